@@ -1,0 +1,59 @@
+"""The one shape of an error a user sees: what, where, what is accepted, how to cure it."""
+
+from __future__ import annotations
+
+
+class VnetperfError(Exception):
+    """A failure told to the user in one clear message.
+
+    Args:
+        what: What is wrong, with the value that is wrong.
+        where: File and key, command or device it was found at.
+        accepted: The values or conditions that would be accepted.
+        cure: What the user can do about it.
+    """
+
+    def __init__(self, what: str, *, where: str = "", accepted: str = "", cure: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.accepted = accepted
+        self.cure = cure
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        if self.accepted:
+            text += f"; accepted: {self.accepted}"
+        if self.cure:
+            text += f"\n  cure: {self.cure}"
+        return text
+
+
+class ConfigError(VnetperfError):
+    """Configuration is wrong; nothing on the machine has been touched."""
+
+
+class CapabilityError(VnetperfError):
+    """This testbed cannot carry the scenario; the test is skipped with this reason."""
+
+
+class HostError(VnetperfError):
+    """The machine refused a change or lacks something."""
+
+
+class GeneratorError(VnetperfError):
+    """The traffic generator failed; what it measured is not a number."""
+
+
+class DutError(VnetperfError):
+    """The DUT (vSwitch or VNF) failed to start, died or misbehaved."""
+
+
+class TestbedBusyError(VnetperfError):
+    """Another run holds the testbed."""
+
+    __test__ = False  # pytest would otherwise try to collect the name
+
+
+class LogError(VnetperfError):
+    """A trial log cannot be used: damaged, foreign or of a newer version."""

@@ -1,0 +1,300 @@
+"""What results.json holds. The names of these fields are stable (docs/results.md)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.trial import Latency, Verdict
+
+SCHEMA_VERSION = 1
+
+
+class DirectionBound(Frozen):
+    """A goal's result seen in one direction.
+
+    Attributes:
+        direction: "phy0->phy1" or "phy1->phy0".
+        lower_bound_fps: Highest load that meets the goal, frames/s into this direction.
+        upper_bound_fps: Lowest load above it that fails; None when none was seen.
+        conditional_throughput_fps: Forwarding rate at the lower bound, frames/s.
+        loss_ratio_at_lower_bound: Worst loss ratio of this direction in the trials at that load.
+    """
+
+    direction: str
+    lower_bound_fps: float | None
+    upper_bound_fps: float | None
+    conditional_throughput_fps: float | None
+    loss_ratio_at_lower_bound: float | None = None
+
+
+class GoalResult(Frozen):
+    """Result of one search goal; rates are the sum over the directions that send.
+
+    Attributes:
+        name: Name of the goal, e.g. "ndr".
+        loss_ratio: Goal loss ratio, 0..1.
+        exceed_ratio: Share of trial time at a load that may exceed the loss ratio.
+        final_trial_s: Length of the trials that count, seconds.
+        duration_sum_s: Trial time needed to classify a load, seconds.
+        width: Relative goal width.
+        lower_bound_fps: Relevant lower bound, aggregate frames/s; None: no load met the goal.
+        upper_bound_fps: Relevant upper bound, aggregate frames/s; None: no load failed.
+        conditional_throughput_fps: RFC 9971 conditional throughput, aggregate frames/s.
+        per_direction: The same for each direction.
+        regular: True when both bounds exist and lie within the goal width.
+        qualifier: "at least" when the maximum load met the goal, "at most" when the minimum failed.
+        reason: Why the result is irregular; "" when it is regular.
+        throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
+        latency: Latency per direction at the lower bound (last trial there), by direction.
+        trials_at_lower_bound: Numbers of the trials at that load, as in trials.jsonl.
+    """
+
+    name: str
+    loss_ratio: float
+    exceed_ratio: float
+    final_trial_s: float
+    duration_sum_s: float
+    width: float
+    lower_bound_fps: float | None
+    upper_bound_fps: float | None
+    conditional_throughput_fps: float | None
+    per_direction: tuple[DirectionBound, ...] = ()
+    regular: bool
+    qualifier: Literal["", "at least", "at most"] = ""
+    reason: str = ""
+    throughput_l1_bps: float | None = None
+    latency: dict[str, Latency] = Field(default_factory=dict)
+    trials_at_lower_bound: tuple[int, ...] = ()
+
+
+class Result(Frozen):
+    """Result of one test of one scenario at one frame size.
+
+    Attributes:
+        scenario: "pvp_dpdk".
+        test: "throughput".
+        frame_size: Octets including FCS.
+        status: "measured" or "not measured".
+        why: Reason when not measured.
+        algorithm: Search algorithm.
+        goals: One for each goal of the preset.
+        media_max_fps: Theoretical maximum of the reference medium, aggregate frames/s.
+        generator_max_fps: The generator's calibrated clean maximum, aggregate frames/s; or None.
+        min_load_fps: Smallest load searched, frames/s per interface.
+        max_load_fps: Largest load searched, frames/s per interface.
+        directions: Number of interfaces that send.
+        trial_count: Trials run.
+        trial_seconds: Seconds of traffic.
+        wall_seconds: Wall time of the search.
+        verdicts: Verdict -> number of trials.
+    """
+
+    scenario: str
+    test: str
+    frame_size: int
+    status: Literal["measured", "not measured"] = "measured"
+    why: str = ""
+    algorithm: str = ""
+    goals: tuple[GoalResult, ...] = ()
+    media_max_fps: float | None = None
+    generator_max_fps: float | None = None
+    min_load_fps: float | None = None
+    max_load_fps: float | None = None
+    directions: int = 2
+    trial_count: int = 0
+    trial_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    verdicts: dict[Verdict, int] = Field(default_factory=dict)
+
+
+class TrialPoint(Frozen):
+    """One trial as a report plots and lists it.
+
+    Attributes:
+        number: Number of the trial in trials.jsonl, from 1.
+        scenario: "pvp_dpdk".
+        test: "throughput".
+        frame_size: Octets including FCS.
+        load_fps: Intended load per sending interface, frames/s.
+        duration_s: Seconds.
+        loss_ratio: Worse direction's loss ratio; None when there is no number.
+        forwarded_fps: Aggregate forwarding rate, frames/s; None when there is no number.
+        offered_ratio: Offered over intended frames.
+        verdict: Verdict.
+        reason: Why it is not VALID.
+        lost_at: Where lost frames died: hop or ring name -> frames.
+    """
+
+    number: int
+    scenario: str
+    test: str
+    frame_size: int
+    load_fps: float
+    duration_s: float
+    loss_ratio: float | None
+    forwarded_fps: float | None
+    offered_ratio: float | None
+    verdict: Verdict
+    reason: str = ""
+    lost_at: dict[str, int] = Field(default_factory=dict)
+
+
+class LedgerEntry(Frozen):
+    """One clause of a standard and how this run stands to it.
+
+    Attributes:
+        clause: "RFC 2544 section 24".
+        requirement: What the clause asks, in a few words.
+        status: "met" | "deviated" | "not applicable".
+        value: What was done.
+        reason: Why it deviates.
+    """
+
+    clause: str
+    requirement: str
+    status: Literal["met", "deviated", "not applicable"]
+    value: str = ""
+    reason: str = ""
+
+
+class CalibrationPoint(Frozen):
+    """The generator looped to itself over one kind of wire, at one frame size.
+
+    Attributes:
+        frame_size: Octets including FCS.
+        max_clean_fps: Highest rate with every frame sent and received, both ports, frames/s.
+        latency_ns: Median latency at 1 % of that rate, nanoseconds.
+        latency_min_ns: Smallest latency, nanoseconds.
+        pacing_error: Largest relative difference of offered to intended rate over the rates tried.
+        max_burst: Most frames handed over in one call at 10 % of the maximum.
+        smallest_burst_gap_ns: Mean gap of an exact-count burst at full rate, nanoseconds.
+    """
+
+    frame_size: int
+    max_clean_fps: float
+    latency_ns: float
+    latency_min_ns: float
+    pacing_error: float
+    max_burst: int
+    smallest_burst_gap_ns: float | None = None
+
+
+class Calibration(Frozen):
+    """A calibration of the generator on a testbed.
+
+    Attributes:
+        generator: Name and version.
+        wire: Kind of wire.
+        cores: Processors the generator used.
+        shared: True when those processors are shared with the DUT.
+        when: UTC time, ISO 8601.
+        points: One for each frame size.
+    """
+
+    generator: str
+    wire: str
+    cores: tuple[int, ...]
+    shared: bool
+    when: str
+    points: tuple[CalibrationPoint, ...]
+
+    def at(self, frame_size: int) -> CalibrationPoint | None:
+        """The point of a frame size.
+
+        Args:
+            frame_size: Octets including FCS.
+
+        Returns:
+            The point, None when that size was not calibrated.
+        """
+        return next((p for p in self.points if p.frame_size == frame_size), None)
+
+
+class ScenarioFacts(Frozen):
+    """What was deployed for a scenario.
+
+    Attributes:
+        scenario: "pvp_dpdk".
+        plan: The plan as JSON values (ports, wires, cores, memory, commands).
+        facts: What the backends say of themselves: versions, launch lines, flows, rings.
+        path_check: Result of the path check, per direction.
+        deploy_s: Seconds from nothing to ready.
+        error: Why it could not be deployed; "".
+    """
+
+    scenario: str
+    plan: dict[str, Any] = Field(default_factory=dict)
+    facts: dict[str, Any] = Field(default_factory=dict)
+    path_check: dict[str, Any] = Field(default_factory=dict)
+    deploy_s: float = 0.0
+    error: str = ""
+
+
+class RunIdentity(Frozen):
+    """Who and what made a run.
+
+    Attributes:
+        tool: "vnetperf VERSION".
+        git: Commit of the tool, or "unknown: why".
+        command: Command line.
+        started: UTC, ISO 8601.
+        ended: UTC, ISO 8601; "" while running or when interrupted.
+        isolation: RFC 6815 isolation statement of the testbed.
+        testbed: Name of the testbed.
+        notes: The operator's notes.
+    """
+
+    tool: str
+    git: str
+    command: str
+    started: str
+    ended: str = ""
+    isolation: str = ""
+    testbed: str = ""
+    notes: str = ""
+
+
+class RunResults(Frozen):
+    """The whole of results.json.
+
+    Attributes:
+        schema_version: Version of this layout.
+        run: Identity of the run.
+        preset: Name of the preset.
+        benchmark: False for presets that are no benchmark (smoke).
+        preset_note: The preset's own first line for reports.
+        warnings: What a reader must know first, e.g. shared cores or an interrupted run.
+        settings: Effective settings, key -> {"value", "source"}.
+        environment: Machine facts; values that could not be read are "unknown: why".
+        calibration: The generator's calibration; None when not done.
+        scenarios: What was deployed.
+        results: One entry per scenario, test and frame size.
+        trials: Every trial in order.
+        deviations: Clauses that were not met.
+        ledger: All clauses looked at.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    run: RunIdentity
+    preset: str
+    benchmark: bool = True
+    preset_note: str = ""
+    warnings: tuple[str, ...] = ()
+    settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    environment: dict[str, Any] = Field(default_factory=dict)
+    calibration: Calibration | None = None
+    scenarios: tuple[ScenarioFacts, ...] = ()
+    results: tuple[Result, ...] = ()
+    trials: tuple[TrialPoint, ...] = ()
+    deviations: tuple[LedgerEntry, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
+
+    @field_validator("schema_version")
+    @classmethod
+    def _not_newer(cls, version: int) -> int:
+        if version > SCHEMA_VERSION:
+            raise ValueError(f"written by a newer vnetperf (layout {version} > {SCHEMA_VERSION})")
+        return version

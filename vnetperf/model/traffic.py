@@ -1,0 +1,147 @@
+"""What is sent: frame size, directions, flows; vendor-neutral, compiled by each generator."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.deployment import Deployment
+from vnetperf.model.units import MAX_FRAME_SIZE, MIN_FRAME_SIZE
+
+VaryField = Literal["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src", "udp_dst"]
+
+
+class TrafficProfile(Frozen):
+    """A traffic profile, one file under conf/traffic/.
+
+    Attributes:
+        name: Name of the profile.
+        description: One sentence for the report.
+        bidirectional: True sends the same rate into both ports (RFC 2544 section 14).
+        flows: Number of distinct flows per stream; 1 sends a single flow.
+        vary: Header fields that differ between flows; each takes `flows` values in step.
+        vary_mode: "inc" walks through the values in order, "random" picks uniformly (seeded).
+        learning_frames: Frames sent per stream before a trial to prime tables; never counted.
+    """
+
+    name: str = ""
+    description: str = ""
+    bidirectional: bool = True
+    flows: int = Field(default=1, ge=1, le=16_777_216)
+    vary: tuple[VaryField, ...] = ()
+    vary_mode: Literal["inc", "random"] = "inc"
+    learning_frames: int = Field(default=64, ge=0, le=1_000_000)
+
+    @model_validator(mode="after")
+    def _flows_need_a_field(self) -> TrafficProfile:
+        if self.flows > 1 and not self.vary:
+            raise ValueError("flows > 1 needs `vary` to name at least one field")
+        if self.flows > 65_536 and {"udp_src", "udp_dst"} >= set(self.vary):
+            raise ValueError("UDP ports alone give at most 65536 flows; vary an address as well")
+        return self
+
+    @property
+    def directions(self) -> tuple[int, ...]:
+        """Numbers of the ports that send: (0, 1) or (0,)."""
+        return (0, 1) if self.bidirectional else (0,)
+
+
+class Stream(Frozen):
+    """One stream: what the generator sends from one tester port for one chain.
+
+    Attributes:
+        id: Number of the stream, stamped into every frame.
+        direction: Number of the tester port that sends it; the other port receives.
+        chain: Number of the deployment's chain it travels.
+        eth_src: Source MAC address.
+        eth_dst: Destination MAC address; tells chains apart at the vSwitch.
+        ipv4_src: Source address, from 198.18.0.0/15 (RFC 2544 appendix C).
+        ipv4_dst: Destination address.
+        udp_src: Source port.
+        udp_dst: Destination port.
+    """
+
+    id: int
+    direction: int
+    chain: int
+    eth_src: str
+    eth_dst: str
+    ipv4_src: str
+    ipv4_dst: str
+    udp_src: int
+    udp_dst: int
+
+    @property
+    def tx_port(self) -> int:
+        """Tester port that sends."""
+        return self.direction
+
+    @property
+    def rx_port(self) -> int:
+        """Tester port that must receive."""
+        return 1 - self.direction
+
+
+def stream_mac(chain: int, direction: int) -> str:
+    """Destination MAC of a chain's stream in a direction; locally administered.
+
+    Args:
+        chain: Number of the chain.
+        direction: Number of the sending tester port.
+
+    Returns:
+        Six hexadecimal octets.
+    """
+    return f"02:76:6e:{direction:02x}:{chain >> 8:02x}:{chain & 255:02x}"
+
+
+def make_streams(deployment: Deployment, profile: TrafficProfile) -> tuple[Stream, ...]:
+    """Streams of a deployment: one for each chain and direction.
+
+    Args:
+        deployment: The graph.
+        profile: The traffic profile.
+
+    Returns:
+        Streams with ids 0..n-1, by direction, then chain.
+    """
+    streams: list[Stream] = []
+    for direction in profile.directions:
+        for chain in range(deployment.chains):
+            src_net, dst_net = (18, 19) if direction == 0 else (19, 18)
+            streams.append(
+                Stream(
+                    id=len(streams),
+                    direction=direction,
+                    chain=chain,
+                    eth_src=f"02:76:65:{direction:02x}:{chain >> 8:02x}:{chain & 255:02x}",
+                    eth_dst=stream_mac(chain, direction),
+                    ipv4_src=f"198.{src_net}.0.1",
+                    ipv4_dst=f"198.{dst_net}.0.1",
+                    udp_src=1024 + chain,
+                    udp_dst=7,  # UDP echo, RFC 2544 appendix C.2.6.2
+                )
+            )
+    return tuple(streams)
+
+
+def check_frame_size(size: int) -> int:
+    """Reject a frame size that no Ethernet carries.
+
+    Args:
+        size: Octets including FCS.
+
+    Returns:
+        The size.
+
+    Raises:
+        ValueError: When the size is out of range.
+    """
+    if not MIN_FRAME_SIZE <= size <= MAX_FRAME_SIZE:
+        raise ValueError(
+            f"frame size {size} is not between {MIN_FRAME_SIZE} and {MAX_FRAME_SIZE} octets "
+            "(sizes include the 4-octet FCS)"
+        )
+    return size

@@ -1,0 +1,202 @@
+"""One trial: what was asked, what was counted, and whether it may classify a load."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from vnetperf.model.base import Frozen
+
+
+class Verdict(StrEnum):
+    """Whether a trial's counts are a measurement of the DUT."""
+
+    VALID = "VALID"
+    GENERATOR_LIMITED = "GENERATOR_LIMITED"
+    INCONSISTENT = "INCONSISTENT"
+    TIMED_OUT = "TIMED_OUT"
+    DUT_FAILED = "DUT_FAILED"
+
+
+class TrialSpec(Frozen):
+    """What a trial asks of the generator.
+
+    Attributes:
+        frame_size: Octets including FCS.
+        load_fps: Intended load of each sending interface, frames/s.
+        duration_s: Seconds of sending.
+        drain_s: Longest wait for frames in flight after sending has stopped, seconds.
+        learning_frames: Frames per stream sent before, not counted.
+        learning_wait_s: Wait after the learning frames, seconds.
+        latency_histogram: False leaves the histogram out of the result (it is still measured).
+    """
+
+    frame_size: int
+    load_fps: float
+    duration_s: float
+    drain_s: float = 0.1
+    learning_frames: int = 0
+    learning_wait_s: float = 0.0
+    latency_histogram: bool = True
+
+
+class Latency(Frozen):
+    """Latency of every received frame of one direction, nanoseconds.
+
+    Attributes:
+        count: Frames in the histogram.
+        min_ns: Smallest.
+        mean_ns: Mean.
+        max_ns: Largest.
+        percentiles: Percentile ("50", "99.9") -> nanoseconds.
+        hdr: HdrHistogram V2, compressed, base64 (3 digits, nanoseconds); "" if left out.
+    """
+
+    count: int
+    min_ns: float
+    mean_ns: float
+    max_ns: float
+    percentiles: dict[str, float] = Field(default_factory=dict)
+    hdr: str = ""
+
+
+class DirectionCounts(Frozen):
+    """Counts of one direction of one trial, from the generator's own frames only.
+
+    Attributes:
+        direction: Number of the sending tester port.
+        intended: Frames due by load and duration.
+        sent: Frames the wire accepted.
+        refused: Frames offered on time that the wire did not take, its far end being full.
+        unsent: Frames the generator was too slow to offer.
+        received: Distinct own frames that came back at the right port.
+        duplicated: Further copies of frames already received.
+        reordered: Frames with a sequence number below one already seen (RFC 4737).
+        misrouted: Own frames of this direction seen at a wrong port.
+        tx_seconds: Time from the first to the last frame's due time, measured.
+        latency: None when nothing was received.
+    """
+
+    direction: int
+    intended: int
+    sent: int
+    refused: int
+    unsent: int
+    received: int
+    duplicated: int = 0
+    reordered: int = 0
+    misrouted: int = 0
+    tx_seconds: float = 0.0
+    latency: Latency | None = None
+
+
+class HopCounters(Frozen):
+    """Counters of one port of the DUT over one trial (after minus before).
+
+    Attributes:
+        port: "phy0", "vnf0.1" as in the deployment's graph.
+        rx: Frames the vSwitch took in from this port.
+        tx: Frames the vSwitch put out to this port.
+        rx_dropped: Frames dropped coming in.
+        tx_dropped: Frames dropped going out.
+    """
+
+    port: str
+    rx: int = 0
+    tx: int = 0
+    rx_dropped: int = 0
+    tx_dropped: int = 0
+
+
+class ThreadLoad(Frozen):
+    """Processor use of one thread over one trial.
+
+    Attributes:
+        role: "pmd", "vnf0", "tester", ...
+        thread: Name of the thread.
+        cpu: Processor it last ran on.
+        user: Share of wall time in user mode, 0..1.
+        system: Share of wall time in kernel mode, 0..1.
+        involuntary_switches: Times it was descheduled against its will.
+    """
+
+    role: str
+    thread: str
+    cpu: int
+    user: float
+    system: float
+    involuntary_switches: int = 0
+
+
+class TrialResult(Frozen):
+    """What the machine side returns for a trial.
+
+    Attributes:
+        directions: Counts of each direction that sent.
+        foreign: Frames without our signature, per tester port.
+        stale: Own frames of an earlier trial.
+        wall_s: Wall time of the whole trial with waits, seconds.
+        max_burst: Most frames handed over in one call.
+        max_lag_s: Longest time a frame left after it was due, seconds.
+        refusal_is_loss: True when the wire's far end is the DUT's own receive ring, so that a
+            refused frame is one the DUT dropped; False when refusal is the generator's limit.
+        hops: Counter differences of the DUT's ports.
+        threads: Processor use by thread.
+        failure: Why the trial has no number: "" or a message with the log's tail.
+        failed: "" | "dut" | "generator" | "timeout".
+    """
+
+    directions: tuple[DirectionCounts, ...]
+    foreign: dict[str, int] = Field(default_factory=dict)
+    stale: int = 0
+    wall_s: float = 0.0
+    max_burst: int = 0
+    max_lag_s: float = 0.0
+    refusal_is_loss: bool = True
+    hops: tuple[HopCounters, ...] = ()
+    threads: tuple[ThreadLoad, ...] = ()
+    failure: str = ""
+    failed: str = ""
+
+    def offered(self, d: DirectionCounts) -> int:
+        """Frames of a direction that were put to the DUT.
+
+        Args:
+            d: Counts of the direction.
+
+        Returns:
+            Sent frames, and refused ones where refusal is the DUT's.
+        """
+        return d.sent + (d.refused if self.refusal_is_loss else 0)
+
+    def lost(self, d: DirectionCounts) -> int:
+        """Frames of a direction that were offered and not forwarded; negative is inconsistent.
+
+        Args:
+            d: Counts of the direction.
+
+        Returns:
+            Frames.
+        """
+        return self.offered(d) - d.received
+
+    def loss_ratio(self, d: DirectionCounts) -> float:
+        """Frame loss rate of a direction (RFC 1242 section 3.6) as a ratio.
+
+        Args:
+            d: Counts of the direction.
+
+        Returns:
+            0..1; 0.0 when nothing was offered.
+        """
+        offered = self.offered(d)
+        return self.lost(d) / offered if offered else 0.0
+
+    def worst_loss_ratio(self) -> float:
+        """Loss ratio of the worse direction: an aggregate must not hide a bad one.
+
+        Returns:
+            0..1.
+        """
+        return max((self.loss_ratio(d) for d in self.directions), default=0.0)
