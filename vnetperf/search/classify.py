@@ -1,0 +1,167 @@
+"""Classification of a load by its trials, and its conditional throughput.
+
+Source: draft-ietf-bmwg-mlrsearch-15, sections "Load Classification Logic" and "Conditional
+Throughput Logic" with their appendices. Short trials count for what they say against a load only,
+and only as far as the goal's exceed ratio does not already forgive them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from math import fsum
+
+from vnetperf.model.goal import SearchGoal
+from vnetperf.search.base import Measurement
+
+#: Duration sums are rounded to nanoseconds, so that seven trials of 0.1 s do make 0.7 s.
+_SUM_DIGITS = 9
+
+
+class LoadClass(Enum):
+    """What the trials at a load say of it."""
+
+    LOWER = "lower bound"
+    """Carried, whatever the trials still missing would show."""
+
+    UPPER = "upper bound"
+    """Too much, whatever the trials still missing would show."""
+
+    UNDECIDED = "undecided"
+    """Further trials may still decide either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """The part of a goal (or of a coarser target on the way to it) that classifies a load."""
+
+    loss_ratio: float
+    """Larger trial loss ratios are high-loss."""
+
+    exceed_ratio: float
+    """Share of the trial seconds that may be high-loss."""
+
+    trial_s: float
+    """Trials of at least this intended duration are full-length, seconds."""
+
+    duration_sum_s: float
+    """Full-length seconds that surely classify a load."""
+
+    @classmethod
+    def of_goal(cls, goal: SearchGoal) -> Criterion:
+        """The criterion that final bounds of a goal are judged by.
+
+        Args:
+            goal: The goal.
+
+        Returns:
+            Its classifying attributes.
+        """
+        return cls(goal.loss_ratio, goal.exceed_ratio, goal.final_trial_s, goal.duration_sum_s)
+
+    def is_low_loss(self, trial: Measurement) -> bool:
+        """Tell whether a trial keeps to the loss ratio.
+
+        Args:
+            trial: A trial of any duration.
+
+        Returns:
+            True for a Low-Loss Trial.
+        """
+        return trial.loss_ratio <= self.loss_ratio
+
+    def is_full_length(self, trial: Measurement) -> bool:
+        """Tell whether a trial was intended to last long enough.
+
+        Args:
+            trial: A trial of any duration.
+
+        Returns:
+            True for a Full-Length Trial.
+        """
+        return trial.duration_s >= self.trial_s
+
+
+@dataclass(frozen=True, slots=True)
+class DurationSums:
+    """Effective seconds of the trials at one load, split in four by a criterion."""
+
+    full_low: float = 0.0
+    """Full-length, low-loss."""
+    full_high: float = 0.0
+    """Full-length, high-loss."""
+    short_low: float = 0.0
+    """Short, low-loss."""
+    short_high: float = 0.0
+    """Short, high-loss."""
+
+    @classmethod
+    def of(cls, trials: Iterable[Measurement], criterion: Criterion) -> DurationSums:
+        """Sum up trials.
+
+        Args:
+            trials: Trials at one load, in any order.
+            criterion: What splits them.
+
+        Returns:
+            The four sums, seconds.
+        """
+        parts: dict[tuple[bool, bool], list[float]] = {}
+        for trial in trials:
+            key = (criterion.is_full_length(trial), criterion.is_low_loss(trial))
+            parts.setdefault(key, []).append(trial.effective_duration_s)
+        full_low, full_high, short_low, short_high = (
+            round(fsum(parts.get(key, ())), _SUM_DIGITS)
+            for key in ((True, True), (True, False), (False, True), (False, False))
+        )
+        return cls(full_low, full_high, short_low, short_high)
+
+
+def classify(sums: DurationSums, criterion: Criterion) -> LoadClass:
+    """Classify a load.
+
+    Args:
+        sums: Seconds of the trials at it.
+        criterion: What they are judged by.
+
+    Returns:
+        `LOWER` if the missing trials could all be high-loss without exceeding the exceed ratio,
+        `UPPER` if they could all be low-loss and it is exceeded nevertheless, else `UNDECIDED`.
+    """
+    exceed = criterion.exceed_ratio
+    forgiven = sums.short_low * exceed / (1.0 - exceed)
+    high = sums.full_high + max(0.0, sums.short_high - forgiven)
+    whole = max(sums.full_low + high, criterion.duration_sum_s)
+    allowed = whole * exceed
+    if high > allowed:
+        return LoadClass.UPPER
+    if whole - sums.full_low <= allowed:
+        return LoadClass.LOWER
+    return LoadClass.UNDECIDED
+
+
+def conditional_throughput(
+    load_fps: float, trials: Iterable[Measurement], criterion: Criterion
+) -> float:
+    """The forwarding rate to expect at a load, at the criterion's quantile of loss.
+
+    Args:
+        load_fps: The load, frames/s per interface; meaningful for a relevant lower bound.
+        trials: All trials at it; the short ones are ignored.
+        criterion: Gives the quantile (1 - exceed ratio) and the seconds it is taken of.
+
+    Returns:
+        Frames/s per interface; seconds missing to the duration sum count as lost entirely.
+    """
+    full = sorted(
+        (trial for trial in trials if criterion.is_full_length(trial)),
+        key=lambda trial: trial.loss_ratio,
+    )
+    measured = round(fsum(trial.effective_duration_s for trial in full), _SUM_DIGITS)
+    remaining = max(criterion.duration_sum_s, measured) * (1.0 - criterion.exceed_ratio)
+    for trial in full:
+        remaining = round(remaining - trial.effective_duration_s, _SUM_DIGITS)
+        if remaining <= 0.0:
+            return load_fps * (1.0 - trial.loss_ratio)
+    return 0.0
