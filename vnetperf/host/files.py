@@ -1,0 +1,173 @@
+"""Files and directories that a run creates or replaces on a machine."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from vnetperf.host.journal import Change, Journal
+from vnetperf.host.undo import Data
+from vnetperf.model.errors import HostError
+
+PROC_MOUNTS = Path("/proc/self/mountinfo")
+MAX_KEPT_BYTES = 1 << 20
+
+
+def create_tree(journal: Journal, path: Path, *, mode: int = 0o700) -> Change:
+    """Create a directory that, with all that will be in it, is removed on undo.
+
+    Raises:
+        HostError: Something of that name is there already, or the disk refuses.
+    """
+    _must_be_new(path)
+    with journal.changing("tree", f"create {path}/", {"path": str(path)}) as change:
+        try:
+            path.mkdir(mode=mode)
+        except OSError as error:
+            raise _refused(path, error) from error
+    return change
+
+
+def ensure_directory(journal: Journal, path: Path, *, mode: int = 0o700) -> Change | None:
+    """Create a shared directory if it is missing; undoing removes it only once it is empty."""
+    if path.is_dir():
+        return None
+    with journal.changing("directory", f"create {path}/", {"path": str(path)}) as change:
+        try:
+            path.mkdir(mode=mode, exist_ok=True)
+        except OSError as error:
+            raise _refused(path, error) from error
+    return change
+
+
+def create_file(journal: Journal, path: Path, content: str | bytes, *, mode: int = 0o600) -> Change:
+    """Create a file outside the run directory; undoing removes it.
+
+    Raises:
+        HostError: It exists already, or the disk refuses.
+    """
+    _must_be_new(path)
+    data = content.encode() if isinstance(content, str) else content
+    with journal.changing("tree", f"create {path}", {"path": str(path)}) as change:
+        try:
+            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise _refused(path, error) from error
+    return change
+
+
+def replace_file(journal: Journal, path: Path, content: str | bytes) -> Change:
+    """Replace the content of an existing file of up to 1 MiB; undoing puts the old one back.
+
+    Raises:
+        HostError: It is no regular file, is too big to keep, or the disk refuses.
+    """
+    if not path.is_file() or path.is_symlink() or path.stat().st_size > MAX_KEPT_BYTES:
+        raise HostError(
+            "only a regular file of up to 1 MiB can be replaced and put back",
+            where=str(path),
+            cure="create a file of its own in the run directory",
+        )
+    old = path.stat()
+    data = {
+        "path": str(path),
+        "content": base64.b64encode(path.read_bytes()).decode(),
+        "mode": old.st_mode & 0o7777,
+        "uid": old.st_uid,
+        "gid": old.st_gid,
+        "mtime_ns": old.st_mtime_ns,
+    }
+    new = content.encode() if isinstance(content, str) else content
+    with journal.changing("content", f"replace {path}", data) as change:
+        _replace(path, new, old.st_mode & 0o7777, old.st_uid, old.st_gid)
+    return change
+
+
+def undo_tree(data: Data) -> str:
+    """Remove a file or a directory with all that is in it, but never what is mounted there."""
+    path = Path(data["path"])
+    mounted = mounts_below(path)
+    if mounted:
+        raise HostError(
+            f"{', '.join(mounted)} is still mounted: not removed, so that its content is safe",
+            where=str(path),
+            cure="unmount it, then run `vnetperf restore`",
+        )
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        path.unlink()
+    else:
+        return "already gone"
+    return "removed"
+
+
+def undo_directory(data: Data) -> str:
+    """Remove a shared directory that nobody uses any more."""
+    path = Path(data["path"])
+    with contextlib.suppress(OSError):
+        path.rmdir()
+        return "removed"
+    return "kept, others use it" if path.exists() else "already gone"
+
+
+def undo_content(data: Data) -> str:
+    """Put the previous content, mode and owner of a file back."""
+    path = Path(data["path"])
+    old = base64.b64decode(data["content"])
+    if path.is_file() and path.read_bytes() == old:
+        outcome = "already as before"
+    else:
+        _replace(path, old, data["mode"], data["uid"], data["gid"])
+        outcome = "previous content put back"
+    os.utime(path, ns=(data["mtime_ns"], data["mtime_ns"]))
+    return outcome
+
+
+def mounts_below(path: Path) -> list[str]:
+    """Mount points at or below a path, deepest last."""
+    found = []
+    for line in PROC_MOUNTS.read_text(errors="surrogateescape").splitlines():
+        # Blanks in a mount point are written as octal escapes.
+        target = line.split()[4].encode("latin-1", "replace").decode("unicode_escape")
+        if target == str(path) or target.startswith(f"{path}/"):
+            found.append(target)
+    return sorted(found)
+
+
+def _replace(path: Path, content: bytes, mode: int, uid: int, gid: int) -> None:
+    # Written beside and renamed: a kill leaves the old file or the new one, never half of one.
+    beside = path.with_name(f".{path.name}.vnetperf")
+    try:
+        beside.write_bytes(content)
+        os.chown(beside, uid, gid)
+        beside.chmod(mode)
+        fd = os.open(beside, os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise _refused(path, error) from error
+
+
+def _must_be_new(path: Path) -> None:
+    if os.path.lexists(path):
+        raise HostError(
+            "it exists already and is not ours to replace",
+            where=str(path),
+            cure="choose another name, or remove it if it is a leftover",
+        )
+
+
+def _refused(path: Path, error: OSError) -> HostError:
+    return HostError(
+        f"cannot be created: {error.strerror or error}",
+        where=str(path),
+        cure="check free space and that you are root",
+    )

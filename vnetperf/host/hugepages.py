@@ -1,0 +1,209 @@
+"""Hugepages by NUMA node and size: what there is, and reserving more for the time of a run."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from vnetperf.host.journal import Change, Journal
+from vnetperf.host.undo import Data
+from vnetperf.model.errors import HostError
+
+SYS = Path("/sys")
+PROC = Path("/proc")
+TRIES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class HugepagePool:
+    """The hugepages of one size on one NUMA node, in pages.
+
+    Attributes:
+        node: NUMA node.
+        size_kb: Size of one page in kB.
+        total: Pages in the pool, without surplus: what writing ``nr_hugepages`` sets.
+        free: Pages of the pool not in use.
+        surplus: Pages beyond the pool that users hold until they let go.
+    """
+
+    node: int
+    size_kb: int
+    total: int
+    free: int
+    surplus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Pages reserved for a run.
+
+    Attributes:
+        pool: The pool after reserving.
+        previous: Number of pages in the pool before.
+        change: Handle to give them back early; None when enough were free and nothing changed.
+    """
+
+    pool: HugepagePool
+    previous: int
+    change: Change | None
+
+
+def pools(*, sys: Path = SYS) -> tuple[HugepagePool, ...]:
+    """All pools of this machine, by node and size; empty without hugepage support."""
+    found = []
+    for node, directory in _nodes(sys):
+        for entry in directory.glob("hugepages-*kB"):
+            size_kb = int(entry.name.removeprefix("hugepages-").removesuffix("kB"))
+            found.append(_read_pool(entry, node, size_kb))
+    return tuple(sorted(found, key=lambda pool: (pool.node, pool.size_kb)))
+
+
+def pool(node: int, size_kb: int, *, sys: Path = SYS) -> HugepagePool:
+    """One pool.
+
+    Raises:
+        HostError: This machine has no such node or page size.
+    """
+    return _read_pool(_directory(node, size_kb, sys), node, size_kb)
+
+
+def reserve(
+    journal: Journal,
+    node: int,
+    size_kb: int,
+    free_pages_needed: int,
+    *,
+    sys: Path = SYS,
+    proc: Path = PROC,
+) -> Reservation:
+    """See to it that so many pages are free on a node, adding only what is missing.
+
+    Args:
+        journal: The run's journal; undoing gives the pages back.
+        node: NUMA node.
+        size_kb: Page size in kB.
+        free_pages_needed: Pages that must be free at once.
+        sys: Root of sysfs.
+        proc: Root of procfs.
+
+    Raises:
+        HostError: No such pool, or the kernel has not that much memory in one piece; the pool is
+            then as before.
+    """
+    directory = _directory(node, size_kb, sys)
+    before = _read_pool(directory, node, size_kb)
+    missing = free_pages_needed - before.free
+    if missing <= 0:
+        return Reservation(before, before.total, None)
+    wanted = before.total + missing
+    data = {
+        "directory": str(directory),
+        "previous": before.total,
+        "wanted": wanted,
+        "surplus": before.surplus,
+    }
+    what = f"node{node} hugepages of {size_kb} kB: {before.total} -> {wanted}"
+    with journal.changing("hugepages", what, data) as change:
+        for attempt in range(TRIES):
+            if attempt:
+                # Memory is there but in pieces: moving pages together changes nothing lasting.
+                with contextlib.suppress(OSError):
+                    (proc / "sys/vm/compact_memory").write_text("1\n")
+            _write_total(directory, wanted)
+            after = _read_pool(directory, node, size_kb)
+            if after.free >= free_pages_needed:
+                return Reservation(after, before.total, change)
+        raise HostError(
+            f"{free_pages_needed} free hugepages of {size_kb} kB are needed and the kernel could "
+            f"make only {after.free} free (of {after.total} in all)",
+            where=f"NUMA node {node}",
+            accepted=f"{free_pages_needed * size_kb // 1024} MiB in contiguous pieces",
+            cure="end programs that use memory, ask for less memory, or reserve the pages at "
+            "boot (hugepages= on the kernel's command line)",
+        )
+
+
+def undo_hugepages(data: Data) -> str:
+    """Bring a pool back to its previous number of pages.
+
+    When somebody else raised the pool further during the run, only what the run added goes.
+    """
+    directory = Path(data["directory"])
+    previous, wanted = int(data["previous"]), int(data["wanted"])
+    now = _persistent(directory)
+    target = previous if now <= wanted else max(previous, now - (wanted - previous))
+    in_use = _read_number(directory / "surplus_hugepages") - int(data["surplus"])
+    if now <= previous and in_use <= 0:
+        return f"already {now}"
+    if now > target:
+        _write_total(directory, target)
+    after = _persistent(directory)
+    in_use = _read_number(directory / "surplus_hugepages") - int(data["surplus"])
+    if after > target or in_use > 0:
+        # The kernel keeps pages in use as surplus and frees them when their user ends.
+        raise HostError(
+            f"{max(in_use, after - target)} pages above {target} are still in use",
+            where=str(directory),
+            cure="end the processes that still use the pages, then run `vnetperf restore`",
+        )
+    note = "" if target == previous else f" (not {previous}: somebody else raised it too)"
+    return f"{now} -> {target}{note}"
+
+
+def _nodes(sys: Path) -> list[tuple[int, Path]]:
+    nodes = [
+        (int(path.name.removeprefix("node")), path / "hugepages")
+        for path in (sys / "devices/system/node").glob("node[0-9]*")
+    ]
+    # A kernel without NUMA has one pool a size and no node directories.
+    return nodes or [(0, sys / "kernel/mm/hugepages")]
+
+
+def _directory(node: int, size_kb: int, sys: Path) -> Path:
+    directories = dict(_nodes(sys))
+    directory = directories.get(node, sys / "nonexistent") / f"hugepages-{size_kb}kB"
+    if directory.is_dir():
+        return directory
+    there = [f"node{found.node} {found.size_kb} kB" for found in pools(sys=sys)]
+    raise HostError(
+        f"there are no hugepages of {size_kb} kB on NUMA node {node}",
+        where=str(sys / "devices/system/node"),
+        accepted=", ".join(there) or "none: this kernel has no hugepages",
+        cure="choose one of these in the testbed's configuration",
+    )
+
+
+def _read_pool(directory: Path, node: int, size_kb: int) -> HugepagePool:
+    return HugepagePool(
+        node=node,
+        size_kb=size_kb,
+        total=_persistent(directory),
+        free=_read_number(directory / "free_hugepages"),
+        surplus=_read_number(directory / "surplus_hugepages"),
+    )
+
+
+def _persistent(directory: Path) -> int:
+    """Pages without surplus: reading nr_hugepages counts surplus pages, writing it does not."""
+    return _read_number(directory / "nr_hugepages") - _read_number(directory / "surplus_hugepages")
+
+
+def _read_number(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError) as error:
+        raise HostError(f"cannot be read: {error}", where=str(path)) from error
+
+
+def _write_total(directory: Path, pages: int) -> None:
+    path = directory / "nr_hugepages"
+    try:
+        with path.open("r+") as file:
+            file.write(f"{pages}\n")
+    except OSError as error:
+        raise HostError(
+            f"the kernel refused {pages}: {error.strerror}",
+            where=str(path),
+            cure="run as root",
+        ) from error
