@@ -1,0 +1,162 @@
+"""Facts about kernel, distribution, firmware, memory and virtualisation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from vnetperf.host import hugepages
+from vnetperf.host.fact import attempt, file_text, is_unknown, unknown
+from vnetperf.host.facts_cpu import is_virtual
+
+# What firmware calls itself, in the order in which systemd-detect-virt looks too.
+_DMI_HYPERVISORS = (
+    ("KVM", "kvm"),
+    ("OpenStack", "kvm"),
+    ("Amazon EC2", "amazon"),
+    ("QEMU", "qemu"),
+    ("VMware", "vmware"),
+    ("VirtualBox", "virtualbox"),
+    ("innotek GmbH", "virtualbox"),
+    ("Xen", "xen"),
+    ("Parallels", "parallels"),
+    ("Hyper-V", "microsoft"),
+    ("Virtual Machine", "microsoft"),
+    ("Google Compute Engine", "google"),
+    ("Firecracker", "firecracker"),
+    ("BHYVE", "bhyve"),
+)
+
+
+def kernel_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
+    """Release, command line, mitigations, clock."""
+    clock = sys / "devices/system/clocksource/clocksource0"
+    return {
+        "release": file_text(proc / "sys/kernel/osrelease"),
+        "version": file_text(proc / "sys/kernel/version"),
+        "cmdline": file_text(proc / "cmdline"),
+        "vulnerabilities": attempt(lambda: _vulnerabilities(sys)),
+        "clocksource": file_text(clock / "current_clocksource"),
+        "preempt": attempt(lambda: _preempt(sys, proc)),
+        "transparent_hugepages": file_text(sys / "kernel/mm/transparent_hugepage/enabled"),
+        "numa_balancing": file_text(proc / "sys/kernel/numa_balancing"),
+        "iommu_groups": attempt(lambda: len(list((sys / "kernel/iommu_groups").glob("*")))),
+    }
+
+
+def distribution_facts(*, etc: Path) -> dict[str, Any]:
+    """Name and version of the distribution, from os-release."""
+    text = file_text(etc / "os-release")
+    if is_unknown(text):
+        return {"name": text, "id": text, "version": text}
+    entries = dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
+    missing = unknown("os-release does not say")
+    return {
+        name: entries.get(key, missing).strip('"') or missing
+        for name, key in (("name", "PRETTY_NAME"), ("id", "ID"), ("version", "VERSION_ID"))
+    }
+
+
+def firmware_facts(*, sys: Path) -> dict[str, Any]:
+    """Board and BIOS, from DMI."""
+    dmi = sys / "class/dmi/id"
+    names = {
+        "system_vendor": "sys_vendor",
+        "product": "product_name",
+        "board": "board_name",
+        "bios_vendor": "bios_vendor",
+        "bios_version": "bios_version",
+        "bios_date": "bios_date",
+    }
+    if not dmi.is_dir():
+        why = unknown("the firmware gives no DMI tables")
+        return dict.fromkeys(names, why)
+    return {name: file_text(dmi / file) for name, file in names.items()}
+
+
+def memory_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
+    """Memory in kB and hugepages in pages."""
+    info = file_text(proc / "meminfo")
+    numbers = {
+        line.partition(":")[0]: line.split()[1]
+        for line in info.splitlines()
+        if len(line.split()) > 1
+    }
+    return {
+        "total_kb": _number(numbers, "MemTotal", info),
+        "available_kb": _number(numbers, "MemAvailable", info),
+        "swap_total_kb": _number(numbers, "SwapTotal", info),
+        "hugepages": attempt(
+            lambda: [
+                {
+                    "node": pool.node,
+                    "size_kb": pool.size_kb,
+                    "total": pool.total,
+                    "free": pool.free,
+                    "surplus": pool.surplus,
+                }
+                for pool in hugepages.pools(sys=sys)
+            ]
+        ),
+        "modules": unknown("memory type, size of modules and channels need dmidecode"),
+    }
+
+
+def virtualisation(*, sys: Path, proc: Path) -> str:
+    """``none``, or what runs this machine, as far as CPU and firmware tell."""
+    container = _container(proc)
+    if container:
+        return container
+    dmi = sys / "class/dmi/id"
+    names = " ".join(
+        file_text(dmi / name)
+        for name in ("product_name", "sys_vendor", "board_vendor", "bios_vendor")
+        if (dmi / name).exists()
+    )
+    for mark, hypervisor in _DMI_HYPERVISORS:
+        if mark in names:
+            return hypervisor
+    if (sys / "hypervisor/type").exists():
+        return file_text(sys / "hypervisor/type")
+    if is_virtual(proc=proc):
+        return "a hypervisor that does not say its name"
+    return "none"
+
+
+def _container(proc: Path) -> str:
+    """Name of the container engine when process 1 says that it runs in one."""
+    try:
+        environment = (proc / "1/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    for entry in environment:
+        if entry.startswith(b"container="):
+            return f"container {entry.partition(b'=')[2].decode(errors='replace')}"
+    return ""
+
+
+def _vulnerabilities(sys: Path) -> Any:
+    directory = sys / "devices/system/cpu/vulnerabilities"
+    found = {path.name: file_text(path) for path in sorted(directory.glob("*"))}
+    return found or unknown(f"{directory} is empty")
+
+
+def _preempt(sys: Path, proc: Path) -> str:
+    text = file_text(sys / "kernel/debug/sched/preempt")
+    if not is_unknown(text):
+        return text
+    version = file_text(proc / "sys/kernel/version")
+    words = [word for word in version.split() if word.startswith("PREEMPT")]
+    return words[0] if words else "PREEMPT_NONE or PREEMPT_VOLUNTARY"
+
+
+def _number(numbers: dict[str, str], name: str, source: str) -> int | str:
+    if name in numbers and numbers[name].isdecimal():
+        return int(numbers[name])
+    return source if is_unknown(source) else unknown(f"/proc/meminfo has no {name}")
+
+
+def hostname() -> str:
+    """Name of this machine."""
+    return os.uname().nodename

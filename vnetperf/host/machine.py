@@ -1,0 +1,125 @@
+"""What a backend is given to change a machine with: everything it does is undone with the run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from vnetperf.host import hugepages, links
+from vnetperf.host.kill import RUN_ID_VARIABLE
+from vnetperf.host.process import ManagedProcess
+from vnetperf.host.session import HostRun
+from vnetperf.model.errors import HostError
+from vnetperf.model.machine import MachineFacts
+
+
+class Machine:
+    """A machine in the hands of one run.
+
+    Args:
+        run: The run's hold on the machine.
+        facts: What is known of it.
+    """
+
+    def __init__(self, run: HostRun, facts: MachineFacts) -> None:
+        self._run = run
+        self.facts = facts
+        self.run_id = run.run_id
+        self.run_dir = run.rundir.path
+
+    def subdir(self, name: str) -> Path:
+        """A private directory of the run, for a backend's sockets and files.
+
+        Args:
+            name: Name of the directory; short, a socket's path has at most 107 octets.
+
+        Returns:
+            The directory, made when missing.
+        """
+        return self._run.rundir.subdir(name)
+
+    def spawn(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cpus: Iterable[int] | None = None,
+        keep_stdin_open: bool = False,
+    ) -> ManagedProcess:
+        """Start a program that ends with the run at the latest.
+
+        Args:
+            name: What it is called in messages; also its log file's name.
+            argv: Program and arguments.
+            env: Variables added to the environment.
+            cpus: Processors it may run on; None for all.
+            keep_stdin_open: True gives it a pipe that never ends instead of /dev/null.
+
+        Returns:
+            The running process.
+
+        Raises:
+            HostError: When it cannot be started.
+        """
+        return self._run.processes.spawn(name, argv, env=env, cpus=cpus, stdin=keep_stdin_open)
+
+    def run(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 15.0
+    ) -> str:
+        """Run a short-lived tool to its end.
+
+        Args:
+            argv: Program and arguments.
+            env: Variables added to the environment.
+            timeout: Longest run, seconds.
+
+        Returns:
+            Standard output.
+
+        Raises:
+            HostError: When it is missing, fails, or does not end in time.
+        """
+        environment = {**os.environ, RUN_ID_VARIABLE: self.run_id, **(env or {})}
+        line = " ".join(argv)
+        try:
+            done = subprocess.run(
+                argv, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+            )
+        except FileNotFoundError as error:
+            raise HostError(
+                f"{argv[0]} is not installed", cure="`vnetperf doctor` names the package"
+            ) from error
+        except subprocess.TimeoutExpired as error:
+            raise HostError(f"did not end within {timeout:.0f} s", where=line) from error
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip()[-2000:]
+            raise HostError(f"failed with status {done.returncode}: {said}", where=line)
+        return done.stdout
+
+    def reserve_hugepages(self, node: int, size_kb: int, pages: int) -> None:
+        """Make hugepages free on a node; the previous number comes back with the run's end.
+
+        Args:
+            node: NUMA node.
+            size_kb: Page size, KiB.
+            pages: Pages that must be free.
+
+        Raises:
+            HostError: When the kernel does not give as many.
+        """
+        hugepages.reserve(self._run.journal, node, size_kb, pages)
+
+    def create_veth(self, a: str, b: str) -> None:
+        """Make a veth pair, up, quiet and without offloads.
+
+        Args:
+            a: Name of one end.
+            b: Name of the other.
+
+        Raises:
+            HostError: When the kernel refuses.
+        """
+        links.create_veth(self._run.journal, (a, b))

@@ -1,0 +1,93 @@
+"""Kernel modules loaded for a run."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from vnetperf.host import syscalls
+from vnetperf.host.journal import Change, Journal
+from vnetperf.host.undo import Data
+from vnetperf.model.errors import HostError
+
+SYS_MODULE = Path("/sys/module")
+PROC_MODULES = Path("/proc/modules")
+
+
+def loaded(name: str) -> bool:
+    """Whether a module is loaded, or built into the kernel with something to show."""
+    return (SYS_MODULE / _canonical(name)).is_dir()
+
+
+def load_module(journal: Journal, name: str) -> Change | None:
+    """Load a module and those it needs for this run; None when it is there already.
+
+    Raises:
+        HostError: The kernel has no modules, or not this one.
+    """
+    if loaded(name):
+        return None
+    modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    if modprobe is None or not PROC_MODULES.exists():
+        raise HostError(
+            "the running kernel cannot load modules" if modprobe else "modprobe is not installed",
+            where=f"module {name}",
+            accepted="a kernel with the module built in or loadable",
+            cure="boot a distribution's kernel, install kmod",
+        )
+    order = _run([modprobe, "--show-depends", name], name)
+    lines = [line.split() for line in order.splitlines()]
+    needed = [_canonical(Path(line[1]).name.split(".ko")[0]) for line in lines if len(line) > 1]
+    missing = [module for module in needed if not loaded(module)]
+    what = f"load modules {' '.join(missing)}"
+    with journal.changing("modules", what, {"modules": missing}) as change:
+        _run([modprobe, name], name)
+        if missing and not loaded(name):
+            raise HostError("modprobe said yes, but it is not loaded", where=f"module {name}")
+    return change
+
+
+def undo_modules(data: Data) -> str:
+    """Unload the modules that the run loaded, those that need others first."""
+    unloaded = []
+    for module in reversed(data["modules"]):
+        if not loaded(module):
+            continue
+        _unload(module)
+        unloaded.append(module)
+    return f"unloaded {' '.join(unloaded)}" if unloaded else "already gone"
+
+
+def _unload(module: str) -> None:
+    for attempt in range(10):
+        try:
+            syscalls.delete_module(module)
+            return
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return
+            if error.errno not in (errno.EBUSY, errno.EAGAIN) or attempt == 9:
+                raise HostError(
+                    f"cannot be unloaded: {error.strerror}",
+                    where=f"module {module}",
+                    cure="end what uses it (see lsmod), then run `vnetperf restore`",
+                ) from error
+            time.sleep(0.1)  # references of dead processes and links go a little later
+
+
+def _run(command: list[str], name: str) -> str:
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if result.returncode:
+        raise HostError(
+            f"modprobe failed: {result.stderr.strip()}",
+            where=f"module {name}",
+            cure="install the package with this kernel's modules",
+        )
+    return result.stdout
+
+
+def _canonical(name: str) -> str:
+    return name.replace("-", "_")

@@ -1,0 +1,130 @@
+"""Scheduler slices: how long a thread runs before another on its CPU has its turn.
+
+With more poll-mode threads than CPUs the default of some milliseconds lets rings overflow. Linux
+since 6.12 gives a thread of the normal policy the slice that it asks for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from dataclasses import dataclass
+
+from vnetperf.host.syscalls import raw_syscall
+from vnetperf.host.threads import for_each_thread
+from vnetperf.model.errors import HostError
+
+SLICE_NS = 100_000
+# struct sched_attr, first version: size, policy, flags, nice, priority, runtime, deadline, period
+_ATTR = struct.Struct("=IIQiIQQQ")
+_NORMAL_POLICIES = frozenset({0, 3})  # SCHED_OTHER, SCHED_BATCH
+_SETATTR = {"x86_64": 314, "ppc64le": 355, "s390x": 345, "armv7l": 380, "i686": 351}
+_ASM_GENERIC = 274  # aarch64, riscv64, loongarch64
+_GETATTR = {"x86_64": 315, "ppc64le": 356, "s390x": 346, "armv7l": 381, "i686": 352}
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReport:
+    """How many threads of a process took a slice.
+
+    Attributes:
+        threads: Threads with a normal scheduling policy that were asked.
+        took: Threads whose slice reads back as asked.
+        slice_ns: The slice asked for, in ns.
+        why: Why not all took it, empty when all did.
+    """
+
+    threads: int
+    took: int
+    slice_ns: int
+    why: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the process now runs with this slice."""
+        return self.took > 0 and self.took == self.threads
+
+    def describe(self) -> str:
+        """The report in one line, for a result."""
+        if self.complete:
+            return f"{self.slice_ns / 1000:g} us on {self.took} threads"
+        return f"not available: {self.why or 'the process has no threads'}"
+
+
+@dataclass(frozen=True, slots=True)
+class SchedAttributes:
+    """Scheduling of one thread.
+
+    Attributes:
+        policy: Number of the policy, 0 is SCHED_OTHER.
+        nice: Nice value.
+        priority: Real-time priority.
+        slice_ns: Slice of a normal thread in ns; 0 before Linux 6.12.
+    """
+
+    policy: int
+    nice: int
+    priority: int
+    slice_ns: int
+
+
+def read_attributes(tid: int) -> SchedAttributes:
+    """Read the scheduling of a thread.
+
+    Raises:
+        HostError: It is gone, or the kernel refuses.
+    """
+    buffer = ctypes.create_string_buffer(_ATTR.size)
+    number = _GETATTR.get(os.uname().machine, _ASM_GENERIC + 1)
+    try:
+        raw_syscall(number, ctypes.c_int(tid), buffer, ctypes.c_uint(_ATTR.size), ctypes.c_uint(0))
+    except OSError as error:
+        raise HostError(f"sched_getattr: {error.strerror}", where=f"thread {tid}") from error
+    _, policy, _, nice, priority, runtime, _, _ = _ATTR.unpack(buffer.raw)
+    return SchedAttributes(policy, nice, priority, runtime)
+
+
+def set_slice(pid: int, slice_ns: int = SLICE_NS) -> SliceReport:
+    """Ask for a slice for every thread of a process; threads it starts later inherit it.
+
+    Real-time threads are left alone. Nothing is journaled: it ends with the process.
+
+    Args:
+        pid: A process of this run.
+        slice_ns: Slice in ns; the kernel accepts 100 us to 100 ms.
+    """
+    asked = 0
+    took = 0
+    why = ""
+
+    def ask(tid: int) -> None:
+        nonlocal asked, took, why
+        before = read_attributes(tid)
+        if before.policy not in _NORMAL_POLICIES:
+            return
+        asked += 1
+        try:
+            _set(tid, before, slice_ns)
+        except OSError as error:
+            why = f"sched_setattr: {error.strerror}"
+            return
+        now = read_attributes(tid).slice_ns
+        if now == slice_ns:
+            took += 1
+        elif now == 0:
+            why = f"kernel {os.uname().release} has no slices of threads, Linux 6.12 has"
+        else:
+            why = f"the kernel made it {now} ns instead of {slice_ns} ns"
+
+    try:
+        for_each_thread(pid, ask)
+    except HostError as error:
+        why = str(error)
+    return SliceReport(asked, took, slice_ns, why if took < asked or not asked else "")
+
+
+def _set(tid: int, before: SchedAttributes, slice_ns: int) -> None:
+    attributes = _ATTR.pack(_ATTR.size, before.policy, 0, before.nice, 0, slice_ns, 0, 0)
+    number = _SETATTR.get(os.uname().machine, _ASM_GENERIC)
+    raw_syscall(number, ctypes.c_int(tid), ctypes.c_char_p(attributes), ctypes.c_uint(0))
