@@ -20,7 +20,7 @@ from vnetperf.host.facts_system import (
 )
 
 
-def machine_facts(root: Path = Path("/")) -> dict[str, Any]:
+def collect(root: Path = Path("/")) -> dict[str, Any]:
     """Collect the facts of this machine; takes some ten milliseconds and starts no program.
 
     Args:

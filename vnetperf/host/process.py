@@ -163,7 +163,8 @@ class Processes:
         self._journal = journal
         self._log_dir = log_dir
         self._started: list[ManagedProcess] = []
-        self._journaled = False
+        # Once a run is enough: undoing ends all that carry its id, whoever started them.
+        journal.intend("processes", "start processes", {"run_id": journal.run_id})
 
     def spawn(
         self,
@@ -202,10 +203,6 @@ class Processes:
                 accepted="an executable file or a name found in PATH",
                 cure="install its package, or give its path in the testbed's configuration",
             )
-        if not self._journaled:
-            # Once a run is enough: undoing ends all that carry its id.
-            self._journal.intend("processes", "start processes", {"run_id": self._journal.run_id})
-            self._journaled = True
         log = self._new_log(name)
         output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:

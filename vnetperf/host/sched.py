@@ -9,9 +9,10 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import threading
 from dataclasses import dataclass
 
-from vnetperf.host.syscalls import raw_syscall
+from vnetperf.host.syscalls import in_thread, raw_syscall
 from vnetperf.host.threads import for_each_thread
 from vnetperf.model.errors import HostError
 
@@ -109,19 +110,39 @@ def set_slice(pid: int, slice_ns: int = SLICE_NS) -> SliceReport:
         except OSError as error:
             why = f"sched_setattr: {error.strerror}"
             return
-        now = read_attributes(tid).slice_ns
-        if now == slice_ns:
-            took += 1
-        elif now == 0:
-            why = f"kernel {os.uname().release} has no slices of threads, Linux 6.12 has"
-        else:
-            why = f"the kernel made it {now} ns instead of {slice_ns} ns"
+        problem = _why_not_taken(read_attributes(tid).slice_ns, slice_ns)
+        took += not problem
+        why = problem or why
 
     try:
         for_each_thread(pid, ask)
     except HostError as error:
         why = str(error)
     return SliceReport(asked, took, slice_ns, why if took < asked or not asked else "")
+
+
+def why_no_slices(slice_ns: int = SLICE_NS) -> str:
+    """Why this machine gives no slices, empty when it does: tried on a thread of our own."""
+
+    def probe() -> str:
+        me = threading.get_native_id()
+        try:
+            _set(me, read_attributes(me), slice_ns)
+        except OSError as error:
+            return f"sched_setattr: {error.strerror}"
+        except HostError as error:
+            return error.what
+        return _why_not_taken(read_attributes(me).slice_ns, slice_ns)
+
+    return in_thread(probe)
+
+
+def _why_not_taken(now_ns: int, asked_ns: int) -> str:
+    if now_ns == asked_ns:
+        return ""
+    if now_ns == 0:
+        return f"kernel {os.uname().release} has no slices of threads, Linux 6.12 has"
+    return f"the kernel made it {now_ns} ns instead of {asked_ns} ns"
 
 
 def _set(tid: int, before: SchedAttributes, slice_ns: int) -> None:

@@ -81,9 +81,9 @@ class HostRun:
             undo_on_error.callback(guard.dismiss)
             journal = Journal.create(roots, run_id, testbed=testbed, guardian=guard.identity)
             undo_on_error.callback(journal.undo)
-            rundir = RunDir.create(journal, roots)
+            run = cls(journal, lock, guard, RunDir.create(journal, roots), restored)
             undo_on_error.pop_all()
-        return cls(journal, lock, guard, rundir, restored)
+        return run
 
     def guarded(self) -> bool:
         """Whether the guardian still lives, so that the machine is restored whatever happens."""
