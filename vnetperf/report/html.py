@@ -1,0 +1,129 @@
+"""report.html: one file that needs no server, no network and no script to be read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+
+from vnetperf.model.result import RunResults
+from vnetperf.report import opening
+from vnetperf.report.cases import Group, groups, trials_by_case, undeployed
+from vnetperf.report.markup import Markup, el
+from vnetperf.report.page_facts import (
+    calibration_section,
+    environment_section,
+    ledger_section,
+    scenarios_section,
+    settings_section,
+    unknowns_section,
+)
+from vnetperf.report.page_overview import overview_section
+from vnetperf.report.page_parts import facts_table
+from vnetperf.report.page_results import group_section
+from vnetperf.report.page_trials import trials_section
+
+_FACTS = (
+    ("ledger", "Standards ledger", ledger_section),
+    ("calibration", "Calibration", calibration_section),
+    ("environment", "Environment", environment_section),
+    ("scenarios", "Deployed scenarios", scenarios_section),
+    ("settings", "Settings", settings_section),
+    ("unknowns", "Not measured, unknown", unknowns_section),
+)
+
+
+def _asset(name: str) -> Markup:
+    return Markup(files("vnetperf.report").joinpath(name).read_text(encoding="utf-8").strip())
+
+
+def _hash(content: str) -> str:
+    digest = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _head(results: RunResults, style: Markup, script: Markup) -> Markup:
+    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}"
+    return el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=Markup(policy)),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("title", f"vnetperf: {_title(results)}"),
+        el("style", style),
+    )
+
+
+def _title(results: RunResults) -> str:
+    where = f" on {results.run.testbed}" if results.run.testbed else ""
+    return f"{results.preset}{where}"
+
+
+def _header(results: RunResults) -> Markup:
+    run = results.run
+    rows = [
+        ("started (UTC)", run.started),
+        ("ended (UTC)", run.ended or "not ended: running or interrupted"),
+        ("tool", f"{run.tool}, commit {run.git}"),
+        ("command", run.command),
+        ("isolation (RFC 6815)", run.isolation or "unknown: the run did not record it"),
+        ("operator's notes", run.notes or "none"),
+        ("standards", opening.ledger_count(results)),
+    ]
+    warnings = [el("li", w) for w in results.warnings]
+    return el(
+        "header",
+        el("p", run.tool.partition(" ")[0], " report", class_="eyebrow"),
+        el("h1", _title(results)),
+        el("ul", warnings, class_="warnings", aria_label="Warnings") if warnings else None,
+        facts_table("Identity of the run", rows),
+    )
+
+
+def _navigation(found: Sequence[Group]) -> Markup:
+    links = [("overview", "Overview")]
+    links += [(f"case-{i}", group.title) for i, group in enumerate(found)]
+    links += [(anchor, title) for anchor, title, _ in _FACTS]
+    links.append(("trials", "All trials"))
+    items = [el("li", el("a", title, href=f"#{anchor}")) for anchor, title in links]
+    return el("nav", el("ul", items), aria_label="Contents")
+
+
+def _not_deployed(results: RunResults) -> Markup | None:
+    failed = [el("li", el("b", s.scenario), ": ", s.error) for s in undeployed(results)]
+    return el("ul", failed, class_="warnings", aria_label="Not deployed") if failed else None
+
+
+def html_report(results: RunResults) -> str:
+    """report.html.
+
+    Args:
+        results: The run.
+
+    Returns:
+        A complete page; its first line says so when the run is no benchmark.
+    """
+    style, script = _asset("report.css"), _asset("report.js")
+    found = groups(results)
+    trials = trials_by_case(results)
+    first = opening.first_line(results)
+    banner = "banner" if results.benchmark else "banner alarm"
+    body = el(
+        "body",
+        el("p", first, class_=banner, role="note") if first else None,
+        _header(results),
+        _navigation(found),
+        el(
+            "main",
+            overview_section(results, found, "overview"),
+            _not_deployed(results),
+            [group_section(group, trials, f"case-{i}") for i, group in enumerate(found)],
+            [render(results, anchor) for anchor, _, render in _FACTS],
+            trials_section(trials, "trials"),
+        ),
+        el("script", script),
+    )
+    page = el("html", _head(results, style, script), body, lang="en")
+    return f"<!doctype html>\n{page}\n"

@@ -1,0 +1,54 @@
+"""What a reader must know before any number: whether it is a benchmark, and the warnings."""
+
+from __future__ import annotations
+
+from vnetperf.model.result import LedgerEntry, RunResults
+
+
+def first_line(results: RunResults) -> str:
+    """The line every report starts with when the preset is no benchmark or has a note.
+
+    Args:
+        results: The run.
+
+    Returns:
+        One line; "" when a benchmark preset has nothing to say.
+    """
+    note = " ".join(results.preset_note.split())
+    if results.benchmark:
+        return note
+    said = f"Not a benchmark (preset {results.preset})"
+    return f"{said}: {note}" if note else f"{said}."
+
+
+def ledger(results: RunResults) -> tuple[LedgerEntry, ...]:
+    """Every clause, the deviated ones first.
+
+    Args:
+        results: The run.
+
+    Returns:
+        The ledger together with deviations that it does not hold.
+    """
+    entries = [*results.ledger, *(d for d in results.deviations if d not in results.ledger)]
+    order = {"deviated": 0, "met": 1, "not applicable": 2}
+    return tuple(sorted(entries, key=lambda e: order[e.status]))
+
+
+def ledger_count(results: RunResults) -> str:
+    """The ledger in one line of counts.
+
+    Args:
+        results: The run.
+
+    Returns:
+        "12 clauses met, 3 deviated, 1 not applicable", or "no clause was checked".
+    """
+    entries = ledger(results)
+    if not entries:
+        return "no clause was checked"
+    count = {s: sum(e.status == s for e in entries) for s in ("met", "deviated", "not applicable")}
+    return (
+        f"{len(entries)} clauses looked at: {count['met']} met, {count['deviated']} deviated, "
+        f"{count['not applicable']} not applicable"
+    )

@@ -1,0 +1,160 @@
+"""The page's parts about the run: ledger, calibration, environment, scenarios, settings, gaps."""
+
+from __future__ import annotations
+
+from vnetperf.model.result import RunResults, ScenarioFacts
+from vnetperf.report import bounds, opening
+from vnetperf.report import units_text as text
+from vnetperf.report.facts import flatten, scalar
+from vnetperf.report.markup import Markup, el
+from vnetperf.report.page_parts import badge, breakable, facts_table, folded, section, table
+from vnetperf.report.unknowns import gather
+
+_STATUS = {"met": "good", "deviated": "warn", "not applicable": "plain"}
+
+
+def ledger_section(results: RunResults, anchor: str) -> Markup:
+    """How the run stands to the standards, clause by clause.
+
+    Args:
+        results: The run.
+        anchor: Id of the section.
+
+    Returns:
+        HTML.
+    """
+    rows = [
+        (e.clause, badge(e.status, _STATUS[e.status]), e.requirement, e.value, e.reason)
+        for e in opening.ledger(results)
+    ]
+    head = ("clause", "status", "asks for", "done", "why it deviates or does not apply")
+    said = opening.ledger_count(results)
+    shown = table("Standards ledger", head, rows, css=("name",), kind="ledger")
+    return section(anchor, "Standards ledger", el("p", f"{said}.", class_="muted"), shown)
+
+
+def calibration_section(results: RunResults, anchor: str) -> Markup:
+    """What the generator can do on this testbed.
+
+    Args:
+        results: The run.
+        anchor: Id of the section.
+
+    Returns:
+        HTML.
+    """
+    title = "Calibration of the generator"
+    found = results.calibration
+    if found is None:
+        return section(anchor, title, el("p", "Not measured: the run holds no calibration."))
+    shared = "shared with the DUT" if found.shared else "not shared with the DUT"
+    cores = ", ".join(map(str, found.cores)) or "none recorded"
+    said = (
+        f"{found.generator} looped to itself over {found.wire}; processors {cores}, {shared}; "
+        f"{found.when}."
+    )
+    head = ("size", "clean maximum, both ports", "median latency at 1 %", "smallest latency")
+    head_more = ("pacing error", "largest burst at 10 %, frames", "burst gap")
+    rows = [
+        (
+            str(p.frame_size),
+            text.fps(p.max_clean_fps),
+            text.nanoseconds(p.latency_ns),
+            text.nanoseconds(p.latency_min_ns),
+            text.percent(p.pacing_error),
+            str(p.max_burst),
+            bounds.NOT_MEASURED
+            if p.smallest_burst_gap_ns is None
+            else text.nanoseconds(p.smallest_burst_gap_ns),
+        )
+        for p in found.points
+    ]
+    css = ("", *["num"] * 6)
+    shown = table(title, (*head, *head_more), rows, css=css)
+    return section(anchor, title, el("p", said, class_="muted"), shown)
+
+
+def environment_section(results: RunResults, anchor: str) -> Markup:
+    """The machine.
+
+    Args:
+        results: The run.
+        anchor: Id of the section.
+
+    Returns:
+        HTML.
+    """
+    shown = facts_table("Environment", flatten(results.environment) if results.environment else ())
+    return section(anchor, "Environment", shown)
+
+
+def settings_section(results: RunResults, anchor: str) -> Markup:
+    """Effective settings and where each came from.
+
+    Args:
+        results: The run.
+        anchor: Id of the section.
+
+    Returns:
+        HTML.
+    """
+    rows = [
+        (breakable(key), _joined(held.get("value")), scalar(held.get("source")))
+        for key, held in results.settings.items()
+    ]
+    shown = table("Settings", ("setting", "value", "source"), rows, css=("name", "mono"))
+    return section(anchor, "Settings", shown)
+
+
+def _joined(value: object) -> str:
+    return "; ".join(f"{k} = {v}" if k else v for k, v in flatten(value))
+
+
+def _scenario(facts: ScenarioFacts) -> Markup:
+    state = facts.error or f"ready after {text.seconds(facts.deploy_s)}"
+    summary = el(
+        "span",
+        el("b", facts.scenario),
+        " ",
+        badge("not deployed", "warn") if facts.error else None,
+        el("span", state, class_="muted"),
+        class_="line",
+    )
+    parts: list[Markup] = []
+    for title, tree in (
+        ("Path check", facts.path_check),
+        ("What the backends say", facts.facts),
+        ("Plan", facts.plan),
+    ):
+        if tree:
+            parts += [el("h4", title), facts_table(title, flatten(tree))]
+    return folded(summary, parts or el("p", "No facts recorded.", class_="muted"))
+
+
+def scenarios_section(results: RunResults, anchor: str) -> Markup:
+    """What was deployed.
+
+    Args:
+        results: The run.
+        anchor: Id of the section.
+
+    Returns:
+        HTML.
+    """
+    shown = [_scenario(facts) for facts in results.scenarios]
+    body = el("div", shown, class_="folds") if shown else el("p", "None recorded.", class_="muted")
+    return section(anchor, "Deployed scenarios", body)
+
+
+def unknowns_section(results: RunResults, anchor: str) -> Markup:
+    """What the run could not measure or find out.
+
+    Args:
+        results: The run.
+        anchor: Id of the section.
+
+    Returns:
+        HTML.
+    """
+    rows = [(u.where, u.what) for u in gather(results)]
+    return section(anchor, "Not measured, unknown", facts_table("Not measured, unknown", rows))

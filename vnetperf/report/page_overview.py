@@ -1,0 +1,71 @@
+"""The page's overview: every scenario against every frame size, a table for each goal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from vnetperf.model.result import Result, RunResults
+from vnetperf.report import bounds
+from vnetperf.report.cases import Group, goals_used
+from vnetperf.report.markup import Markup, el
+from vnetperf.report.page_parts import badge, section, table
+
+
+def _cell(group: Group, size: int, goal_name: str) -> object:
+    result = next((r for r in group.results if r.frame_size == size), None)
+    if result is None:
+        return ""
+    if result.status == "not measured":
+        return el("span", "not measured", class_="absent", title=result.why)
+    goal = next((g for g in result.goals if g.name == goal_name), None)
+    if goal is None:
+        return ""
+    mark = badge(bounds.flag(goal), "warn") if not goal.regular else None
+    part = _part(result, bounds.headline_fps(goal))
+    shown = el("span", bounds.qualified(goal, short=True), class_="value")
+    return el("span", shown, part, mark, class_="stack", title=goal.reason or None)
+
+
+def _part(result: Result, value: float | None) -> Markup | None:
+    if value is None or not result.media_max_fps:
+        return None
+    return el("small", bounds.share(value, result.media_max_fps))
+
+
+def _tables(found: Sequence[Group], names: Sequence[str]) -> Iterator[Markup]:
+    sizes = sorted({r.frame_size for g in found for r in g.results})
+    for name in names:
+        having = [g for g in found if name in g.goal_names]
+        asked = {
+            bounds.goal_attributes(g)
+            for group in having
+            for g in goals_used(group)
+            if g.name == name
+        }
+        rows = [(g.title, *(_cell(g, size, name) for size in sizes)) for g in having]
+        said = el("p", el("b", name), " ", "; or ".join(sorted(asked)), class_="asked")
+        head = ("fps, aggregate", *(str(size) for size in sizes))
+        css = ("name", *["num"] * len(sizes))
+        label = f"Lower bounds of {name} by frame size"
+        yield el("div", said, table(label, head, rows, css=css, kind="matrix"))
+
+
+def overview_section(results: RunResults, found: Sequence[Group], anchor: str) -> Markup:
+    """Lower bounds of every goal.
+
+    Args:
+        results: The run.
+        found: Its groups.
+        anchor: Id of the section.
+
+    Returns:
+        HTML.
+    """
+    names = list(dict.fromkeys(n for g in found for n in g.goal_names))
+    measured = sum(r.status == "measured" for r in results.results)
+    said = (
+        f"{measured} of {len(results.results)} cases measured, {len(results.trials)} trials. "
+        "Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
+        "with FCS; below each its share of the medium's theoretical maximum."
+    )
+    return section(anchor, "Overview", el("p", said, class_="muted"), list(_tables(found, names)))

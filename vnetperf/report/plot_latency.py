@@ -1,0 +1,157 @@
+"""Latency percentiles of every direction at the lower bounds, the way HdrHistogram draws them."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hdrh.histogram import HdrHistogram
+
+from vnetperf.model.result import GoalResult, Result
+from vnetperf.model.trial import Latency
+from vnetperf.report import units_text as text
+from vnetperf.report.markup import Markup, el
+from vnetperf.report.plot_frame import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    at,
+    legend,
+    polyline,
+    svg,
+    x_axis,
+    y_axis,
+)
+from vnetperf.report.plot_scale import Log, fitting
+
+_STEPS_PER_DECADE = 12
+_MOST_DECADES = 9
+_LOG_FROM = 15.0
+#: What decoding foreign or damaged base64 can raise.
+_DAMAGED = (ValueError, TypeError, IndexError, KeyError, OverflowError, zlib.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Latency over 1/(1-p).
+
+    Attributes:
+        points: 1/(1-p) and nanoseconds.
+        exact: True from a histogram, False from a few stored percentiles.
+    """
+
+    points: tuple[tuple[float, float], ...]
+    exact: bool
+
+
+def _from_histogram(latency: Latency) -> Curve | None:
+    try:
+        histogram = HdrHistogram.decode(latency.hdr)
+        count = histogram.get_total_count()
+        if not count:
+            return None
+        decades = min(_MOST_DECADES, math.log10(count))
+        steps = math.ceil(decades * _STEPS_PER_DECADE) or 1
+        levels = [10 ** (decades * i / steps) for i in range(steps + 1)]
+        shares = [100 * (1 - 1 / level) for level in levels]
+        values = histogram.get_percentile_to_value_dict(sorted(set(shares)))
+        points = tuple((lv, float(values[s])) for lv, s in zip(levels, shares, strict=True))
+    except _DAMAGED:
+        return None
+    return Curve(points, exact=True)
+
+
+def curve(latency: Latency) -> Curve:
+    """The curve of a latency, from its histogram or else from its percentiles.
+
+    Args:
+        latency: The latency.
+
+    Returns:
+        The curve; a histogram that cannot be decoded counts as none.
+    """
+    found = _from_histogram(latency) if latency.hdr else None
+    if found is not None:
+        return found
+    pairs = ((float(p), v) for p, v in latency.percentiles.items())
+    points = sorted((100 / (100 - p), v) for p, v in pairs if 0 <= p < 100)
+    return Curve(tuple(points), exact=False)
+
+
+def _said(result: Result, goal: GoalResult, direction: str, latency: Latency) -> str:
+    known = ", ".join(f"p{p} {text.nanoseconds(v)}" for p, v in latency.percentiles.items())
+    return (
+        f"{result.frame_size} octets, {goal.name}, {direction}\n{known}\n"
+        f"min {text.nanoseconds(latency.min_ns)}, max {text.nanoseconds(latency.max_ns)}, "
+        f"{text.frames(latency.count)} frames"
+    )
+
+
+def _percentile(level: float) -> str:
+    return f"{100 - 100 / level:.10f}".rstrip("0").rstrip(".") or "0"
+
+
+def latency_plot(result: Result, names: Sequence[str], directions: Sequence[str]) -> Markup:
+    """The plot of one result.
+
+    Args:
+        result: The result.
+        names: Names of the group's goals, which give the colours.
+        directions: Names of the group's directions, which give the dashes.
+
+    Returns:
+        A figure; nothing when no latency was recorded.
+    """
+    found = [
+        (goal, direction, latency, curve(latency))
+        for goal in result.goals
+        for direction, latency in goal.latency.items()
+    ]
+    found = [f for f in found if f[3].points]
+    if not found:
+        return Markup("")
+    values = [v for *_, c in found for _, v in c.points]
+    y = fitting(values, BOTTOM, TOP + 4, ratio=_LOG_FROM, zero=True)
+    most = max(level for *_, c in found for level, _ in c.points)
+    x = Log(1.0, max(100.0, most), LEFT, RIGHT - 4)
+    scale = "log scale" if y.log else "linear scale"
+    parts: list[Markup] = list(y_axis(y, f"latency, {scale}", text.tick_time))
+    ticks = ((x(v), _percentile(v)) for v in x.ticks() if math.log10(v) % 1 < 1e-9)
+    parts += x_axis(ticks, "percentile p in %, axis 1/(1-p)")
+    for goal, direction, latency, line in found:
+        css = f"g{names.index(goal.name) % 4} d{directions.index(direction) % 3}"
+        places = [(x(level), y(max(v, 1.0))) for level, v in line.points]
+        shape = [
+            el("title", _said(result, goal, direction, latency)),
+            polyline(places, f"hit {css}"),
+        ]
+        shape.append(polyline(places, f"series {css}"))
+        if not line.exact:
+            shape += [
+                el("circle", cx=at(a), cy=at(b), r="3", class_=f"point {css}") for a, b in places
+            ]
+        parts.append(el("g", shape, class_="tip"))
+    title = f"Latency percentiles, {result.scenario}, {result.test}, {result.frame_size} octets"
+    said = "" if all(c.exact for *_, c in found) else "dots: stored percentiles, no histogram"
+    caption = el("figcaption", el("b", f"{result.frame_size} octets"), el("span", said))
+    return el("figure", caption, svg(title, parts))
+
+
+def latency_legend(names: Sequence[str], directions: Sequence[str]) -> Markup:
+    """The legend of a group's latency plots.
+
+    Args:
+        names: Names of its goals.
+        directions: Names of its directions.
+
+    Returns:
+        A list.
+    """
+    return legend(
+        (f"line series g{i % 4} d{j % 3}", f"{name}, {direction}")
+        for i, name in enumerate(names)
+        for j, direction in enumerate(directions)
+    )

@@ -1,0 +1,210 @@
+"""Result tables for a terminal or a CI log: 80 columns are enough, colour is never needed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Literal
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
+from vnetperf.model.trial import Latency
+from vnetperf.report import bounds, opening
+from vnetperf.report import units_text as text
+from vnetperf.report.cases import Group, groups, undeployed
+from vnetperf.report.notes import notes
+from vnetperf.report.unknowns import gather
+
+_NONE = "-"
+_ASCII = str.maketrans({"µ": "u", "\N{MIDDLE DOT}": "-", "\N{NO-BREAK SPACE}": " "})
+_COLUMNS = (
+    "size, goal,\ndirection",
+    "lower bound\nfps",
+    "",
+    "upper\nfps",
+    "cond.\nfps",
+    "L1\nGbit/s",
+    "% of\ngen.",
+    "p50\nµs",
+    "p99\nµs",
+    "max\nµs",
+)
+#: Mark of an irregular result; the legend below the table spells it out.
+_IRREGULAR = "irreg."
+
+
+def _micro(value: float | None) -> str:
+    return _NONE if value is None else text.significant(value / 1000, 3 if value < 1e6 else 4)
+
+
+def _short(value: float | None) -> str:
+    return _NONE if value is None else text.short_fps(value)
+
+
+def _share(value: float | None, of: float | None) -> str:
+    return _NONE if value is None or not of else text.significant(100 * value / of, 3)
+
+
+def _headline(goal: GoalResult) -> Text:
+    value = bounds.headline_fps(goal)
+    number = "none met" if value is None else text.short_fps(value)
+    return Text(f"{goal.qualifier} {number}".strip(), style="bold")
+
+
+def _latency(latency: Latency | None) -> tuple[str, str, str]:
+    if latency is None:
+        return _NONE, _NONE, _NONE
+    found = latency.percentiles
+    return _micro(found.get("50")), _micro(found.get("99")), _micro(latency.max_ns)
+
+
+def _goal_row(result: Result, goal: GoalResult) -> list[Text | str]:
+    l1 = goal.throughput_l1_bps
+    return [
+        Text(f" {goal.name}", style="bold"),
+        _headline(goal),
+        Text("" if goal.regular else _IRREGULAR, style="yellow"),
+        _short(goal.upper_bound_fps),
+        _short(goal.conditional_throughput_fps),
+        _NONE if l1 is None else text.gigabits(l1),
+        _share(bounds.headline_fps(goal), result.generator_max_fps),
+        *("", "", ""),
+    ]
+
+
+def _direction_row(goal: GoalResult, bound: DirectionBound) -> list[Text | str]:
+    return [
+        Text(f" {bound.direction}", style="dim"),
+        _short(bound.lower_bound_fps),
+        "",
+        _short(bound.upper_bound_fps),
+        _short(bound.conditional_throughput_fps),
+        *("", ""),
+        *_latency(goal.latency.get(bound.direction)),
+    ]
+
+
+def _rows(result: Result) -> Iterator[list[Text | str]]:
+    size = Text(f"{result.frame_size} octets", style="bold cyan")
+    yield [size, Text(f"{result.trial_count} trials", style="dim")]
+    for goal in result.goals:
+        yield _goal_row(result, goal)
+        known = {b.direction: b for b in goal.per_direction}
+        for name in dict.fromkeys([*known, *goal.latency]):
+            blank = DirectionBound(
+                direction=name,
+                lower_bound_fps=None,
+                upper_bound_fps=None,
+                conditional_throughput_fps=None,
+            )
+            yield _direction_row(goal, known.get(name, blank))
+
+
+def _table(group: Group, *, plain: bool) -> Table:
+    table = Table(
+        title=Text(_encodable(group.title, plain=plain), style="bold"),
+        title_justify="left",
+        box=box.ASCII2 if plain else box.SIMPLE_HEAD,
+        padding=0,
+        show_edge=False,
+        pad_edge=False,
+    )
+    for index, name in enumerate(_COLUMNS):
+        justify: Literal["left", "right"] = "right" if index else "left"
+        table.add_column(_encodable(name, plain=plain), justify=justify, overflow="fold")
+    for result in group.measured:
+        for cells in _rows(result):
+            table.add_row(*cells)
+        table.add_section()
+    return table
+
+
+def _encodable(said: str, *, plain: bool) -> str:
+    return said.translate(_ASCII) if plain else said
+
+
+def _explain(group: Group) -> str:
+    interfaces = " or ".join(str(n) for n in sorted({r.directions for r in group.measured}))
+    return (
+        f"Rates of a goal: sum over {interfaces} sending interface(s); of a direction: that one "
+        "only. Sizes include the FCS. Latency: at the lower bound. cond. = conditional "
+        f"throughput, gen. = the generator's clean maximum, '{_NONE}' = no number."
+    )
+
+
+def _bullet(said: str) -> Table:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_row("*", Text(said))
+    return grid
+
+
+def renderables(results: RunResults, *, plain: bool = False) -> Iterator[RenderableType]:
+    """What to print, in order.
+
+    Args:
+        results: The run.
+        plain: True for ASCII only.
+
+    Yields:
+        Rich renderables; no text in them is read as markup.
+    """
+
+    def line(said: str, style: str = "") -> Text:
+        return Text(_encodable(said, plain=plain), style=style)
+
+    first = opening.first_line(results)
+    if first:
+        yield line(first, "bold" if results.benchmark else "bold red")
+    for warning in results.warnings:
+        yield line(f"Warning: {warning}", "yellow")
+    for group in groups(results):
+        yield line("")
+        if group.measured:
+            yield _table(group, plain=plain)
+            yield line(_explain(group), "dim")
+        else:
+            yield line(group.title, "bold")
+        for note in notes(group):
+            yield _bullet(_encodable(note, plain=plain))
+    for facts in undeployed(results):
+        yield line(f"{facts.scenario}: not deployed: {facts.error}", "red")
+    yield line("")
+    yield line(f"Preset {results.preset}; {opening.ledger_count(results)}.")
+    missing = gather(results)
+    if missing:
+        yield line(f"{len(missing)} values are unknown or not measured: report.md lists them.")
+
+
+def print_results(results: RunResults, console: Console | None = None) -> None:
+    """Print the results.
+
+    Args:
+        results: The run.
+        console: Where to; None is a new console on standard output.
+    """
+    console = console or Console(highlight=False)
+    plain = not console.encoding.lower().startswith("utf")
+    for item in renderables(results, plain=plain):
+        console.print(item)
+
+
+def terminal_text(results: RunResults, *, width: int = 80, plain: bool = False) -> str:
+    """The same as text without colour.
+
+    Args:
+        results: The run.
+        width: Columns.
+        plain: True for ASCII only.
+
+    Returns:
+        Text with line breaks; no line is wider than ``width``.
+    """
+    out = io.StringIO()
+    console = Console(file=out, width=width, no_color=True, highlight=False, force_terminal=False)
+    for item in renderables(results, plain=plain):
+        console.print(item)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

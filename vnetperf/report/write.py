@@ -1,0 +1,83 @@
+"""Writes every report of a run; a reader never sees half a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from vnetperf.model.result import RunResults
+from vnetperf.report.csvfile import results_csv, trials_csv
+from vnetperf.report.html import html_report
+from vnetperf.report.junit import junit_xml
+from vnetperf.report.markdown import markdown_report
+
+
+def results_json(results: RunResults) -> str:
+    """results.json.
+
+    Args:
+        results: The run.
+
+    Returns:
+        JSON text that docs/results.schema.json describes.
+    """
+    return results.model_dump_json(indent=2) + "\n"
+
+
+#: File name -> what writes its text.
+REPORTS: dict[str, Callable[[RunResults], str]] = {
+    "results.json": results_json,
+    "report.md": markdown_report,
+    "report.html": html_report,
+    "results.csv": results_csv,
+    "trials.csv": trials_csv,
+    "junit.xml": junit_xml,
+}
+
+
+def write_atomically(path: Path, content: str) -> None:
+    """Replace a file in one step.
+
+    Args:
+        path: The file.
+        content: Its new text, written as UTF-8.
+
+    Raises:
+        OSError: The directory is not writable; the old file is then untouched.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_all(results: RunResults, directory: Path) -> list[Path]:
+    """Write results.json and every report derived from it.
+
+    Args:
+        results: The run.
+        directory: Where to; it is made when it does not exist.
+
+    Returns:
+        The files, results.json first.
+
+    Raises:
+        OSError: The directory is not writable.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, render in REPORTS.items():
+        path = directory / name
+        write_atomically(path, render(results))
+        written.append(path)
+    return written
