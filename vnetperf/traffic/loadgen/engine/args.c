@@ -1,0 +1,167 @@
+#include "args.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* NOLINTNEXTLINE(cert-err34-c): %n tells whether the whole item was read */
+#define MAP_FORMAT "%2[rtx]%hu.%hu@%hu%n"
+
+void args_defaults(struct options *o)
+{
+	memset(o, 0, sizeof(*o));
+	o->rx_queues = 1;
+	o->tx_queues = 1;
+	o->rx_desc = 1024;
+	o->tx_desc = 1024;
+	o->mtu = 1500;
+	o->rx_burst = 64;
+}
+
+const char *args_usage(void)
+{
+	return "loadgen [EAL arguments] -- [options]\n"
+	       "  --rx-queues N   receive queues per port, all polled (1)\n"
+	       "  --tx-queues N   transmit queues per port (1)\n"
+	       "  --rx-desc N     descriptors per receive queue (1024)\n"
+	       "  --tx-desc N     descriptors per transmit queue (1024)\n"
+	       "  --mbufs N       buffers per pool (0: enough for the rings)\n"
+	       "  --mtu N         largest L3 packet, 68..9198 (1500)\n"
+	       "  --rx-burst N    frames per receive call (64)\n"
+	       "  --sleep-us N    sleep when idle, for shared cores (0: never)\n"
+	       "  --map LIST      queues to workers, as tx0.0@1,rx0.0@0: port.queue@worker\n"
+	       "                  (default: in turn over all lcores)\n"
+	       "  --help\n";
+}
+
+static bool number(const char *name, const char *text, unsigned long min, unsigned long max,
+		   unsigned long *out, struct problem *why)
+{
+	char accepted[64], *end;
+
+	errno = 0;
+	*out = strtoul(text, &end, 10);
+	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || *out < min ||
+	    *out > max) {
+		snprintf(accepted, sizeof(accepted), "a whole number %lu..%lu", min, max);
+		return problem_set(why, accepted, "%s %.60s", name, text);
+	}
+	return true;
+}
+
+static bool map_item(struct options *o, const char *text, struct problem *why)
+{
+	struct queue_map *m = &o->map[o->n_map];
+	char kind[3];
+	int used = 0;
+
+	if (sscanf(text, MAP_FORMAT, kind, &m->port, &m->queue, &m->worker, &used) != 4 ||
+	    text[used] != '\0' || (strcmp(kind, "rx") != 0 && strcmp(kind, "tx") != 0))
+		return problem_set(why, "items such as tx0.0@1 or rx0.2@0 (port.queue@worker)",
+				   "--map item '%.60s'", text);
+	if (o->n_map + 1 >= ARGS_MAX_MAP)
+		return problem_set(why, "each queue once", "too many --map items");
+	m->tx = kind[0] == 't';
+	o->n_map++;
+	return true;
+}
+
+static bool map_list(struct options *o, const char *text, struct problem *why)
+{
+	char *copy = strdup(text), *rest = copy, *token;
+	bool ok = copy != NULL || problem_set(why, "", "out of memory");
+
+	while (ok && (token = strsep(&rest, ",")) != NULL)
+		ok = map_item(o, token, why);
+	free(copy);
+	return ok;
+}
+
+static const struct {
+	const char *name;
+	unsigned long min, max;
+} numbers[] = {
+	{"--rx-queues", 1, LG_MAX_QUEUES}, {"--tx-queues", 1, LG_MAX_QUEUES},
+	{"--rx-desc", 32, 32768},	   {"--tx-desc", 32, 32768},
+	{"--mbufs", 0, 16777216},	   {"--mtu", 68, LG_MAX_FRAME - 18},
+	{"--rx-burst", 1, LG_MAX_BURST},   {"--sleep-us", 0, 1000000},
+};
+
+static void store(struct options *o, unsigned int which, unsigned long value)
+{
+	switch (which) {
+	case 0:
+		o->rx_queues = (uint16_t)value;
+		break;
+	case 1:
+		o->tx_queues = (uint16_t)value;
+		break;
+	case 2:
+		o->rx_desc = (uint16_t)value;
+		break;
+	case 3:
+		o->tx_desc = (uint16_t)value;
+		break;
+	case 4:
+		o->mbufs = (uint32_t)value;
+		break;
+	case 5:
+		o->mtu = (uint16_t)value;
+		o->mtu_given = true;
+		break;
+	case 6:
+		o->rx_burst = (uint16_t)value;
+		break;
+	default:
+		o->sleep_us = (uint32_t)value;
+	}
+}
+
+/* One option with its value; the value may follow an equals sign or be the next word. */
+static bool option(struct options *o, const char *name, const char *value, struct problem *why)
+{
+	unsigned long n = 0;
+
+	if (value == NULL)
+		return problem_set(why, "a value after it", "%.60s without a value", name);
+	if (strcmp(name, "--map") == 0)
+		return map_list(o, value, why);
+	for (unsigned int i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		if (strcmp(name, numbers[i].name) != 0)
+			continue;
+		if (!number(name, value, numbers[i].min, numbers[i].max, &n, why))
+			return false;
+		store(o, i, n);
+		return true;
+	}
+	return problem_set(why,
+			   "--rx-queues --tx-queues --rx-desc --tx-desc --mbufs --mtu --rx-burst "
+			   "--sleep-us --map --help",
+			   "unknown option '%.60s'", name);
+}
+
+bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why)
+{
+	for (int i = 1; i < argc; i++) {
+		char name[64];
+		const char *equals = strchr(argv[i], '=');
+		const char *value = NULL;
+
+		if (strcmp(argv[i], "--help") == 0) {
+			o->help = true;
+			return true;
+		}
+		if (equals) {
+			snprintf(name, sizeof(name), "%.*s", (int)(equals - argv[i]), argv[i]);
+			value = equals + 1;
+		} else {
+			snprintf(name, sizeof(name), "%s", argv[i]);
+			value = i + 1 < argc ? argv[i + 1] : NULL;
+		}
+		if (!option(o, name, value, why))
+			return false;
+		if (!equals)
+			i++;
+	}
+	return true;
+}

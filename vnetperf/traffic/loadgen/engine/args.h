@@ -1,0 +1,33 @@
+/* The engine's own command line: what follows "--" after the EAL arguments. */
+#ifndef LOADGEN_ARGS_H
+#define LOADGEN_ARGS_H
+
+#include "common.h"
+
+/* A queue's worker, when the user maps it: port, queue and worker numbers. */
+struct queue_map {
+	bool tx;
+	uint16_t port, queue, worker;
+};
+
+#define ARGS_MAX_MAP (2 * LG_MAX_PORTS * LG_MAX_QUEUES)
+
+struct options {
+	uint16_t rx_queues, tx_queues; /* per port */
+	uint16_t rx_desc, tx_desc;     /* per queue */
+	uint32_t mbufs;                /* per pool, 0: enough for the rings */
+	uint16_t mtu;
+	bool mtu_given;
+	uint16_t rx_burst;             /* frames per receive call */
+	uint32_t sleep_us;             /* when idle; 0: poll without sleeping */
+	bool help;
+	unsigned int n_map;
+	struct queue_map map[ARGS_MAX_MAP];
+};
+
+void args_defaults(struct options *o);
+/* argv[0] is skipped. */
+bool args_parse(struct options *o, int argc, char *const argv[], struct problem *why);
+const char *args_usage(void);
+
+#endif

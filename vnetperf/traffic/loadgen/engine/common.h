@@ -1,0 +1,41 @@
+/* Limits and constants that every part of the engine agrees on. */
+#ifndef LOADGEN_COMMON_H
+#define LOADGEN_COMMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LG_VERSION  "1.0"
+#define LG_PROTOCOL 1
+
+#define LG_MAX_PORTS   16
+#define LG_MAX_QUEUES  16  /* of one kind, per port */
+#define LG_MAX_WORKERS 64
+#define LG_MAX_STREAMS 256 /* the stream id is one octet of the trailer */
+#define LG_MAX_FIELDS  8
+#define LG_MAX_HEADER  440 /* octets; as hex it must fit a 1 KiB telemetry request */
+#define LG_MAX_BURST   256
+
+#define LG_FCS_LEN   4
+#define LG_MIN_FRAME 64
+#define LG_MAX_FRAME 9216
+
+#define LG_NS_PER_S 1000000000ULL
+
+#define LG_LIKELY(x)   __builtin_expect(!!(x), 1)
+#define LG_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* A refusal told to the user: what is wrong and what would be accepted.  Each text fits one
+ * string of a telemetry dictionary (128 octets with its terminator). */
+struct problem {
+	char what[128];
+	char accepted[128];
+};
+
+/* Always returns false, so that a check can `return problem_set(...)`. */
+bool problem_set(struct problem *p, const char *accepted, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,271 @@
+#include "control.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Time for all workers to take the order before the common start. */
+#define MIN_DELAY_S 0.0005
+
+struct result result;
+
+static uint64_t cycles(double seconds)
+{
+	return (uint64_t)llround(seconds * (double)engine.hz);
+}
+
+const char *control_state_name(enum state state)
+{
+	static const char *const names[] = {"idle",	"armed", "running",
+					    "draining", "done",	 "learning"};
+
+	return names[state];
+}
+
+void control_stream_sums(uint16_t id, struct stream_result *sum)
+{
+	memset(sum, 0, sizeof(*sum));
+	for (unsigned int p = 0; p < engine.n_ports; p++) {
+		for (unsigned int i = 0; i < engine.options.tx_queues; i++) {
+			const struct tx_queue *q = engine.port[p].txq[i];
+
+			for (unsigned int k = 0; k < q->n_streams; k++) {
+				const struct tx_stream *t = &q->streams[k];
+
+				if (t->spec->id != id)
+					continue;
+				sum->known = true;
+				sum->intended += t->share;
+				sum->sent += t->seq - t->refused - t->lapsed;
+				sum->refused += t->refused;
+				sum->unsent += t->skipped + t->lapsed;
+				if (t->first && (!sum->tx_first || t->first < sum->tx_first))
+					sum->tx_first = t->first;
+				sum->tx_last = RTE_MAX(sum->tx_last, t->last);
+			}
+		}
+	}
+	for (unsigned int w = 0; w < engine.n_workers; w++) {
+		const struct rx_stream *r = &engine.worker[w]->rx[id];
+
+		sum->received += r->received;
+		sum->duplicated += r->duplicated;
+		sum->reordered += r->reordered;
+		sum->late += r->late;
+		sum->misrouted += r->misrouted;
+		sum->bad_latency += r->bad_latency;
+		if (r->first && (!sum->rx_first || r->first < sum->rx_first))
+			sum->rx_first = r->first;
+		sum->rx_last = RTE_MAX(sum->rx_last, r->last);
+		sum->rx_port = r->port;
+	}
+}
+
+static void add_totals(struct rx_totals *sum, const struct rx_totals *from,
+		       const struct rx_totals *to)
+{
+	sum->frames += to->frames - from->frames;
+	sum->octets += to->octets - from->octets;
+	sum->foreign += to->foreign - from->foreign;
+	sum->foreign_octets += to->foreign_octets - from->foreign_octets;
+	sum->stale += to->stale - from->stale;
+	sum->learning += to->learning - from->learning;
+	sum->corrupted += to->corrupted - from->corrupted;
+}
+
+void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest)
+{
+	memset(sum, 0, sizeof(*sum));
+	for (unsigned int i = 0; i < engine.options.rx_queues; i++) {
+		const struct rx_queue *q = &engine.port[port].rxq[i];
+
+		add_totals(&sum->rx, &q->at_arm, at_rest ? &q->at_rest : &q->totals);
+	}
+	for (unsigned int i = 0; i < engine.options.tx_queues; i++) {
+		const struct tx_queue *q = engine.port[port].txq[i];
+		const struct tx_totals *t = &q->totals;
+
+		sum->tx.frames += t->frames;
+		sum->tx.calls += t->calls;
+		sum->tx.max_burst = RTE_MAX(sum->tx.max_burst, t->max_burst);
+		/* At full rate every frame is due at the start: no lag to speak of. */
+		if (!q->max) {
+			sum->tx.lag_frames += t->lag_frames;
+			sum->tx.lag_sum += t->lag_sum;
+			sum->tx.lag_max = RTE_MAX(sum->tx.lag_max, t->lag_max);
+		}
+		sum->tx.retries += t->retries;
+		sum->tx.no_mbufs += t->no_mbufs;
+	}
+}
+
+static void collect_learning(void)
+{
+	struct stream_result sum;
+
+	result.learned = result.learn_refused = result.learn_unsent = 0;
+	for (uint16_t id = 0; id < LG_MAX_STREAMS; id++) {
+		control_stream_sums(id, &sum);
+		result.learned += sum.sent;
+		result.learn_refused += sum.refused;
+		result.learn_unsent += sum.unsent;
+	}
+}
+
+static void collect(void)
+{
+	engine.trial.active = false;
+	if (engine.trial.learning) {
+		collect_learning();
+		return;
+	}
+	result.known = true;
+	result.aborted = engine.trial.aborted;
+	result.epoch = engine.trial.epoch;
+	result.start = engine.trial.start;
+	result.drain_from = atomic_load(&engine.trial.drain_from);
+	result.end = atomic_load(&engine.trial.end);
+	for (uint16_t id = 0; id < LG_MAX_STREAMS; id++)
+		control_stream_sums(id, &result.stream[id]);
+	for (uint16_t port = 0; port < engine.n_ports; port++)
+		control_port_sums(port, &result.port[port], true);
+}
+
+static bool all_at_rest(void)
+{
+	const uint32_t order = atomic_load(&engine.order);
+
+	if ((order & ((1u << PHASE_BITS) - 1)) != PHASE_REST)
+		return false;
+	for (unsigned int i = 0; i < engine.n_workers; i++) {
+		if (atomic_load_explicit(&engine.worker[i]->ack, memory_order_acquire) != order)
+			return false;
+	}
+	return true;
+}
+
+enum state control_state(void)
+{
+	struct trial *t = &engine.trial;
+
+	if (t->active && all_at_rest())
+		collect();
+	if (!t->active)
+		return result.known ? STATE_DONE : STATE_IDLE;
+	if (t->learning)
+		return STATE_LEARNING;
+	if ((int64_t)(rte_rdtsc() - t->start) < 0)
+		return STATE_ARMED;
+	return atomic_load(&t->drain_from) ? STATE_DRAINING : STATE_RUNNING;
+}
+
+bool control_at_rest(struct problem *why)
+{
+	const enum state state = control_state();
+
+	if (!engine.trial.active)
+		return true;
+	return problem_set(why, "wait until it is done, or /loadgen/trial/stop",
+			   "the engine is %s", control_state_name(state));
+}
+
+/* Arm, fix the common start, go.  engine.trial has been filled in. */
+static bool launch(const struct plan *plan, double delay, struct problem *why)
+{
+	struct trial *t = &engine.trial;
+
+	atomic_store(&t->drain_from, 0);
+	atomic_store(&t->end, 0);
+	atomic_store(&t->abort, false);
+	t->aborted = false;
+	if (!plan_apply(plan, why)) {
+		plan_release_tx();
+		return false;
+	}
+	t->active = true;
+	if (!workers_order(PHASE_ARM))
+		return problem_set(why, "lcores that get to run", "workers do not follow");
+	t->start = rte_rdtsc() + cycles(RTE_MAX(delay, MIN_DELAY_S));
+	if (!workers_order(PHASE_RUN))
+		return problem_set(why, "lcores that get to run", "workers do not follow");
+	return true;
+}
+
+/* Loads by stream, as they are set. */
+static bool plan_loads(struct plan *plan, const struct trial_spec *spec, struct problem *why)
+{
+	uint64_t total = 0;
+
+	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
+		const struct stream_spec *s = engine.stream[id];
+
+		if (s == NULL)
+			continue;
+		plan->rate[id] = s->load.rate;
+		plan->max[id] = s->load.max;
+		plan->count[id] = s->load.count;
+		if (!s->load.counted && s->load.rate > 0) {
+			if (!spec->has_duration)
+				return problem_set(why, "duration, or a count for each stream",
+						   "stream %u has a rate but no count", id);
+			plan->count[id] = (uint64_t)llround(s->load.rate * spec->duration);
+		}
+		total += plan->count[id];
+	}
+	if (total == 0)
+		return problem_set(why, "streams with a load (/loadgen/stream/load)",
+				   "no stream has a frame to send");
+	return true;
+}
+
+bool control_start(const struct trial_spec *spec, struct problem *why)
+{
+	struct plan plan = {.retry = spec->retry,
+			    .epoch = spec->epoch,
+			    .burst = spec->burst,
+			    .max_lag = cycles(spec->max_lag)};
+
+	if (!control_at_rest(why) || !plan_loads(&plan, spec, why) || !plan_check(&plan, why))
+		return false;
+	if (result.known && result.epoch == spec->epoch)
+		return problem_set(why, "an epoch other than the last trial's",
+				   "epoch %u again: stale frames would count", spec->epoch);
+	result.known = false;
+	engine.trial.learning = false;
+	engine.trial.epoch = spec->epoch;
+	engine.trial.drain = cycles(spec->drain);
+	return launch(&plan, spec->delay, why);
+}
+
+bool control_learn(uint16_t id, uint64_t count, double rate, struct problem *why)
+{
+	struct plan plan = {.learning = true, .burst = 32, .max_lag = cycles(1)};
+	bool any = false;
+
+	if (!control_at_rest(why))
+		return false;
+	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++) {
+		if (engine.stream[i] == NULL || (id != LG_MAX_STREAMS && id != i))
+			continue;
+		plan.count[i] = count;
+		plan.rate[i] = rate;
+		any = true;
+	}
+	if (!any)
+		return problem_set(why, "the id of a stream that was added", "no such stream");
+	engine.trial.learning = true;
+	engine.trial.epoch = 0;
+	engine.trial.drain = 0;
+	return launch(&plan, 0, why);
+}
+
+const struct hdr *control_histogram(uint16_t id)
+{
+	static struct hdr merged;
+
+	hdr_reset(&merged);
+	for (unsigned int w = 0; w < engine.n_workers; w++) {
+		if (engine.worker[w]->rx[id].hdr)
+			hdr_merge(&merged, engine.worker[w]->rx[id].hdr);
+	}
+	return &merged;
+}

@@ -1,0 +1,71 @@
+/* Trials: set up, started, ended, summed up.  All functions need engine.control held. */
+#ifndef LOADGEN_CONTROL_H
+#define LOADGEN_CONTROL_H
+
+#include "engine.h"
+
+/* How a trial is to be run; times in s. */
+struct trial_spec {
+	uint8_t epoch;
+	bool has_duration;
+	bool retry;
+	uint16_t burst;
+	double duration, delay, drain, max_lag;
+};
+
+struct stream_result {
+	bool known;
+	uint64_t intended, sent, refused, unsent;
+	uint64_t received, duplicated, reordered, late, misrouted, bad_latency;
+	uint64_t tx_first, tx_last, rx_first, rx_last; /* TSC, 0: never */
+	uint16_t rx_port;
+};
+
+struct port_result {
+	struct rx_totals rx;
+	struct tx_totals tx;
+};
+
+/* The last finished trial; stays until the next one starts. */
+struct result {
+	bool known, aborted;
+	uint8_t epoch;
+	uint64_t start, drain_from, end; /* TSC */
+	uint64_t learned, learn_refused, learn_unsent; /* of the last learning */
+	struct stream_result stream[LG_MAX_STREAMS];
+	struct port_result port[LG_MAX_PORTS];
+};
+
+extern struct result result;
+
+/* Also collects a trial that has ended since the last call. */
+enum state control_state(void);
+const char *control_state_name(enum state state);
+/* Refuses while a trial or learning is going on. */
+bool control_at_rest(struct problem *why);
+bool control_start(const struct trial_spec *spec, struct problem *why);
+/* Send `count` learning frames of one stream (or all: id LG_MAX_STREAMS) at `rate` each. */
+bool control_learn(uint16_t id, uint64_t count, double rate, struct problem *why);
+/* Sums over all workers and queues, also while they run. */
+void control_stream_sums(uint16_t id, struct stream_result *sum);
+void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest);
+/* The histogram of a stream over all workers; valid until the next call. */
+const struct hdr *control_histogram(uint16_t id);
+
+/* setup_trial.c: what queues and workers need for the coming trial. */
+struct plan {
+	bool learning, retry;
+	uint8_t epoch;
+	uint16_t burst;
+	uint64_t max_lag;
+	/* by stream id; count 0: rests */
+	double rate[LG_MAX_STREAMS];
+	uint64_t count[LG_MAX_STREAMS];
+	bool max[LG_MAX_STREAMS];
+};
+bool plan_check(const struct plan *plan, struct problem *why);
+bool plan_apply(const struct plan *plan, struct problem *why);
+void plan_release_tx(void);
+void plan_release_rx(void);
+
+#endif

@@ -1,0 +1,181 @@
+/* What the DPDK parts of the engine share: ports, queues, workers, the trial. */
+#ifndef LOADGEN_ENGINE_H
+#define LOADGEN_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+
+#include "args.h"
+#include "common.h"
+#include "hdr.h"
+#include "pacing.h"
+#include "seqtrack.h"
+#include "stream.h"
+
+/* The order that all workers follow; the generation is in the upper bits. */
+enum phase {
+	PHASE_REST, /* frames are received and sorted out, none counts for a trial */
+	PHASE_ARM,  /* clear what the coming trial counts in */
+	PHASE_RUN,  /* send from the common start on, count what arrives */
+};
+
+#define PHASE_BITS 2u
+
+/* Frames that belong to no stream of the running trial, and totals; per receive queue. */
+struct rx_totals {
+	uint64_t frames, octets;	 /* everything received; octets with FCS */
+	uint64_t foreign, foreign_octets; /* no trailer of ours */
+	uint64_t stale;			 /* ours, of another trial or outside any */
+	uint64_t learning;
+	uint64_t corrupted; /* of this trial, but with a stream or sequence never sent */
+};
+
+struct rx_queue {
+	uint16_t port, queue;
+	uint64_t *expected; /* [stream][tx queue]: one above the highest seen here */
+	struct rx_totals totals, at_arm, at_rest;
+};
+
+/* One stream as one worker receives it. */
+struct rx_stream {
+	uint64_t received, duplicated, reordered, late, misrouted;
+	uint64_t bad_latency; /* arrival before departure: clocks disagree */
+	uint64_t first, last; /* TSC of arrivals */
+	struct hdr *hdr;      /* NULL: this worker never polls the stream's port */
+	struct seqtrack *track; /* [tx queue], shared by all workers */
+	uint16_t port;
+	uint16_t n_track;
+};
+
+/* One stream as one transmit queue sends it. */
+struct tx_stream {
+	uint64_t seq;	  /* sequence numbers used */
+	uint64_t refused; /* used, but the driver did not take the frame */
+	uint64_t lapsed;  /* used, retried in vain, given up */
+	uint64_t skipped; /* given up before a sequence number was used */
+	uint64_t first, last;
+	uint8_t *frame; /* prefilled, frame_len octets */
+	uint32_t tag;	/* of the buffers that hold this frame */
+	uint16_t frame_len;
+	bool varied; /* fields or a UDP checksum to be written per frame */
+	struct fields fields;
+	const struct stream_spec *spec;
+	uint64_t share; /* frames intended here */
+};
+
+struct tx_totals {
+	uint64_t frames, calls;
+	uint64_t max_burst;  /* frames in one call */
+	uint64_t lag_sum, lag_max, lag_frames; /* cycles behind schedule */
+	uint64_t retries, no_mbufs;
+};
+
+struct tx_queue {
+	uint16_t port, queue;
+	uint16_t burst;
+	uint16_t n_streams;
+	bool retry, max, done;
+	bool has_udp; /* some stream's UDP checksum follows the timestamp */
+	uint64_t max_lag, pending_since;
+	struct rte_mempool *pool;
+	struct tx_stream *streams;
+	struct tx_totals totals;
+	uint16_t n_stash, n_pending;
+	struct rte_mbuf *stash[LG_MAX_BURST]; /* allocated, to be filled next */
+	struct rte_mbuf *out[LG_MAX_BURST];
+	uint8_t *trailer[LG_MAX_BURST];
+	uint16_t who[LG_MAX_BURST]; /* stream of each frame in out[] */
+	struct pacer pacer;
+};
+
+struct worker {
+	_Alignas(128) unsigned int index;
+	unsigned int lcore;
+	pid_t tid;
+	_Atomic uint32_t ack; /* the last order carried out */
+	_Atomic bool tx_done;
+	uint32_t order;
+	uint32_t rounds;
+	uint32_t signature; /* of the running trial; 0 outside */
+	uint16_t n_rxq, n_txq;
+	struct rx_queue *rxq[LG_MAX_PORTS * LG_MAX_QUEUES];
+	struct tx_queue *txq[LG_MAX_PORTS * LG_MAX_QUEUES];
+	struct rx_stream rx[LG_MAX_STREAMS];
+};
+
+struct port {
+	struct rx_queue rxq[LG_MAX_QUEUES];
+	struct tx_queue *txq[LG_MAX_QUEUES];
+	char name[RTE_ETH_NAME_MAX_LEN];
+	char driver[64];
+	struct rte_mempool *rx_pool;
+};
+
+enum state { STATE_IDLE, STATE_ARMED, STATE_RUNNING, STATE_DRAINING, STATE_DONE, STATE_LEARNING };
+
+struct trial {
+	bool active;   /* armed and not yet collected */
+	bool learning; /* frames of epoch 0, counted for nothing */
+	bool aborted;
+	uint8_t epoch;
+	uint64_t drain; /* cycles */
+	uint64_t start; /* TSC */
+	_Atomic uint64_t drain_from, end; /* TSC, 0: not yet */
+	_Atomic bool abort;
+};
+
+struct engine {
+	struct options options;
+	uint16_t n_ports;
+	uint16_t n_workers;
+	uint16_t largest_frame; /* with FCS */
+	uint32_t next_tag;
+	int tag_offset; /* of the buffers' tag, in the mbuf */
+	uint64_t hz;
+	uint64_t ns_mult; /* ns = cycles * ns_mult >> 32 */
+	struct port port[LG_MAX_PORTS];
+	struct worker *worker[LG_MAX_WORKERS];
+	struct stream_spec *stream[LG_MAX_STREAMS]; /* by id */
+	struct trial trial;
+	_Atomic uint32_t order;
+	_Atomic bool quit;
+	pthread_mutex_t control; /* telemetry calls come from several threads */
+};
+
+extern struct engine engine;
+
+static inline uint64_t cycles_to_ns(uint64_t cycles)
+{
+	return (uint64_t)((unsigned __int128)cycles * engine.ns_mult >> 32);
+}
+
+static inline uint32_t *mbuf_tag(struct rte_mbuf *m)
+{
+	return RTE_MBUF_DYNFIELD(m, engine.tag_offset, uint32_t *);
+}
+
+/* ports.c: configure and start all ports; a failure is told by `why`. */
+bool ports_start(struct problem *why);
+void ports_stop(void);
+
+/* worker.c */
+bool workers_create(struct problem *why);
+int worker_main(void *unused);
+/* Give the order to all workers and wait until they follow; false after 5 s. */
+bool workers_order(enum phase phase);
+
+/* rx.c */
+unsigned int rx_poll(struct worker *w, struct rx_queue *q);
+
+/* tx.c */
+unsigned int tx_poll(struct tx_queue *q);
+/* Count all that is left as unsent. */
+void tx_abandon(struct tx_queue *q);
+
+#endif

@@ -1,0 +1,182 @@
+#include "fields.h"
+
+#define IP4_LEN    20
+#define IP6_LEN    40
+#define UDP_LEN    8
+#define IP4_CSUM   10
+#define UDP_CSUM   6
+#define PROTO_UDP  17
+
+static uint16_t get16(const uint8_t *p)
+{
+	return (uint16_t)(p[0] << 8 | p[1]);
+}
+
+static void put16(uint8_t *p, uint32_t value)
+{
+	p[0] = (uint8_t)(value >> 8);
+	p[1] = (uint8_t)value;
+}
+
+static bool is_ip4(const uint8_t *ip)
+{
+	return ip[0] >> 4 == 4;
+}
+
+static unsigned int ip_header_len(const uint8_t *ip)
+{
+	return is_ip4(ip) ? (ip[0] & 15u) * 4 : IP6_LEN;
+}
+
+uint64_t sum_octets(const uint8_t *data, size_t len)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < len; i++)
+		sum += (uint64_t)data[i] << (i & 1 ? 0 : 8);
+	return sum;
+}
+
+/* The octets are added as in sum_octets(), whose first octet is at `from`. */
+static void field_place(struct field *f, unsigned int from)
+{
+	f->ip_shift = (uint8_t)sum_shift(f->spec.offset + f->spec.width - from);
+}
+
+static bool within(const struct field_spec *f, int from, unsigned int len)
+{
+	return from >= 0 && f->offset >= from && f->offset + f->width <= from + (int)len;
+}
+
+void fields_init(struct fields *fs, const struct field_spec *spec, unsigned int n,
+		 const struct checksum_spec *c, uint8_t *frame, uint16_t frame_len, uint64_t salt)
+{
+	const unsigned int ip_len = c->ip >= 0 ? ip_header_len(frame + c->ip) : 0;
+	const bool ip4 = c->ip >= 0 && is_ip4(frame + c->ip);
+	const int addresses = c->ip + (ip4 ? 12 : 8);
+
+	memset(fs, 0, sizeof(*fs));
+	fs->n = (uint8_t)n;
+	fs->ip4 = ip4 ? c->ip : -1;
+	fs->udp = c->udp;
+	for (unsigned int i = 0; i < n; i++) {
+		struct field *f = &fs->field[i];
+
+		f->spec = spec[i];
+		f->value = spec[i].base;
+		f->random = (spec[i].seed + 1) * 0x9e3779b97f4a7c15ULL ^ (salt << 32) ^ (i + 1);
+		if (f->random == 0) /* the one state xorshift never leaves */
+			f->random = 1;
+		f->in_ip = within(&f->spec, fs->ip4, ip_len);
+		f->in_udp = c->udp >= 0 && (f->spec.offset >= c->udp ||
+					    within(&f->spec, addresses, ip4 ? 8 : 32));
+		field_place(f, c->ip >= 0 ? (unsigned int)c->ip : 0);
+		memset(frame + f->spec.offset, 0, f->spec.width);
+	}
+	if (ip4) {
+		put16(frame + c->ip + IP4_CSUM, 0);
+		fs->ip_base = sum_fold(sum_octets(frame + c->ip, ip_len));
+		put16(frame + c->ip + IP4_CSUM, ~fs->ip_base & 0xffff);
+	}
+	if (c->udp >= 0) {
+		put16(frame + c->udp + UDP_CSUM, 0);
+		fs->udp_base = sum_octets(frame + addresses, ip4 ? 8 : 32) + PROTO_UDP +
+			       get16(frame + c->udp + 4) +
+			       sum_octets(frame + c->udp, frame_len - (unsigned int)c->udp);
+		fs->udp_base = sum_fold(fs->udp_base);
+	}
+}
+
+static inline void put_value(uint8_t *p, uint64_t value, unsigned int width)
+{
+	const uint64_t big = __builtin_bswap64(value << (64 - 8 * width));
+	const uint32_t big32 = (uint32_t)big;
+
+	switch (width) {
+	case 1:
+		*p = (uint8_t)value;
+		break;
+	case 2:
+		memcpy(p, &big32, 2);
+		break;
+	case 4:
+		memcpy(p, &big32, 4);
+		break;
+	default:
+		memcpy(p, &big, width);
+	}
+}
+
+static inline void field_randomize(struct field *f)
+{
+	uint64_t x = f->random;
+
+	x ^= x >> 12; /* xorshift64* */
+	x ^= x << 25;
+	x ^= x >> 27;
+	f->random = x;
+	x *= 0x2545f4914f6cdd1dULL;
+	f->index = (uint64_t)((unsigned __int128)x * f->spec.count >> 64);
+	f->value = f->spec.base + f->index * f->spec.step;
+}
+
+/* Step to the next value; tells whether the field wrapped around. */
+static inline bool field_step(struct field *f)
+{
+	f->value += f->spec.step;
+	if (LG_LIKELY(++f->index < f->spec.count))
+		return false;
+	f->index = 0;
+	f->value = f->spec.base;
+	return true;
+}
+
+uint64_t fields_write(struct fields *fs, uint8_t *frame)
+{
+	uint64_t ip = fs->ip_base, udp = 0;
+	bool carry = false;
+
+	for (unsigned int i = 0; i < fs->n; i++) {
+		struct field *f = &fs->field[i];
+		uint64_t add;
+
+		if (f->spec.mode == FIELD_RANDOM)
+			field_randomize(f);
+		put_value(frame + f->spec.offset, f->value, f->spec.width);
+		add = sum_value(f->value, f->ip_shift);
+		ip += f->in_ip ? add : 0;
+		udp += f->in_udp ? add : 0;
+		if (f->spec.mode == FIELD_INC || (f->spec.mode == FIELD_CARRY && carry))
+			carry = field_step(f);
+		else
+			carry = false;
+	}
+	if (fs->ip4 >= 0)
+		put16(frame + fs->ip4 + IP4_CSUM, ~sum_fold(ip) & 0xffff);
+	return udp;
+}
+
+/* RFC 768: a checksum of zero is sent as all ones, for zero means "none". */
+static void put_udp_checksum(const struct fields *fs, uint8_t *frame, uint64_t sum)
+{
+	const uint32_t checksum = ~sum_fold(sum) & 0xffff;
+
+	put16(frame + fs->udp + UDP_CSUM, checksum ? checksum : 0xffff);
+}
+
+void fields_udp(const struct fields *fs, uint8_t *frame, uint64_t sum)
+{
+	put_udp_checksum(fs, frame, fs->udp_base + sum);
+}
+
+void fields_udp_replace(const struct fields *fs, uint8_t *frame, unsigned int offset,
+			uint64_t before, uint64_t after)
+{
+	const unsigned int shift = sum_shift(offset + 8 - (unsigned int)fs->udp);
+	uint64_t sum = ~(uint32_t)get16(frame + fs->udp + UDP_CSUM) & 0xffff;
+
+	/* RFC 1624: HC' = ~(~HC + ~m + m') */
+	sum += ~(uint32_t)sum_fold(sum_value(before, shift)) & 0xffff;
+	sum += sum_value(after, shift);
+	put_udp_checksum(fs, frame, sum);
+}

@@ -1,0 +1,157 @@
+/* What a stream's fields and checksum offsets must satisfy. */
+#include "fields.h"
+
+#define IP4_LEN   20u
+#define IP6_LEN   40u
+#define UDP_LEN   8u
+#define PROTO_UDP 17u
+
+static unsigned int get16(const uint8_t *p)
+{
+	return (unsigned int)p[0] << 8 | p[1];
+}
+
+bool field_check(const struct field_spec *f, uint16_t header_len, struct problem *why)
+{
+	const uint64_t top = f->width >= 8 ? UINT64_MAX : (1ULL << 8 * f->width) - 1;
+
+	if (f->width < 1 || f->width > 8)
+		return problem_set(why, "1..8 octets", "field width %u", f->width);
+	if (f->offset + f->width > header_len)
+		return problem_set(why, "fields inside the header template",
+				   "field at %u..%u, header of %u octets", f->offset,
+				   f->offset + f->width, header_len);
+	if (f->count < 1)
+		return problem_set(why, "1 or more", "field count 0");
+	if (f->base > top ||
+	    (f->count > 1 && f->step > (top - f->base) / (f->count - 1)))
+		return problem_set(why, "base + (count - 1) * step below 256 ^ width",
+				   "field at offset %u overflows its %u octets", f->offset,
+				   f->width);
+	return true;
+}
+
+static bool ip_check(const struct checksum_spec *c, const uint8_t *header, uint16_t header_len,
+		     uint16_t frame_len, struct problem *why)
+{
+	const unsigned int ip = (unsigned int)c->ip;
+	const uint8_t *h = header + ip;
+	unsigned int len, total;
+
+	if (ip + IP4_LEN > header_len)
+		return problem_set(why, "an offset with a whole IP header behind it",
+				   "l3 %u, header of %u octets", ip, header_len);
+	if (h[0] >> 4 == 4) {
+		len = (h[0] & 15u) * 4;
+		total = get16(h + 2);
+	} else if (h[0] >> 4 == 6) {
+		len = IP6_LEN;
+		total = IP6_LEN + get16(h + 4);
+	} else {
+		return problem_set(why, "an IPv4 or IPv6 header", "no IP header at l3 %u", ip);
+	}
+	if (len < IP4_LEN || ip + len > header_len)
+		return problem_set(why, "the whole IP header in the template",
+				   "IP header of %u octets at %u, template of %u", len, ip,
+				   header_len);
+	if (total < len || ip + total > frame_len)
+		return problem_set(why, "total length within the frame without FCS",
+				   "IP total length %u at %u, frame of %u octets", total, ip,
+				   frame_len);
+	return true;
+}
+
+static bool udp_check(const struct checksum_spec *c, const uint8_t *header, uint16_t header_len,
+		      uint16_t frame_len, struct problem *why)
+{
+	const unsigned int udp = (unsigned int)c->udp;
+	const uint8_t *ip = header + c->ip;
+	unsigned int proto, ip_end;
+
+	if (c->ip < 0)
+		return problem_set(why, "l3 as well as udp", "udp %u without l3", udp);
+	proto = ip[0] >> 4 == 4 ? ip[9] : ip[6];
+	ip_end = (unsigned int)c->ip + (ip[0] >> 4 == 4 ? (ip[0] & 15u) * 4 : IP6_LEN);
+	if (proto != PROTO_UDP)
+		return problem_set(why, "IP protocol 17", "udp %u, but IP protocol %u", udp, proto);
+	if (udp != ip_end || udp + UDP_LEN > header_len)
+		return problem_set(why, "the UDP header right behind the IP header, in the template",
+				   "udp %u, IP header ends at %u", udp, ip_end);
+	/* The checksum covers the trailer, so it must know how far the datagram goes. */
+	if (udp + get16(header + udp + 4) != frame_len)
+		return problem_set(why, "a UDP length that reaches the end of the frame",
+				   "UDP length %u at %u, frame of %u octets without FCS",
+				   get16(header + udp + 4), udp, frame_len);
+	return true;
+}
+
+bool checksum_check(const struct checksum_spec *c, const uint8_t *header, uint16_t header_len,
+		    uint16_t frame_len, struct problem *why)
+{
+	if (c->ip >= 0 && !ip_check(c, header, header_len, frame_len, why))
+		return false;
+	return c->udp < 0 || udp_check(c, header, header_len, frame_len, why);
+}
+
+static bool overlap(unsigned int a, unsigned int a_len, unsigned int b, unsigned int b_len)
+{
+	return a < b + b_len && b < a + a_len;
+}
+
+static bool touches(const struct field_spec *f, int at, unsigned int len)
+{
+	return at >= 0 && overlap(f->offset, f->width, (unsigned int)at, len);
+}
+
+/* Octets that the checksum arithmetic relies on must stay as they are. */
+static bool touches_fixed(const struct field_spec *f, const struct checksum_spec *c, bool ip4)
+{
+	if (c->ip >= 0 && touches(f, c->ip, ip4 ? 1 : 1))
+		return true;
+	if (c->ip >= 0 && ip4 && touches(f, c->ip + 10, 2))
+		return true;
+	if (c->udp < 0)
+		return false;
+	return touches(f, c->udp + 4, 4) || touches(f, c->ip + (ip4 ? 2 : 4), 2) ||
+	       touches(f, c->ip + (ip4 ? 9 : 6), 1);
+}
+
+/* Partly inside the summed octets: the arithmetic per field could not follow it. */
+static bool straddles(const struct field_spec *f, int at, unsigned int len)
+{
+	const int end = f->offset + f->width;
+
+	return touches(f, at, len) && (f->offset < at || end > at + (int)len);
+}
+
+static bool one_layout(const struct field_spec *f, const struct checksum_spec *c,
+		       const uint8_t *header, struct problem *why)
+{
+	const bool ip4 = c->ip >= 0 && header[c->ip] >> 4 == 4;
+
+	if (touches_fixed(f, c, ip4))
+		return problem_set(why, "fields beside checksum, version, length and protocol",
+				   "field at offset %u covers what checksums rely on", f->offset);
+	if ((ip4 && straddles(f, c->ip, (header[c->ip] & 15u) * 4)) ||
+	    (c->udp >= 0 && straddles(f, c->ip + (ip4 ? 12 : 8), ip4 ? 8 : 32)) ||
+	    (c->udp >= 0 && f->offset < c->udp && f->offset + f->width > c->udp))
+		return problem_set(why, "fields wholly inside or outside a header or its addresses",
+				   "field at offset %u straddles them", f->offset);
+	return true;
+}
+
+bool fields_check_layout(const struct field_spec *f, unsigned int n, const struct checksum_spec *c,
+			 const uint8_t *header, struct problem *why)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		if (!one_layout(&f[i], c, header, why))
+			return false;
+		for (unsigned int j = 0; j < i; j++) {
+			if (overlap(f[i].offset, f[i].width, f[j].offset, f[j].width))
+				return problem_set(why, "fields that do not overlap",
+						   "fields at offsets %u and %u overlap",
+						   f[j].offset, f[i].offset);
+		}
+	}
+	return true;
+}

@@ -1,0 +1,176 @@
+#include "params.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool item_add(struct params *ps, char *text, struct problem *why)
+{
+	char *equals = strchr(text, '=');
+
+	if (equals == NULL || equals == text)
+		return problem_set(why, "key=value,key=value", "parameter '%.60s'", text);
+	*equals = '\0';
+	if (params_has(ps, text))
+		return problem_set(why, "each key once", "'%.60s' is given twice", text);
+	if (ps->n == PARAMS_MAX)
+		return problem_set(why, "fewer parameters", "more than %u parameters", PARAMS_MAX);
+	ps->item[ps->n].key = text;
+	ps->item[ps->n].value = equals + 1;
+	ps->item[ps->n].used = false;
+	ps->n++;
+	return true;
+}
+
+bool params_parse(struct params *ps, const char *text, struct problem *why)
+{
+	char *rest = ps->text, *token;
+
+	ps->n = 0;
+	if (text == NULL || *text == '\0')
+		return true;
+	if (strlen(text) >= sizeof(ps->text))
+		return problem_set(why, "at most 1023 characters", "request too long");
+	snprintf(ps->text, sizeof(ps->text), "%s", text);
+	while ((token = strsep(&rest, ",")) != NULL) {
+		if (!item_add(ps, token, why))
+			return false;
+	}
+	return true;
+}
+
+bool params_has(const struct params *ps, const char *key)
+{
+	for (unsigned int i = 0; i < ps->n; i++) {
+		if (strcmp(ps->item[i].key, key) == 0)
+			return true;
+	}
+	return false;
+}
+
+const char *params_text(struct params *ps, const char *key)
+{
+	for (unsigned int i = 0; i < ps->n; i++) {
+		if (strcmp(ps->item[i].key, key) == 0) {
+			ps->item[i].used = true;
+			return ps->item[i].value;
+		}
+	}
+	return NULL;
+}
+
+bool params_u64(struct params *ps, const char *key, uint64_t min, uint64_t max, uint64_t *out,
+		struct problem *why)
+{
+	const char *text = params_text(ps, key);
+	char range[64], *end;
+	unsigned long long value;
+
+	if (text == NULL)
+		return true;
+	errno = 0;
+	value = strtoull(text, &end, 0);
+	if (errno || end == text || *end || text[0] < '0' || text[0] > '9' || value < min ||
+	    value > max) {
+		snprintf(range, sizeof(range), "a whole number %" PRIu64 "..%" PRIu64, min, max);
+		return problem_set(why, range, "%s=%.60s", key, text);
+	}
+	*out = value;
+	return true;
+}
+
+bool params_real(struct params *ps, const char *key, double min, double max, double *out,
+		 struct problem *why)
+{
+	const char *text = params_text(ps, key);
+	char range[64], *end;
+	double value;
+
+	if (text == NULL)
+		return true;
+	errno = 0;
+	value = strtod(text, &end);
+	if (errno || end == text || *end || !isfinite(value) || value < min || value > max) {
+		snprintf(range, sizeof(range), "a number %g..%g", min, max);
+		return problem_set(why, range, "%s=%.60s", key, text);
+	}
+	*out = value;
+	return true;
+}
+
+bool params_word(struct params *ps, const char *key, const char *const words[], unsigned int *out,
+		 struct problem *why)
+{
+	const char *text = params_text(ps, key);
+	char list[100] = "";
+	size_t used = 0;
+
+	if (text == NULL)
+		return true;
+	for (unsigned int i = 0; words[i]; i++) {
+		if (strcmp(text, words[i]) == 0) {
+			*out = i;
+			return true;
+		}
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
+					 words[i]);
+	}
+	return problem_set(why, list, "%s=%.60s", key, text);
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+bool params_hex(struct params *ps, const char *key, uint8_t *out, size_t max, size_t *len,
+		struct problem *why)
+{
+	const char *text = params_text(ps, key);
+	size_t n;
+
+	if (text == NULL)
+		return true;
+	n = strlen(text);
+	if (n % 2 || n / 2 > max)
+		return problem_set(why, "an even number of hex digits, at most 440 octets",
+				   "%s of %zu hex digits", key, n);
+	for (size_t i = 0; i < n; i += 2) {
+		int high = hex_digit(text[i]), low = hex_digit(text[i + 1]);
+
+		if (high < 0 || low < 0)
+			return problem_set(why, "hex digits", "%s has '%.2s' at digit %zu", key,
+					   text + i, i);
+		out[i / 2] = (uint8_t)(high << 4 | low);
+	}
+	*len = n / 2;
+	return true;
+}
+
+bool params_need(struct params *ps, const char *key, struct problem *why)
+{
+	char accepted[64];
+
+	if (params_has(ps, key))
+		return true;
+	snprintf(accepted, sizeof(accepted), "%s=...", key);
+	return problem_set(why, accepted, "parameter '%s' is missing", key);
+}
+
+bool params_done(const struct params *ps, const char *accepted, struct problem *why)
+{
+	for (unsigned int i = 0; i < ps->n; i++) {
+		if (!ps->item[i].used)
+			return problem_set(why, accepted, "unknown parameter '%.60s'",
+					   ps->item[i].key);
+	}
+	return true;
+}

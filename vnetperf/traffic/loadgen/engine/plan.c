@@ -1,0 +1,167 @@
+/* From streams and their loads to what each transmit queue sends and each worker counts. */
+#include "control.h"
+
+#include <stdlib.h>
+
+static bool no_memory(struct problem *why)
+{
+	return problem_set(why, "fewer streams, or more memory", "no memory for the trial");
+}
+
+bool plan_check(const struct plan *plan, struct problem *why)
+{
+	for (uint16_t port = 0; port < engine.n_ports; port++) {
+		bool paced = false, max = false;
+
+		for (unsigned int i = 0; i < LG_MAX_STREAMS; i++) {
+			if (!plan->count[i] || engine.stream[i]->tx_port != port)
+				continue;
+			paced = paced || !plan->max[i];
+			max = max || plan->max[i];
+		}
+		if (paced && max)
+			return problem_set(why, "rate=max for all streams of a port or for none",
+					   "port %u has paced streams and streams of rate max",
+					   port);
+	}
+	return true;
+}
+
+void plan_release_tx(void)
+{
+	for (unsigned int p = 0; p < engine.n_ports; p++) {
+		for (unsigned int i = 0; i < engine.options.tx_queues; i++) {
+			struct tx_queue *q = engine.port[p].txq[i];
+
+			for (unsigned int s = 0; s < q->n_streams; s++)
+				free(q->streams[s].frame);
+			free(q->streams);
+			q->streams = NULL;
+			q->n_streams = 0;
+		}
+	}
+}
+
+void plan_release_rx(void)
+{
+	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
+		free(engine.worker[0]->rx[id].track); /* one for all workers */
+		for (unsigned int w = 0; w < engine.n_workers; w++) {
+			free(engine.worker[w]->rx[id].hdr);
+			memset(&engine.worker[w]->rx[id], 0, sizeof(struct rx_stream));
+		}
+	}
+}
+
+static bool tx_stream_init(struct tx_stream *t, const struct stream_spec *s,
+			   const struct tx_queue *q, uint8_t epoch)
+{
+	t->spec = s;
+	t->frame_len = (uint16_t)(s->frame_size - LG_FCS_LEN);
+	t->frame = malloc(t->frame_len);
+	if (t->frame == NULL)
+		return false;
+	t->tag = ++engine.next_tag;
+	t->varied = s->n_fields > 0 || s->checksum.udp >= 0;
+	stream_frame(s, t->frame);
+	trailer_prefill(t->frame + t->frame_len - TRAILER_LEN, epoch, (uint8_t)s->id,
+			(uint8_t)q->queue);
+	fields_init(&t->fields, s->field, s->n_fields, &s->checksum, t->frame, t->frame_len,
+		    q->queue);
+	return true;
+}
+
+/* All streams of a queue, and when their frames are due. */
+static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
+{
+	const unsigned int queues = engine.options.tx_queues;
+	struct pace_load loads[LG_MAX_STREAMS];
+	bool max = false;
+
+	q->streams = calloc(LG_MAX_STREAMS, sizeof(struct tx_stream));
+	if (q->streams == NULL)
+		return false;
+	q->has_udp = false;
+	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
+		const uint64_t share = pacer_share(plan->count[id], queues, q->queue);
+		struct tx_stream *t = &q->streams[q->n_streams];
+
+		if (share == 0 || engine.stream[id]->tx_port != q->port)
+			continue;
+		if (!tx_stream_init(t, engine.stream[id], q, plan->epoch))
+			return false;
+		t->share = share;
+		loads[q->n_streams].rate = plan->rate[id] / queues;
+		loads[q->n_streams].phase = (double)q->queue / queues;
+		loads[q->n_streams].count = share;
+		q->n_streams++;
+		max = plan->max[id];
+		q->has_udp = q->has_udp || t->fields.udp >= 0;
+	}
+	q->burst = plan->burst;
+	q->retry = plan->retry;
+	q->max = max;
+	q->max_lag = plan->max_lag;
+	pacer_init(&q->pacer, loads, q->n_streams, max, (double)engine.hz, q->burst, q->max_lag);
+	return true;
+}
+
+static unsigned int workers_polling(uint16_t port)
+{
+	unsigned int n = 0;
+
+	for (unsigned int w = 0; w < engine.n_workers; w++) {
+		bool polls = false;
+
+		for (unsigned int i = 0; i < engine.worker[w]->n_rxq; i++)
+			polls = polls || engine.worker[w]->rxq[i]->port == port;
+		n += polls;
+	}
+	return n;
+}
+
+static bool rx_stream_plan(const struct stream_spec *s, uint64_t count)
+{
+	const uint16_t queues = engine.options.tx_queues;
+	const bool shared = workers_polling(s->rx_port) > 1;
+	struct seqtrack *track = calloc(queues, sizeof(*track));
+
+	if (track == NULL)
+		return false;
+	for (uint16_t i = 0; i < queues; i++)
+		seqtrack_reset(&track[i], pacer_share(count, queues, i), shared);
+	for (unsigned int w = 0; w < engine.n_workers; w++) {
+		struct rx_stream *r = &engine.worker[w]->rx[s->id];
+		bool polls = false;
+
+		r->port = s->rx_port;
+		r->track = track;
+		r->n_track = queues;
+		for (unsigned int i = 0; i < engine.worker[w]->n_rxq; i++)
+			polls = polls || engine.worker[w]->rxq[i]->port == s->rx_port;
+		/* The worker clears it when it is armed. */
+		r->hdr = polls ? malloc(sizeof(struct hdr)) : NULL;
+		if (polls && r->hdr == NULL)
+			return false;
+	}
+	return true;
+}
+
+bool plan_apply(const struct plan *plan, struct problem *why)
+{
+	plan_release_tx();
+	for (unsigned int p = 0; p < engine.n_ports; p++) {
+		for (unsigned int i = 0; i < engine.options.tx_queues; i++) {
+			if (!tx_queue_plan(engine.port[p].txq[i], plan))
+				return no_memory(why);
+		}
+	}
+	if (plan->learning)
+		return true;
+	plan_release_rx();
+	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
+		if (plan->count[id] && !rx_stream_plan(engine.stream[id], plan->count[id]))
+			return no_memory(why);
+	}
+	return true;
+}

@@ -1,0 +1,96 @@
+/* Workers: one per lcore, and which of them serves which queue. */
+#include "engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool queue_exists(const struct queue_map *m)
+{
+	return m->port < engine.n_ports && m->worker < engine.n_workers &&
+	       m->queue < (m->tx ? engine.options.tx_queues : engine.options.rx_queues);
+}
+
+/* The worker of a queue: as mapped, or in turn. */
+static struct worker *worker_of(bool tx, uint16_t port, uint16_t queue)
+{
+	const struct options *o = &engine.options;
+	const unsigned int per_port = tx ? o->tx_queues : o->rx_queues;
+
+	for (unsigned int i = 0; i < o->n_map; i++) {
+		const struct queue_map *m = &o->map[i];
+
+		if (m->tx == tx && m->port == port && m->queue == queue)
+			return engine.worker[m->worker];
+	}
+	return engine.worker[(port * per_port + queue) % engine.n_workers];
+}
+
+static bool map_check(struct problem *why)
+{
+	for (unsigned int i = 0; i < engine.options.n_map; i++) {
+		const struct queue_map *m = &engine.options.map[i];
+
+		if (!queue_exists(m)) {
+			char accepted[100];
+
+			snprintf(accepted, sizeof(accepted),
+				 "ports 0..%u, rx queues 0..%u, tx queues 0..%u, workers 0..%u",
+				 engine.n_ports - 1u, engine.options.rx_queues - 1u,
+				 engine.options.tx_queues - 1u, engine.n_workers - 1u);
+			return problem_set(why, accepted, "--map %s%u.%u@%u", m->tx ? "tx" : "rx",
+					   m->port, m->queue, m->worker);
+		}
+		for (unsigned int j = 0; j < i; j++) {
+			const struct queue_map *n = &engine.options.map[j];
+
+			if (n->tx == m->tx && n->port == m->port && n->queue == m->queue)
+				return problem_set(why, "each queue once",
+						   "--map names %s%u.%u twice", m->tx ? "tx" : "rx",
+						   m->port, m->queue);
+		}
+	}
+	return true;
+}
+
+static struct worker *worker_create(unsigned int lcore)
+{
+	struct worker *w = aligned_alloc(128, RTE_ALIGN_CEIL(sizeof(*w), 128));
+
+	if (w == NULL)
+		return NULL;
+	memset(w, 0, sizeof(*w));
+	w->index = engine.n_workers;
+	w->lcore = lcore;
+	w->tx_done = true;
+	return w;
+}
+
+bool workers_create(struct problem *why)
+{
+	unsigned int lcore;
+
+	RTE_LCORE_FOREACH(lcore)
+	{
+		if (engine.n_workers == LG_MAX_WORKERS)
+			return problem_set(why, "at most 64 lcores", "too many lcores");
+		engine.worker[engine.n_workers] = worker_create(lcore);
+		if (engine.worker[engine.n_workers] == NULL)
+			return problem_set(why, "more memory", "no memory for a worker");
+		engine.n_workers++;
+	}
+	if (!map_check(why))
+		return false;
+	for (uint16_t port = 0; port < engine.n_ports; port++) {
+		for (uint16_t i = 0; i < engine.options.rx_queues; i++) {
+			struct worker *w = worker_of(false, port, i);
+
+			w->rxq[w->n_rxq++] = &engine.port[port].rxq[i];
+		}
+		for (uint16_t i = 0; i < engine.options.tx_queues; i++) {
+			struct worker *w = worker_of(true, port, i);
+
+			w->txq[w->n_txq++] = engine.port[port].txq[i];
+		}
+	}
+	return true;
+}

@@ -1,0 +1,144 @@
+#include "stream.h"
+
+#include <stdio.h>
+
+#include "params.h"
+
+#define STREAM_KEYS "id tx_port rx_port size header l3 udp"
+#define FIELD_KEYS  "stream offset width base step count mode seed"
+#define LOAD_KEYS   "stream rate count"
+/* Beyond this neither a sequence number's generation nor a sum of delays is exact. */
+#define MAX_COUNT (1ULL << 48)
+
+static bool need_all(struct params *ps, const char *const keys[], struct problem *why)
+{
+	for (unsigned int i = 0; keys[i]; i++) {
+		if (!params_need(ps, keys[i], why))
+			return false;
+	}
+	return true;
+}
+
+static bool small(struct params *ps, const char *key, uint64_t min, uint64_t max, uint16_t *out,
+		  struct problem *why)
+{
+	uint64_t value = *out;
+
+	if (!params_u64(ps, key, min, max, &value, why))
+		return false;
+	*out = (uint16_t)value;
+	return true;
+}
+
+static bool offset(struct params *ps, const char *key, int *out, struct problem *why)
+{
+	uint64_t value = 0;
+
+	*out = -1;
+	if (!params_u64(ps, key, 0, LG_MAX_HEADER - 1, &value, why))
+		return false;
+	if (params_has(ps, key))
+		*out = (int)value;
+	return true;
+}
+
+bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports,
+		  unsigned int largest, struct problem *why)
+{
+	static const char *const needed[] = {"id", "tx_port", "rx_port", "size", "header", NULL};
+	size_t len = 0;
+
+	memset(s, 0, sizeof(*s));
+	if (!need_all(ps, needed, why) || !small(ps, "id", 0, LG_MAX_STREAMS - 1, &s->id, why) ||
+	    !small(ps, "tx_port", 0, n_ports - 1, &s->tx_port, why) ||
+	    !small(ps, "rx_port", 0, n_ports - 1, &s->rx_port, why) ||
+	    !small(ps, "size", LG_MIN_FRAME, largest, &s->frame_size, why) ||
+	    !params_hex(ps, "header", s->header, sizeof(s->header), &len, why) ||
+	    !offset(ps, "l3", &s->checksum.ip, why) || !offset(ps, "udp", &s->checksum.udp, why) ||
+	    !params_done(ps, STREAM_KEYS, why))
+		return false;
+	if (len < 14 || len + TRAILER_LEN + LG_FCS_LEN > s->frame_size)
+		return problem_set(why, "14 octets up to frame size - 22 (trailer 18, FCS 4)",
+				   "header of %zu octets in a frame of %u", len, s->frame_size);
+	s->header_len = (uint16_t)len;
+	return checksum_check(&s->checksum, s->header, s->header_len,
+			      (uint16_t)(s->frame_size - LG_FCS_LEN), why);
+}
+
+bool stream_add_field(struct stream_spec *s, struct params *ps, struct problem *why)
+{
+	static const char *const needed[] = {"offset", "width", "count", NULL};
+	static const char *const modes[] = {"inc", "carry", "random", NULL};
+	struct field_spec *f = &s->field[s->n_fields];
+	unsigned int mode = FIELD_INC;
+	uint16_t width = 0;
+
+	if (s->n_fields == LG_MAX_FIELDS)
+		return problem_set(why, "at most 8 fields", "stream %u has 8 fields", s->id);
+	memset(f, 0, sizeof(*f));
+	f->step = 1;
+	f->seed = (uint64_t)s->id * LG_MAX_FIELDS + s->n_fields;
+	params_text(ps, "stream");
+	if (!need_all(ps, needed, why) ||
+	    !small(ps, "offset", 0, LG_MAX_HEADER - 1, &f->offset, why) ||
+	    !small(ps, "width", 1, 8, &width, why) ||
+	    !params_u64(ps, "base", 0, UINT64_MAX, &f->base, why) ||
+	    !params_u64(ps, "step", 0, UINT64_MAX, &f->step, why) ||
+	    !params_u64(ps, "count", 1, UINT64_MAX, &f->count, why) ||
+	    !params_word(ps, "mode", modes, &mode, why) ||
+	    !params_u64(ps, "seed", 0, UINT64_MAX, &f->seed, why) ||
+	    !params_done(ps, FIELD_KEYS, why))
+		return false;
+	f->width = (uint8_t)width;
+	f->mode = (enum field_mode)mode;
+	if (f->mode == FIELD_CARRY && (s->n_fields == 0 || f[-1].mode == FIELD_RANDOM))
+		return problem_set(why, "carry behind a field of mode inc or carry",
+				   "field at offset %u has nothing to carry from", f->offset);
+	if (!field_check(f, s->header_len, why) ||
+	    !fields_check_layout(s->field, s->n_fields + 1u, &s->checksum, s->header, why))
+		return false;
+	s->n_fields++;
+	return true;
+}
+
+bool stream_set_load(struct stream_spec *s, struct params *ps, struct problem *why)
+{
+	struct load load = {0};
+	const char *rate;
+
+	params_text(ps, "stream");
+	if (!params_need(ps, "rate", why))
+		return false;
+	rate = params_text(ps, "rate");
+	load.max = strcmp(rate, "max") == 0;
+	if (!load.max && !params_real(ps, "rate", 0, 1e9, &load.rate, why)) {
+		snprintf(why->accepted, sizeof(why->accepted),
+			 "0, 0.001..1e9 frames/s, or max (with count)");
+		return false;
+	}
+	load.counted = params_has(ps, "count");
+	if (!params_u64(ps, "count", 0, MAX_COUNT, &load.count, why) ||
+	    !params_done(ps, LOAD_KEYS, why))
+		return false;
+	if (load.max && !load.counted)
+		return problem_set(why, "count=N with rate=max", "rate=max without count");
+	if (!load.max && load.rate < 0.001 && (load.rate != 0 || load.count))
+		return problem_set(why, "0.001..1e9 frames/s, max, or 0 without a count",
+				   "rate=%.60s", rate);
+	s->load = load;
+	return true;
+}
+
+void trailer_prefill(uint8_t *trailer, uint8_t epoch, uint8_t stream, uint8_t queue)
+{
+	memset(trailer, 0, TRAILER_LEN);
+	store_le32(trailer, TRAILER_MAGIC | (uint32_t)epoch << 24);
+	trailer[TRAILER_STREAM] = stream;
+	trailer[TRAILER_STREAM + 1] = queue;
+}
+
+void stream_frame(const struct stream_spec *s, uint8_t *frame)
+{
+	memset(frame, 0, (size_t)s->frame_size - LG_FCS_LEN);
+	memcpy(frame, s->header, s->header_len);
+}

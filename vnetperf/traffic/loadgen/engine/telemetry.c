@@ -1,0 +1,69 @@
+/* Registration of the commands, and the shape that all replies share. */
+#include "telemetry.h"
+
+#include <stdio.h>
+
+#include "engine.h"
+
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static const struct {
+	const char *name;
+	command_fn *run;
+	const char *help;
+} commands[] = {
+	{"/loadgen/info", command_info, "Version, limits, clock. Parameters: none"},
+	{"/loadgen/port", command_port, "One port: name, MAC, link. Parameters: port"},
+	{"/loadgen/worker", command_worker, "One worker: lcore, thread. Parameters: worker"},
+	{"/loadgen/xstats", command_xstats, "A port's xstats. Parameters: port, offset"},
+	{"/loadgen/stream/add", command_stream_add,
+	 "Parameters: id, tx_port, rx_port, size, header, l3, udp"},
+	{"/loadgen/stream/field", command_stream_field,
+	 "Parameters: stream, offset, width, base, step, count, mode, seed"},
+	{"/loadgen/stream/load", command_stream_load, "Parameters: stream, rate, count"},
+	{"/loadgen/stream/clear", command_stream_clear, "Forget all streams. Parameters: none"},
+	{"/loadgen/trial/start", command_trial_start,
+	 "Parameters: epoch, duration, delay, drain, burst, max_lag, policy"},
+	{"/loadgen/trial/stop", command_trial_stop, "Abort the trial. Parameters: none"},
+	{"/loadgen/trial/status", command_trial_status, "State and live sums. Parameters: none"},
+	{"/loadgen/trial/result", command_trial_result, "One stream. Parameters: stream"},
+	{"/loadgen/trial/port", command_trial_port, "One port in the trial. Parameters: port"},
+	{"/loadgen/trial/histogram", command_histogram,
+	 "Pairs of value (ns) and count. Parameters: stream, offset"},
+	{"/loadgen/learn", command_learn, "Send learning frames. Parameters: stream, count, rate"},
+	{"/loadgen/quit", command_quit, "End the engine. Parameters: none"},
+};
+
+/* One entry for all commands: parse, run alone, turn a refusal into {"error", "accepted"}. */
+static int dispatch(const char *cmd, const char *text, struct rte_tel_data *d)
+{
+	struct problem why = {"", ""};
+	struct params ps;
+	bool ok = params_parse(&ps, text, &why);
+
+	rte_tel_data_start_dict(d);
+	if (ok) {
+		pthread_mutex_lock(&engine.control);
+		for (unsigned int i = 0; i < N_COMMANDS; i++) {
+			if (strcmp(cmd, commands[i].name) == 0)
+				ok = commands[i].run(&ps, d, &why);
+		}
+		pthread_mutex_unlock(&engine.control);
+	}
+	if (!ok) {
+		rte_tel_data_start_dict(d);
+		rte_tel_data_add_dict_string(d, "error", why.what);
+		rte_tel_data_add_dict_string(d, "accepted", why.accepted);
+	}
+	return 0;
+}
+
+bool telemetry_register(struct problem *why)
+{
+	for (unsigned int i = 0; i < N_COMMANDS; i++) {
+		if (rte_telemetry_register_cmd(commands[i].name, dispatch, commands[i].help) != 0)
+			return problem_set(why, "a DPDK with telemetry",
+					   "telemetry refuses the command %s", commands[i].name);
+	}
+	return true;
+}

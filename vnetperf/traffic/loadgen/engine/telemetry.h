@@ -1,0 +1,32 @@
+/* The commands under /loadgen on DPDK's telemetry socket. */
+#ifndef LOADGEN_TELEMETRY_H
+#define LOADGEN_TELEMETRY_H
+
+#include <rte_telemetry.h>
+#include <rte_version.h>
+
+#include "common.h"
+#include "params.h"
+
+bool telemetry_register(struct problem *why);
+
+/* A command: reads its parameters, fills the (already started) dictionary `d`. */
+typedef bool command_fn(struct params *ps, struct rte_tel_data *d, struct problem *why);
+
+command_fn command_info, command_port, command_worker, command_xstats, command_quit;
+command_fn command_stream_add, command_stream_field, command_stream_load, command_stream_clear;
+command_fn command_trial_start, command_trial_stop, command_trial_status, command_trial_result;
+command_fn command_trial_port, command_histogram, command_learn;
+
+/* DPDK 23.03 renamed these; the old names are going away. */
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)
+#define tel_dict_uint  rte_tel_data_add_dict_uint
+#define tel_array_uint rte_tel_data_add_array_uint
+#define TEL_UINT       RTE_TEL_UINT_VAL
+#else
+#define tel_dict_uint  rte_tel_data_add_dict_u64
+#define tel_array_uint rte_tel_data_add_array_u64
+#define TEL_UINT       RTE_TEL_U64_VAL
+#endif
+
+#endif

@@ -1,0 +1,235 @@
+/* Commands that run trials and read their results. */
+#include <stdio.h>
+
+#include "control.h"
+#include "telemetry.h"
+
+#define HISTOGRAM_PAIRS 200u /* 512 array entries and 16 KiB are the limits of a reply */
+
+bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	static const char *const policies[] = {"drop", "retry", NULL};
+	struct trial_spec spec = {.burst = 32, .drain = 1, .max_lag = 0.01};
+	uint64_t epoch = 0, burst = spec.burst;
+	unsigned int policy = 0;
+
+	if (!params_need(ps, "epoch", why) || !params_u64(ps, "epoch", 1, 255, &epoch, why) ||
+	    !params_real(ps, "duration", 1e-6, 1e6, &spec.duration, why) ||
+	    !params_real(ps, "delay", 0, 3600, &spec.delay, why) ||
+	    !params_real(ps, "drain", 0, 3600, &spec.drain, why) ||
+	    !params_real(ps, "max_lag", 1e-6, 3600, &spec.max_lag, why) ||
+	    !params_u64(ps, "burst", 1, LG_MAX_BURST, &burst, why) ||
+	    !params_word(ps, "policy", policies, &policy, why) ||
+	    !params_done(ps, "epoch duration delay drain burst max_lag policy", why))
+		return false;
+	spec.epoch = (uint8_t)epoch;
+	spec.burst = (uint16_t)burst;
+	spec.retry = policy == 1;
+	spec.has_duration = params_has(ps, "duration");
+	if (!control_start(&spec, why))
+		return false;
+	tel_dict_uint(d, "epoch", spec.epoch);
+	return true;
+}
+
+bool command_trial_stop(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	if (!params_done(ps, "no parameters", why))
+		return false;
+	control_state();
+	if (!engine.trial.active)
+		return problem_set(why, "a trial or learning that is going on", "nothing to stop");
+	atomic_store(&engine.trial.abort, true);
+	rte_tel_data_add_dict_int(d, "ok", 1);
+	return true;
+}
+
+static void add_stream(struct stream_result *sum, const struct stream_result *s)
+{
+	sum->intended += s->intended;
+	sum->sent += s->sent;
+	sum->refused += s->refused;
+	sum->unsent += s->unsent;
+	sum->received += s->received;
+	sum->duplicated += s->duplicated;
+	sum->reordered += s->reordered;
+	sum->late += s->late;
+	sum->misrouted += s->misrouted;
+	sum->bad_latency += s->bad_latency;
+}
+
+static void put_stream(struct rte_tel_data *d, const struct stream_result *s)
+{
+	tel_dict_uint(d, "intended", s->intended);
+	tel_dict_uint(d, "sent", s->sent);
+	tel_dict_uint(d, "refused", s->refused);
+	tel_dict_uint(d, "unsent", s->unsent);
+	tel_dict_uint(d, "received", s->received);
+	tel_dict_uint(d, "duplicated", s->duplicated);
+	tel_dict_uint(d, "reordered", s->reordered);
+	tel_dict_uint(d, "late", s->late);
+	tel_dict_uint(d, "misrouted", s->misrouted);
+	tel_dict_uint(d, "bad_latency", s->bad_latency);
+}
+
+static void put_time(struct rte_tel_data *d, const char *name, uint64_t tsc, uint64_t start)
+{
+	if (tsc > start)
+		tel_dict_uint(d, name, cycles_to_ns(tsc - start));
+}
+
+static void put_rx(struct rte_tel_data *d, const struct rx_totals *t)
+{
+	tel_dict_uint(d, "rx_frames", t->frames);
+	tel_dict_uint(d, "rx_octets", t->octets);
+	tel_dict_uint(d, "foreign", t->foreign);
+	tel_dict_uint(d, "foreign_octets", t->foreign_octets);
+	tel_dict_uint(d, "stale", t->stale);
+	tel_dict_uint(d, "learning", t->learning);
+	tel_dict_uint(d, "corrupted", t->corrupted);
+}
+
+bool command_trial_status(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	const struct trial *t = &engine.trial;
+	struct stream_result sum = {0}, one;
+	enum state state;
+	bool live;
+
+	if (!params_done(ps, "no parameters", why))
+		return false;
+	state = control_state();
+	live = state == STATE_ARMED || state == STATE_RUNNING || state == STATE_DRAINING;
+	rte_tel_data_add_dict_string(d, "state", control_state_name(state));
+	tel_dict_uint(d, "learned", result.learned);
+	tel_dict_uint(d, "learn_refused", result.learn_refused);
+	tel_dict_uint(d, "learn_unsent", result.learn_unsent);
+	if (!live && !result.known)
+		return true;
+	for (uint16_t id = 0; id < LG_MAX_STREAMS; id++) {
+		if (live)
+			control_stream_sums(id, &one);
+		add_stream(&sum, live ? &one : &result.stream[id]);
+	}
+	put_stream(d, &sum);
+	tel_dict_uint(d, "epoch", live ? t->epoch : result.epoch);
+	rte_tel_data_add_dict_int(d, "aborted", !live && result.aborted);
+	if (live) {
+		put_time(d, "elapsed_ns", rte_rdtsc(), t->start);
+		return true;
+	}
+	put_time(d, "elapsed_ns", result.end, result.start);
+	put_time(d, "tx_end_ns", result.drain_from, result.start);
+	return true;
+}
+
+static bool need_result(struct problem *why)
+{
+	control_state();
+	if (result.known)
+		return true;
+	return problem_set(why, "a trial that is done", "there is no result");
+}
+
+static bool result_stream(struct params *ps, uint16_t *id, struct problem *why)
+{
+	uint64_t value = 0;
+
+	if (!need_result(why) || !params_need(ps, "stream", why) ||
+	    !params_u64(ps, "stream", 0, LG_MAX_STREAMS - 1, &value, why))
+		return false;
+	*id = (uint16_t)value;
+	if (!result.stream[value].known)
+		return problem_set(why, "a stream that the last trial sent", "stream=%u", *id);
+	return true;
+}
+
+bool command_trial_result(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	const struct stream_result *s;
+	const struct hdr *h;
+	uint16_t id;
+
+	if (!result_stream(ps, &id, why) || !params_done(ps, "stream", why))
+		return false;
+	s = &result.stream[id];
+	h = control_histogram(id);
+	put_stream(d, s);
+	put_time(d, "tx_first_ns", s->tx_first, result.start);
+	put_time(d, "tx_last_ns", s->tx_last, result.start);
+	put_time(d, "rx_first_ns", s->rx_first, result.start);
+	put_time(d, "rx_last_ns", s->rx_last, result.start);
+	tel_dict_uint(d, "latency_count", h->count);
+	tel_dict_uint(d, "latency_sum_ns", h->sum);
+	tel_dict_uint(d, "latency_min_ns", h->count ? h->min : 0);
+	tel_dict_uint(d, "latency_max_ns", h->max);
+	tel_dict_uint(d, "latency_over", h->over);
+	return true;
+}
+
+bool command_trial_port(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	const struct port_result *p;
+	uint64_t port = 0;
+
+	if (!need_result(why) || !params_need(ps, "port", why) ||
+	    !params_u64(ps, "port", 0, engine.n_ports - 1u, &port, why) ||
+	    !params_done(ps, "port", why))
+		return false;
+	p = &result.port[port];
+	put_rx(d, &p->rx);
+	tel_dict_uint(d, "tx_frames", p->tx.frames);
+	tel_dict_uint(d, "tx_calls", p->tx.calls);
+	tel_dict_uint(d, "max_burst", p->tx.max_burst);
+	tel_dict_uint(d, "lag_frames", p->tx.lag_frames);
+	tel_dict_uint(d, "lag_sum_ns", cycles_to_ns(p->tx.lag_sum));
+	tel_dict_uint(d, "lag_max_ns", cycles_to_ns(p->tx.lag_max));
+	tel_dict_uint(d, "retries", p->tx.retries);
+	tel_dict_uint(d, "no_mbufs", p->tx.no_mbufs);
+	return true;
+}
+
+bool command_histogram(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	const struct hdr *h;
+	struct rte_tel_data *pairs;
+	uint64_t offset = 0;
+	unsigned int n = 0;
+	uint32_t i;
+	uint16_t id;
+
+	if (!result_stream(ps, &id, why) ||
+	    !params_u64(ps, "offset", 0, HDR_COUNTS, &offset, why) ||
+	    !params_done(ps, "stream offset", why))
+		return false;
+	pairs = rte_tel_data_alloc();
+	if (pairs == NULL)
+		return problem_set(why, "more memory", "no memory for the reply");
+	rte_tel_data_start_array(pairs, TEL_UINT);
+	h = control_histogram(id);
+	for (i = (uint32_t)offset; i < HDR_COUNTS && n < HISTOGRAM_PAIRS; i++) {
+		if (h->counts[i] == 0)
+			continue;
+		tel_array_uint(pairs, hdr_value(i));
+		tel_array_uint(pairs, h->counts[i]);
+		n++;
+	}
+	rte_tel_data_add_dict_int(d, "next", i < HDR_COUNTS ? (int)i : -1);
+	rte_tel_data_add_dict_container(d, "pairs", pairs, 0);
+	return true;
+}
+
+bool command_learn(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	uint64_t id = LG_MAX_STREAMS, count = 1;
+	double rate = 10000;
+
+	if (!params_u64(ps, "stream", 0, LG_MAX_STREAMS - 1, &id, why) ||
+	    !params_u64(ps, "count", 1, 1000000000, &count, why) ||
+	    !params_real(ps, "rate", 1, 1e9, &rate, why) ||
+	    !params_done(ps, "stream count rate", why) ||
+	    !control_learn((uint16_t)id, count, rate, why))
+		return false;
+	tel_dict_uint(d, "count", count);
+	return true;
+}

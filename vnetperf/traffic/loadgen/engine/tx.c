@@ -1,0 +1,215 @@
+/* The sending side: take what is due, fill it in, stamp it, hand it over, account for it. */
+#include "engine.h"
+
+/* Frames given up in one call: a long stall is worked off in pieces, receiving goes on between. */
+#define MAX_SKIP 4096u
+
+static void buffer_fill(struct rte_mbuf *m, const struct tx_stream *s)
+{
+	memcpy(rte_pktmbuf_mtod(m, void *), s->frame, s->frame_len);
+	*mbuf_tag(m) = s->tag;
+}
+
+static inline uint8_t *frame_build(struct rte_mbuf *m, struct tx_stream *s)
+{
+	uint8_t *frame, *trailer;
+
+	m->data_off = RTE_PKTMBUF_HEADROOM;
+	m->ol_flags = 0;
+	m->data_len = s->frame_len;
+	m->pkt_len = s->frame_len;
+	frame = rte_pktmbuf_mtod(m, uint8_t *);
+	trailer = frame + s->frame_len - TRAILER_LEN;
+	/* Buffers keep the frame of their last use; mostly it is this stream's. */
+	if (LG_UNLIKELY(*mbuf_tag(m) != s->tag))
+		buffer_fill(m, s);
+	store_le32(trailer + TRAILER_SEQ, (uint32_t)s->seq);
+	if (s->varied) {
+		uint64_t sum = fields_write(&s->fields, frame);
+
+		if (s->fields.udp >= 0) {
+			const unsigned int end = (unsigned int)s->frame_len - TRAILER_LEN +
+						 TRAILER_SEQ + 4 - (unsigned int)s->fields.udp;
+
+			store_le64(trailer + TRAILER_TSC, 0);
+			sum += sum_value(__builtin_bswap32((uint32_t)s->seq), sum_shift(end));
+			fields_udp(&s->fields, frame, sum);
+		}
+	}
+	s->seq++;
+	return trailer;
+}
+
+static void stamp_udp(struct tx_queue *q, uint16_t i, uint64_t before, uint64_t now)
+{
+	const struct tx_stream *s = &q->streams[q->who[i]];
+
+	if (s->fields.udp >= 0)
+		fields_udp_replace(&s->fields, rte_pktmbuf_mtod(q->out[i], uint8_t *),
+				   (unsigned int)s->frame_len - TRAILER_LEN + TRAILER_TSC,
+				   __builtin_bswap64(before), __builtin_bswap64(now));
+}
+
+/* One clock reading for the whole call, as late as can be. */
+static uint64_t stamp(struct tx_queue *q, uint16_t n)
+{
+	const uint64_t now = rte_rdtsc();
+
+	if (LG_UNLIKELY(q->has_udp)) {
+		for (uint16_t i = 0; i < n; i++)
+			stamp_udp(q, i, load_le64(q->trailer[i] + TRAILER_TSC), now);
+	}
+	for (uint16_t i = 0; i < n; i++)
+		store_le64(q->trailer[i] + TRAILER_TSC, now);
+	return now;
+}
+
+/* Which frames are due now; their streams go to who[]. */
+static uint16_t choose(struct tx_queue *q, uint64_t now)
+{
+	struct tx_totals *t = &q->totals;
+	unsigned int skipped = 0;
+	uint16_t n = 0, stream;
+	uint64_t late;
+
+	pacer_refill(&q->pacer, now);
+	while (n < q->burst && skipped < MAX_SKIP) {
+		switch (pacer_take(&q->pacer, now, &stream, &late)) {
+		case PACE_SEND:
+			q->who[n++] = stream;
+			t->lag_sum += late;
+			t->lag_max = late > t->lag_max ? late : t->lag_max;
+			break;
+		case PACE_GIVE_UP:
+			q->streams[stream].skipped++;
+			skipped++;
+			break;
+		case PACE_END:
+			if (n == 0)
+				q->done = true;
+			/* fallthrough */
+		default:
+			return n;
+		}
+	}
+	return n;
+}
+
+static bool stash_fill(struct tx_queue *q)
+{
+	const unsigned int want = (unsigned int)q->burst - q->n_stash;
+
+	if (want == 0)
+		return true;
+	if (LG_UNLIKELY(rte_mempool_get_bulk(q->pool, (void **)&q->stash[q->n_stash], want) != 0)) {
+		q->totals.no_mbufs++;
+		return false;
+	}
+	q->n_stash = q->burst;
+	return true;
+}
+
+/* Frames from `from` on stay with us; `counter` of their stream tells why. */
+static void drop(struct tx_queue *q, uint16_t from, uint16_t n, bool lapsed)
+{
+	for (uint16_t i = from; i < n; i++) {
+		struct tx_stream *s = &q->streams[q->who[i]];
+
+		if (lapsed)
+			s->lapsed++;
+		else
+			s->refused++;
+		rte_pktmbuf_free(q->out[i]);
+	}
+}
+
+void tx_abandon(struct tx_queue *q)
+{
+	if (q->n_streams == 0)
+		return;
+	drop(q, 0, q->n_pending, true);
+	q->n_pending = 0;
+	for (uint16_t i = 0; i < q->n_streams; i++)
+		q->streams[i].skipped = q->streams[i].share - q->streams[i].seq;
+	q->done = true;
+}
+
+/* Keep the refused frames at the head of out[] for the next call, unless it has taken too long. */
+static void keep(struct tx_queue *q, uint16_t from, uint16_t n, uint64_t now)
+{
+	if (from == n) {
+		q->n_pending = 0;
+		return;
+	}
+	if (from > 0 || q->n_pending == 0)
+		q->pending_since = now;
+	q->n_pending = (uint16_t)(n - from);
+	memmove(q->out, q->out + from, q->n_pending * sizeof(q->out[0]));
+	memmove(q->trailer, q->trailer + from, q->n_pending * sizeof(q->trailer[0]));
+	memmove(q->who, q->who + from, q->n_pending * sizeof(q->who[0]));
+	if (now - q->pending_since <= q->max_lag)
+		return;
+	if (q->max) {
+		tx_abandon(q); /* without progress: the rest would not go either */
+	} else {
+		drop(q, 0, q->n_pending, true);
+		q->n_pending = 0;
+	}
+}
+
+static inline void note_times(struct tx_queue *q, uint16_t n, uint64_t now)
+{
+	for (uint16_t i = 0; i < n; i++) {
+		struct tx_stream *s = &q->streams[q->who[i]];
+
+		if (LG_UNLIKELY(s->first == 0))
+			s->first = now;
+		s->last = now;
+	}
+}
+
+static void hand_over(struct tx_queue *q, uint16_t n)
+{
+	const uint64_t now = stamp(q, n);
+	const uint16_t sent = rte_eth_tx_burst(q->port, q->queue, q->out, n);
+
+	note_times(q, n, now);
+	q->totals.calls++;
+	q->totals.frames += sent;
+	if (n > q->totals.max_burst)
+		q->totals.max_burst = n;
+	if (LG_LIKELY(sent == n && q->n_pending == 0))
+		return;
+	if (q->retry) {
+		q->totals.retries++;
+		keep(q, sent, n, now);
+	} else {
+		drop(q, sent, n, false);
+	}
+}
+
+unsigned int tx_poll(struct tx_queue *q)
+{
+	uint16_t n;
+
+	if (q->done)
+		return 0;
+	if (LG_UNLIKELY(q->n_pending)) {
+		n = q->n_pending;
+		hand_over(q, n);
+		return n;
+	}
+	/* Buffers first: without them frames stay due, and count as unsent if that lasts. */
+	if (!stash_fill(q))
+		return 0;
+	n = choose(q, rte_rdtsc());
+	if (n == 0)
+		return 0;
+	for (uint16_t i = 0; i < n; i++) {
+		q->out[i] = q->stash[--q->n_stash];
+		q->trailer[i] = frame_build(q->out[i], &q->streams[q->who[i]]);
+	}
+	q->totals.lag_frames += n;
+	hand_over(q, n);
+	return n;
+}

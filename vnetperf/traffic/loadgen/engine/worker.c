@@ -1,0 +1,243 @@
+/* The loop that every lcore runs: receive from all its queues, send what is due, follow orders. */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Shorter sleeps than this cost more than they give. */
+#define MIN_SLEEP_NS 3000
+
+static void rx_arm(struct worker *w)
+{
+	const size_t expected =
+		(size_t)LG_MAX_STREAMS * engine.options.tx_queues * sizeof(uint64_t);
+
+	for (uint16_t i = 0; i < w->n_rxq; i++) {
+		memset(w->rxq[i]->expected, 0, expected);
+		w->rxq[i]->at_arm = w->rxq[i]->totals;
+	}
+	/* Each worker clears its own: the pages come from its memory node. */
+	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++) {
+		if (w->rx[i].hdr)
+			hdr_reset(w->rx[i].hdr);
+	}
+}
+
+static void tx_arm(struct worker *w)
+{
+	for (uint16_t i = 0; i < w->n_txq; i++)
+		memset(&w->txq[i]->totals, 0, sizeof(w->txq[i]->totals));
+	atomic_store(&w->tx_done, false);
+}
+
+static void tx_run(struct worker *w)
+{
+	for (uint16_t i = 0; i < w->n_txq; i++) {
+		struct tx_queue *q = w->txq[i];
+
+		q->done = q->n_streams == 0;
+		if (!q->done)
+			pacer_start(&q->pacer, engine.trial.start);
+	}
+	w->signature = engine.trial.learning
+			       ? 0
+			       : TRAILER_MAGIC | (uint32_t)engine.trial.epoch << 24;
+}
+
+static void rest(struct worker *w)
+{
+	w->signature = 0;
+	for (uint16_t i = 0; i < w->n_txq; i++) {
+		if (!w->txq[i]->done)
+			tx_abandon(w->txq[i]);
+	}
+	for (uint16_t i = 0; i < w->n_rxq; i++)
+		w->rxq[i]->at_rest = w->rxq[i]->totals;
+	atomic_store(&w->tx_done, true);
+}
+
+static void follow(struct worker *w, uint32_t order)
+{
+	w->order = order;
+	switch (order & ((1u << PHASE_BITS) - 1)) {
+	case PHASE_ARM:
+		if (!engine.trial.learning)
+			rx_arm(w);
+		tx_arm(w);
+		break;
+	case PHASE_RUN:
+		tx_run(w);
+		break;
+	default:
+		rest(w);
+	}
+	atomic_store_explicit(&w->ack, order, memory_order_release);
+}
+
+static uint64_t received_so_far(void)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int i = 0; i < engine.n_workers; i++) {
+		for (unsigned int s = 0; s < LG_MAX_STREAMS; s++)
+			sum += __atomic_load_n(&engine.worker[i]->rx[s].received, __ATOMIC_RELAXED);
+	}
+	return sum;
+}
+
+static uint64_t sent_in_all(void)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int p = 0; p < engine.n_ports; p++) {
+		for (unsigned int i = 0; i < engine.options.tx_queues; i++)
+			sum += __atomic_load_n(&engine.port[p].txq[i]->totals.frames,
+					       __ATOMIC_RELAXED);
+	}
+	return sum;
+}
+
+/* The first worker ends the trial: when all has been sent, and arrived or had its time to. */
+static void lead(struct worker *w)
+{
+	struct trial *t = &engine.trial;
+	uint64_t now, from;
+	bool over = atomic_load(&t->abort);
+
+	if (!over) {
+		for (unsigned int i = 0; i < engine.n_workers; i++) {
+			if (!atomic_load(&engine.worker[i]->tx_done))
+				return;
+		}
+		now = rte_rdtsc();
+		from = atomic_load(&t->drain_from);
+		if (from == 0) {
+			atomic_store(&t->drain_from, now);
+			from = now;
+		}
+		over = t->learning || now - from >= t->drain ||
+		       received_so_far() >= sent_in_all();
+	}
+	if (!over)
+		return;
+	t->aborted = atomic_load(&t->abort);
+	atomic_store(&t->end, rte_rdtsc());
+	atomic_store(&engine.order,
+		     ((w->order >> PHASE_BITS) + 1) << PHASE_BITS | PHASE_REST);
+}
+
+/* Cheap enough for every round; summing up what has arrived is not, so that waits for a pause (but
+ * not for ever: foreign frames may never pause). */
+static bool may_be_over(struct worker *w, unsigned int work)
+{
+	if (atomic_load_explicit(&engine.trial.abort, memory_order_relaxed))
+		return true;
+	if (!atomic_load_explicit(&w->tx_done, memory_order_relaxed))
+		return false;
+	return work == 0 || ++w->rounds % 64 == 0;
+}
+
+static unsigned int send_due(struct worker *w)
+{
+	unsigned int work = 0;
+	bool done = true;
+
+	for (uint16_t i = 0; i < w->n_txq; i++) {
+		work += tx_poll(w->txq[i]);
+		done = done && w->txq[i]->done;
+	}
+	if (LG_UNLIKELY(done))
+		atomic_store(&w->tx_done, true);
+	return work;
+}
+
+/* How long nothing needs to be sent, with half a burst allowed to collect meanwhile. */
+static int64_t slack(const struct worker *w, bool running)
+{
+	const int64_t longest = (int64_t)engine.options.sleep_us * 1000;
+	int64_t ns = longest;
+
+	for (uint16_t i = 0; running && i < w->n_txq; i++) {
+		const struct tx_queue *q = w->txq[i];
+		uint64_t due;
+		int64_t mine;
+
+		if (q->done)
+			continue;
+		if (q->n_pending)
+			return 0;
+		due = pacer_due(&q->pacer) + q->pacer.depth; /* depth: half a burst's time */
+		mine = (int64_t)(due - rte_rdtsc());
+		mine = mine > 0 ? (int64_t)cycles_to_ns((uint64_t)mine) : 0;
+		ns = mine < ns ? mine : ns;
+	}
+	return ns;
+}
+
+static void nap(const struct worker *w, bool running)
+{
+	const int64_t ns = slack(w, running);
+	const struct timespec t = {.tv_sec = ns / (int64_t)LG_NS_PER_S,
+				   .tv_nsec = ns % (int64_t)LG_NS_PER_S};
+
+	if (ns >= MIN_SLEEP_NS)
+		nanosleep(&t, NULL);
+}
+
+int worker_main(void *unused)
+{
+	struct worker *w = engine.worker[0];
+
+	(void)unused;
+	for (unsigned int i = 0; i < engine.n_workers; i++) {
+		if (engine.worker[i]->lcore == rte_lcore_id())
+			w = engine.worker[i];
+	}
+	w->tid = (pid_t)syscall(SYS_gettid);
+	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
+	while (LG_LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
+		const uint32_t order = atomic_load_explicit(&engine.order, memory_order_acquire);
+		unsigned int work = 0;
+		bool running;
+
+		if (LG_UNLIKELY(order != w->order))
+			follow(w, order);
+		running = (order & ((1u << PHASE_BITS) - 1)) == PHASE_RUN;
+		for (uint16_t i = 0; i < w->n_rxq; i++)
+			work += rx_poll(w, w->rxq[i]);
+		if (running) {
+			work += send_due(w);
+			if (w->index == 0 && may_be_over(w, work))
+				lead(w);
+		}
+		if (engine.options.sleep_us && work == 0)
+			nap(w, running);
+	}
+	return 0;
+}
+
+bool workers_order(enum phase phase)
+{
+	const uint32_t order =
+		((atomic_load(&engine.order) >> PHASE_BITS) + 1) << PHASE_BITS | phase;
+
+	atomic_store_explicit(&engine.order, order, memory_order_release);
+	for (unsigned int ms = 0; ms < 5000 * 10; ms++) {
+		bool all = true;
+
+		for (unsigned int i = 0; i < engine.n_workers; i++) {
+			if (atomic_load_explicit(&engine.worker[i]->ack, memory_order_acquire) !=
+			    order)
+				all = false;
+		}
+		if (all)
+			return true;
+		usleep(100);
+	}
+	return false;
+}
