@@ -1,8 +1,9 @@
 """A simulated DUT that knows its own truth, to try searches, goals and presets on.
 
 It has what makes real data planes hard to search: capacity that varies between trials, a buffer
-that lets short trials pass above capacity, rare drops that have nothing to do with load, and a
-second, lower mode it falls into now and then. Everything is drawn from one seed.
+that lets short trials pass above capacity, rare drops that have nothing to do with load, a second,
+lower mode it falls into now and then, and capacity that falls when there is too much to do.
+Everything is drawn from one seed.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ class SimulatedDut:
     low_probability: float = 0.0
     """Probability that a trial meets the second mode."""
 
+    overload_cost: float = 0.0
+    """Share of its capacity, in [0, 1), that it loses as overload grows without limit, because it
+    spends effort on frames that it then drops. 0 forwards its capacity under any overload."""
+
     generator_limit_fps: float | None = None
     """Most the generator sends, frames/s per interface; frames it fails to send count as lost
     (draft section "Trial Load": a severe gap should be turned into loss). None for no limit."""
@@ -85,6 +90,8 @@ class SimulatedDut:
         intended = max(1, round(request.load_fps * request.duration_s))
         offered = min(intended, round(self.offered_fps(request.load_fps) * request.duration_s))
         room = self._draw_capacity() * request.duration_s + self.buffer_frames
+        if offered > room:
+            room *= 1.0 - self.overload_cost * (1.0 - room / offered)
         forwarded = min(offered, math.floor(room))
         forwarded -= min(forwarded, self._draw_drops(forwarded * self.drop_probability))
         return Measurement(
@@ -108,7 +115,8 @@ class SimulatedDut:
         sent = self.offered_fps(load_fps)
         if load_fps * (1.0 - loss_ratio) > sent:
             return 1.0
-        needed = load_fps * (1.0 - loss_ratio) - self.buffer_frames / duration_s
+        share = load_fps * (1.0 - loss_ratio) / sent
+        needed = sent * _room_for(share, self.overload_cost) - self.buffer_frames / duration_s
         carried = 1.0 - self._capacity_below(needed)
         frames = sent * duration_s
         spared = _poisson_cdf(math.floor(frames * loss_ratio), frames * self.drop_probability)
@@ -185,6 +193,17 @@ def run(
     except StopIteration as end:
         outcome: SearchOutcome = end.value
         return outcome, tuple(log)
+
+
+def _room_for(share: float, cost: float) -> float:
+    """Room, relative to what is offered, that forwards a share of it at an overload cost.
+
+    Solves room * (1 - cost * (1 - room)) = share.
+    """
+    if cost == 0.0:
+        return share
+    kept = 1.0 - cost
+    return (math.sqrt(kept * kept + 4.0 * cost * share) - kept) / (2.0 * cost)
 
 
 def _below(fps: float, capacity_fps: float, noise: float) -> float:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from vnetperf.model.goal import SearchGoal, SearchLimits
-from vnetperf.search.base import Search, StopSearch
+from vnetperf.search.base import Measurement, Search, StopSearch, TrialRequest
 from vnetperf.search.grid import GeometricGrid
-from vnetperf.search.mlr.opening import opening
 from vnetperf.search.mlr.pursuit import Pursuit
-from vnetperf.search.mlr.targets import targets_of
 from vnetperf.search.session import Budget, Session
 
 ALGORITHM = "mlr"
 
-#: Rungs within the narrowest goal width: fine enough that wider goals lose little by rounding.
+#: Rungs within the narrowest goal width: fine enough that wider goals lose little by rounding,
+#: and that a hint taken from a forwarding rate is hardly moved.
 _DIVISIONS = 16
 
 
 def mlr_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     """Search all goals at once; each trial counts for every goal.
-
-    Of the trials that goals wish for, the one at the lowest load is run, then the longest: what
-    is too much for one goal at a low load tells the others not to look higher.
 
     Args:
         goals: What to search for.
@@ -38,18 +34,26 @@ def mlr_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     session = Session(grid, Budget(limits.max_trial_seconds))
     stopped = ""
     try:
-        guess = yield from opening(session, grid, goals)
-        pursuits = []
-        for goal in goals:
-            targets = targets_of(goal, grid)
-            low = min(grid.top, grid.rung_below(grid.load(guess) / (1 - goal.loss_ratio)))
-            hints = (low, min(grid.top, low + targets[0].width))
-            pursuits.append(
-                Pursuit(targets, hints, goal.initial_trial_s, grid.top, session.history)
-            )
-        while wishes := [wish for pursuit in pursuits if (wish := pursuit.wish()) is not None]:
-            chosen = min(wishes, key=lambda wish: (wish.rung, -wish.duration_s))
-            yield from session.measure(chosen.rung, chosen.duration_s)
+        yield from _pursue(goals, grid, session)
     except StopSearch as stop:
         stopped = stop.reason
     return session.outcome(ALGORITHM, [session.result(goal, stopped) for goal in goals])
+
+
+def _pursue(
+    goals: Sequence[SearchGoal], grid: GeometricGrid, session: Session
+) -> Generator[TrialRequest, Measurement, None]:
+    """Overload the DUT once, then grant wishes until there are none.
+
+    The forwarding rate under overload is the best guess of capacity that one trial can give. Of
+    the wishes, the one at the lowest load is granted, then the longest: what is too much at a low
+    load tells the other goals not to look higher.
+    """
+    seconds = max(goal.initial_trial_s for goal in goals)
+    overload = yield from session.measure(grid.top, seconds)
+    pursuits = [
+        Pursuit(goal, grid, session.history, overload.forwarding_rate_fps) for goal in goals
+    ]
+    while wishes := [wish for pursuit in pursuits if (wish := pursuit.wish()) is not None]:
+        chosen = min(wishes, key=lambda wish: (wish.rung, -wish.duration_s))
+        yield from session.measure(chosen.rung, chosen.duration_s)

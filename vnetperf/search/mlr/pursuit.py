@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from vnetperf.model.goal import SearchGoal
 from vnetperf.search.classify import Criterion, DurationSums, LoadClass, classify
+from vnetperf.search.grid import GeometricGrid
 from vnetperf.search.history import History
 from vnetperf.search.mlr.situation import Situation
 from vnetperf.search.mlr.strategies import STRATEGIES
-from vnetperf.search.mlr.targets import Target
+from vnetperf.search.mlr.targets import targets_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,44 +28,46 @@ class Pursuit:
     """One goal on its way through its targets.
 
     Args:
-        targets: The targets, the final one last.
-        hints: Two rungs to start from, the lower one first.
-        scout_s: Seconds of the shortest trial.
-        top: Rung of the maximum load.
+        goal: The goal.
+        grid: The loads of the search.
         history: Trials of the whole search; read, not written.
+        forwarded_fps: What the DUT forwarded under overload, frames/s per interface.
     """
 
     def __init__(
-        self,
-        targets: Sequence[Target],
-        hints: tuple[int | None, int | None],
-        scout_s: float,
-        top: int,
-        history: History,
+        self, goal: SearchGoal, grid: GeometricGrid, history: History, forwarded_fps: float
     ) -> None:
-        self._ahead = list(targets)
-        self._hints = hints
-        self._scout_s = scout_s
-        self._top = top
+        self._scout_s = goal.initial_trial_s
+        self._targets = list(targets_of(goal))
+        self._width = grid.rungs_of(goal.width)
+        self._top = grid.top
         self._history = history
+        # The load that would lose just the goal's loss ratio, if forwarding stays what it was.
+        low = grid.rung_below(forwarded_fps / (1.0 - goal.loss_ratio))
+        self._hints: tuple[int | None, int | None] = (low, min(grid.top, low + self._width))
 
     def wish(self) -> Wish | None:
         """Say which trial this goal wants next.
 
+        A target that is reached, or cannot be within the limits of load, leaves its bounds as
+        hints to the next. The final one is never left: trials for other goals may still move its
+        bounds apart.
+
         Returns:
-            The trial, or None if the goal is reached, or cannot be within the limits of load.
+            The trial, or None if nothing is left to be found out for this goal.
         """
-        while self._ahead:
-            target = self._ahead[0]
-            bounds = self._history.bounds(target.criterion)
-            situation = Situation(target.width, bounds.lower, bounds.upper, *self._hints, self._top)
+        while True:
+            criterion = self._targets[0]
+            bounds = self._history.bounds(criterion)
+            situation = Situation(self._width, bounds.lower, bounds.upper, *self._hints, self._top)
             for strategy in STRATEGIES:
                 rung = strategy(situation)
                 if rung is not None:
-                    return Wish(rung, self._duration(rung, target.criterion))
+                    return Wish(rung, self._duration(rung, criterion))
+            if len(self._targets) == 1:
+                return None
             self._hints = (bounds.lower, bounds.upper)
-            self._ahead.pop(0)
-        return None
+            self._targets.pop(0)
 
     def _duration(self, rung: int, criterion: Criterion) -> float:
         """Prefer a short trial where its failure alone would settle the matter.

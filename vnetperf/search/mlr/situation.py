@@ -9,22 +9,22 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A goal's search, as it stands before the next trial."""
+    """A goal's search for its current target, as it stands before the next trial."""
 
     width: int
-    """Rungs at which the current target is reached."""
+    """Rungs between the bounds at which the target is reached."""
 
     lower: int | None
-    """Relevant lower bound of the current target."""
+    """Relevant lower bound of the target."""
 
     upper: int | None
-    """Relevant upper bound of the current target."""
+    """Relevant upper bound of the target."""
 
     hint_low: int | None
-    """Where the search before the current target left its lower bound; None if at no load."""
+    """Lower bound that shorter trials gave before; None if they found none."""
 
     hint_high: int | None
-    """Where the search before the current target left its upper bound; None if at no load."""
+    """Upper bound that shorter trials gave before; None if they found none."""
 
     top: int
     """Rung of the maximum load; the minimum load is rung 0."""
@@ -36,7 +36,7 @@ class Situation:
             rung: A rung of the grid.
 
         Returns:
-            False if it is outside the bounds, or these are narrow enough already.
+            False if it is not strictly between the bounds, or these are narrow enough already.
         """
         if self.lower is not None and rung <= self.lower:
             return False
@@ -64,9 +64,9 @@ class Situation:
             rung = floor if self.lower is None else floor + self.width
         if ceiling - rung < self.width:
             rung = ceiling if self.upper is None else ceiling - self.width
-        low = 0 if self.lower is None else floor + 1
-        high = self.top if self.upper is None else ceiling - 1
-        return max(low, min(high, rung))
+        lowest = 0 if self.lower is None else floor + 1
+        highest = self.top if self.upper is None else ceiling - 1
+        return max(lowest, min(highest, rung))
 
 
 class Strategy(Protocol):
@@ -101,7 +101,7 @@ def split(lower: int, upper: int, width: int) -> int:
     span = upper - lower
     if span < 2 * width:
         return lower + max(1, span // 2)
-    power = int(log2(span / width)) - 1
+    power = max(0, int(log2(span / width)) - 1)
     parts = (width << power, width << (power + 1))
     part = max(parts, key=lambda rungs: rungs * (span - rungs))
     return lower + min(part, span - part)

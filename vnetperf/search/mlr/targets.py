@@ -1,67 +1,52 @@
-"""The ladder of targets that a goal is reached by: coarse and quick first, the goal itself last.
+"""The ladder of targets that a goal is reached by: quick trials first, the goal itself last.
 
-A target is a goal with less trial time and a wider interval (draft section "Short Trials and
-Duration Selection"). Its bounds are not believed; they are where the next target starts looking.
+A target is a goal with less trial time (draft section "Short Trials and Duration Selection"). Its
+bounds are not believed; they are the hints at which the next target starts looking. All targets
+use the goal's own width: with a good hint two loads are classified in each, and trials of the
+final duration count again in the next target, so that a target that confirms its hints is free.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from math import log
 
 from vnetperf.model.goal import SearchGoal
 from vnetperf.search.classify import Criterion
-from vnetperf.search.grid import GeometricGrid
 
-#: Targets ahead of the final one.
-PRECEDING = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One step towards a goal."""
-
-    criterion: Criterion
-    """What its bounds are classified by."""
-
-    width: int
-    """Rungs between its bounds at which it is reached."""
+#: Trial durations grow by about this between targets: a target costs its trials, so few are used.
+_LONGER = 8.0
+#: Duration sums of full-length trials grow by about this: these trials are not lost.
+_MORE = 2.0
 
 
-def targets_of(goal: SearchGoal, grid: GeometricGrid) -> tuple[Target, ...]:
-    """Derive the targets of a goal.
-
-    Duration sums grow by equal ratios from the initial trial to the goal's sum; widths shrink by
-    half each time to the goal's width.
+def targets_of(goal: SearchGoal) -> tuple[Criterion, ...]:
+    """Derive the targets of a goal: longer trials first, then more of them.
 
     Args:
         goal: The goal.
-        grid: Gives the rungs of its width.
 
     Returns:
-        Targets in the order to pursue, the last one with the goal's own criterion and width.
+        Criteria in the order to pursue, the last one the goal's own.
     """
-    growth = goal.duration_sum_s / goal.initial_trial_s
-    width = grid.rungs_of(goal.width)
-    ahead = []
-    for step in range(PRECEDING if growth > 1.0 else 0):
-        duration_sum = whole_seconds(goal.initial_trial_s * growth ** (step / PRECEDING))
-        criterion = Criterion(
-            goal.loss_ratio,
-            goal.exceed_ratio,
-            min(goal.final_trial_s, duration_sum),
-            duration_sum,
-        )
-        ahead.append(Target(criterion, width << (PRECEDING - step)))
-    return (*ahead, Target(Criterion.of_goal(goal), width))
+    final = goal.final_trial_s
+    longer = [(length, length) for length in _ladder(goal.initial_trial_s, final, _LONGER)]
+    more = [(final, total) for total in _ladder(final, goal.duration_sum_s, _MORE)]
+    ahead = (
+        Criterion(goal.loss_ratio, goal.exceed_ratio, length, total)
+        for length, total in longer + more
+    )
+    return (*ahead, Criterion.of_goal(goal))
 
 
-def whole_seconds(seconds: float) -> float:
-    """Round a derived duration to what any generator can keep, and a log can show.
+def _ladder(start: float, end: float, growth: float) -> list[float]:
+    """Durations from `start` to below `end`, at equal ratios, as near to `growth` as fits."""
+    if start >= end:
+        return []
+    count = max(1, round(log(end / start) / log(growth)))
+    between = (_keepable(start * (end / start) ** (step / count)) for step in range(1, count))
+    return [start, *between]
 
-    Args:
-        seconds: A duration.
 
-    Returns:
-        Whole seconds from 1 s on, whole milliseconds (at least one) below.
-    """
-    return float(round(seconds)) if seconds >= 1.0 else max(0.001, round(seconds, 3))
+def _keepable(seconds: float) -> float:
+    """Cut a derived duration to what any generator can keep and a log can show."""
+    return float(int(seconds)) if seconds >= 1.0 else round(seconds, 3)

@@ -6,7 +6,7 @@ from vnetperf.search.mlr.situation import Situation, split
 from vnetperf.search.mlr.strategies.extend import step_down, step_up
 
 
-def bisect(situation: Situation) -> int | None:
+def bisect_bounds(situation: Situation) -> int | None:
     """Choose the middle of the bounds, or a step from the bound the truth is probably near.
 
     One of the bounds may have come from trials for another goal and be far off. If the hints say

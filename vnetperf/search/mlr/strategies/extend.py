@@ -5,8 +5,11 @@ from __future__ import annotations
 from vnetperf.search.mlr.situation import Situation
 
 
-def extend(situation: Situation) -> int | None:
-    """Step away from the one bound there is, twice as far each time.
+def extend_hints(situation: Situation) -> int | None:
+    """Step away from the one bound there is, twice as far from the hint each time.
+
+    The first step is one width: longer trials mostly move the answer by little, and a bound so
+    found needs no halving.
 
     Args:
         situation: The goal's search as it stands.

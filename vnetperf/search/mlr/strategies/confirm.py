@@ -5,7 +5,7 @@ from __future__ import annotations
 from vnetperf.search.mlr.situation import Situation
 
 
-def refine(situation: Situation) -> int | None:
+def confirm_hints(situation: Situation) -> int | None:
     """Choose a hint itself, the lower one first.
 
     The lower one is the answer if it holds, so it is worth most; and a load that proves too much
