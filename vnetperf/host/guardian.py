@@ -37,7 +37,8 @@ def main(argv: list[str] | None = None) -> int:
     with contextlib.suppress(OSError):
         # Memory running out is one way for an agent to die: the guardian must not go with it.
         Path("/proc/self/oom_score_adj").write_text("-900")
-    os.write(arguments.ready_fd, b"r")
+    with contextlib.suppress(OSError):  # the agent may be dead already: all the more to do
+        os.write(arguments.ready_fd, b"r")
     os.close(arguments.ready_fd)
     _wait_for_end(arguments.pipe_fd, arguments.agent_fd)
     clean = True

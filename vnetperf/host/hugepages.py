@@ -199,8 +199,7 @@ def _read_number(path: Path) -> int:
 def _write_total(directory: Path, pages: int) -> None:
     path = directory / "nr_hugepages"
     try:
-        with path.open("r+") as file:
-            file.write(f"{pages}\n")
+        path.write_text(f"{pages}\n")
     except OSError as error:
         raise HostError(
             f"the kernel refused {pages}: {error.strerror}",

@@ -1,0 +1,95 @@
+"""Agents to be killed: reads one request a line, forks an agent that changes the machine.
+
+Forking from a process that has everything imported makes dozens of kills affordable.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyroute2  # noqa: F401 - imported here once for all forks
+
+from vnetperf.host import files, hugepages, links, mounts, netns, values
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun
+
+GIB_KB = 1048576
+
+
+def misbehave(request: dict[str, Any]) -> None:
+    """Change everything that can be changed, in random order, until killed."""
+    chance = random.Random(request["seed"])  # noqa: S311
+    base = Path(request["base"])
+    machine = base / "machine"
+    run_id = request["run_id"]
+    roots = HostRoots(base / "state", base / "run")
+    host = HostRun.open(roots=roots, run_id=run_id, testbed="bed")
+    spaces: list[Path] = []
+    changes: list[Any] = []
+
+    def change(number: int) -> Any:  # noqa: PLR0911
+        kind = chance.randrange(9)
+        if kind == 0:
+            return host.processes.spawn("sleeper", ["sleep", "71"])
+        if kind == 1:
+            host.processes.spawn("family", ["sh", "-c", "setsid sleep 72 & sleep 73"])
+            return None
+        if kind == 2:
+            return files.create_file(host.journal, machine / f"new{number}", "x")
+        if kind == 3:
+            return files.replace_file(host.journal, machine / "file", f"{number}")
+        if kind == 4:
+            return links.create_veth(
+                host.journal,
+                (f"{run_id[:9]}{number}a", f"{run_id[:9]}{number}b"),
+                netns=(None, chance.choice([None, *spaces])),
+            )
+        if kind == 5:
+            path = host.rundir.subdir("netns") / f"{number}"
+            made = netns.create_netns(host.journal, path)
+            spaces.append(path)
+            return made
+        if kind == 6:
+            target = host.rundir.subdir(f"huge{number}")
+            return mounts.mount_hugetlbfs(host.journal, target, 2048)
+        if kind == 7:
+            value = machine / chance.choice(["value-a", "value-b"])
+            return values.write_value(host.journal, value, str(chance.randrange(100)))
+        if request["hugepages"]:
+            free = hugepages.pool(0, GIB_KB).free
+            return hugepages.reserve(host.journal, 0, GIB_KB, free + 1).change
+        return None
+
+    for number in range(request["changes"]):
+        changes.append(change(number))
+    time.sleep(0.02)
+    if request["close"]:
+        host.close()
+    time.sleep(60)
+
+
+def main() -> None:
+    """Serve requests: ``{...}`` forks an agent and prints its pid, ``reap`` waits for it."""
+    pid = 0
+    for line in sys.stdin:
+        if line.strip() == "reap":
+            os.waitpid(pid, 0)
+            print("reaped", flush=True)  # noqa: T201
+            continue
+        pid = os.fork()
+        if pid == 0:
+            try:
+                misbehave(json.loads(line))
+            finally:
+                os._exit(1)
+        print(pid, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

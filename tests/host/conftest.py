@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host.journal import Journal
+from vnetperf.host.paths import HostRoots
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.geteuid() == 0:
+        return
+    for item in items:
+        if item.get_closest_marker("real") and "tests/host" in str(item.path):
+            item.add_marker(pytest.mark.skip(reason="changes the machine: needs root"))
+
+
+@pytest.fixture
+def hugepages_to_ourselves() -> Iterator[None]:
+    """Keep parallel test workers from counting each other's pages."""
+    with (Path(tempfile.gettempdir()) / "vnetperf-tests-hugepages.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> HostRoots:
+    return HostRoots(tmp_path / "state", tmp_path / "run")
+
+
+@pytest.fixture
+def run_id() -> str:
+    return f"t{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def journal(roots: HostRoots, run_id: str) -> Iterator[Journal]:
+    journal = Journal.create(roots, run_id)
+    yield journal
+    report = journal.undo()
+    assert report.complete, report

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host import sched, threads
+from vnetperf.host.cpu import read_topology
+from vnetperf.host.cpulist import parse_cpus
+from vnetperf.model.errors import HostError
+
+THREADED = """
+import threading, time
+for n in range(5):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def two_sockets(tmp_path: Path) -> Path:
+    """2 sockets of 2 cores of 2 threads; siblings are 4 apart; cpu7 offline; 2,6 isolated."""
+    cpu = tmp_path / "sys/devices/system/cpu"
+    for number in range(8):
+        topology = cpu / f"cpu{number}/topology"
+        topology.mkdir(parents=True)
+        core = number % 4
+        (topology / "core_id").write_text(f"{core % 2}\n")
+        (topology / "physical_package_id").write_text(f"{core // 2}\n")
+        (topology / "core_cpus_list").write_text(f"{core},{core + 4}\n")
+    (cpu / "cpu0/cpufreq").mkdir()
+    (cpu / "cpu0/cpufreq/cpuinfo_max_freq").write_text("3500000\n")
+    (cpu / "online").write_text("0-6\n")
+    (cpu / "isolated").write_text("2,6\n")
+    for node, cpus in ((0, "0-1,4-5"), (1, "2-3,6-7")):
+        path = tmp_path / f"sys/devices/system/node/node{node}"
+        path.mkdir(parents=True)
+        (path / "cpulist").write_text(f"{cpus}\n")
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/status").write_text("Name:\tx\nCpus_allowed_list:\t1-6\n")
+    return tmp_path
+
+
+def test_topology_of_two_sockets(two_sockets: Path) -> None:
+    topology = read_topology(sys=two_sockets / "sys", proc=two_sockets / "proc")
+    assert [cpu.number for cpu in topology.cpus] == list(range(7))
+    assert topology.nodes == (0, 1)
+    assert topology.smt
+    assert [cpu.number for cpu in topology.isolated] == [2, 6]
+    assert [[cpu.number for cpu in core] for core in topology.cores()] == [[1, 5], [2, 6], [3], [4]]
+    assert [cpu.number for cpu in topology.on_node(1)] == [2, 3, 6]
+    assert topology.get(3).siblings == (3,)  # its sibling is offline
+    assert topology.get(2).package == 1
+    assert topology.get(0).max_khz == 3_500_000
+    assert topology.get(1).max_khz is None
+    with pytest.raises(HostError, match="CPU 7 is not online"):
+        topology.get(7)
+
+
+def test_this_machine() -> None:
+    topology = read_topology()
+    assert {cpu.number for cpu in topology.allowed} == os.sched_getaffinity(0)
+    online = parse_cpus(Path("/sys/devices/system/cpu/online").read_text())
+    assert tuple(cpu.number for cpu in topology.cpus) == online
+
+
+@pytest.fixture
+def threaded() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", THREADED], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_every_thread_is_bound(threaded: subprocess.Popen[str]) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    assert threads.pin_process(threaded.pid, [cpu]) == 6
+    found = threads.list_threads(threaded.pid)
+    assert len(found) == 6
+    assert all(thread.cpus == {cpu} for thread in found)
+    assert found[0].name.startswith("python")
+    with pytest.raises(HostError, match="cannot be bound to CPUs"):
+        threads.pin_process(threaded.pid, [100_000])
+
+
+def test_a_process_that_ended_cannot_be_bound(threaded: subprocess.Popen[str]) -> None:
+    threaded.kill()
+    threaded.wait()
+    with pytest.raises(HostError, match="has ended"):
+        threads.pin_process(threaded.pid, [0])
+    assert threads.list_threads(threaded.pid) == ()
+    assert "no threads" in sched.set_slice(threaded.pid).describe()
+
+
+def test_slices_are_read_back(threaded: subprocess.Popen[str]) -> None:
+    os.setpriority(os.PRIO_PROCESS, threaded.pid, 5)
+    report = sched.set_slice(threaded.pid, 200_000)
+    why = sched.why_no_slices()
+    if why:
+        assert not report.complete
+        assert why in report.describe()
+        return
+    assert (report.took, report.threads) == (6, 6)
+    assert report.describe() == "200 us on 6 threads"
+    attributes = sched.read_attributes(threaded.pid)
+    assert (attributes.slice_ns, attributes.nice) == (200_000, 5)
+
+
+def test_a_refused_slice_says_why(
+    threaded: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sched.read_attributes(threaded.pid)
+    monkeypatch.setattr(sched, "_set", lambda *_: None)  # as a kernel before 6.12: ignored
+    report = sched.set_slice(threaded.pid, before.slice_ns + 1000)
+    assert report.took == 0
+    assert report.describe().startswith("not available: ")
+
+
+def test_asking_for_slices_does_not_change_the_caller() -> None:
+    before = sched.read_attributes(0)
+    sched.why_no_slices()
+    assert sched.read_attributes(0) == before

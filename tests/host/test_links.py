@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host import links, modules, netns, snapshot
+from vnetperf.host.journal import Journal
+from vnetperf.model.errors import HostError
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture
+def names(run_id: str) -> tuple[str, str]:
+    return f"{run_id}a", f"{run_id}b"
+
+
+def test_a_quiet_pair(journal: Journal, names: tuple[str, str]) -> None:
+    links.create_veth(journal, names, mtu=9000)
+    for name in names:
+        link = links.get(name)
+        assert (link.kind, link.mtu, link.up, link.carrier) == ("veth", 9000, True, True)
+        assert Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").read_text() == "1\n"
+    time.sleep(0.2)
+    for name in names:  # the kernel has sent nothing of its own
+        assert Path(f"/sys/class/net/{name}/statistics/tx_packets").read_text() == "0\n"
+    with pytest.raises(HostError, match="exists already"):
+        links.create_veth(journal, names)
+    assert links.find(names[0]) is not None
+    journal.undo()
+    assert links.find(names[0]) is None
+
+
+def test_frames_cross_into_a_namespace_and_all_is_gone_after(
+    journal: Journal, names: tuple[str, str], tmp_path: Path
+) -> None:
+    before = snapshot.take()
+    space = tmp_path / "space"
+    netns.create_netns(journal, space)
+    links.create_veth(journal, names, netns=(None, space))
+    assert links.find(names[1]) is None
+    assert links.get(names[1], space).up
+    frame = b"\xff" * 6 + b"\x02" * 6 + b"\x88\xb5" + b"x" * 46
+
+    def listen() -> socket.socket:
+        raw = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88B5))
+        raw.bind((names[1], 0))
+        raw.settimeout(5)
+        return raw
+
+    with netns.run_in(space, listen) as receiver:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
+            sender.bind((names[0], 0))
+            sender.send(frame)
+        assert receiver.recv(100) == frame
+    assert journal.undo().complete
+    assert not space.exists()
+    areas = ("links", "mounts")
+    marks = (*names, str(tmp_path))
+    assert snapshot.diff(before.only(areas, marks), snapshot.take().only(areas, marks)) == ()
+
+
+def test_settings_of_a_link_come_back(journal: Journal, names: tuple[str, str]) -> None:
+    links.create_link(journal, names[0], "bridge")
+    before = links.get(names[0])
+    change = links.set_existing(journal, names[0], up=True, mtu=1400, promiscuous=True)
+    during = links.get(names[0])
+    assert (during.up, during.mtu, during.promiscuous) == (True, 1400, True)
+    change.undo()
+    after = links.get(names[0])
+    assert (after.up, after.mtu, after.promiscuous) == (before.up, before.mtu, False)
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 16, "a/b"])
+def test_a_bad_name_is_told(journal: Journal, bad: str) -> None:
+    with pytest.raises(HostError, match="accepted: 1 to 15"):
+        links.create_link(journal, bad, "dummy")
+
+
+def test_an_unknown_link_names_those_there_are() -> None:
+    with pytest.raises(HostError, match=r"accepted: .*\blo\b"):
+        links.get("no-such-link")
+
+
+def test_an_unknown_kind_leaves_nothing(journal: Journal, names: tuple[str, str]) -> None:
+    with pytest.raises(HostError, match="kernel refused to add"):
+        links.create_link(journal, names[0], "no-such-kind")
+
+
+def test_a_missing_namespace_is_told(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="cannot enter"):
+        netns.run_in(tmp_path / "none", lambda: None)
+
+
+def test_a_module_that_is_not_there_is_told(journal: Journal) -> None:
+    with pytest.raises(HostError, match="no-such-module"):
+        modules.load_module(journal, "no-such-module")
+    assert modules.undo_modules({"modules": ["no_such_module"]}) == "already gone"

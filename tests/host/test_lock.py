@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host import lock
+from vnetperf.host.lock import LockHolder, TestbedLock
+from vnetperf.host.paths import HostRoots
+from vnetperf.model.errors import TestbedBusyError
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from vnetperf.host.lock import TestbedLock
+from vnetperf.host.paths import HostRoots
+base = Path(sys.argv[1])
+held = TestbedLock.acquire(HostRoots(base / "state", base / "run"), "bed", "other-run")
+print("held", flush=True)
+sys.stdin.read()
+held.release()
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_busy_testbed_names_its_holder(other: subprocess.Popen[str], roots: HostRoots) -> None:
+    with pytest.raises(TestbedBusyError) as caught:
+        TestbedLock.acquire(roots, "bed", "mine")
+    text = str(caught.value)
+    assert f"run other-run of {lock.user_name()} (pid {other.pid}, since 2" in text
+    assert "vnetperf restore" in text
+    TestbedLock.acquire(roots, "another bed", "mine").release()
+
+
+def test_waiting_tells_the_holder_and_ends_when_it_ends(
+    other: subprocess.Popen[str], roots: HostRoots
+) -> None:
+    seen: list[LockHolder | None] = []
+    assert other.stdin is not None
+    threading.Timer(0.3, other.stdin.close).start()
+    held = TestbedLock.acquire(
+        roots, "bed", "mine", timeout_s=10, on_wait=lambda holder, _: seen.append(holder)
+    )
+    assert seen[0] is not None
+    assert seen[0].run_id == "other-run"
+    assert held.holder.run_id == "mine"
+    held.release()
+    assert not roots.state.exists()
+
+
+def test_the_wait_has_an_end(other: subprocess.Popen[str], roots: HostRoots) -> None:
+    begin = time.monotonic()
+    with pytest.raises(TestbedBusyError):
+        TestbedLock.acquire(roots, "bed", "mine", timeout_s=0.3)
+    assert 0.2 < time.monotonic() - begin < 3
+    assert other.poll() is None
+
+
+def test_what_a_dead_run_left_is_taken(other: subprocess.Popen[str], roots: HostRoots) -> None:
+    assert lock.is_held(roots.lock("bed"))
+    other.kill()
+    other.wait()
+    assert roots.lock("bed").exists()
+    assert not lock.is_held(roots.lock("bed"))
+    held = TestbedLock.acquire(roots, "bed", "mine")
+    assert lock.remove_stale(roots) == []
+    held.release()
+    held.release()
+    assert not roots.state.exists()
+
+
+def test_only_one_of_many_has_it(roots: HostRoots) -> None:
+    """The file is removed at each release: a lock on a removed file must not count."""
+    inside = []
+    worst = []
+
+    def work(name: str) -> None:
+        for _ in range(15):
+            held = TestbedLock.acquire(roots, "bed", name, timeout_s=30)
+            inside.append(name)
+            worst.append(len(inside))
+            time.sleep(0.001)
+            inside.remove(name)
+            held.release()
+
+    lock_poll, lock.POLL_S = lock.POLL_S, 0.001
+    try:
+        threads = [threading.Thread(target=work, args=(f"r{n}",)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        lock.POLL_S = lock_poll
+    assert worst == [1] * 60

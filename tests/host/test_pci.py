@@ -1,0 +1,103 @@
+"""Binding and virtual functions, on a made-up sysfs that behaves like the kernel's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host import pci
+from vnetperf.host.journal import Journal
+from vnetperf.model.errors import HostError
+
+ADDRESS = "0000:3b:00.0"
+
+
+class FakeSysfs:
+    """Acts on writes to bind and unbind as the kernel does."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.device = root / "bus/pci/devices" / ADDRESS
+        self.device.mkdir(parents=True)
+        (self.device / "class").write_text("0x020000\n")
+        (self.device / "driver_override").write_text("(null)\n")
+        (self.device / "sriov_totalvfs").write_text("8\n")
+        (self.device / "sriov_numvfs").write_text("3\n")
+        for driver in ("ice", "vfio-pci"):
+            path = root / "bus/pci/drivers" / driver
+            path.mkdir(parents=True)
+        self.bind("ice")
+
+    def bind(self, driver: str) -> None:
+        (self.device / "driver").unlink(missing_ok=True)
+        if driver:
+            (self.device / "driver").symlink_to(self.root / "bus/pci/drivers" / driver)
+
+    @property
+    def driver(self) -> str:
+        link = self.device / "driver"
+        return link.resolve().name if link.is_symlink() else ""
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSysfs:
+    fake = FakeSysfs(tmp_path / "sys")
+    real = Path.write_text
+
+    def write_text(path: Path, text: str, *arguments: object, **options: object) -> int:
+        if path.name == "unbind":
+            fake.bind("")
+        elif path.name == "bind":
+            override = (fake.device / "driver_override").read_text().strip()
+            if path.parent.name == "vfio-pci" and override != "vfio-pci":
+                raise OSError(19, "No such device")
+            fake.bind(path.parent.name)
+        else:
+            return real(path, text or "(null)")
+        return len(text)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    return fake
+
+
+def test_a_device_goes_to_vfio_and_comes_back(journal: Journal, sysfs: FakeSysfs) -> None:
+    assert pci.bind_driver(journal, ADDRESS, "ice", sys=sysfs.root) is None
+    pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
+    assert sysfs.driver == "vfio-pci"
+    assert journal.undo().complete
+    assert sysfs.driver == "ice"
+    assert (sysfs.device / "driver_override").read_text().strip() == ""
+
+
+def test_a_device_without_driver_has_none_again(journal: Journal, sysfs: FakeSysfs) -> None:
+    sysfs.bind("")
+    pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
+    assert journal.undo().complete
+    assert sysfs.driver == ""
+
+
+def test_a_missing_driver_or_device_is_told(journal: Journal, sysfs: FakeSysfs) -> None:
+    with pytest.raises(HostError, match="modprobe no-such"):
+        pci.bind_driver(journal, ADDRESS, "no-such", sys=sysfs.root)
+    with pytest.raises(HostError, match=f"accepted: {ADDRESS}"):
+        pci.bind_driver(journal, "0000:00:00.0", "ice", sys=sysfs.root)
+    assert sysfs.driver == "ice"
+
+
+def test_a_device_that_carries_a_route_is_not_taken(
+    journal: Journal, sysfs: FakeSysfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (sysfs.device / "net/eth9").mkdir(parents=True)
+    monkeypatch.setattr(pci, "_routed_interfaces", lambda: {"eth9"})
+    with pytest.raises(HostError, match="eth9 of this device carries a route"):
+        pci.bind_driver(journal, ADDRESS, "vfio-pci", sys=sysfs.root)
+
+
+def test_virtual_functions_come_back_to_what_they_were(journal: Journal, sysfs: FakeSysfs) -> None:
+    pci.set_vfs(journal, ADDRESS, 8, sys=sysfs.root)
+    assert pci.nic(ADDRESS, sys=sysfs.root).vfs == 8
+    with pytest.raises(HostError, match="accepted: 0 to 8"):
+        pci.set_vfs(journal, ADDRESS, 9, sys=sysfs.root)
+    journal.undo()
+    assert pci.nic(ADDRESS, sys=sysfs.root).vfs == 3

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host import kill, spawner
+from vnetperf.host.identity import ProcessId
+from vnetperf.host.journal import Journal
+from vnetperf.host.process import Processes
+from vnetperf.model.errors import HostError
+
+
+@pytest.fixture
+def processes(journal: Journal, tmp_path: Path) -> Iterator[Processes]:
+    processes = Processes(journal, tmp_path)
+    yield processes
+    processes.stop_all(1)
+
+
+def test_output_goes_to_a_log_and_the_exit_code_is_kept(processes: Processes) -> None:
+    process = processes.spawn("hello", ["sh", "-c", "echo out; echo err >&2; exit 3"])
+    process.wait_for(lambda: process.returncode is not None, 5, "its end")
+    assert process.returncode == 3
+    assert process.log_tail().splitlines() == ["out", "err"]
+    again = processes.spawn("hello", ["true"])
+    assert again.log != process.log
+    again.stop()
+
+
+def test_a_process_that_dies_while_waited_for_is_told_at_once(processes: Processes) -> None:
+    process = processes.spawn("switch", ["sh", "-c", "echo no memory left; exit 1"])
+    begin = time.monotonic()
+    with pytest.raises(HostError, match=r"(?s)switch ended by exit code 1.*no memory left"):
+        process.wait_for(lambda: False, 30, "its socket")
+    assert time.monotonic() - begin < 5
+
+
+def test_a_process_that_never_gets_ready_is_told(processes: Processes) -> None:
+    process = processes.spawn("switch", ["sleep", "60"])
+    with pytest.raises(HostError, match=r"its socket did not come within 0\.1 s"):
+        process.wait_for(lambda: False, 0.1, "its socket")
+    assert process.stop() == -signal.SIGTERM
+
+
+def test_stop_kills_what_ignores_the_first_signal(processes: Processes) -> None:
+    process = processes.spawn("stubborn", ["sh", "-c", "trap '' TERM; echo on; sleep 60 & wait"])
+    process.wait_for(lambda: "on" in process.log_text(), 5, "its trap")
+    assert process.stop(0.1) in (-signal.SIGKILL, 0)
+    assert not process.alive()
+
+
+def test_an_unknown_program_is_told(processes: Processes) -> None:
+    with pytest.raises(HostError, match="'no-such-program' is not installed"):
+        processes.spawn("x", ["no-such-program"])
+
+
+def test_cpus_are_set_and_the_spawner_keeps_its_own(processes: Processes) -> None:
+    mine = os.sched_getaffinity(0)
+    last = max(mine)
+    first = processes.spawn("pinned", ["sleep", "60"], cpus=[last])
+    second = processes.spawn("free", ["sleep", "60"])
+    assert os.sched_getaffinity(first.pid) == {last}
+    assert os.sched_getaffinity(second.pid) == mine
+
+
+def test_standard_input(processes: Processes) -> None:
+    process = processes.spawn("cat", ["cat"], stdin=True)
+    assert process.stdin is not None
+    process.stdin.write(b"hello\n")
+    process.stdin.flush()
+    process.wait_for(lambda: "hello" in process.log_text(), 5, "its echo")
+    process.stop()
+
+
+def test_grandchildren_in_their_own_session_are_ended(
+    processes: Processes, journal: Journal
+) -> None:
+    script = "setsid sh -c 'setsid sleep 61 & sleep 62' & sleep 63"
+    process = processes.spawn("family", ["sh", "-c", script])
+    process.wait_for(lambda: len(kill.find_processes(journal.run_id)) >= 5, 5, "its family")
+    report = journal.undo()
+    assert report.complete
+    assert kill.find_processes(journal.run_id) == []
+
+
+def test_a_process_that_hides_its_environment_is_ended(
+    processes: Processes, journal: Journal
+) -> None:
+    hider = "import ctypes,os,time; e=os.environ; os.execve('/bin/sleep', ['sleep', '64'], {})"
+    process = processes.spawn("hider", [sys.executable, "-c", hider])
+    process.wait_for(
+        lambda: Path(f"/proc/{process.pid}/cmdline").read_text().startswith("sleep"), 5, "exec"
+    )
+    assert kill.find_processes(journal.run_id) == []
+    journal.undo()
+    assert not process.alive()
+
+
+def test_others_are_left_alone(journal: Journal, processes: Processes) -> None:
+    other = subprocess.Popen(["sleep", "60"], env={kill.RUN_ID_VARIABLE: journal.run_id + "x"})
+    try:
+        processes.spawn("ours", ["sleep", "60"])
+        journal.undo()
+        assert other.poll() is None
+        who = ProcessId.of(other.pid)
+        assert who is not None
+        assert kill.end_processes("nobody", [ProcessId(who.pid, who.start + 1)]) == []
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_children_outlive_the_thread_that_asked_for_them(processes: Processes) -> None:
+    made = []
+    thread = threading.Thread(target=lambda: made.append(processes.spawn("x", ["sleep", "60"])))
+    thread.start()
+    thread.join()
+    time.sleep(0.1)
+    assert made[0].alive()
+
+
+@pytest.mark.parametrize("with_setpriv", [True, False])
+def test_children_die_with_a_killed_parent(tmp_path: Path, with_setpriv: bool) -> None:
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, time\n"
+            "from vnetperf.host import spawner\n"
+            "if sys.argv[1] == 'False': spawner.shutil.which = lambda *a, **k: None\n"
+            "import os\n"
+            "r = spawner.SpawnRequest(['sleep', '60'], dict(os.environ), -3, -3)\n"
+            "print(spawner.spawn(r).pid, flush=True); time.sleep(60)\n",
+            str(with_setpriv),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    _until(lambda: Path(f"/proc/{pid}/cmdline").read_text().startswith("sleep"))
+    child = ProcessId.of(pid)
+    assert child is not None
+    parent.kill()
+    parent.wait()
+    _until(lambda: not child.alive())
+
+
+def test_a_fork_gets_a_spawner_of_its_own() -> None:
+    request = spawner.SpawnRequest(["true"], dict(os.environ), -3, -3)
+    assert spawner.spawn(request).wait() == 0
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(spawner.spawn(request).wait())
+        finally:
+            os._exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def _until(condition: object, timeout_s: float = 5) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
