@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -244,7 +244,7 @@ class Processes:
                 errors.append(error)
         return errors
 
-    def __iter__(self) -> Iterable[ManagedProcess]:
+    def __iter__(self) -> Iterator[ManagedProcess]:
         return iter(tuple(self._started))
 
     def _remember(self, pid: int) -> None:
