@@ -27,6 +27,7 @@ class TrialSpec(Frozen):
         load_fps: Intended load of each sending interface, frames/s.
         duration_s: Seconds of sending.
         drain_s: Longest wait for frames in flight after sending has stopped, seconds.
+        full_drain: True waits all of it; False goes on once every frame has come back.
         learning_frames: Frames per stream sent before, not counted.
         learning_wait_s: Wait after the learning frames, seconds.
         latency_histogram: False leaves the histogram out of the result (it is still measured).
@@ -36,6 +37,7 @@ class TrialSpec(Frozen):
     load_fps: float
     duration_s: float
     drain_s: float = 0.1
+    full_drain: bool = False
     learning_frames: int = 0
     learning_wait_s: float = 0.0
     latency_histogram: bool = True

@@ -1,0 +1,68 @@
+"""What a planner needs to know of a machine."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from vnetperf.model.base import Frozen
+
+
+class CpuFacts(Frozen):
+    """One processor.
+
+    Attributes:
+        cpu: Number of the logical processor.
+        core: Identity of its physical core; SMT siblings share it.
+        node: NUMA node.
+        isolated: True when the kernel keeps other work away from it (isolcpus).
+    """
+
+    cpu: int
+    core: int
+    node: int
+    isolated: bool = False
+
+
+class HugepageFacts(Frozen):
+    """Hugepages of one size on one node.
+
+    Attributes:
+        node: NUMA node.
+        size_kb: Page size, KiB.
+        total: Pages reserved.
+        free: Pages free.
+    """
+
+    node: int
+    size_kb: int
+    total: int
+    free: int
+
+
+class MachineFacts(Frozen):
+    """A machine as the planner sees it.
+
+    Attributes:
+        cpus: Processors this run may use.
+        hugepages: Hugepages by node and size.
+        memory_free_kb: Free memory by node, KiB.
+        is_root: True when the agent may change the machine.
+        slices: "" when EEVDF slices can be set, otherwise why not.
+        programs: Program name -> path, or "" when missing.
+        versions: Program name -> version text.
+        record: The whole environment record for results.json.
+    """
+
+    cpus: tuple[CpuFacts, ...]
+    hugepages: tuple[HugepageFacts, ...] = ()
+    memory_free_kb: dict[int, int] = Field(default_factory=dict)
+    is_root: bool = False
+    slices: str = ""
+    programs: dict[str, str] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=dict)
+    record: dict[str, object] = Field(default_factory=dict)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """NUMA nodes with processors, in order."""
+        return tuple(sorted({cpu.node for cpu in self.cpus}))

@@ -1,0 +1,117 @@
+"""The plan of a scenario on a testbed: everything that will be done, before anything is."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+
+
+class RoleDemand(Frozen):
+    """A poll-mode or busy thread that wants a core of its own.
+
+    Attributes:
+        role: "pmd", "tester", "vnf0" ...
+        threads: Number of threads.
+        group: On shared cores, roles of one group are put on the same core: the tester and the
+            PMD take turns anyway, a VNF runs beside them.
+    """
+
+    role: str
+    threads: int = 1
+    group: Literal["switch", "vnf"]
+
+
+class Pollers(Frozen):
+    """How to find a role's busy threads on the running machine.
+
+    Attributes:
+        role: As in RoleDemand.
+        pid: Process id.
+        thread_prefix: What the names of its busy threads begin with.
+    """
+
+    role: str
+    pid: int
+    thread_prefix: str
+
+
+class Placement(Frozen):
+    """Which role runs where.
+
+    Attributes:
+        mode: "dedicated": each poller has a core of its own; "shared": they take turns.
+        reason: Why this mode.
+        cores: Role -> processors.
+        housekeeping: Processors for everything that does not poll.
+        node: NUMA node of the pollers' memory.
+        slice_us: EEVDF slice for threads on shared cores, microseconds; 0: the kernel's own.
+        slice_note: What is known about slices: "" or why they are not available.
+    """
+
+    mode: Literal["dedicated", "shared"]
+    reason: str
+    cores: dict[str, tuple[int, ...]]
+    housekeeping: tuple[int, ...]
+    node: int = 0
+    slice_us: int = 0
+    slice_note: str = ""
+
+    @property
+    def shared(self) -> bool:
+        """True when pollers share cores."""
+        return self.mode == "shared"
+
+    def takes_turns(self, role: str) -> bool:
+        """Whether a role's core is also another role's.
+
+        Args:
+            role: The role.
+
+        Returns:
+            True when it must let another poller run.
+        """
+        mine = set(self.cores[role])
+        return any(mine & set(cores) for other, cores in self.cores.items() if other != role)
+
+
+class MemoryPlan(Frozen):
+    """Hugepages the scenario needs free on a node.
+
+    Attributes:
+        node: NUMA node.
+        size_kb: Page size, KiB.
+        pages: Pages that must be free.
+        users: User -> MiB.
+    """
+
+    node: int
+    size_kb: int
+    pages: int
+    users: dict[str, int] = Field(default_factory=dict)
+
+
+class Plan(Frozen):
+    """A plan.
+
+    Attributes:
+        scenario: What is deployed.
+        testbed: Where.
+        wire: Kind of wire chosen.
+        placement: Cores.
+        memory: Hugepages.
+        commands: Launch lines as far as they are known before deployment, with what they are.
+        refusal_is_loss: See TrialResult.
+    """
+
+    scenario: Scenario
+    testbed: Testbed
+    wire: str
+    placement: Placement
+    memory: tuple[MemoryPlan, ...]
+    commands: dict[str, str] = Field(default_factory=dict)
+    refusal_is_loss: bool = True

@@ -1,0 +1,67 @@
+"""A preset: one name for a set of goals, times and frame sizes; one file under conf/presets/."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.goal import SearchGoal
+from vnetperf.model.traffic import check_frame_size
+from vnetperf.model.units import RFC2544_FRAME_SIZES
+
+FrameSize = Annotated[int, AfterValidator(check_frame_size)]
+
+
+class TrialTimes(Frozen):
+    """The phases of a trial around its traffic (RFC 2544 section 23).
+
+    Attributes:
+        learning_wait_s: Wait after the learning frames, seconds (23 b asks 2 s).
+        drain_s: Longest wait for residual frames, seconds (23 d asks 2 s).
+        full_drain: True waits all of `drain_s`; False goes on once every frame has come back.
+        settle_s: Pause before the next trial, seconds (23 e asks 5 s).
+        repeats_when_limited: Times a GENERATOR_LIMITED trial is repeated before giving up.
+        offered_tolerance: Accepted shortfall of offered against intended load, ratio.
+    """
+
+    learning_wait_s: float = Field(default=2.0, ge=0)
+    drain_s: float = Field(default=2.0, gt=0)
+    full_drain: bool = True
+    settle_s: float = Field(default=5.0, ge=0)
+    repeats_when_limited: int = Field(default=3, ge=0, le=20)
+    offered_tolerance: float = Field(default=0.001, ge=0, lt=1)
+
+
+class Preset(Frozen):
+    """A preset file.
+
+    Attributes:
+        name: Name, as in `--preset NAME`.
+        benchmark: False marks results as no benchmark, on the first line of every report.
+        note: First line of every report.
+        algorithm: Search algorithm: "binary" or "mlr".
+        goals: Search goals; "binary" takes one search for each.
+        frame_sizes: Octets including FCS.
+        min_load_fps: Smallest load tried, frames/s per interface.
+        max_trial_seconds: Longest traffic time of one search, seconds; None for no limit.
+        trial: Phases of a trial.
+    """
+
+    name: str = ""
+    benchmark: bool = True
+    note: str = ""
+    algorithm: Literal["binary", "mlr"] = "mlr"
+    goals: tuple[SearchGoal, ...] = Field(min_length=1)
+    frame_sizes: tuple[FrameSize, ...] = RFC2544_FRAME_SIZES
+    min_load_fps: float = Field(default=1000.0, gt=0)
+    max_trial_seconds: float | None = Field(default=None, gt=0)
+    trial: TrialTimes = TrialTimes()
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Preset:
+        names = [goal.name for goal in self.goals]
+        if len(set(names)) != len(names):
+            raise ValueError(f"goal names must differ, got {', '.join(names)}")
+        return self

@@ -1,0 +1,104 @@
+"""A testbed: which machines, which wires, which cores; one file under conf/testbeds/."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from vnetperf.model.base import Frozen
+
+
+class AgentConfig(Frozen):
+    """How the machine side is reached.
+
+    Attributes:
+        transport: "local" for this machine, or an execnet specification such as
+            "ssh=root@lab1//python=/opt/vnetperf/bin/python" for another.
+    """
+
+    transport: str = "local"
+
+    @field_validator("transport")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value != "local" and not value.startswith("ssh="):
+            raise ValueError('transport is "local" or an execnet specification starting with ssh=')
+        return value
+
+
+class CoresConfig(Frozen):
+    """Which processors may be used, and how.
+
+    Attributes:
+        policy: "auto" takes dedicated cores when there are enough and shares them otherwise;
+            "dedicated" refuses to share; "shared" always shares (for comparison).
+        allowed: Processors that may be used; empty for all that the machine offers.
+        housekeeping: Processors left to the system in dedicated mode; empty for the first core.
+        slice_us: EEVDF scheduler slice of threads on shared cores, microseconds; 0 leaves the
+            kernel's own.
+    """
+
+    policy: Literal["auto", "dedicated", "shared"] = "auto"
+    allowed: tuple[int, ...] = ()
+    housekeeping: tuple[int, ...] = ()
+    slice_us: int = Field(default=100, ge=0, le=100_000)
+
+
+class MediaConfig(Frozen):
+    """The medium that results are compared with.
+
+    Attributes:
+        bits_per_second: Speed of the medium, L1 bit/s.
+        nominal: True when no such medium is there (virtual wires); the theoretical maximum is
+            then a reference line, not a limit of the search.
+    """
+
+    bits_per_second: float = Field(default=10e9, gt=0)
+    nominal: bool = True
+
+
+class ProgramsConfig(Frozen):
+    """Programs to use instead of those found on PATH.
+
+    Attributes:
+        ovs_vswitchd: OVS daemon built with DPDK.
+        ovsdb_server: OVS database server.
+        testpmd: DPDK's dpdk-testpmd.
+    """
+
+    ovs_vswitchd: str = ""
+    ovsdb_server: str = ""
+    testpmd: str = ""
+
+
+class Testbed(Frozen):
+    """A testbed file.
+
+    Attributes:
+        name: Name, as in `--testbed NAME`.
+        description: One sentence for the report.
+        isolation: RFC 6815 isolation statement, quoted in every report.
+        agent: How the machine side is reached.
+        wires: Kinds of wire in order of preference.
+        cores: Processors.
+        media: Medium that results are compared with.
+        programs: Programs to use.
+        hugepage_kb: Page size of poll-mode memory, KiB.
+        tester_sleep_us: Sleep of an idle tester on shared cores, microseconds.
+        lock_timeout_s: Longest wait for a testbed that another run holds, seconds.
+    """
+
+    __test__ = False
+
+    name: str = ""
+    description: str = ""
+    isolation: str = ""
+    agent: AgentConfig = AgentConfig()
+    wires: tuple[str, ...] = ("memif", "veth")
+    cores: CoresConfig = CoresConfig()
+    media: MediaConfig = MediaConfig()
+    programs: ProgramsConfig = ProgramsConfig()
+    hugepage_kb: Literal[2048, 1048576] = 2048
+    tester_sleep_us: int = Field(default=20, ge=0, le=1000)
+    lock_timeout_s: float = Field(default=60.0, ge=0)
