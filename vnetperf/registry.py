@@ -1,0 +1,109 @@
+"""Finds the backends of the plugin families by entry point.
+
+The registry knows that families exist and what their contract class is called; it imports no
+backend until one is asked for by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from vnetperf.model.errors import ConfigError
+
+Family = Literal["vswitches", "vnfs", "traffic", "collectors", "wires"]
+FAMILIES: tuple[Family, ...] = ("vswitches", "vnfs", "traffic", "collectors", "wires")
+
+#: Backends registered by a conftest through `pytest_vnetperf_register`: name -> "module:Class".
+_registered: dict[Family, dict[str, str]] = {family: {} for family in FAMILIES}
+
+
+@cache
+def _from_packages(family: Family) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=f"vnetperf.{family}")}
+
+
+def register(family: Family, name: str, target: str) -> None:
+    """Register a backend that no installed package declares.
+
+    The target is an import path and not a class, because the agent is a process of its own.
+
+    Args:
+        family: Family of the backend.
+        name: Name it is asked for by.
+        target: "module:Class".
+
+    Raises:
+        ConfigError: When the family, the name or the target cannot be one.
+    """
+    if family not in FAMILIES:
+        raise ConfigError(
+            f"unknown plugin family {family!r}", where="register()", accepted=", ".join(FAMILIES)
+        )
+    if not name.isidentifier() or name != name.lower():
+        raise ConfigError(
+            f"{name!r} cannot name a backend of {family}",
+            where="register()",
+            accepted="a lower-case identifier, e.g. ovs, my_switch",
+        )
+    if target.count(":") != 1:
+        raise ConfigError(f"{target!r} is no import path", where=name, accepted='"module:Class"')
+    _registered[family][name] = target
+
+
+def registered() -> dict[Family, dict[str, str]]:
+    """Backends registered by `register`, for handing them to the agent.
+
+    Returns:
+        Family -> name -> "module:Class".
+    """
+    return {family: dict(backends) for family, backends in _registered.items()}
+
+
+def names(family: Family) -> tuple[str, ...]:
+    """Names of all backends of a family.
+
+    Args:
+        family: Family.
+
+    Returns:
+        Names, sorted.
+    """
+    return tuple(sorted({*_from_packages(family), *_registered[family]}))
+
+
+def load(family: Family, name: str) -> Any:
+    """Import a backend's class.
+
+    Args:
+        family: Family.
+        name: Name of the backend.
+
+    Returns:
+        The class that implements the family's contract.
+
+    Raises:
+        ConfigError: Unknown name, or the backend's package cannot be imported.
+    """
+    target = _registered[family].get(name)
+    try:
+        if target is not None:
+            module, _, attribute = target.partition(":")
+            return getattr(importlib.import_module(module), attribute)
+        point = _from_packages(family).get(name)
+        if point is not None:
+            return point.load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"backend {name!r} cannot be loaded: {error}",
+            where=f"vnetperf.{family}",
+            cure="reinstall the package that provides it",
+        ) from error
+    raise ConfigError(
+        f"unknown {family} backend {name!r}",
+        where=f"vnetperf.{family}",
+        accepted=", ".join(names(family)),
+        cure=f"install the plugin package that registers it under vnetperf.{family}",
+    )
