@@ -1,0 +1,1 @@
+"""The collector family: the contract and its backends."""

@@ -1,0 +1,1 @@
+"""The traffic generator family: the contract and its backends."""

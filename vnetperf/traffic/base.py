@@ -1,0 +1,146 @@
+"""The contract of a traffic generator: it sends and counts, and never searches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.base import Frozen
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.ports import WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import Stream, TrafficProfile
+from vnetperf.model.trial import TrialResult, TrialSpec
+
+
+class GeneratorCapabilities(Frozen):
+    """What a generator can do.
+
+    Attributes:
+        wires: Kinds of wire it can plug into, in order of preference.
+        latency_histogram: True when the latency of frames comes as a histogram.
+        exact_bursts: True when it can send an exact count back to back.
+    """
+
+    wires: tuple[str, ...]
+    latency_histogram: bool = False
+    exact_bursts: bool = False
+
+
+class TrafficGenerator(ABC):
+    """A traffic generator of one deployment.
+
+    Args:
+        machine: The tester's machine.
+        plan: The plan it belongs to.
+    """
+
+    name: ClassVar[str]
+    capabilities: ClassVar[GeneratorCapabilities]
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        self.machine = machine
+        self.plan = plan
+
+    @classmethod
+    @abstractmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the generator from running on this machine.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" when nothing does; otherwise what is missing and the cure, in one sentence.
+        """
+
+    @classmethod
+    @abstractmethod
+    def roles(cls) -> tuple[RoleDemand, ...]:
+        """Busy threads it runs.
+
+        Returns:
+            Demands.
+        """
+
+    @abstractmethod
+    def connect(self, ends: tuple[WireEnd, ...]) -> None:
+        """Start the generator and plug it into the tester's ends of the wires.
+
+        Args:
+            ends: One end per port, by port number.
+
+        Raises:
+            GeneratorError: When it does not start.
+        """
+
+    @abstractmethod
+    def links_down(self) -> tuple[str, ...]:
+        """Ports whose link is not up yet.
+
+        Returns:
+            Names of the ports; empty when every port is up.
+        """
+
+    @abstractmethod
+    def prepare(
+        self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
+    ) -> None:
+        """Compile the traffic for this generator.
+
+        Args:
+            streams: What is sent.
+            profile: Flows.
+            frame_size: Octets including FCS.
+
+        Raises:
+            GeneratorError: When it cannot express the traffic.
+        """
+
+    @abstractmethod
+    def learn(self, frames_per_stream: int) -> None:
+        """Send learning frames; they are never counted in a trial.
+
+        Args:
+            frames_per_stream: Frames of each stream.
+        """
+
+    @abstractmethod
+    def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
+        """Send for the trial's duration, drain, and count.
+
+        Args:
+            trial: The trial; `prepare` was called for its frame size.
+            watch: Called about every half second while traffic runs; what it raises aborts the
+                trial, and traffic has stopped when it is seen outside.
+
+        Returns:
+            Counts of each direction, without hops and threads.
+
+        Raises:
+            GeneratorError: When the generator died; there is no number then.
+        """
+
+    @abstractmethod
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Where its busy threads are, for placement and processor accounting.
+
+        Returns:
+            One entry per role; empty when it has none.
+        """
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Version, launch line, ports, time stamp method, for the result.
+
+        Returns:
+            JSON values.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop it. Idempotent."""

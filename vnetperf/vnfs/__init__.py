@@ -1,0 +1,1 @@
+"""The VNF family: the contract and its backends."""

@@ -1,0 +1,124 @@
+"""The contract of a VNF loader."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.ports import Attachment
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.trial import HopCounters
+
+
+class Vnf(ABC):
+    """One VNF of a deployment.
+
+    Args:
+        machine: The machine it runs on; every lasting change goes through it.
+        plan: The plan it belongs to.
+        number: 0-based number of the VNF in the deployment.
+    """
+
+    name: ClassVar[str]
+    attachments: ClassVar[tuple[str, ...]]
+    modes: ClassVar[tuple[str, ...]]
+
+    def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
+        self.machine = machine
+        self.plan = plan
+        self.number = number
+
+    @classmethod
+    @abstractmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps this VNF from running on this machine.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" when nothing does; otherwise what is missing and the cure, in one sentence.
+        """
+
+    @classmethod
+    @abstractmethod
+    def roles(cls, number: int) -> tuple[RoleDemand, ...]:
+        """Poll-mode threads of one VNF.
+
+        Args:
+            number: Number of the VNF.
+
+        Returns:
+            Demands.
+        """
+
+    @classmethod
+    @abstractmethod
+    def hugepage_mib(cls) -> int:
+        """Hugepage memory one VNF needs.
+
+        Returns:
+            MiB.
+        """
+
+    @abstractmethod
+    def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
+        """Start the VNF between its two attachments.
+
+        Args:
+            attachments: Where its ports 0 and 1 plug in.
+
+        Raises:
+            DutError: With the log's tail, when it does not start.
+        """
+
+    @abstractmethod
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until it forwards.
+
+        Args:
+            timeout_s: Longest wait, seconds.
+
+        Raises:
+            DutError: When it died or is not ready in time.
+        """
+
+    @abstractmethod
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Counters the VNF itself keeps, one entry per port; empty when it has none to read.
+
+        Returns:
+            Counters since the VNF was launched.
+        """
+
+    @abstractmethod
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Where its busy threads are, for placement and processor accounting.
+
+        Returns:
+            One entry per role; empty when it has none.
+        """
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Version, launch line and mode, for the result.
+
+        Returns:
+            JSON values.
+        """
+
+    @abstractmethod
+    def check_alive(self) -> None:
+        """Raise when the VNF has ended.
+
+        Raises:
+            DutError: With the log's tail.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop it. Idempotent."""

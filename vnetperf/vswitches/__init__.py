@@ -1,0 +1,1 @@
+"""The vSwitch family: the contract and its backends."""

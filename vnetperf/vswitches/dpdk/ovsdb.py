@@ -1,0 +1,223 @@
+"""A private OVS: its database server, its daemon, and the tools that talk to them."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from vnetperf.host.machine import Machine
+from vnetperf.host.process import ManagedProcess
+from vnetperf.model.errors import DutError, HostError
+
+#: Where distributions and `make install` keep the schema.
+SCHEMAS = (
+    "/usr/share/openvswitch/vswitch.ovsschema",
+    "/usr/local/share/openvswitch/vswitch.ovsschema",
+)
+
+
+class PrivateOvs:
+    """An OVS whose database, sockets and logs live in a directory of the run.
+
+    Args:
+        machine: The machine.
+        vswitchd: Path of ovs-vswitchd.
+        ovsdb_server: Path of ovsdb-server.
+    """
+
+    def __init__(self, machine: Machine, vswitchd: str, ovsdb_server: str) -> None:
+        self.machine = machine
+        self.directory = machine.subdir("ovs")
+        self.vswitchd = vswitchd
+        self.ovsdb_server = ovsdb_server
+        self.env = {
+            "OVS_RUNDIR": str(self.directory),
+            "OVS_DBDIR": str(self.directory),
+            "OVS_LOGDIR": str(self.directory),
+            # DPDK puts its runtime files here instead of /var/run/dpdk.
+            "RUNTIME_DIRECTORY": str(self.directory),
+        }
+        self.db_process: ManagedProcess | None = None
+        self.switch_process: ManagedProcess | None = None
+
+    @property
+    def db(self) -> str:
+        """Connection of the database server."""
+        return f"unix:{self.directory}/db.sock"
+
+    def control(self, program: str) -> str:
+        """Control socket of a daemon, short and known before it starts.
+
+        Args:
+            program: "ovsdb" or "vswitchd".
+
+        Returns:
+            Path.
+        """
+        return str(self.directory / f"{program}.ctl")
+
+    def start_database(self) -> None:
+        """Create the database and serve it.
+
+        Raises:
+            DutError: When the server does not come up.
+        """
+        schema = next((s for s in SCHEMAS if Path(s).exists()), None)
+        if schema is None:
+            raise DutError(
+                "the OVS database schema is missing",
+                where=" or ".join(SCHEMAS),
+                cure="install the package openvswitch-common",
+            )
+        file = str(self.directory / "conf.db")
+        self.tool("ovsdb-tool", "create", file, schema)
+        self.db_process = self.machine.spawn(
+            "ovsdb-server",
+            [
+                self.ovsdb_server,
+                file,
+                f"--remote=p{self.db}",
+                f"--unixctl={self.control('ovsdb')}",
+                "--no-chdir",
+                "-vconsole:warn",
+            ],
+            env=self.env,
+        )
+        socket = self.directory / "db.sock"
+        self.db_process.wait_for(socket.exists, timeout_s=10, what="ovsdb-server's socket")
+        self.vsctl("--no-wait", "init")
+
+    def switch_argv(self) -> list[str]:
+        """Launch line of the daemon.
+
+        Returns:
+            Arguments.
+        """
+        return [
+            self.vswitchd,
+            self.db,
+            f"--unixctl={self.control('vswitchd')}",
+            "--no-chdir",
+            "-vconsole:info",
+        ]
+
+    def start_switch(self, ready_timeout_s: float = 60.0) -> None:
+        """Start ovs-vswitchd and wait until DPDK is initialised.
+
+        Args:
+            ready_timeout_s: Longest wait, seconds.
+
+        Raises:
+            DutError: With the log's tail, when it does not come up.
+        """
+        self.switch_process = self.machine.spawn("ovs-vswitchd", self.switch_argv(), env=self.env)
+        deadline = time.monotonic() + ready_timeout_s
+        while time.monotonic() < deadline:
+            self.check_alive()
+            if self.vsctl("get", "Open_vSwitch", ".", "dpdk_initialized").strip() == "true":
+                return
+            time.sleep(0.05)
+        raise DutError(
+            f"DPDK is not initialised after {ready_timeout_s:.0f} s; log ends with:\n"
+            + self.switch_process.log_tail(15),
+            where="ovs-vswitchd",
+            cure="see the log above; not enough free hugepages is the usual cause",
+        )
+
+    def tool(self, *argv: str, timeout: float = 15.0) -> str:
+        """Run one of OVS's tools against the private instance.
+
+        Args:
+            argv: Program and arguments.
+            timeout: Longest run, seconds.
+
+        Returns:
+            Standard output.
+
+        Raises:
+            DutError: When the tool fails.
+        """
+        try:
+            return self.machine.run(list(argv), env=self.env, timeout=timeout)
+        except HostError as error:
+            raise DutError(error.what, where=error.where or argv[0], cure=error.cure) from error
+
+    def vsctl(self, *args: str, timeout: float = 15.0) -> str:
+        """Run ovs-vsctl.
+
+        Args:
+            args: Arguments after the database.
+            timeout: Longest wait for the daemon to take the change, seconds.
+
+        Returns:
+            Standard output.
+        """
+        wait = f"--timeout={max(1, round(timeout))}"
+        return self.tool("ovs-vsctl", f"--db={self.db}", wait, *args, timeout=timeout + 5)
+
+    def appctl(self, *args: str) -> str:
+        """Run ovs-appctl against the daemon.
+
+        Args:
+            args: Command and its arguments.
+
+        Returns:
+            Standard output.
+        """
+        return self.tool("ovs-appctl", "-t", self.control("vswitchd"), *args)
+
+    def rows(self, table: str, *columns: str) -> list[dict[str, Any]]:
+        """Rows of a table.
+
+        Args:
+            table: Table of the database.
+            columns: Columns wanted.
+
+        Returns:
+            Column -> value; OVSDB maps become dicts and sets lists.
+        """
+        text = self.vsctl("--format=json", f"--columns={','.join(columns)}", "list", table)
+        answer = json.loads(text)
+        return [
+            {heading: _plain(value) for heading, value in zip(answer["headings"], row, strict=True)}
+            for row in answer["data"]
+        ]
+
+    def check_alive(self) -> None:
+        """Raise when a daemon has ended.
+
+        Raises:
+            DutError: With the log's tail.
+        """
+        for name, process in (
+            ("ovsdb-server", self.db_process),
+            ("ovs-vswitchd", self.switch_process),
+        ):
+            if process is not None and not process.alive():
+                raise DutError(
+                    f"{name} has ended (status {process.returncode}); log ends with:\n"
+                    + process.log_tail(15),
+                    where=name,
+                )
+
+    def stop(self) -> None:
+        """Stop both daemons, the switch first."""
+        for process in (self.switch_process, self.db_process):
+            if process is not None:
+                process.stop(timeout_s=5.0)
+        self.switch_process = self.db_process = None
+
+
+def _plain(value: Any) -> Any:
+    """OVSDB's tagged JSON (RFC 7047 section 5.1) as plain values."""
+    if isinstance(value, list) and len(value) == 2:
+        tag, content = value
+        if tag == "map":
+            return {key: _plain(item) for key, item in content}
+        if tag == "set":
+            return [_plain(item) for item in content]
+        if tag == "uuid":
+            return content
+    return value

@@ -1,0 +1,1 @@
+"""Wires between the tester and the DUT."""

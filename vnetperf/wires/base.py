@@ -1,0 +1,51 @@
+"""The contract of a wire: what joins a tester port to a physical port of the DUT."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.ports import WireEnd
+
+
+class Wire(ABC):
+    """A wire of one deployment.
+
+    Args:
+        machine: The machine; what is made on it goes through it.
+        index: 0-based number of the wire, equal to its physical port's.
+    """
+
+    name: ClassVar[str]
+    #: True when the far end is the DUT's own receive ring: a frame the wire refuses is then one
+    #: that the DUT dropped, as a NIC drops when its ring is full.
+    refusal_is_loss: ClassVar[bool]
+
+    def __init__(self, machine: Machine, index: int) -> None:
+        self.machine = machine
+        self.index = index
+
+    @classmethod
+    @abstractmethod
+    def missing(cls, facts: MachineFacts) -> str:
+        """What keeps this machine from having such a wire.
+
+        Args:
+            facts: The machine.
+
+        Returns:
+            "" when nothing does; otherwise what is missing and the cure.
+        """
+
+    @abstractmethod
+    def lay(self) -> tuple[WireEnd, WireEnd]:
+        """Make the wire.
+
+        Returns:
+            The tester's end and the DUT's end.
+
+        Raises:
+            HostError: When the machine refuses.
+        """

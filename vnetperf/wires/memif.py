@@ -1,0 +1,41 @@
+"""Shared-memory wire: a memif pair, the DUT listening, the tester connecting."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.ports import WireEnd
+from vnetperf.wires.base import Wire
+
+
+class Memif(Wire):
+    """A memif wire; its rings live in memory that both processes map."""
+
+    name: ClassVar[str] = "memif"
+    refusal_is_loss: ClassVar[bool] = True
+
+    @classmethod
+    def missing(cls, facts: MachineFacts) -> str:
+        """Memif needs nothing of the machine.
+
+        Args:
+            facts: The machine.
+
+        Returns:
+            Always "".
+        """
+        del facts
+        return ""
+
+    def lay(self) -> tuple[WireEnd, WireEnd]:
+        """Name the socket; the two programs make the rest when they connect.
+
+        Returns:
+            The tester's end (client) and the DUT's end (server).
+        """
+        socket = str(self.machine.run_dir / f"wire{self.index}.sock")
+        return (
+            WireEnd(wire=self.index, kind=self.name, side="tester", socket=socket, role="client"),
+            WireEnd(wire=self.index, kind=self.name, side="dut", socket=socket, role="server"),
+        )
