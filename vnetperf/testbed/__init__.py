@@ -1,0 +1,1 @@
+"""Plan, core placement, deployment, agent (machine side) and client (controller side)."""

@@ -1,0 +1,169 @@
+"""The machine side: runs as root in a process of its own and answers the controller's calls.
+
+Messages are JSON texts over an execnet channel: {"call", "args"} in; {"event", ...} any number of
+times and then {"ok"} or {"error"} out. When the controller goes away, whatever is deployed is taken
+away; when this process is killed, its guardian does it.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import Any, Protocol
+
+from vnetperf import registry
+from vnetperf.host.lock import LockHolder
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.restore import restore
+from vnetperf.model import errors
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.trial import TrialSpec
+from vnetperf.testbed.calibrate import calibrate
+from vnetperf.testbed.deploy import Deployment
+from vnetperf.testbed.inventory import take_inventory
+
+
+class Channel(Protocol):
+    """What an execnet channel gives us."""
+
+    def send(self, item: str) -> None:
+        """Send a text."""
+
+    def receive(self) -> str:
+        """Wait for a text; EOFError when the controller has gone."""
+
+    def isclosed(self) -> bool:
+        """Whether the controller has gone."""
+
+
+class ControllerGoneError(Exception):
+    """The controller went away in the middle of a call."""
+
+
+class Agent:
+    """Answers calls; holds at most one deployment.
+
+    Args:
+        channel: Connection to the controller.
+        roots: Where this machine keeps its state; None for the usual places.
+    """
+
+    def __init__(self, channel: Channel, roots: HostRoots | None = None) -> None:
+        self.channel = channel
+        self.roots = roots or HostRoots()
+        self.facts: MachineFacts | None = None
+        self.deployment: Deployment | None = None
+
+    def serve(self) -> None:
+        """Answer until the controller goes away, then take everything away."""
+        try:
+            while True:
+                message = json.loads(self.channel.receive())
+                self.channel.send(json.dumps(self._answer(message)))
+        except (EOFError, OSError, ControllerGoneError):
+            pass  # the controller has gone
+        finally:
+            self.teardown()
+
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"ok": getattr(self, f"call_{message['call']}")(**message["args"])}
+        except errors.VnetperfError as error:
+            notes = getattr(error, "__notes__", [])
+            return {
+                "error": {
+                    "class": type(error).__name__,
+                    "what": "\n  ".join([error.what, *notes]),
+                    "where": error.where,
+                    "accepted": error.accepted,
+                    "cure": error.cure,
+                }
+            }
+
+    def _watch(self) -> None:
+        if self.channel.isclosed():
+            raise ControllerGoneError
+
+    def _on_wait(self, holder: LockHolder | None, waited_s: float) -> None:
+        self._watch()
+        text = holder.describe() if holder else "a run that is just beginning or ending"
+        self.channel.send(json.dumps({"event": "wait", "holder": text, "seconds": waited_s}))
+
+    def call_hello(self, path: list[str], plugins: dict[Any, dict[str, str]]) -> dict[str, Any]:
+        """Learn the controller's import path and plugins."""
+        sys.path[:] = [*sys.path, *(p for p in path if p not in sys.path)]
+        for family, backends in plugins.items():
+            for name, target in backends.items():
+                registry.register(family, name, target)
+        return {"restored": restore(self.roots).to_dict()}
+
+    def call_inventory(self, testbed: dict[str, Any]) -> Any:
+        """Look at the machine."""
+        self.facts = take_inventory(Testbed.model_validate(testbed))
+        return self.facts.model_dump(mode="json")
+
+    def call_deploy(self, plan: dict[str, Any]) -> Any:
+        """Deploy a plan; an earlier deployment is taken away first."""
+        self.teardown()
+        checked = Plan.model_validate(plan)
+        facts = self._facts(checked.testbed)
+        self.deployment = Deployment.deploy(checked, facts, roots=self.roots, on_wait=self._on_wait)
+        return self.deployment.facts.model_dump(mode="json")
+
+    def call_run_trial(self, spec: dict[str, Any]) -> Any:
+        """Run a trial of the deployed scenario."""
+        if self.deployment is None:
+            raise errors.HostError("no scenario is deployed", where="run_trial")
+        result = self.deployment.run_trial(TrialSpec.model_validate(spec), self._watch)
+        return result.model_dump(mode="json")
+
+    def call_teardown(self) -> list[str]:
+        """Take the deployment away."""
+        return self.teardown()
+
+    def call_calibrate(self, plan: dict[str, Any], frame_sizes: list[int]) -> Any:
+        """Loop the generator to itself and measure it."""
+        self.teardown()
+        checked = Plan.model_validate(plan)
+        result = calibrate(
+            checked,
+            self._facts(checked.testbed),
+            tuple(frame_sizes),
+            roots=self.roots,
+            watch=self._watch,
+            on_wait=self._on_wait,
+        )
+        return result.model_dump(mode="json")
+
+    def _facts(self, testbed: Testbed) -> MachineFacts:
+        if self.facts is None:
+            self.facts = take_inventory(testbed)
+        return self.facts
+
+    def teardown(self) -> list[str]:
+        """Take the deployment away, if there is one.
+
+        Returns:
+            What could not be undone.
+        """
+        deployment, self.deployment = self.deployment, None
+        return deployment.teardown() if deployment is not None else []
+
+
+def serve(channel: Channel) -> None:
+    """Entry point of the agent's process.
+
+    Args:
+        channel: Connection to the controller.
+    """
+    # Ctrl-C reaches the whole foreground group; the controller decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end)
+    Agent(channel).serve()
+
+
+def _end(number: int, frame: object) -> None:
+    raise EOFError(f"signal {number}")

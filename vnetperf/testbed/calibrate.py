@@ -1,0 +1,155 @@
+"""Loops a generator to itself over the testbed's kind of wire: what it can do, and how well.
+
+measurement.md asks that a search never asks for more than the generator was seen to send; this is
+where that number comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from vnetperf import registry
+from vnetperf.host.machine import Machine
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan
+from vnetperf.model.result import Calibration, CalibrationPoint
+from vnetperf.model.traffic import TrafficProfile, make_streams
+from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.testbed.deploy import OnWait
+from vnetperf.traffic.base import TrafficGenerator
+
+#: Frames/s per port that no virtual wire carries: the flood that finds the ceiling.
+FLOOD_FPS = 40e6
+TRIAL_S = 0.2
+STEPS = 6
+#: Loads at which pacing is looked at, as shares of the clean maximum.
+PACING_SHARES = (0.001, 0.1, 0.8)
+
+
+def calibrate(
+    plan: Plan,
+    facts: MachineFacts,
+    frame_sizes: tuple[int, ...],
+    *,
+    roots: HostRoots | None = None,
+    watch: Callable[[], None] = lambda: None,
+    on_wait: OnWait | None = None,
+) -> Calibration:
+    """Calibrate a generator; the machine is as it was afterwards.
+
+    Args:
+        plan: Says which generator, wire and cores.
+        facts: The machine.
+        frame_sizes: Octets including FCS.
+        roots: Where this machine keeps its state.
+        watch: Called while traffic runs; what it raises ends the calibration.
+        on_wait: Told while another run holds the testbed.
+
+    Returns:
+        The calibration.
+
+    Raises:
+        GeneratorError: When frames do not come back at any rate.
+    """
+    with HostRun.open(
+        testbed=plan.testbed.name or "local",
+        roots=roots,
+        timeout_s=plan.testbed.lock_timeout_s,
+        on_wait=on_wait,
+    ) as run:
+        machine = Machine(run, facts)
+        generator: TrafficGenerator = registry.load("traffic", plan.scenario.generator)(
+            machine, plan
+        )
+        try:
+            # Both ends of one wire are the generator's: port 0 is looped to port 1.
+            generator.connect(registry.load("wires", plan.wire)(machine, 0).lay())
+            points = tuple(_point(generator, size, watch) for size in frame_sizes)
+            name = str(generator.facts().get("version", plan.scenario.generator))
+        finally:
+            generator.close()
+    return Calibration(
+        generator=name,
+        wire=plan.wire,
+        cores=plan.placement.cores.get("tester", ()),
+        shared=plan.placement.takes_turns("tester"),
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        points=points,
+    )
+
+
+def _point(
+    generator: TrafficGenerator, frame_size: int, watch: Callable[[], None]
+) -> CalibrationPoint:
+    profile = TrafficProfile()
+    generator.prepare(make_streams(make_deployment("phy2phy"), profile), profile, frame_size)
+
+    def run(load_fps: float, duration_s: float = TRIAL_S) -> TrialResult:
+        spec = TrialSpec(
+            frame_size=frame_size, load_fps=load_fps, duration_s=duration_s, drain_s=0.2
+        )
+        return generator.run(spec, watch)
+
+    generator.learn(64)
+    run(1000.0, 0.05)  # the first frames also wake the wire's two ends
+    maximum = _clean_maximum(run, frame_size)
+    slow = run(max(1000.0, maximum * 0.01))
+    latencies = [d.latency for d in slow.directions if d.latency is not None]
+    if not latencies:
+        raise GeneratorError("no frame came back at 1 % of the maximum", where="calibration")
+    paced = [run(max(1000.0, maximum * share)) for share in PACING_SHARES]
+    return CalibrationPoint(
+        frame_size=frame_size,
+        max_clean_fps=round(2 * maximum, 1),
+        latency_ns=max(latency.percentiles["50"] for latency in latencies),
+        latency_min_ns=min(latency.min_ns for latency in latencies),
+        pacing_error=max(_pacing_error(result) for result in paced),
+        max_burst=paced[1].max_burst,
+    )
+
+
+def _clean_maximum(run: Callable[..., TrialResult], frame_size: int) -> float:
+    """Highest rate per port at which every frame due was sent and came back."""
+    flood = run(FLOOD_FPS)
+    high = max(_sent_rate(flood), 2000.0)
+    if _clean(run(high, TRIAL_S)):
+        return high
+    low = 0.0
+    share = 0.9
+    while share > 0.02:  # find a clean rate below
+        if _clean(run(high * share)):
+            low = high * share
+            break
+        high, share = high * share, share * 0.8
+    if not low:
+        raise GeneratorError(
+            f"frames of {frame_size} octets do not come back whole at any rate tried",
+            where="calibration",
+            cure="see the generator's log; another program may be using its core",
+        )
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        if _clean(run(middle)):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _clean(result: TrialResult) -> bool:
+    return all(d.received == d.sent == d.intended for d in result.directions)
+
+
+def _sent_rate(result: TrialResult) -> float:
+    return min((d.sent / d.tx_seconds for d in result.directions if d.tx_seconds), default=0.0)
+
+
+def _pacing_error(result: TrialResult) -> float:
+    """Relative difference of offered to intended frames over the time they were sent in."""
+    errors = [abs(d.sent - d.intended) / d.intended for d in result.directions if d.intended]
+    return round(max(errors, default=1.0), 6)

@@ -1,0 +1,274 @@
+"""Deploys a plan for real, runs its trials, and takes everything away again."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from vnetperf import registry
+from vnetperf.host import sched
+from vnetperf.host.lock import LockHolder
+from vnetperf.host.machine import Machine
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun
+from vnetperf.model.errors import DutError, GeneratorError, HostError, VnetperfError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan, Pollers
+from vnetperf.model.ports import Attachment, VnfPort, WireEnd
+from vnetperf.model.result import ScenarioFacts
+from vnetperf.model.trial import HopCounters, TrialResult, TrialSpec
+from vnetperf.testbed.pathcheck import check_path
+from vnetperf.traffic.base import TrafficGenerator
+from vnetperf.vnfs.base import Vnf
+from vnetperf.vswitches.base import VSwitch
+
+VNF_READY_S = 30.0
+OnWait = Callable[[LockHolder | None, float], None]
+
+
+class Deployment:
+    """A deployed scenario. Made by `deploy`; `teardown` leaves the machine as it was.
+
+    Args:
+        plan: What to deploy.
+        facts: The machine.
+        run: The run's hold on the machine.
+    """
+
+    def __init__(self, plan: Plan, facts: MachineFacts, run: HostRun) -> None:
+        self.plan = plan
+        self.run = run
+        self.machine = Machine(run, facts)
+        scenario = plan.scenario
+        self.vswitch: VSwitch = registry.load("vswitches", scenario.vswitch)(self.machine, plan)
+        vnf = registry.load("vnfs", scenario.vnf)
+        self.vnfs: list[Vnf] = [
+            vnf(self.machine, plan, number) for number in range(scenario.deployment.vnf_count)
+        ]
+        self.generator: TrafficGenerator = registry.load("traffic", scenario.generator)(
+            self.machine, plan
+        )
+        self.facts = ScenarioFacts(scenario=scenario.id)
+        self.slices: dict[str, str] = {}
+        self._prepared_size = 0
+
+    @classmethod
+    def deploy(
+        cls,
+        plan: Plan,
+        facts: MachineFacts,
+        *,
+        roots: HostRoots | None = None,
+        on_wait: OnWait | None = None,
+    ) -> Deployment:
+        """Deploy a plan; when anything fails, the machine is as it was.
+
+        Args:
+            plan: The plan.
+            facts: The machine.
+            roots: Where this machine keeps its state.
+            on_wait: Told while another run holds the testbed.
+
+        Returns:
+            The deployed scenario, its path checked both ways.
+
+        Raises:
+            VnetperfError: What went wrong, with its cure.
+        """
+        run = HostRun.open(
+            testbed=plan.testbed.name or "local",
+            roots=roots,
+            timeout_s=plan.testbed.lock_timeout_s,
+            on_wait=on_wait,
+        )
+        began = time.monotonic()
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(run.close)
+            deployment = cls(plan, facts, run)
+            on_error.callback(deployment._stop_backends)
+            deployment._build()
+            path_check = check_path(deployment)
+            deployment.facts = ScenarioFacts(
+                scenario=plan.scenario.id,
+                plan=plan.model_dump(mode="json"),
+                facts=deployment._collect_facts(),
+                path_check=path_check,
+                deploy_s=round(time.monotonic() - began, 3),
+            )
+            on_error.pop_all()
+        return deployment
+
+    def _build(self) -> None:
+        """Wires, vSwitch, VNFs, connections, tester; what can start together does."""
+        for memory in self.plan.memory:
+            self.machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
+        wire = registry.load("wires", self.plan.wire)
+        ends: list[tuple[WireEnd, WireEnd]] = [wire(self.machine, i).lay() for i in (0, 1)]
+        offers = [self._offers(vnf) for vnf in self.vnfs]
+        listening = [all(a.vnf_is_server for a in pair) for pair in offers]
+        self._launch(offers, [n for n, listens in enumerate(listening) if listens])
+        self.vswitch.start()
+        for _, dut_end in ends:
+            self.vswitch.add_phy_port(dut_end)
+        self.generator.connect(tuple(tester_end for tester_end, _ in ends))
+        for pair in offers:
+            for attachment in pair:
+                self.vswitch.add_vnf_port(attachment)
+        self._launch(offers, [n for n, listens in enumerate(listening) if not listens])
+        self.vswitch.connect(self.plan.scenario.streams)
+        for vnf in self.vnfs:
+            vnf.wait_ready(VNF_READY_S)
+        self.slices = self._cut_slices()
+
+    def _offers(self, vnf: Vnf) -> tuple[Attachment, Attachment]:
+        offered = type(self.vswitch).capabilities.attachments
+        kind = next(kind for kind in offered if kind in type(vnf).attachments)
+        first, second = (
+            self.vswitch.offer_vnf_port(VnfPort(vnf=vnf.number, index=i), kind) for i in (0, 1)
+        )
+        return first, second
+
+    def _launch(self, offers: list[tuple[Attachment, Attachment]], numbers: list[int]) -> None:
+        for number in numbers:
+            self.vnfs[number].launch(offers[number])
+
+    def _cut_slices(self) -> dict[str, str]:
+        """Give threads on shared cores short slices, and read back whether they took them."""
+        placement = self.plan.placement
+        if not placement.slice_us:
+            return {}
+        return {
+            poller.role: sched.set_slice(poller.pid, placement.slice_us * 1000).describe()
+            for poller in self.pollers()
+        }
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Busy threads of everything deployed.
+
+        Returns:
+            One entry per role.
+        """
+        return (
+            *self.vswitch.pollers(),
+            *(poller for vnf in self.vnfs for poller in vnf.pollers()),
+            *self.generator.pollers(),
+        )
+
+    def _collect_facts(self) -> dict[str, Any]:
+        return {
+            "vswitch": self.vswitch.facts(),
+            "vnfs": [vnf.facts() for vnf in self.vnfs],
+            "generator": self.generator.facts(),
+            "wire": self.plan.wire,
+            "scheduler slices": self.slices or "the kernel's own",
+        }
+
+    def prepare(self, frame_size: int) -> None:
+        """Compile the traffic for a frame size, unless it is compiled already.
+
+        Args:
+            frame_size: Octets including FCS.
+        """
+        if frame_size != self._prepared_size:
+            scenario = self.plan.scenario
+            self.generator.prepare(scenario.streams, scenario.traffic, frame_size)
+            self._prepared_size = frame_size
+
+    def counters(self) -> dict[str, HopCounters]:
+        """Counters of every port of the DUT, those kept inside VNFs too.
+
+        Returns:
+            Port name -> counters.
+        """
+        counters = [*self.vswitch.counters()]
+        for vnf in self.vnfs:
+            counters += vnf.counters()
+        return {c.port: c for c in counters}
+
+    def check_alive(self) -> None:
+        """Raise when a part of the DUT has ended.
+
+        Raises:
+            DutError: With the log's tail.
+        """
+        self.vswitch.check_alive()
+        for vnf in self.vnfs:
+            vnf.check_alive()
+
+    def run_trial(self, spec: TrialSpec, watch: Callable[[], None] = lambda: None) -> TrialResult:
+        """Run one trial: learning frames, counters, traffic, drain, counters.
+
+        A DUT or generator that dies gives a result without numbers that says so.
+
+        Args:
+            spec: The trial.
+            watch: Called while traffic runs; what it raises goes through.
+
+        Returns:
+            The result.
+        """
+        began = time.monotonic()
+
+        def watch_all() -> None:
+            watch()
+            self.check_alive()
+
+        try:
+            result = self._trial(spec, watch_all)
+        except GeneratorError as error:
+            result = TrialResult(directions=(), failed="generator", failure=str(error))
+        except (DutError, HostError) as error:
+            result = TrialResult(directions=(), failed="dut", failure=str(error))
+        return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+
+    def _trial(self, spec: TrialSpec, watch: Callable[[], None]) -> TrialResult:
+        self.check_alive()
+        self.prepare(spec.frame_size)
+        if spec.learning_frames:
+            self.generator.learn(spec.learning_frames)
+            time.sleep(spec.learning_wait_s)
+        collector = registry.load("collectors", "cpu")(self.pollers())
+        before = self.counters()
+        collector.start()
+        result = self.generator.run(spec, watch)
+        threads = collector.stop()
+        self.check_alive()
+        after = self.counters()
+        return result.model_copy(
+            update={
+                "hops": tuple(_difference(before.get(name), now) for name, now in after.items()),
+                "threads": threads,
+                "refusal_is_loss": self.plan.refusal_is_loss,
+            }
+        )
+
+    def _stop_backends(self) -> list[str]:
+        """Stop everything in the opposite order; what fails is left to the journal."""
+        troubles = []
+        for part in (self.generator.close, *(v.stop for v in self.vnfs), self.vswitch.stop):
+            try:
+                part()
+            except VnetperfError as error:
+                troubles.append(str(error))
+        return troubles
+
+    def teardown(self) -> list[str]:
+        """Take everything away.
+
+        Returns:
+            What could not be undone; empty when the machine is as it was.
+        """
+        self._stop_backends()
+        report = self.run.close()
+        return [f"{step.what}: {step.outcome}" for step in report.failed]
+
+
+def _difference(before: HopCounters | None, after: HopCounters) -> HopCounters:
+    if before is None:
+        return after
+    fields = ("rx", "tx", "rx_dropped", "tx_dropped")
+    return HopCounters(
+        port=after.port, **{f: getattr(after, f) - getattr(before, f) for f in fields}
+    )

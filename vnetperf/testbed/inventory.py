@@ -1,0 +1,68 @@
+"""Looks at the machine the agent runs on, for the planner and for the result."""
+
+from __future__ import annotations
+
+import os
+
+from vnetperf.host import cpu, hugepages
+from vnetperf.host.facts import collect
+from vnetperf.host.programs import find_programs
+from vnetperf.host.sched import why_no_slices
+from vnetperf.host.values import read_value
+from vnetperf.model.errors import HostError
+from vnetperf.model.machine import CpuFacts, HugepageFacts, MachineFacts
+from vnetperf.model.testbed import Testbed
+
+
+def take_inventory(testbed: Testbed) -> MachineFacts:
+    """Look at this machine; nothing is changed.
+
+    Args:
+        testbed: Names programs to use instead of those on PATH.
+
+    Returns:
+        The facts.
+    """
+    paths, versions = find_programs(
+        {
+            "ovs-vswitchd-dpdk": testbed.programs.ovs_vswitchd,
+            "ovsdb-server": testbed.programs.ovsdb_server,
+            "dpdk-testpmd": testbed.programs.testpmd,
+        }
+    )
+    topology = cpu.read_topology()
+    pools = hugepages.pools()
+    return MachineFacts(
+        cpus=tuple(
+            CpuFacts(
+                cpu=c.number, core=c.core + (c.package << 16), node=c.node, isolated=c.isolated
+            )
+            for c in topology.allowed
+        ),
+        hugepages=tuple(
+            HugepageFacts(node=p.node, size_kb=p.size_kb, total=p.total, free=p.free) for p in pools
+        ),
+        memory_free_kb=_free_memory(),
+        is_root=os.geteuid() == 0,
+        slices=why_no_slices(),
+        programs=paths,
+        versions=versions,
+        record=collect(),
+    )
+
+
+def _free_memory() -> dict[int, int]:
+    """Memory that could become hugepages, by node: free pages and the page cache, in KiB."""
+    free: dict[int, int] = {}
+    for node in cpu.read_topology().nodes:
+        try:
+            text = read_value(cpu.SYS / f"devices/system/node/node{node}/meminfo")
+        except HostError:
+            continue  # a kernel without NUMA: the planner then does not check
+        values = {
+            line.split(":")[0].split()[-1]: int(line.split(":")[1].split()[0])
+            for line in text.splitlines()
+            if ":" in line
+        }
+        free[node] = values.get("MemFree", 0) + values.get("FilePages", 0)
+    return free

@@ -1,0 +1,79 @@
+"""Shows that a deployment forwards, both ways, before anything is measured."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from vnetperf.model.errors import DutError
+from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.model.units import MIN_FRAME_SIZE
+
+if TYPE_CHECKING:
+    from vnetperf.testbed.deploy import Deployment
+
+TIMEOUT_S = 15.0
+#: Few and slow: a path check must not meet the DUT's limits.
+CHECK = TrialSpec(
+    frame_size=MIN_FRAME_SIZE,
+    load_fps=1000,
+    duration_s=0.03,
+    drain_s=0.3,
+    latency_histogram=False,
+)
+
+
+def check_path(deployment: Deployment) -> dict[str, Any]:
+    """Send a few frames each way until all of them come back.
+
+    Links need a moment after they are plugged in, so the check is repeated until it passes.
+
+    Args:
+        deployment: The deployed scenario.
+
+    Returns:
+        Frames sent and received per direction, and how long it took.
+
+    Raises:
+        DutError: When frames still do not come back: where they died, and which links are down.
+    """
+    began = time.monotonic()
+    deployment.prepare(CHECK.frame_size)
+    tries = 0
+    while True:
+        deployment.check_alive()
+        deployment.generator.learn(8)
+        before = deployment.counters()
+        result = deployment.generator.run(CHECK, deployment.check_alive)
+        tries += 1
+        if all(d.received == d.intended for d in result.directions):
+            break
+        if time.monotonic() - began > TIMEOUT_S:
+            raise _no_path(deployment, result, before)
+        time.sleep(0.02)
+    return {
+        "sent": [d.intended for d in result.directions],
+        "received": [d.received for d in result.directions],
+        "tries": tries,
+        "seconds": round(time.monotonic() - began, 3),
+    }
+
+
+def _no_path(deployment: Deployment, result: TrialResult, before: dict[str, Any]) -> DutError:
+    counts = ", ".join(
+        f"port {d.direction}: {d.received} of {d.intended} frames came back"
+        for d in result.directions
+    )
+    after = deployment.counters()
+    hops = ", ".join(
+        f"{name} rx {now.rx - before[name].rx} tx {now.tx - before[name].tx}"
+        for name, now in after.items()
+        if name in before
+    )
+    down = (*deployment.generator.links_down(), *deployment.vswitch.links_down())
+    return DutError(
+        f"the path check failed: {counts}; counters of the last try: {hops}"
+        + (f"; links down: {', '.join(down)}" if down else ""),
+        where=deployment.plan.scenario.id,
+        cure="the hop where frames stop says which part does not forward; see its log",
+    )

@@ -1,0 +1,169 @@
+"""Turns a scenario and a machine into a plan, or says why the machine cannot carry it."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+from vnetperf import registry
+from vnetperf.model.errors import CapabilityError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import MemoryPlan, Plan, RoleDemand
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.testbed.placement import place
+
+
+def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
+    """Plan a scenario; nothing on the machine is touched.
+
+    Args:
+        scenario: What to deploy.
+        testbed: Where.
+        facts: The machine.
+
+    Returns:
+        The plan.
+
+    Raises:
+        CapabilityError: The testbed cannot carry it: what is missing, and the cure.
+        ConfigError: An unknown backend.
+    """
+    vswitch = registry.load("vswitches", scenario.vswitch)
+    vnf = registry.load("vnfs", scenario.vnf)
+    generator = registry.load("traffic", scenario.generator)
+    _require_root(facts)
+    users: list[tuple[str, Any]] = [(scenario.vswitch, vswitch), (scenario.generator, generator)]
+    if scenario.deployment.vnf_count:
+        users.append((scenario.vnf, vnf))
+        _require_attachment(vswitch, vnf, scenario)
+    for name, backend in users:
+        problem = backend.missing(facts, scenario)
+        if problem:
+            raise CapabilityError(problem, where=f"{scenario.id}, {name}")
+    if scenario.deployment.chains > 1 and not vswitch.capabilities.chains:
+        raise CapabilityError(
+            f"{scenario.vswitch} cannot tell parallel chains apart", where=scenario.id
+        )
+    wire = _choose_wire(scenario, testbed, facts, (generator, vswitch))
+    vnfs = range(scenario.deployment.vnf_count)
+    demands: tuple[RoleDemand, ...] = (
+        *generator.roles(),
+        *vswitch.roles(scenario),
+        *(role for number in vnfs for role in vnf.roles(number)),
+    )
+    plan = Plan(
+        scenario=scenario,
+        testbed=testbed,
+        wire=wire,
+        placement=place(demands, testbed.cores, facts),
+        memory=(),
+        refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
+    )
+    plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf)})
+    return plan.model_copy(update={"commands": vswitch.launch_lines(plan)})
+
+
+def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
+    """Plan the generator alone, looped to itself; for calibration without a DUT.
+
+    Args:
+        scenario: Says which generator and wire; its vSwitch does not matter.
+        testbed: Where.
+        facts: The machine.
+
+    Returns:
+        The plan.
+
+    Raises:
+        CapabilityError: The testbed cannot carry it.
+    """
+    generator = registry.load("traffic", scenario.generator)
+    _require_root(facts)
+    problem = generator.missing(facts, scenario)
+    if problem:
+        raise CapabilityError(problem, where=scenario.generator)
+    wire = _choose_wire(scenario, testbed, facts, (generator,))
+    return Plan(
+        scenario=scenario,
+        testbed=testbed,
+        wire=wire,
+        placement=place(generator.roles(), testbed.cores, facts),
+        memory=(),
+        refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
+    )
+
+
+def _require_root(facts: MachineFacts) -> None:
+    if not facts.is_root:
+        raise CapabilityError(
+            "the agent is not root and cannot reserve hugepages or start a switch",
+            where="agent",
+            cure="run as root, or allow `sudo` without a password for this user",
+        )
+
+
+def _require_attachment(vswitch: Any, vnf: Any, scenario: Scenario) -> None:
+    offered = vswitch.capabilities.attachments
+    if not set(offered) & set(vnf.attachments):
+        raise CapabilityError(
+            f"{scenario.vswitch} offers {', '.join(offered)}; "
+            f"{scenario.vnf} accepts {', '.join(vnf.attachments)}",
+            where=scenario.id,
+            cure="choose another VNF loader with --vnf",
+        )
+
+
+def _choose_wire(
+    scenario: Scenario, testbed: Testbed, facts: MachineFacts, ends: tuple[Any, ...]
+) -> str:
+    """The first of the testbed's wires that both ends accept and the machine can have."""
+    wishes = testbed.wires if scenario.wire == "auto" else (scenario.wire,)
+    known = registry.names("wires")
+    reasons = []
+    for kind in wishes:
+        if kind not in known:
+            raise CapabilityError(
+                f"unknown kind of wire {kind!r}", where="wires", accepted=", ".join(known)
+            )
+        strangers = [end.name for end in ends if kind not in end.capabilities.wires]
+        if strangers:
+            reasons.append(f"{kind}: {' and '.join(strangers)} cannot plug it in")
+        elif problem := registry.load("wires", kind).missing(facts):
+            reasons.append(f"{kind}: {problem}")
+        else:
+            return kind
+    raise CapabilityError(
+        "no wire joins the tester and the vSwitch: " + "; ".join(reasons),
+        where=scenario.id,
+        cure="list another kind under `wires` in the testbed file, or leave --wire out",
+    )
+
+
+def _memory(plan: Plan, facts: MachineFacts, vswitch: Any, vnf: Any) -> tuple[MemoryPlan, ...]:
+    scenario, node = plan.scenario, plan.placement.node
+    size_kb = plan.testbed.hugepage_kb
+    users = {scenario.vswitch: vswitch.hugepage_mib(scenario)}
+    for number in range(scenario.deployment.vnf_count):
+        users[f"vnf{number}"] = vnf.hugepage_mib()
+    users = {user: mib for user, mib in users.items() if mib}
+    pages = sum(ceil(mib * 1024 / size_kb) for mib in users.values())
+    if not pages:
+        return ()
+    pool = next((h for h in facts.hugepages if (h.node, h.size_kb) == (node, size_kb)), None)
+    if pool is None:
+        raise CapabilityError(
+            f"the kernel has no hugepages of {size_kb} KiB on node {node}",
+            where="hugepage_kb",
+            accepted=", ".join(sorted({str(h.size_kb) for h in facts.hugepages})) or "none",
+        )
+    missing_kb = max(0, pages - pool.free) * size_kb
+    have_kb = facts.memory_free_kb.get(node)
+    if have_kb is not None and missing_kb > have_kb:
+        raise CapabilityError(
+            f"{missing_kb // 1024} MiB must become hugepages on node {node}, "
+            f"but only {have_kb // 1024} MiB are free there",
+            where=f"{scenario.id}, memory",
+            cure="free memory, reserve hugepages at boot, or choose a deployment with fewer VNFs",
+        )
+    return (MemoryPlan(node=node, size_kb=size_kb, pages=pages, users=users),)
