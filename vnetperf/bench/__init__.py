@@ -1,0 +1,1 @@
+"""The conductor: search, trial, verdict, log."""

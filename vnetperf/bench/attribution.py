@@ -1,0 +1,71 @@
+"""Says where lost frames died, from the counters of every hop."""
+
+from __future__ import annotations
+
+from vnetperf.model.deployment import PHY_PORTS, Deployment
+from vnetperf.model.ports import Port, VnfPort
+from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
+
+
+def lost_at(deployment: Deployment, result: TrialResult) -> dict[str, int]:
+    """Follow each direction's frames along its path and note where they become fewer.
+
+    Chains of a parallel deployment have paths of equal length; their counters are added up
+    position by position.
+
+    Args:
+        deployment: The graph.
+        result: A trial with hop counters.
+
+    Returns:
+        Place -> frames lost there; empty when nothing was lost or no counters were read. What the
+        counters do not explain stands under "unaccounted".
+    """
+    if not result.hops:
+        return {}
+    by_port = {hop.port: hop for hop in result.hops}
+    places: dict[str, int] = {}
+    for counts in result.directions:
+        lost = result.lost(counts)
+        if lost <= 0:
+            continue
+        found = _along(deployment, by_port, result, counts)
+        rest = lost - sum(found.values())
+        for place, frames in found.items():
+            places[place] = places.get(place, 0) + frames
+        if rest > 0:
+            places["unaccounted"] = places.get("unaccounted", 0) + rest
+    return places
+
+
+def _along(
+    deployment: Deployment,
+    by_port: dict[str, HopCounters],
+    result: TrialResult,
+    counts: DirectionCounts,
+) -> dict[str, int]:
+    source = PHY_PORTS[counts.direction]
+    paths = [deployment.path(source, chain) for chain in range(deployment.chains)]
+    found: dict[str, int] = {}
+    before = result.offered(counts)
+    # Even positions of a path are where the vSwitch takes frames in, odd ones where it puts out.
+    for position, ports in enumerate(zip(*paths, strict=True)):
+        here = set(ports)
+        field = "rx" if position % 2 == 0 else "tx"
+        after = sum(getattr(by_port.get(str(p), HopCounters(port="")), field) for p in here)
+        if before > after:
+            found[_place(position, here)] = before - after
+        before = after
+    if before > counts.received:
+        found[f"{PHY_PORTS[1 - counts.direction]} to tester"] = before - counts.received
+    return found
+
+
+def _place(position: int, ports: set[Port]) -> str:
+    names = ", ".join(sorted(str(port) for port in ports))
+    if position == 0:
+        return f"tester to {names}"
+    if position % 2:
+        return f"vSwitch to {names}"
+    vnfs = sorted({f"vnf{port.vnf}" for port in ports if isinstance(port, VnfPort)})
+    return f"inside {', '.join(vnfs)}"

@@ -1,0 +1,98 @@
+"""Keeps calibrations between runs: the same generator on the same cores and wire is the same."""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan
+from vnetperf.model.result import Calibration
+
+
+def cache_dir() -> Path:
+    """Where this user's caches are.
+
+    Returns:
+        $XDG_CACHE_HOME/vnetperf or ~/.cache/vnetperf.
+    """
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "vnetperf"
+
+
+class CalibrationStore:
+    """A folder of calibrations.
+
+    Args:
+        directory: The folder; None for the user's cache.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or cache_dir() / "calibration"
+
+    def key(self, plan: Plan, facts: MachineFacts) -> str:
+        """What a calibration depends on.
+
+        Args:
+            plan: Generator, wire, cores.
+            facts: The machine.
+
+        Returns:
+            A digest.
+        """
+        from vnetperf import __version__  # noqa: PLC0415 - the package is still being imported
+
+        cpu = facts.record.get("cpu", "")
+        kernel = facts.record.get("kernel", "")
+        text = repr(
+            (
+                __version__,
+                plan.testbed.name,
+                plan.testbed.agent.transport,
+                plan.scenario.generator,
+                plan.wire,
+                plan.placement.cores.get("tester"),
+                facts.versions,
+                cpu,
+                kernel,
+            )
+        )
+        return sha256(text.encode()).hexdigest()[:16]
+
+    def load(self, key: str) -> Calibration | None:
+        """A stored calibration.
+
+        Args:
+            key: What it depends on.
+
+        Returns:
+            The calibration; None when there is none, or an older layout's.
+        """
+        try:
+            return Calibration.model_validate_json((self.directory / f"{key}.json").read_text())
+        except (OSError, ValidationError):
+            return None
+
+    def add(self, key: str, calibration: Calibration) -> Calibration:
+        """Store a calibration; frame sizes held already are kept unless measured anew.
+
+        Args:
+            key: What it depends on.
+            calibration: The calibration.
+
+        Returns:
+            Old and new together.
+        """
+        held = self.load(key)
+        points = {p.frame_size: p for c in (held, calibration) if c for p in c.points}
+        merged = calibration.model_copy(
+            update={"points": tuple(points[size] for size in sorted(points))}
+        )
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary = self.directory / f".{key}.{os.getpid()}"
+        temporary.write_text(merged.model_dump_json(indent=1))
+        temporary.replace(self.directory / f"{key}.json")
+        return merged

@@ -1,0 +1,171 @@
+"""The compliance ledger: clause by clause, what a run did, and where it deviates and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from vnetperf.model.result import LedgerEntry, Result
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.units import RFC2544_FRAME_SIZES
+from vnetperf.results.records import RunRecord
+
+Status = Literal["met", "deviated", "not applicable"]
+
+
+def ledger_of(
+    run: RunRecord, scenarios: Sequence[Scenario], results: Sequence[Result]
+) -> list[LedgerEntry]:
+    """Hold a run against the clauses it could meet.
+
+    Args:
+        run: Preset and testbed.
+        scenarios: What was deployed.
+        results: What was measured.
+
+    Returns:
+        Entries in the order of the clauses.
+    """
+    return [*_rfc2544(run, scenarios, results), *_others(run)]
+
+
+def _entry(clause: str, requirement: str, ok: bool, value: str, reason: str = "") -> LedgerEntry:
+    status: Status = "met" if ok else "deviated"
+    return LedgerEntry(
+        clause=clause,
+        requirement=requirement,
+        status=status,
+        value=value,
+        reason="" if ok else reason,
+    )
+
+
+def _rfc2544(
+    run: RunRecord, scenarios: Sequence[Scenario], results: Sequence[Result]
+) -> list[LedgerEntry]:
+    preset, trial = run.preset, run.preset.trial
+    because = f"preset {preset.name}"
+    sizes = sorted({r.frame_size for r in results if r.status == "measured"})
+    profiles = [scenario.traffic for scenario in scenarios]
+    final = min(goal.final_trial_s for goal in preset.goals)
+    learning = min((p.learning_frames for p in profiles), default=0)
+    zero = [g.name for g in preset.goals if g.loss_ratio == 0 and g.exceed_ratio == 0]
+    return [
+        _entry(
+            "RFC 2544 section 6",
+            "tester and DUT are separate equipment",
+            run.testbed.agent.transport != "local",
+            "one machine carries both",
+            "they share processors, caches and memory: a rate is that of both together",
+        ),
+        _entry(
+            "RFC 2544 section 9.1",
+            "frame sizes 64, 128, 256, 512, 1024, 1280, 1518, at least five of them",
+            len(set(sizes) & set(RFC2544_FRAME_SIZES)) >= 5,
+            ", ".join(map(str, sizes)) or "none measured",
+            "fewer sizes were asked for or measured",
+        ),
+        _entry(
+            "RFC 2544 section 10",
+            "received frames are verified to be those sent",
+            True,
+            "signature, stream, sequence and time stamp in every frame",
+        ),
+        LedgerEntry(
+            clause="RFC 2544 section 11",
+            requirement="tests without modifiers, then with each of them",
+            status="deviated",
+            value="without modifiers only",
+            reason="broadcast, management, routing and filter modifiers are not applied",
+        ),
+        _entry(
+            "RFC 2544 section 12",
+            "a single stream, then uniformly random over 256 destination networks",
+            any(
+                p.flows >= 256 and "ipv4_dst" in p.vary and p.vary_mode == "random"
+                for p in profiles
+            )
+            and any(p.flows == 1 for p in profiles),
+            ", ".join(sorted({f"{p.name}: {p.flows} flow(s)" for p in profiles})) or "none",
+            "one traffic profile a run; repeat with another --traffic",
+        ),
+        _entry(
+            "RFC 2544 section 14",
+            "same rate into both ports",
+            all(p.bidirectional for p in profiles),
+            "bidirectional" if all(p.bidirectional for p in profiles) else "one direction",
+            "the traffic profile sends one way",
+        ),
+        LedgerEntry(
+            clause="RFC 2544 section 23 a",
+            requirement="routing update and 2 s pause",
+            status="not applicable",
+            value="layer 2 forwarding",
+        ),
+        _entry(
+            "RFC 2544 section 23 b",
+            "learning frames, then 2 s",
+            learning > 0 and trial.learning_wait_s >= 2,
+            f"{learning} frames per stream, then {trial.learning_wait_s:g} s",
+            because,
+        ),
+        _entry(
+            "RFC 2544 section 23 d",
+            "2 s for residual frames",
+            trial.full_drain and trial.drain_s >= 2,
+            f"{trial.drain_s:g} s"
+            + ("" if trial.full_drain else " at most, less once all are back"),
+            because,
+        ),
+        _entry(
+            "RFC 2544 section 23 e",
+            "5 s for the DUT to restabilise",
+            trial.settle_s >= 5,
+            f"{trial.settle_s:g} s",
+            because,
+        ),
+        _entry(
+            "RFC 2544 section 24",
+            "trials of at least 60 s",
+            final >= 60,
+            f"{final:g} s",
+            because,
+        ),
+        _entry(
+            "RFC 2544 section 26.1",
+            "throughput: no frame lost in any trial at the rate",
+            bool(zero),
+            f"goal {', '.join(zero)}" if zero else _goals(run),
+            "loss or exceeding trials are tolerated by every goal of the preset",
+        ),
+    ]
+
+
+def _goals(run: RunRecord) -> str:
+    return "; ".join(
+        f"{g.name}: loss {g.loss_ratio:g}, exceed ratio {g.exceed_ratio:g}"
+        for g in run.preset.goals
+    )
+
+
+def _others(run: RunRecord) -> list[LedgerEntry]:
+    preset = run.preset
+    return [
+        _entry(
+            "RFC 6815",
+            "an isolated test environment, stated",
+            bool(run.testbed.isolation),
+            run.testbed.isolation,
+            "the testbed file has no isolation statement",
+        ),
+        _entry(
+            "MLRsearch draft, Goal Final Trial Duration",
+            "all goal attributes are reported",
+            True,
+            "; ".join(
+                f"{g.name}: final {g.final_trial_s:g} s, sum {g.duration_sum_s:g} s, loss "
+                f"{g.loss_ratio:g}, exceed {g.exceed_ratio:g}, relative width {g.width:g}"
+                for g in preset.goals
+            ),
+        ),
+    ]

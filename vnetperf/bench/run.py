@@ -1,0 +1,307 @@
+"""One run: its log, its agent, what is deployed now, and what earlier runs left to continue."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+from vnetperf import __version__
+from vnetperf.bench.calibration_store import CalibrationStore
+from vnetperf.bench.derive import Case, LoggedSearch, searches_of
+from vnetperf.bench.progress import Progress, Quiet
+from vnetperf.config import Configuration
+from vnetperf.model.errors import ConfigError, VnetperfError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan
+from vnetperf.model.result import Calibration, RunIdentity, ScenarioFacts
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.units import LinkSpeed
+from vnetperf.results.log import TrialLog, read_log
+from vnetperf.results.records import (
+    CalibrationRecord,
+    EndRecord,
+    EnvironmentRecord,
+    RunRecord,
+    ScenarioRecord,
+)
+from vnetperf.testbed.client import AgentClient
+from vnetperf.testbed.plan import make_loop_plan, make_plan
+
+
+class Run:
+    """A run on one testbed, in one process.
+
+    Args:
+        configuration: What to do.
+        log_path: Its trial log; an existing one is continued.
+        client: Connection to the agent.
+        progress: Told what happens.
+        calibrations: Where calibrations are kept between runs.
+
+    Raises:
+        ConfigError: The log was made with another configuration.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        log_path: Path,
+        *,
+        client: AgentClient | None = None,
+        progress: Progress | None = None,
+        calibrations: CalibrationStore | None = None,
+    ) -> None:
+        self.configuration = configuration
+        self.progress = progress or Quiet()
+        self.client = client or AgentClient(configuration.testbed, self._on_event)
+        self.store = calibrations or CalibrationStore()
+        self.history: dict[Case, LoggedSearch] = {}
+        self.spent: dict[str, float] = {}
+        self._facts: MachineFacts | None = None
+        self._deployed: Scenario | None = None
+        self._failed: dict[str, VnetperfError] = {}
+        self._calibration: Calibration | None = None
+        self._ceilings: dict[str, float] = {}
+        resumed = log_path.exists() and log_path.stat().st_size > 0
+        if resumed:
+            self._continue_from(log_path)
+        self.log = TrialLog(log_path)
+        self.log.append(self._run_record(resumed))
+
+    def _on_event(self, event: dict[str, object]) -> None:
+        if event.get("event") == "wait":
+            self.progress.say(f"waiting for the testbed: {event['holder']} holds it")
+
+    def fingerprint(self) -> str:
+        """What must be equal for trials of two runs to be mixed.
+
+        Returns:
+            A digest of version, preset, testbed and the settings that shape traffic.
+        """
+        c = self.configuration
+        chosen = c.settings.model_dump_json(exclude={"results_dir", "notes", "frame_sizes"})
+        preset = c.preset.model_dump_json(exclude={"frame_sizes"})
+        text = "\n".join(
+            [__version__, preset, c.testbed.model_dump_json(), c.traffic.model_dump_json(), chosen]
+        )
+        return sha256(text.encode()).hexdigest()[:16]
+
+    def _continue_from(self, path: Path) -> None:
+        records = read_log(path)
+        first = next((r for r in records if isinstance(r, RunRecord)), None)
+        if first is None or first.fingerprint != self.fingerprint():
+            raise ConfigError(
+                "this log was made with another version, preset, testbed or traffic; "
+                "its trials must not be mixed with new ones",
+                where=str(path),
+                cure="give the options of that run again, or start a new one without --resume",
+            )
+        # Per case the last search counts: earlier ones were superseded by it.
+        self.history = {search.case: search for search in searches_of(records)}
+
+    def _run_record(self, resumed: bool) -> RunRecord:
+        c = self.configuration
+        return RunRecord(
+            identity=RunIdentity(
+                tool=f"vnetperf {__version__}",
+                git=_git_commit(),
+                command=shlex.join(sys.argv),
+                started=utc_now(),
+                isolation=c.testbed.isolation,
+                testbed=c.testbed.name,
+                notes=c.settings.notes,
+            ),
+            preset=c.preset,
+            testbed=c.testbed,
+            settings=c.as_record(),
+            fingerprint=self.fingerprint(),
+            resumed=resumed,
+        )
+
+    def facts(self) -> MachineFacts:
+        """The machine, looked at once.
+
+        Returns:
+            Its facts.
+        """
+        if self._facts is None:
+            self._facts = self.client.inventory()
+            self.log.append(EnvironmentRecord(facts=self._facts.record))
+            for report in self.client.restored:
+                runs = ", ".join(undone["run_id"] for undone in report["restored"])
+                self.progress.say(f"undid what a run that died had left: {runs}")
+        return self._facts
+
+    def plan(self, scenario: Scenario) -> Plan:
+        """Plan a scenario on this run's testbed.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            The plan.
+
+        Raises:
+            CapabilityError: The testbed cannot carry it.
+        """
+        return make_plan(scenario, self.configuration.testbed, self.facts())
+
+    def deploy(self, scenario: Scenario) -> None:
+        """Deploy a scenario unless it is deployed already.
+
+        Args:
+            scenario: The scenario.
+
+        Raises:
+            VnetperfError: It cannot be deployed; asked again, the same error comes at once.
+        """
+        if self._deployed == scenario:
+            return
+        if scenario.id in self._failed:
+            raise self._failed[scenario.id]
+        plan = self.plan(scenario)
+        self.calibrate(scenario)
+        self.progress.say(f"deploying {scenario.id}")
+        began = time.monotonic()
+        self._deployed = None
+        try:
+            facts = self.client.deploy(plan)
+        except VnetperfError as error:
+            self._failed[scenario.id] = error
+            failed = ScenarioFacts(
+                scenario=scenario.id, plan=plan.model_dump(mode="json"), error=str(error)
+            )
+            self.log.append(ScenarioRecord(scenario=scenario, facts=failed))
+            raise
+        finally:
+            self._spend("deploy", time.monotonic() - began)
+        self._deployed = scenario
+        self.log.append(ScenarioRecord(scenario=scenario, facts=facts))
+
+    def forget_deployment(self) -> None:
+        """Note that what was deployed is gone or broken, so that the next case deploys anew."""
+        self._deployed = None
+
+    def calibrate(self, scenario: Scenario) -> Calibration:
+        """Calibrate the generator for this run's frame sizes, or take a stored calibration.
+
+        Args:
+            scenario: Says which generator and wire.
+
+        Returns:
+            The calibration.
+        """
+        sizes = self.configuration.preset.frame_sizes
+        plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
+        current = self._calibration
+        if current is not None and current.wire == plan.wire:
+            return current
+        key = self.store.key(plan, self.facts())
+        held = self.store.load(key)
+        missing = [s for s in sizes if held is None or held.at(s) is None]
+        if missing:
+            self.progress.say(
+                f"calibrating {scenario.generator} over {plan.wire}: {len(missing)} frame sizes"
+            )
+            began = time.monotonic()
+            held = self.store.add(key, self.client.calibrate(plan, missing))
+            self._spend("calibrate", time.monotonic() - began)
+        assert held is not None  # noqa: S101 - for the type checker: missing was not empty
+        self._calibration = held
+        self.log.append(CalibrationRecord(calibration=held))
+        return held
+
+    def ceiling(self, scenario: Scenario, frame_size: int) -> tuple[float, str]:
+        """Largest load worth asking for, frames/s per interface, and what sets it.
+
+        Args:
+            scenario: The scenario.
+            frame_size: Octets including FCS.
+
+        Returns:
+            Load and reason.
+        """
+        testbed = self.configuration.testbed
+        point = self._calibration.at(frame_size) if self._calibration else None
+        limits = []
+        if point is not None:
+            limits.append((point.max_clean_fps / 2, "the generator's calibrated clean maximum"))
+        if not testbed.media.nominal:
+            speed = LinkSpeed(testbed.media.bits_per_second)
+            limits.append((speed.max_frame_rate(frame_size), "the medium's maximum frame rate"))
+        if scenario.id in self._ceilings:
+            limits.append((self._ceilings[scenario.id], "what the generator offered on its core"))
+        if not limits:
+            raise ConfigError(f"frame size {frame_size} has no calibration", where="calibration")
+        return min(limits)
+
+    def lower_ceiling(self, scenario: Scenario, load_fps: float) -> None:
+        """Note that the generator cannot offer more than a load in this scenario.
+
+        Args:
+            scenario: The scenario.
+            load_fps: Frames/s per interface.
+        """
+        self._ceilings[scenario.id] = min(load_fps, self._ceilings.get(scenario.id, load_fps))
+
+    def _spend(self, what: str, seconds: float) -> None:
+        self.spent[what] = self.spent.get(what, 0.0) + seconds
+
+    def spend(self, what: str, seconds: float) -> None:
+        """Account wall time, for the overhead figures of the log.
+
+        Args:
+            what: "trial", "wait", "deploy", ...
+            seconds: Seconds.
+        """
+        self._spend(what, seconds)
+
+    def release(self) -> None:
+        """Take what is deployed away; the agent stays."""
+        began = time.monotonic()
+        self._deployed = None
+        troubles = self.client.teardown()
+        self._spend("teardown", time.monotonic() - began)
+        for trouble in troubles:
+            self.progress.say(f"could not be undone: {trouble}; run `vnetperf restore`")
+
+    def close(self, exit_status: int = 0) -> None:
+        """End the run in order.
+
+        Args:
+            exit_status: pytest's exit status.
+        """
+        try:
+            self.release()
+        finally:
+            self.client.close()
+            spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
+            self.log.append(EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent))
+            self.log.close()
+
+
+def utc_now() -> str:
+    """The time.
+
+    Returns:
+        UTC, ISO 8601, milliseconds.
+    """
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _git_commit() -> str:
+    """Commit of the tool when it runs from a checkout."""
+    top = Path(__file__).resolve().parents[2]
+    if not (top / ".git").exists():
+        return "unknown: vnetperf is installed, not run from a checkout"
+    argv = ["git", "-C", str(top), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"unknown: {error}"
+    return done.stdout.strip() or f"unknown: {done.stderr.strip()[:80]}"

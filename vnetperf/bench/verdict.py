@@ -1,0 +1,71 @@
+"""Decides whether a trial's counts are a measurement of the DUT."""
+
+from __future__ import annotations
+
+from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
+
+_FAILURES = {
+    "dut": Verdict.DUT_FAILED,
+    "timeout": Verdict.TIMED_OUT,
+    "generator": Verdict.GENERATOR_LIMITED,
+}
+
+
+def judge(result: TrialResult, tolerance: float) -> tuple[Verdict, str]:
+    """Judge a trial, each direction by itself.
+
+    Args:
+        result: What was counted.
+        tolerance: Accepted shortfall of offered against intended load, ratio.
+
+    Returns:
+        The verdict, and why it is not VALID ("" when it is).
+    """
+    if result.failed:
+        return _FAILURES[result.failed], result.failure
+    if not result.directions:
+        return Verdict.INCONSISTENT, "no direction was counted"
+    for counts in result.directions:
+        if reason := _inconsistency(result, counts):
+            return Verdict.INCONSISTENT, f"direction {counts.direction}: {reason}"
+    for counts in result.directions:
+        offered = result.offered(counts)
+        if offered < counts.intended * (1 - tolerance):
+            shortfall = 1 - offered / counts.intended
+            return (
+                Verdict.GENERATOR_LIMITED,
+                f"direction {counts.direction}: offered {shortfall:.2%} less than intended "
+                f"({counts.unsent} frames unsent, {counts.refused} refused)",
+            )
+    return Verdict.VALID, ""
+
+
+def _inconsistency(result: TrialResult, counts: DirectionCounts) -> str:
+    if counts.intended <= 0:
+        return "no frame was intended"
+    accounted = counts.sent + counts.refused + counts.unsent
+    if accounted != counts.intended:
+        return f"{counts.intended} frames intended but {accounted} accounted for"
+    lost = result.lost(counts)
+    if lost < 0:
+        return f"{-lost} more frames received than offered"
+    if counts.misrouted:
+        return f"{counts.misrouted} frames came back at the wrong port"
+    return ""
+
+
+def achieved_load(result: TrialResult) -> float | None:
+    """Load the generator really offered, for lowering a search's maximum.
+
+    Args:
+        result: What was counted.
+
+    Returns:
+        Frames/s per interface of the weaker direction; None when nothing was sent.
+    """
+    rates = [
+        result.offered(counts) / counts.tx_seconds
+        for counts in result.directions
+        if counts.tx_seconds > 0
+    ]
+    return min(rates) if rates else None

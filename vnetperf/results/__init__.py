@@ -1,0 +1,1 @@
+"""The trial log and what is derived from it."""

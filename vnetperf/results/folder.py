@@ -1,0 +1,89 @@
+"""Results folders: one for each run, private, with `latest` pointing to the newest."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from vnetperf.model.errors import LogError
+from vnetperf.results.log import LOG_NAME, read_log
+from vnetperf.results.records import Record, SearchEndRecord, SearchRecord, TrialRecord
+
+
+def new_folder(results_dir: Path) -> Path:
+    """Make the folder of a new run and point `latest` to it.
+
+    Args:
+        results_dir: Folder of all runs; made when missing.
+
+    Returns:
+        The run's folder, mode 0700.
+
+    Raises:
+        LogError: When it cannot be made.
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    try:
+        results_dir.mkdir(parents=True, exist_ok=True)
+        for suffix in ("", *(f"-{n}" for n in range(2, 100))):
+            folder = results_dir / (stamp + suffix)
+            try:
+                folder.mkdir(mode=0o700)
+            except FileExistsError:
+                continue
+            _point_latest(results_dir, folder.name)
+            return folder
+    except OSError as error:
+        raise LogError(
+            f"the results folder cannot be made: {error.strerror}",
+            where=str(results_dir),
+            cure="choose another with --results-dir",
+        ) from error
+    raise LogError("too many runs began in this second", where=str(results_dir))
+
+
+def _point_latest(results_dir: Path, name: str) -> None:
+    temporary = results_dir / f".latest.{os.getpid()}"
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(name)
+    temporary.replace(results_dir / "latest")
+
+
+def worker_log(folder: Path, worker: str) -> Path:
+    """Log of one pytest-xdist worker, merged into the run's log at the end.
+
+    Args:
+        folder: The run's folder.
+        worker: "gw0" ..., or "" when pytest runs in one process.
+
+    Returns:
+        Path of the log.
+    """
+    return folder / (f"trials-{worker}.jsonl" if worker else LOG_NAME)
+
+
+def merge_worker_logs(folder: Path) -> None:
+    """Append the logs of pytest-xdist workers to the run's log, numbers made unique.
+
+    Args:
+        folder: The run's folder.
+    """
+    target = folder / LOG_NAME
+    for log in sorted(folder.glob("trials-*.jsonl")):
+        held = read_log(target) if target.exists() else []
+        trials = max((r.number for r in held if isinstance(r, TrialRecord)), default=0)
+        searches = max((r.search for r in held if isinstance(r, SearchRecord)), default=0)
+        lines = [_renumber(r, trials, searches).model_dump_json() for r in read_log(log)]
+        with target.open("a") as file:
+            file.writelines(line + "\n" for line in lines)
+        log.unlink()
+
+
+def _renumber(record: Record, trials: int, searches: int) -> Record:
+    if isinstance(record, TrialRecord):
+        update = {"number": record.number + trials, "search": record.search + searches}
+        return record.model_copy(update=update)
+    if isinstance(record, SearchRecord | SearchEndRecord):
+        return record.model_copy(update={"search": record.search + searches})
+    return record

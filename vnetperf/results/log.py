@@ -1,0 +1,126 @@
+"""The trial log: append-only, one record a line, on disk before the next trial starts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from vnetperf.model.errors import LogError
+from vnetperf.results.records import LOG_VERSION, Record, SearchRecord, TrialRecord
+
+LOG_NAME = "trials.jsonl"
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
+
+
+class TrialLog:
+    """A log being written.
+
+    Args:
+        path: The file; what it holds already is continued.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        held = read_log(path) if path.exists() else []
+        self._trials = max((r.number for r in held if isinstance(r, TrialRecord)), default=0)
+        self._searches = max((r.search for r in held if isinstance(r, SearchRecord)), default=0)
+        if held:
+            _cut_torn_line(path)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def next_trial(self) -> int:
+        """Number for the next trial.
+
+        Returns:
+            The number, from 1.
+        """
+        self._trials += 1
+        return self._trials
+
+    def next_search(self) -> int:
+        """Number for the next search.
+
+        Returns:
+            The number, from 1.
+        """
+        self._searches += 1
+        return self._searches
+
+    def append(self, record: Record) -> None:
+        """Write a record.
+
+        Args:
+            record: The record.
+        """
+        line = record.model_dump_json().encode() + b"\n"
+        os.write(self._fd, line)  # one write: a line is whole or cut, never mixed
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.fsync(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+
+def read_log(path: Path) -> list[Record]:
+    """Read a log.
+
+    A last line cut in the middle is what a killed run leaves; it is left out. Anything else that
+    is no record is damage.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Records in order.
+
+    Raises:
+        LogError: Damaged, of a newer version, or not there.
+    """
+    return list(_read(path))
+
+
+def _read(path: Path) -> Iterator[Record]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise LogError(
+            f"the trial log cannot be read: {error.strerror}",
+            where=str(path),
+            cure=f"name a results folder that holds {LOG_NAME}",
+        ) from error
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        torn = number == len(lines)  # a whole line is followed by an empty piece
+        try:
+            content = json.loads(line)
+            version = content.get("version", LOG_VERSION) if isinstance(content, dict) else 0
+            if isinstance(version, int) and version > LOG_VERSION:
+                raise LogError(
+                    f"written by a newer vnetperf (log version {version} > {LOG_VERSION})",
+                    where=f"{path}:{number}",
+                    cure="use the vnetperf that wrote it, or a newer one",
+                )
+            yield _RECORD.validate_python(content)
+        except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
+            if torn:
+                return
+            detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise LogError(
+                f"this line is no record: {detail}",
+                where=f"{path}:{number}",
+                cure="the log was damaged or edited; restore it from a copy, or measure again",
+            ) from None
+
+
+def _cut_torn_line(path: Path) -> None:
+    content = path.read_bytes()
+    if content and not content.endswith(b"\n"):
+        with path.open("r+b") as file:
+            file.truncate(content.rfind(b"\n") + 1)

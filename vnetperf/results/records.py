@@ -1,0 +1,179 @@
+"""The records of a trial log, one JSON object a line, in the order things happened."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.goal import SearchGoal, SearchLimits
+from vnetperf.model.preset import Preset
+from vnetperf.model.result import Calibration, RunIdentity, ScenarioFacts
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
+
+LOG_VERSION = 1
+
+
+class RunRecord(Frozen):
+    """Opens a log, and opens it again when a run is resumed.
+
+    Attributes:
+        version: Version of the log's layout.
+        identity: Who and what.
+        preset: The preset with all its values.
+        testbed: The testbed with all its values.
+        settings: Effective settings with their sources.
+        fingerprint: What must be equal for a run to be continued.
+        resumed: True when this run continues the log.
+    """
+
+    type: Literal["run"] = "run"
+    version: int = LOG_VERSION
+    identity: RunIdentity
+    preset: Preset
+    testbed: Testbed
+    settings: dict[str, dict[str, Any]]
+    fingerprint: str
+    resumed: bool = False
+
+
+class EnvironmentRecord(Frozen):
+    """The machine's facts."""
+
+    type: Literal["environment"] = "environment"
+    facts: dict[str, Any]
+
+
+class CalibrationRecord(Frozen):
+    """The generator's calibration this run is limited by."""
+
+    type: Literal["calibration"] = "calibration"
+    calibration: Calibration
+
+
+class ScenarioRecord(Frozen):
+    """A scenario was deployed, or could not be."""
+
+    type: Literal["scenario"] = "scenario"
+    scenario: Scenario
+    facts: ScenarioFacts
+
+
+class SearchRecord(Frozen):
+    """A search begins.
+
+    Attributes:
+        search: Number of the search, from 1.
+        scenario: "pvp_dpdk".
+        test: "throughput".
+        frame_size: Octets including FCS.
+        algorithm: Search algorithm.
+        goals: Its goals.
+        limits: Its limits.
+        directions: Interfaces that send.
+        generator_max_fps: Calibrated clean maximum, aggregate frames/s.
+        limit_reason: What the maximum load is limited by.
+    """
+
+    type: Literal["search"] = "search"
+    search: int
+    scenario: str
+    test: str
+    frame_size: int
+    algorithm: str
+    goals: tuple[SearchGoal, ...]
+    limits: SearchLimits
+    directions: int
+    generator_max_fps: float | None = None
+    limit_reason: str = ""
+
+
+class TrialRecord(Frozen):
+    """A trial, whatever its verdict.
+
+    Attributes:
+        number: Number of the trial in the log, from 1.
+        search: The search it belongs to.
+        spec: What was asked.
+        result: What was counted.
+        verdict: Whether it may classify a load.
+        reason: Why it is not VALID.
+        started: UTC, ISO 8601.
+        lost_at: Where lost frames died -> frames.
+    """
+
+    type: Literal["trial"] = "trial"
+    number: int
+    search: int
+    spec: TrialSpec
+    result: TrialResult
+    verdict: Verdict
+    reason: str = ""
+    started: str
+    lost_at: dict[str, int] = Field(default_factory=dict)
+
+
+class SearchEndRecord(Frozen):
+    """A search ended, other than by being interrupted.
+
+    Attributes:
+        search: Number of the search.
+        wall_s: Wall time, seconds.
+        stopped: Why it was stopped before its own end; "".
+        superseded: True when the search begins again with another limit.
+    """
+
+    type: Literal["search-end"] = "search-end"
+    search: int
+    wall_s: float
+    stopped: str = ""
+    superseded: bool = False
+
+
+class NotMeasuredRecord(Frozen):
+    """A case has no number.
+
+    Attributes:
+        scenario: "pvp_dpdk".
+        test: "throughput".
+        frame_size: Octets including FCS.
+        why: The reason, with its cure.
+    """
+
+    type: Literal["not-measured"] = "not-measured"
+    scenario: str
+    test: str
+    frame_size: int
+    why: str
+
+
+class EndRecord(Frozen):
+    """The run ended in order.
+
+    Attributes:
+        ended: UTC, ISO 8601.
+        exit_status: pytest's exit status.
+        overhead: Seconds by what they were spent on.
+    """
+
+    type: Literal["end"] = "end"
+    ended: str
+    exit_status: int = 0
+    overhead: dict[str, float] = Field(default_factory=dict)
+
+
+Record = Annotated[
+    RunRecord
+    | EnvironmentRecord
+    | CalibrationRecord
+    | ScenarioRecord
+    | SearchRecord
+    | TrialRecord
+    | SearchEndRecord
+    | NotMeasuredRecord
+    | EndRecord,
+    Field(discriminator="type"),
+]
