@@ -1,0 +1,55 @@
+"""The console script `vnetperf`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from vnetperf import __version__
+from vnetperf.model.errors import VnetperfError
+
+#: Subcommand -> what it does; each is a module of vnetperf.commands with `add_arguments` and `run`.
+COMMANDS = {
+    "doctor": "what this machine can run, what is missing, how to get it",
+    "show-config": "effective configuration, and where each value came from",
+    "calibrate": "loop the traffic generator to itself and store what it can do",
+    "report": "rebuild every report of a run from its trial log alone",
+    "restore": "undo what a run that died left on this machine",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand.
+
+    Args:
+        argv: Arguments; None for the process's own.
+
+    Returns:
+        Exit status: 0 done, 1 something is wrong, 2 wrong use.
+    """
+    parser = argparse.ArgumentParser(
+        prog="vnetperf",
+        description="Benchmarks virtual switches and NFV data planes. "
+        "Measurements are test cases: run `pytest testcases/ -k pvp_dpdk`.",
+    )
+    parser.add_argument("--version", action="version", version=f"vnetperf {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        module = import_module(f"vnetperf.commands.{name.replace('-', '_')}")
+        module.add_arguments(subparsers.add_parser(name, help=summary, description=summary))
+    arguments = parser.parse_args(argv)
+    command = import_module(f"vnetperf.commands.{arguments.command.replace('-', '_')}")
+    try:
+        return int(command.run(arguments))
+    except VnetperfError as error:
+        print(f"vnetperf: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("vnetperf: interrupted; the machine has been restored", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Subcommands of `vnetperf`, one file each."""

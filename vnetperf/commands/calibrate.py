@@ -1,0 +1,90 @@
+"""`vnetperf calibrate`: what the traffic generator can do on this testbed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from vnetperf.commands.common import add_settings, given_settings, tell_event
+
+if TYPE_CHECKING:
+    from vnetperf.model.result import Calibration
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options.
+
+    Args:
+        parser: The subcommand's parser.
+    """
+    add_settings(parser, "testbed", "preset", "frame_sizes", "generator", "wire")
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Calibrate, store and print.
+
+    Args:
+        arguments: Parsed arguments.
+
+    Returns:
+        0.
+    """
+    from vnetperf import config  # noqa: PLC0415 - slow to import
+    from vnetperf.bench.calibration_store import CalibrationStore  # noqa: PLC0415
+    from vnetperf.model.deployment import make_deployment  # noqa: PLC0415
+    from vnetperf.model.scenario import Scenario  # noqa: PLC0415
+    from vnetperf.testbed.client import AgentClient  # noqa: PLC0415
+    from vnetperf.testbed.plan import make_loop_plan  # noqa: PLC0415
+
+    loaded = config.load(given_settings(arguments))
+    client = AgentClient(loaded.testbed, tell_event)
+    try:
+        facts = client.inventory()
+        scenario = Scenario(
+            deployment=make_deployment("phy2phy"),
+            vswitch="",
+            traffic=loaded.traffic,
+            generator=loaded.settings.generator,
+            wire=loaded.settings.wire,
+        )
+        plan = make_loop_plan(scenario, loaded.testbed, facts)
+        calibration = client.calibrate(plan, loaded.preset.frame_sizes)
+    finally:
+        client.close()
+    store = CalibrationStore()
+    stored = store.add(store.key(plan, facts), calibration)
+    if arguments.json:
+        _print_json(stored)
+    else:
+        _print_table(calibration)
+    return 0
+
+
+def _print_json(calibration: Calibration) -> None:
+    """The smallest frame size's figures by name, and all points."""
+    first = calibration.points[0]
+    text = {
+        "frame_size": first.frame_size,
+        "max_clean_fps": first.max_clean_fps,
+        "latency_ns": first.latency_ns,
+        "cores": len(calibration.cores),
+        **calibration.model_dump(mode="json", exclude={"cores"}),
+        "processors": list(calibration.cores),
+    }
+    print(json.dumps(text, indent=2))
+
+
+def _print_table(calibration: Calibration) -> None:
+    shared = ", shared with the DUT during trials" if calibration.shared else ""
+    print(
+        f"{calibration.generator} looped to itself over {calibration.wire}, "
+        f"processor {', '.join(map(str, calibration.cores))}{shared}"
+    )
+    print("frame size   max clean rate, both ports   latency p50      min    pacing error   burst")
+    for p in calibration.points:
+        print(
+            f"{p.frame_size:>10}   {p.max_clean_fps / 1e6:>19.3f} Mfps"
+            f"   {p.latency_ns / 1000:>8.2f} us   {p.latency_min_ns / 1000:>4.2f} us   {p.pacing_error:>10.4%}   {p.max_burst:>5}"
+        )

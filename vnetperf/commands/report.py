@@ -1,0 +1,48 @@
+"""`vnetperf report DIR`: rebuilds every report from the trial log alone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from vnetperf.results.log import LOG_NAME
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options.
+
+    Args:
+        parser: The subcommand's parser.
+    """
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        default="results/latest",
+        help="a run's folder, or its trials.jsonl (default: results/latest)",
+    )
+    parser.add_argument("--output", help="folder for the reports (default: the run's)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Rebuild the reports.
+
+    Args:
+        arguments: Parsed arguments.
+
+    Returns:
+        0.
+    """
+    from vnetperf.bench.derive import derive  # noqa: PLC0415 - slow to import
+    from vnetperf.report import write_all  # noqa: PLC0415
+    from vnetperf.report.terminal import print_results  # noqa: PLC0415
+    from vnetperf.results.log import read_log  # noqa: PLC0415
+
+    given = Path(arguments.folder)
+    log = given if given.is_file() else given / LOG_NAME
+    results = derive(read_log(log))
+    output = Path(arguments.output) if arguments.output else log.parent
+    output.mkdir(parents=True, exist_ok=True)
+    print_results(results)
+    for path in write_all(results, output):
+        print(path)
+    return 0

@@ -1,0 +1,109 @@
+"""Live progress on a terminal; quiet where nobody watches."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from vnetperf.model.units import l1_bits_per_frame
+
+if TYPE_CHECKING:
+    from vnetperf.results.records import SearchRecord, TrialRecord
+
+
+class LiveProgress:
+    """One status line that follows the search; replaced by plain lines when it is no terminal.
+
+    Args:
+        terminal: pytest's terminal writer.
+        live: True draws; False prints only what `say` says.
+    """
+
+    def __init__(self, terminal: Any, *, live: bool) -> None:
+        self.terminal = terminal
+        self.live = live
+        self._status: Any = None
+        self._trials = 0
+        self._began = 0.0
+        self._last = ""
+
+    def say(self, text: str) -> None:
+        """Show what is being done now.
+
+        Args:
+            text: A few words.
+        """
+        if self.live:
+            self._show(text)
+        else:
+            self.terminal.line(f"vnetperf: {text}")
+
+    def search_begins(self, search: SearchRecord) -> None:
+        """A search begins.
+
+        Args:
+            search: The search.
+        """
+        self._trials, self._began, self._last = 0, time.monotonic(), ""
+
+    def trial_begins(self, search: SearchRecord, load_fps: float, duration_s: float) -> None:
+        """A trial begins.
+
+        Args:
+            search: The search.
+            load_fps: Load per interface, frames/s.
+            duration_s: Seconds.
+        """
+        if not self.live:
+            return
+        gbps = load_fps * search.directions * l1_bits_per_frame(search.frame_size) / 1e9
+        spent = time.monotonic() - self._began
+        self._show(
+            f"{search.scenario} {search.frame_size} B: trial {self._trials + 1}, "
+            f"{rate(load_fps)} per direction ({gbps:.2f} Gbit/s L1 in sum), {duration_s:g} s; "
+            f"{spent:.0f} s so far{self._last}"
+        )
+
+    def trial_ends(self, search: SearchRecord, trial: TrialRecord) -> None:
+        """A trial has its verdict.
+
+        Args:
+            search: The search.
+            trial: The trial.
+        """
+        self._trials += 1
+        loss = f"loss {trial.result.worst_loss_ratio():.3%}" if trial.result.directions else ""
+        verdict = "" if trial.verdict == "VALID" else f" {trial.verdict}"
+        self._last = f"; last: {rate(trial.spec.load_fps)} {loss}{verdict}"
+
+    def _show(self, text: str) -> None:
+        if self._status is None:
+            from rich.console import Console  # noqa: PLC0415 - slow to import, rarely needed
+
+            console = Console(file=self.terminal._tw._file)
+            self._status = console.status(text, spinner="dots")
+            self.terminal.ensure_newline()
+            self._status.start()
+        self._status.update(text)
+
+    def stop(self) -> None:
+        """Take the status line away, before pytest prints."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def rate(fps: float) -> str:
+    """A rate in the unit that reads best.
+
+    Args:
+        fps: Frames per second.
+
+    Returns:
+        "1.25 Mfps", "400.0 kfps", "999 fps".
+    """
+    if fps >= 1e6:
+        return f"{fps / 1e6:.3f} Mfps"
+    if fps >= 1e3:
+        return f"{fps / 1e3:.1f} kfps"
+    return f"{fps:.0f} fps"

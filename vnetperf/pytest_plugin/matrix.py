@@ -1,0 +1,76 @@
+"""Which scenarios there are: every deployment on every registered vSwitch."""
+
+from __future__ import annotations
+
+import pytest
+
+from vnetperf import registry
+from vnetperf.config import Configuration
+from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
+from vnetperf.model.scenario import Scenario, split_id
+
+
+def scenario_ids() -> list[str]:
+    """Ids of all scenarios.
+
+    Returns:
+        "phy2phy_dpdk", "pvp_dpdk", ... by deployment, then vSwitch.
+    """
+    return [f"{d}_{v}" for d in DEPLOYMENTS for v in registry.names("vswitches")]
+
+
+def make_scenario(scenario_id: str, configuration: Configuration) -> Scenario:
+    """A scenario by its id.
+
+    Args:
+        scenario_id: "pvp_dpdk".
+        configuration: Says which VNF, traffic and wire.
+
+    Returns:
+        The scenario.
+    """
+    deployment, vswitch = split_id(scenario_id)
+    settings = configuration.settings
+    return Scenario(
+        deployment=make_deployment(deployment, settings.vnfs),
+        vswitch=vswitch,
+        vnf=settings.vnf,
+        vnf_mode=settings.vnf_mode,
+        traffic=configuration.traffic,
+        generator=settings.generator,
+        wire=settings.wire,
+    )
+
+
+def parametrize(metafunc: pytest.Metafunc, configuration: Configuration) -> None:
+    """Parametrise a test that asks for `bench` (and `frame_size`).
+
+    The scenario is the outer parameter, so that cases of one scenario follow each other.
+
+    Args:
+        metafunc: The test function.
+        configuration: Says which frame sizes.
+    """
+    if "frame_size" in metafunc.fixturenames:
+        sizes = configuration.preset.frame_sizes
+        metafunc.parametrize("frame_size", sizes, ids=[str(size) for size in sizes])
+    if "bench" in metafunc.fixturenames:
+        # pytest-xdist's loadgroup keeps a scenario's cases on one worker.
+        params = [pytest.param(s, id=s, marks=pytest.mark.xdist_group(s)) for s in scenario_ids()]
+        metafunc.parametrize("bench", params, indirect=True, scope="session")
+
+
+def group_by_scenario(items: list[pytest.Item]) -> None:
+    """Bring the cases of a scenario together, so that it is deployed once.
+
+    Args:
+        items: Collected tests, reordered in place; others keep their places at the front.
+    """
+
+    def scenario_of(item: pytest.Item) -> int:
+        callspec = getattr(item, "callspec", None)
+        bench = callspec.params.get("bench") if callspec is not None else None
+        return order.get(bench, -1) if isinstance(bench, str) else -1
+
+    order = {s: n for n, s in enumerate(scenario_ids())}
+    items.sort(key=scenario_of)

@@ -1,0 +1,105 @@
+"""Command line options and how they become settings."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from vnetperf import config
+from vnetperf.model.errors import ConfigError
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add the options; none has a default here, so that lower layers can be seen.
+
+    Args:
+        parser: pytest's parser.
+    """
+    group = parser.getgroup("vnetperf", "vnetperf: benchmarks of virtual switches")
+    add = group.addoption
+    add(
+        "--testbed",
+        metavar="NAME[,NAME...]",
+        help="testbed file under conf/testbeds/, or a path (default: local); several are shared "
+        "out to the workers of pytest-xdist",
+    )
+    add("--preset", metavar="NAME", help="preset under conf/presets/, or a path (default: quick)")
+    add("--traffic", metavar="NAME", help="traffic profile under conf/traffic/, or a path")
+    add("--frame-sizes", metavar="LIST", help="octets including FCS, e.g. 64,512,1518")
+    add("--vnf", metavar="NAME", help="VNF loader (default: vloop)")
+    add("--vnf-mode", metavar="MODE", help="io, mac or macswap (default: io)")
+    add("--vnfs", metavar="N", type=int, help="number of VNFs in pvvp and pvpv (default: 2)")
+    add("--generator", metavar="NAME", help="traffic generator (default: loadgen)")
+    add("--wire", metavar="KIND", help="kind of wire (default: the testbed's first that fits)")
+    add("--results-dir", metavar="DIR", help="folder of all runs (default: results)")
+    add("--notes", metavar="TEXT", help="operator's notes, quoted in the report")
+    add("--plan", action="store_true", help="print what would be done, and stop")
+    add("--resume", metavar="DIR", help="continue an interrupted run's results folder")
+
+
+KEYS = (
+    "testbed",
+    "preset",
+    "traffic",
+    "frame_sizes",
+    "vnf",
+    "vnf_mode",
+    "vnfs",
+    "generator",
+    "wire",
+    "results_dir",
+    "notes",
+)
+
+
+def configuration_of(pytest_config: pytest.Config) -> config.Configuration:
+    """The configuration that options, environment and files add up to.
+
+    Args:
+        pytest_config: pytest's configuration.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        UsageError: Anything wrong in any layer, in one clear message.
+    """
+    given: dict[str, Any] = {key: pytest_config.getoption(key, None) for key in KEYS}
+    try:
+        if given["frame_sizes"] is not None:
+            given["frame_sizes"] = config.parse_frame_sizes(given["frame_sizes"])
+        testbeds = given["testbed"] or os.environ.get("VNETPERF_TESTBED")
+        if testbeds and "," in testbeds:
+            names = [name for name in testbeds.split(",") if name]
+            given["testbed"] = names[worker_number(pytest_config) % len(names)]
+        return config.load(given)
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def worker_name(pytest_config: pytest.Config) -> str:
+    """Name of this pytest-xdist worker.
+
+    Args:
+        pytest_config: pytest's configuration.
+
+    Returns:
+        "gw0" ..., or "" when pytest runs in one process.
+    """
+    workerinput = getattr(pytest_config, "workerinput", None)
+    return str(workerinput["workerid"]) if workerinput else ""
+
+
+def worker_number(pytest_config: pytest.Config) -> int:
+    """Number of this pytest-xdist worker.
+
+    Args:
+        pytest_config: pytest's configuration.
+
+    Returns:
+        0-based number; 0 when pytest runs in one process.
+    """
+    digits = "".join(c for c in worker_name(pytest_config) if c.isdigit())
+    return int(digits or 0)

@@ -1,0 +1,96 @@
+"""`--plan`: prints what each selected scenario would do, and stops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vnetperf.model.errors import CapabilityError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vnetperf.model.plan import Plan
+    from vnetperf.model.preset import Preset
+    from vnetperf.pytest_plugin.session import BenchSession
+
+
+def print_plans(session: BenchSession, scenario_ids: Sequence[str], terminal: Any) -> None:
+    """Plan scenarios and print the plans; nothing on the machine is touched.
+
+    Args:
+        session: The session.
+        scenario_ids: Selected scenarios, each once.
+        terminal: pytest's terminal reporter.
+    """
+    from vnetperf.pytest_plugin.matrix import make_scenario  # noqa: PLC0415
+    from vnetperf.testbed.client import AgentClient  # noqa: PLC0415
+    from vnetperf.testbed.plan import make_plan  # noqa: PLC0415
+
+    configuration = session.configuration
+    client = AgentClient(configuration.testbed)
+    try:
+        facts = client.inventory()
+        for scenario_id in scenario_ids:
+            scenario = make_scenario(scenario_id, configuration)
+            terminal.section(f"plan of {scenario_id}")
+            try:
+                plan = make_plan(scenario, configuration.testbed, facts)
+            except CapabilityError as error:
+                terminal.line(f"would be skipped: {error}")
+                continue
+            for line in describe(plan, configuration.preset):
+                terminal.line(line)
+    finally:
+        client.close()
+
+
+def describe(plan: Plan, preset: Preset) -> list[str]:
+    """A plan as lines of text.
+
+    Args:
+        plan: The plan.
+        preset: Says how long it takes.
+
+    Returns:
+        Lines.
+    """
+    placement, scenario = plan.placement, plan.scenario
+    lines = [
+        f"deployment  {scenario.deployment.name}: {scenario.deployment.vnf_count} VNF(s), "
+        f"{scenario.deployment.chains} chain(s)",
+        f"forwarding  {'; '.join(str(hop) for hop in scenario.deployment.hops)}",
+        f"wires       {plan.wire}, one per physical port",
+        f"traffic     {scenario.traffic.name}: {scenario.traffic.description}",
+        f"cores       {placement.mode}: {placement.reason}",
+        *(
+            f"            {role} on {', '.join(map(str, cpus))}"
+            for role, cpus in placement.cores.items()
+        ),
+    ]
+    if placement.shared:
+        slices = f"{placement.slice_us} us" if placement.slice_us else placement.slice_note
+        lines.append(f"            scheduler slices: {slices or 'the kernel own'}")
+    for memory in plan.memory:
+        users = ", ".join(f"{user} {mib} MiB" for user, mib in memory.users.items())
+        lines.append(
+            f"memory      {memory.pages} hugepages of {memory.size_kb} KiB free on node "
+            f"{memory.node}: {users}"
+        )
+    lines += [f"command     {name}: {line}" for name, line in plan.commands.items()]
+    return [*lines, *_times(preset)]
+
+
+def _times(preset: Preset) -> list[str]:
+    sizes = ", ".join(map(str, preset.frame_sizes))
+    lines = [f"search      {preset.algorithm}, frame sizes {sizes}"]
+    lines += [
+        f"            goal {g.name}: loss {g.loss_ratio:g}, width {g.width:g}, trials of "
+        f"{g.initial_trial_s:g} to {g.final_trial_s:g} s, {g.duration_sum_s:g} s a load"
+        for g in preset.goals
+    ]
+    if preset.max_trial_seconds is not None:
+        minutes = preset.max_trial_seconds * len(preset.frame_sizes) / 60
+        lines.append(f"wall time   at most {minutes:.1f} min of trials, waits and set-up besides")
+    else:
+        lines.append("wall time   not limited by the preset (max_trial_seconds)")
+    return lines

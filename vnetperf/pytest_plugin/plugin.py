@@ -1,0 +1,148 @@
+"""The pytest plugin: hooks only; what they do is in the files beside this one.
+
+It is loaded by every pytest on a machine that has vnetperf installed, so it imports little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from vnetperf.pytest_plugin import hooks
+from vnetperf.pytest_plugin.options import add_options
+
+if TYPE_CHECKING:
+    from vnetperf.bench.bench import Bench
+    from vnetperf.pytest_plugin.session import BenchSession
+
+_SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
+
+
+def session_of(config: pytest.Config) -> BenchSession:
+    """The session's state, made on first use.
+
+    Args:
+        config: pytest's configuration.
+
+    Returns:
+        The state.
+    """
+    if _SESSION not in config.stash:
+        from vnetperf.pytest_plugin.session import BenchSession  # noqa: PLC0415
+
+        config.stash[_SESSION] = BenchSession(config)
+    return config.stash[_SESSION]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the hooks that conftests may implement."""
+    pluginmanager.add_hookspecs(hooks)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let conftests register their backends, and keep a scenario's cases on one xdist worker."""
+    from vnetperf import registry  # noqa: PLC0415
+
+    config.addinivalue_line("markers", "xdist_group(name): cases that share a deployment")
+    if getattr(config.option, "dist", "no") == "load":  # cases without a group are not affected
+        config.option.dist = "loadgroup"
+    config.hook.pytest_vnetperf_register(register=registry.register)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrise tests that ask for `bench`."""
+    if "bench" in metafunc.fixturenames:
+        from vnetperf.pytest_plugin.matrix import parametrize  # noqa: PLC0415
+
+        parametrize(metafunc, session_of(metafunc.config).configuration)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring the cases of a scenario together."""
+    if any("bench" in getattr(item, "fixturenames", ()) for item in items):
+        from vnetperf.pytest_plugin.matrix import group_by_scenario  # noqa: PLC0415
+
+        group_by_scenario(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """With `--plan`, print the plans instead of running anything."""
+    config = session.config
+    if not config.getoption("plan") or config.getoption("collectonly"):
+        return None
+    from vnetperf.pytest_plugin.planning import print_plans  # noqa: PLC0415
+
+    wanted = dict.fromkeys(filter(None, map(_scenario_of, session.items)))
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    print_plans(session_of(config), list(wanted), terminal)
+    return True
+
+
+def _scenario_of(item: pytest.Item) -> str | None:
+    params: dict[str, str] = getattr(getattr(item, "callspec", None), "params", {})
+    return params.get("bench")
+
+
+@pytest.fixture(scope="session")
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """The scenario under test, deployed for all its cases and taken away after the last."""
+    session = session_of(request.config)
+    yield session.bench(request.param)
+    session.run().release()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Take the status line away before pytest prints a result."""
+    session = _current.get("session")
+    if session is not None and session.progress is not None:
+        session.progress.stop()
+
+
+_current: dict[str, BenchSession] = {}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Remember the session whose status line may be on the terminal."""
+    if _SESSION in item.config.stash:
+        _current["session"] = item.config.stash[_SESSION]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Under pytest-xdist: every worker writes into the controller's results folder."""
+    session = session_of(node.config)
+    node.workerinput["vnetperf_folder"] = str(session.results_folder().resolve())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """End the run; the controller writes the reports."""
+    if _SESSION in session.config.stash:
+        session.config.stash[_SESSION].finish(int(exitstatus))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Write the reports and show the table."""
+    if _SESSION not in config.stash:
+        return
+    session = config.stash[_SESSION]
+    results = session.write_reports()
+    if results is None:
+        return
+    from vnetperf.report.terminal import terminal_text  # noqa: PLC0415
+
+    terminalreporter.section("vnetperf results")
+    width = max(80, terminalreporter._tw.fullwidth)
+    terminalreporter.write(terminal_text(results, width=width, plain=not terminalreporter.isatty))
+    terminalreporter.line(f"results: {session.folder}")
+    terminalreporter.line(f"report:  {session.folder}/report.html")

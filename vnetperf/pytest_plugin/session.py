@@ -1,0 +1,147 @@
+"""What lasts for a pytest session: the results folder, the run, the plans of `--plan`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from vnetperf.model.errors import LogError
+from vnetperf.pytest_plugin.live import LiveProgress
+from vnetperf.pytest_plugin.options import configuration_of, worker_name
+
+if TYPE_CHECKING:
+    from vnetperf.bench.bench import Bench
+    from vnetperf.bench.run import Run
+    from vnetperf.config import Configuration
+
+
+#: Longest wait of a pytest-xdist worker for its turn on a testbed, seconds.
+WORKER_PATIENCE_S = 86_400.0
+
+
+class BenchSession:
+    """Made when the first test asks for `bench`; most sessions of pytest never have one.
+
+    Args:
+        config: pytest's configuration.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.worker = worker_name(config)
+        self._configuration: Configuration | None = None
+        self._run: Run | None = None
+        self.folder: Path | None = None
+        terminal = config.pluginmanager.get_plugin("terminalreporter")
+        # A worker of xdist has no terminal; a CI log or `-q` into a file is no place for a spinner.
+        live = terminal is not None and terminal.isatty and not self.worker
+        self.progress = LiveProgress(terminal, live=live) if terminal else None
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration, loaded once."""
+        if self._configuration is None:
+            loaded = configuration_of(self.config)
+            if self.worker:  # workers that share a testbed take turns, a scenario at a time
+                patient = loaded.testbed.model_copy(update={"lock_timeout_s": WORKER_PATIENCE_S})
+                loaded = replace(loaded, testbed=patient)
+            self._configuration = loaded
+        return self._configuration
+
+    def results_folder(self) -> Path:
+        """The run's folder: the one to resume, the one xdist's controller made, or a new one.
+
+        Returns:
+            The folder.
+        """
+        if self.folder is None:
+            from vnetperf.results.folder import new_folder  # noqa: PLC0415
+
+            given = getattr(self.config, "workerinput", {}).get("vnetperf_folder")
+            resume = self.config.getoption("resume")
+            if given:
+                self.folder = Path(given)
+            elif resume:
+                self.folder = Path(resume).resolve()
+                if not (self.folder / "trials.jsonl").is_file():
+                    raise pytest.UsageError(
+                        str(
+                            LogError(
+                                "there is no run to resume here: trials.jsonl is missing",
+                                where=f"--resume {resume}",
+                                cure="name a results folder, e.g. results/latest",
+                            )
+                        )
+                    )
+            else:
+                self.folder = new_folder(Path(self.configuration.settings.results_dir))
+        return self.folder
+
+    def run(self) -> Run:
+        """The run, begun on first use.
+
+        Returns:
+            The run.
+        """
+        if self._run is None:
+            from vnetperf.bench.run import Run  # noqa: PLC0415 - `--collect-only` never needs it
+            from vnetperf.results.folder import worker_log  # noqa: PLC0415
+
+            log = worker_log(self.results_folder(), self.worker)
+            self._run = Run(self.configuration, log, progress=self.progress)
+        return self._run
+
+    def bench(self, scenario_id: str) -> Bench:
+        """A scenario to measure; skips it when the testbed cannot carry it.
+
+        Args:
+            scenario_id: "pvp_dpdk".
+
+        Returns:
+            What the test case is given.
+        """
+        from vnetperf.bench.bench import Bench  # noqa: PLC0415
+        from vnetperf.model.errors import CapabilityError  # noqa: PLC0415
+        from vnetperf.pytest_plugin.matrix import make_scenario  # noqa: PLC0415
+
+        scenario = make_scenario(scenario_id, self.configuration)
+        run = self.run()
+        try:
+            run.plan(scenario)
+        except CapabilityError as error:
+            pytest.skip(str(error).replace("\n", ";"))
+        return Bench(run, scenario)
+
+    def finish(self, exit_status: int) -> None:
+        """End the run and write the reports.
+
+        Args:
+            exit_status: pytest's exit status.
+        """
+        if self.progress:
+            self.progress.stop()
+        if self._run is not None:
+            self._run.close(exit_status)
+
+    def write_reports(self) -> Any:
+        """Merge the workers' logs and derive every report.
+
+        Returns:
+            The results; None when nothing was measured.
+        """
+        if self.folder is None or self.worker:
+            return None
+        from vnetperf.bench.derive import derive  # noqa: PLC0415
+        from vnetperf.report import write_all  # noqa: PLC0415
+        from vnetperf.results.folder import merge_worker_logs  # noqa: PLC0415
+        from vnetperf.results.log import LOG_NAME, read_log  # noqa: PLC0415
+
+        merge_worker_logs(self.folder)
+        if not (self.folder / LOG_NAME).exists():
+            return None
+        results = derive(read_log(self.folder / LOG_NAME))
+        write_all(results, self.folder)
+        return results
