@@ -15,11 +15,11 @@ struct queue_map {
 struct options {
 	uint16_t rx_queues, tx_queues; /* per port */
 	uint16_t rx_desc, tx_desc;     /* per queue */
-	uint32_t mbufs;                /* per pool, 0: enough for the rings */
+	uint32_t mbufs;		       /* per pool, 0: enough for the rings */
 	uint16_t mtu;
 	bool mtu_given;
-	uint16_t rx_burst;             /* frames per receive call */
-	uint32_t sleep_us;             /* when idle; 0: poll without sleeping */
+	uint16_t rx_burst; /* frames per receive call */
+	uint32_t sleep_us; /* when idle; 0: poll without sleeping */
 	bool help;
 	unsigned int n_map;
 	struct queue_map map[ARGS_MAX_MAP];

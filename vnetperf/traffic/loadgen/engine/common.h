@@ -11,7 +11,7 @@
 #define LG_PROTOCOL 1
 
 #define LG_MAX_PORTS   16
-#define LG_MAX_QUEUES  16  /* of one kind, per port */
+#define LG_MAX_QUEUES  16 /* of one kind, per port */
 #define LG_MAX_WORKERS 64
 #define LG_MAX_STREAMS 256 /* the stream id is one octet of the trailer */
 #define LG_MAX_FIELDS  8

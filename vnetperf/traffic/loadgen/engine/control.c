@@ -33,7 +33,6 @@ void control_stream_sums(uint16_t id, struct stream_result *sum)
 
 				if (t->spec->id != id)
 					continue;
-				sum->known = true;
 				sum->intended += t->share;
 				sum->sent += t->seq - t->refused - t->lapsed;
 				sum->refused += t->refused;
@@ -124,8 +123,10 @@ static void collect(void)
 	result.start = engine.trial.start;
 	result.drain_from = atomic_load(&engine.trial.drain_from);
 	result.end = atomic_load(&engine.trial.end);
-	for (uint16_t id = 0; id < LG_MAX_STREAMS; id++)
+	for (uint16_t id = 0; id < LG_MAX_STREAMS; id++) {
 		control_stream_sums(id, &result.stream[id]);
+		result.stream[id].known = engine.stream[id] != NULL;
+	}
 	for (uint16_t port = 0; port < engine.n_ports; port++)
 		control_port_sums(port, &result.port[port], true);
 }
@@ -164,8 +165,8 @@ bool control_at_rest(struct problem *why)
 
 	if (!engine.trial.active)
 		return true;
-	return problem_set(why, "wait until it is done, or /loadgen/trial/stop",
-			   "the engine is %s", control_state_name(state));
+	return problem_set(why, "wait until it is done, or /loadgen/trial/stop", "the engine is %s",
+			   control_state_name(state));
 }
 
 /* Arm, fix the common start, go.  engine.trial has been filled in. */

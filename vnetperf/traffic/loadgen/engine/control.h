@@ -30,7 +30,7 @@ struct port_result {
 struct result {
 	bool known, aborted;
 	uint8_t epoch;
-	uint64_t start, drain_from, end; /* TSC */
+	uint64_t start, drain_from, end;	       /* TSC */
 	uint64_t learned, learn_refused, learn_unsent; /* of the last learning */
 	struct stream_result stream[LG_MAX_STREAMS];
 	struct port_result port[LG_MAX_PORTS];

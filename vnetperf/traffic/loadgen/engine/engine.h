@@ -29,9 +29,9 @@ enum phase {
 
 /* Frames that belong to no stream of the running trial, and totals; per receive queue. */
 struct rx_totals {
-	uint64_t frames, octets;	 /* everything received; octets with FCS */
+	uint64_t frames, octets;	  /* everything received; octets with FCS */
 	uint64_t foreign, foreign_octets; /* no trailer of ours */
-	uint64_t stale;			 /* ours, of another trial or outside any */
+	uint64_t stale;			  /* ours, of another trial or outside any */
 	uint64_t learning;
 	uint64_t corrupted; /* of this trial, but with a stream or sequence never sent */
 };
@@ -45,9 +45,9 @@ struct rx_queue {
 /* One stream as one worker receives it. */
 struct rx_stream {
 	uint64_t received, duplicated, reordered, late, misrouted;
-	uint64_t bad_latency; /* arrival before departure: clocks disagree */
-	uint64_t first, last; /* TSC of arrivals */
-	struct hdr *hdr;      /* NULL: this worker never polls the stream's port */
+	uint64_t bad_latency;	/* arrival before departure: clocks disagree */
+	uint64_t first, last;	/* TSC of arrivals */
+	struct hdr *hdr;	/* NULL: this worker never polls the stream's port */
 	struct seqtrack *track; /* [tx queue], shared by all workers */
 	uint16_t port;
 	uint16_t n_track;
@@ -71,7 +71,7 @@ struct tx_stream {
 
 struct tx_totals {
 	uint64_t frames, calls;
-	uint64_t max_burst;  /* frames in one call */
+	uint64_t max_burst;		       /* frames in one call */
 	uint64_t lag_sum, lag_max, lag_frames; /* cycles behind schedule */
 	uint64_t retries, no_mbufs;
 };
@@ -124,8 +124,8 @@ struct trial {
 	bool learning; /* frames of epoch 0, counted for nothing */
 	bool aborted;
 	uint8_t epoch;
-	uint64_t drain; /* cycles */
-	uint64_t start; /* TSC */
+	uint64_t drain;			  /* cycles */
+	uint64_t start;			  /* TSC */
 	_Atomic uint64_t drain_from, end; /* TSC, 0: not yet */
 	_Atomic bool abort;
 };
@@ -164,8 +164,12 @@ static inline uint32_t *mbuf_tag(struct rte_mbuf *m)
 bool ports_start(struct problem *why);
 void ports_stop(void);
 
-/* worker.c */
+/* setup.c */
 bool workers_create(struct problem *why);
+/* Free streams, plans, workers; only after the workers have ended. */
+void workers_release(void);
+
+/* worker.c */
 int worker_main(void *unused);
 /* Give the order to all workers and wait until they follow; false after 5 s. */
 bool workers_order(enum phase phase);

@@ -1,11 +1,11 @@
 #include "fields.h"
 
-#define IP4_LEN    20
-#define IP6_LEN    40
-#define UDP_LEN    8
-#define IP4_CSUM   10
-#define UDP_CSUM   6
-#define PROTO_UDP  17
+#define IP4_LEN	  20
+#define IP6_LEN	  40
+#define UDP_LEN	  8
+#define IP4_CSUM  10
+#define UDP_CSUM  6
+#define PROTO_UDP 17
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -68,8 +68,8 @@ void fields_init(struct fields *fs, const struct field_spec *spec, unsigned int 
 		if (f->random == 0) /* the one state xorshift never leaves */
 			f->random = 1;
 		f->in_ip = within(&f->spec, fs->ip4, ip_len);
-		f->in_udp = c->udp >= 0 && (f->spec.offset >= c->udp ||
-					    within(&f->spec, addresses, ip4 ? 8 : 32));
+		f->in_udp = c->udp >= 0 &&
+			    (f->spec.offset >= c->udp || within(&f->spec, addresses, ip4 ? 8 : 32));
 		field_place(f, c->ip >= 0 ? (unsigned int)c->ip : 0);
 		memset(frame + f->spec.offset, 0, f->spec.width);
 	}

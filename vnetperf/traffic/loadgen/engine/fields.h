@@ -28,7 +28,7 @@ struct field_spec {
 
 /* Where checksums live; offsets from the start of the frame, -1 for "none". */
 struct checksum_spec {
-	int ip;  /* IPv4 (checksum kept right) or IPv6 header (pseudo header only) */
+	int ip;	 /* IPv4 (checksum kept right) or IPv6 header (pseudo header only) */
 	int udp; /* UDP header whose checksum is kept right; needs ip */
 };
 
@@ -37,14 +37,14 @@ struct field {
 	uint64_t index;
 	uint64_t random;
 	struct field_spec spec;
-	uint8_t ip_shift;  /* 0 or 8: how the value lies in 16-bit words */
-	bool in_ip;        /* counted in the IPv4 header checksum */
-	bool in_udp;       /* counted in the UDP checksum */
+	uint8_t ip_shift; /* 0 or 8: how the value lies in 16-bit words */
+	bool in_ip;	  /* counted in the IPv4 header checksum */
+	bool in_udp;	  /* counted in the UDP checksum */
 };
 
 struct fields {
 	uint8_t n;
-	int ip4;           /* offset of the IPv4 header with a checksum, or -1 */
+	int ip4; /* offset of the IPv4 header with a checksum, or -1 */
 	int udp;
 	uint32_t ip_base;  /* sum of the constant words of the IPv4 header */
 	uint64_t udp_base; /* of pseudo header, UDP header and payload */

@@ -1,9 +1,9 @@
 /* What a stream's fields and checksum offsets must satisfy. */
 #include "fields.h"
 
-#define IP4_LEN   20u
-#define IP6_LEN   40u
-#define UDP_LEN   8u
+#define IP4_LEN	  20u
+#define IP6_LEN	  40u
+#define UDP_LEN	  8u
 #define PROTO_UDP 17u
 
 static unsigned int get16(const uint8_t *p)
@@ -23,8 +23,7 @@ bool field_check(const struct field_spec *f, uint16_t header_len, struct problem
 				   f->offset + f->width, header_len);
 	if (f->count < 1)
 		return problem_set(why, "1 or more", "field count 0");
-	if (f->base > top ||
-	    (f->count > 1 && f->step > (top - f->base) / (f->count - 1)))
+	if (f->base > top || (f->count > 1 && f->step > (top - f->base) / (f->count - 1)))
 		return problem_set(why, "base + (count - 1) * step below 256 ^ width",
 				   "field at offset %u overflows its %u octets", f->offset,
 				   f->width);
@@ -75,7 +74,8 @@ static bool udp_check(const struct checksum_spec *c, const uint8_t *header, uint
 	if (proto != PROTO_UDP)
 		return problem_set(why, "IP protocol 17", "udp %u, but IP protocol %u", udp, proto);
 	if (udp != ip_end || udp + UDP_LEN > header_len)
-		return problem_set(why, "the UDP header right behind the IP header, in the template",
+		return problem_set(why,
+				   "the UDP header right behind the IP header, in the template",
 				   "udp %u, IP header ends at %u", udp, ip_end);
 	/* The checksum covers the trailer, so it must know how far the datagram goes. */
 	if (udp + get16(header + udp + 4) != frame_len)

@@ -11,15 +11,15 @@
 #include "common.h"
 
 #define HDR_HALF    1024u /* half the sub-buckets: 3 significant digits need 2048 */
-#define HDR_BUCKETS 24u   /* 2048 << 23 is the first power above 10 s */
+#define HDR_BUCKETS 24u	  /* 2048 << 23 is the first power above 10 s */
 #define HDR_COUNTS  ((HDR_BUCKETS + 1u) * HDR_HALF)
 #define HDR_HIGHEST 10000000000ULL
 
 struct hdr {
 	uint64_t count;
-	uint64_t sum; /* ns */
-	uint64_t min; /* ns; UINT64_MAX while empty */
-	uint64_t max; /* ns */
+	uint64_t sum;  /* ns */
+	uint64_t min;  /* ns; UINT64_MAX while empty */
+	uint64_t max;  /* ns */
 	uint64_t over; /* values above HDR_HIGHEST: in count, sum and max, in no bucket */
 	uint64_t counts[HDR_COUNTS];
 };
@@ -36,18 +36,19 @@ static inline uint32_t hdr_index(uint64_t value)
 	return bucket * HDR_HALF + (uint32_t)(value >> bucket);
 }
 
-static inline void hdr_record(struct hdr *h, uint64_t ns)
+/* The same value n times. */
+static inline void hdr_record_many(struct hdr *h, uint64_t ns, uint64_t n)
 {
-	h->count++;
-	h->sum += ns;
+	h->count += n;
+	h->sum += ns * n;
 	if (LG_UNLIKELY(ns < h->min))
 		h->min = ns;
 	if (LG_UNLIKELY(ns > h->max))
 		h->max = ns;
 	if (LG_UNLIKELY(ns > HDR_HIGHEST))
-		h->over++;
+		h->over += n;
 	else
-		h->counts[hdr_index(ns)]++;
+		h->counts[hdr_index(ns)] += n;
 }
 
 #endif

@@ -56,6 +56,9 @@ int main(int argc, char **argv)
 		rte_eal_mp_remote_launch(worker_main, NULL, CALL_MAIN);
 		rte_eal_mp_wait_lcore();
 	}
+	/* Never released: a command that comes now waits until the process is gone. */
+	pthread_mutex_lock(&engine.control);
+	workers_release();
 	ports_stop();
 	rte_eal_cleanup();
 	return ok ? EXIT_SUCCESS : give_up(&why);

@@ -48,7 +48,8 @@ void pacer_init(struct pacer *p, const struct pace_load *loads, uint16_t n, bool
 		/* At full rate the fraction of a cycle only orders the streams: each is spread
 		 * evenly over the burst. */
 		if (max)
-			s->step_frac = (uint32_t)(UINT32_MAX / (loads[i].count ? loads[i].count : 1));
+			s->step_frac =
+				(uint32_t)(UINT32_MAX / (loads[i].count ? loads[i].count : 1));
 		total += loads[i].rate;
 	}
 	if (p->uniform) {

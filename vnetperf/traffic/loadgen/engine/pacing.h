@@ -25,19 +25,19 @@ enum pace {
 struct pace_stream {
 	uint64_t due; /* cycles; the next frame's time */
 	uint64_t step;
-	uint64_t left; /* frames */
+	uint64_t left;	   /* frames */
 	uint32_t due_frac; /* of a cycle, in units of 2^-32 */
 	uint32_t step_frac;
 };
 
 struct pacer {
 	uint64_t gate;
-	uint64_t half;    /* cycles per frame while catching up, 0 at rate "max" */
-	uint64_t depth;   /* burst * half */
+	uint64_t half;	  /* cycles per frame while catching up, 0 at rate "max" */
+	uint64_t depth;	  /* burst * half */
 	uint64_t max_lag; /* cycles */
 	uint16_t n;
 	uint16_t cursor; /* uniform: the next stream */
-	bool uniform;    /* all streams alike: taken in turn from `merged` */
+	bool uniform;	 /* all streams alike: taken in turn from `merged` */
 	struct pace_stream merged;
 	struct pace_stream stream[LG_MAX_STREAMS];
 	uint16_t heap[LG_MAX_STREAMS]; /* not uniform: stream numbers, earliest due first */
@@ -45,8 +45,8 @@ struct pacer {
 
 /* What a queue has to send of one stream. */
 struct pace_load {
-	double rate;    /* frames/s of this queue's share; ignored when max */
-	double phase;   /* of the first frame, in steps, 0 <= phase < 1 */
+	double rate;	/* frames/s of this queue's share; ignored when max */
+	double phase;	/* of the first frame, in steps, 0 <= phase < 1 */
 	uint64_t count; /* frames of this queue's share */
 };
 
@@ -86,6 +86,16 @@ static inline void pacer_refill(struct pacer *p, uint64_t now)
 		p->gate = now - p->depth;
 }
 
+/* Uniform: the stream whose turn it is. */
+static inline uint16_t pacer_turn(struct pacer *p)
+{
+	const uint16_t turn = p->cursor++;
+
+	if (p->cursor == p->n)
+		p->cursor = 0;
+	return turn;
+}
+
 /* Take the next frame.  *stream is set for PACE_SEND and PACE_GIVE_UP, *late (cycles) as well. */
 static inline enum pace pacer_take(struct pacer *p, uint64_t now, uint16_t *stream, uint64_t *late)
 {
@@ -108,14 +118,46 @@ static inline enum pace pacer_take(struct pacer *p, uint64_t now, uint16_t *stre
 		p->gate += p->half;
 	pace_advance(s);
 	if (p->uniform) {
-		*stream = p->cursor;
-		if (++p->cursor == p->n)
-			p->cursor = 0;
+		*stream = pacer_turn(p);
 	} else {
 		*stream = p->heap[0];
 		pacer_sift(p);
 	}
 	return verdict;
+}
+
+/*
+ * Many frames at once, for uniform pacers: how many of the next `most` are to be sent now.  Adds
+ * their lateness to *late_sum and sets *late_first (the largest); 0 also when frames are to be
+ * given up, which pacer_take() then tells.
+ */
+static inline unsigned int pacer_take_run(struct pacer *p, uint64_t now, unsigned int most,
+					  uint64_t *late_sum, uint64_t *late_first)
+{
+	struct pace_stream s = p->merged;
+	uint64_t gate = p->gate, sum = 0;
+	unsigned int n = 0;
+
+	if ((int64_t)(now - s.due) < 0 || s.left == 0)
+		return 0;
+	most = s.left < most ? (unsigned int)s.left : most;
+	*late_first = now - s.due;
+	if (p->half == 0) { /* rate "max" */
+		p->merged.left -= most;
+		return most;
+	}
+	if (*late_first > p->max_lag)
+		return 0;
+	while (n < most && (int64_t)(now - s.due) >= 0 && (int64_t)(now - gate - p->half) >= 0) {
+		sum += now - s.due;
+		gate += p->half;
+		pace_advance(&s);
+		n++;
+	}
+	p->merged = s;
+	p->gate = gate;
+	*late_sum += sum;
+	return n;
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* Parameters of a command: "key=value,key=value".  Every key must be known, given once, in range. */
+/* Parameters of a command: "key=value,key=value".  Every key must be known, given once, in range.
+ */
 #ifndef LOADGEN_PARAMS_H
 #define LOADGEN_PARAMS_H
 

@@ -82,6 +82,7 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 	if (q->streams == NULL)
 		return false;
 	q->has_udp = false;
+	memset(q->who, 0, sizeof(q->who));
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		const uint64_t share = pacer_share(plan->count[id], queues, q->queue);
 		struct tx_stream *t = &q->streams[q->n_streams];

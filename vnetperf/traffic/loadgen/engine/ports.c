@@ -76,19 +76,18 @@ static bool conf_fill(uint16_t port, struct rte_eth_conf *conf, const struct rte
 
 static bool failed(struct problem *why, uint16_t port, const char *step, int error)
 {
-	return problem_set(why, "see the log above for the driver's reason", "port %u: %s: %s", port,
-			   step, rte_strerror(-error));
+	return problem_set(why, "see the log above for the driver's reason", "port %u: %s: %s",
+			   port, step, rte_strerror(-error));
 }
 
 static bool tx_queue_create(uint16_t port, uint16_t queue, uint16_t desc, struct problem *why)
 {
 	const int socket = rte_eth_dev_socket_id(port);
 	/* The ring full of frames, a stash, caches on both sides. */
-	const uint32_t n = engine.options.mbufs
-				   ? engine.options.mbufs
-				   : desc + 2048u + 2 * CACHE + 2 * LG_MAX_BURST;
-	struct tx_queue *q = rte_zmalloc_socket("lg_txq", sizeof(*q), 128,
-						socket < 0 ? SOCKET_ID_ANY : socket);
+	const uint32_t n = engine.options.mbufs ? engine.options.mbufs
+						: desc + 2048u + 2 * CACHE + 2 * LG_MAX_BURST;
+	struct tx_queue *q =
+		rte_zmalloc_socket("lg_txq", sizeof(*q), 128, socket < 0 ? SOCKET_ID_ANY : socket);
 
 	if (q == NULL)
 		return problem_set(why, "more memory", "no memory for a transmit queue");

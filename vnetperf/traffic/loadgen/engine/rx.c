@@ -1,8 +1,28 @@
-/* The receiving side: whose frame is it, is it new, how long did it take. */
+/*
+ * The receiving side: whose frame is it, is it new, how long did it take.
+ *
+ * Frames mostly come in runs: of one stream, in sequence, stamped by one transmit call.  A run is
+ * compared frame by frame but written to the counters once, which is what makes accounting for
+ * every frame affordable.
+ */
 #include "engine.h"
 
-#define SIGNATURE_MAGIC 0xffffffu
+#define SIGNATURE_MAGIC	 0xffffffu
 #define EPOCH(signature) ((signature) >> 24)
+#define KEY_MASK	 0xffffffffffffULL /* signature, stream and transmit queue */
+#define NO_KEY		 UINT64_MAX
+
+/* Frames seen and not yet written down: one stream, one time stamp, numbers in sequence. */
+struct run {
+	uint64_t key;
+	uint64_t next; /* the number that would continue the run */
+	uint64_t limit;
+	uint64_t sent; /* TSC of departure */
+	uint64_t n;
+	struct rx_stream *stream;
+	struct seqtrack *track;
+	uint64_t *expected;
+};
 
 static void not_of_this_trial(struct rx_queue *q, uint32_t signature, uint32_t len)
 {
@@ -16,43 +36,48 @@ static void not_of_this_trial(struct rx_queue *q, uint32_t signature, uint32_t l
 	}
 }
 
-/* The last 18 octets; copied out when they do not lie in one piece. */
-static const uint8_t *trailer_of(const struct rte_mbuf *m, uint8_t *copy)
+/* The last 18 octets, copied out when they do not lie in one piece; NULL: no room for them. */
+static const uint8_t *trailer_apart(const struct rte_mbuf *m, uint8_t *copy)
 {
-	if (LG_LIKELY(m->nb_segs == 1)) {
-		if (LG_UNLIKELY(m->data_len < TRAILER_LEN))
-			return NULL;
-		return rte_pktmbuf_mtod_offset(m, const uint8_t *, m->data_len - TRAILER_LEN);
-	}
 	if (m->pkt_len < TRAILER_LEN)
 		return NULL;
 	return rte_pktmbuf_read(m, m->pkt_len - TRAILER_LEN, TRAILER_LEN, copy);
 }
 
-static inline void rx_latency(struct rx_stream *s, uint64_t sent, uint64_t now)
+static inline void note_latency(struct rx_stream *s, uint64_t sent, uint64_t now, uint64_t n)
 {
-	if (LG_UNLIKELY((int64_t)(now - sent) < 0)) {
-		s->bad_latency++;
-		return;
-	}
-	hdr_record(s->hdr, cycles_to_ns(now - sent));
+	if (LG_UNLIKELY((int64_t)(now - sent) < 0))
+		s->bad_latency += n;
+	else
+		hdr_record_many(s->hdr, cycles_to_ns(now - sent), n);
 }
 
-static inline void rx_counted(struct worker *w, struct rx_queue *q, const uint8_t *t, uint64_t now)
+static inline void note_arrival(struct rx_stream *s, uint64_t now, uint64_t n)
 {
-	const uint8_t id = t[TRAILER_STREAM], sub = t[TRAILER_STREAM + 1];
-	struct rx_stream *s = &w->rx[id];
-	uint64_t seq, *expected;
+	s->received += n;
+	if (LG_UNLIKELY(s->first == 0))
+		s->first = now;
+	s->last = now;
+}
 
-	if (LG_UNLIKELY(sub >= s->n_track)) {
-		q->totals.corrupted++;
+static inline void run_flush(struct run *r, uint64_t now)
+{
+	if (r->n == 0)
 		return;
-	}
-	if (LG_UNLIKELY(s->port != q->port)) {
-		s->misrouted++;
-		return;
-	}
-	switch (seqtrack_see(&s->track[sub], load_le32(t + TRAILER_SEQ), &seq)) {
+	seqtrack_mark_run(r->track, r->next - r->n, r->n);
+	*r->expected = r->next;
+	note_arrival(r->stream, now, r->n);
+	note_latency(r->stream, r->sent, now, r->n);
+	r->n = 0;
+}
+
+/* A frame out of sequence, or tracked by several workers: looked at by itself. */
+static void count_alone(struct run *r, struct rx_queue *q, const uint8_t *t, uint64_t now)
+{
+	struct rx_stream *s = r->stream;
+	uint64_t seq;
+
+	switch (seqtrack_see(r->track, load_le32(t + TRAILER_SEQ), &seq)) {
 	case SEQ_NEW:
 		break;
 	case SEQ_DUPLICATE:
@@ -65,44 +90,114 @@ static inline void rx_counted(struct worker *w, struct rx_queue *q, const uint8_
 		q->totals.corrupted++;
 		return;
 	}
-	s->received++;
-	expected = &q->expected[id * engine.options.tx_queues + sub];
-	if (LG_LIKELY(seq >= *expected))
-		*expected = seq + 1;
+	note_arrival(s, now, 1);
+	note_latency(s, load_le64(t + TRAILER_TSC), now, 1);
+	if (LG_LIKELY(seq >= *r->expected))
+		*r->expected = seq + 1;
 	else
 		s->reordered++;
-	if (LG_UNLIKELY(s->first == 0))
-		s->first = now;
-	s->last = now;
-	rx_latency(s, load_le64(t + TRAILER_TSC), now);
+	/* In sequence from here on: runs may go on. */
+	r->next = r->track->shared ? 0 : r->track->high + 1;
+}
+
+/* Point the run at the frame's stream; false when the frame counts for none. */
+static bool run_begin(struct run *r, struct worker *w, struct rx_queue *q, const uint8_t *t)
+{
+	const uint8_t id = t[TRAILER_STREAM], sub = t[TRAILER_STREAM + 1];
+	struct rx_stream *s = &w->rx[id];
+
+	r->key = NO_KEY;
+	if (LG_UNLIKELY(sub >= s->n_track)) {
+		q->totals.corrupted++;
+		return false;
+	}
+	if (LG_UNLIKELY(s->port != q->port)) {
+		s->misrouted++;
+		return false;
+	}
+	r->key = load_le64(t) & KEY_MASK;
+	r->stream = s;
+	r->track = &s->track[sub];
+	r->expected = &q->expected[id * engine.options.tx_queues + sub];
+	/* A number above all that were seen needs no look-up; nobody else may raise that mark. */
+	r->limit = r->track->shared ? 0 : r->track->limit;
+	r->next = r->track->high + (r->track->any ? 1 : 0);
+	return true;
+}
+
+static inline void count(struct run *r, struct worker *w, struct rx_queue *q, const uint8_t *t,
+			 uint64_t now)
+{
+	const uint64_t key = load_le64(t) & KEY_MASK;
+	const uint64_t sent = load_le64(t + TRAILER_TSC);
+
+	if (LG_UNLIKELY(key != r->key)) {
+		run_flush(r, now);
+		if (!run_begin(r, w, q, t))
+			return;
+	}
+	if (LG_UNLIKELY(load_le32(t + TRAILER_SEQ) != (uint32_t)r->next || r->next >= r->limit)) {
+		run_flush(r, now);
+		count_alone(r, q, t, now);
+		return;
+	}
+	if (LG_UNLIKELY(sent != r->sent)) {
+		run_flush(r, now);
+		r->sent = sent;
+	}
+	r->next++;
+	r->n++;
+}
+
+/* Give buffers back in one go when they are plain ones of one pool, as they nearly always are. */
+static inline void release(struct rte_mbuf **mbufs, uint16_t n, bool plain)
+{
+	if (LG_LIKELY(plain))
+		rte_mempool_put_bulk(mbufs[0]->pool, (void **)mbufs, n);
+	else
+		rte_pktmbuf_free_bulk(mbufs, n);
+}
+
+static inline bool is_plain(const struct rte_mbuf *m, const struct rte_mempool *pool)
+{
+	return m->nb_segs == 1 && m->pool == pool && rte_mbuf_refcnt_read(m) == 1 &&
+	       RTE_MBUF_DIRECT(m);
 }
 
 unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 {
 	struct rte_mbuf *mbufs[LG_MAX_BURST];
-	const uint16_t n =
-		rte_eth_rx_burst(q->port, q->queue, mbufs, engine.options.rx_burst);
-	const uint32_t signature = w->signature;
+	const uint16_t n = rte_eth_rx_burst(q->port, q->queue, mbufs, engine.options.rx_burst);
+	const uint32_t signature = w->signature; /* 0: no trial */
+	struct run run = {.key = NO_KEY};
+	const struct rte_mempool *pool;
 	uint64_t octets = 0, now;
+	bool plain = true;
 
 	if (n == 0)
 		return 0;
 	now = rte_rdtsc();
+	pool = mbufs[0]->pool;
 	for (uint16_t i = 0; i < n; i++) {
+		const struct rte_mbuf *m = mbufs[i];
 		uint8_t copy[TRAILER_LEN];
-		const uint8_t *t = trailer_of(mbufs[i], copy);
-		const uint32_t found = t ? load_le32(t) : 0;
+		const uint8_t *t;
 
-		octets += mbufs[i]->pkt_len;
-		if (i + 4 < n)
-			rte_prefetch0(rte_pktmbuf_mtod(mbufs[i + 4], void *));
-		if (LG_LIKELY(found == signature && signature != 0))
-			rx_counted(w, q, t, now);
+		octets += m->pkt_len;
+		if (LG_LIKELY(is_plain(m, pool) && m->data_len >= TRAILER_LEN)) {
+			t = rte_pktmbuf_mtod_offset(m, const uint8_t *, m->data_len - TRAILER_LEN);
+		} else {
+			plain = plain && is_plain(m, pool);
+			t = trailer_apart(m, copy);
+		}
+		if (LG_LIKELY(t && signature && load_le32(t) == signature))
+			count(&run, w, q, t, now);
 		else
-			not_of_this_trial(q, found, mbufs[i]->pkt_len);
+			not_of_this_trial(q, t ? load_le32(t) : 0, m->pkt_len);
 	}
+	run_flush(&run, now);
 	q->totals.frames += n;
 	q->totals.octets += octets + (uint64_t)n * LG_FCS_LEN;
-	rte_pktmbuf_free_bulk(mbufs, n);
+	release(mbufs, n, plain);
 	return n;
 }

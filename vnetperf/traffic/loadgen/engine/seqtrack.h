@@ -13,20 +13,21 @@
 #include "common.h"
 
 #define SEQ_WINDOW_BITS 17 /* 131072 frames: 11 ms at 11.7 M frames/s */
-#define SEQ_WINDOW      (1u << SEQ_WINDOW_BITS)
-#define SEQ_SLOTS       (SEQ_WINDOW / 32)
+#define SEQ_WINDOW	(1u << SEQ_WINDOW_BITS)
+#define SEQ_SLOTS	(SEQ_WINDOW / 32)
 
 enum seq_verdict {
 	SEQ_NEW,
 	SEQ_DUPLICATE,
-	SEQ_LATE,   /* older than the window: new or duplicate, nobody can tell */
-	SEQ_BOGUS,  /* a number that was never sent: the frame is corrupted */
+	SEQ_LATE,  /* older than the window: new or duplicate, nobody can tell */
+	SEQ_BOGUS, /* a number that was never sent: the frame is corrupted */
 };
 
 struct seqtrack {
-	uint64_t high;  /* highest number seen, the reference for extending 32 bits to 64 */
+	uint64_t high;	/* highest number seen, the reference for extending 32 bits to 64 */
 	uint64_t limit; /* numbers are below this */
-	bool shared;    /* more than one thread calls seqtrack_see() */
+	bool any;	/* some number has been seen */
+	bool shared;	/* more than one thread calls seqtrack_see() */
 	uint64_t slot[SEQ_SLOTS];
 };
 
@@ -75,6 +76,7 @@ static inline enum seq_verdict seqtrack_see(struct seqtrack *t, uint32_t low, ui
 	if (LG_UNLIKELY(seq >= t->limit))
 		return SEQ_BOGUS;
 	*extended = seq;
+	t->any = true;
 	/* Only a reference for extension: a lost update between threads does no harm. */
 	if (LG_LIKELY(seq > high))
 		__atomic_store_n(&t->high, seq, __ATOMIC_RELAXED);
@@ -83,6 +85,27 @@ static inline enum seq_verdict seqtrack_see(struct seqtrack *t, uint32_t low, ui
 	slot = seq_slot(t, seq);
 	*slot = seq_slot_next(*slot, seq, &verdict);
 	return verdict;
+}
+
+/* Note numbers seq..seq+n-1, all above `high` and below `limit`; not for shared trackers. */
+static inline void seqtrack_mark_run(struct seqtrack *t, uint64_t seq, uint64_t n)
+{
+	const uint64_t end = seq + n;
+
+	t->any = true;
+	t->high = end - 1;
+	while (seq < end) {
+		const uint64_t generation = (seq >> SEQ_WINDOW_BITS) + 1;
+		const uint64_t next = (seq | 31) + 1;
+		const uint64_t upto = next < end ? next : end;
+		const uint64_t bits = (1ULL << (upto - seq)) - 1;
+		uint64_t *slot = seq_slot(t, seq);
+
+		if (*slot >> 32 != generation)
+			*slot = generation << 32;
+		*slot |= bits << (seq & 31);
+		seq = upto;
+	}
 }
 
 #endif

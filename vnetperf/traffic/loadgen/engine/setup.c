@@ -1,5 +1,5 @@
 /* Workers: one per lcore, and which of them serves which queue. */
-#include "engine.h"
+#include "control.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,4 +93,20 @@ bool workers_create(struct problem *why)
 		}
 	}
 	return true;
+}
+
+void workers_release(void)
+{
+	if (engine.n_workers) {
+		plan_release_tx();
+		plan_release_rx();
+	}
+	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++)
+		free(engine.stream[i]);
+	for (unsigned int i = 0; i < engine.n_workers; i++)
+		free(engine.worker[i]);
+	for (unsigned int p = 0; p < LG_MAX_PORTS; p++) {
+		for (unsigned int i = 0; i < LG_MAX_QUEUES; i++)
+			free(engine.port[p].rxq[i].expected);
+	}
 }

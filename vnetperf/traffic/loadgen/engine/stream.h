@@ -18,8 +18,8 @@
 #define TRAILER_MAGIC  0x504e56u
 
 struct load {
-	double rate; /* frames/s over all queues; 0: the stream rests */
-	bool max;    /* all `count` frames as fast as they go */
+	double rate;  /* frames/s over all queues; 0: the stream rests */
+	bool max;     /* all `count` frames as fast as they go */
 	bool counted; /* `count` was given; else it is round(rate * duration) */
 	uint64_t count;
 };

@@ -118,9 +118,8 @@ bool command_xstats(struct params *ps, struct rte_tel_data *d, struct problem *w
 		clean_name(names[values[i].id].name);
 		tel_dict_uint(d, names[values[i].id].name, values[i].value);
 	}
-	rte_tel_data_add_dict_int(d, "next",
-				  offset + XSTATS_PAGE < (uint64_t)n ? (int)(offset + XSTATS_PAGE)
-								     : -1);
+	rte_tel_data_add_dict_int(
+		d, "next", offset + XSTATS_PAGE < (uint64_t)n ? (int)(offset + XSTATS_PAGE) : -1);
 	return true;
 }
 

@@ -65,14 +65,13 @@ static uint64_t stamp(struct tx_queue *q, uint16_t n)
 }
 
 /* Which frames are due now; their streams go to who[]. */
-static uint16_t choose(struct tx_queue *q, uint64_t now)
+static uint16_t choose_each(struct tx_queue *q, uint64_t now)
 {
 	struct tx_totals *t = &q->totals;
 	unsigned int skipped = 0;
 	uint16_t n = 0, stream;
 	uint64_t late;
 
-	pacer_refill(&q->pacer, now);
 	while (n < q->burst && skipped < MAX_SKIP) {
 		switch (pacer_take(&q->pacer, now, &stream, &late)) {
 		case PACE_SEND:
@@ -85,13 +84,32 @@ static uint16_t choose(struct tx_queue *q, uint64_t now)
 			skipped++;
 			break;
 		case PACE_END:
-			if (n == 0)
-				q->done = true;
-			/* fallthrough */
+			q->done = n == 0;
+			return n;
 		default:
 			return n;
 		}
 	}
+	return n;
+}
+
+static inline uint16_t choose(struct tx_queue *q, uint64_t now)
+{
+	uint64_t first = 0;
+	uint16_t n;
+
+	pacer_refill(&q->pacer, now);
+	if (!q->pacer.uniform)
+		return choose_each(q, now);
+	n = (uint16_t)pacer_take_run(&q->pacer, now, q->burst, &q->totals.lag_sum, &first);
+	if (LG_UNLIKELY(n == 0))
+		return choose_each(q, now); /* nothing due, too late, or the end */
+	if (first > q->totals.lag_max)
+		q->totals.lag_max = first;
+	if (q->n_streams == 1)
+		return n; /* who[] is all zero */
+	for (uint16_t i = 0; i < n; i++)
+		q->who[i] = pacer_turn(&q->pacer);
 	return n;
 }
 
@@ -159,6 +177,8 @@ static void keep(struct tx_queue *q, uint16_t from, uint16_t n, uint64_t now)
 
 static inline void note_times(struct tx_queue *q, uint16_t n, uint64_t now)
 {
+	if (q->n_streams == 1)
+		n = 1;
 	for (uint16_t i = 0; i < n; i++) {
 		struct tx_stream *s = &q->streams[q->who[i]];
 

@@ -44,9 +44,8 @@ static void tx_run(struct worker *w)
 		if (!q->done)
 			pacer_start(&q->pacer, engine.trial.start);
 	}
-	w->signature = engine.trial.learning
-			       ? 0
-			       : TRAILER_MAGIC | (uint32_t)engine.trial.epoch << 24;
+	w->signature =
+		engine.trial.learning ? 0 : TRAILER_MAGIC | (uint32_t)engine.trial.epoch << 24;
 }
 
 static void rest(struct worker *w)
@@ -120,15 +119,13 @@ static void lead(struct worker *w)
 			atomic_store(&t->drain_from, now);
 			from = now;
 		}
-		over = t->learning || now - from >= t->drain ||
-		       received_so_far() >= sent_in_all();
+		over = t->learning || now - from >= t->drain || received_so_far() >= sent_in_all();
 	}
 	if (!over)
 		return;
 	t->aborted = atomic_load(&t->abort);
 	atomic_store(&t->end, rte_rdtsc());
-	atomic_store(&engine.order,
-		     ((w->order >> PHASE_BITS) + 1) << PHASE_BITS | PHASE_REST);
+	atomic_store(&engine.order, ((w->order >> PHASE_BITS) + 1) << PHASE_BITS | PHASE_REST);
 }
 
 /* Cheap enough for every round; summing up what has arrived is not, so that waits for a pause (but

@@ -1,0 +1,147 @@
+"""Builds the engine on first use, against the machine's own DPDK, and keeps what it built."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from enum import Enum
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from vnetperf.model.errors import HostError
+
+SOURCES = Path(__file__).with_name("engine")
+_BUILD_TIMEOUT_S = 600
+_TAIL_LINES = 20
+
+
+class Variant(Enum):
+    """How the engine is compiled."""
+
+    PLAIN = "plain"
+    """Optimised for this machine's CPU."""
+    SANITIZED = "sanitized"
+    """With AddressSanitizer and UBSan: slow, for tests."""
+
+
+def cache_directory() -> Path:
+    """Where built engines are kept: ``$XDG_CACHE_HOME/vnetperf`` or ``~/.cache/vnetperf``."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return root / "vnetperf"
+
+
+def engine_executable(variant: Variant = Variant.PLAIN, *, cache: Path | None = None) -> Path:
+    """Return the engine's executable, building it unless this very one has been built before.
+
+    Several processes may call this at once: one builds, the others wait for it.
+
+    Args:
+        variant: Which of the builds.
+        cache: Directory to keep builds in, made with mode 0700 (default: `cache_directory`).
+
+    Raises:
+        HostError: A tool or DPDK's headers are missing (the message names the package), or the
+            compiler fails (the message has the end of its output).
+    """
+    cache = cache or cache_directory()
+    _need("make", "make")
+    _need("pkg-config", "pkg-config")
+    compiler = os.environ.get("CC", "cc")
+    _need(compiler, "gcc")
+    target = cache / f"loadgen-{_key(compiler, variant)}"
+    executable = target / "loadgen"
+    if executable.exists():
+        return executable
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with FileLock(cache / "loadgen.lock", timeout=_BUILD_TIMEOUT_S):
+            if not executable.exists():
+                _build(compiler, variant, cache, target)
+    except Timeout as error:
+        raise HostError(
+            "another build of the engine does not come to an end", where=str(cache / "loadgen.lock")
+        ) from error
+    return executable
+
+
+def _need(tool: str, package: str) -> None:
+    if shutil.which(tool) is None:
+        raise HostError(
+            f"{tool} is missing, the engine cannot be built",
+            where="loadgen engine",
+            cure=f"install the package {package}: apt-get install {package}",
+        )
+
+
+def _dpdk_version() -> str:
+    asked = subprocess.run(
+        ["pkg-config", "--modversion", "libdpdk"], capture_output=True, text=True, check=False
+    )
+    if asked.returncode != 0:
+        raise HostError(
+            "DPDK's development files are missing, the engine cannot be built",
+            where="pkg-config libdpdk",
+            accepted="DPDK 21.11 or newer",
+            cure="install the package libdpdk-dev (or point PKG_CONFIG_PATH to your libdpdk.pc)",
+        )
+    return asked.stdout.strip()
+
+
+def _cpu_flags() -> str:
+    """What ``-march=native`` depends on."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in {"flags", "Features"}:
+            return " ".join(sorted(value.split()))
+    return platform.processor()
+
+
+def _key(compiler: str, variant: Variant) -> str:
+    asked = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    digest = hashlib.sha256()
+    for part in (_dpdk_version(), compiler, asked.stdout, platform.machine(), _cpu_flags()):
+        digest.update(part.encode() + b"\0")
+    for file in sorted(SOURCES.iterdir()):
+        if file.suffix in {".c", ".h"} or file.name == "Makefile":
+            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return f"{variant.value}-{digest.hexdigest()[:20]}"
+
+
+def _build(compiler: str, variant: Variant, cache: Path, target: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="build-", dir=cache) as directory:
+        out = Path(directory) / "out"
+        command = ["make", "-C", str(SOURCES), f"-j{os.cpu_count() or 1}", f"OUT={out}"]
+        command.append(f"CC={compiler}")
+        if variant is Variant.SANITIZED:
+            command.append("SANITIZE=1")
+        try:
+            made = subprocess.run(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=_BUILD_TIMEOUT_S,
+                env={k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MAKELEVEL"}},
+            )
+        except subprocess.TimeoutExpired as error:
+            raise HostError("the compiler does not end", where="loadgen engine") from error
+        if made.returncode != 0:
+            tail = "\n".join(made.stdout.splitlines()[-_TAIL_LINES:])
+            raise HostError(
+                f"the engine does not compile:\n{tail}",
+                where=" ".join(command),
+                accepted="DPDK 21.11 or newer with its headers, gcc or clang",
+            )
+        finished = Path(directory) / "finished"
+        finished.mkdir(mode=0o700)
+        shutil.copy2(out / "loadgen", finished / "loadgen")
+        if target.exists():  # left without an executable by hand
+            shutil.rmtree(target)
+        finished.rename(target)

@@ -1,0 +1,489 @@
+"""The engine as a Python object: started, told what to send, asked what came back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from vnetperf.model.errors import GeneratorError
+from vnetperf.traffic.loadgen.build import engine_executable
+from vnetperf.traffic.loadgen.results import (
+    Counts,
+    EngineInfo,
+    Latency,
+    LearnResult,
+    PortInfo,
+    PortResult,
+    Status,
+    StreamResult,
+    TrialResult,
+    WorkerInfo,
+)
+from vnetperf.traffic.loadgen.spec import EngineConfig, StreamSpec, TrialSpec
+from vnetperf.traffic.loadgen.telemetry import TelemetryClient
+
+PROTOCOL = 1
+_TAIL_LINES = 15
+_POLL_S = 0.01
+_CALL_TIMEOUT_S = 15.0
+
+
+class Process(Protocol):
+    """What the engine needs of a process; `subprocess.Popen` is one."""
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+
+    def poll(self) -> int | None:
+        """Exit status, or None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end; raises `subprocess.TimeoutExpired` after timeout seconds."""
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+Spawn = Callable[[Sequence[str], Mapping[str, str], Path], Process]
+"""Starts a command (argv, environment, log file for its output) as a process."""
+
+
+def plain_spawn(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Process:
+    """Start the command as a plain child process.
+
+    Args:
+        argv: Program and arguments.
+        env: The whole environment.
+        log: File that takes what it prints.
+    """
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+
+
+class Engine:
+    """A running engine; made by `Engine.open`.
+
+    Every method raises `GeneratorError` when the engine refuses (the message says what it accepts),
+    does not answer, or has died (the message ends with its log).
+    """
+
+    def __init__(self, process: Process, client: TelemetryClient, log: Path) -> None:
+        self._process = process
+        self._client = client
+        self._log = log
+        self._epoch = 0
+        self._ids: tuple[int, ...] = ()  # of the streams that are set
+        self._sent: tuple[int, ...] = ()  # of the streams that the last trial knew
+        self._loaded: frozenset[int] = frozenset()
+        self._ports = 0
+
+    @classmethod
+    def open(
+        cls,
+        config: EngineConfig,
+        *,
+        run_dir: Path,
+        executable: Path | None = None,
+        spawn: Spawn = plain_spawn,
+        timeout_s: float = 30.0,
+    ) -> Engine:
+        """Start the engine and wait until it answers.
+
+        Args:
+            config: Ports, CPUs, queues.
+            run_dir: An existing private directory for its socket and its log ``loadgen.log``; its
+                path must be short (a socket's path has at most 107 characters).
+            executable: The engine (default: built on first use).
+            spawn: How to start it.
+            timeout_s: Seconds until it must answer.
+
+        Returns:
+            The engine; links may need a moment more, see `wait_links`.
+
+        Raises:
+            GeneratorError: It does not start; the message ends with its log.
+            HostError: It cannot be built here.
+        """
+        program = executable or engine_executable()
+        log = run_dir / "loadgen.log"
+        env = {**os.environ, "RUNTIME_DIRECTORY": str(run_dir)}
+        process = spawn(config.argv(str(program)), env, log)
+        try:
+            client = _connect(process, run_dir, log, timeout_s)
+            engine = cls(process, client, log)
+            engine._greet()
+        except BaseException:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            raise
+        return engine
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def _greet(self) -> None:
+        info = self._call("info")
+        if info["protocol"] != PROTOCOL:
+            raise GeneratorError(
+                f"the engine speaks protocol {info['protocol']}",
+                where="/loadgen/info",
+                accepted=f"protocol {PROTOCOL}",
+            )
+        self._ports = int(info["ports"])
+
+    def _call(self, command: str, **parameters: object) -> Any:
+        try:
+            return self._client.call(f"/loadgen/{command}", **parameters)
+        except GeneratorError as error:
+            if not error.accepted:  # not a refusal: the connection or the process
+                self._check_alive(error)
+            raise
+
+    def _check_alive(self, cause: Exception) -> None:
+        # The socket closes a moment before the process can be waited for.
+        deadline = time.monotonic() + 1.0
+        while self._process.poll() is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        status = self._process.poll()
+        if status is not None:
+            raise _death(status, self._log) from cause
+
+    def info(self) -> EngineInfo:
+        """Describe the engine, its ports and workers, as they are now."""
+        reply = self._call("info")
+        return EngineInfo(
+            version=reply["version"],
+            protocol=reply["protocol"],
+            dpdk=reply["dpdk"],
+            pid=reply["pid"],
+            tsc_hz=reply["tsc_hz"],
+            largest_frame=reply["largest_frame"],
+            window=reply["window"],
+            ports=tuple(self._port_info(number) for number in range(reply["ports"])),
+            workers=tuple(
+                WorkerInfo(number=number, **self._call("worker", worker=number))
+                for number in range(reply["workers"])
+            ),
+        )
+
+    def _port_info(self, number: int) -> PortInfo:
+        reply = self._call("port", port=number)
+        return PortInfo(
+            number=number,
+            name=reply["name"],
+            driver=reply["driver"],
+            mac=reply["mac"],
+            link_up=bool(reply["link_up"]),
+            link_speed_mbps=reply["link_speed"] or None,
+            numa_node=reply["numa_node"] if reply["numa_node"] >= 0 else None,
+            mtu=reply["mtu"],
+        )
+
+    def wait_links(self, timeout_s: float = 10.0) -> None:
+        """Wait until the links of all ports are up.
+
+        Args:
+            timeout_s: Seconds.
+
+        Raises:
+            GeneratorError: A link stays down; the message names it.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            down = [p for p in map(self._port_info, range(self._ports)) if not p.link_up]
+            if not down:
+                return
+            if time.monotonic() > deadline:
+                names = ", ".join(f"{p.number} ({p.name})" for p in down)
+                raise GeneratorError(f"no link on port {names} after {timeout_s} s")
+            time.sleep(_POLL_S)
+
+    def set_streams(self, streams: Iterable[StreamSpec]) -> None:
+        """Replace all streams.  When one is refused, none is left.
+
+        Args:
+            streams: Their ids must differ.
+        """
+        streams = tuple(streams)
+        self._call("stream/clear")
+        self._ids, self._loaded = (), frozenset()
+        try:
+            for stream in streams:
+                self._add_stream(stream)
+        except GeneratorError:
+            if self._process.poll() is None:
+                self._call("stream/clear")
+            raise
+        self._ids = tuple(stream.id for stream in streams)
+
+    def _add_stream(self, stream: StreamSpec) -> None:
+        self._call(
+            "stream/add",
+            id=stream.id,
+            tx_port=stream.tx_port,
+            rx_port=stream.rx_port,
+            size=stream.frame_size,
+            header=stream.header.hex(),
+            l3=stream.l3_offset,
+            udp=stream.udp_offset,
+        )
+        for field in stream.fields:
+            self._call(
+                "stream/field",
+                stream=stream.id,
+                offset=field.offset,
+                width=field.width,
+                base=field.base,
+                step=field.step,
+                count=field.count,
+                mode=field.mode,
+                seed=field.seed,
+            )
+
+    def start(self, trial: TrialSpec) -> int:
+        """Start a trial; returns as soon as its common start has been fixed.
+
+        Args:
+            trial: What to send, for how long.
+
+        Returns:
+            The trial's epoch.
+
+        Raises:
+            GeneratorError: A value is refused, or a trial is going on.
+        """
+        for stream_id in self._loaded - trial.loads.keys():
+            self._call("stream/load", stream=stream_id, rate=0)
+        self._loaded = frozenset(trial.loads)
+        for stream_id, load in trial.loads.items():
+            rate: object = "max" if load.rate is None else float(load.rate)
+            self._call("stream/load", stream=stream_id, rate=rate, count=load.count)
+        epoch = self._epoch % 255 + 1 if trial.epoch is None else trial.epoch
+        self._call(
+            "trial/start",
+            epoch=epoch,
+            duration=None if trial.duration_s is None else float(trial.duration_s),
+            delay=float(trial.delay_s),
+            drain=float(trial.drain_s),
+            burst=trial.burst,
+            max_lag=float(trial.max_lag_s),
+            policy=trial.policy,
+        )
+        self._epoch = epoch
+        self._sent = self._ids
+        return epoch
+
+    def status(self) -> Status:
+        """Look at the engine; works at any time, also while a trial runs."""
+        reply = self._call("trial/status")
+        elapsed = reply.get("elapsed_ns")
+        return Status(
+            state=reply["state"],
+            elapsed_s=None if elapsed is None else elapsed / 1e9,
+            counts=Counts.parse(reply) if "intended" in reply else None,
+        )
+
+    def stop(self) -> None:
+        """Abort the trial or learning that is going on; what was not sent counts as unsent."""
+        self._call("trial/stop")
+
+    def wait(self, timeout_s: float) -> TrialResult:
+        """Wait for the end of the trial and return its result.
+
+        Args:
+            timeout_s: Seconds.
+
+        Raises:
+            GeneratorError: It does not end in time (it is aborted then), or the engine dies.
+        """
+        self._wait_state({"done"}, timeout_s)
+        return self.result()
+
+    def _wait_state(self, states: set[str], timeout_s: float) -> Mapping[str, Any]:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            reply: Mapping[str, Any] = self._call("trial/status")
+            if reply["state"] in states:
+                return reply
+            if time.monotonic() > deadline:
+                if reply["state"] != "idle":
+                    self.stop()
+                raise GeneratorError(f"the engine is still {reply['state']} after {timeout_s} s")
+            time.sleep(_POLL_S)
+
+    def result(self) -> TrialResult:
+        """Return the result of the last trial; it stays until the next one starts.
+
+        Raises:
+            GeneratorError: No trial is done.
+        """
+        status = self._call("trial/status")
+        ports = tuple(
+            PortResult(port=number, **self._call("trial/port", port=number))
+            for number in range(self._ports)
+        )
+        streams = (self._stream_result(stream_id) for stream_id in self._sent)
+        return TrialResult(
+            epoch=status["epoch"],
+            aborted=bool(status["aborted"]),
+            elapsed_ns=status.get("elapsed_ns", 0),
+            tx_end_ns=status.get("tx_end_ns"),
+            streams=tuple(streams),
+            ports=ports,
+        )
+
+    def _stream_result(self, stream_id: int) -> StreamResult:
+        reply = self._call("trial/result", stream=stream_id)
+        return StreamResult(
+            stream=stream_id,
+            counts=Counts.parse(reply),
+            latency=Latency(
+                count=reply["latency_count"],
+                sum_ns=reply["latency_sum_ns"],
+                min_ns=reply["latency_min_ns"],
+                max_ns=reply["latency_max_ns"],
+                over=reply["latency_over"],
+            ),
+            tx_first_ns=reply.get("tx_first_ns"),
+            tx_last_ns=reply.get("tx_last_ns"),
+            rx_first_ns=reply.get("rx_first_ns"),
+            rx_last_ns=reply.get("rx_last_ns"),
+        )
+
+    def histogram(self, stream_id: int) -> tuple[tuple[int, int], ...]:
+        """Return the latency histogram of a stream in the last trial.
+
+        Args:
+            stream_id: Its id.
+
+        Returns:
+            Pairs of value (ns, the lowest of its HdrHistogram bucket) and number of frames, by
+            rising value; empty buckets are left out.  Buckets are those of an HdrHistogram of
+            1 ns..10 s with 3 significant digits.
+        """
+        pairs: list[tuple[int, int]] = []
+        offset = 0
+        while offset >= 0:
+            reply = self._call("trial/histogram", stream=stream_id, offset=offset)
+            flat = reply["pairs"]
+            pairs.extend(zip(flat[::2], flat[1::2], strict=True))
+            offset = reply["next"]
+        return tuple(pairs)
+
+    def learn(
+        self,
+        count: int,
+        *,
+        stream_id: int | None = None,
+        rate: float = 10_000.0,
+        timeout_s: float = 30.0,
+    ) -> LearnResult:
+        """Send frames that fill tables on the way and count for no trial.
+
+        The last trial's result stays.
+
+        Args:
+            count: Frames of each stream.
+            stream_id: One stream, or None: all.
+            rate: Frames/s of each stream.
+            timeout_s: Seconds to wait for the end.
+        """
+        self._call("learn", stream=stream_id, count=count, rate=float(rate))
+        reply = self._wait_state({"idle", "done"}, timeout_s)
+        return LearnResult(
+            sent=reply["learned"], refused=reply["learn_refused"], unsent=reply["learn_unsent"]
+        )
+
+    def xstats(self, port: int) -> dict[str, int]:
+        """Return the driver's own counters of a port, since its start.
+
+        Args:
+            port: Its number.
+
+        Returns:
+            By name; signs other than letters and digits are underscores.
+        """
+        stats: dict[str, int] = {}
+        offset = 0
+        while offset >= 0:
+            reply = self._call("xstats", port=port, offset=offset)
+            offset = reply.pop("next")
+            stats.update(reply)
+        return stats
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """End the engine; may be called again.  A dead or deaf engine is killed, not complained of.
+
+        Args:
+            timeout_s: Seconds that it gets to end by itself.
+        """
+        if self._process.poll() is None:
+            try:
+                self._client.call("/loadgen/quit")
+                self._process.wait(timeout_s)
+            except (GeneratorError, subprocess.TimeoutExpired):
+                self._process.kill()
+        self._client.close()
+        self._process.wait(timeout_s)
+
+
+def _connect(process: Process, run_dir: Path, log: Path, timeout_s: float) -> TelemetryClient:
+    """Wait for the socket of this very process to answer."""
+    deadline = time.monotonic() + timeout_s
+    reason = "no telemetry socket"
+    while time.monotonic() < deadline:
+        status = process.poll()
+        if status is not None:
+            raise _death(status, log)
+        # EAL adds ":1" and so on to the name when it finds it taken.
+        for path in (run_dir / "dpdk").rglob("dpdk_telemetry.v2*"):
+            try:
+                client = TelemetryClient(path, timeout_s=_CALL_TIMEOUT_S)
+            except GeneratorError as error:
+                reason = str(error)
+                continue
+            if client.pid == process.pid and _answers(client):
+                return client
+            client.close()
+        time.sleep(_POLL_S)
+    raise GeneratorError(
+        f"the engine does not answer after {timeout_s} s ({reason}){_tail(log)}", where=str(run_dir)
+    )
+
+
+def _answers(client: TelemetryClient) -> bool:
+    """Whether the commands are there: DPDK opens the socket before the ports are up."""
+    try:
+        client.call("/loadgen/info")
+    except GeneratorError:
+        return False
+    return True
+
+
+def _death(status: int, log: Path) -> GeneratorError:
+    how = f"by signal {-status}" if status < 0 else f"with status {status}"
+    return GeneratorError(f"the engine has ended {how}{_tail(log)}", where=str(log))
+
+
+def _tail(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+    except OSError:
+        return ""
+    return "".join(f"\n  | {line}" for line in lines)

@@ -1,0 +1,148 @@
+"""What the engine is asked for: its configuration, streams and trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+MAX_STREAMS = 256
+MAX_HEADER = 440
+TRAILER_OCTETS = 18
+
+
+@dataclass(frozen=True)
+class QueueMap:
+    """One queue given to one worker, instead of the usual turn."""
+
+    direction: Literal["rx", "tx"]
+    port: int
+    queue: int
+    worker: int
+    """Number of the worker: the place of its CPU in `EngineConfig.cpus`."""
+
+    def render(self) -> str:
+        """The item as ``--map`` takes it."""
+        return f"{self.direction}{self.port}.{self.queue}@{self.worker}"
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """How the engine is started; renders its command line."""
+
+    devices: tuple[str, ...]
+    """EAL arguments that make the ports, in port order: ``--vdev=...``, ``-a 0000:...``."""
+    cpus: tuple[int, ...] = (0,)
+    """CPUs of the workers, one worker each; the same CPU twice makes two workers share it."""
+    hugepages: bool = True
+    """False: ordinary memory (``--no-huge``); memif and kernel interfaces lose nothing by it."""
+    memory_mb: int = 512
+    """Memory that DPDK takes, MiB."""
+    pci: bool = False
+    """Whether EAL looks for PCI devices; without it ``--no-pci``."""
+    eal: tuple[str, ...] = ()
+    """Further EAL arguments."""
+    rx_queues: int = 1
+    """Receive queues per port, all polled."""
+    tx_queues: int = 1
+    """Transmit queues per port; each counts its own sequence numbers."""
+    rx_descriptors: int = 1024
+    tx_descriptors: int = 1024
+    mbufs: int = 0
+    """Buffers per pool; 0: enough for the rings."""
+    mtu: int | None = None
+    """Octets; None: 1500, left to the driver."""
+    rx_burst: int = 64
+    """Frames per receive call."""
+    sleep_us: int = 0
+    """Sleep when idle, for CPUs that are shared; 0: poll without sleeping."""
+    queue_map: tuple[QueueMap, ...] = ()
+
+    def argv(self, executable: str) -> list[str]:
+        """The whole command line.
+
+        Args:
+            executable: Path of the engine.
+        """
+        lcores = ",".join(f"{number}@{cpu}" for number, cpu in enumerate(self.cpus))
+        argv = [executable, f"--lcores={lcores}", "-m", str(self.memory_mb)]
+        argv += ["--in-memory", "--single-file-segments"] if self.hugepages else ["--no-huge"]
+        argv += [] if self.pci else ["--no-pci"]
+        argv += [*self.devices, *self.eal, "--"]
+        argv += [f"--rx-queues={self.rx_queues}", f"--tx-queues={self.tx_queues}"]
+        argv += [f"--rx-desc={self.rx_descriptors}", f"--tx-desc={self.tx_descriptors}"]
+        argv += [f"--mbufs={self.mbufs}", f"--rx-burst={self.rx_burst}"]
+        argv += [f"--sleep-us={self.sleep_us}"]
+        argv += [] if self.mtu is None else [f"--mtu={self.mtu}"]
+        argv += [f"--map={','.join(m.render() for m in self.queue_map)}"] if self.queue_map else []
+        return argv
+
+
+@dataclass(frozen=True)
+class FieldSpec:
+    """A header field that varies: ``base + step * i`` for i in 0..count-1, big endian."""
+
+    offset: int
+    """Octets from the start of the frame."""
+    width: int
+    """Octets, 1..8."""
+    base: int
+    count: int
+    """Number of values."""
+    step: int = 1
+    mode: Literal["inc", "carry", "random"] = "inc"
+    """inc: the next value with each frame; carry: each time the field before wraps around (so that
+    the numbers of values multiply); random: evenly among the values."""
+    seed: int | None = None
+    """Of mode random; None: one that depends on stream and field only."""
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """Frames of one kind, sent by one port, expected at another."""
+
+    id: int
+    """0..255."""
+    tx_port: int
+    rx_port: int
+    frame_size: int
+    """Octets including FCS, 64..9216."""
+    header: bytes
+    """The frame's first octets, at most 440; zeros and the trailer follow."""
+    l3_offset: int | None = None
+    """Of an IPv4 header whose checksum is to be kept right (or an IPv6 header, for UDP)."""
+    udp_offset: int | None = None
+    """Of a UDP header whose checksum is to be kept right; None: left as in the template."""
+    fields: tuple[FieldSpec, ...] = ()
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a trial sends of one stream."""
+
+    rate: float | None
+    """Frames/s; None: as fast as they go, then `count` is needed."""
+    count: int | None = None
+    """Exact number of frames; None: ``round(rate * duration)``."""
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """One trial."""
+
+    loads: Mapping[int, Load] = field(default_factory=dict)
+    """By stream id; a stream that is not named rests."""
+    duration_s: float | None = None
+    """Seconds; None: every load has a count."""
+    epoch: int | None = None
+    """1..255, not the last trial's; None: the next one."""
+    delay_s: float = 0.0
+    """Seconds before the common start."""
+    drain_s: float = 1.0
+    """Seconds to wait for frames under way, at most."""
+    burst: int = 32
+    """Frames per transmit call at most, and back to back after a stall, 1..256."""
+    max_lag_s: float = 0.01
+    """Seconds behind schedule (or of retrying) after which frames are given up as unsent."""
+    policy: Literal["drop", "retry"] = "drop"
+    """What happens to frames the driver does not take: counted as refused, or offered again."""
