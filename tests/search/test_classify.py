@@ -140,6 +140,13 @@ def test_classes_are_those_of_the_drafts_prose_in_exact_arithmetic(
     assert classify(DurationSums.of(seen, criterion), criterion) is expected
 
 
+def test_rounding_does_not_leave_a_fully_measured_load_undecided() -> None:
+    # 1 s of low-loss forgives 1/7 s of high-loss, which no float holds exactly.
+    seen = trials(1, 1.0, 0.0) + trials(1, 2.0, 0.25) + trials(1, 13.0, 0.0)
+    criterion = Criterion(0.0, 0.125, 3.0, 3.0)
+    assert classify(DurationSums.of(seen, criterion), criterion) is LOWER
+
+
 @given(TRIALS, CRITERIA)
 def test_a_class_is_what_all_possible_further_trials_agree_on(
     seen: list[Measurement], criterion: Criterion
@@ -156,7 +163,7 @@ def test_a_class_is_what_all_possible_further_trials_agree_on(
         filled = {True: 0.0, False: 0.0} | ({good: missing} if missing > 0 else {})
         high = sums.full_high + excess + filled[False]
         whole = high + sums.full_low + filled[True]
-        verdicts.add(LOWER if high <= whole * criterion.exceed_ratio else UPPER)
+        verdicts.add(LOWER if high <= whole * criterion.exceed_ratio + 1e-9 else UPPER)
     expected = verdicts.pop() if len(verdicts) == 1 else UNDECIDED
     assert classify(sums, criterion) is expected
 

@@ -17,6 +17,8 @@ from vnetperf.search.base import Measurement
 
 #: Duration sums are rounded to nanoseconds, so that seven trials of 0.1 s do make 0.7 s.
 _SUM_DIGITS = 9
+#: Nor does a nanosecond tell whether an exceed ratio is exceeded.
+_TOLERANCE_S = 1e-9
 
 
 class LoadClass(Enum):
@@ -132,11 +134,13 @@ def classify(sums: DurationSums, criterion: Criterion) -> LoadClass:
     exceed = criterion.exceed_ratio
     forgiven = sums.short_low * exceed / (1.0 - exceed)
     high = sums.full_high + max(0.0, sums.short_high - forgiven)
-    whole = max(sums.full_low + high, criterion.duration_sum_s)
-    allowed = whole * exceed
+    missing = max(0.0, criterion.duration_sum_s - sums.full_low - high)
+    # Not (whole - low) as the draft has it: with nothing missing the two comparisons below must
+    # be of the same number, or float rounding could leave a fully measured load undecided.
+    allowed = (sums.full_low + high + missing) * exceed + _TOLERANCE_S
     if high > allowed:
         return LoadClass.UPPER
-    if whole - sums.full_low <= allowed:
+    if high + missing <= allowed:
         return LoadClass.LOWER
     return LoadClass.UNDECIDED
 

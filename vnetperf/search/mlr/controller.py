@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 from vnetperf.model.goal import SearchGoal, SearchLimits
 from vnetperf.search.base import Measurement, Search, StopSearch, TrialRequest
 from vnetperf.search.grid import GeometricGrid
+from vnetperf.search.mlr.hints import first_hints
 from vnetperf.search.mlr.pursuit import Pursuit
 from vnetperf.search.session import Budget, Session
 
@@ -15,6 +16,10 @@ ALGORITHM = "mlr"
 #: Rungs within the narrowest goal width: fine enough that wider goals lose little by rounding,
 #: and that a hint taken from a forwarding rate is hardly moved.
 _DIVISIONS = 16
+
+#: Rungs below the forwarding rate at which the first lower bound is looked for: what was just
+#: forwarded is at the edge of what can be, and the next trial may well fall short of it.
+_MARGIN = _DIVISIONS // 4
 
 
 def mlr_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
@@ -51,8 +56,10 @@ def _pursue(
     """
     seconds = max(goal.initial_trial_s for goal in goals)
     overload = yield from session.measure(grid.top, seconds)
+    forwarded = overload.forwarding_rate_fps
     pursuits = [
-        Pursuit(goal, grid, session.history, overload.forwarding_rate_fps) for goal in goals
+        Pursuit(goal, grid, session.history, first_hints(goal, grid, forwarded, _MARGIN))
+        for goal in goals
     ]
     while wishes := [wish for pursuit in pursuits if (wish := pursuit.wish()) is not None]:
         chosen = min(wishes, key=lambda wish: (wish.rung, -wish.duration_s))

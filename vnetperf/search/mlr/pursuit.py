@@ -31,20 +31,18 @@ class Pursuit:
         goal: The goal.
         grid: The loads of the search.
         history: Trials of the whole search; read, not written.
-        forwarded_fps: What the DUT forwarded under overload, frames/s per interface.
+        hints: Rungs of the bounds to look for first.
     """
 
     def __init__(
-        self, goal: SearchGoal, grid: GeometricGrid, history: History, forwarded_fps: float
+        self, goal: SearchGoal, grid: GeometricGrid, history: History, hints: tuple[int, int]
     ) -> None:
         self._scout_s = goal.initial_trial_s
         self._targets = list(targets_of(goal))
         self._width = grid.rungs_of(goal.width)
         self._top = grid.top
         self._history = history
-        # The load that would lose just the goal's loss ratio, if forwarding stays what it was.
-        low = grid.rung_below(forwarded_fps / (1.0 - goal.loss_ratio))
-        self._hints: tuple[int | None, int | None] = (low, min(grid.top, low + self._width))
+        self._hints: tuple[int | None, int | None] = hints
 
     def wish(self) -> Wish | None:
         """Say which trial this goal wants next.
