@@ -35,14 +35,13 @@ SCENARIOS = {"phy2phy_dpdk": (9.4e6, 7.0), "pvp_dpdk": (3.1e6, 19.0)}
 MEDIUM = LinkSpeed(25e9)
 
 
-def histogram(rng: random.Random, typical_us: float, samples: int = 700) -> Latency:
+def histogram(rng: random.Random, typical_us: float, samples: int = 600) -> Latency:
     """Latencies with a body and a thin tail, as an HdrHistogram and as percentiles."""
     hdr = HdrHistogram(1, 60_000_000_000, 3)
     for _ in range(samples):
-        value = typical_us * 1000 * rng.lognormvariate(0, 0.22)
-        if rng.random() < 0.004:
-            value *= rng.uniform(3, 40)
-        hdr.record_value(int(value), rng.randint(200, 1700))
+        hdr.record_value(int(typical_us * 1000 * rng.lognormvariate(0, 0.22)), rng.randint(99, 999))
+    for _ in range(samples):
+        hdr.record_value(int(typical_us * 1000 * (1.4 + rng.paretovariate(1.6) / 4)), 3)
     wanted = (50, 90, 99, 99.9, 99.99)
     return Latency(
         count=hdr.get_total_count(),
@@ -66,7 +65,8 @@ def _loads(rng: random.Random, capacity: float, top: float, count: int) -> list[
     loads = [top, min(top, capacity * 1.3), min(top, capacity * 0.8)]
     while len(loads) < count:
         spread = 0.35 / math.sqrt(len(loads))
-        loads.append(min(top, max(1000.0, capacity * (1 + rng.gauss(-0.01, spread)))))
+        near = min(capacity, top * 0.98)
+        loads.append(min(top, max(1000.0, near * (1 + rng.gauss(-0.01, spread)))))
     return loads[:count]
 
 

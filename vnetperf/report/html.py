@@ -92,7 +92,9 @@ def _navigation(found: Sequence[Group]) -> Markup:
 
 
 def _not_deployed(results: RunResults) -> Markup | None:
-    failed = [el("li", el("b", s.scenario), ": ", s.error) for s in undeployed(results)]
+    failed = [
+        el("li", el("b", s.scenario), ": not deployed: ", s.error) for s in undeployed(results)
+    ]
     return el("ul", failed, class_="warnings", aria_label="Not deployed") if failed else None
 
 
@@ -113,15 +115,19 @@ def html_report(results: RunResults) -> str:
     body = el(
         "body",
         el("p", first, class_=banner, role="note") if first else None,
-        _header(results),
-        _navigation(found),
         el(
-            "main",
-            overview_section(results, found, "overview"),
-            _not_deployed(results),
-            [group_section(group, trials, f"case-{i}") for i, group in enumerate(found)],
-            [render(results, anchor) for anchor, _, render in _FACTS],
-            trials_section(trials, "trials"),
+            "div",
+            _header(results),
+            _navigation(found),
+            el(
+                "main",
+                overview_section(results, found, "overview"),
+                _not_deployed(results),
+                [group_section(group, trials, f"case-{i}") for i, group in enumerate(found)],
+                [render(results, anchor) for anchor, _, render in _FACTS],
+                trials_section(trials, "trials"),
+            ),
+            class_="page",
         ),
         el("script", script),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from vnetperf.report.printable import printable
+
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|~#])")
 
 
@@ -17,7 +19,7 @@ def escaped(said: object) -> str:
     Returns:
         One line in which Markdown and HTML see no markup.
     """
-    line = " ".join(str(said).split())
+    line = " ".join(printable(str(said)).split())
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", line)
 
@@ -31,7 +33,7 @@ def code(said: object) -> str:
     Returns:
         A code span whose fence is longer than any run of backticks in it.
     """
-    line = "; ".join(part.strip() for part in str(said).splitlines() if part.strip())
+    line = "; ".join(part.strip() for part in printable(str(said)).splitlines() if part.strip())
     if not line:
         return ""
     runs = re.findall(r"`+", line)

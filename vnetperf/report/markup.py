@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from vnetperf.report.printable import printable
+
 _VOID = frozenset({"meta", "br", "hr", "col", "wbr"})
 
 
@@ -29,14 +31,7 @@ def render(child: object) -> Markup:
         return child
     if isinstance(child, Iterable) and not isinstance(child, str):
         return Markup("".join(render(item) for item in child))
-    return Markup(html.escape(_visible(str(child)), quote=True))
-
-
-def _visible(said: str) -> str:
-    """Characters that HTML has no place for become the replacement character."""
-    if said.isprintable():
-        return said
-    return "".join(c if c.isprintable() or c in "\n\t\xa0\u2009\xad" else "\ufffd" for c in said)
+    return Markup(html.escape(printable(str(child)), quote=True))
 
 
 def el(tag: str, *children: object, **attributes: object) -> Markup:

@@ -64,11 +64,12 @@ def losses_table(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> Marku
         bar = _bar(lost, hops) if lost.total > 0 else Markup("")
         cells = [str(size), f"{lost.lossy} of {lost.trials}", bar]
         rows.append([*cells, *(_cell(lost, h) for h in hops), str(lost.unattributed)])
-    head = ["size", "VALID trials with loss", "share", *hops, "lossy trials that name no hop"]
+    head = ["size", "lossy trials", "share", *hops, "no hop named"]
     css = ["", "num", "bars", *["num"] * (len(hops) + 1)]
     return el(
         "div",
         el("h3", "Where lost frames died"),
+        el("p", "Frames lost in VALID trials; lossy trials of all VALID ones.", class_="muted"),
         legend((f"box hop h{i % 6}", hop) for i, hop in enumerate(hops)) if hops else None,
         table(f"Lost frames of {group.title}, by hop", head, rows, css=css, kind="losses"),
     )

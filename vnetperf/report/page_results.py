@@ -157,8 +157,7 @@ def group_section(group: Group, trials: Mapping[Case, list[TrialPoint]], anchor:
         el("ul", list(_asked(group)), class_="asked"),
         _results_table(group),
         el("ul", [el("li", n) for n in said], class_="notes") if said else None,
-        throughput_plot(group),
-        _grid("Loss against load", loss_legend(mine, names), losses),
+        el("div", throughput_plot(group), losses_table(group, trials), class_="pair"),
+        _grid("Loss against load", loss_legend(mine, group), losses),
         _grid("Latency at the lower bounds", latency_legend(names, directions), latencies),
-        losses_table(group, trials),
     )

@@ -9,7 +9,7 @@ from vnetperf.report.plot_scale import Scale
 
 #: The drawing's own units; the page scales it to its column.
 WIDTH, HEIGHT = 420, 270
-LEFT, RIGHT, TOP, BOTTOM = 50, 410, 12, 226
+LEFT, RIGHT, TOP, BOTTOM = 58, 410, 12, 226
 
 
 def at(value: float) -> str:
@@ -85,7 +85,7 @@ def y_name(name: str) -> Markup:
         SVG.
     """
     middle = (TOP + BOTTOM) / 2
-    return el("text", name, class_="name", transform=f"translate(10 {at(middle)}) rotate(-90)")
+    return el("text", name, class_="name", transform=f"translate(8 {at(middle)}) rotate(-90)")
 
 
 def x_axis(ticks: Iterable[tuple[float, str]], name: str, *, grid: bool = True) -> Iterator[Markup]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from hdrh.histogram import HdrHistogram
 
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.trial import Latency
 from vnetperf.report import units_text as text
+from vnetperf.report.latency_curve import curve
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.plot_frame import (
     BOTTOM,
@@ -27,58 +24,7 @@ from vnetperf.report.plot_frame import (
 )
 from vnetperf.report.plot_scale import Log, fitting
 
-_STEPS_PER_DECADE = 12
-_MOST_DECADES = 9
 _LOG_FROM = 15.0
-#: What decoding foreign or damaged base64 can raise.
-_DAMAGED = (ValueError, TypeError, IndexError, KeyError, OverflowError, zlib.error)
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Latency over 1/(1-p).
-
-    Attributes:
-        points: 1/(1-p) and nanoseconds.
-        exact: True from a histogram, False from a few stored percentiles.
-    """
-
-    points: tuple[tuple[float, float], ...]
-    exact: bool
-
-
-def _from_histogram(latency: Latency) -> Curve | None:
-    try:
-        histogram = HdrHistogram.decode(latency.hdr)
-        count = histogram.get_total_count()
-        if not count:
-            return None
-        decades = min(_MOST_DECADES, math.log10(count))
-        steps = math.ceil(decades * _STEPS_PER_DECADE) or 1
-        levels = [10 ** (decades * i / steps) for i in range(steps + 1)]
-        shares = [100 * (1 - 1 / level) for level in levels]
-        values = histogram.get_percentile_to_value_dict(sorted(set(shares)))
-        points = tuple((lv, float(values[s])) for lv, s in zip(levels, shares, strict=True))
-    except _DAMAGED:
-        return None
-    return Curve(points, exact=True)
-
-
-def curve(latency: Latency) -> Curve:
-    """The curve of a latency, from its histogram or else from its percentiles.
-
-    Args:
-        latency: The latency.
-
-    Returns:
-        The curve; a histogram that cannot be decoded counts as none.
-    """
-    found = _from_histogram(latency) if latency.hdr else None
-    if found is not None:
-        return found
-    pairs = ((float(p), v) for p, v in latency.percentiles.items())
-    points = sorted((100 / (100 - p), v) for p, v in pairs if 0 <= p < 100)
-    return Curve(tuple(points), exact=False)
 
 
 def _said(result: Result, goal: GoalResult, direction: str, latency: Latency) -> str:
@@ -120,7 +66,7 @@ def latency_plot(result: Result, names: Sequence[str], directions: Sequence[str]
     scale = "log scale" if y.log else "linear scale"
     parts: list[Markup] = list(y_axis(y, f"latency, {scale}", text.tick_time))
     ticks = ((x(v), _percentile(v)) for v in x.ticks() if math.log10(v) % 1 < 1e-9)
-    parts += x_axis(ticks, "percentile p in %, axis 1/(1-p)")
+    parts += x_axis(ticks, "percentile p in %, axis 1/(1 - p), log scale")
     for goal, direction, latency, line in found:
         css = f"g{names.index(goal.name) % 4} d{directions.index(direction) % 3}"
         places = [(x(level), y(max(v, 1.0))) for level, v in line.points]
@@ -135,7 +81,9 @@ def latency_plot(result: Result, names: Sequence[str], directions: Sequence[str]
             ]
         parts.append(el("g", shape, class_="tip"))
     title = f"Latency percentiles, {result.scenario}, {result.test}, {result.frame_size} octets"
-    said = "" if all(c.exact for *_, c in found) else "dots: stored percentiles, no histogram"
+    said = (
+        "" if all(c.exact for *_, c in found) else "dots: stored percentiles, no readable histogram"
+    )
     caption = el("figcaption", el("b", f"{result.frame_size} octets"), el("span", said))
     return el("figure", caption, svg(title, parts))
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from vnetperf.model.result import Result, TrialPoint
 from vnetperf.model.trial import Verdict
 from vnetperf.report import units_text as text
+from vnetperf.report.cases import Group
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.plot_frame import (
     BOTTOM,
@@ -48,6 +49,10 @@ def css_of(verdict: Verdict) -> str:
     return f"{_MARKS[verdict][0]} v-{verdict.value.lower().replace('_', '-')}"
 
 
+def _per_interface(rate: float, result: Result) -> float:
+    return rate / max(1, result.directions)
+
+
 def _loss_scale(trials: Sequence[TrialPoint], goals: Sequence[float], top: float) -> Loss:
     seen = [t.loss_ratio for t in trials if t.loss_ratio] + [g for g in goals if g > 0]
     low = max(_FLOOR, min((v for v in seen if v > 0), default=1e-3))
@@ -73,7 +78,7 @@ def _goal_lines(result: Result, x: Scale, y: Loss, names: Sequence[str]) -> Iter
     for goal in result.goals:
         css = f"g{names.index(goal.name) % 4}"
         if goal.lower_bound_fps:
-            place = at(x(goal.lower_bound_fps / result.directions))
+            place = at(x(_per_interface(goal.lower_bound_fps, result)))
             yield el("path", d=f"M{place} {TOP}V{BOTTOM}", class_=f"bound {css}")
         if goal.loss_ratio > 0:
             height = at(y(goal.loss_ratio))
@@ -95,12 +100,12 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
         return Markup("")
     no_number = any(t.loss_ratio is None for t in trials)
     top = TOP + (_LANE if no_number else 6)
-    found = [g.lower_bound_fps / result.directions for g in result.goals if g.lower_bound_fps]
+    found = [_per_interface(g.lower_bound_fps, result) for g in result.goals if g.lower_bound_fps]
     x = fitting([*(t.load_fps for t in trials), *found], LEFT + 8, RIGHT - 6, ratio=40, zero=False)
     y = _loss_scale(trials, [g.loss_ratio for g in result.goals], top)
     parts = [
         el("rect", x=LEFT, y=BOTTOM - _LANE, width=RIGHT - LEFT, height=_LANE, class_="lane"),
-        *(y_tick(y(v), text.percent(v)) for v in y.ticks()),
+        *(y_tick(y(v), text.tick_percent(v)) for v in y.ticks()),
         el("text", "no loss", x=LEFT - 6, y=at(y.zero + 3.5), class_="tick end strong"),
         y_name("loss, worse direction, log scale"),
     ]
@@ -118,19 +123,21 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
     return el("figure", caption, svg(title, parts, css="loss"))
 
 
-def loss_legend(trials: Sequence[TrialPoint], names: Sequence[str]) -> Markup:
+def loss_legend(trials: Sequence[TrialPoint], group: Group) -> Markup:
     """The legend of a group's loss plots.
 
     Args:
         trials: All trials of the group.
-        names: Names of its goals.
+        group: Its results.
 
     Returns:
         A list; only verdicts that occur are named.
     """
     seen = {t.verdict for t in trials}
     entries = [(css_of(v), f"{v.value} trial") for v in Verdict if v in seen]
-    for index, name in enumerate(names):
+    lossy = {g.name for r in group.measured for g in r.goals if g.loss_ratio > 0}
+    for index, name in enumerate(group.goal_names):
         entries.append((f"line bound g{index % 4}", f"lower bound of {name}"))
-        entries.append((f"line allowed g{index % 4}", f"loss that {name} allows, if any"))
+        if name in lossy:
+            entries.append((f"line allowed g{index % 4}", f"loss that {name} allows"))
     return legend(entries)

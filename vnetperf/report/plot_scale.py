@@ -91,7 +91,8 @@ class Log:
     def __call__(self, value: float) -> float:
         """See :class:`Scale`."""
         span = math.log10(self.high / self.low)
-        return self.start + math.log10(value / self.low) / span * (self.end - self.start)
+        ratio = max(value, self.low) / self.low
+        return self.start + math.log10(ratio) / span * (self.end - self.start)
 
     def ticks(self) -> Sequence[float]:
         """See :class:`Scale`; 1, 2, 5 within few decades, else whole decades."""
@@ -162,6 +163,6 @@ class Loss:
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
     def ticks(self) -> Sequence[float]:
-        """Decades from ``low`` to 100 %."""
+        """Decades from 100 % down to ``low``, thinned out where there are many."""
         powers = range(round(math.log10(self.low)), 1)
-        return [10.0**p for p in powers][:: max(1, math.ceil(len(powers) / 7))]
+        return [10.0**p for p in powers][:: -max(1, math.ceil(len(powers) / 7))]

@@ -147,4 +147,4 @@ def throughput_plot(group: Group) -> Markup:
         el("b", "Throughput against frame size"),
         el("span", "Marks: lower bounds. Bars: from lower to upper bound.", class_="how"),
     )
-    return el("figure", caption, svg(title, parts), _legend(group), class_="wide")
+    return el("figure", caption, svg(title, parts), _legend(group))

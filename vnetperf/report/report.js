@@ -62,18 +62,22 @@
     }
     return best;
   };
+  let pointed = null; // the trial that the tooltip shows, so that a click means the same one
   for (const svg of document.querySelectorAll("svg.loss")) {
     svg.addEventListener("pointermove", (event) => {
-      const point = nearest(svg, event);
+      const point = (pointed = nearest(svg, event));
       if (!point) return hide();
       halo.setAttribute("cx", point[0]);
       halo.setAttribute("cy", point[1]);
       svg.append(halo);
       show(trial(point[2]), event.clientX, event.clientY);
     });
-    svg.addEventListener("pointerleave", hide);
+    svg.addEventListener("pointerleave", () => {
+      pointed = null;
+      hide();
+    });
     svg.addEventListener("click", (event) => {
-      const point = nearest(svg, event);
+      const point = pointed ?? nearest(svg, event);
       const row = point && document.getElementById(`t${point[2]}`);
       if (!row) return;
       row.closest("details").open = true;

@@ -17,6 +17,7 @@ from vnetperf.report import bounds, opening
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group, groups, undeployed
 from vnetperf.report.notes import notes
+from vnetperf.report.printable import printable
 from vnetperf.report.unknowns import gather
 
 _NONE = "-"
@@ -62,10 +63,10 @@ def _latency(latency: Latency | None) -> tuple[str, str, str]:
     return _micro(found.get("50")), _micro(found.get("99")), _micro(latency.max_ns)
 
 
-def _goal_row(result: Result, goal: GoalResult) -> list[Text | str]:
+def _goal_row(result: Result, goal: GoalResult, *, plain: bool) -> list[Text | str]:
     l1 = goal.throughput_l1_bps
     return [
-        Text(f" {goal.name}", style="bold"),
+        Text(_encodable(f" {goal.name}", plain=plain), style="bold"),
         _headline(goal),
         Text("" if goal.regular else _IRREGULAR, style="yellow"),
         _short(goal.upper_bound_fps),
@@ -76,9 +77,9 @@ def _goal_row(result: Result, goal: GoalResult) -> list[Text | str]:
     ]
 
 
-def _direction_row(goal: GoalResult, bound: DirectionBound) -> list[Text | str]:
+def _direction_row(goal: GoalResult, bound: DirectionBound, *, plain: bool) -> list[Text | str]:
     return [
-        Text(f" {bound.direction}", style="dim"),
+        Text(_encodable(f" {bound.direction}", plain=plain), style="dim"),
         _short(bound.lower_bound_fps),
         "",
         _short(bound.upper_bound_fps),
@@ -88,11 +89,11 @@ def _direction_row(goal: GoalResult, bound: DirectionBound) -> list[Text | str]:
     ]
 
 
-def _rows(result: Result) -> Iterator[list[Text | str]]:
+def _rows(result: Result, *, plain: bool) -> Iterator[list[Text | str]]:
     size = Text(f"{result.frame_size} octets", style="bold cyan")
     yield [size, Text(f"{result.trial_count} trials", style="dim")]
     for goal in result.goals:
-        yield _goal_row(result, goal)
+        yield _goal_row(result, goal, plain=plain)
         known = {b.direction: b for b in goal.per_direction}
         for name in dict.fromkeys([*known, *goal.latency]):
             blank = DirectionBound(
@@ -101,7 +102,7 @@ def _rows(result: Result) -> Iterator[list[Text | str]]:
                 upper_bound_fps=None,
                 conditional_throughput_fps=None,
             )
-            yield _direction_row(goal, known.get(name, blank))
+            yield _direction_row(goal, known.get(name, blank), plain=plain)
 
 
 def _table(group: Group, *, plain: bool) -> Table:
@@ -117,22 +118,27 @@ def _table(group: Group, *, plain: bool) -> Table:
         justify: Literal["left", "right"] = "right" if index else "left"
         table.add_column(_encodable(name, plain=plain), justify=justify, overflow="fold")
     for result in group.measured:
-        for cells in _rows(result):
+        for cells in _rows(result, plain=plain):
             table.add_row(*cells)
         table.add_section()
     return table
 
 
 def _encodable(said: str, *, plain: bool) -> str:
-    return said.translate(_ASCII) if plain else said
+    shown = printable(said)
+    if not plain:
+        return shown
+    return shown.translate(_ASCII).encode("ascii", "backslashreplace").decode()
 
 
 def _explain(group: Group) -> str:
     interfaces = " or ".join(str(n) for n in sorted({r.directions for r in group.measured}))
+    irregular = any(not g.regular for r in group.measured for g in r.goals)
     return (
         f"Rates of a goal: sum over {interfaces} sending interface(s); of a direction: that one "
         "only. Sizes include the FCS. Latency: at the lower bound. cond. = conditional "
         f"throughput, gen. = the generator's clean maximum, '{_NONE}' = no number."
+        + (f" {_IRREGULAR} = irregular, see below." if irregular else "")
     )
 
 

@@ -6,6 +6,7 @@ import math
 
 _RATES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NO_NUMBER = "not a number"
 
 
@@ -164,6 +165,21 @@ def tick_time(value: float) -> str:
     """
     number, unit = _scaled(value, _TIMES)
     return _trimmed(number, f" {unit}") if value else "0"
+
+
+def tick_percent(ratio: float) -> str:
+    """A decade of a ratio on an axis, in percent, e.g. "0.1 %" or "10⁻⁵ %".
+
+    Args:
+        ratio: A power of ten.
+
+    Returns:
+        Text of at most seven characters.
+    """
+    power = round(math.log10(ratio)) + 2
+    if power >= -2:
+        return percent(ratio)
+    return f"10{str(power).translate(_SUPERSCRIPT)} %"
 
 
 def _trimmed(number: str, unit: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from vnetperf.model.result import RunResults
+from vnetperf.model.result import Result, RunResults
 
 _MARK = re.compile(r"(unknown|not measured)\s*(:|$)", re.IGNORECASE)
 
@@ -48,31 +48,36 @@ def _walk(value: Any, path: str) -> Iterator[Unknown]:
         yield Unknown(path, value.strip())
 
 
-def _missing(results: RunResults) -> Iterator[Unknown]:
-    run = results.run
+def _missing_of_run(results: RunResults) -> Iterator[Unknown]:
     for name in ("ended", "isolation", "testbed"):
-        if not getattr(run, name):
+        if not getattr(results.run, name):
             yield Unknown(f"run.{name}", "unknown: the run did not record it")
+    if not results.environment:
+        yield Unknown("environment", "unknown: the run recorded none")
     if results.calibration is None:
         yield Unknown("calibration", "not measured: the run holds no calibration of its generator")
-    for result in results.results:
-        where = f"{result.scenario}.{result.test}[{result.frame_size}]"
-        if result.status == "not measured":
-            yield Unknown(where, f"not measured: {result.why or 'no reason was recorded'}")
-            continue
-        if result.generator_max_fps is None:
-            yield Unknown(f"{where}.generator_max_fps", "not measured: size not calibrated")
-        if result.media_max_fps is None:
-            yield Unknown(f"{where}.media_max_fps", "unknown: no reference medium was recorded")
-        for goal in result.goals:
-            if goal.lower_bound_fps is not None and not goal.latency:
-                yield Unknown(
-                    f"{where}.{goal.name}.latency",
-                    "not measured: no latency was recorded at the lower bound",
-                )
-    for scenario in results.scenarios:
-        if scenario.error:
-            yield Unknown(scenario.scenario, f"not measured: not deployed: {scenario.error}")
+        return
+    for point in results.calibration.points:
+        if point.smallest_burst_gap_ns is None:
+            where = f"calibration[{point.frame_size}].smallest_burst_gap_ns"
+            yield Unknown(where, "not measured: no reason was recorded")
+
+
+def _missing_of_result(result: Result) -> Iterator[Unknown]:
+    where = f"{result.scenario}.{result.test}[{result.frame_size}]"
+    if result.status == "not measured":
+        yield Unknown(where, f"not measured: {result.why or 'no reason was recorded'}")
+        return
+    if result.generator_max_fps is None:
+        yield Unknown(f"{where}.generator_max_fps", "not measured: size not calibrated")
+    if result.media_max_fps is None:
+        yield Unknown(f"{where}.media_max_fps", "unknown: no reference medium was recorded")
+    for goal in result.goals:
+        if goal.lower_bound_fps is not None and not goal.latency:
+            yield Unknown(
+                f"{where}.{goal.name}.latency",
+                "not measured: no latency was recorded at the lower bound",
+            )
 
 
 def gather(results: RunResults) -> tuple[Unknown, ...]:
@@ -94,5 +99,11 @@ def gather(results: RunResults) -> tuple[Unknown, ...]:
         found += _walk(scenario.path_check, f"{scenario.scenario}.path_check")
     for entry in results.ledger:
         found += _walk([entry.value, entry.reason], f"ledger {entry.clause}")
-    found += _missing(results)
+    found += _missing_of_run(results)
+    for result in results.results:
+        found += _missing_of_result(result)
+    for scenario in results.scenarios:
+        if scenario.error:
+            said = f"not measured: not deployed: {scenario.error}"
+            found.append(Unknown(scenario.scenario, said))
     return tuple(found)

@@ -1,0 +1,160 @@
+import re
+import time
+
+import pytest
+
+from vnetperf.report import write_all
+
+from . import chromium
+from .sample import build
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        chromium.BINARY is None,
+        reason="no chromium on the PATH; cure: apt-get install --no-install-recommends chromium",
+    ),
+]
+WIDTHS = (400, 768, 1600)
+OVERFLOW = """
+const root = document.documentElement;
+for (const fold of document.querySelectorAll("details")) fold.open = true;
+const wide = [...document.querySelectorAll("body *")]
+  .filter((e) => !e.closest(".scroll, svg, .tooltip"))
+  .filter((e) => e.getBoundingClientRect().right > root.clientWidth + 1)
+  .map((e) => e.tagName + "." + e.className);
+return { inner: innerWidth, scroll: root.scrollWidth, client: root.clientWidth, wide };
+"""
+TEXT = """
+const out = [];
+for (const svg of document.querySelectorAll("svg.plot")) {
+  const frame = svg.closest("figure").getBoundingClientRect();
+  const texts = [...svg.querySelectorAll("text")].map((t) => [t, t.getBoundingClientRect()]);
+  for (const [t, b] of texts) {
+    if (b.left < frame.left || b.right > frame.right || b.bottom > frame.bottom + 1)
+      out.push("outside: " + t.textContent + " in " + svg.getAttribute("aria-label"));
+  }
+  const ticks = texts.filter(([t]) => t.classList.contains("tick"));
+  ticks.forEach(([s, a], i) => ticks.slice(i + 1).forEach(([t, b]) => {
+    if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3)
+      out.push("overlap: " + s.textContent + " / " + t.textContent
+        + " in " + svg.getAttribute("aria-label"));
+  }));
+}
+return { out, plots: document.querySelectorAll("svg.plot").length };
+"""
+CONTRAST = """
+const parse = (c) => c.match(/[0-9.]+/g).slice(0, 3).map(Number);
+const light = (c) => parse(c).map((v) => v / 255)
+  .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+  .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const behind = (e) => {
+  for (; e; e = e.parentElement) {
+    const c = getComputedStyle(e).backgroundColor;
+    if (!/rgba\\(0, 0, 0, 0\\)|transparent/.test(c)) return c;
+  }
+  return "rgb(255, 255, 255)";
+};
+const low = {};
+const kinds = "p, li, th, td, h1, h2, h3, a, b, summary, .badge, svg text";
+for (const e of document.querySelectorAll(kinds)) {
+  if (!e.textContent.trim()) continue;
+  const style = getComputedStyle(e);
+  const pair = [light(e.ownerSVGElement ? style.fill : style.color), light(behind(e))];
+  const ratio = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+  if (ratio < 4.5) low[e.tagName + "." + (e.className.baseVal ?? e.className)] = ratio;
+}
+return { low, background: getComputedStyle(document.body).backgroundColor };
+"""
+TOOLTIP = """
+const svg = document.querySelector("svg.loss");
+const path = svg.querySelector("path[data-n]");
+const [, x, y] = path.getAttribute("d").match(/M([0-9.]+) ([0-9.]+)/).map(Number);
+const at = new DOMPoint(x, y).matrixTransform(svg.getScreenCTM());
+const where = { clientX: at.x + 2, clientY: at.y, bubbles: true };
+svg.dispatchEvent(new PointerEvent("pointermove", where));
+const tip = document.querySelector(".tooltip");
+const shown = [!tip.hidden, tip.textContent, path.dataset.n.split(",")[0]];
+svg.dispatchEvent(new PointerEvent("click", where));
+const row = document.querySelector("tr:target");
+const shape = document.querySelector("figure g.tip");
+shape.dispatchEvent(new PointerEvent("pointermove", { clientX: 9, clientY: 9 }));
+return { shown, target: row && row.id, opened: row && row.closest("details").open,
+  bound: tip.textContent };
+"""
+
+
+@pytest.fixture(scope="module")
+def page(results, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("report")
+    return next(p for p in write_all(results, directory) if p.name == "report.html")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_never_scrolls_sideways(page, width):
+    found = chromium.probe_framed(page, OVERFLOW, width=width)
+    assert found["inner"] == width
+    assert found["scroll"] <= found["client"], found["wide"]
+    assert found["wide"] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_labels_of_plots_neither_overlap_nor_leave_their_figure(page, width):
+    found = chromium.probe_framed(page, TEXT, width=width)
+    assert found["plots"] == 28
+    assert found["out"] == []
+
+
+@pytest.mark.parametrize("flag", ["--blink-settings=preferredColorScheme=1", chromium.DARK])
+def test_text_has_enough_contrast_in_light_and_in_dark(page, flag):
+    found = chromium.probe(page, CONTRAST, flag)
+    assert found["low"] == {}
+    assert (found["background"] == "rgb(16, 19, 22)") == (flag == chromium.DARK)
+
+
+def test_a_point_shows_its_trial_and_leads_to_it(page):
+    found = chromium.probe(page, TOOLTIP)
+    visible, said, number = found["shown"]
+    assert visible
+    assert said.startswith(f"trial: {number}\nload per interface: ")
+    assert found["target"] == f"t{number}"
+    assert found["opened"]
+    assert "upper bound" in found["bound"]
+
+
+def test_nothing_is_written_to_the_console(page):
+    visit = chromium.run(page, "--dump-dom", "--virtual-time-budget=2000")
+    assert visit.console == ()
+    assert visit.dom.count("<svg") > 28
+    assert 'class="tooltip"' in visit.dom  # the policy let the page's own script run
+
+
+def test_names_run_no_script(hostile, tmp_path):
+    page = next(p for p in write_all(hostile, tmp_path) if p.name == "report.html")
+    assert chromium.run(page, "--dump-dom", "--virtual-time-budget=2000").console == ()
+    found = chromium.probe_framed(page, OVERFLOW, width=400)
+    assert found["scroll"] <= found["client"], found["wide"]
+
+
+def test_it_prints_on_a4(page, tmp_path):
+    target = tmp_path / "report.pdf"
+    chromium.run(page, "--no-pdf-header-footer", f"--print-to-pdf={target}")
+    printed = target.read_bytes()
+    assert printed.startswith(b"%PDF-")
+    boxes = set(re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", printed))
+    assert boxes
+    for width, height in boxes:
+        assert float(width) == pytest.approx(595, abs=2)
+        assert float(height) == pytest.approx(842, abs=2)
+
+
+def test_ten_thousand_trials_open_quickly(tmp_path, capsys):
+    page = next(p for p in write_all(build(trials=10_200), tmp_path) if p.name == "report.html")
+    started = time.perf_counter()
+    visit = chromium.run(page, f"--screenshot={tmp_path / 'page.png'}")
+    took = time.perf_counter() - started
+    with capsys.disabled():
+        print(f"\nChromium, from start to picture, 10,000 trials: {took:.1f} s")  # noqa: T201
+    assert visit.console == ()
+    assert took < 60

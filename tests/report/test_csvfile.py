@@ -1,0 +1,53 @@
+import csv
+import io
+import json
+
+from vnetperf.report import results_csv, trials_csv
+
+
+def _rows(said: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(said)))
+
+
+def test_a_goal_has_a_row_for_the_sum_and_one_for_each_direction(results):
+    rows = [
+        r
+        for r in _rows(results_csv(results))
+        if (r["scenario"], r["frame_size_octets"], r["goal"]) == ("pvp_dpdk", "64", "ndr")
+    ]
+    assert [r["direction"] for r in rows] == ["aggregate", "phy0->phy1", "phy1->phy0"]
+    total, *each = (float(r["lower_bound_fps"]) for r in rows)
+    assert total == sum(each)
+    assert rows[1]["latency_p99_ns"]
+    assert not rows[0]["latency_p99_ns"]
+
+
+def test_numbers_are_exact(results):
+    goal = results.results[0].goals[0]
+    assert float(_rows(results_csv(results))[0]["upper_bound_fps"]) == goal.upper_bound_fps
+
+
+def test_qualifiers_and_irregular_results_are_columns(results):
+    row = next(r for r in _rows(results_csv(results)) if r["qualifier"])
+    assert (row["qualifier"], row["regular"]) == ("at least", "false")
+    assert row["irregular_reason"].startswith("the maximum load met the goal")
+
+
+def test_not_measured_is_a_row_without_numbers(results):
+    row = next(r for r in _rows(results_csv(results)) if r["status"] == "not measured")
+    assert row["why"].startswith("the path check")
+    assert row["lower_bound_fps"] == ""
+
+
+def test_every_trial_is_a_row(results):
+    rows = _rows(trials_csv(results))
+    assert [int(r["number"]) for r in rows] == [t.number for t in results.trials]
+    lossy = next(r for r in rows if r["lost_at"])
+    assert "phy0 rx ring" in json.loads(lossy["lost_at"])
+
+
+def test_a_name_is_no_formula(results):
+    goal = results.results[0].goals[0].model_copy(update={"reason": "=1+1", "regular": False})
+    first = results.results[0].model_copy(update={"goals": (goal,)})
+    row = _rows(results_csv(results.model_copy(update={"results": (first,)})))[0]
+    assert row["irregular_reason"] == "'=1+1"

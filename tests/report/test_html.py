@@ -1,0 +1,168 @@
+import base64
+import hashlib
+import re
+import time
+from html.parser import HTMLParser
+
+import pytest
+
+from vnetperf.report import html_report
+
+from .sample import build
+
+VOID = {"meta", "wbr", "br"}
+#: Elements whose end tag HTML lets an author leave out; the list of trials does.
+OPTIONAL = {"td", "tr"}
+
+
+class Page(HTMLParser):
+    """Reads a page, keeps its elements and checks that they nest."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID and not self.get_starttag_text().endswith("/>"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        while self.open[-1] != tag and self.open[-1] in OPTIONAL:
+            self.open.pop()
+        assert self.open.pop() == tag, f"</{tag}> closes nothing at {self.getpos()}"
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] not in {"style", "script"}:
+            self.text.append(data)
+
+    @property
+    def shown(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture(scope="module")
+def source(results) -> str:
+    return html_report(results)
+
+
+@pytest.fixture(scope="module")
+def page(source) -> Page:
+    return Page(source)
+
+
+def test_elements_nest(page):
+    assert page.open == []
+
+
+def test_ids_are_unique_and_links_lead_somewhere(page):
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    links = {a["href"] for tag, a in page.elements if tag == "a"}
+    assert links
+    assert links <= {f"#{i}" for i in ids}
+
+
+def test_nothing_is_loaded_from_elsewhere(source, page):
+    assert {"img", "link", "iframe", "object", "embed", "form", "base"}.isdisjoint(
+        tag for tag, _ in page.elements
+    )
+    assert not any({"src", "style", "onload", "onclick"} & a.keys() for _, a in page.elements)
+    outside = set(re.findall(r"https?://[^\s\"'<)]+", source))
+    assert outside == {"http://www.w3.org/2000/svg"}  # the name of a namespace, never fetched
+    assert "url(" not in source
+    assert "@import" not in source
+
+
+def test_the_policy_allows_the_page_own_script_and_style_alone(source, page):
+    policy = next(a["content"] for _, a in page.elements if "http-equiv" in a)
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("script", "style"):
+        content = re.search(rf"<{tag}>(.*?)</{tag}>", source, re.DOTALL)[1]
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_the_first_line_says_that_it_is_no_benchmark(smoke, page):
+    shown = Page(html_report(smoke)).shown
+    assert shown.removeprefix("vnetperf: smoke on lab-1 ").startswith(
+        "Not a benchmark (preset smoke): 1 s trials, 1 % loss allowed"
+    )
+    assert "Not a benchmark" not in page.shown
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "cores are shared: DUT and tester run on processor 1",
+        "at least 11.75 Mfps irregular",
+        "at least 11.75M 100 % irregular",
+        "4.445 Mfps irregular",
+        "512 ndr: irregular: bounds are 7.4 % apart",
+        "1518 octets: not measured: the path check lost 3 of 32 frames",
+        "pvp_vpp : not deployed: vpp: exited with status 1",
+        "theoretical maximum of the reference medium",
+        "the generator's calibrated clean maximum",
+        "frames/s, sum of 2 direction(s), log scale",
+        "load per sending interface, frames/s, linear scale",
+        "loss, worse direction, log scale",
+        "latency, log scale",
+        "GENERATOR_LIMITED trial",
+        "phy0 rx ring",
+        "RFC 2544 section 24 deviated trials of at least 60 s 1 s",
+        "preset mlr-csit command line --preset",
+        "unknown: /proc/cpuinfo has no microcode line",
+        "ovs-vswitchd-dpdk unix:/run/vnetperf/r1/db.sock --pidfile",
+        "offered of intended",
+    ],
+)
+def test_everything_is_there(page, said):
+    assert said in page.shown
+
+
+def test_every_trial_is_a_row_and_a_mark(results, page):
+    rows = {a["id"] for tag, a in page.elements if tag == "tr" and "id" in a}
+    assert rows == {f"t{t.number}" for t in results.trials}
+    marks = [a for tag, a in page.elements if "data-n" in a]
+    assert sorted(int(n) for a in marks for n in a["data-n"].split(",")) == sorted(
+        t.number for t in results.trials
+    )
+    for mark in marks:
+        assert mark["d"].count("M") == len(mark["data-n"].split(","))
+
+
+def test_each_plot_has_a_name(page):
+    plots = [a for tag, a in page.elements if tag == "svg" and "plot" in (a.get("class") or "")]
+    # two throughput plots, and for each of 13 measured sizes one of loss and one of latency
+    assert len(plots) == 2 + 13 * 2
+    assert all(a["role"] == "img" and a["aria-label"] for a in plots)
+
+
+def test_names_never_become_markup(hostile):
+    page = Page(html_report(hostile))
+    tags = [tag for tag, _ in page.elements]
+    assert "img" not in tags
+    assert tags.count("script") == 1
+    assert not any(k.startswith("on") for _, a in page.elements for k in a)
+    assert "<img src=x onerror=alert(1)>" in page.shown
+    raw = html_report(hostile)
+    assert not {"\x00", "\x1b", "\u202e"} & set(raw)
+
+
+def test_ten_thousand_trials_stay_light(capsys):
+    results = build(trials=10_200)
+    assert len(results.trials) >= 9_000
+    started = time.perf_counter()
+    source = html_report(results)
+    took = time.perf_counter() - started
+    size = len(source.encode())
+    with capsys.disabled():
+        print(f"\n{len(results.trials)} trials: {size / 1e6:.2f} MB in {took:.2f} s")  # noqa: T201
+    assert size < 6_000_000

@@ -1,0 +1,60 @@
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from vnetperf.report import junit_xml
+
+
+@pytest.fixture
+def root(results):
+    return ET.fromstring(junit_xml(results))  # noqa: S314
+
+
+def test_a_suite_per_scenario_and_a_case_per_size(root):
+    suites = {s.get("name"): s for s in root}
+    assert list(suites) == ["phy2phy_dpdk", "pvp_dpdk", "pvp_vpp"]
+    names = [c.get("name") for c in suites["pvp_dpdk"].iter("testcase")]
+    assert names[0] == "throughput[pvp_dpdk-64]"
+    assert len(names) == 7
+
+
+def test_counts_are_those_of_the_elements(root):
+    for suite in root:
+        cases = suite.findall("testcase")
+        assert int(suite.get("tests")) == len(cases)
+        assert int(suite.get("skipped")) == sum(c.find("skipped") is not None for c in cases)
+        assert int(suite.get("errors")) == sum(c.find("error") is not None for c in cases)
+    assert int(root.get("tests")) == len(list(root.iter("testcase"))) == 15
+
+
+def test_not_measured_is_skipped_with_its_reason(root):
+    skipped = next(root.iter("skipped"))
+    assert skipped.get("message", "").startswith("the path check lost 3 of 32 frames")
+
+
+def test_a_scenario_that_could_not_be_deployed_is_an_error(root):
+    error = next(root.iter("error"))
+    assert error.get("message") == "vpp: exited with status 1 while starting: no such plugin"
+
+
+def test_numbers_are_properties_and_the_qualifier_is_in_the_text(root, results):
+    case = next(c for c in root.iter("testcase") if c.get("name", "").endswith("phy2phy_dpdk-512]"))
+    held = {p.get("name"): p.get("value") for p in case.iter("property")}
+    goal = results.results[3].goals[0]
+    assert float(held["ndr.lower_bound_fps"]) == goal.lower_bound_fps
+    assert held["ndr.qualifier"] == "at least"
+    assert held["ndr.regular"] == "false"
+    assert "at least 11.75 Mfps (irregular)" in case.findtext("system-out")
+
+
+def test_a_suite_says_that_it_is_no_benchmark(smoke):
+    root = ET.fromstring(junit_xml(smoke))  # noqa: S314
+    held = {p.get("name"): p.get("value") for p in root[0].find("properties")}
+    assert held["benchmark"] == "false"
+    assert held["note"].startswith("Not a benchmark")
+
+
+def test_hostile_names_leave_it_well_formed(hostile):
+    root = ET.fromstring(junit_xml(hostile))  # noqa: S314
+    assert "<img src=x" in root[0].get("name")
+    assert "\x00" not in junit_xml(hostile)

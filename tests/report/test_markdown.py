@@ -1,0 +1,77 @@
+import re
+
+import pytest
+from markdown_it import MarkdownIt
+
+from vnetperf.report import markdown_report
+from vnetperf.report.markdown_text import code, escaped
+
+GOLDEN_ROW = (
+    "| 512 | ndr | **at least 11.75 Mfps** | no load failed | 11.75 Mfps | 50.00 | 100 % | 100 % "
+    "| 28 | irregular: the maximum load met the goal: the DUT may be faster than this search could "
+    "offer |"
+)
+
+
+def _html(said: str) -> str:
+    return MarkdownIt("commonmark").enable("table").render(said)
+
+
+def test_the_first_line_says_that_it_is_no_benchmark(smoke):
+    assert markdown_report(smoke).startswith("**Not a benchmark (preset smoke): 1 s trials")
+
+
+def test_a_result_row_reads_as_agreed(results):
+    assert GOLDEN_ROW in markdown_report(results).splitlines()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "> **Warning:** cores are shared",
+        "| isolation statement (RFC 6815) | isolated testbed",
+        "goal **pdr**: loss ratio 0.5 %, exceed ratio 50 %, final trial 1 s, duration sum 21 s",
+        "### Each direction",
+        "26 VALID, 2 GENERATOR\\_LIMITED",
+        "phy0 rx ring: ",
+        "## Calibration of the generator",
+        "| RFC 2544 section 24 | trials of at least 60 s | deviated | 1 s | the preset mlr-csit",
+        "| cpu.governor | `performance` |",
+        "ovs-vswitchd-dpdk unix:/run/vnetperf/r1/db.sock --pidfile",
+        "| testbed | `lab-1` | environment VNETPERF\\_TESTBED |",
+        "1518 octets: **not measured**: the path check lost 3 of 32 frames",
+        "| environment.cpu.microcode | unknown: /proc/cpuinfo has no microcode line |",
+        "**Not deployed**: vpp: exited with status 1",
+    ],
+)
+def test_everything_is_there(results, said):
+    assert said in markdown_report(results)
+
+
+def test_all_rows_of_a_table_have_as_many_cells(results):
+    for block in re.findall(r"(?:^\|.*\n)+", markdown_report(results), re.MULTILINE):
+        counts = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        assert len(counts) == 1, block[:200]
+
+
+def test_names_never_become_markup(hostile):
+    page = _html(markdown_report(hostile))
+    assert "<img" not in page
+    assert "<script" not in page
+    assert "<a " not in page
+    assert page.count("<tr>") > 20
+
+
+@pytest.mark.parametrize("said", ["a|b", "`", "``x`", "<b>", "*x*", "[a](b)", "a\nb", "# no"])
+def test_escaped_text_renders_as_itself(said):
+    shown = _html(f"x {escaped(said)}").strip().removeprefix("<p>x ").removesuffix("</p>")
+    plain = shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    assert plain == " ".join(said.split())
+
+
+@pytest.mark.parametrize("said", ["a|b", "`", "x``y", "<b>"])
+def test_code_in_a_cell_renders_as_itself(said):
+    shown = _html(f"| h |\n| - |\n| {code(said)} |\n")
+    found = re.search(r"<code>(.*)</code>", shown)
+    assert found
+    assert found[1].replace("&lt;", "<").replace("&gt;", ">") == said

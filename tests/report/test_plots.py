@@ -1,0 +1,147 @@
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.model.result import TrialPoint
+from vnetperf.model.trial import Latency, Verdict
+from vnetperf.report.cases import groups
+from vnetperf.report.latency_curve import curve
+from vnetperf.report.losses import account
+from vnetperf.report.plot_frame import BOTTOM, LEFT, RIGHT, TOP
+from vnetperf.report.plot_loss import loss_plot
+from vnetperf.report.plot_scale import Linear, Log, Loss, fitting
+from vnetperf.report.plot_throughput import throughput_plot
+
+from .sample import histogram
+
+rates = st.floats(min_value=1.0, max_value=1e10)
+
+
+@given(st.lists(rates, min_size=1, max_size=20), st.booleans())
+def test_a_fitting_scale_keeps_every_value_inside(values, zero):
+    scale = fitting(values, 0, 100, ratio=10, zero=zero)
+    assert all(-1e-6 <= scale(v) <= 100 + 1e-6 for v in values)
+    assert all(-1e-6 <= scale(t) <= 100 + 1e-6 for t in scale.ticks())
+    assert len(scale.ticks()) <= 12
+
+
+def test_the_axis_is_logarithmic_where_the_range_needs_it():
+    assert fitting([1e6, 9e6], 0, 1, ratio=10, zero=True) == Linear(0, 9e6 * 1.08, 0, 1)
+    assert isinstance(fitting([1e6, 11e6], 0, 1, ratio=10, zero=True), Log)
+
+
+def test_no_loss_has_a_lane_of_its_own_below_every_loss():
+    y = Loss(1e-6, 10, 180, 200)
+    assert y(0.0) == 200
+    assert y(1e-6) == pytest.approx(180)
+    assert y(1.0) == pytest.approx(10)
+    assert y(1e-9) == pytest.approx(180)
+    assert 10 < y(0.5) < y(0.001) < 180
+
+
+def _point(number: int, verdict: Verdict, loss: float | None, **more: object) -> TrialPoint:
+    return TrialPoint(
+        number=number,
+        scenario="s",
+        test="t",
+        frame_size=64,
+        load_fps=1e6 * number,
+        duration_s=1.0,
+        loss_ratio=loss,
+        forwarded_fps=None,
+        offered_ratio=None,
+        verdict=verdict,
+        **more,
+    )
+
+
+def test_every_verdict_has_a_mark_of_its_own(results):
+    trials = [_point(i, v, 0.01) for i, v in enumerate(Verdict, start=1)]
+    shown = loss_plot(results.results[0], trials, ("ndr", "pdr"))
+    shapes = {
+        re.sub(r"M[\d.]+ [\d.]+", "", d): css
+        for d, css in re.findall(r'<path d="([^"]+)" class="([^"]+)" data-n', shown)
+    }
+    assert len(shapes) == len(Verdict)
+    assert len(set(shapes.values())) == len(Verdict)
+
+
+def test_a_trial_without_number_lies_above_the_axis(results):
+    trials = [_point(1, Verdict.VALID, 0.0), _point(2, Verdict.TIMED_OUT, None)]
+    shown = loss_plot(results.results[0], trials, ("ndr", "pdr"))
+    assert ">no number</text>" in shown
+    heights = dict(re.findall(r'd="M[\d.]+ ([\d.]+)[^"]*" class="(\w+) v-', shown))
+    by_mark = {mark: float(height) for height, mark in heights.items()}
+    assert TOP <= by_mark["cross"] < TOP + 10
+    assert BOTTOM - 22 < by_mark["dot"] < BOTTOM
+
+
+def test_marks_lie_inside_the_frame(results):
+    group = groups(results)[0]
+    mine = [t for t in results.trials if (t.scenario, t.frame_size) == (group.scenario, 64)]
+    shown = loss_plot(group.results[0], mine, group.goal_names)
+    for d in re.findall(r'<path d="([^"]+)" class="[^"]+" data-n', shown):
+        for x, y in re.findall(r"M([\d.]+) ([\d.]+)", d):
+            assert LEFT <= float(x) <= RIGHT
+            assert TOP <= float(y) <= BOTTOM
+
+
+def test_the_curve_of_a_histogram_is_that_of_its_values():
+    import random  # noqa: PLC0415
+
+    latency = histogram(random.Random(1), 10.0)  # noqa: S311
+    found = curve(latency)
+    assert found.exact
+    levels = [level for level, _ in found.points]
+    assert levels[0] == 1.0
+    assert levels[-1] == pytest.approx(latency.count, rel=1e-6)
+    values = [v for _, v in found.points]
+    assert values == sorted(values)
+    assert values[-1] == pytest.approx(latency.max_ns, rel=0.002)
+    near = min(found.points, key=lambda p: abs(math.log(p[0] / 100)))
+    assert near[1] == pytest.approx(latency.percentiles["99"], rel=0.05)
+
+
+@pytest.mark.parametrize("hdr", ["", "not base64 at all", "HISTFAAAAB94nJ", "AAAA", "é"])
+def test_without_a_readable_histogram_the_percentiles_are_drawn(hdr):
+    latency = Latency(
+        count=10,
+        min_ns=1,
+        mean_ns=2,
+        max_ns=9,
+        percentiles={"50": 5.0, "99.9": 9.0, "100": 9.0, "odd": 1.0},
+        hdr=hdr,
+    )
+    found = curve(latency)
+    assert not found.exact
+    assert found.points[0] == (2.0, 5.0)
+    assert found.points[1] == (pytest.approx(1000.0), 9.0)
+    assert len(found.points) == 2
+
+
+def test_throughput_shows_limits_bounds_and_qualifiers(results):
+    group = groups(results)[1]
+    shown = throughput_plot(group)
+    assert 'class="limit medium"' in shown
+    assert 'class="limit generator"' in shown
+    assert "log scale" in shown
+    assert ">not measured</text>" in shown
+    assert "512 octets, ndr: 4.445 Mfps (irregular)\nupper bound: 4.801 Mfps" in shown
+    assert 'class="point hollow g0"' in shown
+
+
+def test_only_valid_trials_account_for_lost_frames():
+    trials = [
+        _point(1, Verdict.VALID, 0.1, lost_at={"ring": 30, "tap": 10}),
+        _point(2, Verdict.VALID, 0.1, lost_at={"tap": 50}),
+        _point(3, Verdict.GENERATOR_LIMITED, 0.5, lost_at={"ring": 999}),
+        _point(4, Verdict.VALID, 0.1),
+        _point(5, Verdict.VALID, 0.0),
+    ]
+    found = account(trials)
+    assert found.by_hop == {"tap": 60, "ring": 30}
+    assert list(found.by_hop) == ["tap", "ring"]
+    assert (found.trials, found.lossy, found.unattributed, found.total) == (4, 3, 1, 90)

@@ -1,0 +1,74 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from vnetperf.report import print_results, terminal_text
+
+GOLDEN_HEAD = """\
+Warning: cores are shared: DUT and tester run on processor 1 (slices of 100 µs)
+
+phy2phy_dpdk · throughput
+size, goal,     lower bound         upper  cond.     L1 % of  p50  p99  max
+direction               fps           fps    fps Gbit/s gen.   µs   µs   µs
+───────────────────────────────────────────────────────────────────────────
+64 octets         28 trials
+ ndr                 18.09M        18.17M 18.09M  12.15 77.3
+"""
+GOLDEN_AT_LEAST = " ndr        at least 11.75M irreg.      - 11.75M  50.00  100\n"
+
+
+def test_a_table_reads_as_agreed(results):
+    assert terminal_text(results).startswith(GOLDEN_HEAD)
+
+
+def test_the_qualifier_and_the_flag_stand_next_to_the_number(results):
+    assert GOLDEN_AT_LEAST in terminal_text(results)
+
+
+def test_the_first_line_says_that_it_is_no_benchmark(smoke):
+    first = terminal_text(smoke).splitlines()[0]
+    assert first.startswith("Not a benchmark (preset smoke): 1 s trials")
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_lines_fit_and_carry_no_escape_sequence(results, width):
+    shown = terminal_text(results, width=width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert "\x1b" not in shown
+
+
+def test_plain_is_ascii_only(results):
+    assert terminal_text(results, plain=True).isascii()
+
+
+def test_a_log_that_is_not_utf8_gets_ascii(results):
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding="ascii")
+    print_results(results, Console(file=file, width=80))
+    file.flush()
+    assert b"phy2phy_dpdk - throughput" in raw.getvalue()
+
+
+def test_each_direction_has_its_latency(results):
+    row = next(x for x in terminal_text(results).splitlines() if x.startswith(" phy0->phy1"))
+    assert len(row.split()) == 7  # name, two bounds, conditional throughput, three latencies
+
+
+def test_what_was_not_measured_says_why(results):
+    shown = " ".join(terminal_text(results).split())
+    assert "1518 octets: not measured: the path check lost 3 of 32 frames" in shown
+    assert "pvp_vpp: not deployed: vpp: exited with status 1" in shown
+    assert "irregular: bounds are 7.4 % apart" in shown
+    assert "trials that classify nothing: 1 GENERATOR_LIMITED" in shown
+
+
+def test_names_are_no_markup_and_no_escape_sequences(hostile):
+    shown = terminal_text(hostile)
+    assert "<img src=x" in shown
+    assert "\x1b" not in shown
+
+
+def test_an_empty_run_is_no_error(results):
+    empty = results.model_copy(update={"results": (), "trials": (), "scenarios": ()})
+    assert "Preset mlr-csit" in terminal_text(empty)

@@ -1,0 +1,44 @@
+from vnetperf.report.facts import flatten
+from vnetperf.report.unknowns import gather, is_unknown
+
+
+def test_every_unknown_value_is_found_with_its_place(results):
+    found = {u.where: u.what for u in gather(results)}
+    assert found["environment.cpu.microcode"].startswith("unknown: /proc/cpuinfo")
+    assert found["environment.bios"].startswith("not measured: dmidecode")
+    assert found["pvp_dpdk.facts.vswitch.compiler"] == "unknown: the binary does not say"
+    assert found["pvp_dpdk.throughput[1518]"].startswith("not measured: the path check")
+    assert found["calibration[1518].smallest_burst_gap_ns"].startswith("not measured")
+
+
+def test_what_is_missing_altogether_is_unknown_too(results):
+    run = results.run.model_copy(update={"isolation": "", "ended": ""})
+    changed = results.model_copy(update={"run": run, "calibration": None, "environment": {}})
+    found = {u.where for u in gather(changed)}
+    assert {"run.isolation", "run.ended", "calibration", "environment"} <= found
+
+
+def test_only_a_value_that_says_so_is_unknown():
+    assert is_unknown("unknown: no such file")
+    assert is_unknown("Not measured")
+    assert not is_unknown("an unknown vendor")
+    assert not is_unknown("unknown vendor 0x8086")
+    assert not is_unknown(0)
+
+
+def test_facts_flatten_into_rows():
+    tree = {
+        "launch": ["ovs-vswitchd", "unix:/a b", "--pidfile"],
+        "cpus": [1, 2],
+        "ports": [{"name": "phy0"}, {"name": "phy1"}],
+        "smt": False,
+        "empty": {},
+    }
+    assert dict(flatten(tree)) == {
+        "launch": "ovs-vswitchd 'unix:/a b' --pidfile",
+        "cpus": "1, 2",
+        "ports[0].name": "phy0",
+        "ports[1].name": "phy1",
+        "smt": "no",
+        "empty": "none",
+    }

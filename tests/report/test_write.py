@@ -1,0 +1,65 @@
+import pytest
+
+from vnetperf.model.result import RunResults
+from vnetperf.report import write, write_all
+
+NAMES = ["results.json", "report.md", "report.html", "results.csv", "trials.csv", "junit.xml"]
+
+
+def test_every_report_is_written(results, tmp_path):
+    paths = write_all(results, tmp_path / "new" / "run")
+    assert [p.name for p in paths] == NAMES
+    assert all(p.stat().st_size > 1000 for p in paths)
+    assert sorted(p.name for p in (tmp_path / "new" / "run").iterdir()) == sorted(NAMES)
+
+
+def test_reports_follow_from_results_json_alone(results, tmp_path):
+    write_all(results, tmp_path / "a")
+    again = RunResults.model_validate_json((tmp_path / "a" / "results.json").read_text("utf-8"))
+    write_all(again, tmp_path / "b")
+    for name in NAMES:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "report.md"
+    path.write_text("old")
+
+    def fail(_: int) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(write.os, "fsync", fail)
+    with pytest.raises(OSError, match="no space left"):
+        write.write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("field", ["results", "trials", "scenarios", "ledger", "calibration"])
+def test_a_run_that_lacks_something_is_reported_all_the_same(results, tmp_path, field):
+    empty = None if field == "calibration" else ()
+    assert write_all(results.model_copy(update={field: empty}), tmp_path)
+
+
+def test_a_goal_without_any_bound_is_reported(results, tmp_path):
+    first = results.results[0]
+    goal = first.goals[0].model_copy(
+        update={
+            "lower_bound_fps": None,
+            "conditional_throughput_fps": None,
+            "throughput_l1_bps": None,
+            "qualifier": "at most",
+            "upper_bound_fps": 2000.0,
+            "regular": False,
+            "reason": "the minimum load failed",
+            "per_direction": (),
+            "latency": {},
+        }
+    )
+    bare = goal.model_copy(update={"name": "pdr", "qualifier": "", "upper_bound_fps": None})
+    changed = first.model_copy(update={"goals": (goal, bare), "media_max_fps": None})
+    write_all(results.model_copy(update={"results": (changed,)}), tmp_path)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "at most 2.000 Mfps" not in page
+    assert "at most 2.000 kfps" in page
+    assert "no load met the goal" in page
