@@ -36,7 +36,7 @@ def _row(trial: TrialPoint) -> str:
         text.seconds(trial.duration_s),
         _NO_NUMBER if trial.loss_ratio is None else text.percent(trial.loss_ratio),
         _NO_NUMBER if trial.forwarded_fps is None else text.fps(trial.forwarded_fps),
-        _NO_NUMBER if trial.offered_ratio is None else text.percent(trial.offered_ratio, 5),
+        _NO_NUMBER if trial.offered_ratio is None else text.percent(trial.offered_ratio, 7),
         trial.verdict.value,
         render(lost),
         render(trial.reason),
