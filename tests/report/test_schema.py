@@ -5,8 +5,8 @@ import jsonschema
 import pytest
 
 from vnetperf.model.result import RunResults
-from vnetperf.report import results_json, results_schema
-from vnetperf.report.schema import main
+from vnetperf.report import results_json
+from vnetperf.report.schema import main, results_schema
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results.schema.json"
 

@@ -4,7 +4,6 @@ from vnetperf.report.csvfile import results_csv, trials_csv
 from vnetperf.report.html import html_report
 from vnetperf.report.junit import junit_xml
 from vnetperf.report.markdown import markdown_report
-from vnetperf.report.schema import results_schema
 from vnetperf.report.terminal import print_results, terminal_text
 from vnetperf.report.write import results_json, write_all
 
@@ -15,7 +14,6 @@ __all__ = [
     "print_results",
     "results_csv",
     "results_json",
-    "results_schema",
     "terminal_text",
     "trials_csv",
     "write_all",
