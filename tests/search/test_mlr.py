@@ -126,7 +126,7 @@ def test_effective_seconds_are_what_sums_and_budgets_count() -> None:
             trial = super().measure(request)
             return replace(trial, effective_duration_s=trial.duration_s + 9.0)
 
-    for budget in (20.0, 100.0, 150.0):
+    for budget in (25.0, 110.0, 150.0):
         limits = replace(LIMITS, max_trial_seconds=budget)
         outcome, log = run(mlr_search([STRICT], limits), Waits(5e6))
         assert outcome.trial_seconds == sum(request.duration_s + 9.0 for request, _ in log)
