@@ -1,1 +1,5 @@
-"""The built-in traffic generator: a DPDK engine in C, driven over DPDK's telemetry socket."""
+"""The built-in generator engine: C on DPDK, compiled on first use."""
+
+from vnetperf.traffic.loadgen.driver import Loadgen
+
+__all__ = ["Loadgen"]
