@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
 from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.plan import Placement, Plan, Pollers, RoleDemand
 from vnetperf.model.ports import Attachment, VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
@@ -87,6 +87,19 @@ class VSwitch(ABC):
         Returns:
             MiB; 0 for none.
         """
+
+    @classmethod
+    def tx_queues(cls, placement: Placement) -> int:
+        """Queues it sends on at a physical port; the tester polls as many.
+
+        Args:
+            placement: Cores.
+
+        Returns:
+            Number of queues.
+        """
+        del placement
+        return 1
 
     @classmethod
     def launch_lines(cls, plan: Plan) -> dict[str, str]:

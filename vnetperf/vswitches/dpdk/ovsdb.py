@@ -10,6 +10,7 @@ from typing import Any
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.vswitches.dpdk.unixctl import UnixCtl
 
 #: Where distributions and `make install` keep the schema.
 SCHEMAS = (
@@ -41,6 +42,7 @@ class PrivateOvs:
         }
         self.db_process: ManagedProcess | None = None
         self.switch_process: ManagedProcess | None = None
+        self._control = UnixCtl(self.control("vswitchd"))
 
     @property
     def db(self) -> str:
@@ -158,7 +160,7 @@ class PrivateOvs:
         return self.tool("ovs-vsctl", f"--db={self.db}", wait, *args, timeout=timeout + 5)
 
     def appctl(self, *args: str) -> str:
-        """Run ovs-appctl against the daemon.
+        """Run a command of the daemon, as ovs-appctl does.
 
         Args:
             args: Command and its arguments.
@@ -166,7 +168,7 @@ class PrivateOvs:
         Returns:
             Standard output.
         """
-        return self.tool("ovs-appctl", "-t", self.control("vswitchd"), *args)
+        return self._control.call(*args)
 
     def rows(self, table: str, *columns: str) -> list[dict[str, Any]]:
         """Rows of a table.
@@ -204,6 +206,7 @@ class PrivateOvs:
 
     def stop(self) -> None:
         """Stop both daemons, the switch first."""
+        self._control.close()
         for process in (self.switch_process, self.db_process):
             if process is not None:
                 process.stop(timeout_s=5.0)

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 from vnetperf.host.machine import Machine
 from vnetperf.model.errors import DutError
 from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.plan import Placement, Plan, Pollers, RoleDemand
 from vnetperf.model.ports import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.dpdk import options
-from vnetperf.vswitches.dpdk.counters import parse_dump_ports
+from vnetperf.vswitches.dpdk.counters import parse_dpctl_show
 from vnetperf.vswitches.dpdk.flows import ofport, rules
 from vnetperf.vswitches.dpdk.ovsdb import PrivateOvs
 
@@ -100,6 +100,20 @@ class OvsDpdk(VSwitch):
         """
         del scenario
         return options.SWITCH_MIB
+
+    @classmethod
+    def tx_queues(cls, placement: Placement) -> int:
+        """One per PMD and one for the other threads.
+
+        A memif client that has fewer receive queues makes OVS drop what it sends on the others.
+
+        Args:
+            placement: Cores.
+
+        Returns:
+            Number of queues.
+        """
+        return len(placement.cores["pmd"]) + 1
 
     @classmethod
     def launch_lines(cls, plan: Plan) -> dict[str, str]:
@@ -207,11 +221,7 @@ class OvsDpdk(VSwitch):
         Returns:
             One entry per port.
         """
-        text = self.ovs.tool("ovs-ofctl", "-O", "OpenFlow14", "dump-ports", self._bridge())
-        deployment = self.plan.scenario.deployment
-        ports: list[Port] = [*(PhyPort(index=i) for i in (0, 1)), *deployment.vnf_ports()]
-        names = {str(ofport(port)): str(port) for port in ports}
-        return parse_dump_ports(text, {**names, **self.interfaces})
+        return parse_dpctl_show(self.ovs.appctl("dpctl/show", "-s"), self.interfaces)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """PMD threads are called pmd-cNN/id:N.
