@@ -19,7 +19,6 @@ PLACES: dict[str, tuple[str, ...]] = {
     "ovsdb-tool": ("ovsdb-tool",),
     "ovs-vsctl": ("ovs-vsctl",),
     "ovs-ofctl": ("ovs-ofctl",),
-    "ovs-appctl": ("ovs-appctl",),
     "dpdk-testpmd": ("dpdk-testpmd", "testpmd"),
     "gcc": ("gcc", "cc"),
     "pkg-config": ("pkg-config", "pkgconf"),

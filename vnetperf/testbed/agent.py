@@ -8,6 +8,7 @@ away; when this process is killed, its guardian does it.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from typing import Any, Protocol
@@ -98,7 +99,7 @@ class Agent:
         for family, backends in plugins.items():
             for name, target in backends.items():
                 registry.register(family, name, target)
-        return {"restored": restore(self.roots).to_dict()}
+        return {"pid": os.getpid(), "restored": restore(self.roots).to_dict()}
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
         """Look at the machine."""

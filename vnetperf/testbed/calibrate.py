@@ -67,8 +67,10 @@ def calibrate(
             machine, plan
         )
         try:
-            # Both ends of one wire are the generator's: port 0 is looped to port 1.
-            generator.connect(registry.load("wires", plan.wire)(machine, 0).lay())
+            # Both ends of one wire are the generator's: port 0 is looped to port 1. The end that
+            # listens is opened first.
+            connecting, listening = registry.load("wires", plan.wire)(machine, 0).lay()
+            generator.connect((listening, connecting))
             points = tuple(_point(generator, size, watch) for size in frame_sizes)
             name = str(generator.facts().get("version", plan.scenario.generator))
         finally:

@@ -52,7 +52,6 @@ class AgentClient:
         try:
             gateway = self._group.makegateway(self._specification())
             self._channel = gateway.remote_exec(_SERVE)
-            self.pid = int(gateway._rinfo().pid)
         except (OSError, EOFError, execnet.HostNotFound) as error:
             self._drop()
             raise errors.HostError(
@@ -63,6 +62,7 @@ class AgentClient:
             ) from error
         path = [p for p in sys.path if p] if self.testbed.agent.transport == "local" else []
         answer = self.call("hello", path=path, plugins=registry.registered())
+        self.pid = int(answer["pid"])
         if answer["restored"].get("restored"):
             self.restored.append(answer["restored"])
         return self._channel

@@ -25,6 +25,9 @@ from vnetperf.vnfs.base import Vnf
 from vnetperf.vswitches.base import VSwitch
 
 VNF_READY_S = 30.0
+#: Niceness of pollers on shared cores: they go before whatever else the machine does, and the
+#: tester before the DUT, so that a shortage shows as the DUT's loss and not as a load not offered.
+SHARED_NICE, TESTER_NICE = -10, -15
 OnWait = Callable[[LockHolder | None, float], None]
 
 
@@ -139,10 +142,13 @@ class Deployment:
         placement = self.plan.placement
         if not placement.slice_us:
             return {}
-        return {
-            poller.role: sched.set_slice(poller.pid, placement.slice_us * 1000).describe()
-            for poller in self.pollers()
-        }
+        taken = {}
+        for poller in self.pollers():
+            nice = TESTER_NICE if poller.role == "tester" else SHARED_NICE
+            slices = sched.set_slice(poller.pid, placement.slice_us * 1000, nice=nice)
+            group = sched.favour(poller.pid, nice)
+            taken[poller.role] = f"{slices.describe()}, nice {nice} (session: {group})"
+        return taken
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Busy threads of everything deployed.

@@ -52,11 +52,13 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         *vswitch.roles(scenario),
         *(role for number in vnfs for role in vnf.roles(number)),
     )
+    placement = place(demands, testbed.cores, facts)
     plan = Plan(
         scenario=scenario,
         testbed=testbed,
         wire=wire,
-        placement=place(demands, testbed.cores, facts),
+        placement=placement,
+        tester_rx_queues=vswitch.tx_queues(placement),
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
