@@ -7,7 +7,7 @@ import time
 from vnetperf.bench.attribution import lost_at
 from vnetperf.bench.derive import LoggedSearch, measurement_of, result_of
 from vnetperf.bench.run import Run, utc_now
-from vnetperf.bench.verdict import achieved_load, judge
+from vnetperf.bench.verdict import OFFERED_MARGIN, judge, offerable_load
 from vnetperf.model.errors import DutError, GeneratorError, VnetperfError
 from vnetperf.model.goal import SearchLimits
 from vnetperf.model.result import Result
@@ -23,16 +23,16 @@ from vnetperf.results.records import (
 from vnetperf.search import Search, TrialRequest, make_search, replay
 
 #: Searches begun again with a lower maximum because the generator could not offer the load.
-MAX_RESTARTS = 6
-#: A new maximum stays below what the generator was just seen to offer.
-CEILING_MARGIN = 0.9
+MAX_RESTARTS = 12
+#: Loss ratio above which a load that could not be offered in full is not tried again.
+HOPELESS = 0.05
 
 
 class LimitedError(Exception):
     """The generator could not offer a load, repeatedly.
 
     Args:
-        load_fps: What it did offer, frames/s per interface.
+        load_fps: What it could offer, frames/s per interface.
         reason: The last trial's reason.
     """
 
@@ -102,7 +102,7 @@ class Conductor:
             try:
                 self._conduct(logged)
             except LimitedError as limited:
-                self.run.lower_ceiling(self.scenario, limited.load_fps * CEILING_MARGIN)
+                self.run.lower_ceiling(self.scenario, limited.load_fps)
                 self._end(logged, began, superseded=True, stopped=limited.reason)
                 continue
             self._end(logged, began)
@@ -180,12 +180,12 @@ class Conductor:
             if trial.result.failed:  # the generator died or hung: never a number
                 self.run.forget_deployment()
                 raise GeneratorError(trial.reason, where=where)
-            offered = achieved_load(trial.result)
-            far_off = offered is not None and offered < request.load_fps * CEILING_MARGIN
-            if far_off or attempt == times.repeats_when_limited:
+            offerable = offerable_load(trial.result)
+            # Where the DUT drowns as well it was no noise: repeating would only cost time.
+            if trial.result.worst_loss_ratio() > HOPELESS or attempt == times.repeats_when_limited:
                 break
-        if trial.verdict is Verdict.GENERATOR_LIMITED and offered:
-            raise LimitedError(min(offered, request.load_fps), trial.reason)
+        if trial.verdict is Verdict.GENERATOR_LIMITED and offerable:
+            raise LimitedError(min(offerable, request.load_fps * OFFERED_MARGIN), trial.reason)
         raise GeneratorError(
             f"{trial.verdict}: {trial.reason}",
             where=where,
@@ -202,6 +202,9 @@ class Conductor:
             full_drain=times.full_drain,
             learning_frames=self.scenario.traffic.learning_frames,
             learning_wait_s=times.learning_wait_s,
+            # Short trials only steer the search; the time their histograms take is saved.
+            latency_histogram=request.duration_s
+            >= min(goal.final_trial_s for goal in logged.begin.goals),
         )
         run.progress.trial_begins(logged.begin, request.load_fps, request.duration_s)
         started, began = utc_now(), time.monotonic()

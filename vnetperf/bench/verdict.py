@@ -54,18 +54,28 @@ def _inconsistency(result: TrialResult, counts: DirectionCounts) -> str:
     return ""
 
 
-def achieved_load(result: TrialResult) -> float | None:
-    """Load the generator really offered, for lowering a search's maximum.
+#: A new maximum stays below what the generator was just seen to offer ...
+OFFERED_MARGIN = 0.9
+#: ... and need not be far above what the DUT forwarded: on shared cores an overload also takes the
+#: DUT's processor away, so leave room for it to forward more at a lower load.
+FORWARDED_ROOM = 2.5
+
+
+def offerable_load(result: TrialResult) -> float | None:
+    """A maximum load for the next search, after the generator could not offer one.
 
     Args:
         result: What was counted.
 
     Returns:
-        Frames/s per interface of the weaker direction; None when nothing was sent.
+        Frames/s per interface, by the weaker direction; None when nothing was sent.
     """
-    rates = [
-        result.offered(counts) / counts.tx_seconds
+    loads = [
+        min(
+            OFFERED_MARGIN * result.offered(counts) / counts.tx_seconds,
+            FORWARDED_ROOM * max(counts.received, 1) / counts.tx_seconds,
+        )
         for counts in result.directions
         if counts.tx_seconds > 0
     ]
-    return min(rates) if rates else None
+    return min(loads) if loads else None

@@ -106,6 +106,7 @@ class Plan(Frozen):
         memory: Hugepages.
         commands: Launch lines as far as they are known before deployment, with what they are.
         refusal_is_loss: See TrialResult.
+        tester_rx_queues: Receive queues the tester must poll: the vSwitch may send on as many.
     """
 
     scenario: Scenario
@@ -115,3 +116,4 @@ class Plan(Frozen):
     memory: tuple[MemoryPlan, ...]
     commands: dict[str, str] = Field(default_factory=dict)
     refusal_is_loss: bool = True
+    tester_rx_queues: int = 1

@@ -30,7 +30,7 @@ class TrialSpec(Frozen):
         full_drain: True waits all of it; False goes on once every frame has come back.
         learning_frames: Frames per stream sent before, not counted.
         learning_wait_s: Wait after the learning frames, seconds.
-        latency_histogram: False leaves the histogram out of the result (it is still measured).
+        latency_histogram: False leaves percentiles and histogram out of the result.
     """
 
     frame_size: int
@@ -75,6 +75,7 @@ class DirectionCounts(Frozen):
         received: Distinct own frames that came back at the right port.
         duplicated: Further copies of frames already received.
         reordered: Frames with a sequence number below one already seen (RFC 4737).
+        late: Own frames too old to tell a duplicate from a new frame; not in `received`.
         misrouted: Own frames of this direction seen at a wrong port.
         tx_seconds: Time from the first to the last frame's due time, measured.
         latency: None when nothing was received.
@@ -88,6 +89,7 @@ class DirectionCounts(Frozen):
     received: int
     duplicated: int = 0
     reordered: int = 0
+    late: int = 0
     misrouted: int = 0
     tx_seconds: float = 0.0
     latency: Latency | None = None
@@ -141,6 +143,7 @@ class TrialResult(Frozen):
         wall_s: Wall time of the whole trial with waits, seconds.
         max_burst: Most frames handed over in one call.
         max_lag_s: Longest time a frame left after it was due, seconds.
+        mean_lag_s: Mean of that, the pacing error, seconds.
         refusal_is_loss: True when the wire's far end is the DUT's own receive ring, so that a
             refused frame is one the DUT dropped; False when refusal is the generator's limit.
         hops: Counter differences of the DUT's ports.
@@ -155,6 +158,7 @@ class TrialResult(Frozen):
     wall_s: float = 0.0
     max_burst: int = 0
     max_lag_s: float = 0.0
+    mean_lag_s: float = 0.0
     refusal_is_loss: bool = True
     hops: tuple[HopCounters, ...] = ()
     threads: tuple[ThreadLoad, ...] = ()

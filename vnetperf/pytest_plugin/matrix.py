@@ -51,13 +51,13 @@ def parametrize(metafunc: pytest.Metafunc, configuration: Configuration) -> None
         metafunc: The test function.
         configuration: Says which frame sizes.
     """
-    if "frame_size" in metafunc.fixturenames:
-        sizes = configuration.preset.frame_sizes
-        metafunc.parametrize("frame_size", sizes, ids=[str(size) for size in sizes])
     if "bench" in metafunc.fixturenames:
         # pytest-xdist's loadgroup keeps a scenario's cases on one worker.
         params = [pytest.param(s, id=s, marks=pytest.mark.xdist_group(s)) for s in scenario_ids()]
         metafunc.parametrize("bench", params, indirect=True, scope="session")
+    if "frame_size" in metafunc.fixturenames:
+        sizes = configuration.preset.frame_sizes
+        metafunc.parametrize("frame_size", sizes, ids=[str(size) for size in sizes])
 
 
 def group_by_scenario(items: list[pytest.Item]) -> None:

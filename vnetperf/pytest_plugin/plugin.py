@@ -5,7 +5,7 @@ It is loaded by every pytest on a machine that has vnetperf installed, so it imp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -106,6 +106,23 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     session = _current.get("session")
     if session is not None and session.progress is not None:
         session.progress.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show our own errors as the message they are; `--tb=long` still shows the traceback."""
+    report = yield
+    if call.excinfo is None or not report.failed:
+        return report
+    from vnetperf.model.errors import VnetperfError  # noqa: PLC0415
+
+    error = call.excinfo.value
+    if isinstance(error, VnetperfError) and item.config.option.tbstyle != "long":
+        notes = getattr(error, "__notes__", [])
+        report.longrepr = "\n".join([f"{type(error).__name__}: {error}", *notes])
+    return report
 
 
 _current: dict[str, BenchSession] = {}
