@@ -224,7 +224,7 @@ class Conductor:
         run.log.append(trial)
         logged.trials.append(trial)
         run.progress.trial_ends(logged.begin, trial)
-        waits = times.learning_wait_s + (times.drain_s if times.full_drain else 0.0)
+        waits = times.learning_wait_s + result.drain_s
         run.spend("trial", request.duration_s)
         run.spend("wait", waits + times.settle_s)
         run.spend("around trials", max(0.0, wall - request.duration_s - waits))

@@ -86,5 +86,6 @@ def _print_table(calibration: Calibration) -> None:
     for p in calibration.points:
         print(
             f"{p.frame_size:>10}   {p.max_clean_fps / 1e6:>19.3f} Mfps"
-            f"   {p.latency_ns / 1000:>8.2f} us   {p.latency_min_ns / 1000:>4.2f} us   {p.pacing_error:>10.4%}   {p.max_burst:>5}"
+            f"   {p.latency_ns / 1000:>8.2f} us   {p.latency_min_ns / 1000:>4.2f} us"
+            f"   {p.pacing_error:>10.4%}   {p.max_burst:>5}"
         )

@@ -63,8 +63,8 @@ def _print_machine(facts: MachineFacts) -> None:
 
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
+    from vnetperf.bench.scenarios import make_scenario, scenario_ids  # noqa: PLC0415
     from vnetperf.model.errors import CapabilityError  # noqa: PLC0415
-    from vnetperf.pytest_plugin.matrix import make_scenario, scenario_ids  # noqa: PLC0415
     from vnetperf.testbed.plan import make_plan  # noqa: PLC0415
 
     print("scenarios")

@@ -141,6 +141,7 @@ class TrialResult(Frozen):
         foreign: Frames without our signature, per tester port.
         stale: Own frames of an earlier trial.
         wall_s: Wall time of the whole trial with waits, seconds.
+        drain_s: Time from the end of sending until every frame was back or given up, seconds.
         max_burst: Most frames handed over in one call.
         max_lag_s: Longest time a frame left after it was due, seconds.
         mean_lag_s: Mean of that, the pacing error, seconds.
@@ -156,6 +157,7 @@ class TrialResult(Frozen):
     foreign: dict[str, int] = Field(default_factory=dict)
     stale: int = 0
     wall_s: float = 0.0
+    drain_s: float = 0.0
     max_burst: int = 0
     max_lag_s: float = 0.0
     mean_lag_s: float = 0.0

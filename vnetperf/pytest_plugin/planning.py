@@ -22,7 +22,7 @@ def print_plans(session: BenchSession, scenario_ids: Sequence[str], terminal: An
         scenario_ids: Selected scenarios, each once.
         terminal: pytest's terminal reporter.
     """
-    from vnetperf.pytest_plugin.matrix import make_scenario  # noqa: PLC0415
+    from vnetperf.bench.scenarios import make_scenario  # noqa: PLC0415
     from vnetperf.testbed.client import AgentClient  # noqa: PLC0415
     from vnetperf.testbed.plan import make_plan  # noqa: PLC0415
 

@@ -104,8 +104,8 @@ class BenchSession:
             What the test case is given.
         """
         from vnetperf.bench.bench import Bench  # noqa: PLC0415
+        from vnetperf.bench.scenarios import make_scenario  # noqa: PLC0415
         from vnetperf.model.errors import CapabilityError  # noqa: PLC0415
-        from vnetperf.pytest_plugin.matrix import make_scenario  # noqa: PLC0415
 
         scenario = make_scenario(scenario_id, self.configuration)
         run = self.run()

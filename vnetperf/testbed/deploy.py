@@ -25,6 +25,9 @@ from vnetperf.vnfs.base import Vnf
 from vnetperf.vswitches.base import VSwitch
 
 VNF_READY_S = 30.0
+#: Share of the wait after learning frames by which they have come through; counters are read in
+#: the rest of it.
+SETTLED = 0.7
 #: Niceness of pollers on shared cores: they go before whatever else the machine does, and the
 #: tester before the DUT, so that a shortage shows as the DUT's loss and not as a load not offered.
 SHARED_NICE, TESTER_NICE = -10, -15
@@ -234,9 +237,11 @@ class Deployment:
         self.prepare(spec.frame_size)
         if spec.learning_frames:
             self.generator.learn(spec.learning_frames)
-            time.sleep(spec.learning_wait_s)
+        learned = time.monotonic()
         collector = registry.load("collectors", "cpu")(self.pollers())
+        time.sleep(spec.learning_wait_s * SETTLED)
         before = self.counters()
+        time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
         collector.start()
         result = self.generator.run(spec, watch)
         threads = collector.stop()

@@ -202,7 +202,11 @@ class Loadgen(TrafficGenerator):
         if trial.full_drain:
             self._sleep_through(began + trial.duration_s + trial.drain_s, watch)
         histogram = engine.histogram if trial.latency_histogram else None
-        return to_trial_result(self._streams, result, histogram)
+        counts = to_trial_result(self._streams, result, histogram)
+        drained = max(0.0, result.elapsed_ns / 1e9 - trial.duration_s)
+        return counts.model_copy(
+            update={"drain_s": trial.drain_s if trial.full_drain else round(drained, 4)}
+        )
 
     def _sleep_through(self, until: float, watch: Callable[[], None]) -> None:
         """Sleep, but look up now and then: the core may be the engine's."""
