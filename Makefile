@@ -1,0 +1,69 @@
+# Everything a user or CI runs. All targets are idempotent; `make` alone lists them.
+SHELL := /bin/bash
+# Needed on a machine that has no make yet: nothing. `scripts/install-deps` brings the rest.
+DEPS ?= yes
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+PYTHON3 := $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$p && break; done)
+JOBS ?= 2
+
+.PHONY: help deps deps-test venv engine demo test test-fast check bench clean
+
+help:
+	@echo "make demo       install what is missing and measure OVS-DPDK in a PVP deployment"
+	@echo "make test       install what is missing and run the whole test suite"
+	@echo "make test-fast  the tests that need neither root nor DPDK"
+	@echo "make check      lint, format, types, import rules, docstrings"
+	@echo "make bench      the figures of docs/performance.md, measured on this machine"
+	@echo "make clean      remove the virtual environment and caches of this checkout"
+
+deps:
+	@[ "$(DEPS)" = no ] || scripts/install-deps run
+
+deps-test:
+	@[ "$(DEPS)" = no ] || scripts/install-deps test
+
+# The stamp is older than the dependency lists when they have changed.
+$(VENV)/.run-stamp: setup.cfg pyproject.toml | deps
+	@[ -n "$(PYTHON3)" ] || { echo "make: no Python >= 3.11 with venv was found" >&2; exit 1; }
+	@[ -x $(PYTHON) ] || $(PYTHON3) -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev-stamp: setup.cfg pyproject.toml | deps-test
+	@[ -n "$(PYTHON3)" ] || { echo "make: no Python >= 3.11 with venv was found" >&2; exit 1; }
+	@[ -x $(PYTHON) ] || $(PYTHON3) -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.run-stamp
+
+venv: $(VENV)/.run-stamp
+
+engine: venv
+	@$(PYTHON) -m vnetperf.traffic.loadgen.build
+
+demo: deps venv engine
+	$(PYTHON) -m pytest testcases/ -k pvp_dpdk
+
+# Fast tests first, in parallel; then those that drive real software, one after the other.
+test: deps-test $(VENV)/.dev-stamp
+	$(PYTHON) -m tests.run
+
+test-fast: deps-test $(VENV)/.dev-stamp
+	$(PYTHON) -m pytest tests -m "not real and not slow and not browser" -n $(JOBS) -q
+
+check: deps-test $(VENV)/.dev-stamp
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/pydoclint vnetperf
+	$(PYTHON) -m vnetperf.report.schema docs/results.schema.json --check
+	$(MAKE) --no-print-directory -C vnetperf/traffic/loadgen/engine lint
+
+bench: deps venv engine
+	$(PYTHON) -m benchmarks.all
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
