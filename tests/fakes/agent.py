@@ -1,0 +1,189 @@
+"""An agent that deploys nothing and measures simulated DUTs: what a controller sees of AgentClient.
+
+Its calls are noted in `calls`, and appended to the file that FAKE_AGENT_LOG names, so that tests
+that run pytest in other processes can read them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.machine import facts as machine_facts
+from vnetperf.model.deployment import PHY_PORTS, Deployment
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan
+from vnetperf.model.result import Calibration, CalibrationPoint, ScenarioFacts
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.trial import DirectionCounts, HopCounters, Latency, TrialResult, TrialSpec
+from vnetperf.search import TrialRequest
+from vnetperf.testing.sim import SimulatedDut
+
+GENERATOR_FPS = 2e6
+
+
+class FakeAgent:
+    """Duck-typed AgentClient.
+
+    Args:
+        testbed: The testbed.
+        on_event: Not used.
+        duts: One simulated DUT per direction.
+        facts: The machine.
+        offers_fps: Most the generator offers per direction during trials; None for no limit.
+        spoil: Called with the number of the trial and its result; returns another, or raises.
+    """
+
+    def __init__(
+        self,
+        testbed: Testbed | None = None,
+        on_event: Any = None,
+        *,
+        duts: Sequence[SimulatedDut] = (),
+        facts: MachineFacts | None = None,
+        offers_fps: float | None = None,
+        spoil: Callable[[int, TrialResult], TrialResult] | None = None,
+    ) -> None:
+        self.testbed = testbed
+        self.duts = tuple(duts) or (SimulatedDut(700e3), SimulatedDut(700e3))
+        self.facts = facts or machine_facts()
+        self.offers_fps = offers_fps
+        self.spoil = spoil
+        self.restored: list[dict[str, Any]] = []
+        self.calls: list[str] = []
+        self.trials: list[TrialSpec] = []
+        self.deployed: Plan | None = None
+        self.fail_deploy: str = ""
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        if path := os.environ.get("FAKE_AGENT_LOG"):
+            with Path(path).open("a") as file:
+                file.write(json.dumps([os.getpid(), call]) + "\n")
+
+    def inventory(self) -> MachineFacts:
+        self._note("inventory")
+        return self.facts
+
+    def deploy(self, plan: Plan) -> ScenarioFacts:
+        self._note(f"deploy {plan.scenario.id}")
+        self.deployed = None
+        if self.fail_deploy:
+            raise DutError(self.fail_deploy, where=plan.scenario.id)
+        self.deployed = plan
+        return ScenarioFacts(
+            scenario=plan.scenario.id, plan=plan.model_dump(mode="json"), deploy_s=0.5
+        )
+
+    def calibrate(self, plan: Plan, frame_sizes: Sequence[int]) -> Calibration:
+        self._note(f"calibrate {','.join(map(str, frame_sizes))}")
+        return Calibration(
+            generator="fake 1.0",
+            wire=plan.wire,
+            cores=plan.placement.cores["tester"],
+            shared=False,
+            when="2026-01-01T00:00:00+00:00",
+            points=tuple(
+                CalibrationPoint(
+                    frame_size=size,
+                    max_clean_fps=2 * GENERATOR_FPS,
+                    latency_ns=900.0,
+                    latency_min_ns=700.0,
+                    pacing_error=0.0001,
+                    max_burst=4,
+                )
+                for size in frame_sizes
+            ),
+        )
+
+    def run_trial(self, spec: TrialSpec) -> TrialResult:
+        if self.deployed is None:
+            raise HostError("no scenario is deployed", where="run_trial")
+        self._note(f"trial {spec.load_fps:.3f} {spec.duration_s:g}")
+        self.trials.append(spec)
+        scenario = self.deployed.scenario
+        counts = tuple(self._direction(d, spec) for d in scenario.traffic.directions)
+        result = TrialResult(
+            directions=counts,
+            refusal_is_loss=self.deployed.refusal_is_loss,
+            hops=hops_of(scenario.deployment, counts),
+        )
+        return self.spoil(len(self.trials), result) if self.spoil else result
+
+    def _direction(self, direction: int, spec: TrialSpec) -> DirectionCounts:
+        intended = max(1, round(spec.load_fps * spec.duration_s))
+        limit = self.offers_fps or spec.load_fps
+        sent = min(intended, round(limit * spec.duration_s))
+        measured = self.duts[direction].measure(
+            TrialRequest(sent / spec.duration_s, spec.duration_s)
+        )
+        received = sent - round(measured.loss_ratio * sent)
+        latency = (
+            Latency(
+                count=received,
+                min_ns=1000.0,
+                mean_ns=2000.0 + direction,
+                max_ns=9000.0,
+                percentiles={"50": 1900.0, "99": 5000.0} if spec.latency_histogram else {},
+            )
+            if received
+            else None
+        )
+        return DirectionCounts(
+            direction=direction,
+            intended=intended,
+            sent=sent,
+            refused=0,
+            unsent=intended - sent,
+            received=received,
+            tx_seconds=spec.duration_s,
+            latency=latency,
+        )
+
+    def teardown(self) -> list[str]:
+        self._note("teardown")
+        self.deployed = None
+        return []
+
+    def close(self) -> None:
+        self._note("close")
+
+
+def hops_of(deployment: Deployment, counts: Sequence[DirectionCounts]) -> tuple[HopCounters, ...]:
+    """Counters of a DUT whose vSwitch drops on its way out of the first hop."""
+    rx: dict[str, int] = {}
+    tx: dict[str, int] = {}
+    for c in counts:
+        path = [str(port) for port in deployment.path(PHY_PORTS[c.direction], 0)]
+        for position, port in enumerate(path):
+            side = rx if position % 2 == 0 else tx
+            side[port] = side.get(port, 0) + (c.sent if position == 0 else c.received)
+    return tuple(
+        HopCounters(port=port, rx=rx.get(port, 0), tx=tx.get(port, 0))
+        for port in sorted({*rx, *tx})
+    )
+
+
+class EnvironmentAgent(FakeAgent):
+    """The FakeAgent that `install` puts in the client's place, shaped by FAKE_AGENT (JSON)."""
+
+    def __init__(self, testbed: Testbed | None = None, on_event: Any = None) -> None:
+        wishes = json.loads(os.environ.get("FAKE_AGENT", "{}"))
+        changes = {"programs": {}} if wishes.get("no_programs") else {}
+        super().__init__(testbed, on_event, facts=machine_facts(wishes.get("cores", 8), **changes))
+        self._note("start")
+        self.fail_deploy = wishes.get("fail_deploy", "")
+        if "duts" in wishes:
+            self.duts = tuple(SimulatedDut(fps) for fps in wishes["duts"])
+
+
+def install() -> None:
+    """Put the fake in the place of the client, in this process."""
+    from vnetperf.bench import run  # noqa: PLC0415
+    from vnetperf.testbed import client  # noqa: PLC0415
+
+    run.AgentClient = client.AgentClient = EnvironmentAgent  # type: ignore[misc,assignment]

@@ -1,0 +1,124 @@
+"""scapy is the judge of what the compiled headers say."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+logging.getLogger("scapy").setLevel(logging.CRITICAL)
+from scapy.layers.inet import IP, UDP  # noqa: E402 - scapy warns about the machine on import
+from scapy.layers.l2 import Ether  # noqa: E402
+
+from vnetperf.model.deployment import make_deployment  # noqa: E402
+from vnetperf.model.traffic import Stream, TrafficProfile, VaryField, make_streams  # noqa: E402
+from vnetperf.model.units import RFC2544_FRAME_SIZES  # noqa: E402
+from vnetperf.traffic.frames import (  # noqa: E402
+    FIELD_PLACE,
+    HEADER_LEN,
+    compile_header,
+    compile_varied,
+    internet_checksum,
+)
+
+STREAMS = st.sampled_from(
+    [s for n in (1, 3) for s in make_streams(make_deployment("pvpv", n), TrafficProfile())]
+)
+SIZES = st.integers(64, 9216)
+
+
+def dissect(stream: Stream, size: int) -> Ether:
+    header = compile_header(stream, size)
+    assert len(header) == HEADER_LEN
+    return Ether(header + bytes(size - 4 - len(header)))
+
+
+@pytest.mark.parametrize("size", RFC2544_FRAME_SIZES)
+@settings(max_examples=10, deadline=None)
+@given(stream=STREAMS)
+def test_headers_say_what_the_stream_is(size: int, stream: Stream) -> None:
+    frame = dissect(stream, size)
+    assert (frame.src, frame.dst, frame.type) == (stream.eth_src, stream.eth_dst, 0x0800)
+    assert (frame[IP].src, frame[IP].dst) == (stream.ipv4_src, stream.ipv4_dst)
+    assert (frame[UDP].sport, frame[UDP].dport) == (stream.udp_src, stream.udp_dst)
+    assert frame[IP].ttl > 1
+    assert frame[UDP].chksum == 0
+
+
+@settings(deadline=None)
+@given(STREAMS, SIZES)
+def test_lengths_cover_the_frame_without_its_fcs(stream: Stream, size: int) -> None:
+    frame = dissect(stream, size)
+    assert frame[IP].len == size - 4 - 14
+    assert frame[UDP].len == frame[IP].len - 20
+    assert len(frame) == size - 4
+
+
+@settings(deadline=None)
+@given(STREAMS, SIZES)
+def test_the_header_checksum_is_scapys(stream: Stream, size: int) -> None:
+    frame = dissect(stream, size)
+    ours = frame[IP].chksum
+    del frame[IP].chksum
+    assert Ether(bytes(frame))[IP].chksum == ours
+
+
+@given(st.binary(max_size=64))
+def test_data_with_its_checksum_appended_sums_up_to_nothing(data: bytes) -> None:
+    even = data + b"\0" * (len(data) % 2)
+    whole = even + internet_checksum(data).to_bytes(2, "big")
+    assert internet_checksum(whole) == 0
+
+
+SETTERS = {
+    "eth_src": (Ether, "src"),
+    "eth_dst": (Ether, "dst"),
+    "ipv4_src": (IP, "src"),
+    "ipv4_dst": (IP, "dst"),
+    "udp_src": (UDP, "sport"),
+    "udp_dst": (UDP, "dport"),
+}
+
+
+@pytest.mark.parametrize("name", list(FIELD_PLACE))
+def test_a_varied_field_changes_that_field_and_no_other(name: VaryField) -> None:
+    stream = make_streams(make_deployment("pvp"), TrafficProfile())[0]
+    (field,) = compile_varied(stream, TrafficProfile(flows=2, vary=(name,)))
+    header = bytearray(compile_header(stream, 64))
+    before = Ether(bytes(header))
+    here = slice(field.offset, field.offset + field.width)
+    assert int.from_bytes(header[here], "big") == field.base
+    header[here] = (field.base ^ 1).to_bytes(field.width, "big")
+    after = Ether(bytes(header))
+    changed = {
+        other
+        for other, (layer, attribute) in SETTERS.items()
+        if getattr(before[layer], attribute) != getattr(after[layer], attribute)
+    }
+    assert changed == {name}
+
+
+@given(
+    STREAMS,
+    st.integers(2, 65_536),
+    st.lists(st.sampled_from(list(FIELD_PLACE)), min_size=1, max_size=6, unique=True),
+    st.sampled_from(["inc", "random"]),
+)
+def test_varied_fields_lie_in_the_header_and_hold_all_their_values(
+    stream: Stream, flows: int, vary: list[VaryField], mode: str
+) -> None:
+    profile = TrafficProfile.model_validate({"flows": flows, "vary": vary, "vary_mode": mode})
+    fields = compile_varied(stream, profile)
+    assert len(fields) == len(vary)
+    for field in fields:
+        assert field.offset + field.width <= HEADER_LEN
+        assert 1 <= field.count <= min(flows, 1 << (8 * field.width))
+        assert 0 <= field.base < 1 << (8 * field.width)
+        assert field.random == (mode == "random")
+
+
+def test_a_single_flow_varies_nothing() -> None:
+    stream = make_streams(make_deployment("pvp"), TrafficProfile())[0]
+    assert compile_varied(stream, TrafficProfile(vary=("ipv4_src",))) == ()
