@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.preset import FrameSize, Preset
+from vnetperf.model.preset import FrameSizes, Preset
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 
@@ -47,7 +47,7 @@ class Settings(Frozen):
     testbed: str = "local"
     preset: str = "quick"
     traffic: str = "single-flow"
-    frame_sizes: tuple[FrameSize, ...] = ()
+    frame_sizes: FrameSizes = ()
     vnf: str = "vloop"
     vnf_mode: str = "io"
     vnfs: Annotated[int, Field(ge=1, le=64)] | None = None
@@ -110,12 +110,12 @@ def find_file(kind: str, name: str) -> Path:
         ConfigError: When there is none, naming those there are.
     """
     if name.endswith(".toml"):
-        if Path(name).is_file():
+        if _is_file(Path(name)):
             return Path(name)
         raise ConfigError(f"there is no file {name}", where=kind)
     for directory in conf_dirs():
         path = directory / kind / f"{name}.toml"
-        if path.is_file():
+        if _is_file(path):
             return path
     known = available(kind)
     near = get_close_matches(name, known, 1)
@@ -124,6 +124,13 @@ def find_file(kind: str, name: str) -> Path:
         where=kind,
         accepted=", ".join(known) + ", or a path ending in .toml",
     )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # e.g. a name that is too long to be one
+        return False
 
 
 def available(kind: str) -> list[str]:

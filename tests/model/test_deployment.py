@@ -10,9 +10,7 @@ from vnetperf.model.ports import VnfPort
 from vnetperf.model.scenario import split_id
 
 COUNTS = st.integers(1, 8)
-ANY = st.builds(
-    make_deployment, st.sampled_from(list(DEPLOYMENTS)), st.one_of(st.none(), COUNTS)
-)
+ANY = st.builds(make_deployment, st.sampled_from(list(DEPLOYMENTS)), st.one_of(st.none(), COUNTS))
 
 
 def names(deployment: Deployment, source: int, chain: int = 0) -> list[str]:
@@ -104,9 +102,7 @@ def test_the_number_of_vnfs_is_fixed_where_the_name_says_it() -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("pvxp", None), ("pvvp", 0), ("pvpv", -1)])
-def test_an_impossible_deployment_says_what_would_be_possible(
-    name: str, count: int | None
-) -> None:
+def test_an_impossible_deployment_says_what_would_be_possible(name: str, count: int | None) -> None:
     with pytest.raises(ConfigError) as caught:
         make_deployment(name, count)
     assert caught.value.accepted

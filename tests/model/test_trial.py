@@ -77,9 +77,7 @@ def test_loss_and_forwarding_make_up_what_was_offered(
 
 
 @given(counts(0), counts(1))
-def test_a_result_survives_the_way_through_the_log(
-    a: DirectionCounts, b: DirectionCounts
-) -> None:
+def test_a_result_survives_the_way_through_the_log(a: DirectionCounts, b: DirectionCounts) -> None:
     result = TrialResult(directions=(a, b), foreign={"0": 3}, failure="ä\n")
     assert TrialResult.model_validate_json(result.model_dump_json()) == result
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.goal import SearchGoal
@@ -12,6 +12,15 @@ from vnetperf.model.traffic import check_frame_size
 from vnetperf.model.units import RFC2544_FRAME_SIZES
 
 FrameSize = Annotated[int, AfterValidator(check_frame_size)]
+
+
+def _sizes_differ(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(sizes)) != len(sizes):
+        raise ValueError(f"frame sizes must differ, got {', '.join(map(str, sizes))}")
+    return sizes
+
+
+FrameSizes = Annotated[tuple[FrameSize, ...], AfterValidator(_sizes_differ)]
 
 
 class TrialTimes(Frozen):
@@ -25,6 +34,8 @@ class TrialTimes(Frozen):
         repeats_when_limited: Times a GENERATOR_LIMITED trial is repeated before giving up.
         offered_tolerance: Accepted shortfall of offered against intended load, ratio.
     """
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     learning_wait_s: float = Field(default=2.0, ge=0)
     drain_s: float = Field(default=2.0, gt=0)
@@ -49,12 +60,14 @@ class Preset(Frozen):
         trial: Phases of a trial.
     """
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     name: str = ""
     benchmark: bool = True
     note: str = ""
     algorithm: Literal["binary", "mlr"] = "mlr"
     goals: tuple[SearchGoal, ...] = Field(min_length=1)
-    frame_sizes: tuple[FrameSize, ...] = RFC2544_FRAME_SIZES
+    frame_sizes: FrameSizes = Field(default=RFC2544_FRAME_SIZES, min_length=1)
     min_load_fps: float = Field(default=1000.0, gt=0)
     max_trial_seconds: float | None = Field(default=None, gt=0)
     trial: TrialTimes = TrialTimes()

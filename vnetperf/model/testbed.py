@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from vnetperf.model.base import Frozen
 
@@ -54,6 +54,8 @@ class MediaConfig(Frozen):
             then a reference line, not a limit of the search.
     """
 
+    model_config = ConfigDict(allow_inf_nan=False)
+
     bits_per_second: float = Field(default=10e9, gt=0)
     nominal: bool = True
 
@@ -90,6 +92,7 @@ class Testbed(Frozen):
     """
 
     __test__ = False
+    model_config = ConfigDict(allow_inf_nan=False)
 
     name: str = ""
     description: str = ""

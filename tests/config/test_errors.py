@@ -1,0 +1,230 @@
+"""Whatever is wrong in a file, a variable or an option: one message that says where and what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vnetperf import config
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.preset import Preset
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import TrafficProfile
+
+GOAL = '[[goals]]\nname = "ndr"\nfinal_trial_s = 1\nduration_sum_s = 1\ninitial_trial_s = 1\n'
+
+
+def error_of(kind: type, text: str, tmp_path: Path) -> tuple[ConfigError, str]:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        config.load_model(kind, path)
+    assert caught.value.where.startswith(str(path))
+    return caught.value, str(caught.value)
+
+
+# kind, file, key path in the message, words in the message
+WRONG = [
+    (Testbed, "isolatoin = 'x'", "isolatoin", ["did you mean 'isolation'", "accepted: agent,"]),
+    (Testbed, "[cores]\npolcy = 'auto'", "cores.polcy", ["'policy'", "housekeeping"]),
+    (Testbed, "[cores]\npolicy = 'fast'", "cores.policy", ["'auto'", "'dedicated'", "'fast'"]),
+    (Testbed, "[cores]\nallowed = [1, 'x']", "cores.allowed.1", ["integer", "'x'"]),
+    (Testbed, "[agent]\ntransport = 'telnet'", "agent.transport", ["ssh="]),
+    (Testbed, "hugepage_kb = 4096", "hugepage_kb", ["2048", "1048576", "4096"]),
+    (Testbed, "[media]\nbits_per_second = 0", "media.bits_per_second", ["greater than 0"]),
+    (Testbed, "wires = 'memif'", "wires", ["'memif'"]),
+    (Testbed, "agent = 'local'", "agent", ["'local'"]),
+    (TrafficProfile, "flow = 3", "flow", ["did you mean 'flows'"]),
+    (TrafficProfile, "flows = 3", "", ["`vary`"]),
+    (TrafficProfile, "bidirectional = 'perhaps'", "bidirectional", ["boolean", "'perhaps'"]),
+    (TrafficProfile, "flows = 2\nvary = ['ttl']", "vary.0", ["'ipv4_src'", "'ttl'"]),
+    (Preset, "", "goals", ["required"]),
+    (Preset, "goals = []", "goals", ["at least 1"]),
+    (Preset, GOAL + "los_ratio = 0.1", "goals.0.los_ratio", ["'loss_ratio'", "exceed_ratio"]),
+    (Preset, GOAL + "loss_ratio = 1.5", "goal 'ndr'", ["loss_ratio = 1.5", "[0, 1)"]),
+    (Preset, GOAL + "width = 'wide'", "goals.0.width", ["number", "'wide'"]),
+    (Preset, GOAL + GOAL, "", ["goal names must differ", "ndr"]),
+    (Preset, "frame_sizes = [60]\n" + GOAL, "frame_sizes.0", ["60", "64", "9216", "FCS"]),
+    (Preset, "algorithm = 'guess'\n" + GOAL, "algorithm", ["'binary'", "'mlr'", "'guess'"]),
+    (Preset, GOAL + "[trial]\nsetle_s = 1", "trial.setle_s", ["'settle_s'"]),
+    (Preset, GOAL + "[trial]\ndrain_s = -1", "trial.drain_s", ["greater than 0", "-1"]),
+    (Preset, "min_load_fps = 'few'\n" + GOAL, "min_load_fps", ["'few'"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "key", "words"), WRONG)
+def test_the_message_names_file_key_and_what_is_accepted(
+    kind: type, text: str, key: str, words: list[str], tmp_path: Path
+) -> None:
+    error, message = error_of(kind, text, tmp_path)
+    assert error.where.endswith(f": {key}" if key else "wrong.toml")
+    for word in words:
+        assert word in message
+    assert "\n" not in message  # one line, and no list of pydantic's
+    assert "pydantic" not in message
+
+
+@pytest.mark.parametrize("key", ["bits_per_second = inf", "bits_per_second = nan"])
+def test_a_medium_without_a_finite_speed_is_impossible(key: str, tmp_path: Path) -> None:
+    error_of(Testbed, f"[media]\n{key}", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOAL + "[trial]\nsettle_s = inf",
+        GOAL + "[trial]\nlearning_wait_s = inf",
+        "max_trial_seconds = nan\n" + GOAL,
+        "min_load_fps = inf\n" + GOAL,
+        "frame_sizes = []\n" + GOAL,
+        "frame_sizes = [64, 64]\n" + GOAL,
+    ],
+)
+def test_a_preset_that_could_never_end_or_measure_is_impossible(text: str, tmp_path: Path) -> None:
+    error_of(Preset, text, tmp_path)
+
+
+def test_several_wrong_values_are_one_message_that_counts_them(tmp_path: Path) -> None:
+    _, message = error_of(Testbed, "a = 1\nb = 2\nc = 3", tmp_path)
+    assert "2 more wrong values" in message
+
+
+@pytest.mark.parametrize("content", [b"x = ", b"\xff\xfe", b"x = 1\nx = 2"])
+def test_a_file_that_is_no_toml(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match="x.toml"):
+        config.load_model(Testbed, path)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        config.load_model(Testbed, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "hint", "accepted"),
+    [
+        ("testbed", "locl", "did you mean 'local'", "local"),
+        ("preset", "rfc2455", "did you mean 'rfc2544'", "quick"),
+        ("traffic", "multi-flw", "did you mean 'multi-flow'", "unidirectional"),
+        ("preset", "zzz", "'zzz'", "smoke"),
+        ("preset", "", "''", "smoke"),
+        ("preset", "x" * 300, "unknown name", "smoke"),
+        ("testbed", "no/such/file.toml", "no/such/file.toml", ""),
+        ("testbed", "y" * 300 + ".toml", "no file", ""),
+    ],
+)
+def test_unknown_names_are_told_with_those_there_are(
+    key: str, value: str, hint: str, accepted: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.load({key: value}, environment={}, directory=tmp_path)
+    assert hint in str(caught.value)
+    assert accepted in caught.value.accepted
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"VNETPERF_PRSET": "x"}, ["VNETPERF_PRSET", "did you mean VNETPERF_PRESET"]),
+        ({"VNETPERF_VNFS": "many"}, ["environment: vnfs", "'many'"]),
+        ({"VNETPERF_VNFS": "0"}, ["environment: vnfs", "1"]),
+        ({"VNETPERF_FRAME_SIZES": "small"}, ["VNETPERF_FRAME_SIZES", "'small'"]),
+        ({"VNETPERF_FRAME_SIZES": "63"}, ["environment: frame_sizes.0", "63"]),
+    ],
+)
+def test_wrong_environment_variables(
+    environment: dict[str, str], words: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.load(environment=environment, directory=tmp_path)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_variables_of_others_are_no_business_of_ours(tmp_path: Path) -> None:
+    config.load(environment={"PATH": "x", "VNETPERFECT": "y"}, directory=tmp_path)
+
+
+def test_the_users_file_is_named_with_its_key(tmp_path: Path) -> None:
+    (tmp_path / config.USER_FILE).write_text('presett = "smoke"\n')
+    with pytest.raises(ConfigError) as caught:
+        config.load(environment={}, directory=tmp_path)
+    assert caught.value.where == f"{tmp_path / config.USER_FILE}: presett"
+    assert "did you mean 'preset'" in str(caught.value)
+
+
+def test_a_wrong_option_names_the_command_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="command line: vnfs"):
+        config.load({"vnfs": 65}, environment={}, directory=tmp_path)
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.dates(),
+    st.sampled_from(["local", "ssh=x", "auto", "mlr", 64, 1518, 0.5, 2048]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+GOAL_KEYS = ["name", "loss_ratio", "exceed_ratio", "final_trial_s", "duration_sum_s", "width"]
+
+
+def contents(model: Any) -> st.SearchStrategy[dict[str, Any]]:
+    """Files whose keys are mostly right and whose values are mostly wrong."""
+    nested = {
+        name: st.one_of(VALUES, contents(field.annotation))
+        for name, field in model.model_fields.items()
+        if hasattr(field.annotation, "model_fields")
+    }
+    known = {name: nested.get(name, VALUES) for name in model.model_fields}
+    if "goals" in known:
+        goal = st.dictionaries(st.sampled_from([*GOAL_KEYS, "x"]), VALUES, max_size=5)
+        known["goals"] = st.one_of(VALUES, st.lists(goal, max_size=2))
+    return st.builds(
+        lambda right, wrong: {**wrong, **right},
+        st.fixed_dictionaries({}, optional=known),
+        st.dictionaries(st.text(max_size=6), VALUES, max_size=1),
+    )
+
+
+@pytest.mark.parametrize("model", [Testbed, Preset, TrafficProfile, config.Settings])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_wrong_value_is_a_config_error_and_nothing_else(model: Any, data: st.DataObject) -> None:
+    content = data.draw(contents(model))
+    try:
+        outcome: Any = config.validate(model, content, "a file")
+    except ConfigError as error:
+        outcome = str(error)
+    assert isinstance(outcome, model) or outcome.startswith("a file")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from([f"VNETPERF_{k.upper()}" for k in config.Settings.model_fields]),
+        st.text(st.characters(exclude_characters="\0"), max_size=10),
+        max_size=3,
+    )
+)
+def test_any_environment_loads_or_is_a_config_error(environment: dict[str, str]) -> None:
+    try:
+        loaded = config.load(environment=environment, directory=Path("/nonexistent"))
+    except ConfigError:
+        return  # anything else fails the test
+    for variable in environment:
+        assert loaded.sources[variable.removeprefix("VNETPERF_").lower()].endswith(variable)
