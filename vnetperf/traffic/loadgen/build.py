@@ -45,6 +45,9 @@ def engine_executable(variant: Variant = Variant.PLAIN, *, cache: Path | None = 
         variant: Which of the builds.
         cache: Directory to keep builds in, made with mode 0700 (default: `cache_directory`).
 
+    Returns:
+        Path of the executable.
+
     Raises:
         HostError: A tool or DPDK's headers are missing (the message names the package), or the
             compiler fails (the message has the end of its output).

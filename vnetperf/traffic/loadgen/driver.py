@@ -20,6 +20,7 @@ from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.model.units import MAX_FRAME_SIZE
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.traffic.frames import ETH_LEN, compile_header, compile_varied
+from vnetperf.traffic.loadgen import results as engine_results
 from vnetperf.traffic.loadgen import spec as engine_spec
 from vnetperf.traffic.loadgen.build import engine_executable
 from vnetperf.traffic.loadgen.convert import to_trial_result
@@ -32,6 +33,7 @@ MAX_LAG_S = 0.01
 MEMIF_RING_LOG2 = 11
 #: Longest wait for the engine beyond the trial's own length, seconds.
 GRACE_S = 10.0
+BURST_DRAIN_S = 0.2
 WATCH_S = 0.25
 
 
@@ -115,7 +117,7 @@ class Loadgen(TrafficGenerator):
             devices=tuple(_device(port, end) for port, end in enumerate(ends)),
             cpus=placement.cores["tester"],
             hugepages=False,  # memif and kernel interfaces lose nothing by ordinary memory
-            rx_queues=self.plan.tester_rx_queues,
+            rx_queues=max(_rx_queues(end, self.plan) for end in ends),
             rx_descriptors=1 << MEMIF_RING_LOG2,
             tx_descriptors=1 << MEMIF_RING_LOG2,
             sleep_us=self.plan.testbed.tester_sleep_us if placement.takes_turns("tester") else 0,
@@ -178,7 +180,6 @@ class Loadgen(TrafficGenerator):
         Returns:
             The counts.
         """
-        engine = self._running()
         senders = [stream.direction for stream in self._streams]
         loads = {
             s.id: engine_spec.Load(rate=trial.load_fps / senders.count(s.direction))
@@ -192,21 +193,47 @@ class Loadgen(TrafficGenerator):
             max_lag_s=MAX_LAG_S,
         )
         began = time.monotonic()
-        engine.start(spec)
-        try:
-            self._sleep_through(began + trial.duration_s, watch)
-            result = engine.wait(trial.drain_s + GRACE_S)
-        except BaseException:
-            self._stop_quietly()
-            raise
+        result = self._conduct(spec, trial.duration_s, watch)
         if trial.full_drain:
             self._sleep_through(began + trial.duration_s + trial.drain_s, watch)
-        histogram = engine.histogram if trial.latency_histogram else None
+        histogram = self._running().histogram if trial.latency_histogram else None
         counts = to_trial_result(self._streams, result, histogram)
         drained = max(0.0, result.elapsed_ns / 1e9 - trial.duration_s)
         return counts.model_copy(
             update={"drain_s": trial.drain_s if trial.full_drain else round(drained, 4)}
         )
+
+    def burst(self, frames: int, watch: Callable[[], None]) -> TrialResult:
+        """Send an exact number of frames back to back; a full ring is tried again.
+
+        Args:
+            frames: Frames of each stream.
+            watch: Called while traffic runs.
+
+        Returns:
+            The counts.
+        """
+        spec = engine_spec.TrialSpec(
+            loads={s.id: engine_spec.Load(rate=None, count=frames) for s in self._streams},
+            drain_s=BURST_DRAIN_S,
+            burst=BURST,
+            policy="retry",
+        )
+        return to_trial_result(self._streams, self._conduct(spec, 0.0, watch), None)
+
+    def _conduct(
+        self, spec: engine_spec.TrialSpec, length_s: float, watch: Callable[[], None]
+    ) -> engine_results.TrialResult:
+        """Start a trial and wait for its end; whatever happens, traffic has stopped after."""
+        engine = self._running()
+        began = time.monotonic()
+        engine.start(spec)
+        try:
+            self._sleep_through(began + length_s, watch)
+            return engine.wait(spec.drain_s + GRACE_S)
+        except BaseException:
+            self._stop_quietly()
+            raise
 
     def _sleep_through(self, until: float, watch: Callable[[], None]) -> None:
         """Sleep, but look up now and then: the core may be the engine's."""
@@ -258,6 +285,11 @@ class Loadgen(TrafficGenerator):
         if self._engine is not None:
             self._engine.close(timeout_s=3.0)
             self._engine = None
+
+
+def _rx_queues(end: WireEnd, plan: Plan) -> int:
+    """A memif client must have a queue for each the far end sends on; af_packet has but one."""
+    return plan.tester_rx_queues if end.kind == "memif" else 1
 
 
 def _device(port: int, end: WireEnd) -> str:

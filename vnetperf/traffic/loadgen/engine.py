@@ -28,7 +28,7 @@ from vnetperf.traffic.loadgen.telemetry import TelemetryClient
 
 PROTOCOL = 1
 _TAIL_LINES = 15
-_POLL_S = 0.01
+_POLL_S = 0.002
 _CALL_TIMEOUT_S = 15.0
 
 
@@ -60,6 +60,9 @@ def plain_spawn(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Proce
         argv: Program and arguments.
         env: The whole environment.
         log: File that takes what it prints.
+
+    Returns:
+        The process.
     """
     with log.open("wb") as output:
         return subprocess.Popen(
@@ -268,7 +271,7 @@ class Engine:
         Raises:
             GeneratorError: A value is refused, or a trial is going on.
         """
-        for stream_id in self._loaded - trial.loads.keys():
+        for stream_id in self._loaded.intersection(self._ids) - trial.loads.keys():
             self._call("stream/load", stream=stream_id, rate=0)
         self._loaded = frozenset(trial.loads)
         for stream_id, load in trial.loads.items():
@@ -309,6 +312,9 @@ class Engine:
         Args:
             timeout_s: Seconds.
 
+        Returns:
+            As `result`.
+
         Raises:
             GeneratorError: It does not end in time (it is aborted then), or the engine dies.
         """
@@ -329,6 +335,9 @@ class Engine:
 
     def result(self) -> TrialResult:
         """Return the result of the last trial; it stays until the next one starts.
+
+        Returns:
+            Counts and times of every stream.
 
         Raises:
             GeneratorError: No trial is done.
@@ -403,6 +412,9 @@ class Engine:
             stream_id: One stream, or None: all.
             rate: Frames/s of each stream.
             timeout_s: Seconds to wait for the end.
+
+        Returns:
+            How many frames were sent, refused and unsent.
         """
         self._call("learn", stream=stream_id, count=count, rate=float(rate))
         reply = self._wait_state({"idle", "done"}, timeout_s)

@@ -194,6 +194,12 @@ class TrialResult:
     def stream(self, stream_id: int) -> StreamResult:
         """The result of one stream.
 
+        Args:
+            stream_id: Id of the stream.
+
+        Returns:
+            Its counts.
+
         Raises:
             KeyError: The trial did not send this stream.
         """

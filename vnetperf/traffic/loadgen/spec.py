@@ -63,6 +63,9 @@ class EngineConfig:
 
         Args:
             executable: Path of the engine.
+
+        Returns:
+            Program and arguments.
         """
         lcores = ",".join(f"{number}@{cpu}" for number, cpu in enumerate(self.cpus))
         argv = [executable, f"--lcores={lcores}", "-m", str(self.memory_mb)]

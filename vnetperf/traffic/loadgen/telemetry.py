@@ -54,7 +54,7 @@ class TelemetryClient:
 
         Args:
             command: Such as ``/loadgen/info``.
-            parameters: Sent as ``key=value``, floats with all their digits; None is left out.
+            **parameters: Sent as ``key=value``, floats with all their digits; None is left out.
 
         Returns:
             What DPDK answers for the command: a dict, list, string or None.

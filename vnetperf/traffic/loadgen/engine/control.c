@@ -77,7 +77,7 @@ void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest)
 	for (unsigned int i = 0; i < engine.options.rx_queues; i++) {
 		const struct rx_queue *q = &engine.port[port].rxq[i];
 
-		add_totals(&sum->rx, &q->at_arm, at_rest ? &q->at_rest : &q->totals);
+		add_totals(&sum->rx, &q->at_run, at_rest ? &q->at_rest : &q->totals);
 	}
 	for (unsigned int i = 0; i < engine.options.tx_queues; i++) {
 		const struct tx_queue *q = engine.port[port].txq[i];

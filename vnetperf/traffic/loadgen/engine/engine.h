@@ -39,7 +39,7 @@ struct rx_totals {
 struct rx_queue {
 	uint16_t port, queue;
 	uint64_t *expected; /* [stream][tx queue]: one above the highest seen here */
-	struct rx_totals totals, at_arm, at_rest;
+	struct rx_totals totals, at_run, at_rest;
 };
 
 /* One stream as one worker receives it. */

@@ -32,12 +32,19 @@ static struct rte_mempool *pool_create(const char *kind, uint16_t port, uint16_t
 	char name[RTE_MEMPOOL_NAMESIZE];
 
 	snprintf(name, sizeof(name), "lg_%s_%u_%u", kind, port, queue);
-	pool = rte_pktmbuf_pool_create(name, n, CACHE, 0, data_room(),
+	/* DPDK refuses caches that could hold most of the pool. */
+	pool = rte_pktmbuf_pool_create(name, n, n < 2 * CACHE ? n / 4 : CACHE, 0, data_room(),
 				       socket < 0 ? (int)rte_socket_id() : socket);
 	if (pool == NULL)
 		problem_set(why, "more memory (-m, hugepages) or fewer --mbufs and queues",
 			    "no memory for %u buffers of %u octets", n, data_room());
 	return pool;
+}
+
+/* memif states a limit of 1518 octets but chains buffers for frames of any size. */
+static bool takes_any_size(const struct rte_eth_dev_info *info)
+{
+	return strcmp(info->driver_name, "net_memif") == 0;
 }
 
 static bool conf_fill(uint16_t port, struct rte_eth_conf *conf, const struct rte_eth_dev_info *info,
@@ -61,7 +68,7 @@ static bool conf_fill(uint16_t port, struct rte_eth_conf *conf, const struct rte
 			(RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP);
 	}
 	conf->rxmode.mtu = RTE_ETHER_MTU;
-	if (o->mtu_given)
+	if (o->mtu_given && !takes_any_size(info))
 		conf->rxmode.mtu = o->mtu;
 	conf->txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	if (info->max_mtu && conf->rxmode.mtu > info->max_mtu) {
@@ -158,7 +165,7 @@ static bool port_start(uint16_t port, struct problem *why)
 		return failed(why, port, "descriptors", error);
 	if (!queues_setup(port, rx_desc, tx_desc, why))
 		return false;
-	if (engine.options.mtu_given) {
+	if (engine.options.mtu_given && !takes_any_size(&info)) {
 		error = rte_eth_dev_set_mtu(port, engine.options.mtu);
 		if (error && error != -ENOTSUP) /* such drivers take any size */
 			return failed(why, port, "MTU", error);

@@ -140,7 +140,8 @@ static bool result_stream(struct params *ps, uint16_t *id, struct problem *why)
 		return false;
 	*id = (uint16_t)value;
 	if (!result.stream[value].known)
-		return problem_set(why, "a stream that was set when the last trial started", "stream=%u", *id);
+		return problem_set(why, "a stream that was set when the last trial started",
+				   "stream=%u", *id);
 	return true;
 }
 

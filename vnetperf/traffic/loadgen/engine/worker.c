@@ -19,7 +19,6 @@ static void rx_arm(struct worker *w)
 
 	for (uint16_t i = 0; i < w->n_rxq; i++) {
 		memset(w->rxq[i]->expected, 0, expected);
-		w->rxq[i]->at_arm = w->rxq[i]->totals;
 	}
 	/* Each worker clears its own: the pages come from its memory node. */
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++) {
@@ -35,8 +34,10 @@ static void tx_arm(struct worker *w)
 	atomic_store(&w->tx_done, false);
 }
 
-static void tx_run(struct worker *w)
+static void run(struct worker *w)
 {
+	for (uint16_t i = 0; i < w->n_rxq; i++)
+		w->rxq[i]->at_run = w->rxq[i]->totals;
 	for (uint16_t i = 0; i < w->n_txq; i++) {
 		struct tx_queue *q = w->txq[i];
 
@@ -70,7 +71,7 @@ static void follow(struct worker *w, uint32_t order)
 		tx_arm(w);
 		break;
 	case PHASE_RUN:
-		tx_run(w);
+		run(w);
 		break;
 	default:
 		rest(w);

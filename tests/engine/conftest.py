@@ -1,0 +1,79 @@
+"""Engines for the tests: built once, run on virtual devices, ended whatever happens."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from vnetperf.traffic.loadgen.build import Variant, engine_executable
+from vnetperf.traffic.loadgen.engine import Engine
+from vnetperf.traffic.loadgen.spec import EngineConfig, StreamSpec
+
+UNIT = Path(__file__).with_name("unit")
+
+OpenEngine = Callable[..., Engine]
+MakeStream = Callable[..., StreamSpec]
+
+
+@pytest.fixture(scope="session")
+def unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C unit tests, under AddressSanitizer and UBSan."""
+    out = tmp_path_factory.mktemp("unit")
+    subprocess.run(["make", "-s", "-C", str(UNIT), f"OUT={out}"], check=True, timeout=120)
+    return out / "unit"
+
+
+@pytest.fixture(scope="session", params=[Variant.PLAIN, Variant.SANITIZED], ids=lambda v: v.value)
+def executable(request: pytest.FixtureRequest) -> Path:
+    return engine_executable(request.param)
+
+
+@pytest.fixture(scope="session")
+def plain_executable() -> Path:
+    return engine_executable(Variant.PLAIN)
+
+
+@pytest.fixture
+def run_dir() -> Iterator[Path]:
+    """Short enough for the path of a socket, unlike pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="lg") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def open_engine(run_dir: Path) -> Iterator[OpenEngine]:
+    """Open an engine on given devices; several may be opened in one test."""
+    engines: list[Engine] = []
+
+    def opened(executable: Path, *devices: str, **settings: object) -> Engine:
+        settings.setdefault("memory_mb", 256)
+        config = EngineConfig(devices=devices, hugepages=False, **settings)  # type: ignore[arg-type]
+        directory = run_dir / str(len(engines))
+        directory.mkdir()
+        engines.append(Engine.open(config, run_dir=directory, executable=executable))
+        return engines[-1]
+
+    yield opened
+    for engine in engines:
+        engine.close()
+
+
+@pytest.fixture
+def memif(run_dir: Path) -> tuple[str, str]:
+    """Two ends of one wire in shared memory."""
+    common = f"id=0,socket={run_dir}/m,socket-abstract=no,bsize=2048,rsize=11"
+    return (
+        f"--vdev=net_memif0,role=server,{common}",
+        f"--vdev=net_memif1,role=client,{common}",
+    )
+
+
+@pytest.fixture(scope="session")
+def real() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("DPDK needs root here")

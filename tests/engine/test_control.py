@@ -1,0 +1,219 @@
+"""The engine's replies, its refusals and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.engine.conftest import OpenEngine
+from tests.engine.frames import stream
+from vnetperf.model.errors import GeneratorError
+from vnetperf.traffic.loadgen.engine import Engine
+from vnetperf.traffic.loadgen.spec import EngineConfig, FieldSpec, Load, StreamSpec, TrialSpec
+from vnetperf.traffic.loadgen.telemetry import TelemetryClient
+
+pytestmark = pytest.mark.real
+
+HEADER = "02000000000202000000000108004500"
+
+
+@pytest.fixture
+def engine(open_engine: OpenEngine, executable: Path) -> Engine:
+    return open_engine(executable, "--vdev=net_ring0", "--vdev=net_ring1")
+
+
+@pytest.fixture
+def raw(engine: Engine, run_dir: Path) -> TelemetryClient:
+    return TelemetryClient(next((run_dir / "0").rglob("dpdk_telemetry.v2*")))
+
+
+def test_info_describes_ports_and_workers(engine: Engine) -> None:
+    info = engine.info()
+    assert info.protocol == 1
+    assert info.dpdk.startswith("DPDK ")
+    assert info.pid == engine.pid
+    assert info.tsc_hz > 10_000_000
+    assert info.largest_frame == 1526
+    assert [p.name for p in info.ports] == ["net_ring0", "net_ring1"]
+    assert [p.driver for p in info.ports] == ["net_ring"] * 2
+    assert all(len(p.mac.split(":")) == 6 and p.mtu == 1500 for p in info.ports)
+    (worker,) = info.workers
+    assert Path(f"/proc/{engine.pid}/task/{worker.tid}").exists()
+    assert (worker.cpu, worker.rx_queues, worker.tx_queues) == (0, 2, 2)
+
+
+def test_xstats_are_all_there(engine: Engine) -> None:
+    assert {"rx_good_packets", "tx_good_packets"} <= engine.xstats(0).keys()
+
+
+ADD = f"/loadgen/stream/add,id=1,tx_port=0,rx_port=1,size=64,header={HEADER}"
+
+REFUSALS = [
+    ("/loadgen/info,x=1", "unknown parameter 'x'", "no parameters"),
+    ("/loadgen/port", "'port' is missing", "port="),
+    ("/loadgen/port,port=2", "port=2", "0..1"),
+    ("/loadgen/worker,worker=1", "worker=1", "0..0"),
+    ("/loadgen/stream/add,id=1", "'tx_port' is missing", "tx_port="),
+    (ADD.replace("id=1", "id=256"), "id=256", "0..255"),
+    (ADD.replace("rx_port=1", "rx_port=2"), "rx_port=2", "0..1"),
+    (ADD.replace("size=64", "size=63"), "size=63", "64..1526"),
+    (ADD + "0", "hex digits", "even number"),
+    (ADD.replace(HEADER, "0102"), "header of 2 octets", "14 octets"),
+    (ADD.replace(HEADER, HEADER * 4), "header of 64 octets", "frame size - 22"),
+    (ADD + ",l3=14", "l3 14", "whole IP header"),
+    (ADD + ",udp=34", "udp 34 without l3", "l3 as well"),
+    (ADD + ",colour=red", "'colour'", "id tx_port"),
+    (ADD.replace("id=1", "id=0"), "stream 0 exists", "unused id"),
+    ("/loadgen/stream/field,stream=5,offset=0,width=1,count=1", "stream=5", "was added"),
+    ("/loadgen/stream/field,stream=0,offset=0,width=9,count=1", "width=9", "1..8"),
+    ("/loadgen/stream/field,stream=0,offset=41,width=2,count=1", "41..43", "inside the header"),
+    ("/loadgen/stream/field,stream=0,offset=0,width=1,count=257", "overflows", "256 ^ width"),
+    ("/loadgen/stream/field,stream=0,offset=0,width=1,count=2,mode=up", "mode=up", "inc, carry"),
+    ("/loadgen/stream/field,stream=0,offset=24,width=2,count=2", "checksums", "beside"),
+    ("/loadgen/stream/load,stream=0,rate=fast", "rate=fast", "or max"),
+    ("/loadgen/stream/load,stream=0,rate=max", "without count", "count=N"),
+    ("/loadgen/stream/load,stream=0,rate=-1", "rate=-1", "0.001..1e9"),
+    ("/loadgen/trial/start,duration=1", "'epoch' is missing", "epoch="),
+    ("/loadgen/trial/start,epoch=0,duration=1", "epoch=0", "1..255"),
+    ("/loadgen/trial/start,epoch=1", "no count", "duration"),
+    ("/loadgen/trial/start,epoch=1,duration=-1", "duration=-1", "1e-06"),
+    ("/loadgen/trial/start,epoch=1,duration=1,burst=257", "burst=257", "1..256"),
+    ("/loadgen/trial/start,epoch=1,duration=1,policy=hope", "policy=hope", "drop, retry"),
+    ("/loadgen/trial/start,epoch=1,epoch=2", "twice", "once"),
+    ("/loadgen/trial/stop", "nothing to stop", "going on"),
+    ("/loadgen/trial/result,stream=0", "no result", "done"),
+    ("/loadgen/trial/port,port=0", "no result", "done"),
+    ("/loadgen/trial/histogram,stream=0", "no result", "done"),
+    ("/loadgen/learn,stream=9", "no such stream", "was added"),
+    ("/loadgen/learn,count=0", "count=0", "1..1000000000"),
+    ("/loadgen/xstats,port=0,offset=-1", "offset=-1", "0.."),
+]
+
+
+def test_refusals_say_what_is_accepted_and_change_nothing(
+    engine: Engine, raw: TelemetryClient
+) -> None:
+    engine.set_streams([stream(0, 0, 0)])
+    raw.call("/loadgen/stream/load", stream=0, rate=1000.0)
+    for request, what, accepted in REFUSALS:
+        with pytest.raises(GeneratorError) as refused:
+            raw.raw(request)
+        assert what in refused.value.what, request
+        assert accepted in refused.value.accepted, request
+        assert raw.call("/loadgen/trial/status")["state"] == "idle"
+    # The load set before is still the load, and no stream but the first is there.
+    raw.call("/loadgen/trial/start", epoch=1, duration=0.05, max_lag=2.0)
+    result = engine.wait(10)
+    assert result.stream == result.stream
+    assert raw.call("/loadgen/trial/result", stream=0)["received"] == 50
+    with pytest.raises(GeneratorError, match="stream=1"):
+        raw.call("/loadgen/trial/result", stream=1)
+
+
+def test_epoch_of_the_last_trial_is_refused(engine: Engine) -> None:
+    engine.set_streams([stream(0, 0, 0)])
+    trial = TrialSpec(loads={0: Load(1000.0)}, duration_s=0.02, epoch=9)
+    assert engine.start(trial) == 9
+    engine.wait(10)
+    with pytest.raises(GeneratorError, match="epoch 9 again"):
+        engine.start(trial)
+    assert engine.start(TrialSpec(loads={0: Load(1000.0)}, duration_s=0.02)) == 10
+
+
+def test_paced_and_full_rate_do_not_mix_on_a_port(engine: Engine) -> None:
+    engine.set_streams([stream(0, 0, 0), stream(1, 0, 0), stream(2, 1, 1)])
+    with pytest.raises(GeneratorError, match="paced streams and streams of rate max"):
+        engine.start(TrialSpec(loads={0: Load(10.0), 1: Load(None, 10)}, duration_s=0.1))
+    engine.start(TrialSpec(loads={0: Load(100.0), 2: Load(None, 10)}, duration_s=0.1))
+    assert engine.wait(10).stream(2).counts.received == 10
+
+
+def test_a_bad_stream_leaves_none(engine: Engine, raw: TelemetryClient) -> None:
+    bad = StreamSpec(1, 0, 0, 64, bytes(20), fields=(FieldSpec(30, 1, 0, 1),))
+    with pytest.raises(GeneratorError, match=r"field at 30\.\.31"):
+        engine.set_streams([stream(0, 0, 0), bad])
+    with pytest.raises(GeneratorError, match="stream=0"):
+        raw.call("/loadgen/stream/load", stream=0, rate=1.0)
+    with pytest.raises(GeneratorError, match="stream=0"):
+        engine.start(TrialSpec(loads={0: Load(1.0)}, duration_s=1))
+
+
+def test_a_request_too_long_is_not_cut_off(raw: TelemetryClient) -> None:
+    with pytest.raises(GeneratorError, match="octets"):
+        raw.raw("/loadgen/stream/add,header=" + "0" * 1000)
+
+
+def test_live_status_moves(engine: Engine) -> None:
+    engine.set_streams([stream(0, 0, 0)])
+    assert engine.status().counts is None
+    trial = TrialSpec(loads={0: Load(1000.0)}, duration_s=30, delay_s=0.3, max_lag_s=5)
+    engine.start(trial)
+    assert engine.status().state == "armed"
+    with pytest.raises(GeneratorError, match="the engine is"):
+        engine.start(trial)
+    with pytest.raises(GeneratorError, match="the engine is"):
+        engine.learn(1)
+    deadline = time.monotonic() + 10
+    while not (status := engine.status()).counts or not status.counts.received:
+        assert time.monotonic() < deadline
+    assert status.state == "running"
+    assert status.elapsed_s is not None
+    assert 0 < status.elapsed_s < 30
+    engine.stop()
+
+
+def test_killed_engine_is_reported_with_its_log(engine: Engine) -> None:
+    engine.set_streams([stream(0, 0, 0)])
+    engine.start(TrialSpec(loads={0: Load(1000.0)}, duration_s=60))
+    os.kill(engine.pid, signal.SIGKILL)
+    with pytest.raises(GeneratorError, match=r"ended by signal 9\n  \| .*") as died:
+        engine.wait(10)
+    assert "EAL" in str(died.value) or "ready" in str(died.value)
+    engine.close()
+
+
+def test_engine_ends_by_itself_and_leaves_nothing(engine: Engine, run_dir: Path) -> None:
+    engine.set_streams([stream(0, 0, 0)])
+    engine.start(TrialSpec(loads={0: Load(1000.0)}, duration_s=60))
+    engine.close()
+    assert not Path(f"/proc/{engine.pid}").exists()
+    log = (run_dir / "0" / "loadgen.log").read_text()
+    assert "ready" in log
+    assert "Sanitizer" not in log
+    assert "runtime error" not in log
+
+
+@pytest.mark.parametrize(
+    ("devices", "settings", "message"),
+    [
+        ((), {}, "no port"),
+        (("--vdev=net_null0",), {"rx_queues": 17}, "--rx-queues 17"),
+        (("--vdev=net_null0",), {"mtu": 9999}, "--mtu 9999"),
+        (("--vdev=net_nosuch0",), {}, "net_nosuch0"),
+        (("--vdev=net_null0",), {"mbufs": 4_000_000}, "no memory for 4000000 buffers"),
+    ],
+)
+def test_engine_that_cannot_start_says_why(
+    plain_executable: Path,
+    run_dir: Path,
+    devices: tuple[str, ...],
+    settings: dict[str, int],
+    message: str,
+) -> None:
+    config = EngineConfig(devices=devices, hugepages=False, memory_mb=128, **settings)  # type: ignore[arg-type]
+    with pytest.raises(GeneratorError, match="ended with status 1") as failed:
+        Engine.open(config, run_dir=run_dir, executable=plain_executable)
+    assert message in str(failed.value)
+
+
+def test_silent_process_is_given_up_and_killed(tmp_path: Path) -> None:
+    sleeper = tmp_path / "sleeper"
+    sleeper.write_text("#!/bin/sh\necho dreaming\nexec sleep 60\n")
+    sleeper.chmod(0o755)
+    with pytest.raises(GeneratorError, match="does not answer") as silent:
+        Engine.open(EngineConfig(devices=()), run_dir=tmp_path, executable=sleeper, timeout_s=0.3)
+    assert "dreaming" in str(silent.value)

@@ -1,0 +1,168 @@
+"""What is on the wire, octet by octet; and frames that come back altered, late or twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from scapy.all import IP, UDP, Ether, PcapReader, wrpcap  # type: ignore[attr-defined]
+
+from tests.engine.conftest import OpenEngine
+from tests.engine.frames import DST_IP, SRC_IP, stream
+from vnetperf.traffic.loadgen.engine import Engine
+from vnetperf.traffic.loadgen.results import TrialResult
+from vnetperf.traffic.loadgen.spec import FieldSpec, Load, StreamSpec, TrialSpec
+
+pytestmark = pytest.mark.real
+
+
+def send(engine: Engine, count: int, *streams: StreamSpec, **settings: object) -> TrialResult:
+    engine.set_streams(streams)
+    settings = {"epoch": 5, "drain_s": 0.01, "policy": "retry", **settings}
+    loads = {s.id: Load(None, count) for s in streams}
+    engine.start(TrialSpec(loads=loads, **settings))  # type: ignore[arg-type]
+    return engine.wait(30)
+
+
+def captured(path: Path) -> list[bytes]:
+    with PcapReader(str(path)) as packets:
+        return [bytes(p) for p in packets]
+
+
+@pytest.fixture
+def capture(open_engine: OpenEngine, executable: Path, run_dir: Path) -> tuple[Engine, Path]:
+    """An engine whose frames go to a file."""
+    path = run_dir / "tx.pcap"
+    return open_engine(executable, f"--vdev=net_pcap0,tx_pcap={path}", mtu=9198), path
+
+
+def test_golden_octets(capture: tuple[Engine, Path]) -> None:
+    engine, path = capture
+    send(engine, 3, stream(9, 0, 0, size=80))
+    engine.close()
+    frames = captured(path)
+    assert len(frames) == 3
+    tsc = []
+    for number, frame in enumerate(frames):
+        assert len(frame) == 76
+        assert frame[:24].hex() == "02000000000202000000000108004500003e000040004011"
+        assert frame[26:42].hex() == "c6120001c613000104000800002a0000"
+        assert frame[42:58] == bytes(16)
+        assert frame[58:68] == b"VNP\x05" + b"\x09\x00" + number.to_bytes(4, "little")
+        tsc.append(int.from_bytes(frame[68:76], "little"))
+    assert 0 < tsc[0] <= tsc[1] <= tsc[2]
+
+
+@pytest.mark.parametrize("size", [64, 65, 127, 1518, 9216])
+def test_checksums_are_right_in_every_frame(capture: tuple[Engine, Path], size: int) -> None:
+    engine, path = capture
+    fields = (
+        FieldSpec(offset=26, width=4, base=SRC_IP, count=50),
+        FieldSpec(offset=30, width=4, base=DST_IP, count=3, step=256, mode="carry"),
+        FieldSpec(offset=34, width=2, base=1024, count=60000, mode="random", seed=1),
+    )
+    send(engine, 300, stream(0, 0, 0, size=size, udp=True, fields=fields))
+    engine.close()
+    frames = captured(path)
+    assert len(frames) == 300
+    for number, frame in enumerate(frames):
+        assert len(frame) == size - 4
+        packet = Ether(frame)
+        assert int.from_bytes(frame[26:30]) == SRC_IP + number % 50
+        assert int.from_bytes(frame[30:34]) == DST_IP + 256 * (number // 50 % 3)
+        stated = (packet[IP].chksum, packet[UDP].chksum)
+        del packet[IP].chksum, packet[UDP].chksum
+        rebuilt = Ether(bytes(packet))
+        assert stated == (rebuilt[IP].chksum, rebuilt[UDP].chksum)
+    flows = {frame[26:34] for frame in frames}
+    assert len(flows) == 150
+    assert len({frame[34:36] for frame in frames}) > 250
+
+
+def test_streams_interleave(capture: tuple[Engine, Path]) -> None:
+    engine, path = capture
+    send(engine, 50, *(stream(n, 0, 0, size=64 + 100 * n) for n in range(4)))
+    engine.close()
+    frames = captured(path)
+    assert len(frames) == 200
+    for number, frame in enumerate(frames):
+        assert frame[-14] == number % 4
+        assert len(frame) == 60 + 100 * (number % 4)
+        assert int.from_bytes(frame[-12:-8], "little") == number // 4
+
+
+def own(epoch: int, stream_id: int, sequence: int, tsc: int, queue: int = 0) -> bytes:
+    """A frame as the engine would stamp it."""
+    tail = b"VNP" + bytes([epoch, stream_id, queue]) + sequence.to_bytes(4, "little")
+    return (
+        bytes.fromhex("0200000000020200000000010800") + bytes(28) + tail + tsc.to_bytes(8, "little")
+    )
+
+
+def test_altered_arrivals(open_engine: OpenEngine, executable: Path, run_dir: Path) -> None:
+    """The port receives a file again and again, so each frame's place in its counter is known."""
+    path = run_dir / "rx.pcap"
+    arrivals = [
+        own(5, 0, 3, 1000),  # new
+        own(5, 0, 1, 1000),  # new, reordered
+        own(5, 0, 1, 1000),  # duplicate
+        own(5, 0, 10, 1000),  # never sent: only 10 frames are
+        own(5, 1, 0, 1000),  # no such stream
+        own(5, 0, 0, 1000, queue=1),  # no such transmit queue
+        own(5, 0, 4, 1 << 62),  # from the future: received, no latency
+        own(4, 0, 2, 1000),  # another trial's
+        own(0, 0, 2, 1000),  # learning
+        b"x" * 60,
+        b"y" * 17,  # too short for a trailer
+    ]
+    wrpcap(str(path), [Ether(frame) for frame in arrivals])
+    engine = open_engine(
+        executable, f"--vdev=net_pcap0,rx_pcap={path},infinite_rx=1,tx_pcap={run_dir}/tx.pcap"
+    )
+    result = send(engine, 10, stream(0, 0, 0), drain_s=0.1)
+    counts, port = result.stream(0).counts, result.ports[0]
+    rounds = port.rx_frames / len(arrivals)
+    assert rounds >= 2
+    assert (counts.sent, counts.received, counts.late) == (10, 3, 0)
+    # The trial starts somewhere in the file: 3 1 4, 1 4 3 or 4 3 1.
+    assert counts.reordered in {1, 2}
+    assert counts.bad_latency == 1
+    assert counts.lost == 7
+    latency = result.stream(0).latency
+    assert latency.count == counts.received - counts.bad_latency
+    for counted, share in [
+        (counts.duplicated + counts.received, 4),
+        (port.corrupted, 3),
+        (port.stale, 1),
+        (port.learning, 1),
+        (port.foreign, 2),
+    ]:
+        assert abs(counted - rounds * share) <= share
+    assert port.rx_frames == (
+        counts.received
+        + counts.duplicated
+        + port.corrupted
+        + port.stale
+        + port.learning
+        + port.foreign
+    )
+
+
+def test_frames_of_an_earlier_trial_are_stale(
+    open_engine: OpenEngine, executable: Path, run_dir: Path
+) -> None:
+    """What one trial sent is received in the next."""
+    path = run_dir / "first.pcap"
+    first = open_engine(executable, f"--vdev=net_pcap0,tx_pcap={path}")
+    send(first, 20, stream(0, 0, 0), epoch=1)
+    first.close()
+    second = open_engine(
+        executable, f"--vdev=net_pcap0,rx_pcap={path},infinite_rx=1,tx_pcap={run_dir}/b.pcap"
+    )
+    result = send(second, 20, stream(0, 0, 0), epoch=2, drain_s=0.05)
+    assert result.stream(0).counts.received == 0
+    assert result.ports[0].stale == result.ports[0].rx_frames > 0
+    # The same epoch: these very sequence numbers count, once each.
+    again = send(second, 20, stream(0, 0, 0), epoch=1, drain_s=0.5)
+    assert again.stream(0).counts.received == 20
+    assert again.stream(0).counts.duplicated > 0

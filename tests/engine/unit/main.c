@@ -1,0 +1,26 @@
+#include "check.h"
+
+unsigned int checks, failures;
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} suites[] = {
+	{"seqtrack", test_seqtrack}, {"hdr", test_hdr},
+	{"pacing", test_pacing},     {"fields", test_fields},
+	{"params", test_params},     {"args", test_args},
+	{"stream", test_stream},     {"hdr-layout", print_hdr_layout},
+};
+
+int main(int argc, char **argv)
+{
+	for (unsigned int i = 0; argc == 2 && i < sizeof(suites) / sizeof(suites[0]); i++) {
+		if (strcmp(argv[1], suites[i].name) == 0) {
+			suites[i].run();
+			fprintf(stderr, "%u checks, %u failures\n", checks, failures);
+			return failures || (checks == 0 && suites[i].run != print_hdr_layout);
+		}
+	}
+	fprintf(stderr, "usage: unit SUITE\n");
+	return 2;
+}

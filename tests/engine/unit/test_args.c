@@ -1,0 +1,36 @@
+#include "args.h"
+#include "check.h"
+
+static struct options o;
+static struct problem why;
+
+static bool parse(const char *a, const char *b, const char *c)
+{
+	char *argv[] = {(char *)"loadgen", (char *)a, (char *)b, (char *)c, NULL};
+	int argc = 1 + (a != NULL) + (b != NULL) + (c != NULL);
+
+	args_defaults(&o);
+	why = (struct problem){"", ""};
+	return args_parse(&o, argc, argv, &why);
+}
+
+void test_args(void)
+{
+	CHECK(parse(NULL, NULL, NULL) && o.rx_queues == 1 && o.mtu == 1500 && !o.mtu_given);
+	CHECK(parse("--rx-queues", "3", "--sleep-us=20") && o.rx_queues == 3 && o.sleep_us == 20);
+	CHECK(parse("--mtu=9198", NULL, NULL) && o.mtu == 9198 && o.mtu_given);
+	CHECK(parse("--help", NULL, NULL) && o.help);
+	CHECK(!parse("--mtu=9199", NULL, NULL) && strstr(why.accepted, "68..9198"));
+	CHECK(!parse("--rx-queues=0", NULL, NULL));
+	CHECK(!parse("--rx-queues=1x", NULL, NULL));
+	CHECK(!parse("--rx-queues=", NULL, NULL));
+	CHECK(!parse("--rx-queues", NULL, NULL) && strstr(why.what, "without a value"));
+	CHECK(!parse("--bogus=1", NULL, NULL) && strstr(why.accepted, "--rx-queues"));
+	CHECK(parse("--map=tx0.1@2,rx3.0@1", NULL, NULL) && o.n_map == 2);
+	CHECK(o.map[0].tx && o.map[0].port == 0 && o.map[0].queue == 1 && o.map[0].worker == 2);
+	CHECK(!o.map[1].tx && o.map[1].port == 3 && o.map[1].worker == 1);
+	CHECK(!parse("--map=tx0.1", NULL, NULL));
+	CHECK(!parse("--map=tr0.1@1", NULL, NULL));
+	CHECK(!parse("--map=tx0.1@1x", NULL, NULL));
+	CHECK(!parse("--map=", NULL, NULL));
+}
