@@ -27,7 +27,7 @@ def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
 
     Args:
         parser: The subcommand's parser.
-        names: Settings; none for all.
+        *names: Settings; none for all.
     """
     for name in names or _OPTIONS:
         parser.add_argument(f"--{name.replace('_', '-')}", help=_OPTIONS[name])

@@ -78,6 +78,12 @@ class CpuTopology:
     def get(self, number: int) -> Cpu:
         """One CPU.
 
+        Args:
+            number: Its number in the kernel.
+
+        Returns:
+            The CPU.
+
         Raises:
             HostError: It is not online.
         """
@@ -97,6 +103,9 @@ def read_topology(*, sys: Path = SYS, proc: Path = PROC) -> CpuTopology:
     Args:
         sys: Root of sysfs.
         proc: Root of procfs.
+
+    Returns:
+        All online CPUs.
 
     Raises:
         HostError: sysfs cannot be read.

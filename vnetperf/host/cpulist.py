@@ -10,6 +10,12 @@ from vnetperf.model.errors import HostError
 def parse_cpus(text: str) -> tuple[int, ...]:
     """CPUs of a list, in ascending order; an empty text is no CPU.
 
+    Args:
+        text: A list as the kernel writes it, e.g. ``0-3,8``.
+
+    Returns:
+        CPU numbers.
+
     Raises:
         HostError: The text is not such a list.
     """

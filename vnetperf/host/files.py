@@ -19,6 +19,14 @@ MAX_KEPT_BYTES = 1 << 20
 def create_tree(journal: Journal, path: Path, *, mode: int = 0o700) -> Change:
     """Create a directory that, with all that will be in it, is removed on undo.
 
+    Args:
+        journal: The run's journal.
+        path: The directory, not there yet.
+        mode: Its permissions.
+
+    Returns:
+        Handle to undo it before the run ends.
+
     Raises:
         HostError: Something of that name is there already, or the disk refuses.
     """
@@ -46,6 +54,15 @@ def ensure_directory(journal: Journal, path: Path, *, mode: int = 0o700) -> Chan
 def create_file(journal: Journal, path: Path, content: str | bytes, *, mode: int = 0o600) -> Change:
     """Create a file outside the run directory; undoing removes it.
 
+    Args:
+        journal: The run's journal.
+        path: The file, not there yet.
+        content: What it will hold.
+        mode: Its permissions.
+
+    Returns:
+        Handle to undo it before the run ends.
+
     Raises:
         HostError: It exists already, or the disk refuses.
     """
@@ -63,6 +80,14 @@ def create_file(journal: Journal, path: Path, content: str | bytes, *, mode: int
 
 def replace_file(journal: Journal, path: Path, content: str | bytes) -> Change:
     """Replace the content of an existing file of up to 1 MiB; undoing puts the old one back.
+
+    Args:
+        journal: The run's journal.
+        path: The file.
+        content: Its new content.
+
+    Returns:
+        Handle to undo it before the run ends.
 
     Raises:
         HostError: It is no regular file, is too big to keep, or the disk refuses.

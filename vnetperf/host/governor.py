@@ -23,6 +23,15 @@ def set_governor(
 ) -> tuple[Change, ...]:
     """Set the frequency governor of CPUs for this run.
 
+    Args:
+        journal: The run's journal.
+        cpus: CPU numbers.
+        name: E.g. ``performance``.
+        sys: Root of sysfs.
+
+    Returns:
+        One change for each CPU.
+
     Raises:
         HostError: This machine has no such governor, or lets nobody choose one.
     """

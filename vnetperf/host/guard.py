@@ -37,6 +37,9 @@ class Guard:
             journal: Path that the run's journal will have.
             lock: The testbed's lock, which the guardian holds as well from now on.
 
+        Returns:
+            The guardian.
+
         Raises:
             HostError: It did not start.
         """
@@ -92,6 +95,9 @@ class Guard:
 
     def dismiss(self, timeout_s: float = 30.0) -> bool:
         """Tell the guardian that the run is over, and wait until it is gone.
+
+        Args:
+            timeout_s: Seconds to wait.
 
         Returns:
             Whether it ended in time with nothing left on the machine.

@@ -62,6 +62,14 @@ def pools(*, sys: Path = SYS) -> tuple[HugepagePool, ...]:
 def pool(node: int, size_kb: int, *, sys: Path = SYS) -> HugepagePool:
     """One pool.
 
+    Args:
+        node: NUMA node.
+        size_kb: Page size in kB.
+        sys: Root of sysfs.
+
+    Returns:
+        Its pages, total and free.
+
     Raises:
         HostError: This machine has no such node or page size.
     """
@@ -86,6 +94,9 @@ def reserve(
         free_pages_needed: Pages that must be free at once.
         sys: Root of sysfs.
         proc: Root of procfs.
+
+    Returns:
+        The pool as it is now, and the change if pages were added.
 
     Raises:
         HostError: No such pool, or the kernel has not that much memory in one piece; the pool is

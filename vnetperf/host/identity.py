@@ -73,6 +73,12 @@ def user_name() -> str:
 def check_run_id(run_id: str) -> str:
     """Return the id when it can name files and be found in an environment, else refuse it.
 
+    Args:
+        run_id: What a caller proposes.
+
+    Returns:
+        The same id.
+
     Raises:
         HostError: The id is empty, too long or holds other characters.
     """

@@ -24,6 +24,15 @@ def set_irq_affinity(
 ) -> Change:
     """Have an interrupt served on these CPUs only, for this run.
 
+    Args:
+        journal: The run's journal.
+        irq: Interrupt number.
+        cpus: CPU numbers.
+        proc: Root of procfs.
+
+    Returns:
+        Handle to undo it before the run ends.
+
     Raises:
         HostError: No such interrupt, or the kernel manages it itself and refuses.
     """

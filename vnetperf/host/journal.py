@@ -74,6 +74,9 @@ class Journal:
             testbed: Name of the testbed that the run holds.
             guardian: The process that undoes this journal should the owner die.
 
+        Returns:
+            The journal, on disk.
+
         Raises:
             HostError: A journal of this id exists, or the disk refuses.
         """
@@ -117,6 +120,12 @@ class Journal:
     def open(cls, path: Path) -> Journal:
         """Open the journal of a dead run, to undo it.
 
+        Args:
+            path: Its file.
+
+        Returns:
+            The journal, ready for more records.
+
         Raises:
             HostError: It cannot be opened.
         """
@@ -130,6 +139,9 @@ class Journal:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one record to disk.
+
+        Args:
+            record: Plain JSON values.
 
         Raises:
             HostError: The journal is closed, or the disk refuses; nothing may then be changed.
@@ -153,6 +165,9 @@ class Journal:
             kind: A key of `vnetperf.host.undo.KINDS`.
             what: The change for a human, e.g. ``node0 2048 kB hugepages 0 -> 512``.
             data: Plain JSON values: all that undoing needs, the previous value among them.
+
+        Returns:
+            The change, announced.
         """
         kind_of(kind)
         with self._lock:
@@ -225,6 +240,9 @@ class Journal:
     @contextlib.contextmanager
     def exclusive(self, timeout_s: float = 30.0) -> Iterator[None]:
         """Hold the journal against other processes that would undo it at the same time.
+
+        Args:
+            timeout_s: Seconds to wait for the other process.
 
         Raises:
             HostError: Another process has been undoing it for longer than the timeout.

@@ -54,6 +54,12 @@ def decode(line: bytes) -> Record | None:
 def read(path: Path) -> JournalContent:
     """Read a journal, whatever state it is in.
 
+    Args:
+        path: The journal.
+
+    Returns:
+        Its records, and what is damaged.
+
     Raises:
         OSError: The file cannot be read at all.
     """
@@ -78,6 +84,10 @@ def read(path: Path) -> JournalContent:
 
 def append(fd: int, record: Record) -> None:
     """Write one record and wait until it is on disk.
+
+    Args:
+        fd: The journal, opened for appending.
+        record: Plain JSON values.
 
     Raises:
         OSError: The disk refused; the file is then as it was before.

@@ -45,6 +45,12 @@ class Link:
 def links(netns: Path | None = None) -> tuple[Link, ...]:
     """All links of a namespace; None is the caller's.
 
+    Args:
+        netns: File that names the namespace.
+
+    Returns:
+        The links.
+
     Raises:
         HostError: The namespace or netlink refuses.
     """
@@ -58,6 +64,13 @@ def find(name: str, netns: Path | None = None) -> Link | None:
 
 def get(name: str, netns: Path | None = None) -> Link:
     """A link by name.
+
+    Args:
+        name: Interface name.
+        netns: Namespace to look in; None is the caller's.
+
+    Returns:
+        The link.
 
     Raises:
         HostError: There is none.
@@ -84,7 +97,10 @@ def create_link(
         name: Interface name, not in use.
         kind: The kernel's name of the link type.
         netns: Namespace to create it in; None is the caller's.
-        options: More attributes as pyroute2 names them, e.g. ``link=<index>``.
+        **options: More attributes as pyroute2 names them, e.g. ``link=<index>``.
+
+    Returns:
+        Handle to undo it before the run ends.
 
     Raises:
         HostError: The name is taken or too long, or the kernel refused.
@@ -116,6 +132,9 @@ def create_veth(
             that only test traffic is counted.
         offloads: Leave checksum and segmentation offloads on. Test frames are to cross the pair
             as they are, so the default is off.
+
+    Returns:
+        Handle to undo it before the run ends.
 
     Raises:
         HostError: A name is taken, or the kernel refused; nothing is left then.
@@ -167,6 +186,16 @@ def set_existing(
     promiscuous: bool | None = None,
 ) -> Change:
     """Change settings of a link that was there before; undoing puts the previous ones back.
+
+    Args:
+        journal: The run's journal.
+        name: Interface name, in the caller's namespace.
+        up: Whether it is up; None leaves it.
+        mtu: MTU in bytes; None leaves it.
+        promiscuous: Whether it takes all frames; None leaves it.
+
+    Returns:
+        Handle to undo it before the run ends.
 
     Raises:
         HostError: There is no such link, or the driver refused.

@@ -61,7 +61,7 @@ OnWait = Callable[[LockHolder | None, float], None]
 class TestbedLock:
     """A held lock.
 
-    Attributes:
+    Args:
         path: Its file.
         fd: The open file; a process that inherits it holds the lock too.
         holder: What the file says.
@@ -93,6 +93,9 @@ class TestbedLock:
             timeout_s: Seconds to wait while another run holds it.
             on_wait: Called about ten times a second while waiting, with the holder (None when it
                 has not said who it is yet) and the seconds waited so far.
+
+        Returns:
+            The lock, held.
 
         Raises:
             TestbedBusyError: Another run still holds it after the timeout.
@@ -179,6 +182,9 @@ def is_held(path: Path) -> bool:
 
 def remove_stale(roots: HostRoots) -> list[str]:
     """Remove lock files that nobody holds.
+
+    Args:
+        roots: Where this machine keeps its state.
 
     Returns:
         The testbeds whose lock file was removed.

@@ -25,6 +25,13 @@ def loaded(name: str) -> bool:
 def load_module(journal: Journal, name: str) -> Change | None:
     """Load a module and those it needs for this run; None when it is there already.
 
+    Args:
+        journal: The run's journal.
+        name: Module name.
+
+    Returns:
+        Handle to unload it before the run ends.
+
     Raises:
         HostError: The kernel has no modules, or not this one.
     """

@@ -15,6 +15,16 @@ from vnetperf.model.errors import HostError
 def mount(journal: Journal, source: str, target: Path, fstype: str, *, options: str = "") -> Change:
     """Mount a file system on an existing directory for this run.
 
+    Args:
+        journal: The run's journal.
+        source: Device, or a name for file systems without one.
+        target: The directory.
+        fstype: E.g. ``hugetlbfs``.
+        options: Mount options, comma separated.
+
+    Returns:
+        Handle to undo it before the run ends.
+
     Raises:
         HostError: The directory is missing or a mount point already, or the kernel refused.
     """
@@ -43,6 +53,9 @@ def mount_hugetlbfs(journal: Journal, target: Path, size_kb: int) -> Change:
         journal: The run's journal.
         target: Fresh directory below the run directory.
         size_kb: Page size in kB.
+
+    Returns:
+        Handle to undo it before the run ends.
 
     Raises:
         HostError: See `mount`.

@@ -26,6 +26,9 @@ def create_netns(journal: Journal, path: Path) -> Change:
         path: File that names it, e.g. ``rundir.subdir("netns") / "tester"``; enter it with
             ``nsenter --net=PATH``.
 
+    Returns:
+        Handle to undo it before the run ends.
+
     Raises:
         HostError: The file exists, or the kernel refused.
     """
@@ -56,6 +59,13 @@ def run_in(netns: Path | None, function: Callable[[], T]) -> T:
     """Run a function in a network namespace; None is the caller's.
 
     It runs in a thread of its own. Processes it starts belong to no run: use `Processes.spawn`.
+
+    Args:
+        netns: File that names the namespace.
+        function: What to call.
+
+    Returns:
+        What the function returns.
 
     Raises:
         HostError: There is no such namespace.

@@ -51,6 +51,13 @@ def nics(*, sys: Path = SYS) -> tuple[PciNic, ...]:
 def nic(address: str, *, sys: Path = SYS) -> PciNic:
     """One device.
 
+    Args:
+        address: E.g. ``0000:3b:00.0``.
+        sys: Root of sysfs.
+
+    Returns:
+        The device.
+
     Raises:
         HostError: There is none at this address.
     """
@@ -61,6 +68,15 @@ def bind_driver(journal: Journal, address: str, driver: str, *, sys: Path = SYS)
     """Give a device to another driver for this run; None when that driver has it already.
 
     A kernel interface on it vanishes meanwhile and comes back without the addresses it had.
+
+    Args:
+        journal: The run's journal.
+        address: PCI address.
+        driver: Name of the driver.
+        sys: Root of sysfs.
+
+    Returns:
+        Handle to undo it before the run ends.
 
     Raises:
         HostError: No such device or driver, the device carries the machine's default route, or
@@ -99,6 +115,15 @@ def bind_driver(journal: Journal, address: str, driver: str, *, sys: Path = SYS)
 
 def set_vfs(journal: Journal, address: str, count: int, *, sys: Path = SYS) -> Change:
     """Set the number of virtual functions for this run.
+
+    Args:
+        journal: The run's journal.
+        address: PCI address of the physical function.
+        count: Virtual functions wanted.
+        sys: Root of sysfs.
+
+    Returns:
+        Handle to undo it before the run ends.
 
     Raises:
         HostError: No such device, no SR-IOV, or more than it can have.

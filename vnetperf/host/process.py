@@ -26,10 +26,11 @@ TAIL_BYTES = 16384
 class ManagedProcess:
     """One running program of a run.
 
-    Attributes:
+    Args:
         name: What it is called in messages.
         argv: How it was started.
         log: File that holds its stdout and stderr.
+        popen: The started process.
     """
 
     def __init__(
@@ -84,6 +85,9 @@ class ManagedProcess:
     def stop(self, timeout_s: float = 5.0) -> int:
         """End it: SIGTERM, and SIGKILL when it has not ended in time. Its descendants stay.
 
+        Args:
+            timeout_s: Seconds to wait after SIGTERM.
+
         Returns:
             Its exit code, as `returncode`.
 
@@ -136,6 +140,9 @@ class ManagedProcess:
 
     def expect_alive(self, context: str = "") -> None:
         """Raise with its last words when it has ended.
+
+        Args:
+            context: What was going on, for the message.
 
         Raises:
             HostError: It has ended.
@@ -191,6 +198,9 @@ class Processes:
             cwd: Working directory; None: as this process.
             stdin: Whether it gets a pipe as its standard input, else ``/dev/null``.
 
+        Returns:
+            The program, started.
+
         Raises:
             HostError: The program does not exist or the machine refused.
         """
@@ -232,6 +242,9 @@ class Processes:
 
     def stop_all(self, timeout_s: float = 3.0) -> list[HostError]:
         """Stop all that still run, the latest first.
+
+        Args:
+            timeout_s: Seconds that each has after SIGTERM.
 
         Returns:
             What could not be stopped.

@@ -78,6 +78,9 @@ def restore(
         roots: Where this machine keeps its state.
         on_run: Called with the run's id before its journal is undone.
 
+    Returns:
+        What was undone, and what could not be.
+
     Raises:
         HostError: The journals cannot be listed (not root).
     """
@@ -106,6 +109,12 @@ def restore(
 
 def living_owner(path: Path) -> LiveRun | None:
     """The process that still answers for a journal, or None when all are dead.
+
+    Args:
+        path: The journal.
+
+    Returns:
+        The run and its process.
 
     Raises:
         OSError: The journal cannot be read.

@@ -16,7 +16,7 @@ MAX_SOCKET_PATH = 107
 class RunDir:
     """One run's directory, mode 0700.
 
-    Attributes:
+    Args:
         path: The directory itself, ``/run/vnetperf/<run_id>``.
     """
 
@@ -26,6 +26,13 @@ class RunDir:
     @classmethod
     def create(cls, journal: Journal, roots: HostRoots) -> RunDir:
         """Create the directory, journaled, with its subdirectory for logs.
+
+        Args:
+            journal: The run's journal; undoing removes the directory.
+            roots: Where this machine keeps its state.
+
+        Returns:
+            The directory.
 
         Raises:
             HostError: It exists already, or the disk refuses.
@@ -52,6 +59,12 @@ class RunDir:
 
     def socket(self, name: str) -> Path:
         """Path for a unix socket, short enough for the kernel.
+
+        Args:
+            name: File name.
+
+        Returns:
+            The path; nothing is created.
 
         Raises:
             HostError: The path would be longer than a socket's address can be.

@@ -74,6 +74,12 @@ class SchedAttributes:
 def read_attributes(tid: int) -> SchedAttributes:
     """Read the scheduling of a thread.
 
+    Args:
+        tid: Thread id.
+
+    Returns:
+        Policy, niceness, real-time priority and slice.
+
     Raises:
         HostError: It is gone, or the kernel refuses.
     """
@@ -120,6 +126,9 @@ def set_slice(pid: int, slice_ns: int = SLICE_NS, nice: int | None = None) -> Sl
         pid: A process of this run.
         slice_ns: Slice in ns; the kernel accepts 100 us to 100 ms.
         nice: Niceness for the same threads, -20 to 19; None leaves it as it is.
+
+    Returns:
+        How many threads took it, and why others did not.
     """
     asked = 0
     took = 0

@@ -23,6 +23,13 @@ from vnetperf.host.undo import UndoReport
 class HostRun:
     """A run's hold on a machine. Made by `open`; ended by `close` or by leaving ``with``.
 
+    Args:
+        journal: Its journal.
+        lock: The testbed's lock, held.
+        guard: The guardian, watching.
+        rundir: Its private directory.
+        restored: What was restored of dead runs before this one began.
+
     Attributes:
         run_id: Identity of the run.
         journal: Pass it to everything that changes the machine.
@@ -66,6 +73,9 @@ class HostRun:
             roots: Where this machine keeps its state.
             timeout_s: Seconds to wait while another run holds the testbed.
             on_wait: Told about the waiting, see `TestbedLock.acquire`.
+
+        Returns:
+            The run; close it, or use it in a ``with`` statement.
 
         Raises:
             TestbedBusyError: Another run holds the testbed.

@@ -82,6 +82,12 @@ _guard = threading.Lock()
 def spawn(request: SpawnRequest) -> subprocess.Popen[bytes]:
     """Start a process that the kernel kills when this process ends, however it ends.
 
+    Args:
+        request: Program, environment, CPUs and namespace.
+
+    Returns:
+        The process.
+
     Raises:
         OSError: The program, namespace or CPUs do not exist.
     """

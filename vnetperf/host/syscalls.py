@@ -28,6 +28,9 @@ def _check(result: int, what: str) -> int:
 def set_namespace(namespace: int | Path) -> None:
     """Move the calling *thread* into a network namespace (an open file or its path).
 
+    Args:
+        namespace: File descriptor or path.
+
     Raises:
         OSError: No such namespace, or not root.
     """
@@ -53,6 +56,13 @@ def unshare_network() -> None:
 def mount(source: str, target: Path, fstype: str, flags: int = 0, options: str = "") -> None:
     """Attach a file system to a directory.
 
+    Args:
+        source: Device or name.
+        target: Directory.
+        fstype: File system type.
+        flags: MS_* flags.
+        options: Data for the file system.
+
     Raises:
         OSError: The kernel refused.
     """
@@ -69,6 +79,10 @@ def mount(source: str, target: Path, fstype: str, flags: int = 0, options: str =
 def unmount(target: Path, flags: int = 0) -> None:
     """umount2(2).
 
+    Args:
+        target: The mount point.
+        flags: MNT_* flags.
+
     Raises:
         OSError: The kernel refused: busy, or not a mount point (EINVAL).
     """
@@ -77,6 +91,9 @@ def unmount(target: Path, flags: int = 0) -> None:
 
 def delete_module(name: str) -> None:
     """Unload a kernel module, unless something uses it.
+
+    Args:
+        name: Module name.
 
     Raises:
         OSError: In use, not loaded, or the kernel has no modules.
@@ -105,6 +122,13 @@ def in_thread(function: Callable[[], T]) -> T:
 
 def raw_syscall(number: int, *arguments: Any) -> int:
     """syscall(2) by number, for calls without a C library function.
+
+    Args:
+        number: The architecture's number of the call.
+        *arguments: Passed on.
+
+    Returns:
+        What the kernel returned, not negative.
 
     Raises:
         OSError: The kernel refused.

@@ -50,6 +50,10 @@ def thread_ids(pid: int) -> tuple[int, ...]:
 def pin_thread(tid: int, cpus: Iterable[int]) -> None:
     """Bind one thread to CPUs, and verify it.
 
+    Args:
+        tid: Thread id.
+        cpus: CPU numbers.
+
     Raises:
         HostError: The thread is gone, or a CPU is offline or not allowed.
     """
@@ -65,6 +69,10 @@ def pin_thread(tid: int, cpus: Iterable[int]) -> None:
 
 def pin_process(pid: int, cpus: Iterable[int]) -> int:
     """Bind all threads of a process to CPUs, also those that start meanwhile.
+
+    Args:
+        pid: Process id.
+        cpus: CPU numbers.
 
     Returns:
         How many threads were bound.
@@ -83,6 +91,10 @@ def for_each_thread(pid: int, action: Callable[[int], None]) -> int:
     """Do something once to each thread, until a look finds no new one.
 
     Threads that end meanwhile are passed over.
+
+    Args:
+        pid: Process id.
+        action: Called with the id of each thread.
 
     Returns:
         How many threads it was done to.

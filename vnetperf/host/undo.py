@@ -60,6 +60,12 @@ KINDS: dict[str, Kind] = {
 def kind_of(name: str) -> Kind:
     """Look a kind up.
 
+    Args:
+        name: As the journal has it.
+
+    Returns:
+        The kind.
+
     Raises:
         HostError: No such kind: the journal was written by a newer version.
     """

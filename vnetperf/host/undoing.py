@@ -33,6 +33,9 @@ def pending(records: Iterable[Record]) -> list[Record]:
 def undo_record(record: Record) -> str:
     """Undo one change.
 
+    Args:
+        record: A record of the journal that announced a change.
+
     Returns:
         What was done, in a few words.
 

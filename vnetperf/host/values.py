@@ -22,6 +22,12 @@ def read_value(path: Path) -> str:
     Where a file lists choices with the current one in brackets (``always [madvise] never``), the
     current one is returned, which is what can be written back.
 
+    Args:
+        path: The file, below /proc or /sys.
+
+    Returns:
+        The value.
+
     Raises:
         HostError: It cannot be read.
     """
@@ -46,6 +52,9 @@ def write_value(journal: Journal, path: Path, value: str, *, zero_first: bool = 
         path: The file, below /proc or /sys.
         value: What to write.
         zero_first: The kernel accepts another number only after 0 (``sriov_numvfs``).
+
+    Returns:
+        Handle to undo it before the run ends.
 
     Raises:
         HostError: It cannot be read, or the kernel refused or did not take the value. The

@@ -46,7 +46,7 @@ def binary_search(
 
     Raises:
         ConfigError: If `step_fps` is not above 0.
-    """
+    """  # noqa: DOC405
     worst = sum(worst_case_trial_seconds(goal, limits, step_fps=step_fps) for goal in goals)
     budget = Budget(min(worst, limits.max_trial_seconds or worst))
     sessions = [Session(_grid(goal, limits, step_fps), budget) for goal in goals]

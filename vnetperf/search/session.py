@@ -97,7 +97,7 @@ class Session:
         Raises:
             StopSearch: If the trial does not fit the budget.
             ValueError: If the measurement sent in is not that of the request.
-        """
+        """  # noqa: DOC403
         self.budget.check(duration_s)
         request = TrialRequest(self.grid.load(rung), duration_s)
         trial = yield request

@@ -80,7 +80,7 @@ class AgentClient:
         Args:
             name: Name of the call.
             length_s: How long the call is known to take, seconds.
-            args: JSON values.
+            **args: JSON values.
 
         Returns:
             The answer, JSON values.

@@ -34,7 +34,7 @@ def mlr_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
 
     Returns:
         One result per goal.
-    """
+    """  # noqa: DOC405
     grid = GeometricGrid(limits, min(goal.width for goal in goals), _DIVISIONS)
     session = Session(grid, Budget(limits.max_trial_seconds))
     stopped = ""

@@ -132,7 +132,7 @@ class PrivateOvs:
         """Run one of OVS's tools against the private instance.
 
         Args:
-            argv: Program and arguments.
+            *argv: Program and arguments.
             timeout: Longest run, seconds.
 
         Returns:
@@ -150,7 +150,7 @@ class PrivateOvs:
         """Run ovs-vsctl.
 
         Args:
-            args: Arguments after the database.
+            *args: Arguments after the database.
             timeout: Longest wait for the daemon to take the change, seconds.
 
         Returns:
@@ -163,7 +163,7 @@ class PrivateOvs:
         """Run a command of the daemon, as ovs-appctl does.
 
         Args:
-            args: Command and its arguments.
+            *args: Command and its arguments.
 
         Returns:
             Standard output.
@@ -175,7 +175,7 @@ class PrivateOvs:
 
         Args:
             table: Table of the database.
-            columns: Columns wanted.
+            *columns: Columns wanted.
 
         Returns:
             Column -> value; OVSDB maps become dicts and sets lists.

@@ -33,7 +33,7 @@ class UnixCtl:
 
         Args:
             command: E.g. "dpctl/show".
-            parameters: Its parameters.
+            *parameters: Its parameters.
 
         Returns:
             What it prints.
