@@ -30,7 +30,7 @@ def place(demands: tuple[RoleDemand, ...], config: CoresConfig, facts: MachineFa
     cpus = _allowed(config, facts)
     wanted = sum(demand.threads for demand in demands)
     if config.policy != "shared":
-        dedicated = _dedicated(demands, config, cpus, wanted)
+        dedicated = _dedicated(demands, config, cpus, facts, wanted)
         if dedicated is not None:
             return dedicated
         if config.policy == "dedicated":
@@ -68,10 +68,15 @@ def _physical(cpus: list[CpuFacts]) -> list[CpuFacts]:
 
 
 def _dedicated(
-    demands: tuple[RoleDemand, ...], config: CoresConfig, cpus: list[CpuFacts], wanted: int
+    demands: tuple[RoleDemand, ...],
+    config: CoresConfig,
+    cpus: list[CpuFacts],
+    facts: MachineFacts,
+    wanted: int,
 ) -> Placement | None:
     housekeeping = config.housekeeping or (_physical(cpus)[0].cpu,)
-    kept_cores = {cpu.core for cpu in cpus if cpu.cpu in housekeeping}
+    # A housekeeping processor need not be among the allowed, but its sibling may be.
+    kept_cores = {cpu.core for cpu in facts.cpus if cpu.cpu in housekeeping}
     free = [cpu for cpu in _physical(cpus) if cpu.core not in kept_cores]
     by_node: dict[int, list[CpuFacts]] = {}
     for cpu in free:
@@ -122,7 +127,7 @@ def _shared(
             pool = pools[demand.group]
             picked = [pool[(turn[demand.group] + i) % len(pool)] for i in range(demand.threads)]
             turn[demand.group] += demand.threads
-            cores[demand.role] = tuple(picked)
+            cores[demand.role] = tuple(dict.fromkeys(picked))
     return Placement(
         mode="shared",
         reason='the testbed file asks for it (cores.policy = "shared")'

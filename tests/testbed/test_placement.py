@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.machine import cpus, facts
+from vnetperf.model.errors import CapabilityError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Placement, RoleDemand
+from vnetperf.model.testbed import CoresConfig
+from vnetperf.testbed.placement import place
+
+TESTER = RoleDemand(role="tester", group="switch")
+PMD = RoleDemand(role="pmd", group="switch")
+
+
+def demands(vnfs: int, pmds: int = 1) -> tuple[RoleDemand, ...]:
+    return (
+        TESTER,
+        PMD.model_copy(update={"threads": pmds}),
+        *(RoleDemand(role=f"vnf{n}", group="vnf") for n in range(vnfs)),
+    )
+
+
+DEMANDS = st.builds(demands, st.integers(0, 4), st.integers(1, 3))
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> MachineFacts:
+    nodes = draw(st.integers(1, 3))
+    cores = nodes * draw(st.integers(1, 8))
+    smt = draw(st.sampled_from([1, 2]))
+    isolated = draw(st.frozensets(st.integers(0, cores * smt - 1)))
+    present = cpus(cores, smt=smt, nodes=nodes, isolated=isolated)
+    usable = draw(st.lists(st.sampled_from(present), min_size=1, unique=True))
+    return facts(cpus=tuple(sorted(usable, key=lambda c: c.cpu)))
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> tuple[MachineFacts, CoresConfig]:
+    machine = draw(machines())
+    numbers = st.sampled_from([c.cpu for c in machine.cpus])
+    return machine, CoresConfig(
+        policy=draw(st.sampled_from(["auto", "shared"])),
+        allowed=tuple(draw(st.lists(numbers, unique=True))),
+        housekeeping=tuple(draw(st.lists(numbers, unique=True, max_size=2))),
+    )
+
+
+def taken(placement: Placement) -> list[int]:
+    return [cpu for cores in placement.cores.values() for cpu in cores]
+
+
+@given(wishes(), DEMANDS)
+def test_a_dedicated_core_is_shared_with_nobody(
+    wish: tuple[MachineFacts, CoresConfig], wanted: tuple[RoleDemand, ...]
+) -> None:
+    machine, config = wish
+    placement = place(wanted, config, machine)
+    if placement.shared:
+        return
+    core = {c.cpu: c.core for c in machine.cpus}
+    pollers = [core[cpu] for cpu in taken(placement)]
+    assert len(set(pollers)) == len(pollers)
+    assert not set(pollers) & {core[cpu] for cpu in placement.housekeeping}
+    assert {c.node for c in machine.cpus if c.cpu in taken(placement)} == {placement.node}
+    assert not any(placement.takes_turns(demand.role) for demand in wanted)
+    assert placement.slice_us == 0
+
+
+@given(wishes(), DEMANDS)
+def test_every_role_gets_cores_it_may_use_and_the_system_keeps_one(
+    wish: tuple[MachineFacts, CoresConfig], wanted: tuple[RoleDemand, ...]
+) -> None:
+    machine, config = wish
+    placement = place(wanted, config, machine)
+    allowed = set(config.allowed) or {c.cpu for c in machine.cpus}
+    assert placement.housekeeping
+    assert set(taken(placement)) <= allowed
+    for demand in wanted:
+        cores = placement.cores[demand.role]
+        assert 1 <= len(cores) <= demand.threads
+        assert len(set(cores)) == len(cores)
+        if not placement.shared:
+            assert len(cores) == demand.threads
+    if config.housekeeping:
+        assert placement.housekeeping == config.housekeeping
+    assert placement.reason
+
+
+@given(wishes(), DEMANDS)
+def test_the_same_machine_is_always_used_the_same_way(
+    wish: tuple[MachineFacts, CoresConfig], wanted: tuple[RoleDemand, ...]
+) -> None:
+    machine, config = wish
+    shuffled = machine.model_copy(update={"cpus": tuple(reversed(machine.cpus))})
+    assert place(wanted, config, machine) == place(wanted, config, shuffled)
+
+
+@given(machines(), DEMANDS)
+def test_policy_dedicated_gives_dedicated_cores_or_refuses(
+    machine: MachineFacts, wanted: tuple[RoleDemand, ...]
+) -> None:
+    auto = place(wanted, CoresConfig(), machine)
+    strict = CoresConfig(policy="dedicated")
+    if auto.shared:
+        with pytest.raises(CapabilityError, match="dedicated cores") as caught:
+            place(wanted, strict, machine)
+        assert "auto" in caught.value.cure
+    else:
+        assert place(wanted, strict, machine) == auto
+
+
+def test_pvp_on_four_cores_is_dedicated_and_leaves_core_0_to_the_system() -> None:
+    placement = place(demands(1), CoresConfig(), facts(4))
+    assert placement.cores == {"tester": (1,), "pmd": (2,), "vnf0": (3,)}
+    assert placement.housekeeping == (0,)
+
+
+def test_siblings_do_not_count_as_cores() -> None:
+    assert place(demands(1), CoresConfig(), facts(cpus=cpus(3, smt=2))).shared
+    assert not place(demands(1), CoresConfig(), facts(cpus=cpus(4, smt=2))).shared
+
+
+def test_isolated_cores_are_preferred() -> None:
+    placement = place(demands(0), CoresConfig(), facts(cpus=cpus(8, isolated={5, 6})))
+    assert sorted(taken(placement)) == [5, 6]
+
+
+def test_pollers_are_not_spread_over_nodes() -> None:
+    two_nodes = facts(cpus=cpus(6, nodes=2))
+    assert place(demands(0), CoresConfig(), two_nodes).node == 1
+    assert place(demands(2), CoresConfig(), two_nodes).shared
+
+
+def test_the_node_with_isolated_cores_is_chosen() -> None:
+    machine = facts(cpus=cpus(12, nodes=2, isolated={1, 2, 3}))
+    assert place(demands(0), CoresConfig(), machine).node == 0
+
+
+def test_a_sibling_of_a_housekeeping_processor_is_no_core_for_a_poller() -> None:
+    """Also where the housekeeping processor itself is not among the allowed."""
+    machine = facts(cpus=cpus(4, smt=2))  # 4 is the sibling of 0
+    config = CoresConfig(allowed=(0, 1, 2), housekeeping=(4,))
+    placement = place(demands(0), config, machine)
+    assert placement.cores == {"tester": (1,), "pmd": (2,)}
+
+
+@pytest.mark.parametrize("vnfs", [0, 1, 2])
+def test_one_core_carries_everything(vnfs: int) -> None:
+    placement = place(demands(vnfs), CoresConfig(), facts(1))
+    assert placement.shared
+    assert set(taken(placement)) == {0}
+    assert placement.housekeeping == (0,)
+    assert placement.slice_us == 100
+    assert placement.takes_turns("pmd")
+
+
+def test_on_two_cores_the_vnf_runs_beside_the_switch_and_the_tester() -> None:
+    placement = place(demands(1), CoresConfig(), facts(2))
+    assert placement.cores == {"tester": (0,), "pmd": (0,), "vnf0": (1,)}
+
+
+def test_without_slices_none_are_asked_for_and_the_reason_is_kept() -> None:
+    placement = place(demands(1), CoresConfig(), facts(2, slices="kernel 6.1 has no EEVDF"))
+    assert placement.slice_us == 0
+    assert placement.slice_note == "kernel 6.1 has no EEVDF"
+
+
+def test_shared_policy_shares_even_where_there_are_cores_enough() -> None:
+    placement = place(demands(1), CoresConfig(policy="shared"), facts(16))
+    assert placement.shared
+    assert "asks for it" in placement.reason
+
+
+@pytest.mark.parametrize("key", ["allowed", "housekeeping"])
+def test_processors_that_are_not_there_are_refused(key: str) -> None:
+    config = CoresConfig.model_validate({key: (1, 99)})
+    with pytest.raises(CapabilityError, match="processor 99") as caught:
+        place(demands(0), config, facts(4))
+    assert caught.value.where == f"cores.{key}"
+    assert caught.value.accepted == "0, 1, 2, 3"

@@ -1,0 +1,192 @@
+"""What a machine can carry, and what is said when it cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import PROGRAMS, facts
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.machine import HugepageFacts, MachineFacts
+from vnetperf.model.plan import Plan
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import CoresConfig, Testbed
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.testbed.plan import make_loop_plan, make_plan
+
+pytestmark = pytest.mark.usefixtures("fakes")
+
+
+def scenario(vswitch: str = "fake", deployment: str = "pvp", **changes: Any) -> Scenario:
+    return Scenario(
+        deployment=make_deployment(deployment, changes.pop("vnfs", None)),
+        vswitch=vswitch,
+        vnf=changes.pop("vnf", "fakevnf"),
+        traffic=changes.pop("traffic", TrafficProfile()),
+        generator=changes.pop("generator", "fakegen"),
+        **changes,
+    )
+
+
+def plan(wanted: Scenario, machine: MachineFacts | None = None, **testbed: Any) -> Plan:
+    return make_plan(wanted, Testbed(**testbed), machine or facts())
+
+
+def refusal(wanted: Scenario, machine: MachineFacts | None = None, **testbed: Any) -> str:
+    with pytest.raises(CapabilityError) as caught:
+        plan(wanted, machine, **testbed)
+    return str(caught.value)
+
+
+def test_a_plan_says_wire_cores_and_memory() -> None:
+    made = plan(scenario(deployment="pvvp"))
+    assert made.wire == "memif"
+    assert made.refusal_is_loss is True
+    assert set(made.placement.cores) == {"tester", "pmd", "vnf0", "vnf1"}
+    (memory,) = made.memory
+    assert (memory.size_kb, memory.pages) == (2048, 64)
+    assert memory.users == {"vnf0": 64, "vnf1": 64}
+
+
+def test_nothing_in_hugepages_is_asked_for_where_nothing_needs_them() -> None:
+    assert plan(scenario(deployment="phy2phy")).memory == ()
+
+
+def test_memory_is_reserved_where_the_pollers_are() -> None:
+    machine = facts(12, nodes=2)
+    made = plan(scenario(), machine, cores=CoresConfig(allowed=tuple(range(5, 12))))
+    assert made.placement.node == 1
+    assert [m.node for m in made.memory] == [1]
+
+
+def test_vnfs_are_not_looked_at_where_there_are_none() -> None:
+    assert plan(scenario("taponly", "phy2phy"))
+
+
+def test_a_missing_program_is_named_with_its_package() -> None:
+    text = refusal(scenario("needy"))
+    assert "frobnicate is not installed; install the package frobnicate-tools" in text
+    assert "pvp_needy" in text
+    assert plan(scenario("needy"), facts(programs={**PROGRAMS, "frobnicate": "/bin/frobnicate"}))
+
+
+@pytest.mark.parametrize(
+    ("program", "deployment"),
+    [("ovs-vswitchd-dpdk", "phy2phy"), ("dpdk-testpmd", "pvp"), ("gcc", "phy2phy")],
+)
+def test_the_shipped_backends_name_what_is_missing(program: str, deployment: str) -> None:
+    wanted = scenario("dpdk", deployment, vnf="vloop", generator="loadgen")
+    assert plan(wanted).commands["ovs-ofctl"]
+    text = refusal(wanted, facts(programs={**PROGRAMS, program: ""}))
+    assert f"{program} is not installed" in text
+    assert "make deps" in text
+
+
+def test_without_root_the_cure_is_told() -> None:
+    text = refusal(scenario(), facts(is_root=False))
+    assert "not root" in text
+    assert "sudo" in text
+
+
+def test_attachments_that_do_not_meet() -> None:
+    text = refusal(scenario("taponly"))
+    assert "taponly offers tap, macvtap; fakevnf accepts vhost-user" in text
+    assert "--vnf" in text
+
+
+def test_parallel_chains_on_a_switch_that_cannot_tell_them_apart() -> None:
+    assert "nochains cannot tell parallel chains apart" in refusal(scenario("nochains", "pvpv"))
+    assert plan(scenario("nochains", "pvvp"))
+
+
+def test_the_first_wire_both_ends_accept_is_chosen() -> None:
+    assert plan(scenario("vethonly")).wire == "veth"
+    assert plan(scenario("vethonly")).refusal_is_loss is False
+    assert plan(scenario(), wires=("veth", "memif")).wire == "veth"
+    assert plan(scenario(wire="veth")).wire == "veth"
+
+
+def test_no_wire_in_common() -> None:
+    text = refusal(scenario("niconly"))
+    assert "memif: niconly cannot plug it in" in text
+    assert "veth: niconly cannot plug it in" in text
+    assert "niconly" not in refusal(scenario(wire="broken")).split("broken: ")[0].split("; ")[-1]
+
+
+def test_a_wire_the_machine_cannot_have() -> None:
+    text = refusal(scenario(wire="broken"))
+    assert "broken:" in text
+    assert "--wire" in text
+
+
+def test_an_unknown_wire_is_told_with_those_there_are() -> None:
+    text = refusal(scenario(wire="rj45"))
+    assert "unknown kind of wire 'rj45'" in text
+    assert "memif, veth" in text
+
+
+def test_memory_that_is_not_there() -> None:
+    text = refusal(scenario("hungry"))
+    assert "only 16384 MiB are free" in text
+    text = refusal(scenario(), facts(memory_free_kb={0: 1024}))
+    assert "64 MiB must become hugepages on node 0" in text
+    assert "1 MiB" in text
+
+
+def test_pages_reserved_already_need_no_free_memory() -> None:
+    reserved = (HugepageFacts(node=0, size_kb=2048, total=32, free=32),)
+    assert plan(scenario(), facts(hugepages=reserved, memory_free_kb={0: 0}))
+    used = (HugepageFacts(node=0, size_kb=2048, total=32, free=31),)
+    assert "2 MiB must become" in refusal(
+        scenario(), facts(hugepages=used, memory_free_kb={0: 1024})
+    )
+
+
+def test_a_page_size_the_kernel_does_not_have() -> None:
+    only_small = (HugepageFacts(node=0, size_kb=2048, total=0, free=0),)
+    text = refusal(scenario(), facts(hugepages=only_small), hugepage_kb=1048576)
+    assert "no hugepages of 1048576 KiB on node 0" in text
+    assert "accepted: 2048" in text
+
+
+def test_gigantic_pages_are_rounded_up_for_each_user() -> None:
+    (memory,) = plan(scenario(deployment="pvvp"), hugepage_kb=1048576).memory
+    assert memory.pages == 2
+
+
+def test_too_few_cores_where_sharing_is_refused() -> None:
+    text = refusal(scenario(), facts(3), cores=CoresConfig(policy="dedicated"))
+    assert "dedicated cores" in text
+
+
+@pytest.mark.parametrize("key", ["vswitch", "vnf", "generator"])
+def test_an_unknown_backend_is_a_config_error(key: str) -> None:
+    with pytest.raises(ConfigError, match="nonesuch") as caught:
+        plan(scenario(**{key: "nonesuch"}))
+    assert caught.value.accepted
+
+
+def test_traffic_that_varies_what_tells_chains_apart() -> None:
+    varied = TrafficProfile(flows=4, vary=("eth_dst",))
+    wanted = {"vnf": "vloop", "generator": "loadgen", "traffic": varied}
+    assert "vary another field" in refusal(scenario("dpdk", "pvpv", **wanted))
+    assert plan(scenario("dpdk", "pvp", **wanted))
+
+
+def test_a_vnf_mode_that_does_not_exist_is_told_with_those_that_do() -> None:
+    text = refusal(scenario("dpdk", vnf="vloop", vnf_mode="mirror"))
+    assert "'mirror'; accepted: io, mac, macswap" in text
+
+
+def test_a_loop_plan_needs_no_vswitch_but_the_generators_wire() -> None:
+    made = make_loop_plan(scenario(""), Testbed(wires=("veth",)), facts())
+    assert made.wire == "veth"
+    assert set(made.placement.cores) == {"tester"}
+    with pytest.raises(CapabilityError, match="gcc"):
+        make_loop_plan(
+            scenario("", generator="loadgen"), Testbed(), facts(programs={**PROGRAMS, "gcc": ""})
+        )
+    with pytest.raises(CapabilityError, match="root"):
+        make_loop_plan(scenario(""), Testbed(), facts(is_root=False))
