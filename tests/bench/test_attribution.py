@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.bench.attribution import lost_at
+from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, Deployment, make_deployment
+from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
+
+
+def drive(
+    deployment: Deployment, losses: dict[tuple[int, int], list[int]], offered: int
+) -> tuple[TrialResult, int]:
+    """Send `offered` frames each way down each chain and lose some before every counter."""
+    rx: dict[str, int] = {}
+    tx: dict[str, int] = {}
+    received = [0, 0]
+    for (direction, chain), dropped in losses.items():
+        path = deployment.path(PHY_PORTS[direction], chain)
+        frames = offered
+        for position, port in enumerate(path):
+            frames -= min(frames, dropped[position])
+            side = rx if position % 2 == 0 else tx
+            side[str(port)] = side.get(str(port), 0) + frames
+        received[direction] += frames - min(frames, dropped[len(path)])
+    sent = offered * deployment.chains
+    result = TrialResult(
+        directions=tuple(
+            DirectionCounts(
+                direction=d, intended=sent, sent=sent, refused=0, unsent=0, received=received[d]
+            )
+            for d in (0, 1)
+        ),
+        hops=tuple(HopCounters(port=p, rx=rx.get(p, 0), tx=tx.get(p, 0)) for p in {*rx, *tx}),
+    )
+    return result, 2 * sent - sum(received)
+
+
+@st.composite
+def lossy(draw: st.DrawFn) -> tuple[Deployment, TrialResult, int]:
+    deployment = make_deployment(draw(st.sampled_from(list(DEPLOYMENTS))), draw(st.integers(1, 5)))
+    length = len(deployment.path(PHY_PORTS[0], 0)) + 1
+    drops = st.lists(st.integers(0, 500), min_size=length, max_size=length)
+    losses = {(d, c): draw(drops) for d in (0, 1) for c in range(deployment.chains)}
+    result, lost = drive(deployment, losses, draw(st.integers(0, 2000)))
+    return deployment, result, lost
+
+
+@given(lossy())
+def test_every_lost_frame_has_one_place(drawn: tuple[Deployment, TrialResult, int]) -> None:
+    deployment, result, lost = drawn
+    places = lost_at(deployment, result)
+    assert sum(places.values()) == lost
+    assert all(frames > 0 for frames in places.values())
+
+
+def where(deployment: Deployment, position: int, direction: int = 0) -> dict[str, int]:
+    length = len(deployment.path(PHY_PORTS[0], 0)) + 1
+    none = [0] * length
+    losses = {(d, c): list(none) for d in (0, 1) for c in range(deployment.chains)}
+    losses[direction, 0][position] = 7
+    return lost_at(deployment, drive(deployment, losses, 100)[0])
+
+
+def test_places_of_pvp_are_called_what_they_are() -> None:
+    pvp = make_deployment("pvp")
+    assert where(pvp, 0) == {"tester to phy0": 7}
+    assert where(pvp, 1) == {"vSwitch to vnf0.0": 7}
+    assert where(pvp, 2) == {"inside vnf0": 7}
+    assert where(pvp, 3) == {"vSwitch to phy1": 7}
+    assert where(pvp, 4) == {"phy1 to tester": 7}
+    assert where(pvp, 1, direction=1) == {"vSwitch to vnf0.1": 7}
+    assert where(pvp, 4, direction=1) == {"phy0 to tester": 7}
+
+
+def test_parallel_chains_are_one_place() -> None:
+    assert where(make_deployment("pvpv"), 2) == {"inside vnf0, vnf1": 7}
+
+
+def test_a_serial_chain_names_the_vnf() -> None:
+    assert where(make_deployment("pvvp"), 4) == {"inside vnf1": 7}
+
+
+def test_refused_frames_died_between_the_tester_and_the_dut() -> None:
+    d = DirectionCounts(direction=0, intended=100, sent=90, refused=10, unsent=0, received=90)
+    hops = (HopCounters(port="phy0", rx=90), HopCounters(port="phy1", tx=90))
+    result = TrialResult(directions=(d,), hops=hops)
+    assert lost_at(make_deployment("phy2phy"), result) == {"tester to phy0": 10}
+
+
+def test_a_port_without_counters_makes_one_place_of_its_neighbours() -> None:
+    result, _ = drive(make_deployment("pvp"), {(0, 0): [0, 0, 9, 0, 0], (1, 0): [0] * 5}, 100)
+    known = tuple(hop for hop in result.hops if hop.port != "vnf0.1")
+    places = lost_at(make_deployment("pvp"), result.model_copy(update={"hops": known}))
+    assert places == {"inside vnf0 or vSwitch to phy1": 9}
+
+
+COUNTER = st.integers(0, 300)
+
+
+@given(
+    st.lists(st.builds(HopCounters, port=st.just("?"), rx=COUNTER, tx=COUNTER), min_size=4),
+    st.integers(0, 200),
+    st.integers(0, 200),
+)
+def test_whatever_the_ports_counted_besides_the_places_make_up_the_loss(
+    counted: list[HopCounters], offered: int, received: int
+) -> None:
+    """Foreign frames, missing ports and counters that lag behind are all there is in the field."""
+    ports = ("phy0", "vnf0.0", "vnf0.1", "phy1")
+    hops = tuple(h.model_copy(update={"port": p}) for h, p in zip(counted, ports, strict=False))
+    d = DirectionCounts(
+        direction=0, intended=offered, sent=offered, refused=0, unsent=0, received=received
+    )
+    for some in (hops, hops[1:], hops[:2]):
+        places = lost_at(make_deployment("pvp"), TrialResult(directions=(d,), hops=some))
+        assert sum(places.values()) == max(0, offered - received)
+
+
+def test_nothing_lost_or_not_counted_is_no_place() -> None:
+    d = DirectionCounts(direction=0, intended=9, sent=9, refused=0, unsent=0, received=9)
+    hops = (HopCounters(port="phy0", rx=9), HopCounters(port="phy1", tx=9))
+    deployment = make_deployment("phy2phy")
+    assert lost_at(deployment, TrialResult(directions=(d,), hops=hops)) == {}
+    lossy_trial = TrialResult(directions=(d.model_copy(update={"received": 1}),))
+    assert lost_at(deployment, lossy_trial) == {}

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from vnetperf.bench.verdict import judge, offerable_load
+from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
+
+TOLERANCE = 0.001
+FRAMES = st.integers(0, 10**7)
+
+
+def counts(
+    direction: int = 0,
+    *,
+    sent: int = 10_000,
+    refused: int = 0,
+    unsent: int = 0,
+    received: int | None = None,
+    **more: int | float,
+) -> DirectionCounts:
+    return DirectionCounts.model_validate(
+        {
+            "direction": direction,
+            "intended": sent + refused + unsent,
+            "sent": sent,
+            "refused": refused,
+            "unsent": unsent,
+            "received": sent if received is None else received,
+            "tx_seconds": 1.0,
+            **more,
+        }
+    )
+
+
+def verdict(*directions: DirectionCounts, refusal_is_loss: bool = True) -> tuple[Verdict, str]:
+    return judge(TrialResult(directions=directions, refusal_is_loss=refusal_is_loss), TOLERANCE)
+
+
+def test_a_trial_that_adds_up_is_valid_whatever_was_lost() -> None:
+    assert verdict(counts(), counts(1, received=0)) == (Verdict.VALID, "")
+
+
+def test_refused_frames_are_the_duts_loss_or_the_generators_limit() -> None:
+    refused = counts(sent=9_000, refused=1_000)
+    assert verdict(refused)[0] is Verdict.VALID
+    got, why = verdict(refused, refusal_is_loss=False)
+    assert got is Verdict.GENERATOR_LIMITED
+    assert "10.00% less" in why
+    assert "1000 refused" in why
+
+
+def test_one_direction_that_falls_short_spoils_the_trial_and_is_named() -> None:
+    got, why = verdict(counts(0), counts(1, sent=9_900, unsent=100))
+    assert got is Verdict.GENERATOR_LIMITED
+    assert why.startswith("direction 1:")
+
+
+@pytest.mark.parametrize(("unsent", "expected"), [(10, "VALID"), (11, "GENERATOR_LIMITED")])
+def test_the_tolerance_is_the_presets(unsent: int, expected: str) -> None:
+    assert verdict(counts(sent=10_000 - unsent, unsent=unsent))[0] == expected
+
+
+def test_more_received_than_offered_is_inconsistent_and_not_zero_loss() -> None:
+    got, why = verdict(counts(), counts(1, sent=100, received=101))
+    assert got is Verdict.INCONSISTENT
+    assert why == "direction 1: 1 more frames received than offered"
+
+
+def test_frames_at_the_wrong_port_are_inconsistent() -> None:
+    assert verdict(counts(misrouted=3))[0] is Verdict.INCONSISTENT
+
+
+def test_nothing_intended_or_counted_is_inconsistent() -> None:
+    assert verdict()[0] is Verdict.INCONSISTENT
+    assert verdict(counts(sent=0))[0] is Verdict.INCONSISTENT
+
+
+@pytest.mark.parametrize(
+    ("failed", "expected"),
+    [("dut", "DUT_FAILED"), ("timeout", "TIMED_OUT"), ("generator", "GENERATOR_LIMITED")],
+)
+def test_a_failure_is_a_verdict_with_its_message(failed: str, expected: str) -> None:
+    result = TrialResult(directions=(counts(),), failed=failed, failure="pmd: segfault")
+    assert judge(result, TOLERANCE) == (expected, "pmd: segfault")
+
+
+@given(FRAMES, FRAMES, FRAMES, FRAMES, FRAMES, st.booleans())
+def test_frames_that_are_not_accounted_for_are_inconsistent(
+    intended: int, sent: int, refused: int, unsent: int, received: int, refusal_is_loss: bool
+) -> None:
+    assume(intended != sent + refused + unsent)
+    d = DirectionCounts(
+        direction=0,
+        intended=intended,
+        sent=sent,
+        refused=refused,
+        unsent=unsent,
+        received=received,
+    )
+    assert verdict(d, refusal_is_loss=refusal_is_loss)[0] is Verdict.INCONSISTENT
+
+
+@given(st.integers(1, 10**7), FRAMES, FRAMES, FRAMES, st.booleans())
+def test_a_valid_trial_offered_nearly_all_and_lost_no_less_than_nothing(
+    sent: int, refused: int, unsent: int, received: int, refusal_is_loss: bool
+) -> None:
+    d = counts(sent=sent, refused=refused, unsent=unsent, received=received)
+    result = TrialResult(directions=(d,), refusal_is_loss=refusal_is_loss)
+    got, why = judge(result, TOLERANCE)
+    offered = result.offered(d)
+    if received > offered:
+        assert got is Verdict.INCONSISTENT
+    elif offered < d.intended * (1 - TOLERANCE):
+        assert got is Verdict.GENERATOR_LIMITED
+    else:
+        assert (got, why) == (Verdict.VALID, "")
+        assert 0 <= result.worst_loss_ratio() <= 1
+
+
+@given(FRAMES, FRAMES, st.floats(0.01, 100))
+def test_a_new_maximum_is_below_what_was_offered(sent: int, unsent: int, seconds: float) -> None:
+    d = counts(sent=sent, unsent=unsent, tx_seconds=seconds)
+    load = offerable_load(TrialResult(directions=(d,)))
+    assert load is not None
+    assert 0 <= load <= 0.9 * sent / seconds
+
+
+def test_the_weaker_direction_sets_the_new_maximum() -> None:
+    strong, weak = counts(0, sent=1_000), counts(1, sent=100, unsent=900)
+    assert offerable_load(TrialResult(directions=(strong, weak))) == pytest.approx(90)
+
+
+def test_nothing_sent_gives_no_new_maximum() -> None:
+    assert offerable_load(TrialResult(directions=(counts(sent=0, tx_seconds=0.0),))) is None
