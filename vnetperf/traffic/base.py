@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.model.base import Frozen
+from vnetperf.model.errors import GeneratorError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers, RoleDemand
 from vnetperf.model.ports import WireEnd
@@ -124,6 +125,22 @@ class TrafficGenerator(ABC):
         Raises:
             GeneratorError: When the generator died; there is no number then.
         """
+
+    def burst(self, frames: int, watch: Callable[[], None]) -> TrialResult:
+        """Send an exact number of frames of each stream back to back, drain, and count.
+
+        Args:
+            frames: Frames of each stream.
+            watch: As in `run`.
+
+        Returns:
+            Counts of each direction.
+
+        Raises:
+            GeneratorError: The generator cannot (`capabilities.exact_bursts`), or died.
+        """
+        del frames, watch
+        raise GeneratorError("it cannot send exact bursts", where=self.name)
 
     @abstractmethod
     def pollers(self) -> tuple[Pollers, ...]:
