@@ -8,7 +8,7 @@ from vnetperf.bench.attribution import lost_at
 from vnetperf.bench.derive import LoggedSearch, measurement_of, result_of
 from vnetperf.bench.run import Run, utc_now
 from vnetperf.bench.verdict import OFFERED_MARGIN, judge, offerable_load
-from vnetperf.model.errors import DutError, GeneratorError, VnetperfError
+from vnetperf.model.errors import DutError, GeneratorError, HostError, VnetperfError
 from vnetperf.model.goal import SearchLimits
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
@@ -74,6 +74,8 @@ class Conductor:
             self.run.deploy(self.scenario)
             return self._search_until_offered(frame_size, held)
         except VnetperfError as error:
+            if isinstance(error, HostError):  # the agent died, and what it had deployed with it
+                self.run.forget_deployment()
             self.run.log.append(
                 NotMeasuredRecord(
                     scenario=self.scenario.id,
@@ -105,6 +107,10 @@ class Conductor:
                 self.run.lower_ceiling(self.scenario, limited.load_fps)
                 self._end(logged, began, superseded=True, stopped=limited.reason)
                 continue
+            except VnetperfError as error:
+                # Half a search is no result: the case has none, and a resumed run begins it anew.
+                self._end(logged, began, superseded=True, stopped=str(error))
+                raise
             self._end(logged, began)
             return self._result(logged)
         raise GeneratorError(

@@ -345,7 +345,7 @@ def derive(records: Sequence[Record]) -> RunResults:
         preset=run.preset.name,
         benchmark=run.preset.benchmark,
         preset_note=run.preset.note,
-        warnings=_warnings(run, end, list(deployed.values()), searches),
+        warnings=_warnings(run, _interrupted(records), list(deployed.values()), searches),
         settings=run.settings,
         environment=next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
         calibration=_merge(calibrations),
@@ -367,14 +367,31 @@ def _merge(calibrations: Sequence[Calibration]) -> Calibration | None:
     )
 
 
+#: pytest's exit status after Ctrl-C.
+_EXIT_INTERRUPTED = 2
+
+
+def _interrupted(records: Sequence[Record]) -> bool:
+    """Whether a session of the log, or one worker's of several, did not run to its end."""
+    interrupted = is_open = False
+    for record in records:
+        if isinstance(record, RunRecord):
+            interrupted = (interrupted or is_open) and not record.resumed
+            is_open = True
+        elif isinstance(record, EndRecord):
+            interrupted |= record.exit_status == _EXIT_INTERRUPTED
+            is_open = False
+    return interrupted or is_open
+
+
 def _warnings(
     run: RunRecord,
-    end: EndRecord | None,
+    interrupted: bool,
     scenarios: Sequence[ScenarioRecord],
     searches: Sequence[LoggedSearch],
 ) -> tuple[str, ...]:
     warnings = []
-    if end is None:
+    if interrupted:
         warnings.append(
             "this run was interrupted or is still going on: some results may be missing"
         )

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from vnetperf import registry
-from vnetperf.host import sched
 from vnetperf.host.lock import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
@@ -19,18 +18,18 @@ from vnetperf.model.plan import Plan, Pollers
 from vnetperf.model.ports import Attachment, VnfPort, WireEnd
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.trial import HopCounters, TrialResult, TrialSpec
+from vnetperf.testbed import turns
 from vnetperf.testbed.pathcheck import check_path
 from vnetperf.traffic.base import TrafficGenerator
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vswitches.base import VSwitch
 
 VNF_READY_S = 30.0
+#: Longest time between a process's last answer and its end, seconds.
+DYING_S = 2.0
 #: Share of the wait after learning frames by which they have come through; counters are read in
 #: the rest of it.
 SETTLED = 0.7
-#: Niceness of pollers on shared cores: they go before whatever else the machine does, and the
-#: tester before the DUT, so that a shortage shows as the DUT's loss and not as a load not offered.
-SHARED_NICE, TESTER_NICE = -10, -15
 OnWait = Callable[[LockHolder | None, float], None]
 
 
@@ -142,16 +141,9 @@ class Deployment:
 
     def _cut_slices(self) -> dict[str, str]:
         """Give threads on shared cores short slices, and read back whether they took them."""
-        placement = self.plan.placement
-        if not placement.slice_us:
+        if not self.plan.placement.shared:
             return {}
-        taken = {}
-        for poller in self.pollers():
-            nice = TESTER_NICE if poller.role == "tester" else SHARED_NICE
-            slices = sched.set_slice(poller.pid, placement.slice_us * 1000, nice=nice)
-            group = sched.favour(poller.pid, nice)
-            taken[poller.role] = f"{slices.describe()}, nice {nice} (session: {group})"
-        return taken
+        return turns.prefer(self.pollers(), self.plan.placement.slice_us)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Busy threads of everything deployed.
@@ -229,8 +221,23 @@ class Deployment:
         except GeneratorError as error:
             result = TrialResult(directions=(), failed="generator", failure=str(error))
         except (DutError, HostError) as error:
-            result = TrialResult(directions=(), failed="dut", failure=str(error))
+            result = TrialResult(directions=(), failed="dut", failure=str(self._cause(error)))
         return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+
+    def _cause(self, error: VnetperfError) -> VnetperfError:
+        """A part that has died says more than the call that found it gone.
+
+        A process closes its sockets a while before its end can be seen: it gives its memory back
+        first.
+        """
+        deadline = time.monotonic() + DYING_S
+        while time.monotonic() < deadline:
+            try:
+                self.check_alive()
+            except VnetperfError as death:
+                return death
+            time.sleep(0.05)
+        return error
 
     def _trial(self, spec: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         self.check_alive()
