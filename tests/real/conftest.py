@@ -1,0 +1,140 @@
+"""What the tests of whole runs share: a run as a user starts it, and the machine before it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vnetperf.host import snapshot
+from vnetperf.host.paths import HostRoots
+
+TOP = Path(__file__).parents[2]
+#: What a run may change, apart from processes: those of others come and go.
+AREAS = ("hugepages", "mounts", "links", "netns", "modules", "files", "values")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here is real; without root it says so instead of failing strangely."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.real)
+            if os.geteuid() != 0:
+                item.add_marker(pytest.mark.skip(reason="needs root: run the suite with sudo"))
+
+
+def machine() -> snapshot.Snapshot:
+    """The machine as far as a run may change it."""
+    taken = snapshot.take(HostRoots())
+    areas = {name: dict(entries) for name, entries in taken.areas.items() if name in AREAS}
+    areas["processes"] = {str(pid): line for pid, line in run_processes().items()}
+    return snapshot.Snapshot(areas)
+
+
+def run_processes() -> dict[int, str]:
+    """Processes of runs, found by the mark in their environment, and guardians: pid -> command."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            marked = b"VNETPERF_RUN_ID=" in (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if marked or "vnetperf.host.guardian" in line:
+            found[int(entry.name)] = line
+    return found
+
+
+@pytest.fixture
+def unchanged() -> Iterator[Callable[[], tuple[str, ...]]]:
+    """Compare the machine with what it was; checked once more when the test ends."""
+    before = machine()
+
+    def differences(patience_s: float = 20.0) -> tuple[str, ...]:
+        deadline = time.monotonic() + patience_s
+        while (found := snapshot.diff(before, machine())) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return found
+
+    yield differences
+    assert differences() == ()
+
+
+@dataclass
+class UserRun:
+    """pytest as a user runs it.
+
+    Attributes:
+        process: The running pytest.
+        results: Folder of all its runs.
+    """
+
+    process: subprocess.Popen[str]
+    results: Path
+    output: str = field(default="")
+
+    def finish(self, timeout_s: float = 180.0) -> int:
+        """Wait for its end; its output is kept."""
+        self.output, _ = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode
+
+    def json(self) -> dict[str, Any]:
+        """Its results.json."""
+        content: dict[str, Any] = json.loads((self.results / "latest/results.json").read_text())
+        return content
+
+    def records(self) -> list[dict[str, Any]]:
+        """Its trial log so far."""
+        log = self.results / "latest/trials.jsonl"
+        if not log.exists():
+            return []
+        lines = log.read_text().split("\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def wait_for(self, what: Callable[[list[dict[str, Any]]], bool], timeout_s: float = 60) -> None:
+        """Wait until its log shows something."""
+        deadline = time.monotonic() + timeout_s
+        while not what(self.records()):
+            assert self.process.poll() is None, self.finish() and self.output
+            assert time.monotonic() < deadline, "the run did not come that far"
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., UserRun]]:
+    """Start a run; what is left of it at the end of the test is killed."""
+    runs: list[UserRun] = []
+
+    def begin(*options: str, preset: str = "smoke") -> UserRun:
+        results = tmp_path / f"results{len(runs)}"
+        argv = [sys.executable, "-m", "pytest", "testcases", f"--preset={preset}"]
+        argv += [f"--results-dir={results}", "-p", "no:cacheprovider", *options]
+        process = subprocess.Popen(
+            argv,
+            cwd=TOP,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        runs.append(UserRun(process, results))
+        return runs[-1]
+
+    yield begin
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.kill()
+            run.finish()
+
+
+def pids_of(word: str) -> list[int]:
+    """Processes of a run whose command line contains a word."""
+    return [pid for pid, line in run_processes().items() if word in line]

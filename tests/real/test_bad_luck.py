@@ -1,0 +1,152 @@
+"""Things die in the middle of a trial, and the machine comes back exactly."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.conftest import TOP, UserRun, pids_of
+
+Start = Callable[..., UserRun]
+Unchanged = Callable[[], tuple[str, ...]]
+#: Raise for a soak: VNETPERF_TEST_RUN_KILLS=50.
+KILLS = int(os.environ.get("VNETPERF_TEST_RUN_KILLS", "6"))
+
+
+def trials(records: list[dict[str, Any]]) -> int:
+    return sum(r["type"] == "trial" for r in records)
+
+
+@pytest.mark.parametrize(
+    ("victim", "says"),
+    [
+        ("ovs-vswitchd-dpdk unix:", "ovs-vswitchd has ended"),
+        ("dpdk-testpmd", "vnf0 (dpdk-testpmd) has ended"),
+        ("--rx-burst=", "the engine has ended"),
+    ],
+    ids=["vswitch", "vnf", "engine"],
+)
+def test_a_part_that_dies_in_a_trial_is_no_number(
+    victim: str, says: str, start: Start, unchanged: Unchanged
+) -> None:
+    run = start("-k", "pvp_dpdk", "--frame-sizes=64,1518")
+    run.wait_for(lambda records: trials(records) >= 2)
+    pids = pids_of(victim)
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    assert run.finish() == 1
+    first, second = run.json()["results"]
+    assert first["status"] == "not measured", run.output
+    assert says in first["why"]
+    assert second["status"] == "measured", run.output  # the next case was deployed anew
+    assert "Traceback" not in run.output
+    assert unchanged() == ()
+
+
+def interrupt(run: UserRun) -> None:
+    os.killpg(run.process.pid, signal.SIGINT)  # as a terminal's Ctrl-C does
+
+
+def terminate(run: UserRun) -> None:
+    run.process.terminate()
+
+
+def kill(run: UserRun) -> None:
+    run.process.kill()
+
+
+def kill_agent(run: UserRun) -> None:
+    for pid in agents(run.process.pid):
+        os.kill(pid, signal.SIGKILL)
+
+
+def agents(parent: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(KILLS))
+@pytest.mark.parametrize("how", [interrupt, terminate, kill, kill_agent], ids=lambda f: f.__name__)
+def test_killed_at_a_random_moment(
+    how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
+) -> None:
+    moment = random.Random(f"{how.__name__} {seed}").uniform(0.3, 4.5)
+    run = start("-k", "pvp_dpdk", "--frame-sizes=64")
+    time.sleep(moment)
+    how(run)
+    run.finish()
+    assert unchanged() == (), f"after {moment:.2f} s"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(max(1, KILLS // 2)))
+def test_agent_and_guardian_killed_then_restored(
+    seed: int, start: Start, unchanged: Unchanged
+) -> None:
+    run = start("-k", "pvp_dpdk", "--frame-sizes=64")
+    run.wait_for(lambda records: trials(records) >= 1 + seed)
+    for pid in [*pids_of("vnetperf.host.guardian"), *agents(run.process.pid)]:
+        os.kill(pid, signal.SIGKILL)
+    run.process.kill()
+    run.finish()
+    restored = subprocess.run(
+        [sys.executable, "-m", "vnetperf.cli", "restore"],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert restored.returncode == 0, restored.stderr
+    assert unchanged() == ()
+
+
+def test_a_second_run_says_who_holds_the_testbed(
+    start: Start, tmp_path: Path, unchanged: Unchanged
+) -> None:
+    impatient = tmp_path / "local.toml"
+    impatient.write_text('name = "local"\nisolation = "test"\nlock_timeout_s = 0.5\n')
+    first = start("-k", "pvp_dpdk", "--frame-sizes=64,512,1518")
+    first.wait_for(lambda records: trials(records) >= 1)
+    (holder,) = agents(first.process.pid)
+    second = start("-k", "phy2phy_dpdk", "--frame-sizes=64", f"--testbed={impatient}")
+    assert second.finish() == 1
+    assert "TestbedBusyError" in second.output
+    assert f"pid {holder}" in second.output
+    assert first.finish() == 0, first.output
+
+
+def test_resume_goes_on_where_a_killed_run_stopped(start: Start, unchanged: Unchanged) -> None:
+    first = start("-k", "pvp_dpdk", "--frame-sizes=64,1518")
+    first.wait_for(lambda records: any(r["type"] == "search-end" for r in records))
+    first.wait_for(lambda records: records[-1]["type"] == "trial")
+    first.process.kill()
+    first.finish()
+    done = trials(first.records())
+    folder = (first.results / "latest").resolve()
+    second = start("-k", "pvp_dpdk", "--frame-sizes=64,1518", f"--resume={folder}")
+    assert second.finish() == 0, second.output
+    records = first.records()
+    numbers = [r["number"] for r in records if r["type"] == "trial"]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) > done
+    results = first.json()["results"]
+    assert [r["frame_size"] for r in results if r["status"] == "measured"] == [64, 1518]
+    assert unchanged() == ()

@@ -1,0 +1,93 @@
+"""A user measures; the numbers hold together and the machine is as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jsonschema
+import pytest
+
+from tests.real.conftest import UserRun
+from vnetperf.report.schema import results_schema
+
+Start = Callable[..., UserRun]
+Unchanged = Callable[[], tuple[str, ...]]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "options"),
+    [
+        ("pvp_dpdk", ["--frame-sizes=64,1518"]),
+        ("phy2phy_dpdk", ["--frame-sizes=64"]),
+        ("pvvp_dpdk", ["--frame-sizes=512"]),
+        ("pvpv_dpdk", ["--frame-sizes=64", "--vnfs=3"]),
+        ("pvp_dpdk", ["--frame-sizes=64", "--wire=veth"]),
+        ("pvp_dpdk", ["--frame-sizes=128", "--vnf-mode=macswap", "--traffic=multi-flow"]),
+        ("phy2phy_dpdk", ["--frame-sizes=256", "--traffic=unidirectional"]),
+    ],
+    ids=["pvp", "phy2phy", "pvvp", "pvpv-3", "pvp-veth", "pvp-macswap-flows", "one-way"],
+)
+def test_throughput(scenario: str, options: list[str], start: Start, unchanged: Unchanged) -> None:
+    run = start("-k", scenario, *options)
+    status = run.finish()
+    assert status == 0, run.output
+    assert unchanged() == ()
+    results = run.json()
+    jsonschema.validate(results, results_schema())
+    assert not results["benchmark"]
+    assert {d["clause"] for d in results["deviations"]} >= {"RFC 2544 section 24"}
+    assert results["environment"]
+    for result in results["results"]:
+        assert (result["scenario"], result["test"]) == (scenario, "throughput")
+        (goal,) = result["goals"]
+        assert goal["lower_bound_fps"] > result["directions"] * result["min_load_fps"]
+        if goal["upper_bound_fps"] is not None:
+            assert goal["upper_bound_fps"] > goal["lower_bound_fps"]
+        assert goal["regular"] or goal["reason"]
+        assert goal["conditional_throughput_fps"] <= goal["lower_bound_fps"] * 1.000001
+        assert len(goal["per_direction"]) == result["directions"]
+        assert result["generator_max_fps"] >= goal["lower_bound_fps"] * 0.999
+    text = (run.results / "latest/report.md").read_text()
+    assert "NOT A BENCHMARK" in text.splitlines()[0] + text[:600]
+
+
+def test_counters_of_every_hop_account_for_the_frames(start: Start, unchanged: Unchanged) -> None:
+    run = start("-k", "pvp_dpdk", "--frame-sizes=64")
+    assert run.finish() == 0, run.output
+    trials = [r for r in run.records() if r["type"] == "trial" and r["verdict"] == "VALID"]
+    assert trials
+    for trial in trials:
+        hops = {hop["port"]: hop for hop in trial["result"]["hops"]}
+        sent = {d["direction"]: d["sent"] for d in trial["result"]["directions"]}
+        received = {d["direction"]: d["received"] for d in trial["result"]["directions"]}
+        assert hops["phy0"]["rx"] == sent[0]
+        assert hops["phy1"]["rx"] == sent[1]
+        assert hops["phy1"]["tx"] >= received[0]
+        assert hops["phy0"]["tx"] >= received[1]
+        assert hops["vnf0.0 (inside)"]["rx"] == hops["vnf0.0"]["tx"]
+    lossy = [t for t in trials if any(d["received"] < d["sent"] for d in t["result"]["directions"])]
+    for trial in lossy:
+        assert "unaccounted" not in trial["lost_at"], trial["lost_at"]
+
+
+def test_the_reports_come_from_the_log_alone(start: Start) -> None:
+    run = start("-k", "phy2phy_dpdk", "--frame-sizes=64")
+    assert run.finish() == 0, run.output
+    folder = run.results / "latest"
+    before = (folder / "results.json").read_text()
+    for name in ("results.json", "report.md", "report.html", "junit.xml"):
+        (folder / name).unlink()
+    from vnetperf.cli import main
+
+    assert main(["report", str(folder)]) == 0
+    assert (folder / "results.json").read_text() == before
+    assert (folder / "report.html").stat().st_size > 10_000
+
+
+def test_plan_changes_nothing(start: Start, unchanged: Unchanged) -> None:
+    run = start("-k", "pvvp_dpdk", "--plan")
+    assert run.finish() == 0, run.output
+    assert "hugepages" in run.output
+    assert "cores" in run.output
+    assert not run.results.exists()
+    assert unchanged() == ()
