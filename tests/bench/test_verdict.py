@@ -86,9 +86,16 @@ def test_a_failure_is_a_verdict_with_its_message(failed: str, expected: str) -> 
     assert judge(result, TOLERANCE) == (expected, "pmd: segfault")
 
 
-@given(FRAMES, FRAMES, FRAMES, FRAMES, FRAMES, st.booleans())
+@given(
+    intended=FRAMES,
+    sent=FRAMES,
+    refused=FRAMES,
+    unsent=FRAMES,
+    received=FRAMES,
+    refusal_is_loss=st.booleans(),
+)
 def test_frames_that_are_not_accounted_for_are_inconsistent(
-    intended: int, sent: int, refused: int, unsent: int, received: int, refusal_is_loss: bool
+    *, intended: int, sent: int, refused: int, unsent: int, received: int, refusal_is_loss: bool
 ) -> None:
     assume(intended != sent + refused + unsent)
     d = DirectionCounts(

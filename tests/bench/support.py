@@ -1,0 +1,72 @@
+"""Runs on the fake agent: everything real but the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.fakes.agent import FakeAgent
+from vnetperf import config
+from vnetperf.bench.calibration_store import CalibrationStore
+from vnetperf.bench.conductor import Conductor
+from vnetperf.bench.derive import derive
+from vnetperf.bench.run import Run
+from vnetperf.bench.scenarios import make_scenario
+from vnetperf.config import Configuration
+from vnetperf.model.goal import SearchGoal
+from vnetperf.model.preset import Preset, TrialTimes
+from vnetperf.model.result import Result, RunResults
+from vnetperf.model.scenario import Scenario
+from vnetperf.results.log import LOG_NAME, read_log
+
+NDR = SearchGoal(name="ndr", initial_trial_s=0.5, final_trial_s=1.0, duration_sum_s=1.0, width=0.02)
+PDR = replace(NDR, name="pdr", loss_ratio=0.01)
+PRESET = Preset(
+    name="test",
+    algorithm="mlr",
+    goals=(NDR, PDR),
+    frame_sizes=(64, 1518),
+    trial=TrialTimes(learning_wait_s=0, drain_s=0.1, full_drain=False, settle_s=0),
+)
+
+
+def configuration(preset: Preset = PRESET, **settings: object) -> Configuration:
+    loaded = config.load(settings, environment={}, directory=Path("/nonexistent"))
+    return replace(loaded, preset=preset)
+
+
+class Bench:
+    """A run in a folder, with its agent.
+
+    Args:
+        folder: The results folder.
+        agent: The agent.
+        settings: What to do.
+        name: Name of the log.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        agent: FakeAgent | None = None,
+        settings: Configuration | None = None,
+        name: str = LOG_NAME,
+    ) -> None:
+        self.path = folder / name
+        self.agent = agent or FakeAgent()
+        self.configuration = settings or configuration()
+        self.run = Run(
+            self.configuration,
+            self.path,
+            client=self.agent,  # type: ignore[arg-type]
+            calibrations=CalibrationStore(folder / "calibrations"),
+        )
+
+    def scenario(self, scenario_id: str = "pvp_dpdk") -> Scenario:
+        return make_scenario(scenario_id, self.configuration)
+
+    def throughput(self, size: int = 64, scenario_id: str = "pvp_dpdk") -> Result:
+        return Conductor(self.run, self.scenario(scenario_id)).throughput(size)
+
+    def derived(self) -> RunResults:
+        return derive(read_log(self.path))
