@@ -238,6 +238,8 @@ def test_no_mbufs_make_frames_unsent(open_engine: OpenEngine, executable: Path) 
     assert counts.sent == 0
     assert counts.unsent == 100
     assert result.ports[0].no_mbufs > 0
+    burst = run(engine, {0: Load(None, 1000)}, drain_s=0.01, max_lag_s=0.02).stream(0).counts
+    assert (burst.sent, burst.refused, burst.unsent) == (0, 0, 1000)
 
 
 def test_foreign_frames_are_set_apart(open_engine: OpenEngine, executable: Path) -> None:

@@ -82,7 +82,7 @@ struct tx_queue {
 	uint16_t n_streams;
 	bool retry, max, done;
 	bool has_udp; /* some stream's UDP checksum follows the timestamp */
-	uint64_t max_lag, pending_since;
+	uint64_t max_lag, pending_since, starved_since;
 	struct rte_mempool *pool;
 	struct tx_stream *streams;
 	struct tx_totals totals;

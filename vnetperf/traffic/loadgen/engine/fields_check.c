@@ -106,7 +106,7 @@ static bool touches(const struct field_spec *f, int at, unsigned int len)
 /* Octets that the checksum arithmetic relies on must stay as they are. */
 static bool touches_fixed(const struct field_spec *f, const struct checksum_spec *c, bool ip4)
 {
-	if (c->ip >= 0 && touches(f, c->ip, ip4 ? 1 : 1))
+	if (c->ip >= 0 && touches(f, c->ip, 1))
 		return true;
 	if (c->ip >= 0 && ip4 && touches(f, c->ip + 10, 2))
 		return true;

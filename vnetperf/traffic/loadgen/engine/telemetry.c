@@ -12,7 +12,6 @@ static const struct {
 	command_fn *run;
 	const char *help;
 } commands[] = {
-	{"/loadgen/info", command_info, "Version, limits, clock. Parameters: none"},
 	{"/loadgen/port", command_port, "One port: name, MAC, link. Parameters: port"},
 	{"/loadgen/worker", command_worker, "One worker: lcore, thread. Parameters: worker"},
 	{"/loadgen/xstats", command_xstats, "A port's xstats. Parameters: port, offset"},
@@ -32,6 +31,8 @@ static const struct {
 	 "Pairs of value (ns) and count. Parameters: stream, offset"},
 	{"/loadgen/learn", command_learn, "Send learning frames. Parameters: stream, count, rate"},
 	{"/loadgen/quit", command_quit, "End the engine. Parameters: none"},
+	/* Last: who gets an answer to this finds all the others there. */
+	{"/loadgen/info", command_info, "Version, limits, clock. Parameters: none"},
 };
 
 /* One entry for all commands: parse, run alone, turn a refusal into {"error", "accepted"}. */

@@ -200,7 +200,7 @@ bool command_histogram(struct params *ps, struct rte_tel_data *d, struct problem
 	uint16_t id;
 
 	if (!result_stream(ps, &id, why) ||
-	    !params_u64(ps, "offset", 0, HDR_COUNTS, &offset, why) ||
+	    !params_u64(ps, "offset", 0, (uint64_t)HDR_COUNTS, &offset, why) ||
 	    !params_done(ps, "stream offset", why))
 		return false;
 	pairs = rte_tel_data_alloc();

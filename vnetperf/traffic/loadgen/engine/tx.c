@@ -162,9 +162,9 @@ static void keep(struct tx_queue *q, uint16_t from, uint16_t n, uint64_t now)
 	if (from > 0 || q->n_pending == 0)
 		q->pending_since = now;
 	q->n_pending = (uint16_t)(n - from);
-	memmove(q->out, q->out + from, q->n_pending * sizeof(q->out[0]));
-	memmove(q->trailer, q->trailer + from, q->n_pending * sizeof(q->trailer[0]));
-	memmove(q->who, q->who + from, q->n_pending * sizeof(q->who[0]));
+	memmove(q->out, q->out + from, q->n_pending * sizeof(struct rte_mbuf *));
+	memmove(q->trailer, q->trailer + from, q->n_pending * sizeof(uint8_t *));
+	memmove(q->who, q->who + from, q->n_pending * sizeof(uint16_t));
 	if (now - q->pending_since <= q->max_lag)
 		return;
 	if (q->max) {
@@ -208,6 +208,32 @@ static void hand_over(struct tx_queue *q, uint16_t n)
 	}
 }
 
+/* Without buffers nothing can leave, but time goes on: what is too late is given up, and at full
+ * rate everything once the lack has lasted. */
+static void starve(struct tx_queue *q, uint64_t now)
+{
+	unsigned int skipped = 0;
+	uint16_t stream;
+	uint64_t late;
+
+	if ((int64_t)(now - pacer_due(&q->pacer)) < 0)
+		return; /* nothing is due */
+	if (q->starved_since == 0)
+		q->starved_since = now;
+	if (q->max) {
+		if (now - q->starved_since > q->max_lag)
+			tx_abandon(q);
+		return;
+	}
+	while (pacer_due(&q->pacer) != UINT64_MAX && skipped < MAX_SKIP &&
+	       (int64_t)(now - pacer_due(&q->pacer) - q->max_lag) > 0) {
+		if (pacer_take(&q->pacer, now, &stream, &late) == PACE_GIVE_UP)
+			q->streams[stream].skipped++;
+		skipped++;
+	}
+	q->done = pacer_due(&q->pacer) == UINT64_MAX;
+}
+
 unsigned int tx_poll(struct tx_queue *q)
 {
 	uint16_t n;
@@ -220,8 +246,11 @@ unsigned int tx_poll(struct tx_queue *q)
 		return n;
 	}
 	/* Buffers first: without them frames stay due, and count as unsent if that lasts. */
-	if (!stash_fill(q))
+	if (LG_UNLIKELY(!stash_fill(q))) {
+		starve(q, rte_rdtsc());
 		return 0;
+	}
+	q->starved_since = 0;
 	n = choose(q, rte_rdtsc());
 	if (n == 0)
 		return 0;
