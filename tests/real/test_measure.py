@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 
 from tests.real.conftest import UserRun
+from vnetperf.cli import main
 from vnetperf.report.schema import results_schema
 
 Start = Callable[..., UserRun]
@@ -77,8 +78,6 @@ def test_the_reports_come_from_the_log_alone(start: Start) -> None:
     before = (folder / "results.json").read_text()
     for name in ("results.json", "report.md", "report.html", "junit.xml"):
         (folder / name).unlink()
-    from vnetperf.cli import main
-
     assert main(["report", str(folder)]) == 0
     assert (folder / "results.json").read_text() == before
     assert (folder / "report.html").stat().st_size > 10_000

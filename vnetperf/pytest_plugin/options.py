@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vnetperf import config
 from vnetperf.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vnetperf.config import Configuration
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -54,7 +56,7 @@ KEYS = (
 )
 
 
-def configuration_of(pytest_config: pytest.Config) -> config.Configuration:
+def configuration_of(pytest_config: pytest.Config) -> Configuration:
     """The configuration that options, environment and files add up to.
 
     Args:
@@ -66,6 +68,8 @@ def configuration_of(pytest_config: pytest.Config) -> config.Configuration:
     Raises:
         UsageError: Anything wrong in any layer, in one clear message.
     """
+    from vnetperf import config  # noqa: PLC0415 - every pytest on this machine loads this file
+
     given: dict[str, Any] = {key: pytest_config.getoption(key, None) for key in KEYS}
     try:
         if given["frame_sizes"] is not None:
