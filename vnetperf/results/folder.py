@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vnetperf.model.errors import LogError
-from vnetperf.results.log import LOG_NAME, read_log
+from vnetperf.results.log import LOG_NAME, mend_end, read_log
 from vnetperf.results.records import Record, SearchEndRecord, SearchRecord, TrialRecord
 
 
@@ -75,6 +75,7 @@ def merge_worker_logs(folder: Path) -> None:
         trials = max((r.number for r in held if isinstance(r, TrialRecord)), default=0)
         searches = max((r.search for r in held if isinstance(r, SearchRecord)), default=0)
         lines = [_renumber(r, trials, searches).model_dump_json() for r in read_log(log)]
+        mend_end(target)
         with target.open("a") as file:
             file.writelines(line + "\n" for line in lines)
         log.unlink()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from vnetperf.model.errors import LogError
+from vnetperf.model.errors import ConfigError, LogError, VnetperfError
 from vnetperf.results.records import LOG_VERSION, Record, SearchRecord, TrialRecord
 
 LOG_NAME = "trials.jsonl"
@@ -28,8 +28,7 @@ class TrialLog:
         held = read_log(path) if path.exists() else []
         self._trials = max((r.number for r in held if isinstance(r, TrialRecord)), default=0)
         self._searches = max((r.search for r in held if isinstance(r, SearchRecord)), default=0)
-        if held:
-            _cut_torn_line(path)
+        mend_end(path)
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def next_trial(self) -> int:
@@ -108,7 +107,7 @@ def _read(path: Path) -> Iterator[Record]:
                     cure="use the vnetperf that wrote it, or a newer one",
                 )
             yield _RECORD.validate_python(content)
-        except (json.JSONDecodeError, UnicodeDecodeError, ValidationError) as error:
+        except (json.JSONDecodeError, UnicodeDecodeError, ValidationError, ConfigError) as error:
             if torn:
                 return
             detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
@@ -119,8 +118,20 @@ def _read(path: Path) -> Iterator[Record]:
             ) from None
 
 
-def _cut_torn_line(path: Path) -> None:
-    content = path.read_bytes()
-    if content and not content.endswith(b"\n"):
-        with path.open("r+b") as file:
+def mend_end(path: Path) -> None:
+    """Make a log ready to be appended to: end its last line, or take it away if it was cut.
+
+    Args:
+        path: The file; nothing is done when there is none.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    if not content or content.endswith(b"\n"):
+        return
+    with path.open("r+b") as file:
+        try:
+            _RECORD.validate_json(content.rpartition(b"\n")[2])
+        except (ValidationError, VnetperfError):
             file.truncate(content.rfind(b"\n") + 1)
+        else:  # only its end is missing: `read_log` takes it for a record
+            file.seek(0, os.SEEK_END)
+            file.write(b"\n")

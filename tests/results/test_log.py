@@ -1,0 +1,321 @@
+"""The log is the result: what is cut, damaged or continued still says what was measured."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
+from tests.fakes.agent import FakeAgent
+from vnetperf.bench.derive import derive
+from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.result import RunResults
+from vnetperf.results.log import LOG_NAME, TrialLog, read_log
+from vnetperf.results.records import (
+    EndRecord,
+    NotMeasuredRecord,
+    Record,
+    RunRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
+from vnetperf.testing.sim import SimulatedDut
+
+PRESETS = {
+    "mlr": PRESET,
+    # Many trials: one search after the other, each from scratch.
+    "binary": PRESET.model_copy(update={"algorithm": "binary", "goals": (NDR, PDR)}),
+}
+
+
+def agent() -> FakeAgent:
+    """Deterministic whenever it is asked: no noise, no memory."""
+    return FakeAgent(duts=(SimulatedDut(640e3), SimulatedDut(610e3)))
+
+
+def measure(folder: Path, preset: str) -> Bench:
+    bench = Bench(folder, agent(), configuration(PRESETS[preset]))
+    for size in (64, 1518):
+        bench.throughput(size)
+    bench.run.close()
+    return bench
+
+
+@pytest.fixture(scope="module", params=list(PRESETS))
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """An uninterrupted run of two cases."""
+    return measure(tmp_path_factory.mktemp("whole"), request.param)
+
+
+def cut(whole: Bench, folder: Path, content: bytes) -> Path:
+    path = folder / LOG_NAME
+    path.write_bytes(content)
+    (folder / "calibrations").mkdir(exist_ok=True)
+    for stored in (whole.path.parent / "calibrations").iterdir():
+        (folder / "calibrations" / stored.name).write_bytes(stored.read_bytes())
+    return path
+
+
+def numbers(results: RunResults) -> list[object]:
+    """What must not depend on whether a run was interrupted."""
+    return [r.model_copy(update={"wall_seconds": 0.0}) for r in results.results]
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def test_every_line_is_a_record_and_comes_back_as_it_was_written(whole: Bench) -> None:
+    lines = whole.path.read_text().splitlines()
+    assert [r.model_dump_json() for r in read_log(whole.path)] == lines
+
+
+def test_a_log_cut_after_any_line_still_gives_results_and_says_so(
+    whole: Bench, tmp_path: Path
+) -> None:
+    lines = whole.path.read_bytes().splitlines(keepends=True)
+    complete = whole.derived()
+    path = tmp_path / LOG_NAME
+    for count in range(1, len(lines)):
+        path.write_bytes(b"".join(lines[:count]))
+        derived = derive(read_log(path))
+        assert any("interrupted" in w for w in derived.warnings)
+        assert len(derived.trials) <= len(complete.trials)
+        for found in derived.results:
+            final = next(r for r in complete.results if r.frame_size == found.frame_size)
+            for then, now in zip(final.goals, found.goals, strict=True):
+                if now.regular:
+                    assert (now.lower_bound_fps, now.upper_bound_fps) == (
+                        *(then.lower_bound_fps, then.upper_bound_fps),
+                    )
+                else:
+                    assert "interrupted" in now.reason
+
+
+def test_a_log_without_its_first_line_has_no_results(tmp_path: Path) -> None:
+    (tmp_path / LOG_NAME).write_bytes(b"")
+    with pytest.raises(LogError, match="no run record"):
+        derive(read_log(tmp_path / LOG_NAME))
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(share=st.floats(0, 1))
+def test_a_log_cut_at_any_octet_loses_that_line_only(
+    whole: Bench, tmp_path: Path, share: float
+) -> None:
+    content = whole.path.read_bytes()
+    kept = content[: int(len(content) * share)]
+    path = tmp_path / LOG_NAME
+    path.write_bytes(kept)
+    # A line that lacks nothing but its end is whole.
+    torn = kept.rpartition(b"\n")[2]
+    missing = content[len(kept) :].startswith(b"\n")
+    assert len(read_log(path)) == kept.count(b"\n") + bool(torn and missing)
+
+
+def damaged(whole: Bench, tmp_path: Path, change: Callable[[list[bytes]], None]) -> LogError:
+    lines = whole.path.read_bytes().splitlines(keepends=True)
+    change(lines)
+    path = tmp_path / LOG_NAME
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(LogError) as caught:
+        derive(read_log(path))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "line", [b"garbage\n", b'{"type": "tri\n', b"null\n", b"[]\n", b'{"type":"x"}\n', b"\xff\xfe\n"]
+)
+def test_damage_in_the_middle_is_told_with_its_line(
+    whole: Bench, tmp_path: Path, line: bytes
+) -> None:
+    def change(lines: list[bytes]) -> None:
+        lines[3] = line
+
+    error = damaged(whole, tmp_path, change)
+    assert error.where.endswith(f"{LOG_NAME}:4")
+    assert error.cure
+
+
+def test_a_record_with_an_impossible_value_is_damage(whole: Bench, tmp_path: Path) -> None:
+    def change(lines: list[bytes]) -> None:
+        record = json.loads(lines[0])
+        record["preset"]["goals"][0]["loss_ratio"] = 7
+        lines[0] = json.dumps(record).encode() + b"\n"
+
+    assert damaged(whole, tmp_path, change).where.endswith(":1")
+
+
+def test_a_newer_log_is_refused_with_a_cure(whole: Bench, tmp_path: Path) -> None:
+    def change(lines: list[bytes]) -> None:
+        record = json.loads(lines[0])
+        record |= {"version": 99, "a field of the future": 1}
+        lines[0] = json.dumps(record).encode() + b"\n"
+
+    error = damaged(whole, tmp_path, change)
+    assert "newer vnetperf" in error.what
+    assert "99" in error.what
+
+
+def test_a_trial_that_was_edited_is_noticed(whole: Bench, tmp_path: Path) -> None:
+    def change(lines: list[bytes]) -> None:
+        at = [n for n, line in enumerate(lines) if b'"type":"trial"' in line][1]
+        record = json.loads(lines[at])
+        record["spec"]["load_fps"] *= 1.01
+        lines[at] = json.dumps(record).encode() + b"\n"
+
+    assert "trial 2 of the log" in str(damaged(whole, tmp_path, change))
+
+
+def test_trials_whose_search_was_cut_out_are_noticed(whole: Bench, tmp_path: Path) -> None:
+    def change(lines: list[bytes]) -> None:
+        del lines[next(n for n, line in enumerate(lines) if b'"type":"search"' in line)]
+
+    assert "no beginning" in str(damaged(whole, tmp_path, change))
+
+
+def test_no_log_names_what_is_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match=r"trials\.jsonl") as caught:
+        read_log(tmp_path / "nothing")
+    assert "results folder" in caught.value.cure
+
+
+# --- continuing ------------------------------------------------------------------------------
+
+
+def resumed(whole: Bench, folder: Path, content: bytes) -> Bench:
+    cut(whole, folder, content)
+    bench = Bench(folder, agent(), whole.configuration)
+    for size in (64, 1518):
+        bench.throughput(size)
+    bench.run.close()
+    return bench
+
+
+def check_resumed(whole: Bench, bench: Bench, content: bytes) -> None:
+    assert numbers(bench.derived()) == numbers(whole.derived())
+    assert not any("interrupted" in w for w in bench.derived().warnings)
+    trials = [r.number for r in read_log(bench.path) if isinstance(r, TrialRecord)]
+    assert trials == list(range(1, len(whole.agent.trials) + 1))
+    assert len(trials) - len(bench.agent.trials) == whole_trials(content)  # none is repeated
+
+
+def whole_trials(content: bytes) -> int:
+    count = 0
+    for line in content.splitlines():
+        with contextlib.suppress(ValueError):  # cut
+            count += json.loads(line)["type"] == "trial"
+    return count
+
+
+def test_a_run_cut_after_any_line_goes_on_where_it_was(whole: Bench, tmp_path: Path) -> None:
+    lines = whole.path.read_bytes().splitlines(keepends=True)
+    for count in range(1, len(lines)):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        content = b"".join(lines[:count])
+        check_resumed(whole, resumed(whole, folder, content), content)
+
+
+@pytest.mark.parametrize("back", [1, 2, 40])
+def test_a_run_cut_in_the_middle_of_a_line_goes_on_where_it_was(
+    whole: Bench, tmp_path: Path, back: int
+) -> None:
+    lines = whole.path.read_bytes().splitlines(keepends=True)
+    for kind in (b'"trial"', b'"search-end"', b'"search"'):
+        at = [n for n, line in enumerate(lines) if line.startswith(b'{"type":' + kind)][1]
+        folder = tmp_path / kind.decode().strip('"')
+        folder.mkdir()
+        content = b"".join(lines[: at + 1])[:-back]
+        check_resumed(whole, resumed(whole, folder, content), content)
+
+
+def test_a_finished_run_measures_nothing_again(whole: Bench, tmp_path: Path) -> None:
+    bench = resumed(whole, tmp_path, whole.path.read_bytes())
+    assert bench.agent.trials == []
+    assert not [c for c in bench.agent.calls if c.startswith("deploy")]
+    assert numbers(bench.derived()) == numbers(whole.derived())
+
+
+def test_more_frame_sizes_can_be_added_to_a_run(whole: Bench, tmp_path: Path) -> None:
+    cut(whole, tmp_path, whole.path.read_bytes())
+    preset = whole.configuration.preset.model_copy(update={"frame_sizes": (64, 512)})
+    bench = Bench(tmp_path, agent(), replace(whole.configuration, preset=preset))
+    bench.throughput(512)
+    bench.run.close()
+    assert [r.frame_size for r in bench.derived().results] == [64, 512, 1518]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"preset": PRESET.model_copy(update={"min_load_fps": 2000.0})},
+        {"preset": PRESET.model_copy(update={"goals": (replace(NDR, width=0.5),)})},
+        {"traffic": "multi-flow"},
+        {"vnf_mode": "macswap"},
+        {"wire": "veth"},
+        {"vnfs": 3},
+    ],
+)
+def test_trials_of_different_runs_are_not_mixed(tmp_path: Path, changes: dict[str, object]) -> None:
+    whole = measure(tmp_path, "mlr")
+    with pytest.raises(ConfigError, match="must not be mixed") as caught:
+        Bench(tmp_path, agent(), configuration(**changes))  # type: ignore[arg-type]
+    assert "--resume" in caught.value.cure
+    assert whole.derived().results  # the refusal has not touched the log
+
+
+def test_a_case_that_failed_is_measured_when_the_run_is_resumed(tmp_path: Path) -> None:
+    failing = agent()
+    failing.fail_deploy = "no hugepages"
+    first = Bench(tmp_path, failing, configuration())
+    with pytest.raises(Exception, match="no hugepages"):
+        first.throughput()
+    first.run.close(1)
+    assert first.derived().results[0].status == "not measured"
+    second = Bench(tmp_path, agent(), configuration())
+    second.throughput()
+    second.run.close()
+    (result,) = second.derived().results
+    assert result.status == "measured"
+    assert second.derived().scenarios[0].error == ""
+
+
+def test_the_log_is_private(whole: Bench) -> None:
+    assert whole.path.stat().st_mode & 0o077 == 0
+
+
+def test_numbers_go_on_where_a_log_ended(whole: Bench, tmp_path: Path) -> None:
+    path = cut(whole, tmp_path, whole.path.read_bytes())
+    held = Counter(type(r) for r in read_log(path))
+    log = TrialLog(path)
+    assert log.next_trial() == held[TrialRecord] + 1
+    assert log.next_search() == held[SearchRecord] + 1
+    log.close()
+    log.close()  # idempotent
+
+
+def test_records_are_told_apart_by_type(whole: Bench) -> None:
+    kinds = [type(r) for r in read_log(whole.path)]
+    assert kinds[0] is RunRecord
+    assert kinds[-1] is EndRecord
+    assert kinds.count(SearchRecord) == kinds.count(SearchEndRecord) == 2
+    assert NotMeasuredRecord not in kinds
+
+
+def test_overhead_is_accounted(whole: Bench) -> None:
+    records: list[Record] = read_log(whole.path)
+    end = records[-1]
+    assert isinstance(end, EndRecord)
+    seconds = sum(r.spec.duration_s for r in records if isinstance(r, TrialRecord))
+    assert end.overhead["trial"] == pytest.approx(seconds)
