@@ -4,7 +4,8 @@ SHELL := /bin/bash
 DEPS ?= yes
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-PYTHON3 := $(shell for p in python3.13 python3.12 python3.11 python3; do \
+# Looked for when it is needed: `deps` may just have installed it.
+PYTHON3 = $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$p && break; done)
 JOBS ?= 2
