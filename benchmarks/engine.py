@@ -1,0 +1,212 @@
+"""What the built-in engine can do on this machine, beside dpdk-testpmd on the same devices.
+
+    python benchmarks/engine.py [--seconds 1.0] [--repeats 5] [--cpu 0] [--json FILE]
+
+One core, two memif ports that are each other's wire.  Engine and testpmd take turns in each repeat,
+so that a slow moment of the machine hits both; figures are medians over repeats, with their range.
+
+testpmd's modes: `flowgen` makes and ends flows as a generator does; `io` only hands received
+buffers back, without making, reading or freeing a frame - the ceiling of the wire itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from vnetperf.traffic.loadgen.engine import Engine
+from vnetperf.traffic.loadgen.results import TrialResult
+from vnetperf.traffic.loadgen.spec import EngineConfig, FieldSpec, Load, StreamSpec, TrialSpec
+
+Figures = dict[str, list[float]]
+
+
+def devices(directory: Path) -> tuple[str, str]:
+    """Both ends of the wire."""
+    common = f"id=0,socket={directory}/m,socket-abstract=no,bsize=2048,rsize=11"
+    return (
+        f"--vdev=net_memif0,role=server,{common}",
+        f"--vdev=net_memif1,role=client,{common}",
+    )
+
+
+def header(size: int) -> bytes:
+    """Ethernet, IPv4, UDP."""
+    octets = size - 4
+    return (
+        bytes.fromhex("02000000000202000000000108004500")
+        + (octets - 14).to_bytes(2)
+        + bytes.fromhex("0000400040110000c6120001c613000104000800")
+        + (octets - 34).to_bytes(2)
+        + bytes(2)
+    )
+
+
+def both_ways(size: int, flows: int = 1) -> list[StreamSpec]:
+    """One stream each way; flows vary the source address and port."""
+    fields: tuple[FieldSpec, ...] = ()
+    if flows > 1:
+        ports = min(flows, 1000)
+        fields = (
+            FieldSpec(offset=34, width=2, base=1024, count=ports),
+            FieldSpec(offset=26, width=4, base=0xC6120001, count=flows // ports, mode="carry"),
+        )
+    return [
+        StreamSpec(n, n, 1 - n, size, header(size), l3_offset=14, fields=fields) for n in (0, 1)
+    ]
+
+
+@contextmanager
+def engine(cpu: int) -> Iterator[Engine]:
+    """The engine on one core."""
+    with tempfile.TemporaryDirectory(prefix="lg") as name:
+        directory = Path(name)
+        config = EngineConfig(devices=devices(directory), cpus=(cpu,), hugepages=False)
+        with Engine.open(config, run_dir=directory) as running:
+            running.wait_links()
+            yield running
+
+
+def span_s(result: TrialResult) -> float:
+    """From the first frame offered to the last received, both directions."""
+    first = min(s.tx_first_ns or 0 for s in result.streams)
+    return (max(s.rx_last_ns or 0 for s in result.streams) - first) / 1e9
+
+
+def full_rate(running: Engine, streams: Sequence[StreamSpec], frames: int, burst: int) -> float:
+    """Frames/s in sum over both ports, every frame stamped, received and accounted for."""
+    running.set_streams(streams)
+    loads = {s.id: Load(None, frames) for s in streams}
+    running.start(TrialSpec(loads=loads, policy="retry", burst=burst, max_lag_s=1.0))
+    result = running.wait(120)
+    received = sum(s.counts.received for s in result.streams)
+    assert received == frames * len(result.streams), "the loop lost frames"
+    return received / span_s(result)
+
+
+def testpmd(cpu: int, size: int, burst: int, mode: str, seconds: float) -> float:
+    """Frames/s in sum over both ports that dpdk-testpmd receives on the same devices."""
+    with tempfile.TemporaryDirectory(prefix="tp") as name:
+        argv = ["dpdk-testpmd", f"--lcores=0@{1 - cpu if cpu < 2 else 0},1@{cpu}"]
+        argv += ["--main-lcore=0", "--no-huge", "-m", "512", "--no-pci", *devices(Path(name))]
+        argv += ["--", "-i", "--nb-cores=1", "--total-num-mbufs=20000", f"--burst={burst}"]
+        argv += [f"--txpkts={size - 4}"]
+        process = subprocess.Popen(
+            argv,
+            env={**os.environ, "RUNTIME_DIRECTORY": name},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdin is not None
+        try:
+            # Its output comes in blocks, so nothing can be waited for: times are set.
+            for line, pause in (
+                ("", 2.0),
+                (f"set fwd {mode}", 0.1),
+                ("start tx_first 16" if mode == "io" else "start", 0.5),
+                ("show port stats all", seconds),
+                ("show port stats all", 0.1),
+            ):
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+                time.sleep(pause)
+            output, _ = process.communicate("stop\nquit\n", timeout=30)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        # The second reading gives the rate since the first, by testpmd's own clock.
+        rates = [int(rate) for rate in re.findall(r"Rx-pps:\s+(\d+)", output)]
+        assert len(rates) == 4, f"testpmd failed:\n{output[-1000:]}"
+        return float(sum(rates[2:]))
+
+
+def throughput(args: argparse.Namespace, figures: Figures) -> None:
+    """Full rate against testpmd, one flow against a million."""
+    for size in (64, 1518):
+        for _ in range(args.repeats):
+            for mode in ("flowgen", "io") if size == 64 else ("io",):
+                figures.setdefault(f"testpmd {mode} {size} [frames/s]", []).append(
+                    testpmd(args.cpu, size, 32, mode, args.seconds)
+                )
+            frames = int((10e6 if size == 64 else 4e6) * args.seconds)
+            with engine(args.cpu) as running:
+                for flows in (1, 1_000_000):
+                    for burst in (32, 64):
+                        rate = full_rate(running, both_ways(size, flows), frames, burst)
+                        name = f"engine {size} flows {flows} burst {burst} [frames/s]"
+                        figures.setdefault(name, []).append(rate)
+
+
+def pacing(args: argparse.Namespace, figures: Figures, top: float) -> None:
+    """How near the offered rate comes to the intended one, and how late frames leave."""
+    with engine(args.cpu) as running:
+        running.set_streams(both_ways(64))
+        for rate in (1e3, 1e4, 1e5, 1e6, 0.25 * top, 0.5 * top, 0.8 * top):
+            for _ in range(args.repeats):
+                loads = {0: Load(rate), 1: Load(rate)}
+                running.start(TrialSpec(loads=loads, duration_s=args.seconds))
+                result = running.wait(60 + args.seconds)
+                for stream in result.streams:
+                    counts, offered = stream.counts, stream.offered_rate or 0.0
+                    assert counts.sent + counts.refused + counts.unsent == counts.intended
+                    assert counts.sent == counts.received, "the loop lost frames"
+                    name = f"pacing {rate:.0f}/s"
+                    figures.setdefault(f"{name} offered error [%]", []).append(
+                        100 * (offered / rate - 1)
+                    )
+                    figures.setdefault(f"{name} unsent+refused [%]", []).append(
+                        100 * (counts.unsent + counts.refused) / counts.intended
+                    )
+                port = result.ports[0]
+                assert port.max_burst <= 32
+                figures.setdefault(f"{name} mean lag [ns]", []).append(port.lag_mean_ns or 0)
+                figures.setdefault(f"{name} largest burst [frames]", []).append(port.max_burst)
+                latency = result.stream(0).latency
+                figures.setdefault(f"{name} mean latency [ns]", []).append(latency.mean_ns or 0)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--cpu", type=int, default=0, help="the one core")
+    parser.add_argument("--json", type=Path, help="write all figures here")
+    args = parser.parse_args()
+    figures: Figures = {}
+    throughput(args, figures)
+    best = statistics.median(figures["engine 64 flows 1 burst 32 [frames/s]"])
+    pacing(args, figures, best / 2)
+    for name, values in figures.items():
+        middle = statistics.median(values)
+        print(f"{name:50} {middle:15,.4g}   {min(values):,.4g} .. {max(values):,.4g}")
+
+    def ratio(a: str, b: str) -> str:
+        each = [x / y for x, y in zip(figures[a], figures[b], strict=True)]
+        return f"{statistics.median(each):.2f} ({min(each):.2f} .. {max(each):.2f})"
+
+    one = "engine 64 flows 1 burst 32 [frames/s]"
+    print("engine / testpmd flowgen, 64:", ratio(one, "testpmd flowgen 64 [frames/s]"))
+    print("engine / testpmd io, 64:     ", ratio(one, "testpmd io 64 [frames/s]"))
+    wide = "engine 1518 flows 1 burst 32 [frames/s]"
+    print("engine / testpmd io, 1518:   ", ratio(wide, "testpmd io 1518 [frames/s]"))
+    many = "engine 64 flows 1000000 burst 32 [frames/s]"
+    print("million flows / one flow, 64:", ratio(many, one))
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=1))
+
+
+if __name__ == "__main__":
+    main()
