@@ -52,7 +52,7 @@ class OvsDpdk(VSwitch):
         for program, package in (
             ("ovs-vswitchd-dpdk", "openvswitch-switch-dpdk"),
             ("ovsdb-server", "openvswitch-common"),
-            ("ovs-vsctl", "openvswitch-common"),
+            ("ovs-vsctl", "openvswitch-switch"),
             ("ovs-ofctl", "openvswitch-common"),
             ("ovsdb-tool", "openvswitch-common"),
         ):
