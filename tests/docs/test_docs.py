@@ -1,0 +1,142 @@
+"""Keeps the documents true: keys, names, defaults, links and paths are those of the code."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from vnetperf.config import ENV_PREFIX, Settings
+from vnetperf.model.goal import SearchGoal
+from vnetperf.model.preset import Preset
+from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.model.trial import Verdict
+from vnetperf.results.records import Record
+
+TOP = Path(__file__).parents[2]
+DOCUMENTS = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+CONFIGURATION = (TOP / "docs/configuration.md").read_text()
+RESULTS = (TOP / "docs/results.md").read_text()
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+#: A path of the package; not one below / or in a variable, nor a name that stands for others.
+PACKAGE_PATH = re.compile(r"(?<![\w/$~.])vnetperf/[\w./-]*\w")
+
+
+def section(title: str) -> str:
+    return CONFIGURATION.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Rows of the tables in a text, by the key in their first cell."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        if line.startswith("| `"):
+            found[cells[0].strip("| `")] = cells
+    return found
+
+
+def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.default, BaseModel):
+            yield from keys_of(type(field.default), f"{prefix}{name}.")
+        else:
+            yield prefix + name, None if field.is_required() else field.default
+
+
+def goal_keys() -> list[tuple[str, Any]]:
+    return [
+        (field.name, None if field.default is dataclasses.MISSING else field.default)
+        for field in dataclasses.fields(SearchGoal)
+    ]
+
+
+KEYS = [
+    *(("Settings", *key) for key in keys_of(Settings)),
+    *(("Testbed", *key) for key in keys_of(Testbed)),
+    *(("Preset", *key) for key in keys_of(Preset)),
+    *(("Preset", *key) for key in goal_keys()),
+    *(("Traffic profile", *key) for key in keys_of(TrafficProfile)),
+]
+
+
+@pytest.mark.parametrize(("title", "key", "default"), KEYS)
+def test_every_key_stands_in_its_table_with_its_default(title: str, key: str, default: Any) -> None:
+    table = rows(section(title))
+    assert key in table, f"docs/configuration.md, {title}: {key} is missing"
+    said = table[key][2]
+    if isinstance(default, bool):
+        assert said == str(default).lower()
+    elif isinstance(default, int | float):
+        assert float(said) == default
+    elif isinstance(default, str) and default:
+        assert said.startswith(f'`"{default}"`')
+
+
+@pytest.mark.parametrize(
+    ("title", "keys"),
+    [
+        ("Settings", {key for key, _ in keys_of(Settings)}),
+        ("Testbed", {key for key, _ in keys_of(Testbed)}),
+        ("Preset", {key for key, _ in (*keys_of(Preset), *goal_keys())}),
+        ("Traffic profile", {key for key, _ in keys_of(TrafficProfile)}),
+    ],
+)
+def test_no_table_describes_a_key_that_is_gone(title: str, keys: set[str]) -> None:
+    # The settings' section has a second table, of other variables.
+    described = {key for key in rows(section(title)) if not key.isupper()}
+    assert described == keys
+
+
+def test_every_setting_has_its_variable() -> None:
+    for name in Settings.model_fields:
+        assert f"`{ENV_PREFIX}{name.upper()}`" in CONFIGURATION
+
+
+def test_every_record_type_has_a_row() -> None:
+    union = get_args(Record)[0]
+    types = {record.model_fields["type"].default for record in get_args(union)}
+    assert types <= set(rows(RESULTS))
+
+
+@pytest.mark.parametrize("model", [RunResults, Result, GoalResult, DirectionBound])
+def test_stable_names_are_listed(model: type[BaseModel]) -> None:
+    # A direction's own two names are told in words.
+    told = {"direction", "loss_ratio_at_lower_bound"} if model is DirectionBound else set()
+    missing = {n for n in model.model_fields if f"`{n}`" not in RESULTS} - told
+    assert not missing
+
+
+def test_every_verdict_is_explained() -> None:
+    for verdict in Verdict:
+        assert f"| {verdict} |" in RESULTS
+
+
+def anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", h).strip().lower().replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_relative_links_resolve(document: Path) -> None:
+    for link in LINK.findall(document.read_text()):
+        if link.startswith(("http:", "https:", "mailto:")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = document.parent / name if name else document
+        assert target.exists(), f"{document.name} links to {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{document.name} links to {link}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_paths_of_the_package_exist(document: Path) -> None:
+    for path in PACKAGE_PATH.findall(document.read_text()):
+        assert (TOP / path).exists(), f"{document.name} mentions {path}"
