@@ -77,6 +77,14 @@ def test_burst_limit_holds(loop: Engine) -> None:
     assert result.ports[0].tx_calls >= 40_000 / 3
 
 
+def test_bursts_of_changing_size(loop: Engine) -> None:
+    loop.set_streams([stream()])
+    for burst in (256, 1, 64, 32):
+        result = run(loop, {0: Load(None, 300)}, burst=burst, policy="retry")
+        assert_clean(result, 0, 300)
+        assert result.ports[0].max_burst == burst
+
+
 def test_burst_at_full_rate_is_exact(loop: Engine) -> None:
     loop.set_streams([stream(0), stream(1)])
     loads = {0: Load(None, 1000), 1: Load(None, 24)}

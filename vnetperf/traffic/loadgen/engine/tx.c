@@ -115,10 +115,11 @@ static inline uint16_t choose(struct tx_queue *q, uint64_t now)
 
 static bool stash_fill(struct tx_queue *q)
 {
-	const unsigned int want = (unsigned int)q->burst - q->n_stash;
+	unsigned int want;
 
-	if (want == 0)
+	if (q->n_stash >= q->burst) /* nothing taken, or a larger burst before */
 		return true;
+	want = (unsigned int)q->burst - q->n_stash;
 	if (LG_UNLIKELY(rte_mempool_get_bulk(q->pool, (void **)&q->stash[q->n_stash], want) != 0)) {
 		q->totals.no_mbufs++;
 		return false;
