@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -95,6 +97,16 @@ def test_no_table_describes_a_key_that_is_gone(title: str, keys: set[str]) -> No
     assert described == keys
 
 
+@pytest.mark.parametrize(
+    ("comment", "model"),
+    [("# vnetperf.toml", Settings), ("# conf/testbeds/", Testbed), ("# conf/presets/", Preset)],
+)
+def test_examples_are_accepted(comment: str, model: type[BaseModel]) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", CONFIGURATION, re.DOTALL)
+    (example,) = [block for block in blocks if block.startswith(comment)]
+    model.model_validate(tomllib.loads(example))
+
+
 def test_every_setting_has_its_variable() -> None:
     for name in Settings.model_fields:
         assert f"`{ENV_PREFIX}{name.upper()}`" in CONFIGURATION
@@ -140,3 +152,26 @@ def test_relative_links_resolve(document: Path) -> None:
 def test_paths_of_the_package_exist(document: Path) -> None:
     for path in PACKAGE_PATH.findall(document.read_text()):
         assert (TOP / path).exists(), f"{document.name} mentions {path}"
+
+
+def texts_of_the_code() -> str:
+    """Every string of the package's code, the pieces between an f-string's values too."""
+    strings: list[str] = []
+    for path in (TOP / "vnetperf").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                strings.append(node.value)
+    return "\n".join(strings)
+
+
+def test_messages_are_those_of_the_code() -> None:
+    code, unknown = texts_of_the_code(), []
+    for line in (TOP / "docs/troubleshooting.md").read_text().splitlines():
+        if not line.startswith("| `"):
+            continue
+        for message in re.findall(r"`([^`]+)`", line.split(" | ")[0]):
+            # Single capitals, quoted values, numbers and dots stand for what differs.
+            pieces = re.split(r"\b[A-Z]\b|'[^']*'|\.\.\.|\b[A-Z_]{4,}\b|\d+|: ", message)
+            unknown += [p for p in pieces if len(p.strip()) > 7 and p.strip() not in code]
+    unknown = [piece for piece in unknown if "Input should be" not in piece]  # pydantic's own
+    assert not unknown
