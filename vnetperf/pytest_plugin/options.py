@@ -10,7 +10,7 @@ import pytest
 from vnetperf.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from vnetperf.config import Configuration
+    from vnetperf.config import Configuration, Settings
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -78,9 +78,31 @@ def configuration_of(pytest_config: pytest.Config) -> Configuration:
         if testbeds and "," in testbeds:
             names = [name for name in testbeds.split(",") if name]
             given["testbed"] = names[worker_number(pytest_config) % len(names)]
-        return config.load(given)
+        loaded = config.load(given)
+        _check_names(loaded.settings)
+        return loaded
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _check_names(settings: Settings) -> None:
+    """Refuse names that no backend has, before a case is run."""
+    from vnetperf import registry  # noqa: PLC0415 - only sessions that measure need it
+
+    families: dict[registry.Family, str] = {"vnfs": settings.vnf, "traffic": settings.generator}
+    if settings.wire != "auto":
+        families["wires"] = settings.wire
+    for family, name in families.items():
+        if name not in registry.names(family):
+            registry.load(family, name)  # raises, with the names there are
+    if "vnf_mode" in settings.model_fields_set:
+        modes = registry.load("vnfs", settings.vnf).modes
+        if settings.vnf_mode not in modes:
+            raise ConfigError(
+                f"{settings.vnf} has no mode {settings.vnf_mode!r}",
+                where="vnf_mode",
+                accepted=", ".join(modes),
+            )
 
 
 def worker_name(pytest_config: pytest.Config) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vnetperf.pytest_plugin.session import BenchSession
 
 _SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
+_WRONG: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
 
 
 def session_of(config: pytest.Config) -> BenchSession:
@@ -50,11 +51,17 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Let conftests register their backends, and keep a scenario's cases on one xdist worker."""
     from vnetperf import registry  # noqa: PLC0415
+    from vnetperf.model.errors import ConfigError  # noqa: PLC0415
 
     config.addinivalue_line("markers", "xdist_group(name): cases that share a deployment")
     if getattr(config.option, "dist", "no") == "load":  # cases without a group are not affected
         config.option.dist = "loadgroup"
-    config.hook.pytest_vnetperf_register(register=registry.register)
+    if getattr(config, "workerinput", {}).get("vnetperf_loadgroup"):
+        config.option.loadgroup = True  # xdist hands workers what was typed, not what we made of it
+    try:
+        config.hook.pytest_vnetperf_register(register=registry.register)
+    except ConfigError as error:
+        raise pytest.UsageError(f"pytest_vnetperf_register: {error}") from None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -62,11 +69,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "bench" in metafunc.fixturenames:
         from vnetperf.pytest_plugin.matrix import parametrize  # noqa: PLC0415
 
-        parametrize(metafunc, session_of(metafunc.config).configuration)
+        try:
+            configuration = session_of(metafunc.config).configuration
+        except pytest.UsageError as error:  # raised here it would be an error of each test
+            metafunc.config.stash[_WRONG] = error
+            return
+        parametrize(metafunc, configuration)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Bring the cases of a scenario together."""
+    if _WRONG in config.stash:
+        raise config.stash[_WRONG]
     if any("bench" in getattr(item, "fixturenames", ()) for item in items):
         from vnetperf.pytest_plugin.matrix import group_by_scenario  # noqa: PLC0415
 
@@ -77,11 +91,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """With `--plan`, print the plans instead of running anything."""
     config = session.config
-    if not config.getoption("plan") or config.getoption("collectonly"):
+    if config.getoption("collectonly"):
+        return None
+    wanted = dict.fromkeys(filter(None, map(_scenario_of, session.items)))
+    if not config.getoption("plan"):
+        if wanted:
+            session_of(config).check_resume()
         return None
     from vnetperf.pytest_plugin.planning import print_plans  # noqa: PLC0415
 
-    wanted = dict.fromkeys(filter(None, map(_scenario_of, session.items)))
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     print_plans(session_of(config), list(wanted), terminal)
     return True
@@ -138,7 +156,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Under pytest-xdist: every worker writes into the controller's results folder."""
     session = session_of(node.config)
-    node.workerinput["vnetperf_folder"] = str(session.results_folder().resolve())
+    node.workerinput["vnetperf_loadgroup"] = node.config.option.dist == "loadgroup"
+    node.workerinput["vnetperf_folder"] = str(session.reserve_folder())
 
 
 @pytest.hookimpl(trylast=True)
@@ -149,11 +168,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Write the reports and show the table."""
+    """Show the table."""
     if _SESSION not in config.stash:
         return
     session = config.stash[_SESSION]
-    results = session.write_reports()
+    results = session.results
     if results is None:
         return
     from vnetperf.report.terminal import terminal_text  # noqa: PLC0415

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vnetperf.model.errors import LogError
+from vnetperf.model.errors import LogError, VnetperfError
 from vnetperf.pytest_plugin.live import LiveProgress
 from vnetperf.pytest_plugin.options import configuration_of, worker_name
 
@@ -35,6 +35,7 @@ class BenchSession:
         self._configuration: Configuration | None = None
         self._run: Run | None = None
         self.folder: Path | None = None
+        self.results: Any = None
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         # A worker of xdist has no terminal; a CI log or `-q` into a file is no place for a spinner.
         live = terminal is not None and terminal.isatty and not self.worker
@@ -52,18 +53,18 @@ class BenchSession:
         return self._configuration
 
     def results_folder(self) -> Path:
-        """The run's folder: the one to resume, the one xdist's controller made, or a new one.
+        """The run's folder: the one to resume, the one xdist's controller named, or a new one.
 
         Returns:
             The folder.
         """
         if self.folder is None:
-            from vnetperf.results.folder import new_folder  # noqa: PLC0415
+            from vnetperf.results.folder import make_folder, new_folder  # noqa: PLC0415
 
             given = getattr(self.config, "workerinput", {}).get("vnetperf_folder")
             resume = self.config.getoption("resume")
             if given:
-                self.folder = Path(given)
+                self.folder = make_folder(Path(given))
             elif resume:
                 self.folder = Path(resume).resolve()
                 if not (self.folder / "trials.jsonl").is_file():
@@ -79,6 +80,30 @@ class BenchSession:
             else:
                 self.folder = new_folder(Path(self.configuration.settings.results_dir))
         return self.folder
+
+    def reserve_folder(self) -> Path:
+        """Under pytest-xdist: name the folder that the first worker that measures will make.
+
+        Returns:
+            The folder.
+        """
+        from vnetperf.results.folder import reserve_folder  # noqa: PLC0415
+
+        if self.config.getoption("resume"):
+            raise pytest.UsageError(
+                "--resume continues a log in the order it was written; leave -n out"
+            )
+        if self.folder is None:
+            self.folder = reserve_folder(Path(self.configuration.settings.results_dir))
+        return self.folder
+
+    def check_resume(self) -> None:
+        """Refuse a run that cannot be continued before the first case, and not in each."""
+        if self.config.getoption("resume"):
+            try:
+                self.run()
+            except VnetperfError as error:
+                raise pytest.UsageError(str(error)) from None
 
     def run(self) -> Run:
         """The run, begun on first use.
@@ -124,15 +149,20 @@ class BenchSession:
         if self.progress:
             self.progress.stop()
         if self._run is not None:
-            self._run.close(exit_status)
+            try:
+                self._run.close(exit_status)
+            except VnetperfError as error:  # the log is closed, and the reports can be written
+                if self.progress:
+                    self.progress.say(str(error))
+        self.results = self._write_reports()
 
-    def write_reports(self) -> Any:
+    def _write_reports(self) -> Any:
         """Merge the workers' logs and derive every report.
 
         Returns:
             The results; None when nothing was measured.
         """
-        if self.folder is None or self.worker:
+        if self.folder is None or self.worker or not self.folder.is_dir():
             return None
         from vnetperf.bench.derive import derive  # noqa: PLC0415
         from vnetperf.report import write_all  # noqa: PLC0415

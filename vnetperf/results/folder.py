@@ -35,12 +35,52 @@ def new_folder(results_dir: Path) -> Path:
             _point_latest(results_dir, folder.name)
             return folder
     except OSError as error:
-        raise LogError(
-            f"the results folder cannot be made: {error.strerror}",
-            where=str(results_dir),
-            cure="choose another with --results-dir",
-        ) from error
+        raise _cannot_make(results_dir, error) from error
     raise LogError("too many runs began in this second", where=str(results_dir))
+
+
+def reserve_folder(results_dir: Path) -> Path:
+    """Name the folder of a run whose processes make it when they first need it.
+
+    Args:
+        results_dir: Folder of all runs.
+
+    Returns:
+        A path that no other run names.
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    return results_dir.resolve() / f"{stamp}-{os.getpid()}"
+
+
+def make_folder(folder: Path) -> Path:
+    """Make a reserved folder unless another process of the run has, and point `latest` to it.
+
+    Args:
+        folder: As reserved.
+
+    Returns:
+        The folder, mode 0700.
+
+    Raises:
+        LogError: When it cannot be made.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+        _point_latest(folder.parent, folder.name)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise _cannot_make(folder.parent, error) from error
+    return folder
+
+
+def _cannot_make(results_dir: Path, error: OSError) -> LogError:
+    return LogError(
+        f"the results folder cannot be made: {error.strerror}",
+        where=str(results_dir),
+        cure="choose another with --results-dir",
+    )
 
 
 def _point_latest(results_dir: Path, name: str) -> None:

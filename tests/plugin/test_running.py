@@ -1,0 +1,237 @@
+"""What a run does, leaves behind and says."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+
+from tests.plugin.conftest import CONFTEST, REGISTER, Site
+from vnetperf.report.write import REPORTS
+
+
+def test_a_scenario_is_deployed_once_for_all_its_cases(site: Site) -> None:
+    result = site.run("-k", "phy2phy_dpdk or pvp_dpdk", "--frame-sizes", "64,512,1518")
+    result.assert_outcomes(passed=6)
+    assert result.ret == 0
+    assert site.calls("deploy") == {"deploy phy2phy_dpdk": 1, "deploy pvp_dpdk": 1}
+    assert site.calls("start", "close") == {"start": 1, "close": 1}
+    assert site.calls("calibrate") == {"calibrate 64,512,1518": 1}
+
+
+def test_a_run_leaves_one_folder_with_every_report_and_latest(site: Site) -> None:
+    result = site.run("-k", "pvp_dpdk")
+    (folder,) = site.folders
+    assert (site.path / "results" / "latest").resolve() == folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {p.name for p in folder.iterdir()} == {*REPORTS, "trials.jsonl"}
+    results = site.results()["results"]
+    assert [(r["scenario"], r["frame_size"]) for r in results] == [  # type: ignore[attr-defined]
+        ("pvp_dpdk", 64),
+        ("pvp_dpdk", 1518),
+    ]
+    output = result.stdout.str()
+    assert "vnetperf results" in output
+    assert "results/2" in output
+    assert "report.html" in output
+
+
+def test_the_table_shows_the_rate_that_results_json_holds(site: Site) -> None:
+    result = site.run("-k", "pvp_dpdk", "--frame-sizes", "64")
+    ndr = site.results()["results"][0]["goals"][0]  # type: ignore[index]
+    assert 1.3e6 < ndr["lower_bound_fps"] < 1.4e6
+    assert ndr["regular"]
+    assert f"{ndr['lower_bound_fps'] / 1e6:.3f}"[:4] in result.stdout.str()
+
+
+def test_output_that_nobody_watches_has_no_escape_codes(site: Site) -> None:
+    for args in ((), ("-q",), ("-v", "--color=no")):
+        result = site.run("-k", "pvp_dpdk", *args)
+        assert result.ret == 0
+        assert "\x1b" not in result.stdout.str()
+        assert "\r" not in result.stdout.str()
+
+
+def test_progress_is_a_line_each_where_nobody_watches(site: Site) -> None:
+    result = site.run("-k", "pvp_dpdk", "-s")
+    lines = [line for line in result.outlines if "vnetperf: " in line]
+    assert any("calibrating loadgen over memif: 2 frame sizes" in line for line in lines)
+    assert any("deploying pvp_dpdk" in line for line in lines)
+    assert len(lines) < 6  # and no line for each trial
+
+
+def test_reports_are_written_without_a_terminal_too(site: Site) -> None:
+    site.pytester.makeini("[pytest]\n")  # -ra is an option of the terminal
+    assert site.run("-k", "pvp_dpdk", "-p", "no:terminal").ret == 0
+    (folder,) = site.folders
+    assert {p.name for p in folder.iterdir()} == {*REPORTS, "trials.jsonl"}
+
+
+def test_a_missing_capability_is_a_skip_with_reason_and_cure(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
+    result = site.run("-k", "pvp_dpdk")
+    result.assert_outcomes(skipped=2)
+    assert result.ret == 0
+    text = result.stdout.str()
+    assert "ovs-vswitchd-dpdk is not installed" in text
+    assert "make deps" in text
+    assert site.calls("deploy", "calibrate") == {}
+
+
+def test_a_dut_that_fails_is_a_failure_with_its_message_only(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"fail_deploy": "port phy0: no such device"}))
+    result = site.run("-k", "pvp_dpdk", "-rN")
+    result.assert_outcomes(failed=2)
+    assert result.ret == 1
+    text = result.stdout.str()
+    assert "DutError: pvp_dpdk: port phy0: no such device" in text
+    for noise in ("Traceback", "conductor.py", "raise ", "def test_"):
+        assert noise not in text
+    assert site.calls("deploy") == {"deploy pvp_dpdk": 1}
+    assert [r["status"] for r in site.results()["results"]] == ["not measured"] * 2  # type: ignore[attr-defined]
+    long = site.run("-k", "pvp_dpdk", "--tb=long").stdout.str()
+    assert "conductor.py" in long
+
+
+def test_a_dut_that_carries_nothing_fails_the_case(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"duts": [10, 10]}))
+    result = site.run("-k", "pvp_dpdk", "--frame-sizes", "64")
+    result.assert_outcomes(failed=1)
+    assert "no load met a loss ratio of 0" in result.stdout.str()
+
+
+def test_an_agent_that_cannot_be_started_is_told_in_each_case(site: Site) -> None:
+    site.pytester.makeconftest(
+        CONFTEST
+        + """
+from vnetperf.model.errors import HostError
+
+def cannot(self):
+    raise HostError("the agent cannot be started", cure="try sudo")
+
+agent.EnvironmentAgent.inventory = cannot
+"""
+    )
+    result = site.run_apart("-k", "pvp_dpdk")
+    result.assert_outcomes(errors=2)
+    text = result.stdout.str()
+    assert "HostError: the agent cannot be started" in text
+    assert "Traceback" not in text
+    assert "INTERNALERROR" not in text
+
+
+def test_the_exit_status_is_pytests_own(site: Site) -> None:
+    assert site.run("-k", "pvp_dpdk").ret == 0
+    assert site.run("-k", "no_such_scenario").ret == 5
+    site.pytester.makepyfile(test_more="def test_wrong(bench): assert False")
+    assert site.run("-k", "pvp_dpdk").ret == 1
+    log = (site.path / "results" / "latest" / "trials.jsonl").read_text().splitlines()
+    assert json.loads(log[-1])["exit_status"] == 1
+
+
+def test_a_vswitch_of_a_conftest_is_planned_measured_and_reported(site: Site) -> None:
+    site.pytester.makeconftest(REGISTER)
+    site.run("-k", "pvp_fake").assert_outcomes(passed=2)
+    assert site.calls("deploy") == {"deploy pvp_fake": 1}
+    assert {r["scenario"] for r in site.results()["results"]} == {"pvp_fake"}  # type: ignore[attr-defined]
+    assert "pvp\\_fake" in (site.path / "results" / "latest" / "report.md").read_text()
+
+
+def test_plan_prints_and_runs_nothing(site: Site) -> None:
+    result = site.run("--plan", "-k", "pvp_dpdk or pvpv_dpdk")
+    assert result.ret == 0
+    text = result.stdout.str()
+    for word in (
+        *("plan of pvp_dpdk", "plan of pvpv_dpdk", "phy0->vnf0.0", "memif", "tester on 1"),
+        *("hugepages of 2048 KiB", "ovs-vswitchd", "goal ndr", "frame sizes 64, 1518"),
+    ):
+        assert word in text, word
+    assert text.count("plan of pvp_dpdk") == 1
+    assert site.calls() == {"start": 1, "inventory": 1, "close": 1}
+    assert not (site.path / "results").exists()
+
+
+def test_plan_says_what_would_be_skipped(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
+    result = site.run("--plan", "-k", "pvp_dpdk")
+    assert result.ret == 0
+    assert "would be skipped: pvp_dpdk, dpdk: ovs-vswitchd-dpdk is not installed" in (
+        result.stdout.str()
+    )
+
+
+def test_an_interrupted_run_is_resumed_without_repeating_a_trial(site: Site) -> None:
+    site.run("-k", "pvp_dpdk").assert_outcomes(passed=2)
+    whole = site.results()["results"]
+    log = site.folders[0] / "trials.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[: len(lines) // 2]) + lines[len(lines) // 2][:30])
+    site.calls_file.unlink()
+    result = site.run("-k", "pvp_dpdk", "--resume", "results/latest")
+    result.assert_outcomes(passed=2)
+    assert len(site.folders) == 1
+    again = site.results()["results"]
+    for then, now in zip(whole, again, strict=True):  # type: ignore[call-overload]
+        assert then["goals"] == now["goals"]
+    held = sum(b'"type":"trial"' in line for line in lines[: len(lines) // 2])
+    total = sum(b'"type":"trial"' in line for line in lines)
+    assert site.calls("trial").total() == total - held
+
+
+def test_a_run_with_other_options_is_not_resumed(site: Site) -> None:
+    site.run("-k", "pvp_dpdk")
+    result = site.run("-k", "pvp_dpdk", "--resume", "results/latest", "--traffic", "multi-flow")
+    text = result.stderr.str() + result.stdout.str()
+    assert result.ret == 4, text
+    assert text.count("must not be mixed with new ones") == 1
+    assert "Traceback" not in text
+
+
+WORKERS = ("-n", "2", "-k", "phy2phy_dpdk or pvp_dpdk or pvvp_dpdk")
+
+
+def test_workers_of_xdist_share_one_run(site: Site) -> None:
+    result = site.run_apart(*WORKERS)
+    result.assert_outcomes(passed=6)
+    assert site.calls("deploy") == {
+        "deploy phy2phy_dpdk": 1,
+        "deploy pvp_dpdk": 1,
+        "deploy pvvp_dpdk": 1,
+    }
+    (folder,) = site.folders
+    assert {p.name for p in folder.iterdir()} == {*REPORTS, "trials.jsonl"}
+    assert (site.path / "results" / "latest").resolve() == folder
+    content = site.results()
+    assert len(content["results"]) == 6  # type: ignore[arg-type]
+    numbers = [t["number"] for t in content["trials"]]  # type: ignore[attr-defined]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert not any("interrupted" in w for w in content["warnings"])  # type: ignore[attr-defined]
+    assert "vnetperf results" in result.stdout.str()
+
+
+def test_workers_of_other_projects_leave_no_results(site: Site) -> None:
+    (site.path / "test_rfc2544.py").unlink()
+    site.pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_other(): pass")
+    site.run_apart("-n", "1").assert_outcomes(passed=2)
+    assert not (site.path / "results").exists()
+
+
+def test_a_wrong_option_with_workers_is_one_usage_error(site: Site) -> None:
+    site.run("-k", "pvp_dpdk")
+    for options, message in (
+        (("--preset", "rfc2455"), "did you mean 'rfc2544'?"),
+        (("--resume", "results/latest"), "leave -n out"),
+    ):
+        result = site.run("-n", "2", *options)
+        text = result.stderr.str() + result.stdout.str()
+        assert result.ret == 4, text
+        assert text.count(message) == 1
+        assert "INTERNALERROR" not in text
+    assert len(site.folders) == 1

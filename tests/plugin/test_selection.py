@@ -1,0 +1,122 @@
+"""Which cases there are, how users select them, and what a wrong option says."""
+
+from __future__ import annotations
+
+from tests.plugin.conftest import REGISTER, Site
+from vnetperf import registry
+from vnetperf.model.deployment import DEPLOYMENTS
+
+
+def collected(site: Site, *args: str) -> list[str]:
+    result = site.run("--collect-only", "-q", *args)
+    return [line.partition("::")[2] for line in result.outlines if "::" in line]
+
+
+def test_ids_are_deployment_vswitch_and_frame_size(site: Site) -> None:
+    wanted = {
+        f"test_throughput[{d}_{v}-{size}]"
+        for d in DEPLOYMENTS
+        for v in registry.names("vswitches")
+        for size in (64, 1518)
+    }
+    found = collected(site)
+    assert set(found) == wanted
+    assert "test_throughput[pvp_dpdk-64]" in found
+
+
+def test_selection_as_users_type_it(site: Site) -> None:
+    assert collected(site, "-k", "pvp_dpdk") == [
+        "test_throughput[pvp_dpdk-64]",
+        "test_throughput[pvp_dpdk-1518]",
+    ]
+    assert len(collected(site, "-k", "phy2phy")) == 2 * len(registry.names("vswitches"))
+    assert collected(site, "-k", "pvp_dpdk and 1518") == ["test_throughput[pvp_dpdk-1518]"]
+
+
+def test_frame_sizes_of_the_command_line(site: Site) -> None:
+    assert collected(site, "-k", "pvp_dpdk", "--frame-sizes", "128,9000") == [
+        "test_throughput[pvp_dpdk-128]",
+        "test_throughput[pvp_dpdk-9000]",
+    ]
+
+
+def test_cases_of_a_scenario_follow_each_other(site: Site) -> None:
+    site.pytester.makepyfile(
+        test_a="def test_one(bench, frame_size): pass\ndef test_plain(): pass",
+        test_b="def test_two(bench): pass",
+    )
+    ids = collected(site)
+    assert ids[0] == "test_plain"
+    scenarios = [i.partition("[")[2].rstrip("]").split("-")[0] for i in ids[1:]]
+    changes = [s for n, s in enumerate(scenarios) if n == 0 or scenarios[n - 1] != s]
+    assert len(changes) == len(set(changes))
+
+
+def test_a_vswitch_of_a_conftest_appears_in_every_id(site: Site) -> None:
+    site.pytester.makeconftest(REGISTER)
+    for deployment in DEPLOYMENTS:
+        assert f"test_throughput[{deployment}_fake-64]" in collected(site, "-k", "fake")
+
+
+def test_a_wrong_registration_is_one_message(site: Site) -> None:
+    site.pytester.makeconftest(REGISTER.replace("tests.fakes.backends:FakeSwitch", "nowhere"))
+    result = site.run("--collect-only")
+    assert result.ret == 4
+    text = result.stderr.str() + result.stdout.str()
+    assert "'nowhere' is no import path" in text
+    assert "Traceback" not in text
+    assert "INTERNALERROR" not in text
+
+
+def test_collecting_starts_no_agent_and_makes_no_folder(site: Site) -> None:
+    assert collected(site)
+    assert site.calls() == {}
+    assert site.folders == []
+    assert not (site.path / "results").exists()
+
+
+def test_other_tests_are_left_alone(site: Site) -> None:
+    (site.path / "test_rfc2544.py").unlink()
+    site.pytester.makepyfile("def test_plain(): pass")
+    result = site.run("--preset", "nonesuch")
+    result.assert_outcomes(passed=1)
+    assert not (site.path / "results").exists()
+    assert "vnetperf" not in result.stdout.str().partition("collected")[2]
+
+
+WRONG = {
+    "--preset rfc2455": "did you mean 'rfc2544'?",
+    "--testbed nowhere.toml": "there is no file nowhere.toml",
+    "--traffic multi": "did you mean 'multi-flow'?",
+    "--frame-sizes 64,x": "is no list of frame sizes",
+    "--frame-sizes 12": "command line: frame_sizes.0: frame size 12",
+    "--vnfs 0": "command line: vnfs",
+    "--vnfs many": "invalid int value: 'many'",
+    "--resume nowhere": "--resume nowhere: there is no run to resume here",
+    "--vnf nonesuch": "unknown vnfs backend 'nonesuch'",
+    "--generator nonesuch": "unknown traffic backend 'nonesuch'",
+    "--wire rj45": "unknown wires backend 'rj45'",
+    "--vnf-mode mirror": "vnf_mode: vloop has no mode 'mirror'; accepted: io, mac",
+}
+
+
+def test_a_wrong_option_is_one_usage_error(site: Site) -> None:
+    for options, message in WRONG.items():
+        result = site.run("-k", "pvp_dpdk", *options.split())
+        text = result.stderr.str() + result.stdout.str()
+        assert result.ret == 4, (options, text)
+        assert text.count(message) == 1, (options, text)
+        assert "Traceback" not in text, options
+        assert "INTERNALERROR" not in text, options
+        assert not (site.path / "results").exists(), options
+        assert site.calls("deploy", "trial") == {}, options
+
+
+def test_a_wrong_file_or_variable_is_one_usage_error(site: Site) -> None:
+    (site.path / "vnetperf.toml").write_text("frame_size = [64]\n")
+    result = site.run()
+    assert result.ret == 4
+    text = result.stderr.str() + result.stdout.str()
+    assert "vnetperf.toml: frame_size: unknown key, did you mean 'frame_sizes'?" in text
+    assert "Traceback" not in text
+    assert not (site.path / "results").exists()
