@@ -51,7 +51,8 @@ bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why
 	if (!port_number(ps, &port, why) || !params_done(ps, "port", why))
 		return false;
 	rte_eth_macaddr_get(port, &mac);
-	rte_eth_link_get_nowait(port, &link);
+	if (rte_eth_link_get_nowait(port, &link) != 0)
+		link.link_status = RTE_ETH_LINK_DOWN;
 	rte_eth_dev_get_mtu(port, &mtu);
 	snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", mac.addr_bytes[0],
 		 mac.addr_bytes[1], mac.addr_bytes[2], mac.addr_bytes[3], mac.addr_bytes[4],
