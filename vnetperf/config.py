@@ -91,8 +91,7 @@ def conf_dirs() -> tuple[Path, ...]:
     Returns:
         ./conf of the working directory, then the files shipped with the project.
     """
-    package = Path(__file__).parent
-    shipped = package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
+    shipped = (Path(__file__).parent / "conf").resolve()  # in a checkout a link to its conf/
     return tuple(dict.fromkeys((Path.cwd() / "conf", shipped)))
 
 
