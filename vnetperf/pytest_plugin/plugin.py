@@ -49,15 +49,11 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Let conftests register their backends, and keep a scenario's cases on one xdist worker."""
+    """Let conftests register their backends."""
     from vnetperf import registry  # noqa: PLC0415
     from vnetperf.model.errors import ConfigError  # noqa: PLC0415
 
     config.addinivalue_line("markers", "xdist_group(name): cases that share a deployment")
-    if getattr(config.option, "dist", "no") == "load":  # cases without a group are not affected
-        config.option.dist = "loadgroup"
-    if getattr(config, "workerinput", {}).get("vnetperf_loadgroup"):
-        config.option.loadgroup = True  # xdist hands workers what was typed, not what we made of it
     try:
         config.hook.pytest_vnetperf_register(register=registry.register)
     except ConfigError as error:
@@ -156,8 +152,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Under pytest-xdist: every worker writes into the controller's results folder."""
     session = session_of(node.config)
-    node.workerinput["vnetperf_loadgroup"] = node.config.option.dist == "loadgroup"
     node.workerinput["vnetperf_folder"] = str(session.reserve_folder())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Under pytest-xdist: keep a scenario's cases on one worker."""
+    if config.getoption("dist") not in ("load", "loadgroup"):
+        return None  # the user wants another order
+    from vnetperf.pytest_plugin.scheduling import ScenarioScheduling  # noqa: PLC0415
+
+    return ScenarioScheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)
