@@ -196,10 +196,10 @@ def test_a_generator_that_offers_less_lowers_the_ceiling(tmp_path: Path) -> None
     assert any("GENERATOR_LIMITED" in w for w in bench.derived().warnings)
     limited = [t for t in bench.derived().trials if t.verdict == "GENERATOR_LIMITED"]
     assert all(t.load_fps > 200e3 for t in limited)
-    # The next frame size does not find the same limit out again.
-    before = len(bench.agent.trials)
-    bench.throughput(1518)
-    assert all(t.load_fps <= result.max_load_fps for t in bench.agent.trials[before:])
+    # Another frame size has a limit of its own.
+    second = bench.throughput(1518)
+    assert second.max_load_fps is not None
+    assert 100e3 < second.max_load_fps <= 200e3
 
 
 def test_a_generator_that_offers_next_to_nothing_is_not_measured(tmp_path: Path) -> None:
@@ -387,7 +387,7 @@ def test_shared_cores_are_the_first_thing_a_reader_is_told(tmp_path: Path) -> No
 
     bench = Bench(tmp_path, FakeAgent(facts=facts(2)))
     bench.throughput()
-    assert any(w.startswith("pvp_dpdk: pollers share cores") for w in bench.derived().warnings)
+    assert any(w.startswith("pvp_dpdk: ") and "share" in w for w in bench.derived().warnings)
 
 
 def test_where_frames_were_lost_is_kept_with_each_trial(tmp_path: Path) -> None:

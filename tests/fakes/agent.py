@@ -85,7 +85,6 @@ class FakeAgent:
             generator="fake 1.0",
             wire=plan.wire,
             cores=plan.placement.cores["tester"],
-            shared=False,
             when="2026-01-01T00:00:00+00:00",
             points=tuple(
                 CalibrationPoint(

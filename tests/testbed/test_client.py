@@ -1,0 +1,111 @@
+"""The controller's side of the agent, on a channel to a real Agent in this process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf.model.errors import CapabilityError, DutError, HostError
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.trial import TrialSpec
+from vnetperf.testbed import agent as agent_module
+from vnetperf.testbed.agent import Agent
+from vnetperf.testbed.client import AgentClient
+
+
+class Loop:
+    """Both ends of an execnet channel: what is sent is answered at once by the agent."""
+
+    RemoteError = TimeoutError = RuntimeError
+
+    def __init__(self) -> None:
+        self.agent = Agent(self)
+        self.answers: list[str] = []
+        self.dead = False
+
+    def send(self, item: str) -> None:
+        message = json.loads(item)
+        if "call" in message:
+            if self.dead:
+                raise OSError("cannot send: the agent is gone")
+            self.answers.append(json.dumps(self.agent._answer(message)))
+        else:
+            self.answers.append(item)
+
+    def receive(self, timeout: float | None = None) -> str:
+        return self.answers.pop(0)
+
+    def isclosed(self) -> bool:
+        return self.dead
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    monkeypatch.setattr(agent_module, "take_inventory", lambda testbed: facts(3))
+    return Loop()
+
+
+@pytest.fixture
+def client(loop: Loop) -> AgentClient:
+    connected = AgentClient(Testbed())
+    connected._channel = loop
+    return connected
+
+
+def test_the_machine_is_seen_as_the_agent_saw_it(client: AgentClient) -> None:
+    assert client.inventory() == facts(3)
+
+
+def test_a_trial_without_a_deployment_is_the_agents_error_here(client: AgentClient) -> None:
+    with pytest.raises(HostError, match="no scenario is deployed") as caught:
+        client.run_trial(TrialSpec(frame_size=64, load_fps=1.0, duration_s=1.0))
+    assert caught.value.where == "run_trial"
+
+
+@pytest.mark.parametrize("kind", [DutError, CapabilityError])
+def test_errors_keep_class_place_cure_and_notes(
+    client: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch, kind: type[Any]
+) -> None:
+    def fail(**args: object) -> None:
+        error = kind("it died", where="dpdk", accepted="alive", cure="see the log")
+        error.add_note("last words: segfault")
+        raise error
+
+    monkeypatch.setattr(loop.agent, "call_inventory", fail)
+    with pytest.raises(kind) as caught:
+        client.inventory()
+    error = caught.value
+    assert (error.where, error.accepted, error.cure) == ("dpdk", "alive", "see the log")
+    assert "last words: segfault" in str(error)
+
+
+def test_events_on_the_way_are_told(loop: Loop) -> None:
+    told: list[dict[str, Any]] = []
+    client = AgentClient(Testbed(), told.append)
+    client._channel = loop
+    loop.answers.append(json.dumps({"event": "wait", "holder": "another run", "seconds": 1}))
+    client.inventory()
+    assert [e["holder"] for e in told] == ["another run"]
+
+
+def test_an_agent_that_is_gone_is_told_with_what_became_of_the_machine(
+    client: AgentClient, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.dead = True
+    monkeypatch.setattr(client, "_connect", lambda: client._channel)
+    with pytest.raises(HostError, match="the agent ended during inventory") as caught:
+        client.inventory()
+    assert "the machine has been restored" in str(caught.value)
+    assert "vnetperf restore" in caught.value.cure
+
+
+def test_closing_is_idempotent_and_needs_no_agent(client: AgentClient, loop: Loop) -> None:
+    unused = AgentClient(Testbed())
+    unused.close()
+    assert unused.teardown() == []
+    client.close()
+    client.close()
+    assert client._channel is None
