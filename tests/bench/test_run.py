@@ -15,13 +15,13 @@ from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from vnetperf.bench.bench import Throughput
 from vnetperf.bench.derive import direction_name
-from vnetperf.model.errors import ConfigError, DutError, GeneratorError, HostError, VnetperfError
+from vnetperf.model.errors import DutError, GeneratorError, HostError, VnetperfError
 from vnetperf.model.goal import SearchGoal
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.trial import TrialResult
 from vnetperf.report.write import results_json
 from vnetperf.results.log import read_log
-from vnetperf.results.records import CalibrationRecord, SearchEndRecord, SearchRecord, TrialRecord
+from vnetperf.results.records import CalibrationRecord, SearchEndRecord, TrialRecord
 from vnetperf.testing.sim import SimulatedDut
 
 
@@ -401,8 +401,10 @@ def test_where_frames_were_lost_is_kept_with_each_trial(tmp_path: Path) -> None:
         assert set(record.lost_at) <= {"vSwitch to vnf0.0", "vSwitch to vnf0.1"}
 
 
-def test_a_frame_size_that_was_not_calibrated_is_an_error_not_a_guess(tmp_path: Path) -> None:
+def test_a_frame_size_besides_the_presets_is_calibrated_when_it_is_needed(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    with pytest.raises(ConfigError, match="512 has no calibration"):
-        bench.throughput(512)
-    assert not [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
+    bench.throughput(64)
+    assert bench.throughput(512).goals[0].regular
+    assert bench.throughput(1518).goals[0].regular
+    calibrated = [c for c in bench.agent.calls if c.startswith("calibrate")]
+    assert calibrated == ["calibrate 64,1518", "calibrate 512"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +82,12 @@ class FakeAgent:
 
     def calibrate(self, plan: Plan, frame_sizes: Sequence[int]) -> Calibration:
         self._note(f"calibrate {','.join(map(str, frame_sizes))}")
+        self.deployed = None
         return Calibration(
             generator="fake 1.0",
             wire=plan.wire,
             cores=plan.placement.cores["tester"],
-            when="2026-01-01T00:00:00+00:00",
+            when=datetime.now(UTC).isoformat(timespec="seconds"),
             points=tuple(
                 CalibrationPoint(
                     frame_size=size,
