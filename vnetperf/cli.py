@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -46,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except VnetperfError as error:
         print(f"vnetperf: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # `vnetperf show-config | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("vnetperf: interrupted; the machine has been restored", file=sys.stderr)
         return 130

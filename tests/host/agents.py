@@ -24,7 +24,7 @@ GIB_KB = 1048576
 
 def misbehave(request: dict[str, Any]) -> None:
     """Change everything that can be changed, in random order, until killed."""
-    chance = random.Random(request["seed"])  # noqa: S311
+    chance = random.Random(request["seed"])
     base = Path(request["base"])
     machine = base / "machine"
     run_id = request["run_id"]

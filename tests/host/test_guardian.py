@@ -106,7 +106,7 @@ class Witness:
 def test_an_agent_killed_at_any_moment(
     agents: Agents, roots: HostRoots, run_id: str, machine: Path, seed: int
 ) -> None:
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     witness = Witness(roots, run_id, machine)
     agent = agents.start(
         seed=seed,
@@ -131,7 +131,7 @@ def test_an_agent_killed_at_any_moment(
 def test_agent_and_guardian_killed_then_restored(
     agents: Agents, roots: HostRoots, run_id: str, machine: Path, seed: int
 ) -> None:
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     witness = Witness(roots, run_id, machine)
     agent = agents.start(
         seed=seed,

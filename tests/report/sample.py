@@ -151,7 +151,7 @@ def _goal(
 
 def build(*, trials: int = 400, seed: int = 7, benchmark: bool = True) -> RunResults:
     """A run of two scenarios, seven sizes and two goals."""
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     results: list[Result] = []
     points: list[TrialPoint] = []
     each = max(3, trials // (len(SCENARIOS) * len(RFC2544_FRAME_SIZES)))

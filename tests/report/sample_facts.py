@@ -78,7 +78,6 @@ def calibration() -> Calibration:
         generator="loadgen 0.1.0",
         wire="memif",
         cores=(1,),
-        shared=True,
         when="2026-05-04T08:10:00Z",
         points=tuple(
             CalibrationPoint(

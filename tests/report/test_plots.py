@@ -92,7 +92,7 @@ def test_marks_lie_inside_the_frame(results):
 def test_the_curve_of_a_histogram_is_that_of_its_values():
     import random  # noqa: PLC0415
 
-    latency = histogram(random.Random(1), 10.0)  # noqa: S311
+    latency = histogram(random.Random(1), 10.0)
     found = curve(latency)
     assert found.exact
     levels = [level for level, _ in found.points]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.result import Calibration
+
+#: A stored calibration that is older is measured anew.
+MAX_AGE = timedelta(hours=12)
 
 
 def cache_dir() -> Path:
@@ -69,12 +71,16 @@ class CalibrationStore:
             key: What it depends on.
 
         Returns:
-            The calibration; None when there is none, or an older layout's.
+            The calibration; None when there is none, an older layout's, or one so old that the
+            machine may have become another.
         """
         try:
-            return Calibration.model_validate_json((self.directory / f"{key}.json").read_text())
-        except (OSError, ValidationError):
+            text = (self.directory / f"{key}.json").read_text()
+            held = Calibration.model_validate_json(text)
+            age = datetime.now(UTC) - datetime.fromisoformat(held.when)
+        except (OSError, ValueError, TypeError):  # a ValidationError is a ValueError
             return None
+        return held if age < MAX_AGE else None
 
     def add(self, key: str, calibration: Calibration) -> Calibration:
         """Store a calibration; frame sizes held already are kept unless measured anew.

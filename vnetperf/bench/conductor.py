@@ -71,7 +71,7 @@ class Conductor:
         if held is not None and held.end is not None and not held.end.superseded:
             return self._result(held)  # measured before the run was interrupted
         try:
-            self.run.deploy(self.scenario)
+            self.run.deploy(self.scenario, frame_size)
             return self._search_until_offered(frame_size, held)
         except VnetperfError as error:
             if isinstance(error, HostError):  # the agent died, and what it had deployed with it
@@ -104,7 +104,7 @@ class Conductor:
             try:
                 self._conduct(logged)
             except LimitedError as limited:
-                self.run.lower_ceiling(self.scenario, limited.load_fps)
+                self.run.lower_ceiling(self.scenario, frame_size, limited.load_fps)
                 self._end(logged, began, superseded=True, stopped=limited.reason)
                 continue
             except VnetperfError as error:
@@ -130,7 +130,7 @@ class Conductor:
                 where=f"{self.scenario.id}, {frame_size} octets",
                 cure="lower min_load_fps in the preset file",
             )
-        point = self.run.calibrate(self.scenario).at(frame_size)
+        point = self.run.calibrate(self.scenario, frame_size).at(frame_size)
         return SearchRecord(
             search=self.run.log.next_search(),
             scenario=self.scenario.id,

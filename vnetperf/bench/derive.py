@@ -399,7 +399,7 @@ def _warnings(
         placement = facts.plan.get("placement", {})
         if placement.get("mode") == "shared":
             warnings.append(
-                f"{facts.scenario}: pollers share cores ({placement.get('reason', '')}); "
+                f"{facts.scenario}: shared processors ({placement.get('reason', '')}); "
                 "rates say what this machine can do, not what the switch could on dedicated cores"
             )
     if run.testbed.media.nominal and scenarios:

@@ -66,7 +66,7 @@ class Run:
         self._deployed: Scenario | None = None
         self._failed: dict[str, VnetperfError] = {}
         self._calibration: Calibration | None = None
-        self._ceilings: dict[str, float] = {}
+        self._ceilings: dict[tuple[str, int], float] = {}
         resumed = log_path.exists() and log_path.stat().st_size > 0
         if resumed:
             self._continue_from(log_path)
@@ -151,21 +151,22 @@ class Run:
         """
         return make_plan(scenario, self.configuration.testbed, self.facts())
 
-    def deploy(self, scenario: Scenario) -> None:
-        """Deploy a scenario unless it is deployed already.
+    def deploy(self, scenario: Scenario, frame_size: int) -> None:
+        """Deploy a scenario unless it is deployed already; the generator is calibrated first.
 
         Args:
             scenario: The scenario.
+            frame_size: Octets including FCS that will be measured.
 
         Raises:
             VnetperfError: It cannot be deployed; asked again, the same error comes at once.
         """
-        if self._deployed == scenario:
-            return
         if scenario.id in self._failed:
             raise self._failed[scenario.id]
         plan = self.plan(scenario)
-        self.calibrate(scenario)
+        self.calibrate(scenario, frame_size)
+        if self._deployed == scenario:
+            return
         self.progress.say(f"deploying {scenario.id}")
         began = time.monotonic()
         self._deployed = None
@@ -187,28 +188,30 @@ class Run:
         """Note that what was deployed is gone or broken, so that the next case deploys anew."""
         self._deployed = None
 
-    def calibrate(self, scenario: Scenario) -> Calibration:
+    def calibrate(self, scenario: Scenario, frame_size: int | None = None) -> Calibration:
         """Calibrate the generator for this run's frame sizes, or take a stored calibration.
 
         Args:
             scenario: Says which generator and wire.
+            frame_size: A frame size that is needed besides, octets including FCS.
 
         Returns:
             The calibration.
         """
-        sizes = self.configuration.preset.frame_sizes
+        sizes = {*self.configuration.preset.frame_sizes, *([frame_size] if frame_size else [])}
         plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
         current = self._calibration
-        if current is not None and current.wire == plan.wire:
+        if current is not None and current.wire == plan.wire and all(map(current.at, sizes)):
             return current
         key = self.store.key(plan, self.facts())
         held = self.store.load(key)
-        missing = [s for s in sizes if held is None or held.at(s) is None]
+        missing = sorted(s for s in sizes if held is None or held.at(s) is None)
         if missing:
             self.progress.say(
                 f"calibrating {scenario.generator} over {plan.wire}: {len(missing)} frame sizes"
             )
             began = time.monotonic()
+            self._deployed = None  # the generator cannot be in a loop and in a deployment
             held = self.store.add(key, self.client.calibrate(plan, missing))
             self._spend("calibrate", time.monotonic() - began)
         assert held is not None  # noqa: S101 - for the type checker: missing was not empty
@@ -234,20 +237,23 @@ class Run:
         if not testbed.media.nominal:
             speed = LinkSpeed(testbed.media.bits_per_second)
             limits.append((speed.max_frame_rate(frame_size), "the medium's maximum frame rate"))
-        if scenario.id in self._ceilings:
-            limits.append((self._ceilings[scenario.id], "what the generator offered on its core"))
+        lowered = self._ceilings.get((scenario.id, frame_size))
+        if lowered is not None:
+            limits.append((lowered, "what the generator offered on its core"))
         if not limits:
             raise ConfigError(f"frame size {frame_size} has no calibration", where="calibration")
         return min(limits)
 
-    def lower_ceiling(self, scenario: Scenario, load_fps: float) -> None:
+    def lower_ceiling(self, scenario: Scenario, frame_size: int, load_fps: float) -> None:
         """Note that the generator cannot offer more than a load in this scenario.
 
         Args:
             scenario: The scenario.
+            frame_size: Octets including FCS.
             load_fps: Frames/s per interface.
         """
-        self._ceilings[scenario.id] = min(load_fps, self._ceilings.get(scenario.id, load_fps))
+        case = (scenario.id, frame_size)
+        self._ceilings[case] = min(load_fps, self._ceilings.get(case, load_fps))
 
     def _spend(self, what: str, seconds: float) -> None:
         self.spent[what] = self.spent.get(what, 0.0) + seconds

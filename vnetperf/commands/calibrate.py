@@ -77,10 +77,9 @@ def _print_json(calibration: Calibration) -> None:
 
 
 def _print_table(calibration: Calibration) -> None:
-    shared = ", shared with the DUT during trials" if calibration.shared else ""
     print(
         f"{calibration.generator} looped to itself over {calibration.wire}, "
-        f"processor {', '.join(map(str, calibration.cores))}{shared}"
+        f"processor {', '.join(map(str, calibration.cores))}"
     )
     print("frame size   max clean rate, both ports   latency p50      min    pacing error   burst")
     for p in calibration.points:

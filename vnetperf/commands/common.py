@@ -19,6 +19,7 @@ _OPTIONS = {
     "generator": "traffic generator",
     "wire": "kind of wire",
     "results_dir": "folder of all runs",
+    "notes": "operator's notes, quoted in the report",
 }
 
 

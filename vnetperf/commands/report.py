@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from vnetperf.results.log import LOG_NAME
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options.
@@ -35,12 +33,13 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.bench.derive import derive  # noqa: PLC0415 - slow to import
     from vnetperf.report import write_all  # noqa: PLC0415
     from vnetperf.report.terminal import print_results  # noqa: PLC0415
+    from vnetperf.results.folder import read_run  # noqa: PLC0415
     from vnetperf.results.log import read_log  # noqa: PLC0415
 
     given = Path(arguments.folder)
-    log = given if given.is_file() else given / LOG_NAME
-    results = derive(read_log(log))
-    output = Path(arguments.output) if arguments.output else log.parent
+    results = derive(read_log(given) if given.is_file() else read_run(given))
+    folder = given.parent if given.is_file() else given
+    output = Path(arguments.output) if arguments.output else folder
     output.mkdir(parents=True, exist_ok=True)
     print_results(results)
     for path in write_all(results, output):

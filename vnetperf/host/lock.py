@@ -238,9 +238,9 @@ def _busy(path: Path, testbed: str, holder: LockHolder | None, waited: float) ->
     who = holder.describe() if holder else "a run that has not said who it is yet"
     after = f" after waiting {waited:.0f} s" if waited >= 1 else ""
     return TestbedBusyError(
-        f"testbed {testbed} is held by {who}{after}",
+        f"the {testbed} is held by {who}{after}",
         where=str(path),
-        accepted="one run a testbed at a time",
+        accepted="one run at a time",
         cure="wait for it (with a longer timeout for the testbed), or end that process: its "
         "guardian then restores the machine; `vnetperf restore` does so when both are dead",
     )

@@ -50,6 +50,9 @@ def make_private(directory: Path) -> None:
             return
         except FileNotFoundError:
             make_private(directory.parent)
+        except FileExistsError:  # it was there, and went away before it could be looked at
+            if directory.exists() and not directory.is_dir():
+                raise
 
 
 def remove_if_empty(*directories: Path) -> None:

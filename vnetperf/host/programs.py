@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,12 +27,8 @@ PLACES: dict[str, tuple[str, ...]] = {
 #: What a program's version text must contain to be the one meant: a distribution's ovs-vswitchd
 #: may be built without DPDK.
 MUST_SAY = {"ovs-vswitchd-dpdk": "DPDK"}
-#: Arguments that make a program print its version and end.
-VERSION_ARGS = {
-    "dpdk-testpmd": ("--no-huge", "--no-pci", "--version"),
-    "gcc": ("-dumpfullversion",),
-}
-VERSION_OF = ("ovs-vswitchd-dpdk", "dpdk-testpmd")
+#: A program's version where it matters; a DPDK program tells its own once it runs, by telemetry.
+VERSION_ARGS = {"ovs-vswitchd-dpdk": ("--version",), "gcc": ("-dumpfullversion",)}
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 
@@ -47,21 +44,29 @@ def find_programs(
     Returns:
         Program -> path ("" when missing), and program -> version text.
     """
+    daemon = overrides.get("ovs-vswitchd-dpdk", "")
+    # Tools of another version may not understand a daemon's database: take those built with it.
+    beside = [str(Path(daemon).parent.parent / d) for d in ("bin", "sbin")] if daemon else []
     with ThreadPoolExecutor(8) as pool:
         found = dict(
-            zip(names, pool.map(lambda n: _find(n, overrides.get(n, "")), names), strict=True)
+            zip(
+                names,
+                pool.map(lambda n: _find(n, overrides.get(n, ""), beside), names),
+                strict=True,
+            )
         )
     paths = {name: path for name, (path, _) in found.items()}
     versions = {name: text for name, (_, text) in found.items() if text}
     return paths, versions
 
 
-def _find(name: str, override: str) -> tuple[str, str]:
+def _find(name: str, override: str, beside: Sequence[str]) -> tuple[str, str]:
+    search = os.pathsep.join([*beside, os.environ.get("PATH", ""), SBIN])
     for place in (override,) if override else PLACES[name]:
-        path = shutil.which(place) or shutil.which(place, path=SBIN)
+        path = shutil.which(place, path=search)
         if path is None:
             continue
-        text = version_of(name, path) if name in VERSION_OF else ""
+        text = version_of(name, path) if name in VERSION_ARGS else ""
         if name not in MUST_SAY or MUST_SAY[name] in text:
             return path, text
     return "", ""
@@ -77,7 +82,7 @@ def version_of(name: str, path: str) -> str:
     Returns:
         The text, or "unknown: why".
     """
-    argv = [path, *VERSION_ARGS.get(name, ("--version",))]
+    argv = [path, *VERSION_ARGS[name]]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

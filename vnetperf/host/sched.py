@@ -117,6 +117,22 @@ def favour(pid: int, nice: int) -> str:
     return path.read_text().strip()
 
 
+def set_nice(pid: int, nice: int) -> int:
+    """Set the niceness of every thread of a process; it ends with the process.
+
+    Args:
+        pid: A process of this run.
+        nice: -20 to 19.
+
+    Returns:
+        Threads that were set.
+
+    Raises:
+        HostError: The process has gone.
+    """
+    return for_each_thread(pid, lambda tid: os.setpriority(os.PRIO_PROCESS, tid, nice))
+
+
 def set_slice(pid: int, slice_ns: int = SLICE_NS, nice: int | None = None) -> SliceReport:
     """Ask for a slice for every thread of a process; threads it starts later inherit it.
 

@@ -45,6 +45,10 @@ class GeneratorError(VnetperfError):
     """The traffic generator failed; what it measured is not a number."""
 
 
+class TrialTimeoutError(GeneratorError):
+    """A trial did not end; what was counted by then is not a number."""
+
+
 class DutError(VnetperfError):
     """The DUT (vSwitch or VNF) failed to start, died or misbehaved."""
 

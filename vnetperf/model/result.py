@@ -189,7 +189,6 @@ class Calibration(Frozen):
         generator: Name and version.
         wire: Kind of wire.
         cores: Processors the generator used.
-        shared: True when those processors are shared with the DUT.
         when: UTC time, ISO 8601.
         points: One for each frame size.
     """
@@ -197,7 +196,6 @@ class Calibration(Frozen):
     generator: str
     wire: str
     cores: tuple[int, ...]
-    shared: bool
     when: str
     points: tuple[CalibrationPoint, ...]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -56,11 +57,14 @@ KEYS = (
 )
 
 
-def configuration_of(pytest_config: pytest.Config) -> Configuration:
+def configuration_of(
+    pytest_config: pytest.Config, test_case: Mapping[str, Any] | None = None
+) -> Configuration:
     """The configuration that options, environment and files add up to.
 
     Args:
         pytest_config: pytest's configuration.
+        test_case: What a test case asks for with `@pytest.mark.vnetperf(...)`, the lowest layer.
 
     Returns:
         The configuration.
@@ -78,7 +82,7 @@ def configuration_of(pytest_config: pytest.Config) -> Configuration:
         if testbeds and "," in testbeds:
             names = [name for name in testbeds.split(",") if name]
             given["testbed"] = names[worker_number(pytest_config) % len(names)]
-        loaded = config.load(given)
+        loaded = config.load(given, test_case=test_case)
         _check_names(loaded.settings)
         return loaded
     except ConfigError as error:

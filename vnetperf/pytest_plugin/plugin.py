@@ -54,6 +54,9 @@ def pytest_configure(config: pytest.Config) -> None:
     from vnetperf.model.errors import ConfigError  # noqa: PLC0415
 
     config.addinivalue_line("markers", "xdist_group(name): cases that share a deployment")
+    config.addinivalue_line(
+        "markers", "vnetperf(frame_sizes=(...)): what a test case asks for unless the user does"
+    )
     try:
         config.hook.pytest_vnetperf_register(register=registry.register)
     except ConfigError as error:
@@ -66,7 +69,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         from vnetperf.pytest_plugin.matrix import parametrize  # noqa: PLC0415
 
         try:
-            configuration = session_of(metafunc.config).configuration
+            configuration = session_of(metafunc.config).configuration_for(metafunc.definition)
         except pytest.UsageError as error:  # raised here it would be an error of each test
             metafunc.config.stash[_WRONG] = error
             return

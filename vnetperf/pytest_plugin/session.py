@@ -52,6 +52,25 @@ class BenchSession:
             self._configuration = loaded
         return self._configuration
 
+    def configuration_for(self, item: pytest.Item) -> Configuration:
+        """The configuration of a test case, its own wishes being the lowest layer.
+
+        Args:
+            item: The test function.
+
+        Returns:
+            The configuration.
+        """
+        marker = item.get_closest_marker("vnetperf")
+        if marker is None:
+            return self.configuration
+        if marker.args or set(marker.kwargs) - {"frame_sizes"}:
+            raise pytest.UsageError(
+                f"{item.nodeid}: @pytest.mark.vnetperf takes frame_sizes=(...) and nothing else: "
+                "all other settings belong to the whole run"
+            )
+        return configuration_of(self.config, marker.kwargs)
+
     def results_folder(self) -> Path:
         """The run's folder: the one to resume, the one xdist's controller named, or a new one.
 
@@ -59,7 +78,11 @@ class BenchSession:
             The folder.
         """
         if self.folder is None:
-            from vnetperf.results.folder import make_folder, new_folder  # noqa: PLC0415
+            from vnetperf.results.folder import (  # noqa: PLC0415
+                make_folder,
+                merge_worker_logs,
+                new_folder,
+            )
 
             given = getattr(self.config, "workerinput", {}).get("vnetperf_folder")
             resume = self.config.getoption("resume")
@@ -67,6 +90,7 @@ class BenchSession:
                 self.folder = make_folder(Path(given))
             elif resume:
                 self.folder = Path(resume).resolve()
+                merge_worker_logs(self.folder)  # of a run under pytest-xdist that was killed
                 if not (self.folder / "trials.jsonl").is_file():
                     raise pytest.UsageError(
                         str(

@@ -150,10 +150,9 @@ def _calibration(results: RunResults) -> Iterator[str]:
     if found is None:
         yield "Not measured: the run holds no calibration."
         return
-    shared = "shared with the DUT" if found.shared else "not shared with the DUT"
     yield (
         f"{escaped(found.generator)} looped to itself over {escaped(found.wire)}, processors "
-        f"{escaped(', '.join(map(str, found.cores)) or 'none')} ({shared}), {escaped(found.when)}."
+        f"{escaped(', '.join(map(str, found.cores)) or 'none')}, {escaped(found.when)}."
     )
     head: tuple[str, ...] = (
         "octets",

@@ -47,11 +47,9 @@ def calibration_section(results: RunResults, anchor: str) -> Markup:
     found = results.calibration
     if found is None:
         return section(anchor, title, el("p", "Not measured: the run holds no calibration."))
-    shared = "shared with the DUT" if found.shared else "not shared with the DUT"
     cores = ", ".join(map(str, found.cores)) or "none recorded"
     said = (
-        f"{found.generator} looped to itself over {found.wire}; processors {cores}, {shared}; "
-        f"{found.when}."
+        f"{found.generator} looped to itself over {found.wire}; processors {cores}; {found.when}."
     )
     head = ("size", "clean maximum, both ports", "median latency at 1 %", "smallest latency")
     head_more = ("pacing error", "largest burst at 10 %, frames", "burst gap")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vnetperf.model.errors import LogError
-from vnetperf.results.log import LOG_NAME, mend_end, read_log
+from vnetperf.results.log import LOG_NAME, read_log
 from vnetperf.results.records import Record, SearchEndRecord, SearchRecord, TrialRecord
 
 
@@ -103,21 +103,42 @@ def worker_log(folder: Path, worker: str) -> Path:
     return folder / (f"trials-{worker}.jsonl" if worker else LOG_NAME)
 
 
+def read_run(folder: Path) -> list[Record]:
+    """All records of a run, those of pytest-xdist workers that were never merged too.
+
+    Args:
+        folder: The run's folder.
+
+    Returns:
+        Records with numbers made unique.
+
+    Raises:
+        LogError: There is no log, or one is damaged.
+    """
+    target = folder / LOG_NAME
+    worker_logs = sorted(folder.glob("trials-*.jsonl"))
+    records = read_log(target) if target.exists() or not worker_logs else []
+    for log in worker_logs:
+        trials = max((r.number for r in records if isinstance(r, TrialRecord)), default=0)
+        searches = max((r.search for r in records if isinstance(r, SearchRecord)), default=0)
+        records += [_renumber(r, trials, searches) for r in read_log(log)]
+    return records
+
+
 def merge_worker_logs(folder: Path) -> None:
-    """Append the logs of pytest-xdist workers to the run's log, numbers made unique.
+    """Make one log of those of pytest-xdist workers.
 
     Args:
         folder: The run's folder.
     """
-    target = folder / LOG_NAME
-    for log in sorted(folder.glob("trials-*.jsonl")):
-        held = read_log(target) if target.exists() else []
-        trials = max((r.number for r in held if isinstance(r, TrialRecord)), default=0)
-        searches = max((r.search for r in held if isinstance(r, SearchRecord)), default=0)
-        lines = [_renumber(r, trials, searches).model_dump_json() for r in read_log(log)]
-        mend_end(target)
-        with target.open("a") as file:
-            file.writelines(line + "\n" for line in lines)
+    worker_logs = sorted(folder.glob("trials-*.jsonl"))
+    if not worker_logs:
+        return
+    merged = "".join(record.model_dump_json() + "\n" for record in read_run(folder))
+    temporary = folder / f".{LOG_NAME}.{os.getpid()}"
+    temporary.write_text(merged)
+    temporary.replace(folder / LOG_NAME)
+    for log in worker_logs:
         log.unlink()
 
 

@@ -57,6 +57,7 @@ class TrialLog:
         """
         line = record.model_dump_json().encode() + b"\n"
         os.write(self._fd, line)  # one write: a line is whole or cut, never mixed
+        os.fdatasync(self._fd)
 
     def close(self) -> None:
         """Close the file."""

@@ -21,7 +21,7 @@ from vnetperf.model.result import Calibration, CalibrationPoint
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.testbed import turns
-from vnetperf.testbed.deploy import OnWait
+from vnetperf.testbed.deploy import MACHINE_LOCK, OnWait
 from vnetperf.traffic.base import TrafficGenerator
 
 #: Frames/s per port that no virtual wire carries: the flood that finds the ceiling.
@@ -60,7 +60,7 @@ def calibrate(
         GeneratorError: When frames do not come back at any rate.
     """
     with HostRun.open(
-        testbed=plan.testbed.name or "local",
+        testbed=MACHINE_LOCK,
         roots=roots,
         timeout_s=plan.testbed.lock_timeout_s,
         on_wait=on_wait,
@@ -84,7 +84,6 @@ def calibrate(
         generator=name,
         wire=plan.wire,
         cores=plan.placement.cores.get("tester", ()),
-        shared=plan.placement.takes_turns("tester"),
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         points=points,
     )

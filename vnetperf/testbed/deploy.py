@@ -12,7 +12,13 @@ from vnetperf.host.lock import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
-from vnetperf.model.errors import DutError, GeneratorError, HostError, VnetperfError
+from vnetperf.model.errors import (
+    DutError,
+    GeneratorError,
+    HostError,
+    TrialTimeoutError,
+    VnetperfError,
+)
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers
 from vnetperf.model.ports import Attachment, VnfPort, WireEnd
@@ -30,6 +36,8 @@ DYING_S = 2.0
 #: Share of the wait after learning frames by which they have come through; counters are read in
 #: the rest of it.
 SETTLED = 0.7
+#: Cores and hugepages belong to one run at a time, whatever its testbed file is called.
+MACHINE_LOCK = "machine"
 OnWait = Callable[[LockHolder | None, float], None]
 
 
@@ -83,7 +91,7 @@ class Deployment:
             VnetperfError: What went wrong, with its cure.
         """
         run = HostRun.open(
-            testbed=plan.testbed.name or "local",
+            testbed=MACHINE_LOCK,
             roots=roots,
             timeout_s=plan.testbed.lock_timeout_s,
             on_wait=on_wait,
@@ -218,6 +226,8 @@ class Deployment:
 
         try:
             result = self._trial(spec, watch_all)
+        except TrialTimeoutError as error:
+            result = TrialResult(directions=(), failed="timeout", failure=str(error))
         except GeneratorError as error:
             result = TrialResult(directions=(), failed="generator", failure=str(error))
         except (DutError, HostError) as error:

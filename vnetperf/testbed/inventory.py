@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from vnetperf.host import cpu, hugepages
 from vnetperf.host.facts import collect
@@ -53,8 +54,12 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
 
 def _free_memory() -> dict[int, int]:
     """Memory that could become hugepages, by node: free pages and the page cache, in KiB."""
+    nodes = cpu.read_topology().nodes
+    if len(nodes) == 1:  # memory added while running may be missing in the node's own figures
+        text = read_value(Path("/proc/meminfo"))
+        return {nodes[0]: int(text.partition("MemAvailable:")[2].split()[0])}
     free: dict[int, int] = {}
-    for node in cpu.read_topology().nodes:
+    for node in nodes:
         try:
             text = read_value(cpu.SYS / f"devices/system/node/node{node}/meminfo")
         except HostError:

@@ -25,8 +25,11 @@ def prefer(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str, str]:
     taken = {}
     for poller in pollers:
         nice = TESTER_NICE if poller.role == "tester" else SHARED_NICE
-        slices = sched.set_slice(poller.pid, slice_us * 1000, nice=nice) if slice_us else None
+        if slice_us:
+            described = sched.set_slice(poller.pid, slice_us * 1000, nice=nice).describe()
+        else:
+            sched.set_nice(poller.pid, nice)
+            described = "the kernel's own slices"
         group = sched.favour(poller.pid, nice)
-        described = slices.describe() if slices else "the kernel's own slices"
         taken[poller.role] = f"{described}, nice {nice} (session: {group})"
     return taken

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from vnetperf.model.errors import GeneratorError
+from vnetperf.model.errors import GeneratorError, TrialTimeoutError
 from vnetperf.traffic.loadgen.build import engine_executable
 from vnetperf.traffic.loadgen.results import (
     Counts,
@@ -330,7 +330,7 @@ class Engine:
             if time.monotonic() > deadline:
                 if reply["state"] != "idle":
                     self.stop()
-                raise GeneratorError(f"the engine is still {reply['state']} after {timeout_s} s")
+                raise TrialTimeoutError(f"the engine is still {reply['state']} after {timeout_s} s")
             time.sleep(_POLL_S)
 
     def result(self) -> TrialResult:

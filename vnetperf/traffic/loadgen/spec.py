@@ -52,7 +52,7 @@ class EngineConfig:
     """Buffers per pool; 0: enough for the rings."""
     mtu: int | None = None
     """Octets; None: 1500, left to the driver."""
-    rx_burst: int = 64
+    rx_burst: int = 32
     """Frames per receive call."""
     sleep_us: int = 0
     """Sleep when idle, for CPUs that are shared; 0: poll without sleeping."""

@@ -66,7 +66,8 @@ class PrivateOvs:
         Raises:
             DutError: When the server does not come up.
         """
-        schema = next((s for s in SCHEMAS if Path(s).exists()), None)
+        own = Path(self.vswitchd).parent.parent / "share/openvswitch/vswitch.ovsschema"
+        schema = next((s for s in (str(own), *SCHEMAS) if Path(s).exists()), None)
         if schema is None:
             raise DutError(
                 "the OVS database schema is missing",
@@ -142,7 +143,8 @@ class PrivateOvs:
             DutError: When the tool fails.
         """
         try:
-            return self.machine.run(list(argv), env=self.env, timeout=timeout)
+            program = self.machine.facts.programs.get(argv[0]) or argv[0]
+            return self.machine.run([program, *argv[1:]], env=self.env, timeout=timeout)
         except HostError as error:
             raise DutError(error.what, where=error.where or argv[0], cure=error.cure) from error
 

@@ -60,7 +60,10 @@ class OvsDpdk(VSwitch):
                 return (
                     f"{program} is not installed; install the package {package} or run `make deps`"
                 )
-        version = options.parse_version(facts.versions["ovs-vswitchd-dpdk"])
+        try:
+            version = options.parse_version(facts.versions["ovs-vswitchd-dpdk"])
+        except DutError as error:
+            return str(error)
         low, high = options.SUPPORTED
         if not low <= version <= high:
             return (

@@ -15,7 +15,7 @@ void args_defaults(struct options *o)
 	o->rx_desc = 1024;
 	o->tx_desc = 1024;
 	o->mtu = 1500;
-	o->rx_burst = 64;
+	o->rx_burst = 32;
 }
 
 const char *args_usage(void)
@@ -27,7 +27,7 @@ const char *args_usage(void)
 	       "  --tx-desc N     descriptors per transmit queue (1024)\n"
 	       "  --mbufs N       buffers per pool (0: enough for the rings)\n"
 	       "  --mtu N         largest L3 packet, 68..9198 (1500)\n"
-	       "  --rx-burst N    frames per receive call (64)\n"
+	       "  --rx-burst N    frames per receive call (32)\n"
 	       "  --sleep-us N    sleep when idle, for shared cores (0: never)\n"
 	       "  --map LIST      queues to workers, as tx0.0@1,rx0.0@0: port.queue@worker\n"
 	       "                  (default: in turn over all lcores)\n"
