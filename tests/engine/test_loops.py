@@ -265,7 +265,7 @@ def test_foreign_frames_are_set_apart(open_engine: OpenEngine, executable: Path)
 def test_stopped_trial_is_marked_and_adds_up(loop: Engine) -> None:
     loop.set_streams([stream(0)])
     loop.start(TrialSpec(loads={0: Load(1000.0)}, duration_s=100, max_lag_s=LAG_S))
-    with pytest.raises(GeneratorError, match="the engine is (armed|running)"):
+    with pytest.raises(GeneratorError, match=r"the engine is (armed|running)"):
         loop.set_streams([])
     while not (loop.status().counts or Counts(*[0] * 10)).received:
         pass

@@ -1,0 +1,117 @@
+"""The engine is built once for one machine, and what is missing is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vnetperf.model.errors import HostError
+from vnetperf.traffic.loadgen import build
+from vnetperf.traffic.loadgen.build import Variant, cache_directory, engine_executable
+
+SLOW_MAKE = """#!/bin/sh
+for word; do case $word in OUT=*) out=${word#OUT=};; esac; done
+echo run >> {log}
+sleep 0.3
+mkdir -p $out && echo built > $out/loadgen
+"""
+
+
+def tool(directory: Path, name: str, text: str) -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / name).write_text(text)
+    (directory / name).chmod(0o755)
+
+
+def test_a_second_call_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(tmp_path / "bin", "make", SLOW_MAKE.replace("{log}", str(tmp_path / "log")))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    cache = tmp_path / "cache"
+    first = engine_executable(cache=cache)
+    assert engine_executable(cache=cache) == first
+    assert first.read_text() == "built\n"
+    assert engine_executable(Variant.SANITIZED, cache=cache) != first
+    assert (tmp_path / "log").read_text().count("run") == 2
+    assert cache.stat().st_mode & 0o777 == 0o700
+    # Nothing half-built stays behind.
+    assert {p.name.split("-")[0] for p in cache.iterdir()} == {"loadgen", "loadgen.lock"}
+
+
+def test_parallel_builders_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(tmp_path / "bin", "make", SLOW_MAKE.replace("{log}", str(tmp_path / "log")))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    code = (
+        "import sys; from pathlib import Path; from vnetperf.traffic.loadgen.build import *; "
+        "print(engine_executable(cache=Path(sys.argv[1])))"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "cache")]
+    builders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    built = {b.communicate(timeout=60)[0] for b in builders}
+    assert [b.returncode for b in builders] == [0, 0, 0]
+    assert len(built) == 1
+    assert Path(built.pop().strip()).exists()
+    assert (tmp_path / "log").read_text().count("run") == 1
+
+
+def test_the_key_follows_sources_and_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = tmp_path / "engine"
+    sources.mkdir()
+    for file in build.SOURCES.iterdir():
+        (sources / file.name).write_bytes(file.read_bytes())
+    before = build._key("cc", Variant.PLAIN)
+    monkeypatch.setattr(build, "SOURCES", sources)
+    assert build._key("cc", Variant.PLAIN) == before
+    (sources / "hdr.h").write_text("/* changed */")
+    assert build._key("cc", Variant.PLAIN) != before
+    assert build._key("clang", Variant.PLAIN) != build._key("cc", Variant.PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("present", "named"),
+    [((), "make"), (("make",), "pkg-config"), (("make", "pkg-config"), "gcc")],
+)
+def test_missing_tools_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: tuple[str, ...], named: str
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in present:
+        tool(tmp_path / "bin", name, "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(HostError) as missing:
+        engine_executable(cache=tmp_path)
+    assert f"install the package {named}" in missing.value.cure
+
+
+def test_missing_dpdk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PKG_CONFIG_LIBDIR", str(tmp_path))
+    with pytest.raises(HostError) as missing:
+        engine_executable(cache=tmp_path)
+    assert "libdpdk-dev" in missing.value.cure
+
+
+@pytest.mark.parametrize(
+    ("last", "shown", "hidden"),
+    [("hdr.c: error: no such thing", "no such thing", "\n100\n"), ("Killed", "\n100\n", "\n50\n")],
+    ids=["says error", "says nothing"],
+)
+def test_compile_errors_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, shown: str, hidden: str
+) -> None:
+    tool(tmp_path / "bin", "make", f"#!/bin/sh\nseq 100\necho '{last}'\nexit 2\n")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    with pytest.raises(HostError) as failed:
+        engine_executable(cache=tmp_path / "cache")
+    assert shown in failed.value.what
+    assert hidden not in failed.value.what
+
+
+def test_cache_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_directory() == Path("/somewhere/vnetperf")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the XDG rules: to be ignored
+    assert cache_directory() == Path.home() / ".cache" / "vnetperf"
