@@ -129,7 +129,7 @@ class FakeAgent:
                 min_ns=1000.0,
                 mean_ns=2000.0 + direction,
                 max_ns=9000.0,
-                percentiles={"50": 1900.0, "99": 5000.0} if spec.latency_histogram else {},
+                percentiles={"50": 1900.0, "99": 5000.0} if spec.histogram_up_to_loss >= 0 else {},
             )
             if received
             else None

@@ -12,7 +12,6 @@ from vnetperf import registry
 from vnetperf.bench import run as run_module
 from vnetperf.testbed import client as client_module
 
-pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parents[2]
 
 CASE = """

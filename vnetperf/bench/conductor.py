@@ -198,6 +198,12 @@ class Conductor:
             cure="counters that do not add up are never a number; see the trial in trials.jsonl",
         )
 
+    @staticmethod
+    def _histogram_up_to(logged: LoggedSearch, request: TrialRequest) -> float:
+        """Short and lossy trials only steer the search; the time their histograms take is saved."""
+        goals = [g for g in logged.begin.goals if request.duration_s >= g.final_trial_s]
+        return max((goal.loss_ratio for goal in goals), default=-1.0)
+
     def _trial(self, logged: LoggedSearch, request: TrialRequest) -> TrialRecord:
         run, times = self.run, self.run.configuration.preset.trial
         spec = TrialSpec(
@@ -208,9 +214,7 @@ class Conductor:
             full_drain=times.full_drain,
             learning_frames=self.scenario.traffic.learning_frames,
             learning_wait_s=times.learning_wait_s,
-            # Short trials only steer the search; the time their histograms take is saved.
-            latency_histogram=request.duration_s
-            >= min(goal.final_trial_s for goal in logged.begin.goals),
+            histogram_up_to_loss=self._histogram_up_to(logged, request),
         )
         run.progress.trial_begins(logged.begin, request.load_fps, request.duration_s)
         started, began = utc_now(), time.monotonic()

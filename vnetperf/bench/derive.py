@@ -280,12 +280,18 @@ def _latency(trials: Sequence[TrialRecord]) -> dict[str, Latency]:
     if not trials:
         return {}
     longest = max(t.spec.duration_s for t in trials)
-    last = [t for t in trials if t.spec.duration_s == longest][-1]
+    full = [t for t in trials if t.spec.duration_s == longest]
+    whole = [t for t in full if all(_has_percentiles(c.latency) for c in t.result.directions)]
+    last = (whole or full)[-1]
     return {
         direction_name(c.direction): c.latency
         for c in last.result.directions
         if c.latency is not None
     }
+
+
+def _has_percentiles(latency: Latency | None) -> bool:
+    return latency is not None and bool(latency.percentiles)
 
 
 def _point(trial: TrialRecord, begin: SearchRecord) -> TrialPoint:

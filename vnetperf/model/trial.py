@@ -30,7 +30,8 @@ class TrialSpec(Frozen):
         full_drain: True waits all of it; False goes on once every frame has come back.
         learning_frames: Frames per stream sent before, not counted.
         learning_wait_s: Wait after the learning frames, seconds.
-        latency_histogram: False leaves percentiles and histogram out of the result.
+        histogram_up_to_loss: Percentiles and histogram are in the result when the worse direction
+            lost no larger a share than this, 0..1; below 0: never. The rest always.
     """
 
     frame_size: int
@@ -40,7 +41,7 @@ class TrialSpec(Frozen):
     full_drain: bool = False
     learning_frames: int = 0
     learning_wait_s: float = 0.0
-    latency_histogram: bool = True
+    histogram_up_to_loss: float = 1.0
 
 
 class Latency(Frozen):

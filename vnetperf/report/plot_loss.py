@@ -101,7 +101,7 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
     no_number = any(t.loss_ratio is None for t in trials)
     top = TOP + (_LANE if no_number else 6)
     found = [_per_interface(g.lower_bound_fps, result) for g in result.goals if g.lower_bound_fps]
-    x = fitting([*(t.load_fps for t in trials), *found], LEFT + 8, RIGHT - 6, ratio=40, zero=False)
+    x = fitting([*(t.load_fps for t in trials), *found], LEFT + 8, RIGHT - 6, ratio=6, zero=False)
     y = _loss_scale(trials, [g.loss_ratio for g in result.goals], top)
     parts = [
         el("rect", x=LEFT, y=BOTTOM - _LANE, width=RIGHT - LEFT, height=_LANE, class_="lane"),

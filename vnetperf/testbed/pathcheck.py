@@ -19,7 +19,7 @@ CHECK = TrialSpec(
     load_fps=1000,
     duration_s=0.03,
     drain_s=0.3,
-    latency_histogram=False,
+    histogram_up_to_loss=-1.0,
 )
 
 

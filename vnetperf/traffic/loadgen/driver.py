@@ -196,8 +196,9 @@ class Loadgen(TrafficGenerator):
         result = self._conduct(spec, trial.duration_s, watch)
         if trial.full_drain:
             self._sleep_through(began + trial.duration_s + trial.drain_s, watch)
-        histogram = self._running().histogram if trial.latency_histogram else None
-        counts = to_trial_result(self._streams, result, histogram)
+        counts = to_trial_result(self._streams, result, None)
+        if counts.worst_loss_ratio() <= trial.histogram_up_to_loss:
+            counts = to_trial_result(self._streams, result, self._running().histogram)
         drained = max(0.0, result.elapsed_ns / 1e9 - trial.duration_s)
         return counts.model_copy(
             update={"drain_s": trial.drain_s if trial.full_drain else round(drained, 4)}
