@@ -334,12 +334,16 @@ def derive(records: Sequence[Record]) -> RunResults:
     final = {s.case: s for s in searches if s.end is None or not s.end.superseded}
     media = LinkSpeed(run.testbed.media.bits_per_second)
     results = [result_of(s, media) for s in final.values()]
-    missing = {
-        (r.scenario, r.test, r.frame_size): r for r in records if isinstance(r, NotMeasuredRecord)
+    # A search that was to begin again and never did has no reason of its own in the log.
+    missing = dict.fromkeys((s.case for s in searches), "the run was interrupted")
+    missing |= {
+        (r.scenario, r.test, r.frame_size): r.why
+        for r in records
+        if isinstance(r, NotMeasuredRecord)
     }
     results += [
-        Result(scenario=c[0], test=c[1], frame_size=c[2], status="not measured", why=r.why)
-        for c, r in missing.items()
+        Result(scenario=c[0], test=c[1], frame_size=c[2], status="not measured", why=why)
+        for c, why in missing.items()
         if c not in final
     ]
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]

@@ -75,7 +75,7 @@ class Placement(Frozen):
         Returns:
             True when it must let another poller run.
         """
-        mine = set(self.cores[role])
+        mine = set(self.cores.get(role, ()))
         return any(mine & set(cores) for other, cores in self.cores.items() if other != role)
 
 

@@ -12,6 +12,17 @@ from vnetperf.model.units import MAX_FRAME_SIZE, MIN_FRAME_SIZE
 
 VaryField = Literal["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src", "udp_dst"]
 
+#: Values a field can take from its first: MAC addresses in their low three octets, addresses within
+#: 198.18.0.0/15 (RFC 2544 appendix C.2.2), ports above the well-known ones.
+VALUES: dict[VaryField, int] = {
+    "eth_src": 1 << 24,
+    "eth_dst": 1 << 24,
+    "ipv4_src": 65_534,
+    "ipv4_dst": 65_534,
+    "udp_src": 64_000,
+    "udp_dst": 64_000,
+}
+
 
 class TrafficProfile(Frozen):
     """A traffic profile, one file under conf/traffic/.
@@ -35,11 +46,15 @@ class TrafficProfile(Frozen):
     learning_frames: int = Field(default=64, ge=0, le=1_000_000)
 
     @model_validator(mode="after")
-    def _flows_need_a_field(self) -> TrafficProfile:
+    def _flows_fit_their_fields(self) -> TrafficProfile:
         if self.flows > 1 and not self.vary:
             raise ValueError("flows > 1 needs `vary` to name at least one field")
-        if self.flows > 65_536 and {"udp_src", "udp_dst"} >= set(self.vary):
-            raise ValueError("UDP ports alone give at most 65536 flows; vary an address as well")
+        room = max((VALUES[name] for name in self.vary), default=1)
+        if self.flows > room:
+            raise ValueError(
+                f"{', '.join(self.vary)} give at most {room} flows, not {self.flows}; "
+                "vary eth_src as well, which has 16777216 values"
+            )
         return self
 
     @property

@@ -55,7 +55,8 @@ def _allowed(config: CoresConfig, facts: MachineFacts) -> list[CpuFacts]:
                 accepted=", ".join(map(str, sorted(known))),
                 cure="name processors this machine has, or leave the key out",
             )
-    chosen = [known[c] for c in config.allowed] if config.allowed else list(facts.cpus)
+    wanted = dict.fromkeys(config.allowed)  # a number given twice counts once
+    chosen = [known[c] for c in wanted] if wanted else list(facts.cpus)
     return sorted(chosen, key=lambda cpu: cpu.cpu)
 
 

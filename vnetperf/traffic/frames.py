@@ -6,7 +6,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
-from vnetperf.model.traffic import Stream, TrafficProfile, VaryField
+from vnetperf.model.traffic import VALUES, Stream, TrafficProfile, VaryField
 from vnetperf.model.units import driver_length
 
 ETH_LEN, IPV4_LEN, UDP_LEN = 14, 20, 8
@@ -110,6 +110,6 @@ def compile_varied(stream: Stream, profile: TrafficProfile) -> tuple[VariedField
     for name in profile.vary:
         offset, width = FIELD_PLACE[name]
         base = int.from_bytes(header[offset : offset + width], "big")
-        count = min(profile.flows, 1 << (8 * width))
+        count = min(profile.flows, VALUES[name])
         fields.append(VariedField(offset, width, base, count, profile.vary_mode == "random"))
     return tuple(fields)

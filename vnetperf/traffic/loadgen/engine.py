@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -386,14 +387,16 @@ class Engine:
             rising value; empty buckets are left out.  Buckets are those of an HdrHistogram of
             1 ns..10 s with 3 significant digits.
         """
-        pairs: list[tuple[int, int]] = []
-        offset = 0
-        while offset >= 0:
-            reply = self._call("trial/histogram", stream=stream_id, offset=offset)
-            flat = reply["pairs"]
-            pairs.extend(zip(flat[::2], flat[1::2], strict=True))
-            offset = reply["next"]
-        return tuple(pairs)
+        reply = self._call("trial/histogram", stream=stream_id)
+        file = self._client.path.parent / reply["file"]
+        numbers = array("Q")
+        try:
+            numbers.frombytes(file.read_bytes())
+        except OSError as error:
+            raise GeneratorError(
+                f"the engine's histogram cannot be read: {error.strerror}", where=str(file)
+            ) from error
+        return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
     def learn(
         self,

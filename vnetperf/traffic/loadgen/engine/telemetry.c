@@ -28,7 +28,7 @@ static const struct {
 	{"/loadgen/trial/result", command_trial_result, "One stream. Parameters: stream"},
 	{"/loadgen/trial/port", command_trial_port, "One port in the trial. Parameters: port"},
 	{"/loadgen/trial/histogram", command_histogram,
-	 "Pairs of value (ns) and count. Parameters: stream, offset"},
+	 "Written to a file beside the socket. Parameters: stream"},
 	{"/loadgen/learn", command_learn, "Send learning frames. Parameters: stream, count, rate"},
 	{"/loadgen/quit", command_quit, "End the engine. Parameters: none"},
 	/* Last: who gets an answer to this finds all the others there. */

@@ -20,13 +20,9 @@ command_fn command_trial_port, command_histogram, command_learn;
 
 /* DPDK 23.03 renamed these; the old names are going away. */
 #if RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)
-#define tel_dict_uint  rte_tel_data_add_dict_uint
-#define tel_array_uint rte_tel_data_add_array_uint
-#define TEL_UINT       RTE_TEL_UINT_VAL
+#define tel_dict_uint rte_tel_data_add_dict_uint
 #else
-#define tel_dict_uint  rte_tel_data_add_dict_u64
-#define tel_array_uint rte_tel_data_add_array_u64
-#define TEL_UINT       RTE_TEL_U64_VAL
+#define tel_dict_uint rte_tel_data_add_dict_u64
 #endif
 
 #endif

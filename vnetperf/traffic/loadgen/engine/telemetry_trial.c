@@ -1,10 +1,11 @@
 /* Commands that run trials and read their results. */
+#include <errno.h>
+#include <rte_eal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "control.h"
 #include "telemetry.h"
-
-#define HISTOGRAM_PAIRS 200u /* 512 array entries and 16 KiB are the limits of a reply */
 
 bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
@@ -190,33 +191,46 @@ bool command_trial_port(struct params *ps, struct rte_tel_data *d, struct proble
 	return true;
 }
 
+/* Value and count of every bucket in use, each 64 bits in the machine's byte order. */
+static int64_t write_pairs(const char *path, const struct hdr *h)
+{
+	FILE *file = fopen(path, "we");
+	int64_t pairs = 0;
+	bool whole = file != NULL;
+
+	for (uint32_t i = 0; whole && i < HDR_COUNTS; i++) {
+		const uint64_t pair[2] = {hdr_value(i), h->counts[i]};
+
+		if (pair[1] == 0)
+			continue;
+		whole = fwrite(pair, sizeof(pair), 1, file) == 1;
+		pairs++;
+	}
+	if (file != NULL)
+		whole = fclose(file) == 0 && whole;
+	return whole ? pairs : -1;
+}
+
+/*
+ * A file and not a reply: a histogram of some thousand buckets would take dozens of replies, and
+ * on a shared CPU each of them waits for its turn.
+ */
 bool command_histogram(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
-	const struct hdr *h;
-	struct rte_tel_data *pairs;
-	uint64_t offset = 0;
-	unsigned int n = 0;
-	uint32_t i;
+	char name[48], path[512];
+	int64_t pairs;
 	uint16_t id;
 
-	if (!result_stream(ps, &id, why) ||
-	    !params_u64(ps, "offset", 0, (uint64_t)HDR_COUNTS, &offset, why) ||
-	    !params_done(ps, "stream offset", why))
+	if (!result_stream(ps, &id, why) || !params_done(ps, "stream", why))
 		return false;
-	pairs = rte_tel_data_alloc();
-	if (pairs == NULL)
-		return problem_set(why, "more memory", "no memory for the reply");
-	rte_tel_data_start_array(pairs, TEL_UINT);
-	h = control_histogram(id);
-	for (i = (uint32_t)offset; i < HDR_COUNTS && n < HISTOGRAM_PAIRS; i++) {
-		if (h->counts[i] == 0)
-			continue;
-		tel_array_uint(pairs, hdr_value(i));
-		tel_array_uint(pairs, h->counts[i]);
-		n++;
-	}
-	rte_tel_data_add_dict_int(d, "next", i < HDR_COUNTS ? (int)i : -1);
-	rte_tel_data_add_dict_container(d, "pairs", pairs, 0);
+	snprintf(name, sizeof(name), "histogram-%u", id);
+	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
+	pairs = write_pairs(path, control_histogram(id));
+	if (pairs < 0)
+		return problem_set(why, "a runtime directory that can be written", "%s: %s", path,
+				   strerror(errno));
+	rte_tel_data_add_dict_string(d, "file", name);
+	tel_dict_uint(d, "pairs", (uint64_t)pairs);
 	return true;
 }
 
