@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from vnetperf.host import sched, threads
 from vnetperf.host.cpu import read_topology
 from vnetperf.host.cpulist import parse_cpus
 from vnetperf.model.errors import HostError
+from vnetperf.model.plan import Pollers
+from vnetperf.testbed import turns
 
 THREADED = """
 import threading, time
@@ -121,6 +124,36 @@ def test_a_refused_slice_says_why(
     report = sched.set_slice(threaded.pid, before.slice_ns + 1000)
     assert report.took == 0
     assert report.describe().startswith("not available: ")
+
+
+def test_niceness_is_set_on_every_thread(threaded: subprocess.Popen[str]) -> None:
+    report = sched.set_nice(threaded.pid, 7)
+    assert (report.threads, report.took, report.describe()) == (6, 6, "nice 7")
+    assert {sched.read_attributes(tid).nice for tid in threads.thread_ids(threaded.pid)} == {7}
+
+
+def test_without_the_right_to_niceness_the_slice_is_still_taken(
+    threaded: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    assert sched.set_nice(threaded.pid, -10).describe() == "nice -10 not taken: Permission denied"
+    pollers = (Pollers(role="pmd", pid=threaded.pid, thread_prefix="pmd"),)
+    taken = turns.prefer(pollers, 200)["pmd"]
+    assert "nice -10 not taken: Permission denied" in taken
+    assert sched.why_no_slices() or taken.startswith("200 us on 6 threads")
+
+
+def test_threads_that_end_meanwhile_are_no_error(
+    threaded: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise ProcessLookupError(errno.ESRCH, "No such process")
+
+    monkeypatch.setattr(os, "setpriority", gone)
+    assert "no threads" in sched.set_nice(threaded.pid, 1).describe()
 
 
 def test_asking_for_slices_does_not_change_the_caller() -> None:

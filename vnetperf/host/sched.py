@@ -55,6 +55,29 @@ class SliceReport:
 
 
 @dataclass(frozen=True, slots=True)
+class NiceReport:
+    """How many threads of a process took a niceness.
+
+    Attributes:
+        threads: Threads that were asked.
+        took: Threads that have it now.
+        nice: The niceness asked for.
+        why: Why not all took it, empty when all did.
+    """
+
+    threads: int
+    took: int
+    nice: int
+    why: str = ""
+
+    def describe(self) -> str:
+        """The report in one line, for a result."""
+        if self.took and self.took == self.threads:
+            return f"nice {self.nice}"
+        return f"nice {self.nice} not taken: {self.why or 'the process has no threads'}"
+
+
+@dataclass(frozen=True, slots=True)
 class SchedAttributes:
     """Scheduling of one thread.
 
@@ -110,14 +133,14 @@ def favour(pid: int, nice: int) -> str:
     path = Path(f"/proc/{pid}/autogroup")
     try:
         path.write_text(f"{nice}\n")
+        return path.read_text().strip()
     except FileNotFoundError:
         return "the kernel does not group by session"
     except OSError as error:
         return f"not available: {error.strerror}"
-    return path.read_text().strip()
 
 
-def set_nice(pid: int, nice: int) -> int:
+def set_nice(pid: int, nice: int) -> NiceReport:
     """Set the niceness of every thread of a process; it ends with the process.
 
     Args:
@@ -125,15 +148,30 @@ def set_nice(pid: int, nice: int) -> int:
         nice: -20 to 19.
 
     Returns:
-        Threads that were set.
-
-    Raises:
-        HostError: The process has gone.
+        How many threads took it, and why others did not: below the present one it needs
+        CAP_SYS_NICE, which a container's root may not have.
     """
-    return for_each_thread(pid, lambda tid: os.setpriority(os.PRIO_PROCESS, tid, nice))
+    asked = 0
+    took = 0
+    why = ""
+
+    def ask(tid: int) -> None:
+        nonlocal asked, took, why
+        try:
+            os.setpriority(os.PRIO_PROCESS, tid, nice)
+        except ProcessLookupError:  # a thread may end while we look
+            return
+        except OSError as error:
+            why = error.strerror or str(error)
+        else:
+            took += 1
+        asked += 1
+
+    for_each_thread(pid, ask)
+    return NiceReport(asked, took, nice, why)
 
 
-def set_slice(pid: int, slice_ns: int = SLICE_NS, nice: int | None = None) -> SliceReport:
+def set_slice(pid: int, slice_ns: int = SLICE_NS) -> SliceReport:
     """Ask for a slice for every thread of a process; threads it starts later inherit it.
 
     Real-time threads are left alone. Nothing is journaled: it ends with the process.
@@ -141,7 +179,6 @@ def set_slice(pid: int, slice_ns: int = SLICE_NS, nice: int | None = None) -> Sl
     Args:
         pid: A process of this run.
         slice_ns: Slice in ns; the kernel accepts 100 us to 100 ms.
-        nice: Niceness for the same threads, -20 to 19; None leaves it as it is.
 
     Returns:
         How many threads took it, and why others did not.
@@ -155,12 +192,15 @@ def set_slice(pid: int, slice_ns: int = SLICE_NS, nice: int | None = None) -> Sl
         before = read_attributes(tid)
         if before.policy not in _NORMAL_POLICIES:
             return
-        asked += 1
         try:
-            _set(tid, before, slice_ns, nice)
+            _set(tid, before, slice_ns)
+        except ProcessLookupError:  # a thread may end while we look
+            return
         except OSError as error:
+            asked += 1
             why = f"sched_setattr: {error.strerror}"
             return
+        asked += 1
         problem = _why_not_taken(read_attributes(tid).slice_ns, slice_ns)
         took += not problem
         why = problem or why
@@ -196,8 +236,7 @@ def _why_not_taken(now_ns: int, asked_ns: int) -> str:
     return f"the kernel made it {now_ns} ns instead of {asked_ns} ns"
 
 
-def _set(tid: int, before: SchedAttributes, slice_ns: int, nice: int | None = None) -> None:
-    niceness = before.nice if nice is None else nice
-    attributes = _ATTR.pack(_ATTR.size, before.policy, 0, niceness, 0, slice_ns, 0, 0)
+def _set(tid: int, before: SchedAttributes, slice_ns: int) -> None:
+    attributes = _ATTR.pack(_ATTR.size, before.policy, 0, before.nice, 0, slice_ns, 0, 0)
     number = _SETATTR.get(os.uname().machine, _ASM_GENERIC)
     raw_syscall(number, ctypes.c_int(tid), ctypes.c_char_p(attributes), ctypes.c_uint(0))

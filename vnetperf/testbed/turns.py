@@ -25,11 +25,13 @@ def prefer(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str, str]:
     taken = {}
     for poller in pollers:
         nice = TESTER_NICE if poller.role == "tester" else SHARED_NICE
-        if slice_us:
-            described = sched.set_slice(poller.pid, slice_us * 1000, nice=nice).describe()
-        else:
-            sched.set_nice(poller.pid, nice)
-            described = "the kernel's own slices"
+        # Apart from each other: who may not be preferred can still have short turns.
+        preferred = sched.set_nice(poller.pid, nice).describe()
+        described = (
+            sched.set_slice(poller.pid, slice_us * 1000).describe()
+            if slice_us
+            else "the kernel's own slices"
+        )
         group = sched.favour(poller.pid, nice)
-        taken[poller.role] = f"{described}, nice {nice} (session: {group})"
+        taken[poller.role] = f"{described}, {preferred} (session: {group})"
     return taken
