@@ -65,7 +65,13 @@ def test_the_tolerance_is_the_presets(unsent: int, expected: str) -> None:
 def test_more_received_than_offered_is_inconsistent_and_not_zero_loss() -> None:
     got, why = verdict(counts(), counts(1, sent=100, received=101))
     assert got is Verdict.INCONSISTENT
-    assert why == "direction 1: 1 more frames received than offered"
+    assert why == "direction 1: 1 more frames received than sent"
+
+
+def test_refused_frames_do_not_hide_frames_that_came_from_nowhere() -> None:
+    got, why = verdict(counts(sent=500, refused=500, received=700))
+    assert got is Verdict.INCONSISTENT
+    assert "200 more frames received than sent" in why
 
 
 def test_frames_at_the_wrong_port_are_inconsistent() -> None:

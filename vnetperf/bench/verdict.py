@@ -46,9 +46,8 @@ def _inconsistency(result: TrialResult, counts: DirectionCounts) -> str:
     accounted = counts.sent + counts.refused + counts.unsent
     if accounted != counts.intended:
         return f"{counts.intended} frames intended but {accounted} accounted for"
-    lost = result.lost(counts)
-    if lost < 0:
-        return f"{-lost} more frames received than offered"
+    if counts.received > counts.sent:  # what the wire refused cannot have come back
+        return f"{counts.received - counts.sent} more frames received than sent"
     if counts.misrouted:
         return f"{counts.misrouted} frames came back at the wrong port"
     return ""
