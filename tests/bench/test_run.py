@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from vnetperf.bench.bench import Throughput
-from vnetperf.bench.derive import direction_name
+from vnetperf.bench.directions import direction_name
 from vnetperf.model.errors import DutError, GeneratorError, HostError, VnetperfError
 from vnetperf.model.goal import SearchGoal
 from vnetperf.model.result import GoalResult, Result

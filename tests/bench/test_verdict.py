@@ -123,7 +123,7 @@ def test_a_valid_trial_offered_nearly_all_and_lost_no_less_than_nothing(
     result = TrialResult(directions=(d,), refusal_is_loss=refusal_is_loss)
     got, why = judge(result, TOLERANCE)
     offered = result.offered(d)
-    if received > offered:
+    if received > sent:
         assert got is Verdict.INCONSISTENT
     elif offered < d.intended * (1 - TOLERANCE):
         assert got is Verdict.GENERATOR_LIMITED

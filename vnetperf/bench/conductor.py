@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from vnetperf.bench.attribution import lost_at
-from vnetperf.bench.derive import LoggedSearch, measurement_of, result_of
+from vnetperf.bench.derive import result_of
+from vnetperf.bench.logged import LoggedSearch, measurement_of
 from vnetperf.bench.run import Run, utc_now
 from vnetperf.bench.verdict import OFFERED_MARGIN, judge, offerable_load
 from vnetperf.model.errors import DutError, GeneratorError, HostError, VnetperfError

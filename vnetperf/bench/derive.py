@@ -7,20 +7,15 @@ trials through them gives the same bounds again, today or in ten years.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from math import isclose
 
+from vnetperf.bench.caveats import warnings_of
 from vnetperf.bench.compliance import ledger_of
+from vnetperf.bench.directions import latency_of, per_direction
+from vnetperf.bench.logged import LoggedSearch, is_valid, searches_of
 from vnetperf.model.errors import LogError
-from vnetperf.model.result import (
-    Calibration,
-    DirectionBound,
-    GoalResult,
-    Result,
-    RunResults,
-    TrialPoint,
-)
-from vnetperf.model.trial import DirectionCounts, Latency, Verdict
+from vnetperf.model.result import Calibration, GoalResult, Result, RunResults, TrialPoint
 from vnetperf.model.units import LinkSpeed, l1_bits_per_frame
 from vnetperf.results.records import (
     CalibrationRecord,
@@ -30,118 +25,14 @@ from vnetperf.results.records import (
     Record,
     RunRecord,
     ScenarioRecord,
-    SearchEndRecord,
     SearchRecord,
     TrialRecord,
 )
 from vnetperf.search import (
     GoalResult as SearchGoalResult,
 )
-from vnetperf.search import (
-    Measurement,
-    SearchOutcome,
-    StopSearch,
-    TrialRequest,
-    make_search,
-    replay,
-)
-
-Case = tuple[str, str, int]
-
-
-@dataclass
-class LoggedSearch:
-    """One search as the log has it.
-
-    Attributes:
-        begin: How it was asked for.
-        trials: Its trials in order, whatever their verdict.
-        end: How it ended; None when the run was interrupted.
-    """
-
-    begin: SearchRecord
-    trials: list[TrialRecord] = field(default_factory=list)
-    end: SearchEndRecord | None = None
-
-    @property
-    def case(self) -> Case:
-        """Scenario, test, frame size."""
-        return self.begin.scenario, self.begin.test, self.begin.frame_size
-
-    def valid(self) -> list[tuple[TrialRequest, Measurement]]:
-        """Trials that classify a load, as a search is sent them."""
-        return [(request_of(t), measurement_of(t)) for t in self.trials if is_valid(t)]
-
-
-def is_valid(trial: TrialRecord) -> bool:
-    """Whether a trial may classify a load.
-
-    Args:
-        trial: The trial.
-
-    Returns:
-        True for a VALID verdict.
-    """
-    return trial.verdict is Verdict.VALID
-
-
-def request_of(trial: TrialRecord) -> TrialRequest:
-    """What the search asked for.
-
-    Args:
-        trial: The trial.
-
-    Returns:
-        Load and duration.
-    """
-    return TrialRequest(trial.spec.load_fps, trial.spec.duration_s)
-
-
-def measurement_of(trial: TrialRecord) -> Measurement:
-    """What a search is told of a valid trial: the loss of the worse direction.
-
-    Args:
-        trial: The trial.
-
-    Returns:
-        The measurement.
-    """
-    return Measurement(
-        load_fps=trial.spec.load_fps,
-        duration_s=trial.spec.duration_s,
-        loss_ratio=trial.result.worst_loss_ratio(),
-        effective_duration_s=trial.spec.duration_s,
-    )
-
-
-def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
-    """Group a log by search.
-
-    Args:
-        records: The log.
-
-    Returns:
-        Searches in the order they began.
-
-    Raises:
-        LogError: A trial of a search that never began.
-    """
-    found: dict[int, LoggedSearch] = {}
-    for record in records:
-        if isinstance(record, SearchRecord):
-            found[record.search] = LoggedSearch(record)
-        elif isinstance(record, TrialRecord | SearchEndRecord):
-            if record.search not in found:
-                raise LogError(
-                    f"search {record.search} has trials but no beginning",
-                    where="trial log",
-                    cure="the log was cut or edited; restore it from a copy",
-                )
-            if isinstance(record, TrialRecord):
-                found[record.search].trials.append(record)
-            else:
-                found[record.search].end = record
-    return list(found.values())
+from vnetperf.search import SearchOutcome, StopSearch, make_search, replay
+from vnetperf.search.base import SAME_RTOL
 
 
 def outcome_of(logged: LoggedSearch) -> SearchOutcome:
@@ -203,7 +94,7 @@ def _goal(found: SearchGoalResult, logged: LoggedSearch) -> GoalResult:
     goal, n = found.goal, logged.begin.directions
     lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
     upper = found.relevant_upper_bound.load_fps if found.relevant_upper_bound else None
-    there = [t for t in logged.trials if is_valid(t) and t.spec.load_fps == lower]
+    there = [] if lower is None else _valid_at(lower, logged)
     conditional = found.conditional_throughput_fps
     reason = "" if found.regular else found.reason
     if found.at_least and logged.begin.limit_reason:
@@ -218,80 +109,27 @@ def _goal(found: SearchGoalResult, logged: LoggedSearch) -> GoalResult:
         lower_bound_fps=_times(lower, n),
         upper_bound_fps=_times(upper, n),
         conditional_throughput_fps=_times(conditional, n),
-        per_direction=_per_direction(there, lower, upper),
+        per_direction=per_direction(there, goal, lower, upper),
         regular=found.regular,
         qualifier="at least" if found.at_least else "at most" if found.at_most else "",
         reason=reason,
         throughput_l1_bps=_times(lower, n * l1_bits_per_frame(logged.begin.frame_size)),
-        latency=_latency(there),
+        latency=latency_of(there),
         trials_at_lower_bound=tuple(t.number for t in there),
     )
 
 
+def _valid_at(load_fps: float, logged: LoggedSearch) -> list[TrialRecord]:
+    """The valid trials at a load, as the search tells loads apart."""
+    return [
+        t
+        for t in logged.trials
+        if is_valid(t) and isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
+    ]
+
+
 def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
-
-
-def direction_name(direction: int) -> str:
-    """Name of a direction in results.
-
-    Args:
-        direction: Number of the sending port.
-
-    Returns:
-        "phy0->phy1" or "phy1->phy0".
-    """
-    return f"phy{direction}->phy{1 - direction}"
-
-
-def _per_direction(
-    trials: Sequence[TrialRecord], lower: float | None, upper: float | None
-) -> tuple[DirectionBound, ...]:
-    bounds = []
-    for direction, counted in sorted(_by_direction(trials).items()):
-        offered = sum(t.result.offered(c) for t, c in counted)
-        received = sum(c.received for _, c in counted)
-        bounds.append(
-            DirectionBound(
-                direction=direction_name(direction),
-                lower_bound_fps=lower,
-                upper_bound_fps=upper,
-                conditional_throughput_fps=lower * received / offered
-                if lower is not None and offered
-                else None,
-                loss_ratio_at_lower_bound=max(t.result.loss_ratio(c) for t, c in counted),
-            )
-        )
-    return tuple(bounds)
-
-
-def _by_direction(
-    trials: Sequence[TrialRecord],
-) -> dict[int, list[tuple[TrialRecord, DirectionCounts]]]:
-    found: dict[int, list[tuple[TrialRecord, DirectionCounts]]] = {}
-    for trial in trials:
-        for counts in trial.result.directions:
-            found.setdefault(counts.direction, []).append((trial, counts))
-    return found
-
-
-def _latency(trials: Sequence[TrialRecord]) -> dict[str, Latency]:
-    """Latency at the lower bound: of the last of the longest trials there."""
-    if not trials:
-        return {}
-    longest = max(t.spec.duration_s for t in trials)
-    full = [t for t in trials if t.spec.duration_s == longest]
-    whole = [t for t in full if all(_has_percentiles(c.latency) for c in t.result.directions)]
-    last = (whole or full)[-1]
-    return {
-        direction_name(c.direction): c.latency
-        for c in last.result.directions
-        if c.latency is not None
-    }
-
-
-def _has_percentiles(latency: Latency | None) -> bool:
-    return latency is not None and bool(latency.percentiles)
 
 
 def _point(trial: TrialRecord, begin: SearchRecord) -> TrialPoint:
@@ -355,7 +193,7 @@ def derive(records: Sequence[Record]) -> RunResults:
         preset=run.preset.name,
         benchmark=run.preset.benchmark,
         preset_note=run.preset.note,
-        warnings=_warnings(run, _interrupted(records), list(deployed.values()), searches),
+        warnings=warnings_of(run, records, list(deployed.values()), searches),
         settings=run.settings,
         environment=next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
         calibration=_merge(calibrations),
@@ -375,50 +213,3 @@ def _merge(calibrations: Sequence[Calibration]) -> Calibration | None:
     return calibrations[-1].model_copy(
         update={"points": tuple(points[size] for size in sorted(points))}
     )
-
-
-#: pytest's exit status after Ctrl-C.
-_EXIT_INTERRUPTED = 2
-
-
-def _interrupted(records: Sequence[Record]) -> bool:
-    """Whether a session of the log, or one worker's of several, did not run to its end."""
-    interrupted = is_open = False
-    for record in records:
-        if isinstance(record, RunRecord):
-            interrupted = (interrupted or is_open) and not record.resumed
-            is_open = True
-        elif isinstance(record, EndRecord):
-            interrupted |= record.exit_status == _EXIT_INTERRUPTED
-            is_open = False
-    return interrupted or is_open
-
-
-def _warnings(
-    run: RunRecord,
-    interrupted: bool,
-    scenarios: Sequence[ScenarioRecord],
-    searches: Sequence[LoggedSearch],
-) -> tuple[str, ...]:
-    warnings = []
-    if interrupted:
-        warnings.append(
-            "this run was interrupted or is still going on: some results may be missing"
-        )
-    for facts in (r.facts for r in scenarios):
-        placement = facts.plan.get("placement", {})
-        if placement.get("mode") == "shared":
-            warnings.append(
-                f"{facts.scenario}: shared processors ({placement.get('reason', '')}); "
-                "rates say what this machine can do, not what the switch could on dedicated cores"
-            )
-    if run.testbed.media.nominal and scenarios:
-        warnings.append(
-            f"virtual wires have no speed of their own: the theoretical maximum is that of "
-            f"{run.testbed.media.bits_per_second / 1e9:g} Gbit/s Ethernet, for comparison only"
-        )
-    invalid = Counter(t.verdict.value for s in searches for t in s.trials if not is_valid(t))
-    if invalid:
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
-        warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
-    return tuple(warnings)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vnetperf import __version__
 from vnetperf.bench.calibration_store import CalibrationStore
-from vnetperf.bench.derive import Case, LoggedSearch, searches_of
+from vnetperf.bench.logged import Case, LoggedSearch, searches_of
 from vnetperf.bench.progress import Progress, Quiet
 from vnetperf.config import Configuration
 from vnetperf.model.errors import ConfigError, VnetperfError

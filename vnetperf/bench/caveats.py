@@ -1,0 +1,73 @@
+"""What a reader of a run's results must know first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from vnetperf.bench.logged import LoggedSearch, is_valid
+from vnetperf.results.records import EndRecord, Record, RunRecord, ScenarioRecord
+
+#: pytest's exit status after Ctrl-C.
+_EXIT_INTERRUPTED = 2
+
+
+def is_interrupted(records: Sequence[Record]) -> bool:
+    """Whether a session of the log, or one worker's of several, did not run to its end.
+
+    Args:
+        records: The log.
+
+    Returns:
+        True when results may be missing.
+    """
+    interrupted = is_open = False
+    for record in records:
+        if isinstance(record, RunRecord):
+            interrupted = (interrupted or is_open) and not record.resumed
+            is_open = True
+        elif isinstance(record, EndRecord):
+            interrupted |= record.exit_status == _EXIT_INTERRUPTED
+            is_open = False
+    return interrupted or is_open
+
+
+def warnings_of(
+    run: RunRecord,
+    records: Sequence[Record],
+    scenarios: Sequence[ScenarioRecord],
+    searches: Sequence[LoggedSearch],
+) -> tuple[str, ...]:
+    """Every warning of a run.
+
+    Args:
+        run: Preset and testbed.
+        records: The log.
+        scenarios: What was deployed.
+        searches: The log's searches.
+
+    Returns:
+        Sentences, the weightiest first.
+    """
+    warnings = []
+    if is_interrupted(records):
+        warnings.append(
+            "this run was interrupted or is still going on: some results may be missing"
+        )
+    for facts in (r.facts for r in scenarios):
+        placement = facts.plan.get("placement", {})
+        if placement.get("mode") == "shared":
+            warnings.append(
+                f"{facts.scenario}: shared processors ({placement.get('reason', '')}); "
+                "rates say what this machine can do, not what the switch could on dedicated cores"
+            )
+    if run.testbed.media.nominal and scenarios:
+        warnings.append(
+            f"virtual wires have no speed of their own: the theoretical maximum is that of "
+            f"{run.testbed.media.bits_per_second / 1e9:g} Gbit/s Ethernet, for comparison only"
+        )
+    invalid = Counter(t.verdict.value for s in searches for t in s.trials if not is_valid(t))
+    if invalid:
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
+        warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+    return tuple(warnings)
