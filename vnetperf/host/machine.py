@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from vnetperf.host import hugepages, links
+from vnetperf.host import hugepages, links, netns
 from vnetperf.host.kill import RUN_ID_VARIABLE
 from vnetperf.host.process import ManagedProcess
 from vnetperf.host.session import HostRun
@@ -28,6 +28,20 @@ class Machine:
         self.facts = facts
         self.run_id = run.run_id
         self.run_dir = run.rundir.path
+        self._netns: Path | None = None
+
+    @property
+    def netns(self) -> Path:
+        """The run's own network namespace, made when first asked for.
+
+        Test links and the kernel interfaces of a private switch live in it: nothing on the machine
+        listens there, and no name there meets one of the machine's.
+        """
+        if self._netns is None:
+            path = self.run_dir / "netns"
+            netns.create_netns(self._run.journal, path)
+            self._netns = path
+        return self._netns
 
     def subdir(self, name: str) -> Path:
         """A private directory of the run, for a backend's sockets and files.
@@ -48,6 +62,7 @@ class Machine:
         env: Mapping[str, str] | None = None,
         cpus: Iterable[int] | None = None,
         keep_stdin_open: bool = False,
+        isolated: bool = False,
     ) -> ManagedProcess:
         """Start a program that ends with the run at the latest.
 
@@ -57,6 +72,7 @@ class Machine:
             env: Variables added to the environment.
             cpus: Processors it may run on; None for all.
             keep_stdin_open: True gives it a pipe that never ends instead of /dev/null.
+            isolated: True starts it in the run's own network namespace.
 
         Returns:
             The running process.
@@ -64,7 +80,14 @@ class Machine:
         Raises:
             HostError: When it cannot be started.
         """
-        return self._run.processes.spawn(name, argv, env=env, cpus=cpus, stdin=keep_stdin_open)
+        return self._run.processes.spawn(
+            name,
+            argv,
+            env=env,
+            cpus=cpus,
+            netns=self.netns if isolated else None,
+            stdin=keep_stdin_open,
+        )
 
     def run(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 15.0
@@ -113,7 +136,7 @@ class Machine:
         hugepages.reserve(self._run.journal, node, size_kb, pages)
 
     def create_veth(self, a: str, b: str) -> None:
-        """Make a veth pair, up, quiet and without offloads.
+        """Make a veth pair in the run's network namespace, up, quiet and without offloads.
 
         Args:
             a: Name of one end.
@@ -122,4 +145,4 @@ class Machine:
         Raises:
             HostError: When the kernel refuses.
         """
-        links.create_veth(self._run.journal, (a, b))
+        links.create_veth(self._run.journal, (a, b), netns=(self.netns, self.netns))

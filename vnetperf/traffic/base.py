@@ -68,6 +68,15 @@ class TrafficGenerator(ABC):
             Demands.
         """
 
+    @classmethod
+    def identity(cls) -> str:
+        """What a stored calibration of it depends on, besides the machine: its own build.
+
+        Returns:
+            A version or digest; "" when its name says it all.
+        """
+        return ""
+
     @abstractmethod
     def connect(self, ends: tuple[WireEnd, ...]) -> None:
         """Start the generator and plug it into the tester's ends of the wires.

@@ -37,6 +37,25 @@ def cache_directory() -> Path:
     return root / "vnetperf"
 
 
+def build_identity(variant: Variant = Variant.PLAIN) -> str:
+    """What makes a build another one: DPDK, compiler, processor flags, sources.
+
+    Args:
+        variant: Which of the builds.
+
+    Returns:
+        The variant and a digest.
+
+    Raises:
+        HostError: A tool or DPDK's headers are missing.
+    """
+    _need("make", "make")
+    _need("pkg-config", "pkg-config")
+    compiler = os.environ.get("CC", "cc")
+    _need(compiler, "gcc")
+    return _key(compiler, variant)
+
+
 def engine_executable(variant: Variant = Variant.PLAIN, *, cache: Path | None = None) -> Path:
     """Return the engine's executable, building it unless this very one has been built before.
 
@@ -54,11 +73,7 @@ def engine_executable(variant: Variant = Variant.PLAIN, *, cache: Path | None = 
             compiler fails (the message has the end of its output).
     """
     cache = cache or cache_directory()
-    _need("make", "make")
-    _need("pkg-config", "pkg-config")
-    compiler = os.environ.get("CC", "cc")
-    _need(compiler, "gcc")
-    target = cache / f"loadgen-{_key(compiler, variant)}"
+    target = cache / f"loadgen-{build_identity(variant)}"
     executable = target / "loadgen"
     if executable.exists():
         return executable
@@ -66,7 +81,7 @@ def engine_executable(variant: Variant = Variant.PLAIN, *, cache: Path | None = 
     try:
         with FileLock(cache / "loadgen.lock", timeout=_BUILD_TIMEOUT_S):
             if not executable.exists():
-                _build(compiler, variant, cache, target)
+                _build(os.environ.get("CC", "cc"), variant, cache, target)
     except Timeout as error:
         raise HostError(
             "another build of the engine does not come to an end", where=str(cache / "loadgen.lock")

@@ -22,7 +22,7 @@ from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.traffic.frames import ETH_LEN, compile_header, compile_varied
 from vnetperf.traffic.loadgen import results as engine_results
 from vnetperf.traffic.loadgen import spec as engine_spec
-from vnetperf.traffic.loadgen.build import engine_executable
+from vnetperf.traffic.loadgen.build import build_identity, engine_executable
 from vnetperf.traffic.loadgen.convert import to_trial_result
 from vnetperf.traffic.loadgen.engine import Engine
 
@@ -31,6 +31,8 @@ BURST = 32
 #: A frame that is later than this is given up; a scheduler slice of another poller is far shorter.
 MAX_LAG_S = 0.01
 MEMIF_RING_LOG2 = 11
+#: Learning frames are sent slowly, unless there are so many that it would take too long.
+LEARN_FPS, LEARN_S = 10_000.0, 2.0
 #: Longest wait for the engine beyond the trial's own length, seconds.
 GRACE_S = 10.0
 BURST_DRAIN_S = 0.2
@@ -106,6 +108,18 @@ class Loadgen(TrafficGenerator):
         """
         return (RoleDemand(role="tester", threads=1, group="switch"),)
 
+    @classmethod
+    def identity(cls) -> str:
+        """The build: DPDK's version, the compiler, the sources.
+
+        Returns:
+            A digest, or why there is none.
+        """
+        try:
+            return build_identity()
+        except HostError as error:
+            return f"unknown: {error.what}"
+
     def connect(self, ends: tuple[WireEnd, ...]) -> None:
         """Build the engine if need be, start it, and wait for its links.
 
@@ -128,7 +142,7 @@ class Loadgen(TrafficGenerator):
         )
 
     def _spawn(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> _Spawned:
-        process = self.machine.spawn("loadgen", list(argv), env=env)
+        process = self.machine.spawn("loadgen", list(argv), env=env, isolated=True)
         log.unlink(missing_ok=True)
         log.symlink_to(process.log)  # where the engine's wrapper looks for its last words
         return _Spawned(process)
@@ -168,7 +182,8 @@ class Loadgen(TrafficGenerator):
         Args:
             frames_per_stream: Frames of each stream.
         """
-        self._running().learn(frames_per_stream)
+        rate = max(LEARN_FPS, frames_per_stream / LEARN_S)
+        self._running().learn(frames_per_stream, rate=rate)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send, drain, count.
@@ -196,7 +211,9 @@ class Loadgen(TrafficGenerator):
         result = self._conduct(spec, trial.duration_s, watch)
         if trial.full_drain:
             self._sleep_through(began + trial.duration_s + trial.drain_s, watch)
-        counts = to_trial_result(self._streams, result, None)
+        counts = to_trial_result(self._streams, result, None).model_copy(
+            update={"refusal_is_loss": self.plan.refusal_is_loss}
+        )
         if counts.worst_loss_ratio() <= trial.histogram_up_to_loss:
             counts = to_trial_result(self._streams, result, self._running().histogram)
         drained = max(0.0, result.elapsed_ns / 1e9 - trial.duration_s)

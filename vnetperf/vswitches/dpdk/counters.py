@@ -7,7 +7,7 @@ import re
 from vnetperf.model.trial import HopCounters
 
 _PORT = re.compile(r"^\s*port \d+: (\S+)", re.MULTILINE)
-_LINE = re.compile(r"\b(RX|TX) packets:(\d+).*?dropped:(\d+|\?)")
+_LINE = re.compile(r"\b(RX|TX) packets:(\d+|\?).*?dropped:(\d+|\?)")
 
 
 def parse_dpctl_show(text: str, names: dict[str, str]) -> tuple[HopCounters, ...]:
@@ -25,16 +25,17 @@ def parse_dpctl_show(text: str, names: dict[str, str]) -> tuple[HopCounters, ...
     for interface, block in zip(pieces[1::2], pieces[2::2], strict=True):
         if interface not in names:
             continue
-        counts = {side: (int(n), _number(dropped)) for side, n, dropped in _LINE.findall(block)}
-        rx, rx_dropped = counts.get("RX", (0, 0))
-        tx, tx_dropped = counts.get("TX", (0, 0))
+        counts = {side: (packets, dropped) for side, packets, dropped in _LINE.findall(block)}
+        (rx, rx_dropped), (tx, tx_dropped) = (counts.get(side, ("?", "?")) for side in ("RX", "TX"))
+        if "?" in (rx, tx):
+            continue  # a port that is not counted is unknown, not empty
         found.append(
             HopCounters(
                 port=names[interface],
-                rx=rx,
-                tx=tx,
-                rx_dropped=rx_dropped,
-                tx_dropped=tx_dropped,
+                rx=int(rx),
+                tx=int(tx),
+                rx_dropped=_number(rx_dropped),
+                tx_dropped=_number(tx_dropped),
             )
         )
     return tuple(sorted(found, key=lambda counters: counters.port))

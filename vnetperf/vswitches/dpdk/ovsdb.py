@@ -115,7 +115,12 @@ class PrivateOvs:
         Raises:
             DutError: With the log's tail, when it does not come up.
         """
-        self.switch_process = self.machine.spawn("ovs-vswitchd", self.switch_argv(), env=self.env)
+        self.switch_process = self.machine.spawn(
+            "ovs-vswitchd",
+            self.switch_argv(),
+            env=self.env,
+            isolated=True,  # its taps must not meet those of another OVS
+        )
         deadline = time.monotonic() + ready_timeout_s
         while time.monotonic() < deadline:
             self.check_alive()

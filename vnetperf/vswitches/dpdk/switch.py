@@ -146,6 +146,7 @@ class OvsDpdk(VSwitch):
             *("add-br", BRIDGE, "--", "set", "bridge", BRIDGE),
             *("datapath_type=netdev", "fail-mode=secure"),
         )
+        self._check_port(BRIDGE)
 
     def add_phy_port(self, end: WireEnd) -> None:
         """Plug in a wire as a DPDK device.
@@ -188,10 +189,18 @@ class OvsDpdk(VSwitch):
             *("add-port", BRIDGE, name, "--", "set", "Interface", name),
             *(*settings, f"ofport_request={ofport(port)}"),
         )
+        self._check_port(name)
+
+    def _check_port(self, name: str) -> None:
+        """ovs-vsctl returns well when the daemon could not make a port: the database says so."""
         self.ovs.check_alive()
-        row = next(r for r in self.ovs.rows("Interface", "name", "error") if r["name"] == name)
-        if row["error"]:
-            raise DutError(f"the switch refuses port {name}: {row['error']}", where="dpdk")
+        rows = self.ovs.rows("Interface", "name", "error", "ofport")
+        row = next((r for r in rows if r["name"] == name), None)
+        if row is None or row["error"] or not isinstance(row["ofport"], int) or row["ofport"] < 0:
+            process = self.ovs.switch_process
+            tail = f"; log ends with:\n{process.log_tail(8)}" if process else ""
+            reason = row["error"] if row and row["error"] else "it has no OpenFlow port"
+            raise DutError(f"the switch refuses port {name}: {reason}{tail}", where="dpdk")
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Install the deployment's rules.
