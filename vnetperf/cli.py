@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("vnetperf: interrupted; the machine has been restored", file=sys.stderr)
+        print("vnetperf: interrupted", file=sys.stderr)
         return 130
 
 

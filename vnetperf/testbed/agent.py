@@ -11,12 +11,13 @@ import json
 import os
 import signal
 import sys
+import time
 from typing import Any, Protocol
 
 from vnetperf import registry
 from vnetperf.host.lock import LockHolder
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.restore import restore
+from vnetperf.host.restore import RestoreReport, restore
 from vnetperf.model import errors
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
@@ -25,6 +26,9 @@ from vnetperf.model.trial import TrialSpec
 from vnetperf.testbed.calibrate import calibrate
 from vnetperf.testbed.deploy import Deployment
 from vnetperf.testbed.inventory import take_inventory
+
+#: Longest wait for a guardian that restores the machine, seconds.
+GUARDIAN_S = 15.0
 
 
 class Channel(Protocol):
@@ -99,11 +103,17 @@ class Agent:
         for family, backends in plugins.items():
             for name, target in backends.items():
                 registry.register(family, name, target)
-        return {"pid": os.getpid(), "restored": restore(self.roots).to_dict()}
+        report = _restore_patiently(self.roots)
+        return {"pid": os.getpid(), "restored": report.to_dict(), "complete": report.complete}
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
         """Look at the machine."""
-        self.facts = take_inventory(Testbed.model_validate(testbed))
+        facts = take_inventory(Testbed.model_validate(testbed))
+        builds = {
+            name: registry.load("traffic", name).identity() for name in registry.names("traffic")
+        }
+        versions = {**facts.versions, **{name: build for name, build in builds.items() if build}}
+        self.facts = facts.model_copy(update={"versions": versions})
         return self.facts.model_dump(mode="json")
 
     def call_deploy(self, plan: dict[str, Any]) -> Any:
@@ -152,6 +162,17 @@ class Agent:
         """
         deployment, self.deployment = self.deployment, None
         return deployment.teardown() if deployment is not None else []
+
+
+def _restore_patiently(roots: HostRoots) -> RestoreReport:
+    """Undo what dead runs left; a guardian that is at it already is waited for."""
+    deadline = time.monotonic() + GUARDIAN_S
+    while True:
+        report = restore(roots)
+        busy = any(live.role == "guardian" for live in report.live)
+        if report.restored or not busy or time.monotonic() > deadline:
+            return report
+        time.sleep(0.1)
 
 
 def serve(channel: Channel) -> None:

@@ -79,7 +79,8 @@ def calibrate(
             # Whatever else the machine does must not pass for the generator's limit.
             turns.prefer(generator.pollers(), plan.placement.slice_us)
             points = tuple(_point(generator, size, watch) for size in frame_sizes)
-            name = str(generator.facts().get("version", plan.scenario.generator))
+            version = str(generator.facts().get("version", plan.scenario.generator))
+            name = f"{version}, alone on its processor"
         finally:
             generator.close()
     return Calibration(

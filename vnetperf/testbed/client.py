@@ -27,6 +27,14 @@ FAREWELL_S = 20.0
 Event = Callable[[dict[str, Any]], None]
 
 
+class _AgentDiedError(Exception):
+    """The agent's process has ended, or does not answer any more."""
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+
+
 class AgentClient:
     """A connection to the agent of a testbed; the agent is started on first use.
 
@@ -40,6 +48,7 @@ class AgentClient:
         self.on_event = on_event or (lambda event: None)
         self.restored: list[dict[str, Any]] = []
         self.pid = 0
+        self.restore_complete = True
         self._group: Any = None
         self._channel: Any = None
 
@@ -54,18 +63,26 @@ class AgentClient:
             self._channel = gateway.remote_exec(_SERVE)
         except (OSError, EOFError, execnet.HostNotFound) as error:
             self._drop()
-            raise errors.HostError(
-                f"the agent cannot be started: {error}",
-                where=self.testbed.agent.transport,
-                cure="check that this Python and vnetperf are installed there"
-                + ("" if os.geteuid() == 0 else ", and that `sudo -n true` works"),
-            ) from error
+            raise self._cannot_start(error) from error
         path = [p for p in sys.path if p] if self.testbed.agent.transport == "local" else []
-        answer = self.call("hello", path=path, plugins=registry.registered())
+        try:
+            answer = self._exchange("hello", 0.0, {"path": path, "plugins": registry.registered()})
+        except _AgentDiedError as error:
+            self.abort()
+            raise self._cannot_start(error) from None
         self.pid = int(answer["pid"])
+        self.restore_complete = bool(answer["complete"])
         if answer["restored"].get("restored"):
             self.restored.append(answer["restored"])
         return self._channel
+
+    def _cannot_start(self, error: Exception) -> errors.HostError:
+        return errors.HostError(
+            f"the agent cannot be started: {_last_line(error)}",
+            where=self.testbed.agent.transport,
+            cure="check that this Python and vnetperf are installed there"
+            + ("" if os.geteuid() == 0 else ", and that `sudo -n true` works"),
+        )
 
     def _specification(self) -> str:
         if self.testbed.agent.transport != "local":
@@ -88,8 +105,16 @@ class AgentClient:
         Raises:
             VnetperfError: As raised by the agent; HostError when the agent died.
         """
-        channel = self._channel if name == "hello" else self._connect()
-        deadline = time.monotonic() + length_s + PATIENCE_S + self.testbed.lock_timeout_s
+        self._connect()
+        try:
+            return self._exchange(name, length_s, args)
+        except _AgentDiedError as error:
+            raise self._died(name, error) from None
+
+    def _exchange(self, name: str, length_s: float, args: dict[str, Any]) -> Any:
+        """Send a call and wait for its answer, without any care for a dead agent."""
+        channel = self._channel
+        deadline = time.monotonic() + length_s + PATIENCE_S
         try:
             channel.send(json.dumps({"call": name, "args": args}))
             while True:
@@ -98,7 +123,7 @@ class AgentClient:
                     break
                 self.on_event(answer)
         except (EOFError, OSError, channel.RemoteError, channel.TimeoutError) as error:
-            raise self._died(name, error) from None
+            raise _AgentDiedError(_last_line(error)) from None
         except BaseException:  # Ctrl-C in the middle of a call: the agent must let go now
             self.abort()
             raise
@@ -109,14 +134,17 @@ class AgentClient:
     def _died(self, name: str, error: Exception) -> errors.HostError:
         """The agent is gone: see that its guardian has restored the machine, or do it."""
         self.abort()
-        detail = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         try:
-            self._connect()  # a new agent restores what a dead one left, and waits for guardians
-            restored = "the machine has been restored"
+            self._connect()  # a new agent waits for guardians and restores what they did not
+            restored = (
+                "the machine has been restored"
+                if self.restore_complete
+                else "the machine is not fully restored"
+            )
         except errors.VnetperfError as trouble:
             restored = f"the machine may not be restored: {trouble}"
         return errors.HostError(
-            f"the agent ended during {name} ({detail[0]}); {restored}",
+            f"the agent ended during {name} ({error}); {restored}",
             where=self.testbed.agent.transport,
             cure="`vnetperf restore` shows whether anything is left; run the case again",
         )
@@ -139,7 +167,8 @@ class AgentClient:
         Returns:
             What was deployed.
         """
-        answer = self.call("deploy", length_s=60, plan=plan.model_dump(mode="json"))
+        length_s = 60 + self.testbed.lock_timeout_s
+        answer = self.call("deploy", length_s=length_s, plan=plan.model_dump(mode="json"))
         return ScenarioFacts.model_validate(answer)
 
     def run_trial(self, spec: TrialSpec) -> TrialResult:
@@ -167,7 +196,7 @@ class AgentClient:
         """
         answer = self.call(
             "calibrate",
-            length_s=30.0 * len(frame_sizes),
+            length_s=30.0 * len(frame_sizes) + self.testbed.lock_timeout_s,
             plan=plan.model_dump(mode="json"),
             frame_sizes=list(frame_sizes),
         )

@@ -33,6 +33,8 @@ from vnetperf.vswitches.base import VSwitch
 VNF_READY_S = 30.0
 #: Longest time between a process's last answer and its end, seconds.
 DYING_S = 2.0
+#: Longest wait for counters to stand still after learning frames, seconds.
+SETTLE_S = 0.5
 #: Share of the wait after learning frames by which they have come through; counters are read in
 #: the rest of it.
 SETTLED = 0.7
@@ -196,6 +198,17 @@ class Deployment:
             counters += vnf.counters()
         return {c.port: c for c in counters}
 
+    def _settled_counters(self) -> dict[str, HopCounters]:
+        """Counters once they have stopped moving: learning frames may still be on their way."""
+        counters = self.counters()
+        deadline = time.monotonic() + SETTLE_S
+        while time.monotonic() < deadline:
+            again = self.counters()
+            if again == counters:
+                break
+            counters = again
+        return counters
+
     def check_alive(self) -> None:
         """Raise when a part of the DUT has ended.
 
@@ -257,7 +270,7 @@ class Deployment:
         learned = time.monotonic()
         collector = registry.load("collectors", "cpu")(self.pollers())
         time.sleep(spec.learning_wait_s * SETTLED)
-        before = self.counters()
+        before = self._settled_counters()
         time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
         collector.start()
         result = self.generator.run(spec, watch)
@@ -278,7 +291,7 @@ class Deployment:
         for part in (self.generator.close, *(v.stop for v in self.vnfs), self.vswitch.stop):
             try:
                 part()
-            except VnetperfError as error:
+            except (VnetperfError, OSError) as error:
                 troubles.append(str(error))
         return troubles
 
@@ -288,8 +301,10 @@ class Deployment:
         Returns:
             What could not be undone; empty when the machine is as it was.
         """
-        self._stop_backends()
-        report = self.run.close()
+        try:
+            self._stop_backends()  # what does not stop is ended with the run's processes
+        finally:
+            report = self.run.close()
         return [f"{step.what}: {step.outcome}" for step in report.failed]
 
 
