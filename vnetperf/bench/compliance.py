@@ -48,7 +48,7 @@ def _rfc2544(
     sizes = sorted({r.frame_size for r in results if r.status == "measured"})
     profiles = [scenario.traffic for scenario in scenarios]
     final = min(goal.final_trial_s for goal in preset.goals)
-    learning = min((p.learning_frames for p in profiles), default=0)
+    learning = min((p.learning_frames_per_stream for p in profiles), default=0)
     zero = [g.name for g in preset.goals if g.loss_ratio == 0 and g.exceed_ratio == 0]
     return [
         _entry(

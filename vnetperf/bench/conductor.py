@@ -213,7 +213,7 @@ class Conductor:
             duration_s=request.duration_s,
             drain_s=times.drain_s,
             full_drain=times.full_drain,
-            learning_frames=self.scenario.traffic.learning_frames,
+            learning_frames=self.scenario.traffic.learning_frames_per_stream,
             learning_wait_s=times.learning_wait_s,
             histogram_up_to_loss=self._histogram_up_to(logged, request),
         )

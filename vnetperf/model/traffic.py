@@ -34,7 +34,8 @@ class TrafficProfile(Frozen):
         flows: Number of distinct flows per stream; 1 sends a single flow.
         vary: Header fields that differ between flows; each takes `flows` values in step.
         vary_mode: "inc" walks through the values in order, "random" picks uniformly (seeded).
-        learning_frames: Frames sent per stream before a trial to prime tables; never counted.
+        learning_frames: Frames sent per stream before a trial to prime tables, at least; there is
+            one for each flow in any case. Never counted; 0 sends none.
     """
 
     name: str = ""
@@ -43,7 +44,7 @@ class TrafficProfile(Frozen):
     flows: int = Field(default=1, ge=1, le=16_777_216)
     vary: tuple[VaryField, ...] = ()
     vary_mode: Literal["inc", "random"] = "inc"
-    learning_frames: int = Field(default=64, ge=0, le=1_000_000)
+    learning_frames: int = Field(default=64, ge=0, le=16_777_216)
 
     @model_validator(mode="after")
     def _flows_fit_their_fields(self) -> TrafficProfile:
@@ -56,6 +57,11 @@ class TrafficProfile(Frozen):
                 "vary eth_src as well, which has 16777216 values"
             )
         return self
+
+    @property
+    def learning_frames_per_stream(self) -> int:
+        """Learning frames that are sent: every flow must have been seen before it is measured."""
+        return max(self.learning_frames, self.flows) if self.learning_frames else 0
 
     @property
     def directions(self) -> tuple[int, ...]:
