@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -95,10 +96,16 @@ class CalibrationStore:
         held = self.load(key)
         points = {p.frame_size: p for c in (held, calibration) if c for p in c.points}
         merged = calibration.model_copy(
-            update={"points": tuple(points[size] for size in sorted(points))}
+            update={
+                "points": tuple(points[size] for size in sorted(points)),
+                # As old as its oldest point, so that none of them is kept for ever.
+                "when": min(c.when for c in (held, calibration) if c),
+            }
         )
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = self.directory / f".{key}.{os.getpid()}"
-        temporary.write_text(merged.model_dump_json(indent=1))
-        temporary.replace(self.directory / f"{key}.json")
+        # A cache that cannot be written costs the next run some seconds, and nothing else.
+        with contextlib.suppress(OSError):
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary.write_text(merged.model_dump_json(indent=1))
+            temporary.replace(self.directory / f"{key}.json")
         return merged

@@ -54,9 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         client.close()
     store = CalibrationStore()
-    stored = store.add(store.key(plan, facts), calibration)
+    store.add(store.key(plan, facts), calibration)
     if arguments.json:
-        _print_json(stored)
+        _print_json(calibration)
     else:
         _print_table(calibration)
     return 0
