@@ -7,7 +7,7 @@ import pytest
 from tests.bench.support import Bench
 from vnetperf.bench.derive import derive
 from vnetperf.model.errors import LogError
-from vnetperf.results.folder import merge_worker_logs, new_folder, worker_log
+from vnetperf.results.folder import merge_worker_logs, new_folder, read_run, worker_log
 from vnetperf.results.log import LOG_NAME, read_log
 from vnetperf.results.records import SearchRecord, TrialRecord
 
@@ -71,6 +71,18 @@ def test_merging_again_changes_nothing(tmp_path: Path) -> None:
     before = (tmp_path / LOG_NAME).read_bytes()
     merge_worker_logs(tmp_path)
     assert (tmp_path / LOG_NAME).read_bytes() == before
+
+
+def test_a_merge_that_was_killed_before_its_end_doubles_nothing(tmp_path: Path) -> None:
+    held = [bench.path for bench in workers(tmp_path)]
+    contents = [path.read_bytes() for path in held]
+    merge_worker_logs(tmp_path)
+    before = derive(read_log(tmp_path / LOG_NAME))
+    held[1].write_bytes(contents[1])  # killed between the two removals
+    assert derive(read_run(tmp_path)) == before
+    merge_worker_logs(tmp_path)
+    assert derive(read_log(tmp_path / LOG_NAME)) == before
+    assert sorted(p.name for p in tmp_path.glob("*.jsonl")) == [LOG_NAME]
 
 
 def test_the_log_of_a_worker_that_died_is_merged_without_its_torn_line(tmp_path: Path) -> None:

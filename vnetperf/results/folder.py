@@ -8,7 +8,13 @@ from pathlib import Path
 
 from vnetperf.model.errors import LogError
 from vnetperf.results.log import LOG_NAME, read_log
-from vnetperf.results.records import Record, SearchEndRecord, SearchRecord, TrialRecord
+from vnetperf.results.records import (
+    MergedRecord,
+    Record,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
 
 
 def new_folder(results_dir: Path) -> Path:
@@ -118,7 +124,10 @@ def read_run(folder: Path) -> list[Record]:
     target = folder / LOG_NAME
     worker_logs = sorted(folder.glob("trials-*.jsonl"))
     records = read_log(target) if target.exists() or not worker_logs else []
+    merged = {name for r in records if isinstance(r, MergedRecord) for name in r.logs}
     for log in worker_logs:
+        if log.name in merged:  # a merge was killed before it could take the log away
+            continue
         trials = max((r.number for r in records if isinstance(r, TrialRecord)), default=0)
         searches = max((r.search for r in records if isinstance(r, SearchRecord)), default=0)
         records += [_renumber(r, trials, searches) for r in read_log(log)]
@@ -126,7 +135,7 @@ def read_run(folder: Path) -> list[Record]:
 
 
 def merge_worker_logs(folder: Path) -> None:
-    """Make one log of those of pytest-xdist workers.
+    """Make one log of those of pytest-xdist workers; killed at any moment, it can be done again.
 
     Args:
         folder: The run's folder.
@@ -134,9 +143,14 @@ def merge_worker_logs(folder: Path) -> None:
     worker_logs = sorted(folder.glob("trials-*.jsonl"))
     if not worker_logs:
         return
-    merged = "".join(record.model_dump_json() + "\n" for record in read_run(folder))
+    # Which logs it holds is in the log itself: the two become true in one step.
+    note = MergedRecord(logs=tuple(log.name for log in worker_logs))
+    records = [*read_run(folder), note]
     temporary = folder / f".{LOG_NAME}.{os.getpid()}"
-    temporary.write_text(merged)
+    with temporary.open("w") as file:
+        file.writelines(record.model_dump_json() + "\n" for record in records)
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(folder / LOG_NAME)
     for log in worker_logs:
         log.unlink()

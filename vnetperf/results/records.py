@@ -150,6 +150,17 @@ class NotMeasuredRecord(Frozen):
     why: str
 
 
+class MergedRecord(Frozen):
+    """The records of other logs stand above: those of pytest-xdist's workers.
+
+    Attributes:
+        logs: Names of the files; one that is still there holds nothing new.
+    """
+
+    type: Literal["merged"] = "merged"
+    logs: tuple[str, ...]
+
+
 class EndRecord(Frozen):
     """The run ended in order.
 
@@ -174,6 +185,7 @@ Record = Annotated[
     | TrialRecord
     | SearchEndRecord
     | NotMeasuredRecord
+    | MergedRecord
     | EndRecord,
     Field(discriminator="type"),
 ]
