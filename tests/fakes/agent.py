@@ -174,7 +174,9 @@ class EnvironmentAgent(FakeAgent):
 
     def __init__(self, testbed: Testbed | None = None, on_event: Any = None) -> None:
         wishes = json.loads(os.environ.get("FAKE_AGENT", "{}"))
-        changes = {"programs": {}} if wishes.get("no_programs") else {}
+        changes: dict[str, Any] = {"programs": {}} if wishes.get("no_programs") else {}
+        if "kernel" in wishes:
+            changes["record"] = {"cpu": "a processor", "kernel": {"release": wishes["kernel"]}}
         super().__init__(testbed, on_event, facts=machine_facts(wishes.get("cores", 8), **changes))
         self._note("start")
         self.fail_deploy = wishes.get("fail_deploy", "")

@@ -45,6 +45,6 @@ def facts(cores: int = 8, *, nodes: int = 1, **changes: object) -> MachineFacts:
         is_root=True,
         programs=PROGRAMS,
         versions=VERSIONS,
-        record={"cpu": "a processor", "kernel": "6.6.6"},
+        record={"cpu": "a processor", "kernel": {"release": "6.6.6"}},
     )
     return whole.model_copy(update=changes)

@@ -194,6 +194,20 @@ def test_a_run_with_other_options_is_not_resumed(site: Site) -> None:
     assert "Traceback" not in text
 
 
+def test_a_run_is_not_resumed_on_a_machine_that_has_changed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.run("-k", "pvp_dpdk")
+    before = site.calls("trial")
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"kernel": "6.6.7"}))
+    result = site.run("-k", "pvp_dpdk", "--resume", "results/latest", "--frame-sizes", "64,512")
+    text = result.stderr.str() + result.stdout.str()
+    assert result.ret == 4, text
+    assert text.count("kernel was '6.6.6', is '6.6.7'") == 1
+    assert "Traceback" not in text
+    assert site.calls("trial") == before
+
+
 WORKERS = ("-n", "2", "-k", "phy2phy_dpdk or pvp_dpdk or pvvp_dpdk")
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from vnetperf.bench.logged import LoggedSearch, is_valid
 from vnetperf.results.records import EndRecord, Record, RunRecord, ScenarioRecord
 
-#: pytest's exit status after Ctrl-C.
-_EXIT_INTERRUPTED = 2
+#: pytest's exit statuses of a session that did not come to its end: Ctrl-C, a bug, wrong use.
+_EXITS_EARLY = (2, 3, 4)
 
 
 def is_interrupted(records: Sequence[Record]) -> bool:
@@ -27,7 +27,7 @@ def is_interrupted(records: Sequence[Record]) -> bool:
             interrupted = (interrupted or is_open) and not record.resumed
             is_open = True
         elif isinstance(record, EndRecord):
-            interrupted |= record.exit_status == _EXIT_INTERRUPTED
+            interrupted |= record.exit_status in _EXITS_EARLY
             is_open = False
     return interrupted or is_open
 

@@ -14,6 +14,7 @@ from vnetperf import __version__
 from vnetperf.bench.calibration_store import CalibrationStore
 from vnetperf.bench.logged import Case, LoggedSearch, searches_of
 from vnetperf.bench.progress import Progress, Quiet
+from vnetperf.bench.sameness import identity_of, require_same
 from vnetperf.config import Configuration
 from vnetperf.model.errors import ConfigError, VnetperfError
 from vnetperf.model.machine import MachineFacts
@@ -63,6 +64,7 @@ class Run:
         self.history: dict[Case, LoggedSearch] = {}
         self.spent: dict[str, float] = {}
         self._facts: MachineFacts | None = None
+        self._machine_then: dict[str, str] = {}
         self._deployed: Scenario | None = None
         self._failed: dict[str, VnetperfError] = {}
         self._calibration: Calibration | None = None
@@ -101,6 +103,8 @@ class Run:
                 where=str(path),
                 cure="give the options of that run again, or start a new one without --resume",
             )
+        machines = [r.machine for r in records if isinstance(r, EnvironmentRecord)]
+        self._machine_then = machines[-1] if machines else {}
         # Per case the last search counts: earlier ones were superseded by it.
         self.history = {search.case: search for search in searches_of(records)}
 
@@ -128,10 +132,17 @@ class Run:
 
         Returns:
             Its facts.
+
+        Raises:
+            ConfigError: The run is continued, and the machine has changed.
         """
         if self._facts is None:
-            self._facts = self.client.inventory()
-            self.log.append(EnvironmentRecord(facts=self._facts.record))
+            found = self.client.inventory()
+            machine = identity_of(found)
+            if self._machine_then:
+                require_same(self._machine_then, machine, str(self.log.path))
+            self._facts = found
+            self.log.append(EnvironmentRecord(facts=found.record, machine=machine))
             for report in self.client.restored:
                 runs = ", ".join(undone["run_id"] for undone in report["restored"])
                 self.progress.say(f"undid what a run that died had left: {runs}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vnetperf.model.errors import LogError, VnetperfError
+from vnetperf.model.errors import ConfigError, LogError, VnetperfError
 from vnetperf.pytest_plugin.live import LiveProgress
 from vnetperf.pytest_plugin.options import configuration_of, worker_name
 
@@ -125,9 +125,15 @@ class BenchSession:
         """Refuse a run that cannot be continued before the first case, and not in each."""
         if self.config.getoption("resume"):
             try:
-                self.run()
+                run = self.run()
             except VnetperfError as error:
                 raise pytest.UsageError(str(error)) from None
+            try:
+                run.facts()
+            except ConfigError as error:  # the machine has changed
+                raise pytest.UsageError(str(error)) from None
+            except VnetperfError:
+                pass  # the agent cannot be started: each case says so
 
     def run(self) -> Run:
         """The run, begun on first use.

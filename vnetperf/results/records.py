@@ -41,10 +41,16 @@ class RunRecord(Frozen):
 
 
 class EnvironmentRecord(Frozen):
-    """The machine's facts."""
+    """The machine's facts.
+
+    Attributes:
+        facts: Everything known of it.
+        machine: What must be equal for a run to be continued: name -> value.
+    """
 
     type: Literal["environment"] = "environment"
     facts: dict[str, Any]
+    machine: dict[str, str] = Field(default_factory=dict)
 
 
 class CalibrationRecord(Frozen):
