@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from vnetperf.host.fact import is_unknown
+
 #: Program -> places it is looked for, in order; a name alone is looked for in PATH.
 PLACES: dict[str, tuple[str, ...]] = {
     "ovs-vswitchd-dpdk": (
@@ -29,12 +31,13 @@ PLACES: dict[str, tuple[str, ...]] = {
 MUST_SAY = {"ovs-vswitchd-dpdk": "DPDK"}
 #: A program's version where it matters; a DPDK program tells its own once it runs, by telemetry.
 VERSION_ARGS = {"ovs-vswitchd-dpdk": ("--version",), "gcc": ("-dumpfullversion",)}
+CONFIGURED = "correct its path under [programs] of the testbed file"
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 
 def find_programs(
     overrides: Mapping[str, str], names: Iterable[str] = tuple(PLACES)
-) -> tuple[dict[str, str], dict[str, str]]:
+) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Find programs and the versions of those whose version matters.
 
     Args:
@@ -42,7 +45,8 @@ def find_programs(
         names: Programs wanted.
 
     Returns:
-        Program -> path ("" when missing), and program -> version text.
+        Program -> path ("" when missing), program -> version text, and program -> what is wrong
+        with the one configured or found, with its cure; one that is nowhere has no entry there.
     """
     daemon = overrides.get("ovs-vswitchd-dpdk", "")
     # Tools of another version may not understand a daemon's database: take those built with it.
@@ -55,21 +59,38 @@ def find_programs(
                 strict=True,
             )
         )
-    paths = {name: path for name, (path, _) in found.items()}
-    versions = {name: text for name, (_, text) in found.items() if text}
-    return paths, versions
+    paths = {name: path for name, (path, _, _) in found.items()}
+    versions = {name: text for name, (_, text, _) in found.items() if text}
+    return paths, versions, {name: trouble for name, (_, _, trouble) in found.items() if trouble}
 
 
-def _find(name: str, override: str, beside: Sequence[str]) -> tuple[str, str]:
+def _find(name: str, override: str, beside: Sequence[str]) -> tuple[str, str, str]:
+    """Path, version, and what is wrong."""
+    trouble = ""
     search = os.pathsep.join([*beside, os.environ.get("PATH", ""), SBIN])
     for place in (override,) if override else PLACES[name]:
         path = shutil.which(place, path=search)
         if path is None:
+            if override:
+                trouble = f"{override} {_why_not_run(Path(override))}; {CONFIGURED}"
             continue
         text = version_of(name, path) if name in VERSION_ARGS else ""
         if name not in MUST_SAY or MUST_SAY[name] in text:
-            return path, text
-    return "", ""
+            return path, text, ""
+        wrong = "does not tell its version" if is_unknown(text) else f"has no {MUST_SAY[name]}"
+        cure = CONFIGURED if override else "run `make deps`, or name another under [programs]"
+        trouble = trouble or f"{path} {wrong} ({text.splitlines()[0]}); {cure}"
+    return "", "", trouble
+
+
+def _why_not_run(path: Path) -> str:
+    try:
+        if path.is_dir():
+            return "is a directory"
+        path.stat()
+    except OSError as error:
+        return "is not there" if isinstance(error, FileNotFoundError) else str(error.strerror)
+    return "is not executable"
 
 
 def version_of(name: str, path: str) -> str:

@@ -50,6 +50,7 @@ class MachineFacts(Frozen):
         slices: "" when EEVDF slices can be set, otherwise why not.
         programs: Program name -> path, or "" when missing.
         versions: Program name -> version text.
+        program_troubles: Program name -> what is wrong with the one configured or found.
         record: The whole environment record for results.json.
     """
 
@@ -60,9 +61,26 @@ class MachineFacts(Frozen):
     slices: str = ""
     programs: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
+    program_troubles: dict[str, str] = Field(default_factory=dict)
     record: dict[str, object] = Field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[int, ...]:
         """NUMA nodes with processors, in order."""
         return tuple(sorted({cpu.node for cpu in self.cpus}))
+
+    def missing_program(self, program: str, package: str) -> str:
+        """What keeps a program from being started.
+
+        Args:
+            program: Its name.
+            package: The package that has it.
+
+        Returns:
+            "" when it is there, otherwise why not, with the cure.
+        """
+        if self.programs.get(program):
+            return ""
+        if trouble := self.program_troubles.get(program):
+            return f"{program} cannot be used: {trouble}"
+        return f"{program} is not installed; install the package {package} or run `make deps`"

@@ -61,7 +61,7 @@ class MediaConfig(Frozen):
 
 
 class ProgramsConfig(Frozen):
-    """Programs to use instead of those found on PATH.
+    """Programs to use instead of those found on PATH: absolute paths, "" to search.
 
     Attributes:
         ovs_vswitchd: OVS daemon built with DPDK.
@@ -72,6 +72,13 @@ class ProgramsConfig(Frozen):
     ovs_vswitchd: str = ""
     ovsdb_server: str = ""
     testpmd: str = ""
+
+    @field_validator("*")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        if value and not value.startswith("/"):
+            raise ValueError('a program is an absolute path, or "" to search for it')
+        return value
 
 
 class Testbed(Frozen):

@@ -24,7 +24,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     Returns:
         The facts.
     """
-    paths, versions = find_programs(
+    paths, versions, troubles = find_programs(
         {
             "ovs-vswitchd-dpdk": testbed.programs.ovs_vswitchd,
             "ovsdb-server": testbed.programs.ovsdb_server,
@@ -35,9 +35,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     pools = hugepages.pools()
     return MachineFacts(
         cpus=tuple(
-            CpuFacts(
-                cpu=c.number, core=c.core + (c.package << 16), node=c.node, isolated=c.isolated
-            )
+            CpuFacts(cpu=c.number, core=min(c.siblings), node=c.node, isolated=c.isolated)
             for c in topology.allowed
         ),
         hugepages=tuple(
@@ -48,6 +46,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         slices=why_no_slices(),
         programs=paths,
         versions=versions,
+        program_troubles=troubles,
         record=collect(),
     )
 

@@ -50,9 +50,7 @@ class Vloop(Vnf):
         """
         if scenario.vnf_mode not in cls.modes:
             return f"vloop has no mode {scenario.vnf_mode!r}; accepted: {', '.join(cls.modes)}"
-        if not facts.programs.get("dpdk-testpmd"):
-            return "dpdk-testpmd is not installed; install the package dpdk-dev or run `make deps`"
-        return ""
+        return facts.missing_program("dpdk-testpmd", "dpdk-dev")
 
     @classmethod
     def roles(cls, number: int) -> tuple[RoleDemand, ...]:

@@ -56,10 +56,8 @@ class OvsDpdk(VSwitch):
             ("ovs-ofctl", "openvswitch-common"),
             ("ovsdb-tool", "openvswitch-common"),
         ):
-            if not facts.programs.get(program):
-                return (
-                    f"{program} is not installed; install the package {package} or run `make deps`"
-                )
+            if problem := facts.missing_program(program, package):
+                return problem
         try:
             version = options.parse_version(facts.versions["ovs-vswitchd-dpdk"])
         except DutError as error:
