@@ -50,7 +50,7 @@ def two_sockets(tmp_path: Path) -> Path:
 
 
 def test_topology_of_two_sockets(two_sockets: Path) -> None:
-    topology = read_topology(sys=two_sockets / "sys", proc=two_sockets / "proc")
+    topology = read_topology(sys=two_sockets / "sys", proc=two_sockets / "proc", as_root=False)
     assert [cpu.number for cpu in topology.cpus] == list(range(7))
     assert topology.nodes == (0, 1)
     assert topology.smt
@@ -65,8 +65,31 @@ def test_topology_of_two_sockets(two_sockets: Path) -> None:
         topology.get(7)
 
 
+@pytest.mark.parametrize(
+    ("group", "file", "cpus", "allowed"),
+    [
+        ("0::/a/b", "a/b/cpuset.cpus.effective", "0-3", [0, 1, 2, 3]),
+        ("0::/a/b", "a/cpuset.cpus.effective", "2,6-7", [2, 6]),  # 7 is offline
+        ("2:cpu:/x\n1:cpuset:/c\n0::/", "cpuset/c/cpuset.effective_cpus", "1-2", [1, 2]),
+        ("1:cpuset:/elsewhere", "cpuset/cpuset.cpus", "2", [2]),
+        ("0::/a", "other", "1", list(range(7))),
+        ("", "other", "1", list(range(7))),
+    ],
+)
+def test_root_may_use_isolated_cpus_that_the_cgroup_allows(
+    two_sockets: Path, group: str, file: str, cpus: str, allowed: list[int]
+) -> None:
+    (two_sockets / "proc/self/cgroup").write_text(f"{group}\n")
+    (two_sockets / "proc/self/status").write_text("Cpus_allowed_list:\t0\n")
+    path = two_sockets / "sys/fs/cgroup" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{cpus}\n")
+    topology = read_topology(sys=two_sockets / "sys", proc=two_sockets / "proc", as_root=True)
+    assert [cpu.number for cpu in topology.allowed] == allowed
+
+
 def test_this_machine() -> None:
-    topology = read_topology()
+    topology = read_topology(as_root=False)
     assert {cpu.number for cpu in topology.allowed} == os.sched_getaffinity(0)
     online = parse_cpus(Path("/sys/devices/system/cpu/online").read_text())
     assert tuple(cpu.number for cpu in topology.cpus) == online

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ class Cpu:
         node: NUMA node of its memory; 0 on a machine without NUMA.
         siblings: All logical CPUs of its core, itself among them.
         isolated: Kept free of other tasks by ``isolcpus``.
-        allowed: Whether this process may run on it (cgroup, affinity).
+        allowed: Whether this run may use it (cgroup, and affinity of one that is not root).
         max_khz: Highest frequency in kHz, None when the machine does not say.
     """
 
@@ -97,12 +98,15 @@ class CpuTopology:
         )
 
 
-def read_topology(*, sys: Path = SYS, proc: Path = PROC) -> CpuTopology:
+def read_topology(
+    *, sys: Path = SYS, proc: Path = PROC, as_root: bool | None = None
+) -> CpuTopology:
     """Read the CPUs of this machine.
 
     Args:
         sys: Root of sysfs.
         proc: Root of procfs.
+        as_root: Whether affinity can be set at will; None asks the system.
 
     Returns:
         All online CPUs.
@@ -120,7 +124,10 @@ def read_topology(*, sys: Path = SYS, proc: Path = PROC) -> CpuTopology:
             cure="mount sysfs",
         ) from error
     isolated = set(parse_cpus(_text(root / "isolated", "")))
-    allowed = _allowed(proc, online)
+    if os.geteuid() == 0 if as_root is None else as_root:
+        allowed = _cgroup_cpus(sys, proc, online)
+    else:
+        allowed = _allowed(proc, online)
     node_of = _nodes(sys)
     return CpuTopology(
         tuple(
@@ -161,6 +168,27 @@ def _allowed(proc: Path, online: tuple[int, ...]) -> set[int]:
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
             return set(parse_cpus(value)) & set(online)
+    return set(online)
+
+
+def _cgroup_cpus(sys: Path, proc: Path, online: tuple[int, ...]) -> set[int]:
+    """What the cgroup lets root choose from; isolated CPUs are in no task's inherited affinity."""
+    root = sys / "fs/cgroup"
+    for line in _text(proc / "self/cgroup", "").splitlines():
+        _, controllers, group = line.split(":", maxsplit=2)
+        if "cpuset" in controllers.split(","):
+            bases = [root / "cpuset", root / controllers]
+            names = ["cpuset.effective_cpus", "cpuset.cpus"]
+        elif not controllers:
+            bases, names = [root, root / "unified"], ["cpuset.cpus.effective"]
+        else:
+            continue
+        own = Path(group.lstrip("/"))
+        # A group without the controller has what the next one above it has.
+        for part in (own, *own.parents):
+            for file in (base / part / name for base in bases for name in names):
+                if cpus := _text(file, ""):
+                    return set(parse_cpus(cpus)) & set(online)
     return set(online)
 
 
