@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ class LiveProgress:
         self.terminal = terminal
         self.live = live
         self._status: Any = None
+        self._tty: Any = None
         self._trials = 0
         self._began = 0.0
         self._last = ""
@@ -80,9 +82,17 @@ class LiveProgress:
         if self._status is None:
             from rich.console import Console  # noqa: PLC0415 - slow to import, rarely needed
 
-            console = Console(file=self.terminal._tw._file)
-            self._status = console.status(text, spinner="dots")
-            self.terminal.ensure_newline()
+            # While a test runs, pytest captures stdout: the terminal itself is what is drawn on.
+            try:
+                self._tty = open("/dev/tty", "w")  # noqa: PTH123, SIM115 - closed in `stop`
+            except OSError:
+                self.live = False
+                return
+            console = Console(
+                file=self._tty, width=os.get_terminal_size(self._tty.fileno()).columns
+            )
+            self._status = console.status(text, spinner="dots", refresh_per_second=4)
+            self._tty.write("\n")
             self._status.start()
         self._status.update(text)
 
@@ -90,6 +100,7 @@ class LiveProgress:
         """Take the status line away, before pytest prints."""
         if self._status is not None:
             self._status.stop()
+            self._tty.close()
             self._status = None
 
 

@@ -1,0 +1,41 @@
+"""What a user sees on a terminal while a run goes on, and what a CI log keeps."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.real.conftest import TOP, UserRun
+
+
+def test_progress_is_live_on_a_terminal(tmp_path: Path, unchanged: object) -> None:
+    argv = [sys.executable, "-m", "pytest", "testcases", "-k", "phy2phy_dpdk", "--preset=smoke"]
+    argv += ["--frame-sizes=64", f"--results-dir={tmp_path}", "-p", "no:cacheprovider"]
+    pid, terminal = pty.fork()
+    if pid == 0:  # the child has the terminal as its own, as a shell's would
+        os.chdir(TOP)
+        os.execv(argv[0], argv)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # the last process of the terminal has gone
+            break
+        if not piece:
+            break
+        seen += piece
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    text = seen.decode(errors="replace")
+    assert "deploying phy2phy_dpdk" in text
+    assert "per direction" in text
+    assert "vnetperf results" in text
+
+
+def test_a_log_has_no_escape_codes(start: Callable[..., UserRun]) -> None:
+    run = start("-k", "phy2phy_dpdk", "--frame-sizes=64")
+    assert run.finish() == 0, run.output
+    assert "\x1b" not in run.output
+    assert len([line for line in run.output.splitlines() if "vnetperf:" in line]) <= 3
