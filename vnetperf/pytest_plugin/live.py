@@ -88,9 +88,8 @@ class LiveProgress:
             except OSError:
                 self.live = False
                 return
-            console = Console(
-                file=self._tty, width=os.get_terminal_size(self._tty.fileno()).columns
-            )
+            columns = os.get_terminal_size(self._tty.fileno()).columns or 80
+            console = Console(file=self._tty, width=columns)
             self._status = console.status(text, spinner="dots", refresh_per_second=4)
             self._tty.write("\n")
             self._status.start()
