@@ -87,6 +87,7 @@ def test_other_tests_are_left_alone(site: Site) -> None:
 WRONG = {
     "--preset rfc2455": "did you mean 'rfc2544'?",
     "--testbed nowhere.toml": "there is no file nowhere.toml",
+    "--testbed local,other": "'local,other' names several testbeds",
     "--traffic multi": "did you mean 'multi-flow'?",
     "--frame-sizes 64,x": "is no list of frame sizes",
     "--frame-sizes 12": "command line: frame_sizes.0: frame size 12",

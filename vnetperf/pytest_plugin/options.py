@@ -24,9 +24,8 @@ def add_options(parser: pytest.Parser) -> None:
     add = group.addoption
     add(
         "--testbed",
-        metavar="NAME[,NAME...]",
-        help="testbed file under conf/testbeds/, or a path (default: local); several are shared "
-        "out to the workers of pytest-xdist",
+        metavar="NAME",
+        help="testbed file under conf/testbeds/, or a path (default: local)",
     )
     add("--preset", metavar="NAME", help="preset under conf/presets/, or a path (default: quick)")
     add("--traffic", metavar="NAME", help="traffic profile under conf/traffic/, or a path")
@@ -80,8 +79,12 @@ def configuration_of(
             given["frame_sizes"] = config.parse_frame_sizes(given["frame_sizes"])
         testbeds = given["testbed"] or os.environ.get("VNETPERF_TESTBED")
         if testbeds and "," in testbeds:
-            names = [name for name in testbeds.split(",") if name]
-            given["testbed"] = names[worker_number(pytest_config) % len(names)]
+            raise ConfigError(
+                f"{testbeds!r} names several testbeds",
+                where="testbed",
+                accepted="one, because a run's results are those of one machine",
+                cure="run them separately, each with its own --testbed",
+            )
         loaded = config.load(given, test_case=test_case)
         _check_names(loaded.settings)
         return loaded
@@ -120,16 +123,3 @@ def worker_name(pytest_config: pytest.Config) -> str:
     """
     workerinput = getattr(pytest_config, "workerinput", None)
     return str(workerinput["workerid"]) if workerinput else ""
-
-
-def worker_number(pytest_config: pytest.Config) -> int:
-    """Number of this pytest-xdist worker.
-
-    Args:
-        pytest_config: pytest's configuration.
-
-    Returns:
-        0-based number; 0 when pytest runs in one process.
-    """
-    digits = "".join(c for c in worker_name(pytest_config) if c.isdigit())
-    return int(digits or 0)
