@@ -130,8 +130,53 @@ def test_isolated_cores_are_preferred() -> None:
 
 def test_pollers_are_not_spread_over_nodes() -> None:
     two_nodes = facts(cpus=cpus(6, nodes=2))
-    assert place(demands(0), CoresConfig(), two_nodes).node == 1
+    placement = place(demands(0), CoresConfig(), two_nodes)
+    assert (placement.node, placement.housekeeping) == (0, (0,))
+    assert placement.cores == {"tester": (1,), "pmd": (2,)}
+    assert placement.nodes == (0, 1)
     assert place(demands(2), CoresConfig(), two_nodes).shared
+
+
+def test_the_systems_core_is_on_the_pollers_node_where_it_fits() -> None:
+    machine = facts(cpus=cpus(12, nodes=2, isolated={7, 8, 9}))
+    placement = place(demands(1), CoresConfig(), machine)
+    assert (placement.node, placement.housekeeping) == (1, (6,))
+    assert taken(placement) == [7, 8, 9]
+    full = facts(cpus=cpus(6, nodes=2))
+    placement = place(demands(1), CoresConfig(), full)
+    assert (placement.node, placement.housekeeping) == (0, (3,))
+    placement = place(demands(0), CoresConfig(housekeeping=(3,)), full)
+    assert (placement.node, taken(placement)) == (1, [4, 5])
+
+
+def test_shared_pollers_get_cores_of_one_node_then_siblings_then_other_nodes() -> None:
+    asked = CoresConfig(policy="shared")
+    machine = facts(cpus=cpus(8, smt=2, nodes=2))  # node 0 has 0-3 and 8-11
+    placement = place(demands(2), asked, machine)
+    assert taken(placement) == [0, 1, 2, 3]
+    assert "siblings" not in placement.reason
+    placement = place(demands(4), asked, machine)
+    assert taken(placement) == [0, 1, 2, 3, 8, 9]
+    assert "SMT siblings" in placement.reason
+    assert "nodes" not in placement.reason
+    placement = place(demands(2), asked, facts(cpus=cpus(4, nodes=2)))
+    assert taken(placement) == [0, 1, 2, 3]
+    assert "several nodes (0, 1)" in placement.reason
+    few = CoresConfig(policy="shared", allowed=(0, 4, 5, 6))
+    placement = place(demands(1), few, machine)
+    assert (placement.node, taken(placement)) == (1, [4, 5, 6])
+
+
+@given(machines(), DEMANDS)
+def test_the_reason_of_sharing_tells_siblings_and_nodes(
+    machine: MachineFacts, wanted: tuple[RoleDemand, ...]
+) -> None:
+    placement = place(wanted, CoresConfig(policy="shared"), machine)
+    used = [c for c in machine.cpus if c.cpu in taken(placement)]
+    siblings = len({c.core for c in used}) < len(used)
+    assert ("SMT siblings" in placement.reason) == siblings
+    assert ("several nodes" in placement.reason) == (len({c.node for c in used}) > 1)
+    assert placement.node in {c.node for c in used}
 
 
 def test_the_node_with_isolated_cores_is_chosen() -> None:

@@ -49,6 +49,7 @@ class Placement(Frozen):
         cores: Role -> processors.
         housekeeping: Processors for everything that does not poll.
         node: NUMA node of the pollers' memory.
+        nodes: NUMA nodes of the machine.
         slice_us: EEVDF slice for threads on shared cores, microseconds; 0: the kernel's own.
         slice_note: What is known about slices: "" or why they are not available.
     """
@@ -58,6 +59,7 @@ class Placement(Frozen):
     cores: dict[str, tuple[int, ...]]
     housekeeping: tuple[int, ...]
     node: int = 0
+    nodes: tuple[int, ...] = (0,)
     slice_us: int = 0
     slice_note: str = ""
 

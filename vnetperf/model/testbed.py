@@ -34,7 +34,8 @@ class CoresConfig(Frozen):
         policy: "auto" takes dedicated cores when there are enough and shares them otherwise;
             "dedicated" refuses to share; "shared" always shares (for comparison).
         allowed: Processors that may be used; empty for all that the machine offers.
-        housekeeping: Processors left to the system in dedicated mode; empty for the first core.
+        housekeeping: Processors left to the system in dedicated mode; empty for the
+            first core of the pollers' node.
         slice_us: EEVDF scheduler slice of threads on shared cores, microseconds; 0 leaves the
             kernel's own.
     """

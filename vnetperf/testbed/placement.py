@@ -7,6 +7,8 @@ other's work done anyway), VNFs run on the rest, and short scheduler slices keep
 
 from __future__ import annotations
 
+from itertools import chain
+
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.machine import CpuFacts, MachineFacts
 from vnetperf.model.plan import Placement, RoleDemand
@@ -75,35 +77,51 @@ def _dedicated(
     facts: MachineFacts,
     wanted: int,
 ) -> Placement | None:
-    housekeeping = config.housekeeping or (_physical(cpus)[0].cpu,)
-    # A housekeeping processor need not be among the allowed, but its sibling may be.
-    kept_cores = {cpu.core for cpu in facts.cpus if cpu.cpu in housekeeping}
-    free = [cpu for cpu in _physical(cpus) if cpu.core not in kept_cores]
-    by_node: dict[int, list[CpuFacts]] = {}
-    for cpu in free:
-        by_node.setdefault(cpu.node, []).append(cpu)
-    # Isolated cores first; then the node with the most room, the lower number on a tie.
-    fitting = [
-        (sum(c.isolated for c in members), len(members), -node)
-        for node, members in by_node.items()
-        if len(members) >= wanted
-    ]
+    node_of = {cpu.cpu: cpu.node for cpu in facts.cpus}
+    fitting = []
+    for node in sorted({cpu.node for cpu in cpus}):
+        housekeeping, pool = _offer(node, config, cpus, facts, wanted)
+        if housekeeping and len(pool) >= wanted:
+            isolated = min(sum(cpu.isolated for cpu in pool), wanted)
+            # Isolated cores first; then the system's core beside them, since what it allocates
+            # for the pollers is local to it; then the most room, the lower number on a tie.
+            beside = node_of[housekeeping[0]] == node
+            fitting.append((isolated, beside, len(pool), -node, housekeeping, pool))
     if not fitting:
         return None
-    node = -max(fitting)[2]
-    pool = sorted(by_node[node], key=lambda cpu: (not cpu.isolated, cpu.cpu))
+    *_, minus_node, housekeeping, pool = max(fitting, key=lambda offer: offer[:4])
+    node, room = -minus_node, len(pool)
     cores: dict[str, tuple[int, ...]] = {}
     for demand in demands:
         taken, pool = pool[: demand.threads], pool[demand.threads :]
         cores[demand.role] = tuple(cpu.cpu for cpu in taken)
     return Placement(
         mode="dedicated",
-        reason=f"{wanted} pollers fit on the {len(by_node[node])} free physical cores of node "
+        reason=f"{wanted} pollers fit on the {room} free physical cores of node "
         f"{node}, with processor {housekeeping[0]} left to the system",
         cores=cores,
         housekeeping=housekeeping,
         node=node,
+        nodes=_nodes(facts),
     )
+
+
+def _offer(
+    node: int, config: CoresConfig, cpus: list[CpuFacts], facts: MachineFacts, wanted: int
+) -> tuple[tuple[int, ...], list[CpuFacts]]:
+    """Housekeeping and the cores left for pollers, if a node were chosen."""
+    here = _physical([cpu for cpu in cpus if cpu.node == node])
+    housekeeping = config.housekeeping
+    if not housekeeping:
+        elsewhere = _physical([cpu for cpu in cpus if cpu.node != node])
+        choice = here if len(here) > wanted else elsewhere
+        if not choice:
+            return (), []
+        housekeeping = (min(choice, key=lambda cpu: (cpu.isolated, cpu.cpu)).cpu,)
+    # A housekeeping processor need not be among the allowed, but its sibling may be.
+    kept_cores = {cpu.core for cpu in facts.cpus if cpu.cpu in housekeeping}
+    free = [cpu for cpu in here if cpu.core not in kept_cores]
+    return housekeeping, sorted(free, key=lambda cpu: (not cpu.isolated, cpu.cpu))
 
 
 def _shared(
@@ -113,7 +131,8 @@ def _shared(
     facts: MachineFacts,
     wanted: int,
 ) -> Placement:
-    numbers = [cpu.cpu for cpu in cpus]
+    order = _best_first(cpus, wanted)
+    numbers = [cpu.cpu for cpu in order]
     cores: dict[str, tuple[int, ...]] = {}
     if wanted <= len(numbers):
         pool = list(numbers)
@@ -129,15 +148,51 @@ def _shared(
             picked = [pool[(turn[demand.group] + i) % len(pool)] for i in range(demand.threads)]
             turn[demand.group] += demand.threads
             cores[demand.role] = tuple(dict.fromkeys(picked))
+    reason = (
+        'the testbed file asks for it (cores.policy = "shared")'
+        if config.policy == "shared"
+        else f"{wanted} pollers and the system share {len(cpus)} processors: "
+        f"{wanted + 1} physical cores on one node would be needed"
+    )
     return Placement(
         mode="shared",
-        reason='the testbed file asks for it (cores.policy = "shared")'
-        if config.policy == "shared"
-        else f"{wanted} pollers and the system share {len(numbers)} processors: "
-        f"{wanted + 1} physical cores on one node would be needed",
+        reason=reason + _compromises([c for c in order if c.cpu in set().union(*cores.values())]),
         cores=cores,
         housekeeping=config.housekeeping or (numbers[0],),
-        node=cpus[0].node,
+        node=order[0].node,
+        nodes=_nodes(facts),
         slice_us=0 if facts.slices else config.slice_us,
         slice_note=facts.slices,
     )
+
+
+def _best_first(cpus: list[CpuFacts], wanted: int) -> list[CpuFacts]:
+    """Processors in the order to take them: one node if it has enough, siblings after cores."""
+    by_node: dict[int, list[CpuFacts]] = {}
+    for cpu in sorted(cpus, key=lambda c: (c.node, c.cpu)):
+        by_node.setdefault(cpu.node, []).append(cpu)
+
+    def rank(node: int) -> tuple[bool, bool, int]:
+        members = by_node[node]
+        return len(_physical(members)) < wanted, len(members) < wanted, node
+
+    best = min(by_node, key=rank)
+    enough = len(by_node[best]) >= wanted
+    candidates = by_node[best] if enough else [*chain.from_iterable(by_node.values())]
+    first = _physical(candidates)
+    return first + [cpu for cpu in candidates if cpu not in first]
+
+
+def _compromises(used: list[CpuFacts]) -> str:
+    """What else than taking turns disturbs the pollers."""
+    text = ""
+    if len(_physical(used)) < len(used):
+        text += "; pollers sit on SMT siblings"
+    nodes = sorted({cpu.node for cpu in used})
+    if len(nodes) > 1:
+        text += f"; pollers sit on several nodes ({', '.join(map(str, nodes))})"
+    return text
+
+
+def _nodes(facts: MachineFacts) -> tuple[int, ...]:
+    return tuple(sorted({*facts.nodes, *(pool.node for pool in facts.hugepages)}))
