@@ -21,6 +21,8 @@ VNF_MIB = 128
 #: Mbufs of 2176 octets that fit VNF_MIB beside the rings.
 MBUFS = 16384
 RING = 1024
+#: RTE_MAX_LCORE of distributions' builds.
+MAX_LCORE = 128
 
 
 class Vloop(Vnf):
@@ -108,15 +110,21 @@ class Vloop(Vnf):
                 f"--vdev=net_virtio_user{index},path={attachment.socket}{server},"
                 f"queues={attachment.queues},queue_size={RING}"
             )
+        # DPDK takes a thread's node from the processor that has its lcore's number, and testpmd
+        # accepts only nodes of its lcores.
+        lcore = worker if worker < MAX_LCORE else MAX_LCORE - 1
+        main_lcore = main if main < MAX_LCORE and main != lcore else int(lcore == 0)
+        node = self.plan.placement.node
         return [
             self.machine.facts.programs["dpdk-testpmd"],
-            f"--lcores=0@{main},1@{worker}",
+            f"--lcores={main_lcore}@{main},{lcore}@{worker}",
+            f"--main-lcore={main_lcore}",
             "--in-memory",
             "--single-file-segments",
             "--no-pci",
             f"--file-prefix={self.role}",
-            "-m",
-            str(VNF_MIB),
+            "--socket-mem",
+            ",".join(["0"] * node + [str(VNF_MIB)]),
             *vdevs,
             "--",
             "--auto-start",
@@ -124,6 +132,8 @@ class Vloop(Vnf):
             f"--total-num-mbufs={MBUFS}",
             f"--rxd={RING}",
             f"--txd={RING}",
+            "--no-numa",
+            f"--socket-num={node}",
             "--nb-cores=1",
             "--no-lsc-interrupt",
         ]
