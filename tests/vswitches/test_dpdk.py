@@ -27,7 +27,7 @@ from vnetperf.vswitches.dpdk.options import cpu_mask, devargs, other_config, par
 from vnetperf.vswitches.dpdk.unixctl import UnixCtl
 
 
-def plan(node: int = 0, *, shared: bool = False) -> Plan:
+def plan(node: int = 0, *, shared: bool = False, nodes: tuple[int, ...] = (0,)) -> Plan:
     return Plan(
         scenario=Scenario(
             deployment=make_deployment("pvp"), vswitch="dpdk", traffic=TrafficProfile()
@@ -40,6 +40,7 @@ def plan(node: int = 0, *, shared: bool = False) -> Plan:
             cores={"pmd": (2, 5), "tester": (2,) if shared else (3,)},
             housekeeping=(0,),
             node=node,
+            nodes=nodes,
         ),
         memory=(),
     )
@@ -84,10 +85,29 @@ def test_an_idle_pmd_sleeps_on_shared_cores_by_the_versions_name(
     assert not {k for k in other_config(plan(), version) if "sleep" in k}
 
 
-@pytest.mark.parametrize(("node", "memory"), [(0, "256"), (1, "0,256"), (2, "0,0,256")])
-def test_memory_is_taken_on_the_pollers_node_and_nowhere_else(node: int, memory: str) -> None:
-    config = other_config(plan(node), (3, 1))
-    assert config["dpdk-socket-mem"] == config["dpdk-socket-limit"] == memory
+@pytest.mark.parametrize(
+    ("node", "nodes", "memory", "limit"),
+    [
+        (0, (0,), "256", "256"),
+        (0, (0, 1), "256", "256,1"),
+        (1, (0, 1), "0,256", "1,256"),
+        (2, (0, 2, 4), "0,0,256", "1,1,256,1,1"),
+    ],
+)
+def test_memory_is_taken_on_the_pollers_node_and_nowhere_else(
+    node: int, nodes: tuple[int, ...], memory: str, limit: str
+) -> None:
+    config = other_config(plan(node, nodes=nodes), (3, 1))
+    assert config["dpdk-socket-mem"] == memory
+    assert config["dpdk-socket-limit"] == limit  # a 0 would be no limit
+
+
+def test_the_plan_shows_the_configuration_of_the_version_installed() -> None:
+    for version, key in (("3.1.0", "pmd-maxsleep"), ("3.3.0", "pmd-sleep-max")):
+        text = f"ovs-vswitchd (Open vSwitch) {version}\nDPDK"
+        machine = facts(versions={"ovs-vswitchd-dpdk": text})
+        assert key in OvsDpdk.launch_lines(plan(shared=True), machine)["ovs-vswitchd"]
+    assert "pmd" in OvsDpdk.launch_lines(plan())["ovs-vswitchd"]
 
 
 def test_masks_are_those_of_the_placement() -> None:

@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any
 
 from vnetperf import registry
-from vnetperf.model.errors import CapabilityError
+from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import MemoryPlan, Plan, RoleDemand
 from vnetperf.model.scenario import Scenario
@@ -27,7 +27,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
 
     Raises:
         CapabilityError: The testbed cannot carry it: what is missing, and the cure.
-        ConfigError: An unknown backend.
+        ConfigError: An unknown backend or kind of wire.
     """
     vswitch = registry.load("vswitches", scenario.vswitch)
     vnf = registry.load("vnfs", scenario.vnf)
@@ -63,7 +63,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
     plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf)})
-    return plan.model_copy(update={"commands": vswitch.launch_lines(plan)})
+    return plan.model_copy(update={"commands": vswitch.launch_lines(plan, facts)})
 
 
 def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
@@ -79,6 +79,7 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
 
     Raises:
         CapabilityError: The testbed cannot carry it.
+        ConfigError: An unknown backend or kind of wire.
     """
     generator = registry.load("traffic", scenario.generator)
     _require_root(facts)
@@ -94,6 +95,23 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
+
+
+def largest_frame(scenario: Scenario) -> int:
+    """Largest frame that everything on a scenario's path carries.
+
+    Args:
+        scenario: The scenario; one without a vSwitch is the generator looped to itself.
+
+    Returns:
+        Octets including FCS.
+    """
+    limits = [registry.load("traffic", scenario.generator).capabilities.max_frame_size]
+    if scenario.vswitch:
+        limits.append(registry.load("vswitches", scenario.vswitch).capabilities.max_frame_size)
+    if scenario.deployment.vnf_count:
+        limits.append(registry.load("vnfs", scenario.vnf).max_frame_size)
+    return min(limits)
 
 
 def _require_root(facts: MachineFacts) -> None:
@@ -122,12 +140,13 @@ def _choose_wire(
     """The first of the testbed's wires that both ends accept and the machine can have."""
     wishes = testbed.wires if scenario.wire == "auto" else (scenario.wire,)
     known = registry.names("wires")
-    reasons = []
     for kind in wishes:
         if kind not in known:
-            raise CapabilityError(
+            raise ConfigError(
                 f"unknown kind of wire {kind!r}", where="wires", accepted=", ".join(known)
             )
+    reasons = []
+    for kind in wishes:
         strangers = [end.name for end in ends if kind not in end.capabilities.wires]
         if strangers:
             reasons.append(f"{kind}: {' and '.join(strangers)} cannot plug it in")

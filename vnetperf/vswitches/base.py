@@ -28,12 +28,14 @@ class VSwitchCapabilities(Frozen):
         attachments: Kinds of attachment it offers to VNF ports.
         chains: True when it can tell parallel chains apart at a physical port.
         multiqueue: True when ports can have more than one queue pair.
+        max_frame_size: Largest frame it carries, octets including FCS.
     """
 
     wires: tuple[str, ...]
     attachments: tuple[str, ...]
     chains: bool = True
     multiqueue: bool = False
+    max_frame_size: int = 1518
 
 
 class VSwitch(ABC):
@@ -102,16 +104,17 @@ class VSwitch(ABC):
         return 1
 
     @classmethod
-    def launch_lines(cls, plan: Plan) -> dict[str, str]:
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """Launch lines for `--plan`, as far as they are known before deployment.
 
         Args:
             plan: The plan without commands.
+            facts: The machine, for the version of what is installed.
 
         Returns:
             Program -> command line.
         """
-        del plan
+        del plan, facts
         return {}
 
     @abstractmethod

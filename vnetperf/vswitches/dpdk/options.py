@@ -58,14 +58,16 @@ def other_config(plan: Plan, version: tuple[int, int]) -> dict[str, str]:
         Key -> value.
     """
     node = plan.placement.node
-    memory = ",".join("0" for _ in range(node)) + ("," if node else "") + str(SWITCH_MIB)
+    last = max(node, *plan.placement.nodes)
     config = {
         "dpdk-init": "true",
         "dpdk-lcore-mask": cpu_mask(plan.placement.housekeeping),
         "pmd-cpu-mask": cpu_mask(plan.placement.cores["pmd"]),
-        "dpdk-socket-mem": memory,
-        # Without a limit OVS takes every free hugepage of the node.
-        "dpdk-socket-limit": memory,
+        "dpdk-socket-mem": ",".join(["0"] * node + [str(SWITCH_MIB)]),
+        # Without a limit OVS takes every free hugepage of a node, and 0 is no limit.
+        "dpdk-socket-limit": ",".join(
+            str(SWITCH_MIB if number == node else 1) for number in range(last + 1)
+        ),
     }
     if plan.placement.takes_turns("pmd") and version >= (3, 1):
         config["pmd-sleep-max" if version >= (3, 2) else "pmd-maxsleep"] = str(PMD_SLEEP_US)

@@ -117,16 +117,20 @@ class OvsDpdk(VSwitch):
         return len(placement.cores["pmd"]) + 1
 
     @classmethod
-    def launch_lines(cls, plan: Plan) -> dict[str, str]:
-        """The configuration that `--plan` can show before a version is known.
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The configuration that `--plan` can show.
 
         Args:
             plan: The plan.
+            facts: The machine, for the version of OVS; None assumes the oldest supported.
 
         Returns:
             Program -> line.
         """
-        config = options.other_config(plan, (3, 2))
+        version = options.SUPPORTED[0]
+        if facts is not None:
+            version = options.parse_version(facts.versions["ovs-vswitchd-dpdk"])
+        config = options.other_config(plan, version)
         return {
             "ovs-vswitchd": "ovs-vswitchd unix:RUN_DIR/ovs/db.sock; other_config "
             + " ".join(f"{key}={value}" for key, value in config.items()),
