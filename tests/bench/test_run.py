@@ -15,7 +15,7 @@ from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from vnetperf.bench.bench import Throughput
 from vnetperf.bench.directions import direction_name
-from vnetperf.model.errors import DutError, GeneratorError, HostError, VnetperfError
+from vnetperf.model.errors import CapabilityError, DutError, GeneratorError, HostError, VnetperfError
 from vnetperf.model.goal import SearchGoal
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.trial import TrialResult
@@ -408,3 +408,15 @@ def test_a_frame_size_besides_the_presets_is_calibrated_when_it_is_needed(tmp_pa
     assert bench.throughput(1518).goals[0].regular
     calibrated = [c for c in bench.agent.calls if c.startswith("calibrate")]
     assert calibrated == ["calibrate 64,1518", "calibrate 512"]
+
+
+def test_a_frame_nothing_on_the_path_carries_is_refused_before_anything_is_done(
+    tmp_path: Path,
+) -> None:
+    jumbo = PRESET.model_copy(update={"frame_sizes": (64, 9000)})
+    bench = Bench(tmp_path, settings=configuration(jumbo))
+    with pytest.raises(CapabilityError, match="carries no frames of 9000 octets"):
+        bench.throughput(9000)
+    assert not [c for c in bench.agent.calls if c.startswith(("calibrate", "deploy"))]
+    assert bench.throughput(64).goals[0].regular
+    assert "calibrate 64" in bench.agent.calls

@@ -16,7 +16,7 @@ from vnetperf.bench.logged import Case, LoggedSearch, searches_of
 from vnetperf.bench.progress import Progress, Quiet
 from vnetperf.bench.sameness import identity_of, require_same
 from vnetperf.config import Configuration
-from vnetperf.model.errors import ConfigError, VnetperfError
+from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.result import Calibration, RunIdentity, ScenarioFacts
@@ -31,7 +31,7 @@ from vnetperf.results.records import (
     ScenarioRecord,
 )
 from vnetperf.testbed.client import AgentClient
-from vnetperf.testbed.plan import make_loop_plan, make_plan
+from vnetperf.testbed.plan import largest_frame, make_loop_plan, make_plan
 
 
 class Run:
@@ -174,6 +174,14 @@ class Run:
         """
         if scenario.id in self._failed:
             raise self._failed[scenario.id]
+        largest = largest_frame(scenario)
+        if frame_size > largest:
+            raise CapabilityError(
+                f"{scenario.id} carries no frames of {frame_size} octets",
+                where="--frame-sizes",
+                accepted=f"up to {largest}: jumbo frames are not supported yet",
+                cure="leave the size out",
+            )
         plan = self.plan(scenario)
         self.calibrate(scenario, frame_size)
         if self._deployed == scenario:
@@ -209,7 +217,8 @@ class Run:
         Returns:
             The calibration.
         """
-        sizes = {*self.configuration.preset.frame_sizes, *([frame_size] if frame_size else [])}
+        wanted = {*self.configuration.preset.frame_sizes, *([frame_size] if frame_size else [])}
+        sizes = {size for size in wanted if size <= largest_frame(scenario)}
         plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
         current = self._calibration
         if current is not None and current.wire == plan.wire and all(map(current.at, sizes)):

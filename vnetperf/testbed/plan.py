@@ -111,7 +111,7 @@ def largest_frame(scenario: Scenario) -> int:
         limits.append(registry.load("vswitches", scenario.vswitch).capabilities.max_frame_size)
     if scenario.deployment.vnf_count:
         limits.append(registry.load("vnfs", scenario.vnf).max_frame_size)
-    return min(limits)
+    return int(min(limits))
 
 
 def _require_root(facts: MachineFacts) -> None:

@@ -24,11 +24,13 @@ class GeneratorCapabilities(Frozen):
         wires: Kinds of wire it can plug into, in order of preference.
         latency_histogram: True when the latency of frames comes as a histogram.
         exact_bursts: True when it can send an exact count back to back.
+        max_frame_size: Largest frame it sends as it is deployed, octets including FCS.
     """
 
     wires: tuple[str, ...]
     latency_histogram: bool = False
     exact_bursts: bool = False
+    max_frame_size: int = 1518
 
 
 class TrafficGenerator(ABC):

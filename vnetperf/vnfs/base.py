@@ -25,6 +25,8 @@ class Vnf(ABC):
     name: ClassVar[str]
     attachments: ClassVar[tuple[str, ...]]
     modes: ClassVar[tuple[str, ...]]
+    #: Largest frame it forwards, octets including FCS.
+    max_frame_size: ClassVar[int] = 1518
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         self.machine = machine
