@@ -74,7 +74,8 @@ def test_a_missing_capability_is_a_skip_with_reason_and_cure(
     monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
     result = site.run("-k", "pvp_dpdk")
     result.assert_outcomes(skipped=2)
-    assert result.ret == 0
+    assert result.ret == 5  # nothing was measured: not green
+    assert "nothing was measured: all 2 selected cases were skipped" in result.stdout.str()
     text = result.stdout.str()
     assert "ovs-vswitchd-dpdk is not installed" in text
     assert "make deps" in text
@@ -235,6 +236,57 @@ def test_workers_of_other_projects_leave_no_results(site: Site) -> None:
     site.pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_other(): pass")
     site.run_apart("-n", "1").assert_outcomes(passed=2)
     assert not (site.path / "results").exists()
+
+
+def test_one_measured_case_beside_skipped_ones_is_green(site: Site) -> None:
+    site.pytester.makeconftest(
+        REGISTER
+        + """
+import pytest
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "pvvp_dpdk" in item.name:
+            item.add_marker(pytest.mark.skip(reason="not today"))
+"""
+    )
+    assert site.run("-k", "pvp_dpdk or pvvp_dpdk", "--frame-sizes", "64").ret == 0
+    assert site.run("-k", "pvvp_dpdk").ret == 5
+
+
+def test_workers_that_measure_nothing_are_not_green(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", json.dumps({"no_programs": True}))
+    result = site.run_apart("-n", "2", "-k", "pvp_dpdk")
+    result.assert_outcomes(skipped=2)
+    assert result.ret == 5
+    assert "nothing was measured" in result.stdout.str()
+
+
+def test_a_testbed_file_with_an_unknown_wire_is_one_message_and_no_skip(site: Site) -> None:
+    (site.path / "odd.toml").write_text('name = "odd"\nisolation = "x"\nwires = ["memiff"]\n')
+    for more in ((), ("--plan",)):
+        result = site.run("-k", "pvp_dpdk or pvvp_dpdk", "--testbed", "odd.toml", *more)
+        text = result.stderr.str() + result.stdout.str()
+        assert result.ret == 4, text
+        assert text.count("unknown kind of wire 'memiff'; accepted: memif, veth") == 1, text
+        assert "Traceback" not in text
+        assert "INTERNALERROR" not in text
+
+
+def test_settings_of_this_tool_do_not_concern_workers_of_other_projects(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VNETPERF_FOO", "1")
+    result = site.run_apart("-n", "2", "-k", "pvp_dpdk")
+    assert result.ret == 4
+    assert (result.stderr.str() + result.stdout.str()).count("VNETPERF_FOO") == 1
+    (site.path / "test_rfc2544.py").unlink()
+    site.pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_other(): pass")
+    result = site.run_apart("-n", "2", "-v")
+    result.assert_outcomes(passed=2)
+    assert "FOO" not in result.stdout.str() + result.stderr.str()
 
 
 def test_a_wrong_option_with_workers_is_one_usage_error(site: Site) -> None:

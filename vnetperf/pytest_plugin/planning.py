@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vnetperf.model.errors import CapabilityError
+import pytest
+
+from vnetperf.model.errors import CapabilityError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +40,8 @@ def print_plans(session: BenchSession, scenario_ids: Sequence[str], terminal: An
             except CapabilityError as error:
                 terminal.line(f"would be skipped: {error}")
                 continue
+            except ConfigError as error:
+                raise pytest.UsageError(str(error)) from None
             for line in describe(plan, configuration.preset):
                 terminal.line(line)
     finally:

@@ -72,18 +72,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             configuration = session_of(metafunc.config).configuration_for(metafunc.definition)
         except pytest.UsageError as error:  # raised here it would be an error of each test
             metafunc.config.stash[_WRONG] = error
-            return
+            configuration = None
         parametrize(metafunc, configuration)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Bring the cases of a scenario together."""
     if _WRONG in config.stash:
-        raise config.stash[_WRONG]
+        _raise_wrong(config)
     if any("bench" in getattr(item, "fixturenames", ()) for item in items):
         from vnetperf.pytest_plugin.matrix import group_by_scenario  # noqa: PLC0415
 
         group_by_scenario(items)
+
+
+def _raise_wrong(config: pytest.Config) -> None:
+    """Refuse the session, unless this is a worker of xdist and its controller will."""
+    if session_of(config).worker:
+        try:
+            _ = session_of(config).configuration
+        except pytest.UsageError:
+            return
+    raise config.stash[_WRONG]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -117,14 +127,6 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     session.run().release()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Take the status line away before pytest prints a result."""
-    session = _current.get("session")
-    if session is not None and session.progress is not None:
-        session.progress.stop()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -142,20 +144,19 @@ def pytest_runtest_makereport(
     return report
 
 
-_current: dict[str, BenchSession] = {}
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Remember the session whose status line may be on the terminal."""
-    if _SESSION in item.config.stash:
-        _current["session"] = item.config.stash[_SESSION]
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Under pytest-xdist: every worker writes into the controller's results folder."""
-    session = session_of(node.config)
-    node.workerinput["vnetperf_folder"] = str(session.reserve_folder())
+    node.workerinput["vnetperf_run"] = session_of(node.config).reserve_name()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    """Under pytest-xdist: only now the controller knows whether anything will be measured."""
+    from vnetperf.pytest_plugin.matrix import scenario_in  # noqa: PLC0415
+
+    if any(map(scenario_in, ids)):
+        session_of(node.config).expect_workers()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -163,16 +164,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Under pytest-xdist: keep a scenario's cases on one worker."""
     if config.getoption("dist") not in ("load", "loadgroup"):
         return None  # the user wants another order
-    from vnetperf.pytest_plugin.scheduling import ScenarioScheduling  # noqa: PLC0415
+    from vnetperf.pytest_plugin.scheduling import LateScheduling  # noqa: PLC0415
 
-    return ScenarioScheduling(config, log)
+    return LateScheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """End the run; the controller writes the reports."""
     if _SESSION in session.config.stash:
-        session.config.stash[_SESSION].finish(int(exitstatus))
+        ours = session.config.stash[_SESSION]
+        if exitstatus == pytest.ExitCode.OK and ours.outcomes.nothing_measured:
+            session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        ours.finish(int(exitstatus))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -180,6 +184,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if _SESSION not in config.stash:
         return
     session = config.stash[_SESSION]
+    if session.outcomes.nothing_measured:
+        terminalreporter.line(session.outcomes.explanation(), red=True)
     results = session.results
     if results is None:
         return

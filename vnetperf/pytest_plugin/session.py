@@ -11,6 +11,7 @@ import pytest
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
 from vnetperf.pytest_plugin.live import LiveProgress
 from vnetperf.pytest_plugin.options import configuration_of, worker_name
+from vnetperf.pytest_plugin.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from vnetperf.bench.bench import Bench
@@ -36,10 +37,17 @@ class BenchSession:
         self._run: Run | None = None
         self.folder: Path | None = None
         self.results: Any = None
+        self._name = ""
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         # A worker of xdist has no terminal; a CI log or `-q` into a file is no place for a spinner.
         live = terminal is not None and terminal.isatty and not self.worker
         self.progress = LiveProgress(terminal, live=live) if terminal else None
+        self.outcomes = Outcomes(self._stop_progress)
+        config.pluginmanager.register(self.outcomes, "vnetperf-outcomes")
+
+    def _stop_progress(self) -> None:
+        if self.progress:
+            self.progress.stop()
 
     @property
     def configuration(self) -> Configuration:
@@ -84,10 +92,10 @@ class BenchSession:
                 new_folder,
             )
 
-            given = getattr(self.config, "workerinput", {}).get("vnetperf_folder")
+            given = getattr(self.config, "workerinput", {}).get("vnetperf_run")
             resume = self.config.getoption("resume")
             if given:
-                self.folder = make_folder(Path(given))
+                self.folder = make_folder(self._named(given))
             elif resume:
                 self.folder = Path(resume).resolve()
                 merge_worker_logs(self.folder)  # of a run under pytest-xdist that was killed
@@ -105,21 +113,28 @@ class BenchSession:
                 self.folder = new_folder(Path(self.configuration.settings.results_dir))
         return self.folder
 
-    def reserve_folder(self) -> Path:
+    def reserve_name(self) -> str:
         """Under pytest-xdist: name the folder that the first worker that measures will make.
 
         Returns:
-            The folder.
+            Its name; where it is, the configuration says, which other projects have none of.
         """
-        from vnetperf.results.folder import reserve_folder  # noqa: PLC0415
+        from vnetperf.results.folder import reserve_name  # noqa: PLC0415
 
         if self.config.getoption("resume"):
             raise pytest.UsageError(
                 "--resume continues a log in the order it was written; leave -n out"
             )
+        self._name = self._name or reserve_name()
+        return self._name
+
+    def expect_workers(self) -> None:
+        """Under pytest-xdist: the workers will measure; refuse wrong options before they do."""
         if self.folder is None:
-            self.folder = reserve_folder(Path(self.configuration.settings.results_dir))
-        return self.folder
+            self.folder = self._named(self._name)
+
+    def _named(self, name: str) -> Path:
+        return Path(self.configuration.settings.results_dir).resolve() / name
 
     def check_resume(self) -> None:
         """Refuse a run that cannot be continued before the first case, and not in each."""
@@ -168,6 +183,10 @@ class BenchSession:
             run.plan(scenario)
         except CapabilityError as error:
             pytest.skip(str(error).replace("\n", ";"))
+        except ConfigError as error:  # as wrong for every other case: told once
+            if self.worker:
+                raise
+            pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
         return Bench(run, scenario)
 
     def finish(self, exit_status: int) -> None:
@@ -176,8 +195,7 @@ class BenchSession:
         Args:
             exit_status: pytest's exit status.
         """
-        if self.progress:
-            self.progress.stop()
+        self._stop_progress()
         if self._run is not None:
             try:
                 self._run.close(exit_status)

@@ -45,17 +45,13 @@ def new_folder(results_dir: Path) -> Path:
     raise LogError("too many runs began in this second", where=str(results_dir))
 
 
-def reserve_folder(results_dir: Path) -> Path:
+def reserve_name() -> str:
     """Name the folder of a run whose processes make it when they first need it.
 
-    Args:
-        results_dir: Folder of all runs.
-
     Returns:
-        A path that no other run names.
+        A name that no other run takes.
     """
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    return results_dir.resolve() / f"{stamp}-{os.getpid()}"
+    return f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
 def make_folder(folder: Path) -> Path:
