@@ -13,7 +13,7 @@ from typing import Any
 
 from vnetperf.model.errors import HostError
 
-#: DPDK's own limit of a request, octets.
+#: DPDK's own limit of a request, octets; it cuts off what is longer without a word.
 MAX_REQUEST = 1023
 GREETING_MAX = 16384
 
@@ -27,6 +27,7 @@ class DpdkTelemetry:
 
     Raises:
         OSError: When nobody listens there.
+        ValueError: When what listens there does not greet like DPDK.
     """
 
     def __init__(self, path: Path, timeout_s: float = 5.0) -> None:
@@ -35,11 +36,14 @@ class DpdkTelemetry:
         try:
             self._socket.settimeout(timeout_s)
             self._socket.connect(str(path))
-            self.greeting: dict[str, Any] = json.loads(self._socket.recv(GREETING_MAX))
+            greeting = json.loads(self._socket.recv(GREETING_MAX))
+            if not isinstance(greeting, dict):
+                raise ValueError(f"this greeting is not DPDK's: {greeting!r}"[:200])
+            self.greeting: dict[str, Any] = greeting
+            self._max_answer = int(greeting.get("max_output_len", GREETING_MAX))
         except BaseException:
             self._socket.close()
             raise
-        self._max_answer = int(self.greeting.get("max_output_len", GREETING_MAX))
 
     def ask(self, command: str) -> Any:
         """Ask one thing.
@@ -51,23 +55,28 @@ class DpdkTelemetry:
             The answer; None when the program knows no such command or refuses it.
 
         Raises:
-            HostError: The program has gone, does not answer, or answers no JSON.
+            HostError: The program has gone, does not answer (its cause is then TimeoutError, and
+                the connection is closed), or answers no JSON.
         """
+        name = command.partition(",")[0]
         request = command.encode()
         if len(request) > MAX_REQUEST:
             raise HostError(
-                f"request of {len(request)} octets", where=command[:40], accepted="1023"
+                f"request of {len(request)} octets",
+                where=name,
+                accepted=f"at most {MAX_REQUEST} octets",
             )
         try:
             self._socket.send(request)
             answer = self._socket.recv(self._max_answer + 1024)
             if not answer:
                 raise HostError("the program closed its telemetry socket", where=str(self.path))
-            return json.loads(answer)[command.partition(",")[0]]
-        except (OSError, ValueError, KeyError) as error:
-            raise HostError(
-                f"no answer to {command.partition(',')[0]}: {error}", where=str(self.path)
-            ) from error
+            return json.loads(answer)[name]
+        except TimeoutError as error:
+            self.close()  # a late answer would be taken for the next one
+            raise HostError(f"no answer to {name} in time", where=str(self.path)) from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise HostError(f"no answer to {name}: {error}", where=str(self.path)) from error
 
     def close(self) -> None:
         """Close the connection. Idempotent."""

@@ -1,15 +1,14 @@
-"""A small client of DPDK's telemetry socket (protocol v2)."""
+"""The engine's commands over DPDK's telemetry socket: parameters, refusals, GeneratorError."""
 
 from __future__ import annotations
 
-import json
-import socket
 from pathlib import Path
 from typing import Any, Self
 
-from vnetperf.model.errors import GeneratorError
+from vnetperf.host.telemetry import MAX_REQUEST, DpdkTelemetry
+from vnetperf.model.errors import GeneratorError, HostError
 
-REQUEST_MAX = 1023  # DPDK reads a request into 1 KiB; what is longer is cut off without a word
+REQUEST_MAX = MAX_REQUEST
 _PATH_MAX = 107  # sun_path, without its terminator
 
 
@@ -33,21 +32,19 @@ class TelemetryClient:
                 accepted=f"at most {_PATH_MAX} characters",
                 cure="use a shorter run directory",
             )
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.settimeout(timeout_s)
         try:
-            self._socket.connect(str(path))
-            greeting = json.loads(self._socket.recv(4096))
+            self._telemetry = DpdkTelemetry(path, timeout_s)
+        except (OSError, ValueError) as error:
+            raise _nobody(path, error) from error
+        try:
+            greeting = self._telemetry.greeting
             self.pid = int(greeting["pid"])
             """Process that answers."""
             self.version = str(greeting["version"])
             """Its DPDK version, as it says: ``DPDK 22.11.0``."""
-            self._max_reply = int(greeting["max_output_len"])
-        except (OSError, ValueError, KeyError) as error:
-            self._socket.close()
-            raise GeneratorError(
-                f"no DPDK telemetry: {error or type(error).__name__}", where=str(path)
-            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            self.close()
+            raise _nobody(path, error) from error
 
     def call(self, command: str, **parameters: object) -> Any:
         """Run one command and return the value of its answer.
@@ -71,24 +68,12 @@ class TelemetryClient:
     def raw(self, request: str) -> Any:
         """Send a whole request as it is; see `call`."""
         command = request.partition(",")[0]
-        data = request.encode()
-        if len(data) > REQUEST_MAX:
-            raise GeneratorError(
-                f"request of {len(data)} octets",
-                where=command,
-                accepted=f"at most {REQUEST_MAX} octets",
-            )
         try:
-            self._socket.send(data)
-            answer = self._socket.recv(self._max_reply)
-        except TimeoutError as error:
-            self.close()  # a late answer would be taken for the next one
-            raise GeneratorError("no answer in time", where=command) from error
-        except OSError as error:
-            raise GeneratorError(f"connection lost: {error}", where=command) from error
-        if not answer:
-            raise GeneratorError("connection lost: closed by the engine", where=command)
-        value = _value(answer, command)
+            value = self._telemetry.ask(request)
+        except HostError as error:
+            raise GeneratorError(error.what, where=command, accepted=error.accepted) from error
+        if value is None:
+            raise GeneratorError("the command is unknown or failed", where=command)
         if isinstance(value, dict) and "error" in value:
             raise GeneratorError(
                 str(value["error"]), where=command, accepted=str(value.get("accepted", ""))
@@ -97,7 +82,7 @@ class TelemetryClient:
 
     def close(self) -> None:
         """Close the connection; may be called again."""
-        self._socket.close()
+        self._telemetry.close()
 
     def __enter__(self) -> Self:
         return self
@@ -110,14 +95,5 @@ def _text(value: object) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def _value(answer: bytes, command: str) -> Any:
-    try:
-        reply = json.loads(answer)
-        value = reply[command]
-    except (ValueError, KeyError, TypeError) as error:
-        raise GeneratorError(
-            f"answer is not understood: {answer[:200]!r}", where=command
-        ) from error
-    if value is None:
-        raise GeneratorError("the command is unknown or failed", where=command)
-    return value
+def _nobody(path: Path, error: Exception) -> GeneratorError:
+    return GeneratorError(f"no DPDK telemetry: {error or type(error).__name__}", where=str(path))

@@ -162,7 +162,7 @@ class Vloop(Vnf):
                 self._telemetry.ask(f"/ethdev/link_status,{port}").get("status") == "UP"
                 for port in (0, 1)
             )
-        except (OSError, VnetperfError):
+        except (OSError, ValueError, VnetperfError):
             self._telemetry = None  # not there yet
             return False
 

@@ -1,0 +1,91 @@
+"""Both clients of DPDK's telemetry, against a socket that answers as told."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vnetperf.host.telemetry import DpdkTelemetry
+from vnetperf.model.errors import GeneratorError, HostError
+from vnetperf.traffic.loadgen.telemetry import TelemetryClient
+
+GREETING = {"version": "DPDK 22.11.7", "pid": 42, "max_output_len": 16384}
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[..., Path]:
+    """A program that greets, then gives each of these answers to one request."""
+
+    def start(*answers: bytes | None, greeting: Any = GREETING) -> Path:
+        path = tmp_path / "socket"
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        server.bind(str(path))
+        server.listen()
+
+        def serve() -> None:
+            with server, server.accept()[0] as peer:
+                peer.send(json.dumps(greeting).encode())
+                for answer in answers:
+                    if peer.recv(2048) and answer is not None:
+                        peer.send(answer)
+                if None in answers:
+                    peer.recv(1)  # silent until the client has gone
+
+        threading.Thread(target=serve, daemon=True).start()
+        return path
+
+    return start
+
+
+def test_an_answer(program: Callable[..., Path]) -> None:
+    telemetry = DpdkTelemetry(program(b'{"/a": {"b": 1}}', b'{"/a": null}', b"[]", b"{"))
+    assert telemetry.greeting["pid"] == 42
+    assert telemetry.ask("/a,0") == {"b": 1}
+    assert telemetry.ask("/a") is None
+    for _ in ("a list", "no JSON", "closed"):
+        with pytest.raises(HostError, match=r"/a|closed"):
+            telemetry.ask("/a")
+
+
+def test_a_late_answer_is_not_taken_for_the_next(program: Callable[..., Path]) -> None:
+    telemetry = DpdkTelemetry(program(None), timeout_s=0.05)
+    with pytest.raises(HostError, match="no answer to /a in time") as caught:
+        telemetry.ask("/a")
+    assert isinstance(caught.value.__cause__, TimeoutError)
+    with pytest.raises(HostError, match="no answer to /b"):
+        telemetry.ask("/b")
+
+
+def test_the_engines_client_tells_refusals(program: Callable[..., Path]) -> None:
+    refusal = b'{"/x": {"error": "no such rate", "accepted": "0 to 9"}}'
+    with TelemetryClient(program(b'{"/x": {"a": 1}}', refusal, b'{"/x": null}')) as client:
+        assert (client.pid, client.version) == (42, "DPDK 22.11.7")
+        assert client.call("/x", rate=0.1, none=None) == {"a": 1}
+        with pytest.raises(GeneratorError, match="no such rate") as caught:
+            client.call("/x")
+        assert caught.value.accepted == "0 to 9"
+        with pytest.raises(GeneratorError, match="unknown or failed"):
+            client.call("/x")
+        with pytest.raises(GeneratorError, match="octets"):
+            client.raw("/x," + "y" * 2000)
+        with pytest.raises(GeneratorError, match=r"closed|no answer"):
+            client.call("/x")
+
+
+@pytest.mark.parametrize("greeting", [{}, {"pid": "x", "version": ""}, []])
+def test_what_does_not_greet_like_dpdk(program: Callable[..., Path], greeting: Any) -> None:
+    with pytest.raises(GeneratorError, match="no DPDK telemetry"):
+        TelemetryClient(program(greeting=greeting))
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    with pytest.raises(GeneratorError, match="no DPDK telemetry"):
+        TelemetryClient(tmp_path / "nobody")
+    with pytest.raises(GeneratorError, match="too long"):
+        TelemetryClient(tmp_path / ("x" * 120))
