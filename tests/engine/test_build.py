@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -115,3 +117,23 @@ def test_cache_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_directory() == Path("/somewhere/vnetperf")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the XDG rules: to be ignored
     assert cache_directory() == Path.home() / ".cache" / "vnetperf"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can have the HOME of another")
+def test_root_keeps_nothing_in_the_home_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_directory() == tmp_path / ".cache/vnetperf"
+    os.chown(tmp_path, 65534, 65534)
+    own = Path(pwd.getpwuid(0).pw_dir) / ".cache/vnetperf"
+    assert cache_directory() == own
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert cache_directory() == own
+
+
+def test_a_cache_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(HostError, match="cannot be trusted"):
+        engine_executable(cache=tmp_path)

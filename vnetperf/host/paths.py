@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from vnetperf.model.errors import HostError
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +47,52 @@ def make_private(directory: Path) -> None:
 
     Another run that ends at this moment removes the parents when they are empty, so a vanished
     parent is made again.
+
+    Args:
+        directory: The directory; one that is there already must be as private.
+
+    Raises:
+        HostError: It is there and others could change what is in it.
     """
     while True:
         try:
-            directory.mkdir(mode=0o700, exist_ok=True)
+            directory.mkdir(mode=0o700)
             return
         except FileNotFoundError:
             make_private(directory.parent)
-        except FileExistsError:  # it was there, and went away before it could be looked at
-            if directory.exists() and not directory.is_dir():
-                raise
+        except FileExistsError:
+            try:
+                check_private(directory)
+                return
+            except FileNotFoundError:
+                continue  # it went away before it could be looked at
+
+
+def check_private(directory: Path) -> None:
+    """Make sure that nobody else can put anything into a directory that is there.
+
+    Args:
+        directory: The directory.
+
+    Raises:
+        FileNotFoundError: It is not there.
+        HostError: It is no directory of its own, not ours, or others may write to it.
+    """
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        wrong = "is no directory, or a link to one"
+    elif found.st_uid != os.geteuid():
+        wrong = f"belongs to user {found.st_uid}"
+    elif found.st_mode & 0o022:
+        wrong = f"may be written to by others (mode {found.st_mode & 0o7777:04o})"
+    else:
+        return
+    raise HostError(
+        f"what is there already {wrong}: it cannot be trusted",
+        where=str(directory),
+        accepted=f"a directory of user {os.geteuid()} that only this user may write to",
+        cure="look at what is in it, and remove it; it will be made again",
+    )
 
 
 def remove_if_empty(*directories: Path) -> None:

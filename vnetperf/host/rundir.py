@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vnetperf.host.files import create_tree, ensure_directory
 from vnetperf.host.journal import Journal
-from vnetperf.host.paths import HostRoots
+from vnetperf.host.paths import HostRoots, check_private
 from vnetperf.model.errors import HostError
 
 # sun_path holds 108 bytes with the final NUL.
@@ -35,11 +35,12 @@ class RunDir:
             The directory.
 
         Raises:
-            HostError: It exists already, or the disk refuses.
+            HostError: It exists already, its parent is not private, or the disk refuses.
         """
         missing = [parent for parent in (roots.run, *roots.run.parents) if not parent.exists()]
         for parent in reversed(missing):
             ensure_directory(journal, parent)
+        check_private(roots.run)
         path = roots.run / journal.run_id
         create_tree(journal, path)
         rundir = cls(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import pwd
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from vnetperf.host.paths import make_private
 from vnetperf.model.errors import HostError, VnetperfError
 
 SOURCES = Path(__file__).with_name("engine")
@@ -31,10 +33,23 @@ class Variant(Enum):
 
 
 def cache_directory() -> Path:
-    """Where built engines are kept: ``$XDG_CACHE_HOME/vnetperf`` or ``~/.cache/vnetperf``."""
+    """Where built engines are kept: ``$XDG_CACHE_HOME/vnetperf`` or ``~/.cache/vnetperf``.
+
+    Root with another user's HOME (``sudo -E``) keeps them in its own: what that user can write
+    must not be run as root, nor should that user's directory get files of root.
+    """
     base = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    if os.geteuid() == 0 and _owner(root) != 0:
+        root = Path(pwd.getpwuid(0).pw_dir) / ".cache"
     return root / "vnetperf"
+
+
+def _owner(path: Path) -> int:
+    """Who owns a path, or the nearest above it that is there."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path.stat().st_uid
 
 
 def build_identity(variant: Variant = Variant.PLAIN) -> str:
@@ -70,14 +85,15 @@ def engine_executable(variant: Variant = Variant.PLAIN, *, cache: Path | None = 
 
     Raises:
         HostError: A tool or DPDK's headers are missing (the message names the package), or the
-            compiler fails (the message has the end of its output).
+            compiler fails (the message has the end of its output), or others may write to the
+            cache.
     """
     cache = cache or cache_directory()
     target = cache / f"loadgen-{build_identity(variant)}"
     executable = target / "loadgen"
+    make_private(cache)
     if executable.exists():
         return executable
-    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         with FileLock(cache / "loadgen.lock", timeout=_BUILD_TIMEOUT_S):
             if not executable.exists():

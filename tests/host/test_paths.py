@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host.journal import Journal
+from vnetperf.host.paths import HostRoots, make_private
+from vnetperf.host.rundir import RunDir
+from vnetperf.model.errors import HostError
+
+
+def test_a_directory_is_made_private_and_accepted_again(tmp_path: Path) -> None:
+    directory = tmp_path / "a/b"
+    make_private(directory)
+    make_private(directory)
+    assert {p.stat().st_mode & 0o777 for p in (directory, directory.parent)} == {0o700}
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
+def test_a_directory_others_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    with pytest.raises(HostError, match="written to by others") as caught:
+        make_private(tmp_path)
+    assert "remove it" in caught.value.cure
+
+
+def test_links_and_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "file").touch()
+    for name in ("link", "file"):
+        with pytest.raises(HostError, match="no directory"):
+            make_private(tmp_path / name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a directory away")
+def test_a_directory_of_another_user_is_refused(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, -1)
+    with pytest.raises(HostError, match="belongs to user 65534"):
+        make_private(tmp_path)
+
+
+def test_no_run_directory_below_what_others_can_write_to(
+    journal: Journal, roots: HostRoots
+) -> None:
+    roots.run.mkdir()
+    roots.run.chmod(0o777)
+    with pytest.raises(HostError, match="cannot be trusted"):
+        RunDir.create(journal, roots)
