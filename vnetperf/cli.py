@@ -50,6 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `vnetperf show-config | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # after BrokenPipeError, which is one
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"vnetperf: {where}{error.strerror or error}", file=sys.stderr)
+        print("  cure: check the path, its permissions and the space left there", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("vnetperf: interrupted", file=sys.stderr)
         return 130

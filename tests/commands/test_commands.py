@@ -125,3 +125,15 @@ def test_wrong_use_is_status_2_and_help_names_every_command(
     assert caught.value.code == 0
     text = capsys.readouterr().out
     assert all(command in text for command in COMMANDS)
+
+
+def test_a_folder_that_cannot_be_written_is_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Bench(tmp_path).throughput()
+    (tmp_path / "file").write_text("")
+    assert main(["report", str(tmp_path), "--output", str(tmp_path / "file" / "reports")]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("vnetperf: ")
+    assert "Not a directory" in told
+    assert "cure:" in told

@@ -8,6 +8,7 @@ import stat
 import pytest
 
 from tests.plugin.conftest import CONFTEST, REGISTER, Site
+from vnetperf.pytest_plugin.live import LiveProgress
 from vnetperf.report.write import REPORTS
 
 
@@ -236,6 +237,39 @@ def test_workers_of_other_projects_leave_no_results(site: Site) -> None:
     site.pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_other(): pass")
     site.run_apart("-n", "1").assert_outcomes(passed=2)
     assert not (site.path / "results").exists()
+
+
+def test_reports_that_cannot_be_written_are_a_message_and_the_trials_are_kept(site: Site) -> None:
+    site.pytester.makeconftest(
+        CONFTEST
+        + """
+from vnetperf import report
+
+def full(results, folder):
+    raise OSError(28, "No space left on device", str(folder))
+
+report.write_all = full
+"""
+    )
+    result = site.run_apart("-k", "pvp_dpdk", "--frame-sizes", "64")
+    text = result.stdout.str() + result.stderr.str()
+    assert result.ret == 1
+    assert "the reports were not written: [Errno 28] No space left on device" in text
+    assert "vnetperf report" in text
+    assert "INTERNALERROR" not in text
+    assert (site.folders[0] / "trials.jsonl").stat().st_size
+
+
+def test_a_wait_is_told_once_for_each_holder() -> None:
+    lines: list[str] = []
+
+    class Terminal:
+        line = staticmethod(lines.append)
+
+    progress = LiveProgress(Terminal(), live=False)
+    for holder in ("a", "a", "b", "b", "a"):
+        progress.say(f"waiting for the testbed: {holder} holds it")
+    assert [line.split()[5] for line in lines] == ["a", "b", "a"]
 
 
 def test_one_measured_case_beside_skipped_ones_is_green(site: Site) -> None:

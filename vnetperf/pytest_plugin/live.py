@@ -28,6 +28,7 @@ class LiveProgress:
         self._trials = 0
         self._began = 0.0
         self._last = ""
+        self._said = ""
 
     def say(self, text: str) -> None:
         """Show what is being done now.
@@ -37,8 +38,9 @@ class LiveProgress:
         """
         if self.live:
             self._show(text)
-        else:
+        elif text != self._said:  # a wait is reported ten times a second
             self.terminal.line(f"vnetperf: {text}")
+        self._said = text
 
     def search_begins(self, search: SearchRecord) -> None:
         """A search begins.

@@ -177,6 +177,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         if exitstatus == pytest.ExitCode.OK and ours.outcomes.nothing_measured:
             session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         ours.finish(int(exitstatus))
+        if ours.trouble and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -186,6 +188,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     session = config.stash[_SESSION]
     if session.outcomes.nothing_measured:
         terminalreporter.line(session.outcomes.explanation(), red=True)
+    if session.trouble:
+        terminalreporter.line(session.trouble, red=True)
     results = session.results
     if results is None:
         return

@@ -37,6 +37,8 @@ class BenchSession:
         self._run: Run | None = None
         self.folder: Path | None = None
         self.results: Any = None
+        #: Why there are no reports.
+        self.trouble = ""
         self._name = ""
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         # A worker of xdist has no terminal; a CI log or `-q` into a file is no place for a spinner.
@@ -202,7 +204,13 @@ class BenchSession:
             except VnetperfError as error:  # the log is closed, and the reports can be written
                 if self.progress:
                     self.progress.say(str(error))
-        self.results = self._write_reports()
+        try:
+            self.results = self._write_reports()
+        except (OSError, VnetperfError) as error:
+            self.trouble = (
+                f"vnetperf: the reports were not written: {error}; the trials are safe: "
+                f"once the cause is gone, run `vnetperf report {self.folder}`"
+            )
 
     def _write_reports(self) -> Any:
         """Merge the workers' logs and derive every report.
