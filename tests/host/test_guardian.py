@@ -102,7 +102,7 @@ class Witness:
         return problems + [f"process {pid} lives" for pid in find_processes(self._run_id)]
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("VNETPERF_TEST_KILLS", "30"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("TEST_GUARDIAN_KILLS", "30"))))
 def test_an_agent_killed_at_any_moment(
     agents: Agents, roots: HostRoots, run_id: str, machine: Path, seed: int
 ) -> None:

@@ -117,8 +117,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., UserRun]]:
         results = tmp_path / f"results{len(runs)}"
         argv = [sys.executable, "-m", "pytest", "testcases", f"--preset={preset}"]
         argv += [f"--results-dir={results}", "-p", "no:cacheprovider", *options]
+        # Settings of whoever runs the tests are not this user's.
+        plain = {k: v for k, v in os.environ.items() if not k.startswith("VNETPERF_")}
         process = subprocess.Popen(
             argv,
+            env=plain,
             cwd=TOP,
             text=True,
             stdout=subprocess.PIPE,

@@ -18,8 +18,8 @@ from tests.real.conftest import TOP, UserRun, pids_of
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
-#: Raise for a soak: VNETPERF_TEST_RUN_KILLS=50.
-KILLS = int(os.environ.get("VNETPERF_TEST_RUN_KILLS", "6"))
+#: Raise for a soak: TEST_RUN_KILLS=50.
+KILLS = int(os.environ.get("TEST_RUN_KILLS", "6"))
 
 
 def trials(records: list[dict[str, Any]]) -> int:
@@ -66,7 +66,12 @@ def kill(run: UserRun) -> None:
 
 
 def kill_agent(run: UserRun) -> None:
-    for pid in agents(run.process.pid):
+    deadline = time.monotonic() + 30
+    while not (found := agents(run.process.pid)):  # the moment came before it was started
+        assert run.process.poll() is None, run.finish() and run.output
+        assert time.monotonic() < deadline, "no agent was started"
+        time.sleep(0.01)
+    for pid in found:
         os.kill(pid, signal.SIGKILL)
 
 
@@ -91,6 +96,7 @@ def test_killed_at_a_random_moment(
     moment = random.Random(f"{how.__name__} {seed}").uniform(0.3, 4.5)
     run = start("-k", "pvp_dpdk", "--frame-sizes=64")
     time.sleep(moment)
+    assert run.process.poll() is None, run.finish() and run.output
     how(run)
     run.finish()
     assert unchanged() == (), f"after {moment:.2f} s"

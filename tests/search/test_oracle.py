@@ -6,7 +6,6 @@ import pytest
 
 from .support import load_benchmark
 
-pytest.importorskip("MLRsearch")
 bench = load_benchmark()
 
 DUTS = 40
