@@ -1,0 +1,72 @@
+"""scripts/install-deps, with made-up package tools."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts/install-deps"
+
+
+def known() -> bool:
+    system = platform.freedesktop_os_release()
+    name = f"{system.get('ID')}:{system.get('VERSION_ID')}"
+    return name in {"debian:12", "debian:13", "ubuntu:24.04"}
+
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not known(), reason="needs root on a system the script knows"
+)
+
+
+def run(tmp_path: Path, apt: str, installed: str = "") -> subprocess.CompletedProcess[str]:
+    tools = tmp_path / "bin"
+    tools.mkdir(exist_ok=True)
+    for name, text in {
+        "dpkg-query": f"printf '{installed}'",
+        "apt-get": f"cat {tmp_path}/policy > {tmp_path}/seen; {apt}",
+        "systemctl": "true",
+    }.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    (tmp_path / "tmp").mkdir(exist_ok=True)
+    env = {
+        "PATH": f"{tools}:/usr/sbin:/usr/bin:/sbin:/bin",
+        "POLICY_RC_D": str(tmp_path / "policy"),
+        "TMPDIR": str(tmp_path / "tmp"),
+    }
+    return subprocess.run(
+        [str(SCRIPT)], env=env, capture_output=True, text=True, check=False, timeout=30
+    )
+
+
+def left(tmp_path: Path) -> list[str]:
+    policy = ["policy"] if (tmp_path / "policy").exists() else []
+    return policy + [p.name for p in (tmp_path / "tmp").iterdir()]
+
+
+def test_no_service_starts_and_nothing_is_left(tmp_path: Path) -> None:
+    assert run(tmp_path, "true").returncode == 0
+    assert "exit 101" in (tmp_path / "seen").read_text()
+    assert left(tmp_path) == []
+    failed = run(tmp_path, "echo no network; exit 1")
+    assert failed.returncode == 1
+    assert "no network" in failed.stderr
+    assert left(tmp_path) == []
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    run(tmp_path, "true")
+    (tmp_path / "policy").write_text((tmp_path / "seen").read_text())
+    run(tmp_path, "true", installed="install ok installed")  # nothing to install
+    assert left(tmp_path) == []
+
+
+def test_the_policy_of_somebody_else_stays(tmp_path: Path) -> None:
+    (tmp_path / "policy").write_text("#!/bin/sh\nexit 0\n")
+    run(tmp_path, "true")
+    assert (tmp_path / "policy").read_text() == "#!/bin/sh\nexit 0\n"
