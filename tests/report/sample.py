@@ -134,6 +134,7 @@ def _goal(
         latency = {d: v.model_copy(update={"hdr": ""}) for d, v in latency.items()}
     return GoalResult(
         **goal,
+        initial_trial_s=1.0,
         final_trial_s=1.0,
         duration_sum_s=21.0,
         lower_bound_fps=2 * lower,
@@ -221,6 +222,7 @@ def _unmeasured(scenario: str, size: int) -> Result:
         frame_size=size,
         status="not measured",
         why="the path check lost 3 of 32 frames from phy1 to phy0",
+        failed=True,
     )
 
 

@@ -27,14 +27,38 @@ def test_counts_are_those_of_the_elements(root):
     assert int(root.get("tests")) == len(list(root.iter("testcase"))) == 15
 
 
-def test_not_measured_is_skipped_with_its_reason(root):
-    skipped = next(root.iter("skipped"))
-    assert skipped.get("message", "").startswith("the path check lost 3 of 32 frames")
+def outcome(results, **changes):
+    """What stands in the case of a first result that is changed, and its suite's counts."""
+    changed = results.results[0].model_copy(update=changes)
+    suite = ET.fromstring(junit_xml(results.model_copy(update={"results": (changed,)})))[0]  # noqa: S314
+    case = suite.find("testcase")
+    (found,) = [e for e in case if e.tag in ("error", "failure", "skipped")]
+    return found, tuple(int(suite.get(key)) for key in ("errors", "failures", "skipped"))
+
+
+def test_a_case_that_broke_is_an_error_with_its_reason(root):
+    messages = [e.get("message", "") for e in root.iter("error")]
+    assert any(m.startswith("the path check lost 3 of 32 frames") for m in messages)
+
+
+def test_only_what_the_testbed_cannot_carry_is_skipped(results):
+    said = {"status": "not measured", "goals": (), "why": "no wire"}
+    found, counts = outcome(results, **said)
+    assert (found.tag, found.get("message"), counts) == ("skipped", "no wire", (0, 0, 1))
+    found, counts = outcome(results, **said, failed=True)
+    assert (found.tag, counts) == ("error", (1, 0, 0))
+
+
+def test_no_load_that_met_a_goal_is_a_failure(results):
+    ndr, pdr = results.results[0].goals
+    found, counts = outcome(results, goals=(ndr.model_copy(update={"lower_bound_fps": None}), pdr))
+    assert (found.tag, counts) == ("failure", (0, 1, 0))
+    assert found.get("message") == "no load met the goal: ndr"
 
 
 def test_a_scenario_that_could_not_be_deployed_is_an_error(root):
-    error = next(root.iter("error"))
-    assert error.get("message") == "vpp: exited with status 1 while starting: no such plugin"
+    messages = [e.get("message") for e in root.iter("error")]
+    assert "vpp: exited with status 1 while starting: no such plugin" in messages
 
 
 def test_numbers_are_properties_and_the_qualifier_is_in_the_text(root, results):

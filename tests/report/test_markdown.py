@@ -30,7 +30,8 @@ def test_a_result_row_reads_as_agreed(results):
     [
         "> **Warning:** cores are shared",
         "| isolation statement (RFC 6815) | isolated testbed",
-        "goal **pdr**: loss ratio 0.5 %, exceed ratio 50 %, final trial 1 s, duration sum 21 s",
+        "goal **pdr**: loss ratio 0.5 %, exceed ratio 50 %, initial trial 1 s, final trial 1 s, "
+        "duration sum 21 s",
         "### Each direction",
         "26 VALID, 2 GENERATOR\\_LIMITED",
         "phy0 rx ring: ",

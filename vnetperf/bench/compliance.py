@@ -7,6 +7,7 @@ from typing import Literal
 
 from vnetperf.model.result import LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.trial import Verdict
 from vnetperf.model.units import RFC2544_FRAME_SIZES
 from vnetperf.results.records import RunRecord
 
@@ -24,9 +25,14 @@ def ledger_of(
         results: What was measured.
 
     Returns:
-        Entries in the order of the clauses.
+        Entries in the order of the clauses. Without a valid trial nothing is met: whether a run
+        would have met a clause is no fact.
     """
-    return [*_rfc2544(run, scenarios, results), *_others(run)]
+    entries = [*_rfc2544(run, scenarios, results), *_others(run)]
+    if any(r.verdicts.get(Verdict.VALID) for r in results):
+        return entries
+    nothing = {"status": "not applicable", "value": "nothing was measured", "reason": ""}
+    return [entry.model_copy(update=nothing) for entry in entries]
 
 
 def _entry(clause: str, requirement: str, ok: bool, value: str, reason: str = "") -> LedgerEntry:
@@ -163,8 +169,8 @@ def _others(run: RunRecord) -> list[LedgerEntry]:
             "all goal attributes are reported",
             True,
             "; ".join(
-                f"{g.name}: final {g.final_trial_s:g} s, sum {g.duration_sum_s:g} s, loss "
-                f"{g.loss_ratio:g}, exceed {g.exceed_ratio:g}, relative width {g.width:g}"
+                f"{g.name}: initial {g.initial_trial_s:g} s, final {g.final_trial_s:g} s, "
+                f"sum {g.duration_sum_s:g} s, loss {g.loss_ratio:g}, exceed {g.exceed_ratio:g}, relative width {g.width:g}"
                 for g in preset.goals
             ),
         ),

@@ -9,7 +9,13 @@ from vnetperf.bench.derive import result_of
 from vnetperf.bench.logged import LoggedSearch, measurement_of
 from vnetperf.bench.run import Run, utc_now
 from vnetperf.bench.verdict import OFFERED_MARGIN, judge, offerable_load
-from vnetperf.model.errors import DutError, GeneratorError, HostError, VnetperfError
+from vnetperf.model.errors import (
+    CapabilityError,
+    DutError,
+    GeneratorError,
+    HostError,
+    VnetperfError,
+)
 from vnetperf.model.goal import SearchLimits
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
@@ -83,6 +89,7 @@ class Conductor:
                     test="throughput",
                     frame_size=frame_size,
                     why=str(error),
+                    kind="incapable" if isinstance(error, CapabilityError) else "failed",
                 )
             )
             raise

@@ -103,6 +103,7 @@ def _goal(found: SearchGoalResult, logged: LoggedSearch) -> GoalResult:
         name=goal.name,
         loss_ratio=goal.loss_ratio,
         exceed_ratio=goal.exceed_ratio,
+        initial_trial_s=goal.initial_trial_s,
         final_trial_s=goal.final_trial_s,
         duration_sum_s=goal.duration_sum_s,
         width=goal.width,
@@ -173,16 +174,23 @@ def derive(records: Sequence[Record]) -> RunResults:
     media = LinkSpeed(run.testbed.media.bits_per_second)
     results = [result_of(s, media) for s in final.values()]
     # A search that was to begin again and never did has no reason of its own in the log.
-    missing = dict.fromkeys((s.case for s in searches), "the run was interrupted")
+    missing = dict.fromkeys((s.case for s in searches), ("the run was interrupted", False))
     missing |= {
-        (r.scenario, r.test, r.frame_size): r.why
+        (r.scenario, r.test, r.frame_size): (r.why, r.kind == "failed")
         for r in records
         if isinstance(r, NotMeasuredRecord)
     }
     results += [
-        Result(scenario=c[0], test=c[1], frame_size=c[2], status="not measured", why=why)
-        for c, why in missing.items()
-        if c not in final
+        Result(
+            scenario=case[0],
+            test=case[1],
+            frame_size=case[2],
+            status="not measured",
+            why=why,
+            failed=failed,
+        )
+        for case, (why, failed) in missing.items()
+        if case not in final
     ]
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}

@@ -37,6 +37,7 @@ class GoalResult(Frozen):
         name: Name of the goal, e.g. "ndr".
         loss_ratio: Goal loss ratio, 0..1.
         exceed_ratio: Share of trial time at a load that may exceed the loss ratio.
+        initial_trial_s: Length of the shortest trials, seconds; None in results of an older tool.
         final_trial_s: Length of the trials that count, seconds.
         duration_sum_s: Trial time needed to classify a load, seconds.
         width: Relative goal width.
@@ -55,6 +56,7 @@ class GoalResult(Frozen):
     name: str
     loss_ratio: float
     exceed_ratio: float
+    initial_trial_s: float | None = None
     final_trial_s: float
     duration_sum_s: float
     width: float
@@ -79,6 +81,8 @@ class Result(Frozen):
         frame_size: Octets including FCS.
         status: "measured" or "not measured".
         why: Reason when not measured.
+        failed: True when it is not measured because something broke; False when the testbed
+            cannot carry it or the run was interrupted.
         algorithm: Search algorithm.
         goals: One for each goal of the preset.
         media_max_fps: Theoretical maximum of the reference medium, aggregate frames/s.
@@ -97,6 +101,7 @@ class Result(Frozen):
     frame_size: int
     status: Literal["measured", "not measured"] = "measured"
     why: str = ""
+    failed: bool = False
     algorithm: str = ""
     goals: tuple[GoalResult, ...] = ()
     media_max_fps: float | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vnetperf.model.result import DirectionBound, GoalResult, Result
+from vnetperf.model.result import DirectionBound, GoalResult, Result, TrialPoint
+from vnetperf.model.trial import Verdict
 from vnetperf.report import units_text as text
 
 NO_LOAD_MET = "no load met the goal"
@@ -145,6 +146,21 @@ def verdicts(result: Result) -> str:
     return ", ".join(counts) or "none recorded"
 
 
+def verdict(trial: TrialPoint) -> str:
+    """A trial's verdict as a table shows it.
+
+    Args:
+        trial: The trial.
+
+    Returns:
+        The verdict; a generator that died offered nothing at all, and is told apart from one that
+        was too slow.
+    """
+    if trial.verdict is Verdict.GENERATOR_LIMITED and trial.offered_ratio is None:
+        return f"{trial.verdict.value} (generator failed)"
+    return trial.verdict.value
+
+
 def goal_attributes(goal: GoalResult) -> str:
     """Every attribute of a search goal, as MLRsearch asks a report to give them.
 
@@ -154,10 +170,12 @@ def goal_attributes(goal: GoalResult) -> str:
     Returns:
         One line.
     """
+    seconds = goal.initial_trial_s
+    initial = "" if seconds is None else f"initial trial {text.seconds(seconds)}, "
     return (
         f"loss ratio {text.percent(goal.loss_ratio)}, exceed ratio "
-        f"{text.percent(goal.exceed_ratio)}, final trial {text.seconds(goal.final_trial_s)}, "
-        f"duration sum {text.seconds(goal.duration_sum_s)}, relative width "
+        f"{text.percent(goal.exceed_ratio)}, {initial}final trial "
+        f"{text.seconds(goal.final_trial_s)}, duration sum {text.seconds(goal.duration_sum_s)}, relative width "
         f"{text.percent(goal.width)}"
     )
 

@@ -103,6 +103,7 @@ def goals_used(group: Group) -> tuple[GoalResult, ...]:
                 goal.name,
                 goal.loss_ratio,
                 goal.exceed_ratio,
+                goal.initial_trial_s,
                 goal.final_trial_s,
                 goal.duration_sum_s,
                 goal.width,

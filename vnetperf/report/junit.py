@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from vnetperf.model.result import GoalResult, Result, RunResults, ScenarioFacts
@@ -60,20 +60,34 @@ def _numbers(result: Result) -> Iterator[tuple[str, object]]:
         yield from _goal_numbers(goal)
 
 
+def _outcome(result: Result) -> str:
+    """Which count of its suite a case belongs to; "" for one that passed."""
+    if result.status == "not measured":
+        return "errors" if result.failed else "skipped"
+    return "failures" if any(g.lower_bound_fps is None for g in result.goals) else ""
+
+
 def _case(suite: ET.Element, result: Result) -> None:
-    case = ET.SubElement(
+    case_element = ET.SubElement(
         suite,
         "testcase",
         classname=_clean(result.scenario),
         name=_clean(f"{result.test}[{result.scenario}-{result.frame_size}]"),
         time=f"{result.wall_seconds:.3f}",
     )
-    _properties(case, _numbers(result))
-    if result.status == "not measured":
-        why = result.why or "no reason was recorded"
-        ET.SubElement(case, "skipped", type="not measured", message=_clean(why))
+    _properties(case_element, _numbers(result))
+    why = result.why or "no reason was recorded"
+    match _outcome(result):
+        case "errors":
+            ET.SubElement(case_element, "error", type="not measured", message=_clean(why))
+        case "skipped":
+            ET.SubElement(case_element, "skipped", type="not measured", message=_clean(why))
+        case "failures":
+            names = ", ".join(g.name for g in result.goals if g.lower_bound_fps is None)
+            said = f"{bounds.NO_LOAD_MET}: {names}"
+            ET.SubElement(case_element, "failure", type=bounds.NO_LOAD_MET, message=_clean(said))
     for goal in result.goals:
-        out = ET.SubElement(case, "system-out")
+        out = ET.SubElement(case_element, "system-out")
         out.text = _clean(
             f"{goal.name}: {bounds.headline(goal)}, aggregate of {result.directions} sending "
             f"interface(s); {bounds.flag_with_reason(goal)}"
@@ -99,14 +113,15 @@ def _suite(
     results: RunResults,
 ) -> None:
     failed = facts is not None and bool(facts.error)
+    outcomes = Counter(map(_outcome, members))
     suite = ET.SubElement(
         root,
         "testsuite",
         name=_clean(name),
         tests=str(len(members) + failed),
-        failures="0",
-        errors=str(int(failed)),
-        skipped=str(sum(r.status == "not measured" for r in members)),
+        failures=str(outcomes["failures"]),
+        errors=str(outcomes["errors"] + failed),
+        skipped=str(outcomes["skipped"]),
         time=f"{sum(r.wall_seconds for r in members):.3f}",
         timestamp=_clean(results.run.started),
     )
@@ -131,7 +146,8 @@ def junit_xml(results: RunResults) -> str:
         results: The run.
 
     Returns:
-        XML text. Not measured sizes are skipped cases, scenarios that could not be deployed errors.
+        XML text. A case that broke is an error, as is a scenario that could not be deployed; one
+        that no load met is a failure, and one that the testbed cannot carry is skipped.
     """
     suites: dict[str, list[Result]] = defaultdict(list)
     for result in results.results:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from vnetperf.model.result import TrialPoint
 from vnetperf.model.trial import Verdict
+from vnetperf.report import bounds
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Case
 from vnetperf.report.markup import Markup, el, render
@@ -37,7 +38,7 @@ def _row(trial: TrialPoint) -> str:
         _NO_NUMBER if trial.loss_ratio is None else text.percent(trial.loss_ratio),
         _NO_NUMBER if trial.forwarded_fps is None else text.fps(trial.forwarded_fps),
         _NO_NUMBER if trial.offered_ratio is None else text.percent(trial.offered_ratio, 7),
-        trial.verdict.value,
+        bounds.verdict(trial),
         render(lost),
         render(trial.reason),
     )

@@ -147,6 +147,7 @@ class NotMeasuredRecord(Frozen):
         test: "throughput".
         frame_size: Octets including FCS.
         why: The reason, with its cure.
+        kind: "failed": something broke; "incapable": the testbed cannot carry it.
     """
 
     type: Literal["not-measured"] = "not-measured"
@@ -154,6 +155,7 @@ class NotMeasuredRecord(Frozen):
     test: str
     frame_size: int
     why: str
+    kind: Literal["failed", "incapable"] = "failed"
 
 
 class MergedRecord(Frozen):
