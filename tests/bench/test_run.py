@@ -15,7 +15,13 @@ from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from vnetperf.bench.bench import Throughput
 from vnetperf.bench.directions import direction_name
-from vnetperf.model.errors import CapabilityError, DutError, GeneratorError, HostError, VnetperfError
+from vnetperf.model.errors import (
+    CapabilityError,
+    DutError,
+    GeneratorError,
+    HostError,
+    VnetperfError,
+)
 from vnetperf.model.goal import SearchGoal
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.trial import TrialResult

@@ -170,7 +170,8 @@ def _others(run: RunRecord) -> list[LedgerEntry]:
             True,
             "; ".join(
                 f"{g.name}: initial {g.initial_trial_s:g} s, final {g.final_trial_s:g} s, "
-                f"sum {g.duration_sum_s:g} s, loss {g.loss_ratio:g}, exceed {g.exceed_ratio:g}, relative width {g.width:g}"
+                f"sum {g.duration_sum_s:g} s, loss {g.loss_ratio:g}, exceed {g.exceed_ratio:g}, "
+                f"relative width {g.width:g}"
                 for g in preset.goals
             ),
         ),

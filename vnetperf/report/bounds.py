@@ -175,8 +175,8 @@ def goal_attributes(goal: GoalResult) -> str:
     return (
         f"loss ratio {text.percent(goal.loss_ratio)}, exceed ratio "
         f"{text.percent(goal.exceed_ratio)}, {initial}final trial "
-        f"{text.seconds(goal.final_trial_s)}, duration sum {text.seconds(goal.duration_sum_s)}, relative width "
-        f"{text.percent(goal.width)}"
+        f"{text.seconds(goal.final_trial_s)}, duration sum {text.seconds(goal.duration_sum_s)}, "
+        f"relative width {text.percent(goal.width)}"
     )
 
 
