@@ -84,7 +84,7 @@ def test_restore_without_root_says_how(
 ) -> None:
     monkeypatch.setattr(session, "is_root", lambda: False)
     assert main(["restore"]) == 1
-    assert "sudo vnetperf restore" in capsys.readouterr().err
+    assert "with sudo" in capsys.readouterr().err
 
 
 def test_report_rebuilds_the_same_results_from_the_log_alone(

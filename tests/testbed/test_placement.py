@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.machine import cpus, facts
-from vnetperf.model.errors import CapabilityError
+from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Placement, RoleDemand
 from vnetperf.model.testbed import CoresConfig
@@ -222,7 +222,7 @@ def test_shared_policy_shares_even_where_there_are_cores_enough() -> None:
 @pytest.mark.parametrize("key", ["allowed", "housekeeping"])
 def test_processors_that_are_not_there_are_refused(key: str) -> None:
     config = CoresConfig.model_validate({key: (1, 99)})
-    with pytest.raises(CapabilityError, match="processor 99") as caught:
+    with pytest.raises(ConfigError, match="processor 99") as caught:
         place(demands(0), config, facts(4))
     assert caught.value.where == f"cores.{key}"
     assert caught.value.accepted == "0, 1, 2, 3"

@@ -32,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     del arguments
     if not is_root():
         raise HostError(
-            "only root can undo changes to this machine", cure=f"run `sudo {sys.argv[0]} restore`"
+            "only root can undo changes to this machine",
+            cure='run it with sudo, by its full path: `sudo "$(command -v vnetperf)" restore`',
         )
     report = restore(on_run=lambda run_id: print(f"run {run_id}:"))
     for live in report.live:

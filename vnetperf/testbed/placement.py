@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from vnetperf.model.errors import CapabilityError
+from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.machine import CpuFacts, MachineFacts
 from vnetperf.model.plan import Placement, RoleDemand
 from vnetperf.model.testbed import CoresConfig
@@ -27,7 +27,8 @@ def place(demands: tuple[RoleDemand, ...], config: CoresConfig, facts: MachineFa
         The placement.
 
     Raises:
-        CapabilityError: When cores are asked for that are not there, or sharing is refused.
+        ConfigError: Processors are named that are not there.
+        CapabilityError: Sharing is refused and there are too few cores.
     """
     cpus = _allowed(config, facts)
     wanted = sum(demand.threads for demand in demands)
@@ -51,7 +52,7 @@ def _allowed(config: CoresConfig, facts: MachineFacts) -> list[CpuFacts]:
     for key, cpus in (("allowed", config.allowed), ("housekeeping", config.housekeeping)):
         strange = sorted(set(cpus) - set(known))
         if strange:
-            raise CapabilityError(
+            raise ConfigError(
                 f"processor {strange[0]} is not there or not allowed for this process",
                 where=f"cores.{key}",
                 accepted=", ".join(map(str, sorted(known))),

@@ -92,11 +92,9 @@ class Loadgen(TrafficGenerator):
             "" or what is missing with its cure; headers are looked for when it is built.
         """
         del scenario
-        for program, package in (("gcc", "gcc"), ("pkg-config", "pkg-config")):
-            if not facts.programs.get(program):
-                return (
-                    f"{program} is not installed; install the package {package} or run `make deps`"
-                )
+        for program in ("gcc", "pkg-config"):
+            if trouble := facts.missing_program(program, program):
+                return trouble
         return ""
 
     @classmethod
