@@ -17,6 +17,7 @@ def test_progress_is_live_on_a_terminal(tmp_path: Path, unchanged: object) -> No
     pid, terminal = pty.fork()
     if pid == 0:  # the child has the terminal as its own, as a shell's would
         os.chdir(TOP)
+        os.environ["TERM"] = "xterm"
         os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted
     seen = b""
     while True:

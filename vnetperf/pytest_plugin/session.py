@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,8 @@ class BenchSession:
         self._name = ""
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         # A worker of xdist has no terminal; a CI log or `-q` into a file is no place for a spinner.
-        live = terminal is not None and terminal.isatty and not self.worker
+        drawable = terminal is not None and terminal.isatty
+        live = drawable and os.environ.get("TERM", "dumb") != "dumb" and not self.worker
         self.progress = LiveProgress(terminal, live=live) if terminal else None
         self.outcomes = Outcomes(self._stop_progress)
         config.pluginmanager.register(self.outcomes, "vnetperf-outcomes")

@@ -83,6 +83,7 @@ struct tx_queue {
 	bool retry, max, done;
 	bool has_udp; /* some stream's UDP checksum follows the timestamp */
 	uint64_t max_lag, pending_since, starved_since;
+	uint64_t latest; /* cycles behind schedule of the latest frame just chosen */
 	struct rte_mempool *pool;
 	struct tx_stream *streams;
 	struct tx_totals totals;

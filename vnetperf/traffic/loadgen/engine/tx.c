@@ -77,7 +77,7 @@ static uint16_t choose_each(struct tx_queue *q, uint64_t now)
 		case PACE_SEND:
 			q->who[n++] = stream;
 			t->lag_sum += late;
-			t->lag_max = late > t->lag_max ? late : t->lag_max;
+			q->latest = late > q->latest ? late : q->latest;
 			break;
 		case PACE_GIVE_UP:
 			q->streams[stream].skipped++;
@@ -98,14 +98,14 @@ static inline uint16_t choose(struct tx_queue *q, uint64_t now)
 	uint64_t first = 0;
 	uint16_t n;
 
+	q->latest = 0;
 	pacer_refill(&q->pacer, now);
 	if (!q->pacer.uniform)
 		return choose_each(q, now);
 	n = (uint16_t)pacer_take_run(&q->pacer, now, q->burst, &q->totals.lag_sum, &first);
 	if (LG_UNLIKELY(n == 0))
 		return choose_each(q, now); /* nothing due, too late, or the end */
-	if (first > q->totals.lag_max)
-		q->totals.lag_max = first;
+	q->latest = first;
 	if (q->n_streams == 1)
 		return n; /* who[] is all zero */
 	for (uint16_t i = 0; i < n; i++)
@@ -189,7 +189,8 @@ static inline void note_times(struct tx_queue *q, uint16_t n, uint64_t now)
 	}
 }
 
-static void hand_over(struct tx_queue *q, uint16_t n)
+/* Returns when the frames were handed over, which is the time stamped on them. */
+static uint64_t hand_over(struct tx_queue *q, uint16_t n)
 {
 	const uint64_t now = stamp(q, n);
 	const uint16_t sent = rte_eth_tx_burst(q->port, q->queue, q->out, n);
@@ -200,13 +201,23 @@ static void hand_over(struct tx_queue *q, uint16_t n)
 	if (n > q->totals.max_burst)
 		q->totals.max_burst = n;
 	if (LG_LIKELY(sent == n && q->n_pending == 0))
-		return;
+		return now;
 	if (q->retry) {
 		q->totals.retries++;
 		keep(q, sent, n, now);
 	} else {
 		drop(q, sent, n, false);
 	}
+	return now;
+}
+
+/* Lag is until frames leave, and this thread may have been stopped since they were chosen. */
+static inline void note_lag(struct tx_queue *q, uint16_t n, uint64_t since)
+{
+	q->totals.lag_frames += n;
+	q->totals.lag_sum += n * since;
+	if (q->latest + since > q->totals.lag_max)
+		q->totals.lag_max = q->latest + since;
 }
 
 /* Without buffers nothing can leave, but time goes on: what is too late is given up, and at full
@@ -237,6 +248,7 @@ static void starve(struct tx_queue *q, uint64_t now)
 
 unsigned int tx_poll(struct tx_queue *q)
 {
+	uint64_t chosen;
 	uint16_t n;
 
 	if (q->done)
@@ -252,14 +264,14 @@ unsigned int tx_poll(struct tx_queue *q)
 		return 0;
 	}
 	q->starved_since = 0;
-	n = choose(q, rte_rdtsc());
+	chosen = rte_rdtsc();
+	n = choose(q, chosen);
 	if (n == 0)
 		return 0;
 	for (uint16_t i = 0; i < n; i++) {
 		q->out[i] = q->stash[--q->n_stash];
 		q->trailer[i] = frame_build(q->out[i], &q->streams[q->who[i]]);
 	}
-	q->totals.lag_frames += n;
-	hand_over(q, n);
+	note_lag(q, n, hand_over(q, n) - chosen);
 	return n;
 }
