@@ -6,12 +6,13 @@ import os
 import subprocess
 import time
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
 from vnetperf.traffic.loadgen.build import engine_executable
+from vnetperf.traffic.loadgen.process import Process, Spawn, connect, death, plain_spawn
 from vnetperf.traffic.loadgen.results import (
     Counts,
     EngineInfo,
@@ -28,47 +29,7 @@ from vnetperf.traffic.loadgen.spec import EngineConfig, StreamSpec, TrialSpec
 from vnetperf.traffic.loadgen.telemetry import TelemetryClient
 
 PROTOCOL = 1
-_TAIL_LINES = 15
 _POLL_S = 0.002
-_CALL_TIMEOUT_S = 15.0
-
-
-class Process(Protocol):
-    """What the engine needs of a process; `subprocess.Popen` is one."""
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-
-    def poll(self) -> int | None:
-        """Exit status, or None while it runs."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; raises `subprocess.TimeoutExpired` after timeout seconds."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-
-Spawn = Callable[[Sequence[str], Mapping[str, str], Path], Process]
-"""Starts a command (argv, environment, log file for its output) as a process."""
-
-
-def plain_spawn(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Process:
-    """Start the command as a plain child process.
-
-    Args:
-        argv: Program and arguments.
-        env: The whole environment.
-        log: File that takes what it prints.
-
-    Returns:
-        The process.
-    """
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        )
 
 
 class Engine:
@@ -120,7 +81,7 @@ class Engine:
         env = {**os.environ, "RUNTIME_DIRECTORY": str(run_dir)}
         process = spawn(config.argv(str(program)), env, log)
         try:
-            client = _connect(process, run_dir, log, timeout_s)
+            client = connect(process, run_dir, log, timeout_s)
             engine = cls(process, client, log)
             engine._greet()
         except BaseException:
@@ -166,7 +127,7 @@ class Engine:
             time.sleep(_POLL_S)
         status = self._process.poll()
         if status is not None:
-            raise _death(status, self._log) from cause
+            raise death(status, self._log) from cause
 
     def info(self) -> EngineInfo:
         """Describe the engine, its ports and workers, as they are now."""
@@ -456,49 +417,3 @@ class Engine:
                 self._process.kill()
         self._client.close()
         self._process.wait(timeout_s)
-
-
-def _connect(process: Process, run_dir: Path, log: Path, timeout_s: float) -> TelemetryClient:
-    """Wait for the socket of this very process to answer."""
-    deadline = time.monotonic() + timeout_s
-    reason = "no telemetry socket"
-    while time.monotonic() < deadline:
-        status = process.poll()
-        if status is not None:
-            raise _death(status, log)
-        # EAL adds ":1" and so on to the name when it finds it taken.
-        for path in (run_dir / "dpdk").rglob("dpdk_telemetry.v2*"):
-            try:
-                client = TelemetryClient(path, timeout_s=_CALL_TIMEOUT_S)
-            except GeneratorError as error:
-                reason = str(error)
-                continue
-            if client.pid == process.pid and _answers(client):
-                return client
-            client.close()
-        time.sleep(_POLL_S)
-    raise GeneratorError(
-        f"the engine does not answer after {timeout_s} s ({reason}){_tail(log)}", where=str(run_dir)
-    )
-
-
-def _answers(client: TelemetryClient) -> bool:
-    """Whether the commands are there: DPDK opens the socket before the ports are up."""
-    try:
-        client.call("/loadgen/info")
-    except GeneratorError:
-        return False
-    return True
-
-
-def _death(status: int, log: Path) -> GeneratorError:
-    how = f"by signal {-status}" if status < 0 else f"with status {status}"
-    return GeneratorError(f"the engine has ended {how}{_tail(log)}", where=str(log))
-
-
-def _tail(log: Path) -> str:
-    try:
-        lines = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-    except OSError:
-        return ""
-    return "".join(f"\n  | {line}" for line in lines)
