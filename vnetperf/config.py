@@ -18,9 +18,12 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError
+from vnetperf.model.options import SwitchOptions
 from vnetperf.model.preset import FrameSizes, Preset
+from vnetperf.model.scenario import Forwarding, Rules
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.model.tunnel import TunnelKind
 
 USER_FILE = "vnetperf.toml"
 ENV_PREFIX = "VNETPERF_"
@@ -36,8 +39,13 @@ class Settings(Frozen):
         traffic: Name of a file under conf/traffic/, or a path.
         frame_sizes: Octets including FCS; empty for the preset's.
         vnf: Registered name of the VNF loader.
-        vnf_mode: Forwarding mode of the VNF.
+        vnf_mode: Forwarding mode of the VNF; "auto" rewrites addresses where the vSwitch needs it.
         vnfs: Number of VNFs in pvvp and pvpv; None for two.
+        switch: Name of a file under conf/switch/, or a path: options of the vSwitch.
+        set: Single options of the vSwitch as "key=value", over those of the file.
+        forwarding: "l2" switches frames, "l3" routes packets.
+        rules: What the vSwitch forwards by: "port", "stream" (a rule per flow), "learning".
+        tunnel: Kind of tunnel of the overlay deployments: "vxlan", "gre", "geneve".
         generator: Registered name of the traffic generator.
         wire: Kind of wire, or "auto".
         results_dir: Folder that gets one folder for each run.
@@ -49,8 +57,13 @@ class Settings(Frozen):
     traffic: str = "single-flow"
     frame_sizes: FrameSizes = ()
     vnf: str = "vloop"
-    vnf_mode: str = "io"
+    vnf_mode: str = "auto"
     vnfs: Annotated[int, Field(ge=1, le=64)] | None = None
+    switch: str = "default"
+    set: tuple[str, ...] = ()
+    forwarding: Forwarding = "l2"
+    rules: Rules = "port"
+    tunnel: TunnelKind = "vxlan"
     generator: str = "loadgen"
     wire: str = "auto"
     results_dir: str = "results"
@@ -67,6 +80,7 @@ class Configuration:
         testbed: The testbed file.
         preset: The preset file, with the settings' frame sizes applied.
         traffic: The traffic file.
+        switch: The options of the vSwitch, with the settings' single ones applied.
     """
 
     settings: Settings
@@ -74,6 +88,7 @@ class Configuration:
     testbed: Testbed
     preset: Preset
     traffic: TrafficProfile
+    switch: SwitchOptions
 
     def as_record(self) -> dict[str, dict[str, Any]]:
         """Settings with their sources, for the log and `show-config`.
@@ -99,7 +114,7 @@ def find_file(kind: str, name: str) -> Path:
     """The file of a named testbed, preset or traffic profile.
 
     Args:
-        kind: "testbeds", "presets" or "traffic".
+        kind: "testbeds", "presets", "traffic" or "switch".
         name: Name without ".toml", or a path ending in ".toml".
 
     Returns:
@@ -136,7 +151,7 @@ def available(kind: str) -> list[str]:
     """Names of all files of a kind.
 
     Args:
-        kind: "testbeds", "presets" or "traffic".
+        kind: "testbeds", "presets", "traffic" or "switch".
 
     Returns:
         Names, sorted.
@@ -255,8 +270,51 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
                 where="environment",
                 accepted=", ".join(f"{ENV_PREFIX}{k.upper()}" for k in Settings.model_fields),
             )
-        values[key] = parse_frame_sizes(text, variable) if key == "frame_sizes" else text
+        values[key] = _parse(key, text, variable)
     return values
+
+
+def _parse(key: str, text: str, where: str) -> Any:
+    if key == "frame_sizes":
+        return parse_frame_sizes(text, where)
+    return tuple(text.split(";")) if key == "set" else text
+
+
+def switch_options(settings: Settings) -> SwitchOptions:
+    """Options of the vSwitch: those of the file, and single ones over them.
+
+    Args:
+        settings: Names the file and the single options.
+
+    Returns:
+        The options.
+
+    Raises:
+        ConfigError: Anything wrong in either.
+    """
+    path = find_file("switch", settings.switch)
+    content = {"name": path.stem, **read_toml(path)}
+    validate(SwitchOptions, content, str(path))  # so that an error names the layer it is in
+    for pair in settings.set:
+        key, equals, text = pair.partition("=")
+        if not equals or key not in SwitchOptions.model_fields:
+            near = get_close_matches(key, list(SwitchOptions.model_fields), 1)
+            raise ConfigError(
+                f"{pair!r} sets no option" + (f", did you mean {near[0]!r}?" if near else ""),
+                where="--set",
+                accepted="KEY=VALUE with KEY one of "
+                + ", ".join(k for k in SwitchOptions.model_fields if k not in ("name",)),
+            )
+        content[key] = _toml_value(text)
+    return validate(SwitchOptions, content, "--set" if settings.set else str(path))
+
+
+def _toml_value(text: str) -> Any:
+    """A value as TOML has it; a bare word is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def parse_frame_sizes(text: str, where: str = "--frame-sizes") -> tuple[int, ...]:
@@ -330,4 +388,5 @@ def load(
         testbed=load_model(Testbed, find_file("testbeds", settings.testbed)),
         preset=preset,
         traffic=load_model(TrafficProfile, find_file("traffic", settings.traffic)),
+        switch=switch_options(settings),
     )

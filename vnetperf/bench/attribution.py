@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vnetperf.model.deployment import PHY_PORTS, Deployment
+from vnetperf.model.deployment import Deployment
 from vnetperf.model.ports import Port, VnfPort
 from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
 
@@ -39,7 +39,7 @@ def _along(
     result: TrialResult,
     counts: DirectionCounts,
 ) -> dict[str, int]:
-    source = PHY_PORTS[counts.direction]
+    source = deployment.ends[counts.direction]
     paths = [deployment.path(source, chain) for chain in range(deployment.chains)]
     found: dict[str, int] = {}
     before = result.offered(counts)
@@ -57,7 +57,7 @@ def _along(
         if before > after:
             found[" or ".join(passed)] = before - after
         before, passed = after, []
-    passed.append(f"{PHY_PORTS[1 - counts.direction]} to tester")
+    passed.append(f"{deployment.ends[1 - counts.direction]} to tester")
     if before > counts.received:
         found[" or ".join(passed)] = before - counts.received
     return found

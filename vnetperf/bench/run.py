@@ -179,9 +179,11 @@ class Run:
             raise CapabilityError(
                 f"{scenario.id} carries no frames of {frame_size} octets",
                 where="--frame-sizes",
-                accepted=f"up to {largest}: jumbo frames are not supported yet",
+                accepted=f"up to {largest}",
                 cure="leave the size out",
             )
+        if frame_size > scenario.max_frame_size:  # asked for by the test case alone
+            scenario = scenario.model_copy(update={"max_frame_size": frame_size})
         plan = self.plan(scenario)
         self.calibrate(scenario, frame_size)
         if self._deployed == scenario:

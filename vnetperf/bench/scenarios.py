@@ -5,7 +5,7 @@ from __future__ import annotations
 from vnetperf import registry
 from vnetperf.config import Configuration
 from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
-from vnetperf.model.scenario import Scenario, split_id
+from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario, split_id
 
 
 def scenario_ids() -> list[str]:
@@ -29,12 +29,25 @@ def make_scenario(scenario_id: str, configuration: Configuration) -> Scenario:
     """
     deployment, vswitch = split_id(scenario_id)
     settings = configuration.settings
+    graph = make_deployment(deployment, settings.vnfs)
+    capabilities = registry.load("vswitches", vswitch).capabilities
+    # A chain that is not told apart by its port is told apart by address.
+    learned = settings.rules == "learning" and graph.chains > 1
+    by_port = learned or capabilities.addressing == "port"
+    rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
+    mode = settings.vnf_mode if settings.vnf_mode != "auto" else "mac" if rewrites else "io"
     return Scenario(
-        deployment=make_deployment(deployment, settings.vnfs),
+        deployment=graph,
         vswitch=vswitch,
         vnf=settings.vnf,
-        vnf_mode=settings.vnf_mode,
+        vnf_mode=mode,
         traffic=configuration.traffic,
         generator=settings.generator,
         wire=settings.wire,
+        forwarding=settings.forwarding,
+        rules=settings.rules,
+        addressing="port" if by_port or mode == "mac" else "far",
+        tunnel=settings.tunnel,
+        options=configuration.switch,
+        max_frame_size=max(STANDARD_FRAME_SIZE, *configuration.preset.frame_sizes),
     )

@@ -16,6 +16,11 @@ _OPTIONS = {
     "vnf": "VNF loader",
     "vnf_mode": "forwarding mode of the VNF",
     "vnfs": "number of VNFs in pvvp and pvpv",
+    "switch": "options of the vSwitch under conf/switch/, or a path",
+    "set": "one option of the vSwitch, KEY=VALUE (may be repeated)",
+    "forwarding": "l2 or l3",
+    "rules": "port, stream or learning",
+    "tunnel": "vxlan, gre or geneve, in overlays",
     "generator": "traffic generator",
     "wire": "kind of wire",
     "results_dir": "folder of all runs",
@@ -31,7 +36,8 @@ def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
         *names: Settings; none for all.
     """
     for name in names or _OPTIONS:
-        parser.add_argument(f"--{name.replace('_', '-')}", help=_OPTIONS[name])
+        action = "append" if name == "set" else "store"
+        parser.add_argument(f"--{name.replace('_', '-')}", action=action, help=_OPTIONS[name])
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser: The subcommand's parser.
     """
     add_settings(parser, "testbed", "vnf", "vnf_mode", "vnfs", "traffic", "generator", "wire")
+    add_settings(parser, "switch", "set", "forwarding", "rules", "tunnel")
 
 
 def run(arguments: argparse.Namespace) -> int:

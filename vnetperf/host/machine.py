@@ -135,14 +135,29 @@ class Machine:
         """
         hugepages.reserve(self._run.journal, node, size_kb, pages)
 
-    def create_veth(self, a: str, b: str) -> None:
-        """Make a veth pair in the run's network namespace, up, quiet and without offloads.
+    def interface_name(self, role: str) -> str:
+        """A name for a network interface of this run.
+
+        Args:
+            role: What it is for, at most 5 characters.
+
+        Returns:
+            At most 15 characters, which no other run on this machine uses.
+        """
+        tail = self.run_id.rpartition("-")[2][-8:]
+        return f"vp{tail}{role}"
+
+    def create_veth(self, a: str, b: str, mtu: int = 1500, *, offloads: bool = False) -> None:
+        """Make a veth pair in the run's network namespace, up and quiet.
 
         Args:
             a: Name of one end.
             b: Name of the other.
+            mtu: MTU of both ends, octets.
+            offloads: True leaves checksum and segmentation offloads on.
 
         Raises:
             HostError: When the kernel refuses.
         """
-        links.create_veth(self._run.journal, (a, b), netns=(self.netns, self.netns))
+        netns = (self.netns, self.netns)
+        links.create_veth(self._run.journal, (a, b), netns=netns, mtu=mtu, offloads=offloads)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import subprocess
 import time
+from functools import cache
 from pathlib import Path
 
 from vnetperf.host import syscalls
@@ -13,6 +15,35 @@ from vnetperf.host.journal import Change, Journal
 from vnetperf.host.undo import Data
 from vnetperf.model.errors import HostError
 
+#: Modules that backends and wires may need; the planner knows of these.
+ASKED = (
+    *("openvswitch", "vxlan", "geneve", "ip_gre", "bridge", "veth", "tun", "macvtap", "macvlan"),
+    *("vhost_net", "vfio_pci", "vfio_iommu_type1", "uio_pci_generic"),
+    *("sch_ingress", "cls_matchall", "cls_u32", "cls_flower", "act_mirred", "act_pedit"),
+)
+#: A function of each that a kernel without a list of its built-in modules may have.
+SYMBOLS = {
+    "openvswitch": "ovs_dp_process_packet",
+    "vxlan": "vxlan_xmit",
+    "geneve": "geneve_xmit",
+    "ip_gre": "gre_tap_xmit",
+    "bridge": "br_handle_frame",
+    "veth": "veth_xmit",
+    "tun": "tun_net_xmit",
+    "macvtap": "macvtap_newlink",
+    "macvlan": "macvlan_start_xmit",
+    "vhost_net": "vhost_net_open",
+    "vfio_pci": "vfio_pci_probe",
+    "vfio_iommu_type1": "vfio_iommu_type1_ioctl",
+    "sch_ingress": "ingress_init",
+    "cls_matchall": "mall_classify",
+    "cls_u32": "u32_classify",
+    "cls_flower": "fl_classify",
+    "act_mirred": "tcf_mirred_act",
+    "act_pedit": "tcf_pedit_act",
+}
+KALLSYMS = Path("/proc/kallsyms")
+MODULES = Path("/lib/modules")
 SYS_MODULE = Path("/sys/module")
 PROC_MODULES = Path("/proc/modules")
 
@@ -20,6 +51,48 @@ PROC_MODULES = Path("/proc/modules")
 def loaded(name: str) -> bool:
     """Whether a module is loaded, or built into the kernel with something to show."""
     return (SYS_MODULE / _canonical(name)).is_dir()
+
+
+def trouble(name: str) -> str:
+    """What keeps a module from being used; nothing is loaded to find out.
+
+    Args:
+        name: Module name.
+
+    Returns:
+        "" when it is loaded, built in or can be loaded; otherwise why not.
+    """
+    if loaded(name) or _canonical(name) in _built_in():
+        return ""
+    directory = MODULES / os.uname().release
+    if not directory.is_dir():
+        return f"it is not loaded, and {directory} is not there to load it from"
+    if _canonical(name) in _listed(directory / "modules.dep"):
+        return ""
+    return f"it is neither loaded nor under {directory}"
+
+
+@cache
+def _built_in() -> frozenset[str]:
+    """Modules built into the kernel, by its list, or by symbols when the list is not installed."""
+    listed = _listed(MODULES / os.uname().release / "modules.builtin")
+    if listed:
+        return listed
+    try:
+        text = KALLSYMS.read_text()
+    except OSError:
+        return frozenset()
+    return frozenset(name for name, symbol in SYMBOLS.items() if f" {symbol}\n" in text)
+
+
+@cache
+def _listed(file: Path) -> frozenset[str]:
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return frozenset()
+    paths = (line.partition(":")[0].strip() for line in lines)
+    return frozenset(_canonical(Path(path).name.partition(".ko")[0]) for path in paths)
 
 
 def load_module(journal: Journal, name: str) -> Change | None:

@@ -1,12 +1,13 @@
 """Deployments as graphs: which port forwards to which, for which chain of VNFs.
 
-Everything that differs between Phy2Phy, PVP, PVVP and PVPV is data in the graph; no other room asks
-for a deployment's name.
+Everything that differs between Phy2Phy, PVP, PVVP, PVPV, P2V, V2V and the overlays is data in the
+graph; no other room asks for a deployment's name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError
@@ -22,44 +23,89 @@ class Hop(Frozen):
         src: Port the frame enters the vSwitch by.
         dst: Port it leaves by.
         chain: Only frames of this chain's streams take the hop; None when every frame does.
+        tunnel: "encap" puts frames into the scenario's tunnel on the way, "decap" takes them out.
     """
 
     src: Port
     dst: Port
     chain: int | None = None
+    tunnel: Literal["", "encap", "decap"] = ""
 
     def __str__(self) -> str:
-        return f"{self.src}->{self.dst}" + ("" if self.chain is None else f" (chain {self.chain})")
+        notes = [f"chain {self.chain}"] if self.chain is not None else []
+        notes += [self.tunnel] if self.tunnel else []
+        return f"{self.src}->{self.dst}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 class Deployment(Frozen):
     """A set-up of physical ports, VNFs and the vSwitch's forwarding between them.
 
     Attributes:
-        name: "phy2phy", "pvp", "pvvp", "pvpv".
-        vnf_count: Number of VNFs, each with two ports that it forwards between.
+        name: "phy2phy", "pvp", "pvvp", "pvpv", "p2v" ...
+        vnf_count: Number of VNFs that are launched, each with two ports that it forwards between.
         chains: Number of parallel chains; traffic has a stream per chain and direction.
         hops: Forwarding steps of the vSwitch.
+        ends: Where the tester's ports 0 and 1 plug in: at a physical port by a wire, at a VNF port
+            in the place of a VNF.
+        directions: Tester ports that can send.
     """
 
     name: str
     vnf_count: int
     chains: int
     hops: tuple[Hop, ...]
+    ends: tuple[Port, Port] = PHY_PORTS
+    directions: tuple[int, ...] = (0, 1)
+
+    @property
+    def phy_ports(self) -> tuple[PhyPort, ...]:
+        """Physical ports, one wire each."""
+        return tuple(sorted({e for e in self.ends if isinstance(e, PhyPort)}, key=str))
+
+    @property
+    def tester_vnf_ports(self) -> tuple[VnfPort, ...]:
+        """VNF ports at which the tester is in the place of a VNF."""
+        return tuple(end for end in self.ends if isinstance(end, VnfPort))
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """All ports of the vSwitch: physical ones, then VNF ports."""
+        return (*self.phy_ports, *self.vnf_ports())
+
+    @property
+    def tunnelled(self) -> tuple[Port, ...]:
+        """Ports at which frames are inside a tunnel."""
+        found = [h.dst for h in self.hops if h.tunnel == "encap"]
+        found += [h.src for h in self.hops if h.tunnel == "decap"]
+        return tuple(dict.fromkeys(found))
 
     def vnf_ports(self) -> tuple[VnfPort, ...]:
-        """Ports of all VNFs in order.
+        """VNF ports in order, those of launched VNFs and those the tester takes.
 
         Returns:
-            Two ports for each VNF.
+            Ports.
         """
-        return tuple(VnfPort(vnf=v, index=i) for v in range(self.vnf_count) for i in (0, 1))
+        launched = (VnfPort(vnf=v, index=i) for v in range(self.vnf_count) for i in (0, 1))
+        return (*launched, *self.tester_vnf_ports)
 
-    def path(self, src: PhyPort, chain: int) -> tuple[Port, ...]:
-        """Ports a frame of a chain passes, from a physical port to the one it leaves by.
+    def segments(self) -> tuple[tuple[Port, ...], ...]:
+        """Ports that share a broadcast domain when the vSwitch learns: those joined by hops.
+
+        Returns:
+            Groups of ports; every port that a hop touches is in exactly one.
+        """
+        groups: list[list[Port]] = []
+        for hop in self.hops:
+            touched = [g for g in groups if hop.src in g or hop.dst in g]
+            merged = list(dict.fromkeys([*(p for g in touched for p in g), hop.src, hop.dst]))
+            groups = [g for g in groups if g not in touched] + [merged]
+        return tuple(tuple(sorted(group, key=str)) for group in groups)
+
+    def path(self, src: Port, chain: int) -> tuple[Port, ...]:
+        """Ports a frame of a chain passes, from the port it enters by to the one it leaves by.
 
         Args:
-            src: Physical port the frame arrives at.
+            src: One of the ends.
             chain: Number of the chain.
 
         Returns:
@@ -70,7 +116,7 @@ class Deployment(Frozen):
         """
         return tuple(self._walk(src, chain))
 
-    def _walk(self, src: PhyPort, chain: int) -> Iterator[Port]:
+    def _walk(self, src: Port, chain: int) -> Iterator[Port]:
         at: Port = src
         yield at
         for _ in range(len(self.hops) + 1):
@@ -78,7 +124,7 @@ class Deployment(Frozen):
             if hop is None:
                 raise ValueError(f"{self.name}: no hop leads on from {at} for chain {chain}")
             yield hop.dst
-            if isinstance(hop.dst, PhyPort):
+            if isinstance(hop.dst, PhyPort) or hop.dst in self.ends:
                 return
             at = VnfPort(vnf=hop.dst.vnf, index=1 - hop.dst.index)  # through the VNF
             yield at
@@ -131,12 +177,113 @@ def parallel(name: str, vnf_count: int) -> Deployment:
     return Deployment(name=name, vnf_count=vnf_count, chains=vnf_count, hops=tuple(hops))
 
 
+def towards_vnf(name: str, vnf_count: int) -> Deployment:
+    """P2V: from a physical port to a VNF, where the tester receives in the VNF's place.
+
+    Args:
+        name: Name of the deployment.
+        vnf_count: Not used.
+
+    Returns:
+        The graph.
+    """
+    del vnf_count
+    return _one_hop(name, PHY_PORTS[0], VnfPort(vnf=0, index=0))
+
+
+def from_vnf(name: str, vnf_count: int) -> Deployment:
+    """V2P: from a VNF, in whose place the tester sends, to a physical port.
+
+    Args:
+        name: Name of the deployment.
+        vnf_count: Not used.
+
+    Returns:
+        The graph.
+    """
+    del vnf_count
+    return _one_hop(name, VnfPort(vnf=0, index=0), PHY_PORTS[0])
+
+
+def between_vnfs(name: str, vnf_count: int) -> Deployment:
+    """V2V: between two VNFs of one machine, the tester in the place of both.
+
+    Args:
+        name: Name of the deployment.
+        vnf_count: Not used.
+
+    Returns:
+        The graph.
+    """
+    del vnf_count
+    a, b = VnfPort(vnf=0, index=0), VnfPort(vnf=1, index=0)
+    hops = _both_ways([(a, b)], None)
+    return Deployment(name=name, vnf_count=0, chains=1, hops=tuple(hops), ends=(a, b))
+
+
+def _one_hop(
+    name: str, src: Port, dst: Port, tunnel: Literal["", "encap", "decap"] = ""
+) -> Deployment:
+    hops = (Hop(src=src, dst=dst, tunnel=tunnel),)
+    return Deployment(name=name, vnf_count=0, chains=1, hops=hops, ends=(src, dst), directions=(0,))
+
+
+def encapsulating(name: str, vnf_count: int) -> Deployment:
+    """Overlay Phy2Phy: plain frames in, tunnelled frames out.
+
+    Args:
+        name: Name of the deployment.
+        vnf_count: Not used.
+
+    Returns:
+        The graph.
+    """
+    del vnf_count
+    return _one_hop(name, *PHY_PORTS, tunnel="encap")
+
+
+def decapsulating(name: str, vnf_count: int) -> Deployment:
+    """Overlay Phy2Phy: tunnelled frames in, plain frames out.
+
+    Args:
+        name: Name of the deployment.
+        vnf_count: Not used.
+
+    Returns:
+        The graph.
+    """
+    del vnf_count
+    return _one_hop(name, *PHY_PORTS, tunnel="decap")
+
+
+def overlay(name: str, vnf_count: int) -> Deployment:
+    """Overlay Phy2Phy both ways: encapsulation from port 0 to 1, decapsulation back.
+
+    Args:
+        name: Name of the deployment.
+        vnf_count: Not used.
+
+    Returns:
+        The graph.
+    """
+    del vnf_count
+    a, b = PHY_PORTS
+    hops = (Hop(src=a, dst=b, tunnel="encap"), Hop(src=b, dst=a, tunnel="decap"))
+    return Deployment(name=name, vnf_count=0, chains=1, hops=hops)
+
+
 #: Name -> (graph builder, default number of VNFs, whether the number may be chosen).
 DEPLOYMENTS: dict[str, tuple[Callable[[str, int], Deployment], int, bool]] = {
     "phy2phy": (serial, 0, False),
     "pvp": (serial, 1, False),
     "pvvp": (serial, 2, True),
     "pvpv": (parallel, 2, True),
+    "p2v": (towards_vnf, 0, False),
+    "v2p": (from_vnf, 0, False),
+    "v2v": (between_vnfs, 0, False),
+    "encap": (encapsulating, 0, False),
+    "decap": (decapsulating, 0, False),
+    "op2p": (overlay, 0, False),
 }
 
 

@@ -39,6 +39,30 @@ class HugepageFacts(Frozen):
     free: int
 
 
+class NicFacts(Frozen):
+    """A PCI network device.
+
+    Attributes:
+        address: PCI address.
+        driver: Driver that has it; "" for none.
+        interfaces: Its network interfaces.
+        node: NUMA node; -1 when unknown.
+        vfs: Virtual functions it has.
+        max_vfs: Virtual functions it can have; 0 without SR-IOV.
+        iommu_group: Number of its IOMMU group; None without an IOMMU.
+        in_use: Why it must not be taken: it carries addresses, a route, a session; "" when free.
+    """
+
+    address: str
+    driver: str = ""
+    interfaces: tuple[str, ...] = ()
+    node: int = -1
+    vfs: int = 0
+    max_vfs: int = 0
+    iommu_group: int | None = None
+    in_use: str = ""
+
+
 class MachineFacts(Frozen):
     """A machine as the planner sees it.
 
@@ -51,6 +75,9 @@ class MachineFacts(Frozen):
         programs: Program name -> path, or "" when missing.
         versions: Program name -> version text.
         program_troubles: Program name -> what is wrong with the one configured or found.
+        modules: Kernel module -> "" when it is there or can be loaded, otherwise why not; modules
+            that are not named are not known.
+        nics: PCI network devices.
         record: The whole environment record for results.json.
     """
 
@@ -62,6 +89,8 @@ class MachineFacts(Frozen):
     programs: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     program_troubles: dict[str, str] = Field(default_factory=dict)
+    modules: dict[str, str] = Field(default_factory=dict)
+    nics: tuple[NicFacts, ...] = ()
     record: dict[str, object] = Field(default_factory=dict)
 
     @property
@@ -84,3 +113,32 @@ class MachineFacts(Frozen):
         if trouble := self.program_troubles.get(program):
             return f"{program} cannot be used: {trouble}"
         return f"{program} is not installed; install the package {package} or run `make deps`"
+
+    def missing_module(self, module: str, purpose: str) -> str:
+        """What keeps a kernel module from being used.
+
+        Args:
+            module: Its name.
+            purpose: What it is for, for the message.
+
+        Returns:
+            "" when it is there, otherwise why not, with the cure.
+        """
+        trouble = self.modules.get(module, "")
+        if not trouble:
+            return ""
+        return (
+            f"the kernel has no module {module}, which {purpose} needs: {trouble}; "
+            "boot a distribution's kernel, or run it in the virtual lab: `vnetperf lab run -- ...`"
+        )
+
+    def nic(self, name: str) -> NicFacts | None:
+        """A network device by PCI address or by the name of its interface.
+
+        Args:
+            name: "0000:3b:00.0" or "eth1".
+
+        Returns:
+            The device; None when there is none.
+        """
+        return next((n for n in self.nics if name == n.address or name in n.interfaces), None)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from vnetperf.model.addresses import peer_mac
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, make_deployment
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.ports import VnfPort
+from vnetperf.model.traffic import Addressing, Stream, TrafficProfile, make_streams
+from vnetperf.model.tunnel import TunnelKind, overhead
+
+Forwarding = Literal["l2", "l3"]
+Rules = Literal["port", "stream", "learning"]
+
+#: Largest frame of an MTU of 1500, and what Ethernet adds to an MTU (header 14, FCS 4).
+STANDARD_FRAME_SIZE, ETHERNET_OCTETS = 1518, 18
 
 
 class Scenario(Frozen):
@@ -19,6 +31,13 @@ class Scenario(Frozen):
         traffic: The traffic profile.
         generator: Registered name of the traffic generator.
         wire: Kind of wire, or "auto" for the best both ends accept.
+        forwarding: "l2" switches frames, "l3" routes packets (new MAC addresses, TTL less one).
+        rules: What forwarding goes by: "port" one rule per port, "stream" one rule per flow,
+            "learning" addresses that the vSwitch learns.
+        addressing: Whom frames are addressed to.
+        tunnel: Kind of tunnel of an overlay deployment.
+        options: What is asked of the vSwitch.
+        max_frame_size: Largest frame that is to be measured, octets including FCS.
     """
 
     deployment: Deployment
@@ -28,6 +47,12 @@ class Scenario(Frozen):
     traffic: TrafficProfile
     generator: str = "loadgen"
     wire: str = "auto"
+    forwarding: Forwarding = "l2"
+    rules: Rules = "port"
+    addressing: Addressing = "far"
+    tunnel: TunnelKind = "vxlan"
+    options: SwitchOptions = SwitchOptions()
+    max_frame_size: int = STANDARD_FRAME_SIZE
 
     @property
     def id(self) -> str:
@@ -35,9 +60,45 @@ class Scenario(Frozen):
         return f"{self.deployment.name}_{self.vswitch}"
 
     @property
+    def routed(self) -> bool:
+        """True when the vSwitch routes."""
+        return self.forwarding == "l3"
+
+    @property
     def streams(self) -> tuple[Stream, ...]:
         """Streams of the scenario's traffic."""
-        return make_streams(self.deployment, self.traffic)
+        return make_streams(
+            self.deployment,
+            self.traffic,
+            addressing=self.addressing,
+            routed=self.routed,
+            tunnel=self.tunnel,
+        )
+
+    @property
+    def largest_on_wire(self) -> int:
+        """Largest frame at any port, its tunnel's headers included; octets including FCS."""
+        tunnel = self.tunnel if self.deployment.tunnelled else ""
+        return self.max_frame_size + overhead(tunnel)
+
+    @property
+    def mtu(self) -> int:
+        """MTU that every port must have: octets without Ethernet header and FCS."""
+        if self.options.mtu is not None:
+            return self.options.mtu
+        return max(STANDARD_FRAME_SIZE, self.largest_on_wire) - ETHERNET_OCTETS
+
+    def peer_mac(self, port: VnfPort) -> str:
+        """Address that a VNF's port must send to, when the VNF writes addresses.
+
+        Args:
+            port: Port of a VNF.
+
+        Returns:
+            Six hexadecimal octets.
+        """
+        chain = port.vnf if self.deployment.chains > 1 else 0
+        return peer_mac(self.deployment, port, chain, routed=self.routed)
 
 
 def split_id(scenario_id: str) -> tuple[str, str]:

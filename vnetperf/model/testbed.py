@@ -67,18 +67,41 @@ class ProgramsConfig(Frozen):
     Attributes:
         ovs_vswitchd: OVS daemon built with DPDK.
         ovsdb_server: OVS database server.
+        ovs_kernel: OVS daemon for the kernel's datapath; one built with DPDK will do.
         testpmd: DPDK's dpdk-testpmd.
+        vpp: VPP.
     """
 
     ovs_vswitchd: str = ""
     ovsdb_server: str = ""
+    ovs_kernel: str = ""
     testpmd: str = ""
+    vpp: str = ""
 
     @field_validator("*")
     @classmethod
     def _absolute(cls, value: str) -> str:
         if value and not value.startswith("/"):
             raise ValueError('a program is an absolute path, or "" to search for it')
+        return value
+
+
+class NicConfig(Frozen):
+    """The two NICs of one wire, cabled to each other.
+
+    Attributes:
+        tester: The tester's: a PCI address such as "0000:3b:00.0", or an interface name.
+        dut: The DUT's.
+    """
+
+    tester: str
+    dut: str
+
+    @field_validator("*")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if not value or "/" in value or any(c.isspace() for c in value):
+            raise ValueError("a NIC is a PCI address such as 0000:3b:00.0, or an interface name")
         return value
 
 
@@ -89,8 +112,11 @@ class Testbed(Frozen):
         name: Name, as in `--testbed NAME`.
         description: One sentence for the report.
         isolation: RFC 6815 isolation statement, quoted in every report.
+        isolated: True when the NICs are known to be in an isolated test environment (RFC 6815),
+            even those that carry addresses or routes of this machine.
         agent: How the machine side is reached.
         wires: Kinds of wire in order of preference.
+        nics: NICs of wire 0 and wire 1, for wires of the kind "nic".
         cores: Processors.
         media: Medium that results are compared with.
         programs: Programs to use.
@@ -105,8 +131,10 @@ class Testbed(Frozen):
     name: str = ""
     description: str = ""
     isolation: str = ""
+    isolated: bool = False
     agent: AgentConfig = AgentConfig()
     wires: tuple[str, ...] = ("memif", "veth")
+    nics: tuple[NicConfig, ...] = Field(default=(), max_length=2)
     cores: CoresConfig = CoresConfig()
     media: MediaConfig = MediaConfig()
     programs: ProgramsConfig = ProgramsConfig()

@@ -6,10 +6,14 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from vnetperf.model.addresses import peer_mac, port_mac
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment
 from vnetperf.model.units import MAX_FRAME_SIZE, MIN_FRAME_SIZE
 
+#: Whom frames are addressed to: "far" is the tester's port at the other end; "port" is what takes
+#: them in at each step, as NICs with virtual functions, macvtap and routers need.
+Addressing = Literal["far", "port"]
 VaryField = Literal["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src", "udp_dst"]
 
 #: Values a field can take from its first: MAC addresses in their low three octets, addresses within
@@ -82,6 +86,7 @@ class Stream(Frozen):
         ipv4_dst: Destination address.
         udp_src: Source port.
         udp_dst: Destination port.
+        tunnel: Kind of tunnel the frames are sent in, from the tester to the DUT; "" for none.
     """
 
     id: int
@@ -93,6 +98,7 @@ class Stream(Frozen):
     ipv4_dst: str
     udp_src: int
     udp_dst: int
+    tunnel: str = ""
 
     @property
     def tx_port(self) -> int:
@@ -105,44 +111,48 @@ class Stream(Frozen):
         return 1 - self.direction
 
 
-def stream_mac(chain: int, direction: int) -> str:
-    """Destination MAC of a chain's stream in a direction; locally administered.
-
-    Args:
-        chain: Number of the chain.
-        direction: Number of the sending tester port.
-
-    Returns:
-        Six hexadecimal octets.
-    """
-    return f"02:76:6e:{direction:02x}:{chain >> 8:02x}:{chain & 255:02x}"
-
-
-def make_streams(deployment: Deployment, profile: TrafficProfile) -> tuple[Stream, ...]:
+def make_streams(
+    deployment: Deployment,
+    profile: TrafficProfile,
+    *,
+    addressing: Addressing = "far",
+    routed: bool = False,
+    tunnel: str = "",
+) -> tuple[Stream, ...]:
     """Streams of a deployment: one for each chain and direction.
 
     Args:
         deployment: The graph.
         profile: The traffic profile.
+        addressing: Whom frames are addressed to.
+        routed: True when the vSwitch routes: it is addressed then, whatever `addressing` says.
+        tunnel: Kind of tunnel of the deployment's tunnelled ports.
 
     Returns:
         Streams with ids 0..n-1, by direction, then chain.
     """
     streams: list[Stream] = []
     for direction in profile.directions:
+        if direction not in deployment.directions:
+            continue
+        src, far = deployment.ends[direction], deployment.ends[1 - direction]
         for chain in range(deployment.chains):
             src_net, dst_net = (18, 19) if direction == 0 else (19, 18)
+            by_port = addressing == "port" or routed
             streams.append(
                 Stream(
                     id=len(streams),
                     direction=direction,
                     chain=chain,
-                    eth_src=f"02:76:65:{direction:02x}:{chain >> 8:02x}:{chain & 255:02x}",
-                    eth_dst=stream_mac(chain, direction),
+                    eth_src=port_mac(deployment, src, chain),
+                    eth_dst=peer_mac(deployment, src, chain, routed=routed)
+                    if by_port
+                    else port_mac(deployment, far, chain),
                     ipv4_src=f"198.{src_net}.0.1",
                     ipv4_dst=f"198.{dst_net}.0.1",
                     udp_src=1024 + chain,
                     udp_dst=7,  # UDP echo, RFC 2544 appendix C.2.6.2
+                    tunnel=tunnel if src in deployment.tunnelled else "",
                 )
             )
     return tuple(streams)

@@ -31,8 +31,18 @@ def add_options(parser: pytest.Parser) -> None:
     add("--traffic", metavar="NAME", help="traffic profile under conf/traffic/, or a path")
     add("--frame-sizes", metavar="LIST", help="octets including FCS, e.g. 64,512,1518")
     add("--vnf", metavar="NAME", help="VNF loader (default: vloop)")
-    add("--vnf-mode", metavar="MODE", help="io, mac or macswap (default: io)")
+    add("--vnf-mode", metavar="MODE", help="io, mac or macswap (default: what the vSwitch needs)")
     add("--vnfs", metavar="N", type=int, help="number of VNFs in pvvp and pvpv (default: 2)")
+    add("--switch", metavar="NAME", help="options of the vSwitch under conf/switch/, or a path")
+    add(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        help="one option of the vSwitch, e.g. mtu=9000 (may be repeated)",
+    )
+    add("--forwarding", metavar="LAYER", help="l2 or l3 (default: l2)")
+    add("--rules", metavar="KIND", help="port, stream or learning (default: port)")
+    add("--tunnel", metavar="KIND", help="vxlan, gre or geneve, in overlays (default: vxlan)")
     add("--generator", metavar="NAME", help="traffic generator (default: loadgen)")
     add("--wire", metavar="KIND", help="kind of wire (default: the testbed's first that fits)")
     add("--results-dir", metavar="DIR", help="folder of all runs (default: results)")
@@ -49,6 +59,11 @@ KEYS = (
     "vnf",
     "vnf_mode",
     "vnfs",
+    "switch",
+    "set",
+    "forwarding",
+    "rules",
+    "tunnel",
     "generator",
     "wire",
     "results_dir",
@@ -77,6 +92,8 @@ def configuration_of(
     try:
         if given["frame_sizes"] is not None:
             given["frame_sizes"] = config.parse_frame_sizes(given["frame_sizes"])
+        if given["set"] is not None:
+            given["set"] = tuple(given["set"])
         testbeds = given["testbed"] or os.environ.get("VNETPERF_TESTBED")
         if testbeds and "," in testbeds:
             raise ConfigError(
@@ -102,13 +119,13 @@ def _check_names(settings: Settings) -> None:
     for family, name in families.items():
         if name not in registry.names(family):
             registry.load(family, name)  # raises, with the names there are
-    if "vnf_mode" in settings.model_fields_set:
+    if settings.vnf_mode != "auto":
         modes = registry.load("vnfs", settings.vnf).modes
         if settings.vnf_mode not in modes:
             raise ConfigError(
                 f"{settings.vnf} has no mode {settings.vnf_mode!r}",
                 where="vnf_mode",
-                accepted=", ".join(modes),
+                accepted=", ".join(("auto", *modes)),
             )
 
 

@@ -74,7 +74,7 @@ def calibrate(
         try:
             # Both ends of one wire are the generator's: port 0 is looped to port 1. The end that
             # listens is opened first.
-            connecting, listening = registry.load("wires", plan.wire)(machine, 0).lay()
+            connecting, listening = registry.load("wires", plan.wire)(machine, plan, 0).lay()
             generator.connect((listening, connecting))
             # Whatever else the machine does must not pass for the generator's limit.
             turns.prefer(generator.pollers(), plan.placement.slice_us)

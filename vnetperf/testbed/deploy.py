@@ -12,6 +12,7 @@ from vnetperf.host.lock import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
+from vnetperf.model.addresses import vnf_mac
 from vnetperf.model.errors import (
     DutError,
     GeneratorError,
@@ -25,6 +26,7 @@ from vnetperf.model.ports import Attachment, VnfPort, WireEnd
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.trial import HopCounters, TrialResult, TrialSpec
 from vnetperf.testbed import turns
+from vnetperf.testbed.demands import attachment_kind
 from vnetperf.testbed.pathcheck import check_path
 from vnetperf.traffic.base import TrafficGenerator
 from vnetperf.vnfs.base import Vnf
@@ -68,6 +70,8 @@ class Deployment:
         self.facts = ScenarioFacts(scenario=scenario.id)
         self.slices: dict[str, str] = {}
         self._prepared_size = 0
+        self._dut_ends: list[WireEnd] = []
+        self._attachments: list[Attachment] = []
 
     @classmethod
     def deploy(
@@ -119,17 +123,36 @@ class Deployment:
         """Wires, vSwitch, VNFs, connections, tester; what can start together does."""
         for memory in self.plan.memory:
             self.machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
+        graph = self.plan.scenario.deployment
         wire = registry.load("wires", self.plan.wire)
-        ends: list[tuple[WireEnd, WireEnd]] = [wire(self.machine, i).lay() for i in (0, 1)]
-        offers = [self._offers(vnf) for vnf in self.vnfs]
+        wires = {p: wire(self.machine, self.plan, p.index).lay() for p in graph.phy_ports}
+        self._dut_ends = [dut_end for _, dut_end in wires.values()]
+        offers = [
+            (
+                self._offer(VnfPort(vnf=vnf.number, index=0), type(vnf).attachments),
+                self._offer(VnfPort(vnf=vnf.number, index=1), type(vnf).attachments),
+            )
+            for vnf in self.vnfs
+        ]
+        accepts = type(self.generator).capabilities.attachments
+        places = {port: self._offer(port, accepts) for port in graph.tester_vnf_ports}
         listening = [all(a.vnf_is_server for a in pair) for pair in offers]
         self._launch(offers, [n for n, listens in enumerate(listening) if listens])
+        self._attachments = [*places.values(), *(a for pair in offers for a in pair)]
         self.vswitch.start()
-        for _, dut_end in ends:
-            self.vswitch.add_phy_port(dut_end)
-        self.generator.connect(tuple(tester_end for tester_end, _ in ends))
-        for pair in offers:
-            for attachment in pair:
+        for end in self._dut_ends:
+            self.vswitch.add_phy_port(end)
+        made_first = [a for a in places.values() if not a.vnf_is_server]
+        for attachment in made_first:  # the tester finds nothing to plug into before
+            self.vswitch.add_vnf_port(attachment)
+        self.generator.connect(
+            tuple(
+                places[end].as_tester_end(number) if isinstance(end, VnfPort) else wires[end][0]
+                for number, end in enumerate(graph.ends)
+            )
+        )
+        for attachment in self._attachments:
+            if attachment not in made_first:
                 self.vswitch.add_vnf_port(attachment)
         self._launch(offers, [n for n, listens in enumerate(listening) if not listens])
         self.vswitch.connect(self.plan.scenario.streams)
@@ -137,17 +160,37 @@ class Deployment:
             vnf.wait_ready(VNF_READY_S)
         self.slices = self._cut_slices()
 
-    def _offers(self, vnf: Vnf) -> tuple[Attachment, Attachment]:
-        offered = type(self.vswitch).capabilities.attachments
-        kind = next(kind for kind in offered if kind in type(vnf).attachments)
-        first, second = (
-            self.vswitch.offer_vnf_port(VnfPort(vnf=vnf.number, index=i), kind) for i in (0, 1)
+    def _offer(self, port: VnfPort, accepts: tuple[str, ...]) -> Attachment:
+        """Where something plugs in, with the addresses that frames carry there."""
+        kind = attachment_kind(type(self.vswitch), accepts)
+        queues = self.plan.scenario.options.rx_queues or 1
+        offer = self.vswitch.offer_vnf_port(port, kind, queues)
+        sends = any(hop.src == port for hop in self.plan.scenario.deployment.hops)
+        return offer.model_copy(
+            update={
+                "mac": vnf_mac(port),
+                "peer_mac": self.plan.scenario.peer_mac(port) if sends else None,
+            }
         )
-        return first, second
 
     def _launch(self, offers: list[tuple[Attachment, Attachment]], numbers: list[int]) -> None:
         for number in numbers:
             self.vnfs[number].launch(offers[number])
+
+    def restart_vswitch(self) -> None:
+        """End the vSwitch and bring it back with the same ports and rules.
+
+        Raises:
+            DutError: It does not come back.
+        """
+        self.vswitch.stop()
+        self.vswitch.start()
+        for end in self._dut_ends:
+            self.vswitch.add_phy_port(end)
+        for attachment in self._attachments:
+            self.vswitch.add_vnf_port(attachment)
+        self.vswitch.connect(self.plan.scenario.streams)
+        self.slices = self._cut_slices()
 
     def _cut_slices(self) -> dict[str, str]:
         """Give threads on shared cores short slices, and read back whether they took them."""

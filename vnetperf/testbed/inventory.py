@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vnetperf.host import cpu, hugepages
+from vnetperf.host import cpu, hugepages, modules
 from vnetperf.host.facts import collect
 from vnetperf.host.programs import find_programs
 from vnetperf.host.sched import why_no_slices
@@ -47,6 +47,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         programs=paths,
         versions=versions,
         program_troubles=troubles,
+        modules={name: modules.trouble(name) for name in modules.ASKED},
         record=collect(),
     )
 

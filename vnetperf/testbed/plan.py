@@ -11,6 +11,7 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import MemoryPlan, Plan, RoleDemand
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
+from vnetperf.testbed.demands import check_demands
 from vnetperf.testbed.placement import place
 
 
@@ -33,18 +34,14 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     vnf = registry.load("vnfs", scenario.vnf)
     generator = registry.load("traffic", scenario.generator)
     _require_root(facts)
+    check_demands(scenario, vswitch, vnf, generator)
     users: list[tuple[str, Any]] = [(scenario.vswitch, vswitch), (scenario.generator, generator)]
     if scenario.deployment.vnf_count:
         users.append((scenario.vnf, vnf))
-        _require_attachment(vswitch, vnf, scenario)
     for name, backend in users:
         problem = backend.missing(facts, scenario)
         if problem:
             raise CapabilityError(problem, where=f"{scenario.id}, {name}")
-    if scenario.deployment.chains > 1 and not vswitch.capabilities.chains:
-        raise CapabilityError(
-            f"{scenario.vswitch} cannot tell parallel chains apart", where=scenario.id
-        )
     wire = _choose_wire(scenario, testbed, facts, (generator, vswitch))
     vnfs = range(scenario.deployment.vnf_count)
     demands: tuple[RoleDemand, ...] = (
@@ -62,7 +59,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
-    plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf)})
+    plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf, generator)})
     return plan.model_copy(update={"commands": vswitch.launch_lines(plan, facts)})
 
 
@@ -123,17 +120,6 @@ def _require_root(facts: MachineFacts) -> None:
         )
 
 
-def _require_attachment(vswitch: Any, vnf: Any, scenario: Scenario) -> None:
-    offered = vswitch.capabilities.attachments
-    if not set(offered) & set(vnf.attachments):
-        raise CapabilityError(
-            f"{scenario.vswitch} offers {', '.join(offered)}; "
-            f"{scenario.vnf} accepts {', '.join(vnf.attachments)}",
-            where=scenario.id,
-            cure="choose another VNF loader with --vnf",
-        )
-
-
 def _choose_wire(
     scenario: Scenario, testbed: Testbed, facts: MachineFacts, ends: tuple[Any, ...]
 ) -> str:
@@ -150,7 +136,7 @@ def _choose_wire(
         strangers = [end.name for end in ends if kind not in end.capabilities.wires]
         if strangers:
             reasons.append(f"{kind}: {' and '.join(strangers)} cannot plug it in")
-        elif problem := registry.load("wires", kind).missing(facts):
+        elif problem := registry.load("wires", kind).missing(facts, scenario, testbed):
             reasons.append(f"{kind}: {problem}")
         else:
             return kind
@@ -161,22 +147,36 @@ def _choose_wire(
     )
 
 
-def _memory(plan: Plan, facts: MachineFacts, vswitch: Any, vnf: Any) -> tuple[MemoryPlan, ...]:
-    scenario, node = plan.scenario, plan.placement.node
-    size_kb = plan.testbed.hugepage_kb
-    users = {scenario.vswitch: vswitch.hugepage_mib(scenario)}
+def _memory(
+    plan: Plan, facts: MachineFacts, vswitch: Any, vnf: Any, generator: Any
+) -> tuple[MemoryPlan, ...]:
+    """Hugepages by node: everything is on the pollers' node, unless the scenario says otherwise."""
+    scenario, home = plan.scenario, plan.placement.node
+    by_node = {home: {scenario.generator: generator.hugepage_mib(scenario)}}
+    given = scenario.options.memory_mib
+    for node, mib in enumerate(given) if given else ((home, vswitch.hugepage_mib(scenario)),):
+        by_node.setdefault(node, {})[scenario.vswitch] = mib
     for number in range(scenario.deployment.vnf_count):
-        users[f"vnf{number}"] = vnf.hugepage_mib()
-    users = {user: mib for user, mib in users.items() if mib}
+        by_node[home][f"vnf{number}"] = vnf.hugepage_mib()
+    plans = (_memory_of(node, users, plan, facts) for node, users in sorted(by_node.items()))
+    return tuple(memory for memory in plans if memory is not None)
+
+
+def _memory_of(
+    node: int, asked: dict[str, int], plan: Plan, facts: MachineFacts
+) -> MemoryPlan | None:
+    size_kb = plan.testbed.hugepage_kb
+    users = {user: mib for user, mib in asked.items() if mib}
     pages = sum(ceil(mib * 1024 / size_kb) for mib in users.values())
     if not pages:
-        return ()
+        return None
     pool = next((h for h in facts.hugepages if (h.node, h.size_kb) == (node, size_kb)), None)
     if pool is None:
         raise CapabilityError(
             f"the kernel has no hugepages of {size_kb} KiB on node {node}",
             where="hugepage_kb",
-            accepted=", ".join(sorted({str(h.size_kb) for h in facts.hugepages})) or "none",
+            accepted=", ".join(sorted({f"{h.size_kb} on node {h.node}" for h in facts.hugepages}))
+            or "none",
         )
     missing_kb = max(0, pages - pool.free) * size_kb
     have_kb = facts.memory_free_kb.get(node)
@@ -184,7 +184,7 @@ def _memory(plan: Plan, facts: MachineFacts, vswitch: Any, vnf: Any) -> tuple[Me
         raise CapabilityError(
             f"{missing_kb // 1024} MiB must become hugepages on node {node}, "
             f"but only {have_kb // 1024} MiB are free there",
-            where=f"{scenario.id}, memory",
+            where=f"{plan.scenario.id}, memory",
             cure="free memory, reserve hugepages at boot, or choose a deployment with fewer VNFs",
         )
-    return (MemoryPlan(node=node, size_kb=size_kb, pages=pages, users=users),)
+    return MemoryPlan(node=node, size_kb=size_kb, pages=pages, users=users)

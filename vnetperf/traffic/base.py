@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from vnetperf.host.machine import Machine
+from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.plan import RoleDemand
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.model.tunnel import TunnelKind
 
 
 class GeneratorCapabilities(Frozen):
@@ -25,41 +25,24 @@ class GeneratorCapabilities(Frozen):
         latency_histogram: True when the latency of frames comes as a histogram.
         exact_bursts: True when it can send an exact count back to back.
         max_frame_size: Largest frame it sends as it is deployed, octets including FCS.
+        attachments: Kinds of attachment it can take the place of a VNF at.
+        tunnels: Kinds of tunnel it can send frames in.
+        nic_drivers: Drivers it can use a PCI NIC through, in order of preference.
     """
 
     wires: tuple[str, ...]
+    attachments: tuple[str, ...] = ()
+    tunnels: tuple[TunnelKind, ...] = ()
+    nic_drivers: tuple[str, ...] = ()
     latency_histogram: bool = False
     exact_bursts: bool = False
     max_frame_size: int = 1518
 
 
-class TrafficGenerator(ABC):
-    """A traffic generator of one deployment.
+class TrafficGenerator(Backend):
+    """A traffic generator of one deployment; its machine is the tester's."""
 
-    Args:
-        machine: The tester's machine.
-        plan: The plan it belongs to.
-    """
-
-    name: ClassVar[str]
     capabilities: ClassVar[GeneratorCapabilities]
-
-    def __init__(self, machine: Machine, plan: Plan) -> None:
-        self.machine = machine
-        self.plan = plan
-
-    @classmethod
-    @abstractmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps the generator from running on this machine.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" when nothing does; otherwise what is missing and the cure, in one sentence.
-        """
 
     @classmethod
     @abstractmethod
@@ -69,6 +52,19 @@ class TrafficGenerator(ABC):
         Returns:
             Demands.
         """
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario) -> int:
+        """Hugepage memory it needs.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            MiB; 0 for none.
+        """
+        del scenario
+        return 0
 
     @classmethod
     def identity(cls) -> str:
@@ -152,22 +148,6 @@ class TrafficGenerator(ABC):
         """
         del frames, watch
         raise GeneratorError("it cannot send exact bursts", where=self.name)
-
-    @abstractmethod
-    def pollers(self) -> tuple[Pollers, ...]:
-        """Where its busy threads are, for placement and processor accounting.
-
-        Returns:
-            One entry per role; empty when it has none.
-        """
-
-    @abstractmethod
-    def facts(self) -> dict[str, Any]:
-        """Version, launch line, ports, time stamp method, for the result.
-
-        Returns:
-            JSON values.
-        """
 
     @abstractmethod
     def close(self) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from abc import abstractmethod
+from typing import ClassVar
 
+from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.plan import Plan, RoleDemand
 from vnetperf.model.ports import Attachment
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import STANDARD_FRAME_SIZE
 from vnetperf.model.trial import HopCounters
 
 
-class Vnf(ABC):
+class Vnf(Backend):
     """One VNF of a deployment.
 
     Args:
@@ -22,29 +22,14 @@ class Vnf(ABC):
         number: 0-based number of the VNF in the deployment.
     """
 
-    name: ClassVar[str]
     attachments: ClassVar[tuple[str, ...]]
     modes: ClassVar[tuple[str, ...]]
     #: Largest frame it forwards, octets including FCS.
-    max_frame_size: ClassVar[int] = 1518
+    max_frame_size: ClassVar[int] = STANDARD_FRAME_SIZE
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
-        self.machine = machine
-        self.plan = plan
+        super().__init__(machine, plan)
         self.number = number
-
-    @classmethod
-    @abstractmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps this VNF from running on this machine.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" when nothing does; otherwise what is missing and the cure, in one sentence.
-        """
 
     @classmethod
     @abstractmethod
@@ -95,22 +80,6 @@ class Vnf(ABC):
 
         Returns:
             Counters since the VNF was launched.
-        """
-
-    @abstractmethod
-    def pollers(self) -> tuple[Pollers, ...]:
-        """Where its busy threads are, for placement and processor accounting.
-
-        Returns:
-            One entry per role; empty when it has none.
-        """
-
-    @abstractmethod
-    def facts(self) -> dict[str, Any]:
-        """Version, launch line and mode, for the result.
-
-        Returns:
-            JSON values.
         """
 
     @abstractmethod

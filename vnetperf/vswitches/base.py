@@ -7,17 +7,21 @@ through the `Machine` it is given, so that everything is undone whatever happens
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from abc import abstractmethod
+from typing import ClassVar, Literal
 
-from vnetperf.host.machine import Machine
+from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
+from vnetperf.model.errors import DutError
 from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Placement, Plan, Pollers, RoleDemand
-from vnetperf.model.ports import Attachment, VnfPort, WireEnd
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.traffic import Stream
+from vnetperf.model.plan import Placement, Plan, RoleDemand
+from vnetperf.model.ports import Attachment, Port, VnfPort, WireEnd
+from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Forwarding, Rules, Scenario
+from vnetperf.model.traffic import Addressing, Stream
 from vnetperf.model.trial import HopCounters
+from vnetperf.model.tunnel import TunnelKind
+
+NicDriver = Literal["vfio-pci", "kernel"]
 
 
 class VSwitchCapabilities(Frozen):
@@ -25,49 +29,38 @@ class VSwitchCapabilities(Frozen):
 
     Attributes:
         wires: Kinds of wire its physical ports accept, in order of preference.
-        attachments: Kinds of attachment it offers to VNF ports.
+        attachments: Kinds of attachment it offers to VNF ports, in order of preference.
         chains: True when it can tell parallel chains apart at a physical port.
-        multiqueue: True when ports can have more than one queue pair.
         max_frame_size: Largest frame it carries, octets including FCS.
+        modes: Names of its modes, the first being the default; empty when it has but one.
+        rules: What it can forward by.
+        forwarding: Layers it can forward at.
+        tunnels: Kinds of tunnel it can put frames into and take them out of.
+        options: Names of the SwitchOptions it renders, apart from the mode.
+        addressing: "port" when it steers by the address of the port that takes a frame in, as
+            NICs with virtual functions and macvtap do; "far" when it does not care.
+        nic_drivers: Drivers it can use a PCI NIC through, in order of preference.
     """
 
     wires: tuple[str, ...]
     attachments: tuple[str, ...]
     chains: bool = True
-    multiqueue: bool = False
-    max_frame_size: int = 1518
+    max_frame_size: int = STANDARD_FRAME_SIZE
+    modes: tuple[str, ...] = ()
+    rules: tuple[Rules, ...] = ("port",)
+    forwarding: tuple[Forwarding, ...] = ("l2",)
+    tunnels: tuple[TunnelKind, ...] = ()
+    options: tuple[str, ...] = ()
+    addressing: Addressing = "far"
+    nic_drivers: tuple[NicDriver, ...] = ()
 
 
-class VSwitch(ABC):
-    """A vSwitch of one deployment.
+class VSwitch(Backend):
+    """A vSwitch of one deployment. After `stop`, `start` begins anew, with no ports."""
 
-    Args:
-        machine: The machine it runs on; every lasting change goes through it.
-        plan: The plan it belongs to.
-    """
-
-    name: ClassVar[str]
     capabilities: ClassVar[VSwitchCapabilities]
 
-    def __init__(self, machine: Machine, plan: Plan) -> None:
-        self.machine = machine
-        self.plan = plan
-
     @classmethod
-    @abstractmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps this vSwitch from carrying the scenario on this machine.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" when nothing does; otherwise what is missing and the cure, in one sentence.
-        """
-
-    @classmethod
-    @abstractmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
         """Poll-mode threads it would run.
 
@@ -77,9 +70,10 @@ class VSwitch(ABC):
         Returns:
             Demands; empty for a vSwitch in the kernel.
         """
+        del scenario
+        return ()
 
     @classmethod
-    @abstractmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:
         """Hugepage memory it needs.
 
@@ -89,6 +83,8 @@ class VSwitch(ABC):
         Returns:
             MiB; 0 for none.
         """
+        del scenario
+        return 0
 
     @classmethod
     def tx_queues(cls, placement: Placement) -> int:
@@ -116,6 +112,11 @@ class VSwitch(ABC):
         """
         del plan, facts
         return {}
+
+    @property
+    def mode(self) -> str:
+        """The mode the scenario asks for, or the first; "" when there is but one."""
+        return self.plan.scenario.options.mode or next(iter(self.capabilities.modes), "")
 
     @abstractmethod
     def start(self) -> None:
@@ -149,7 +150,7 @@ class VSwitch(ABC):
             queues: Queue pairs.
 
         Returns:
-            Where the VNF plugs in.
+            Where the VNF plugs in; the deployment fills in the addresses.
 
         Raises:
             DutError: When there is no such attachment.
@@ -178,6 +179,17 @@ class VSwitch(ABC):
         """
 
     @abstractmethod
+    def remove_port(self, port: Port) -> None:
+        """Take a port away; the others stay as they are.
+
+        Args:
+            port: A port that was added.
+
+        Raises:
+            DutError: When there is no such port, or the switch refuses.
+        """
+
+    @abstractmethod
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is not up yet.
 
@@ -193,25 +205,8 @@ class VSwitch(ABC):
             One entry per port of the deployment.
         """
 
-    @abstractmethod
-    def pollers(self) -> tuple[Pollers, ...]:
-        """Where its busy threads are, for placement and processor accounting.
-
-        Returns:
-            One entry per role; empty when it has none.
-        """
-
-    @abstractmethod
-    def facts(self) -> dict[str, Any]:
-        """Version, launch lines, effective configuration, ports and rules, for the result.
-
-        Returns:
-            JSON values.
-        """
-
-    @abstractmethod
     def check_alive(self) -> None:
-        """Raise when a process of the switch has ended.
+        """Raise when a process of the switch has ended, or what it made is gone.
 
         Raises:
             DutError: With the log's tail.
@@ -220,3 +215,15 @@ class VSwitch(ABC):
     @abstractmethod
     def stop(self) -> None:
         """Stop it. Idempotent."""
+
+    def no_attachment(self, kind: str) -> DutError:
+        """The error of an attachment that it does not offer.
+
+        Args:
+            kind: What was asked for.
+
+        Returns:
+            The error, to be raised.
+        """
+        offered = ", ".join(self.capabilities.attachments) or "none"
+        return DutError(f"cannot offer a {kind} attachment", where=self.name, accepted=offered)

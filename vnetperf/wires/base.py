@@ -7,7 +7,10 @@ from typing import ClassVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan
 from vnetperf.model.ports import WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
 
 
 class Wire(ABC):
@@ -15,6 +18,7 @@ class Wire(ABC):
 
     Args:
         machine: The machine; what is made on it goes through it.
+        plan: The plan it belongs to: its testbed's NICs, the MTU of its scenario.
         index: 0-based number of the wire, equal to its physical port's.
     """
 
@@ -23,17 +27,20 @@ class Wire(ABC):
     #: that the DUT dropped, as a NIC drops when its ring is full.
     refusal_is_loss: ClassVar[bool]
 
-    def __init__(self, machine: Machine, index: int) -> None:
+    def __init__(self, machine: Machine, plan: Plan, index: int) -> None:
         self.machine = machine
+        self.plan = plan
         self.index = index
 
     @classmethod
     @abstractmethod
-    def missing(cls, facts: MachineFacts) -> str:
-        """What keeps this machine from having such a wire.
+    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
+        """What keeps this machine from having such wires.
 
         Args:
             facts: The machine.
+            scenario: What is to be deployed; without a vSwitch the tester looped to itself.
+            testbed: Names NICs.
 
         Returns:
             "" when nothing does; otherwise what is missing and the cure.

@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.ports import WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
 from vnetperf.wires.base import Wire
 
 
@@ -16,16 +18,18 @@ class Memif(Wire):
     refusal_is_loss: ClassVar[bool] = True
 
     @classmethod
-    def missing(cls, facts: MachineFacts) -> str:
+    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
         """Memif needs nothing of the machine.
 
         Args:
             facts: The machine.
+            scenario: The scenario.
+            testbed: The testbed.
 
         Returns:
             Always "".
         """
-        del facts
+        del facts, scenario, testbed
         return ""
 
     def lay(self) -> tuple[WireEnd, WireEnd]:

@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.ports import WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
 from vnetperf.wires.base import Wire
 
 
@@ -17,15 +19,18 @@ class Veth(Wire):
     refusal_is_loss: ClassVar[bool] = False
 
     @classmethod
-    def missing(cls, facts: MachineFacts) -> str:
+    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
         """Veth needs the right to make interfaces.
 
         Args:
             facts: The machine.
+            scenario: The scenario.
+            testbed: The testbed.
 
         Returns:
             "" or that root is missing.
         """
+        del scenario, testbed
         return "" if facts.is_root else "veth needs root to make interfaces; run with sudo"
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
@@ -34,10 +39,8 @@ class Veth(Wire):
         Returns:
             The tester's end and the DUT's end.
         """
-        # Interface names have 15 characters; the run's id keeps two runs apart.
-        tail = self.machine.run_id.rpartition("-")[2][-8:]
-        tester, dut = (f"vp{tail}{side}{self.index}" for side in "td")
-        self.machine.create_veth(tester, dut)
+        tester, dut = (self.machine.interface_name(f"{side}{self.index}") for side in "td")
+        self.machine.create_veth(tester, dut, mtu=self.plan.scenario.mtu)
         return (
             WireEnd(wire=self.index, kind=self.name, side="tester", netdev=tester),
             WireEnd(wire=self.index, kind=self.name, side="dut", netdev=dut),

@@ -26,7 +26,7 @@ class OvsDpdk(VSwitch):
 
     name: ClassVar[str] = "dpdk"
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
-        wires=("memif", "veth"), attachments=("vhost-user",), chains=True, multiqueue=True
+        wires=("memif", "veth"), attachments=("vhost-user",)
     )
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
@@ -171,7 +171,7 @@ class OvsDpdk(VSwitch):
             The attachment.
         """
         if kind not in self.capabilities.attachments:
-            raise DutError(f"cannot offer a {kind} attachment", where="dpdk", accepted="vhost-user")
+            raise self.no_attachment(kind)
         socket = str(self.ovs.directory / f"{port}.sock")
         return Attachment(port=port, kind=kind, socket=socket, vnf_is_server=True, queues=queues)
 
@@ -203,6 +203,15 @@ class OvsDpdk(VSwitch):
             tail = f"; log ends with:\n{process.log_tail(8)}" if process else ""
             reason = row["error"] if row and row["error"] else "it has no OpenFlow port"
             raise DutError(f"the switch refuses port {name}: {reason}{tail}", where="dpdk")
+
+    def remove_port(self, port: Port) -> None:
+        """Delete a port of the bridge.
+
+        Args:
+            port: The port.
+        """
+        self.ovs.vsctl("del-port", BRIDGE, str(port))
+        del self.interfaces[str(port)]
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Install the deployment's rules.

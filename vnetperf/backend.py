@@ -1,0 +1,55 @@
+"""What the contracts of all plugin families have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan, Pollers
+from vnetperf.model.scenario import Scenario
+
+
+class Backend(ABC):
+    """A part of one deployment: a vSwitch, a VNF, a traffic generator.
+
+    Args:
+        machine: The machine it runs on; every lasting change goes through it.
+        plan: The plan it belongs to.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        self.machine = machine
+        self.plan = plan
+
+    @classmethod
+    @abstractmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the backend from carrying the scenario on this machine.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" when nothing does; otherwise what is missing and the cure, in one sentence.
+        """
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Where its busy threads are, for placement and processor accounting.
+
+        Returns:
+            One entry per role; empty when it has none.
+        """
+        return ()
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Version, launch lines, effective configuration, for the result.
+
+        Returns:
+            JSON values.
+        """
