@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
-from vnetperf.host import hugepages, links, netns
+from vnetperf.host import hugepages, links, modules, netns
 from vnetperf.host.kill import RUN_ID_VARIABLE
 from vnetperf.host.process import ManagedProcess
 from vnetperf.host.session import HostRun
 from vnetperf.model.errors import HostError
 from vnetperf.model.machine import MachineFacts
+
+T = TypeVar("T")
 
 
 class Machine:
@@ -90,7 +93,12 @@ class Machine:
         )
 
     def run(
-        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, timeout: float = 15.0
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 15.0,
+        isolated: bool = False,
     ) -> str:
         """Run a short-lived tool to its end.
 
@@ -98,6 +106,7 @@ class Machine:
             argv: Program and arguments.
             env: Variables added to the environment.
             timeout: Longest run, seconds.
+            isolated: True runs it in the run's own network namespace.
 
         Returns:
             Standard output.
@@ -107,10 +116,14 @@ class Machine:
         """
         environment = {**os.environ, RUN_ID_VARIABLE: self.run_id, **(env or {})}
         line = " ".join(argv)
-        try:
-            done = subprocess.run(
+
+        def call() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
                 argv, env=environment, capture_output=True, text=True, timeout=timeout, check=False
             )
+
+        try:
+            done = self.in_netns(call) if isolated else call()
         except FileNotFoundError as error:
             raise HostError(
                 f"{argv[0]} is not installed", cure="`vnetperf doctor` names the package"
@@ -161,3 +174,49 @@ class Machine:
         """
         netns = (self.netns, self.netns)
         links.create_veth(self._run.journal, (a, b), netns=netns, mtu=mtu, offloads=offloads)
+
+    def create_link(
+        self, name: str, kind: str, *, mtu: int | None = None, **options: Any
+    ) -> links.Link:
+        """Make a link of any kind in the run's network namespace: quiet, and up.
+
+        Args:
+            name: Its name; see `interface_name`.
+            kind: The kernel's name of the link type: "bridge", "macvtap", "vxlan" ...
+            mtu: MTU, octets; None for the kernel's own.
+            **options: More attributes as pyroute2 names them, e.g. ``link=<index>``.
+
+        Returns:
+            The link.
+
+        Raises:
+            HostError: When the kernel refuses.
+        """
+        links.create_link(self._run.journal, name, kind, netns=self.netns, **options)
+        if mtu is not None:
+            links.set_mtu(name, mtu, netns=self.netns)
+        links.silence(name, netns=self.netns)
+        links.set_up(name, netns=self.netns)
+        return links.get(name, self.netns)
+
+    def load_module(self, name: str) -> None:
+        """Load a kernel module; it is unloaded with the run's end if it was not there before.
+
+        Args:
+            name: Its name.
+
+        Raises:
+            HostError: The kernel has no such module.
+        """
+        modules.load_module(self._run.journal, name)
+
+    def in_netns(self, function: Callable[[], T]) -> T:
+        """Call a function in the run's network namespace, in a thread of its own.
+
+        Args:
+            function: What to call, e.g. one that speaks netlink.
+
+        Returns:
+            What it returns.
+        """
+        return netns.run_in(self.netns, function)

@@ -1,4 +1,4 @@
-"""Options of a vSwitch in a scenario: queues, workers, MTU, memory; backends say which they have."""
+"""Options of a vSwitch in a scenario: queues, workers, MTU, memory."""
 
 from __future__ import annotations
 
