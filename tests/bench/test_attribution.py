@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.bench.attribution import lost_at
-from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, Deployment, make_deployment
+from vnetperf.model.deployment import DEPLOYMENTS, Deployment, make_deployment
 from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
 
 
@@ -16,7 +16,7 @@ def drive(
     tx: dict[str, int] = {}
     received = [0, 0]
     for (direction, chain), dropped in losses.items():
-        path = deployment.path(PHY_PORTS[direction], chain)
+        path = deployment.path(deployment.ends[direction], chain)
         frames = offered
         for position, port in enumerate(path):
             frames -= min(frames, dropped[position])
@@ -29,19 +29,19 @@ def drive(
             DirectionCounts(
                 direction=d, intended=sent, sent=sent, refused=0, unsent=0, received=received[d]
             )
-            for d in (0, 1)
+            for d in deployment.directions
         ),
         hops=tuple(HopCounters(port=p, rx=rx.get(p, 0), tx=tx.get(p, 0)) for p in {*rx, *tx}),
     )
-    return result, 2 * sent - sum(received)
+    return result, len(deployment.directions) * sent - sum(received)
 
 
 @st.composite
 def lossy(draw: st.DrawFn) -> tuple[Deployment, TrialResult, int]:
     deployment = make_deployment(draw(st.sampled_from(list(DEPLOYMENTS))), draw(st.integers(1, 5)))
-    length = len(deployment.path(PHY_PORTS[0], 0)) + 1
+    length = len(deployment.path(deployment.ends[0], 0)) + 1
     drops = st.lists(st.integers(0, 500), min_size=length, max_size=length)
-    losses = {(d, c): draw(drops) for d in (0, 1) for c in range(deployment.chains)}
+    losses = {(d, c): draw(drops) for d in deployment.directions for c in range(deployment.chains)}
     result, lost = drive(deployment, losses, draw(st.integers(0, 2000)))
     return deployment, result, lost
 
@@ -55,9 +55,9 @@ def test_every_lost_frame_has_one_place(drawn: tuple[Deployment, TrialResult, in
 
 
 def where(deployment: Deployment, position: int, direction: int = 0) -> dict[str, int]:
-    length = len(deployment.path(PHY_PORTS[0], 0)) + 1
+    length = len(deployment.path(deployment.ends[0], 0)) + 1
     none = [0] * length
-    losses = {(d, c): list(none) for d in (0, 1) for c in range(deployment.chains)}
+    losses = {(d, c): list(none) for d in deployment.directions for c in range(deployment.chains)}
     losses[direction, 0][position] = 7
     return lost_at(deployment, drive(deployment, losses, 100)[0])
 

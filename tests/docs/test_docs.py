@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from vnetperf.config import ENV_PREFIX, Settings
 from vnetperf.model.goal import SearchGoal
+from vnetperf.model.options import SwitchOptions
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
 from vnetperf.model.testbed import Testbed
@@ -23,7 +24,7 @@ from vnetperf.model.trial import Verdict
 from vnetperf.results.records import Record
 
 TOP = Path(__file__).parents[2]
-DOCUMENTS = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
+DOCUMENTS = [TOP / "README.md", *sorted((TOP / "docs").glob("**/*.md"))]
 CONFIGURATION = (TOP / "docs/configuration.md").read_text()
 RESULTS = (TOP / "docs/results.md").read_text()
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -66,6 +67,7 @@ KEYS = [
     *(("Preset", *key) for key in keys_of(Preset)),
     *(("Preset", *key) for key in goal_keys()),
     *(("Traffic profile", *key) for key in keys_of(TrafficProfile)),
+    *(("vSwitch options", *key) for key in keys_of(SwitchOptions)),
 ]
 
 
@@ -89,6 +91,7 @@ def test_every_key_stands_in_its_table_with_its_default(title: str, key: str, de
         ("Testbed", {key for key, _ in keys_of(Testbed)}),
         ("Preset", {key for key, _ in (*keys_of(Preset), *goal_keys())}),
         ("Traffic profile", {key for key, _ in keys_of(TrafficProfile)}),
+        ("vSwitch options", {key for key, _ in keys_of(SwitchOptions)}),
     ],
 )
 def test_no_table_describes_a_key_that_is_gone(title: str, keys: set[str]) -> None:

@@ -58,22 +58,57 @@ def test_parallel_chains_pass_exactly_their_own_vnf(count: int) -> None:
 
 
 @given(ANY)
-def test_every_physical_port_reaches_the_other_and_back_the_same_way(
+def test_every_sending_end_reaches_the_other_and_back_the_same_way(
     deployment: Deployment,
 ) -> None:
     for chain in range(deployment.chains):
-        forth = deployment.path(PHY_PORTS[0], chain)
-        assert forth[0] == PHY_PORTS[0]
-        assert forth[-1] == PHY_PORTS[1]
-        assert deployment.path(PHY_PORTS[1], chain) == forth[::-1]
+        paths = {d: deployment.path(deployment.ends[d], chain) for d in deployment.directions}
+        for direction, path in paths.items():
+            assert path[0] == deployment.ends[direction]
+            assert path[-1] == deployment.ends[1 - direction]
+        if len(paths) == 2:
+            assert paths[0] == paths[1][::-1]
 
 
 @given(ANY)
-def test_hops_are_symmetric_and_every_port_is_used(deployment: Deployment) -> None:
+def test_hops_go_where_traffic_goes_and_every_port_is_used(deployment: Deployment) -> None:
     cables = {(h.src, h.dst) for h in deployment.hops}
-    assert cables == {(dst, src) for src, dst in cables}
     assert len(cables) == len(deployment.hops)
-    assert {h.src for h in deployment.hops} == {*PHY_PORTS, *deployment.vnf_ports()}
+    if deployment.directions == (0, 1):
+        assert cables == {(dst, src) for src, dst in cables}
+    assert {port for cable in cables for port in cable} == {*deployment.ports}
+
+
+@given(ANY)
+def test_segments_are_the_ports_that_hops_join(deployment: Deployment) -> None:
+    segments = deployment.segments()
+    ports = [port for segment in segments for port in segment]
+    assert sorted(map(str, ports)) == sorted({str(port) for port in deployment.ports})
+    of = {port: n for n, segment in enumerate(segments) for port in segment}
+    assert all(of[hop.src] == of[hop.dst] for hop in deployment.hops)
+    # A chain's two sides are never in one: a frame that a VNF sends back must not meet itself.
+    for vnf in range(deployment.vnf_count):
+        assert of[VnfPort(vnf=vnf, index=0)] != of[VnfPort(vnf=vnf, index=1)]
+
+
+def test_the_tester_takes_the_place_of_vnfs() -> None:
+    p2v, v2p, v2v = (make_deployment(name) for name in ("p2v", "v2p", "v2v"))
+    vnf0, vnf1 = VnfPort(vnf=0, index=0), VnfPort(vnf=1, index=0)
+    assert p2v.path(PHY_PORTS[0], 0) == (PHY_PORTS[0], vnf0)
+    assert v2p.path(vnf0, 0) == (vnf0, PHY_PORTS[0])
+    assert v2v.path(vnf1, 0) == (vnf1, vnf0)
+    assert [d.vnf_count for d in (p2v, v2p, v2v)] == [0, 0, 0]
+    assert [len(d.phy_ports) for d in (p2v, v2p, v2v)] == [1, 1, 0]
+    assert [d.tester_vnf_ports for d in (p2v, v2p, v2v)] == [(vnf0,), (vnf0,), (vnf0, vnf1)]
+    assert [d.directions for d in (p2v, v2p, v2v)] == [(0,), (0,), (0, 1)]
+
+
+def test_overlays_have_a_tunnel_on_one_side() -> None:
+    encap, decap, both = (make_deployment(name) for name in ("encap", "decap", "op2p"))
+    assert encap.tunnelled == both.tunnelled == (PHY_PORTS[1],)
+    assert decap.tunnelled == (PHY_PORTS[0],)
+    assert make_deployment("pvp").tunnelled == ()
+    assert str(encap.hops[0]) == "phy0->phy1 (encap)"
 
 
 @given(ANY)

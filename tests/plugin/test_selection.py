@@ -97,7 +97,13 @@ WRONG = {
     "--vnf nonesuch": "unknown vnfs backend 'nonesuch'",
     "--generator nonesuch": "unknown traffic backend 'nonesuch'",
     "--wire rj45": "unknown wires backend 'rj45'",
-    "--vnf-mode mirror": "vnf_mode: vloop has no mode 'mirror'; accepted: io, mac",
+    "--vnf-mode mirror": "vnf_mode: vloop has no mode 'mirror'; accepted: auto, io, mac",
+    "--switch jumboo": "did you mean 'jumbo'?",
+    "--set mtv=9000": "--set: 'mtv=9000' sets no option, did you mean 'mtu'?",
+    "--set mtu=9": "--set: mtu",
+    "--forwarding l4": "command line: forwarding",
+    "--rules none": "command line: rules",
+    "--tunnel ipip": "command line: tunnel",
 }
 
 
