@@ -105,7 +105,7 @@ def create_link(
     Raises:
         HostError: The name is taken or too long, or the kernel refused.
     """
-    _must_be_new(name, netns)
+    must_be_new(name, netns)
     data = {"ends": [[name, str(netns) if netns else None]], "kind": kind}
     with journal.changing("link", f"create {kind} {name}", data) as change:
         _request(name, netns, "add", ifname=name, kind=kind, **options)
@@ -120,6 +120,7 @@ def create_veth(
     mtu: int = 1500,
     quiet: bool = True,
     offloads: bool = False,
+    queues: int | None = None,
 ) -> Change:
     """Create a veth pair, move its ends where they belong, and bring both up.
 
@@ -132,6 +133,7 @@ def create_veth(
             that only test traffic is counted.
         offloads: Leave checksum and segmentation offloads on. Test frames are to cross the pair
             as they are, so the default is off.
+        queues: Queues of both ends, each way; None for the kernel's own number.
 
     Returns:
         Handle to undo it before the run ends.
@@ -142,12 +144,14 @@ def create_veth(
     from vnetperf.host import offloads as ethtool  # noqa: PLC0415 - only needed here
 
     for name, where in zip(names, netns, strict=True):
-        _must_be_new(name, where)
-        _must_be_new(name, None)  # both are born in the caller's namespace
+        must_be_new(name, where)
+        must_be_new(name, None)  # both are born in the caller's namespace
     ends = [[name, str(where) if where else None] for name, where in zip(names, netns, strict=True)]
     what = f"create veth pair {names[0]} - {names[1]}"
     with journal.changing("link", what, {"ends": ends, "kind": "veth"}) as change:
-        _request(names[0], None, "add", ifname=names[0], kind="veth", peer={"ifname": names[1]})
+        own = {"num_tx_queues": queues, "num_rx_queues": queues} if queues else {}
+        peer = {"ifname": names[1], **own}
+        _request(names[0], None, "add", ifname=names[0], kind="veth", peer=peer, **own)
         for name, where in zip(names, netns, strict=True):
             if where is not None:
                 _move(name, where)
@@ -159,6 +163,19 @@ def create_veth(
         for name, where in zip(names, netns, strict=True):
             set_up(name, netns=where)
     return change
+
+
+def delete(name: str, *, netns: Path | None = None) -> None:
+    """Delete a link that this run created; that it is gone is not an error."""
+    link = find(name, netns)
+    if link is not None:
+        _request(name, netns, "del", index=link.index)
+
+
+def set_master(name: str, master: str | None, *, netns: Path | None = None) -> None:
+    """Make a link that this run created, or that is in its namespace, a port of a bridge."""
+    index = get(master, netns).index if master is not None else 0
+    _set(name, netns, master=index)
 
 
 def set_up(name: str, *, up: bool = True, netns: Path | None = None) -> None:
@@ -304,7 +321,16 @@ def _dump() -> tuple[Link, ...]:
     )
 
 
-def _must_be_new(name: str, netns: Path | None) -> None:
+def must_be_new(name: str, netns: Path | None) -> None:
+    """Refuse a name that no new link can have.
+
+    Args:
+        name: Interface name.
+        netns: Namespace; None is the caller's.
+
+    Raises:
+        HostError: It is too long, or taken.
+    """
     if not 0 < len(name.encode()) <= MAX_NAME or "/" in name or " " in name:
         raise HostError(
             f"{name!r} cannot name a network link",

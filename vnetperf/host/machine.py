@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vnetperf.host import hugepages, links, modules, netns
+from vnetperf.host import hugepages, links, linkstats, modules, netns, taps
 from vnetperf.host.kill import RUN_ID_VARIABLE
+from vnetperf.host.offloads import disable_offloads
 from vnetperf.host.process import ManagedProcess
 from vnetperf.host.session import HostRun
 from vnetperf.model.errors import HostError
@@ -160,7 +161,15 @@ class Machine:
         tail = self.run_id.rpartition("-")[2][-8:]
         return f"vp{tail}{role}"
 
-    def create_veth(self, a: str, b: str, mtu: int = 1500, *, offloads: bool = False) -> None:
+    def create_veth(
+        self,
+        a: str,
+        b: str,
+        mtu: int = 1500,
+        *,
+        offloads: bool = False,
+        queues: int | None = None,
+    ) -> None:
         """Make a veth pair in the run's network namespace, up and quiet.
 
         Args:
@@ -168,12 +177,55 @@ class Machine:
             b: Name of the other.
             mtu: MTU of both ends, octets.
             offloads: True leaves checksum and segmentation offloads on.
+            queues: Queues of both ends, each way; None for the kernel's own number.
 
         Raises:
             HostError: When the kernel refuses.
         """
         netns = (self.netns, self.netns)
-        links.create_veth(self._run.journal, (a, b), netns=netns, mtu=mtu, offloads=offloads)
+        links.create_veth(
+            self._run.journal, (a, b), netns=netns, mtu=mtu, offloads=offloads, queues=queues
+        )
+
+    def create_tap(
+        self, name: str, mtu: int = 1500, *, offloads: bool = False, multi_queue: bool = True
+    ) -> None:
+        """Make a persistent tap device in the run's network namespace, up and quiet.
+
+        Args:
+            name: Its name.
+            mtu: MTU, octets.
+            offloads: True leaves checksum and segmentation offloads on.
+            multi_queue: Whoever opens it must ask for IFF_MULTI_QUEUE exactly when this is True.
+
+        Raises:
+            HostError: When the kernel refuses.
+        """
+        taps.create_tap(self._run.journal, name, netns=self.netns, multi_queue=multi_queue)
+        links.set_mtu(name, mtu, netns=self.netns)
+        if not offloads:
+            disable_offloads(name, netns=self.netns)
+        links.silence(name, netns=self.netns)
+        links.set_up(name, netns=self.netns)
+
+    def delete_link(self, name: str) -> None:
+        """Delete a link of the run's network namespace before the run ends.
+
+        Args:
+            name: Its name; that it is gone is not an error.
+
+        Raises:
+            HostError: When the kernel refuses.
+        """
+        links.delete(name, netns=self.netns)
+
+    def link_statistics(self) -> dict[str, linkstats.LinkStatistics]:
+        """Statistics of all links of the run's network namespace.
+
+        Returns:
+            Interface name -> statistics.
+        """
+        return linkstats.statistics(self.netns)
 
     def create_link(
         self, name: str, kind: str, *, mtu: int | None = None, **options: Any
