@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from vnetperf.bench.logged import LoggedSearch, is_valid
+from vnetperf.model.tunnel import overhead
 from vnetperf.results.records import EndRecord, Record, RunRecord, ScenarioRecord
 
 #: pytest's exit statuses of a session that did not come to its end: Ctrl-C, a bug, wrong use.
@@ -61,6 +62,7 @@ def warnings_of(
                 f"{facts.scenario}: shared processors ({placement.get('reason', '')}); "
                 "rates say what this machine can do, not what the switch could on dedicated cores"
             )
+    warnings += [text for record in scenarios for text in _of_scenario(record)]
     if run.testbed.media.nominal and scenarios:
         warnings.append(
             f"virtual wires have no speed of their own: the theoretical maximum is that of "
@@ -71,3 +73,21 @@ def warnings_of(
         counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
         warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
     return tuple(warnings)
+
+
+def _of_scenario(record: ScenarioRecord) -> list[str]:
+    """What a number of this scenario stands for, where it is not what its name says at first."""
+    scenario, said = record.scenario, []
+    if scenario.conditions:
+        said.append(f"{scenario.id}: {', '.join(scenario.conditions)}")
+    if scenario.deployment.tunnelled:
+        said.append(
+            f"{scenario.id}: sizes and rates are those of the plain frame; "
+            f"in the tunnel each is {overhead(scenario.tunnel)} octets longer"
+        )
+    if record.facts.facts.get("vswitch", {}).get("forwards in") == "the kernel":
+        said.append(
+            f"{scenario.id}: the kernel forwards in the time of whoever hands it a frame, "
+            "so that the processors of tester and VNFs carry the switch's work too"
+        )
+    return said

@@ -89,7 +89,10 @@ class Run:
         chosen = c.settings.model_dump_json(exclude={"results_dir", "notes", "frame_sizes"})
         preset = c.preset.model_dump_json(exclude={"frame_sizes"})
         text = "\n".join(
-            [__version__, preset, c.testbed.model_dump_json(), c.traffic.model_dump_json(), chosen]
+            [
+                *(__version__, preset, c.testbed.model_dump_json(), c.traffic.model_dump_json()),
+                *(c.switch.model_dump_json(), chosen),
+            ]
         )
         return sha256(text.encode()).hexdigest()[:16]
 

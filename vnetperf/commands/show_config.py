@@ -46,10 +46,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _rows(loaded: config.Configuration) -> Iterator[tuple[str, Any, str]]:
     for key, entry in loaded.as_record().items():
         yield key, entry["value"], entry["source"]
-    names = {"testbed": "testbeds", "preset": "presets", "traffic": "traffic"}
+    names = {"testbed": "testbeds", "preset": "presets", "traffic": "traffic", "switch": "switch"}
+    single = {pair.partition("=")[0] for pair in loaded.settings.set}
     for section, kind in names.items():
         path = config.find_file(kind, getattr(loaded.settings, section))
-        yield from _leaves(f"{section}:", getattr(loaded, section), str(path), loaded)
+        for key, value, source in _leaves(
+            f"{section}:", getattr(loaded, section), str(path), loaded
+        ):
+            set_alone = section == "switch" and key.removeprefix("switch:") in single
+            yield key, value, f"{loaded.sources['set']} set" if set_alone else source
 
 
 def _leaves(

@@ -88,6 +88,24 @@ class Scenario(Frozen):
             return self.options.mtu
         return max(STANDARD_FRAME_SIZE, self.largest_on_wire) - ETHERNET_OCTETS
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What is asked for beyond the backend's own way, as a reader should see it.
+
+        Returns:
+            Texts such as "l3 forwarding", "a rule for each flow", "mtu = 9000"; empty when nothing.
+        """
+        found = []
+        if self.routed:
+            found.append("l3 forwarding")
+        if self.rules != "port":
+            found.append("a rule for each flow" if self.rules == "stream" else "learned addresses")
+        if self.deployment.tunnelled:
+            found.append(f"{self.tunnel} tunnel (+{overhead(self.tunnel)} octets a frame)")
+        if self.options.mode:
+            found.append(f"mode {self.options.mode}")
+        return (*found, *(f"{key} = {value}" for key, value in self.options.given().items()))
+
     def peer_mac(self, port: VnfPort) -> str:
         """Address that a VNF's port must send to, when the VNF writes addresses.
 

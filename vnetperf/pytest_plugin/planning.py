@@ -61,9 +61,13 @@ def describe(plan: Plan, preset: Preset) -> list[str]:
     placement, scenario = plan.placement, plan.scenario
     lines = [
         f"deployment  {scenario.deployment.name}: {scenario.deployment.vnf_count} VNF(s), "
-        f"{scenario.deployment.chains} chain(s)",
+        f"{scenario.deployment.chains} chain(s), tester at "
+        f"{' and '.join(str(end) for end in scenario.deployment.ends)}",
         f"forwarding  {'; '.join(str(hop) for hop in scenario.deployment.hops)}",
-        f"wires       {plan.wire}, one per physical port",
+        *([f"conditions  {', '.join(scenario.conditions)}"] if scenario.conditions else []),
+        f"wires       {plan.wire}, one per physical port"
+        if scenario.deployment.phy_ports
+        else "wires       none: the tester is in the place of VNFs",
         f"traffic     {scenario.traffic.name}: {scenario.traffic.description}",
         f"cores       {placement.mode}: {placement.reason}",
         *(
