@@ -10,6 +10,7 @@ from vnetperf.commands.common import add_settings, given_settings
 if TYPE_CHECKING:
     from vnetperf.config import Configuration
     from vnetperf.model.machine import MachineFacts
+    from vnetperf.model.scenario import Scenario
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,12 +71,24 @@ def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
 
     print("scenarios")
     runnable = 0
+    by_vswitch: dict[str, list[Scenario]] = {}
     for scenario_id in scenario_ids():
-        try:
-            plan = make_plan(make_scenario(scenario_id, loaded), loaded.testbed, facts)
-        except CapabilityError as error:
-            print(f"  {scenario_id:<16} no: {error}")
-            continue
-        runnable += 1
-        print(f"  {scenario_id:<16} yes, over {plan.wire}, {plan.placement.mode} cores")
+        scenario = make_scenario(scenario_id, loaded)
+        by_vswitch.setdefault(scenario.vswitch, []).append(scenario)
+    for vswitch, scenarios in by_vswitch.items():
+        ways: dict[str, list[str]] = {}
+        for scenario in scenarios:
+            name = scenario.deployment.name
+            try:
+                plan = make_plan(scenario, loaded.testbed, facts)
+                way = f"yes, over {plan.wire}, {plan.placement.mode} cores"
+                if not scenario.deployment.phy_ports:
+                    way = f"yes, {plan.placement.mode} cores"
+                runnable += 1
+            except CapabilityError as error:
+                way = f"no: {error.what}" + (f"; cure: {error.cure}" if error.cure else "")
+            ways.setdefault(way, []).append(name)
+        print(f"  {vswitch}")
+        for way, names in ways.items():
+            print(f"    {', '.join(names)}: {way}")
     return runnable

@@ -1,0 +1,68 @@
+"""What `vnetperf doctor` says of a machine, from its facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import PROGRAMS, facts
+from vnetperf.cli import main
+from vnetperf.model.machine import MachineFacts
+from vnetperf.testbed import client
+
+
+def doctor(
+    machine: MachineFacts,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *options: str,
+) -> tuple[int, str]:
+    class FakeClient:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def inventory(self) -> MachineFacts:
+            return machine
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(client, "AgentClient", FakeClient)
+    status = main(["doctor", *options])
+    return status, capsys.readouterr().out
+
+
+def test_a_good_machine_carries_a_vswitch_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text = doctor(facts(), monkeypatch, capsys)
+    assert status == 0
+    (line,) = [ln for ln in text.split("\n  dpdk\n")[1].splitlines() if "pvvp" in ln]
+    assert "pvp" in line
+    assert ": yes, over memif, dedicated cores" in line
+
+
+def test_what_is_missing_is_said_once_for_all_deployments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = facts(programs={**PROGRAMS, "ovs-vswitchd-dpdk": ""})
+    _, text = doctor(machine, monkeypatch, capsys)
+    said = text.split("\n  dpdk\n")[1].split("\n  ")[0:3]
+    assert "\n".join(said).count("ovs-vswitchd-dpdk is not installed") == 1
+
+
+def test_nothing_that_can_run_is_exit_status_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, text = doctor(facts(is_root=False), monkeypatch, capsys)
+    assert status == 1
+    assert "no: run as root" in text
+    assert "the agent is not root" in text
+
+
+def test_options_are_part_of_the_question(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = doctor(facts(), monkeypatch, capsys, "--set", "mode=vepa")
+    assert "dpdk has no mode 'vepa'" in text
