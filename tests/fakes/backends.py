@@ -92,7 +92,7 @@ class FakeVnf(Vnf):
         return (RoleDemand(role=f"vnf{number}", group="vnf"),)
 
     @classmethod
-    def hugepage_mib(cls) -> int:
+    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
         return 64
 
 

@@ -1,37 +1,57 @@
-"""The command line of testpmd."""
+"""The command line of testpmd, for every kind of attachment."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.fakes.machine import PROGRAMS
-from vnetperf.model.plan import Placement
+from vnetperf.host import vdev
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import DutError
+from vnetperf.model.options import SwitchOptions
 from vnetperf.model.ports import Attachment, VnfPort
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vnfs.vloop import Vloop
+from vnetperf.vnfs.vloop.command import BASE_MIB, Command, buffers, memory_mib
+from vnetperf.vnfs.vloop.devices import KINDS, RING, device
+
+MACS = ("02:76:61:00:00:00", "02:76:61:01:00:00")
+PEERS = ("02:76:65:00:00:00", "02:76:65:01:00:00")
 
 
-def argv(main: int, worker: int, node: int) -> list[str]:
-    machine: Any = SimpleNamespace(
-        subdir=lambda name: Path("/run") / name, facts=SimpleNamespace(programs=PROGRAMS)
-    )
-    placement = Placement(
-        mode="dedicated", reason="", cores={"vnf0": (worker,)}, housekeeping=(main,), node=node
-    )
-    plan: Any = SimpleNamespace(placement=placement, scenario=SimpleNamespace(vnf_mode="io"))
-    ends = [
-        Attachment(port=VnfPort(vnf=0, index=n), kind="vhost-user", socket=f"/run/{n}.sock")
-        for n in (0, 1)
-    ]
-    return Vloop(machine, plan, 0)._argv((ends[0], ends[1]))
+def attachment(number: int, kind: str, **changes: object) -> Attachment:
+    """Where port `number` plugs in."""
+    port = VnfPort(vnf=0, index=number)
+    socket = f"/run/{number}.sock" if kind in ("vhost-user", "memif") else None
+    netdev = f"vp{number}" if kind not in ("vhost-user", "memif") else None
+    plain = Attachment(port=port, kind=kind, socket=socket, netdev=netdev, mac=MACS[number])
+    return plain.model_copy(update=changes)
+
+
+def command(
+    kind: str = "vhost-user", *, vhost_net: bool = False, mtu: int = 1500, **changes: object
+) -> Command:
+    settings: dict[str, object] = {
+        "program": PROGRAMS["dpdk-testpmd"],
+        "devices": tuple(device(n, attachment(n, kind), mtu, vhost_net=vhost_net) for n in (0, 1)),
+        "main": 0,
+        "worker": 1,
+        "node": 0,
+        "name": "vnf0",
+        "mode": "io",
+        "queues": 1,
+        "mtu": mtu,
+        "peers": PEERS,
+    }
+    return Command(**{**settings, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("node", "memory"), [(0, "128"), (1, "0,128"), (2, "0,0,128")])
 def test_memory_is_taken_on_the_node_of_the_pollers(node: int, memory: str) -> None:
-    line = argv(8, 9, node)
+    line = command(node=node).argv()
     assert line[line.index("--socket-mem") + 1] == memory
     assert {"--no-numa", f"--socket-num={node}"} <= set(line)
     assert "-m" not in line
@@ -49,6 +69,96 @@ def test_memory_is_taken_on_the_node_of_the_pollers(node: int, memory: str) -> N
 def test_lcores_have_the_numbers_of_their_processors_where_they_can(
     main: int, worker: int, lcores: str, main_lcore: int
 ) -> None:
-    line = argv(main, worker, 0)
+    line = command(main=main, worker=worker).argv()
     assert f"--lcores={lcores}" in line
     assert f"--main-lcore={main_lcore}" in line
+
+
+@pytest.mark.parametrize(
+    ("kind", "vhost_net", "says", "hugepages", "pci"),
+    [
+        ("vhost-user", False, "net_virtio_user1,path=/run/1.sock,", True, False),
+        ("memif", False, "net_memif1,role=client,id=0,socket=/run/1.sock,", False, False),
+        ("veth", False, "net_af_packet1,iface=vp1,", False, False),
+        ("macvtap", False, "net_af_packet1,iface=vp1,", False, False),
+        ("tap", False, "net_tap1,iface=vp1,", False, False),
+        ("tap", True, "net_virtio_user1,path=/dev/vhost-net,iface=vp1,", True, False),
+        ("vf", False, "net_af_packet1,iface=vp1,", False, False),
+    ],
+)
+def test_each_kind_of_attachment_has_its_device(
+    kind: str, vhost_net: bool, says: str, hugepages: bool, pci: bool
+) -> None:
+    line = command(kind, vhost_net=vhost_net).argv()
+    assert sum(says in argument for argument in line) == 1, line
+    assert ("--in-memory" in line) == hugepages
+    assert ("--no-huge" in line) == (not hugepages)
+    assert ("--no-pci" in line) == (not pci)
+
+
+def test_a_function_under_vfio_is_a_pci_device() -> None:
+    vfs = [
+        attachment(n, "vf", pci=f"0000:3b:10.{n}", driver="vfio-pci", netdev=None) for n in (0, 1)
+    ]
+    devices = tuple(device(n, vf, 1500, vhost_net=False) for n, vf in enumerate(vfs))
+    line = command(devices=devices).argv()
+    assert {"-a0000:3b:10.0", "-a0000:3b:10.1", "--in-memory"} <= set(line)
+    assert "--no-pci" not in line
+
+
+def test_who_listens_is_said_by_the_attachment() -> None:
+    listens = attachment(0, "vhost-user", vnf_is_server=True)
+    assert ",server=1," in device(0, listens, 1500, vhost_net=False).argument
+    listens = attachment(0, "memif", vnf_is_server=True)
+    assert ",role=server," in device(0, listens, 1500, vhost_net=False).argument
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "says"),
+    [
+        ("carrier-pigeon", {}, "carrier-pigeon"),
+        ("vhost-user", {"socket": None}, "no socket"),
+        ("veth", {"netdev": None}, "no netdev"),
+        ("vf", {"driver": "vfio-pci"}, "no pci"),
+    ],
+)
+def test_what_cannot_be_plugged_in_is_refused(
+    kind: str, changes: dict[str, object], says: str
+) -> None:
+    with pytest.raises(DutError, match=says):
+        device(0, attachment(0, kind, **changes), 1500, vhost_net=False)
+
+
+def test_addresses_are_written_in_mode_mac_only() -> None:
+    peers = {f"--eth-peer={n},{mac}" for n, mac in enumerate(PEERS)}
+    assert peers <= set(command(mode="mac").argv())
+    assert not peers & set(command(mode="macswap").argv())
+    assert f"mac={MACS[0]}" in command(mode="mac").devices[0].argument
+    assert "--eth-peer=1,None" not in command(mode="mac", peers=(PEERS[0], None)).argv()
+
+
+@given(st.sampled_from(sorted(set(KINDS) - {"vf"})), st.integers(1500, 9198), st.booleans())
+def test_buffers_hold_the_frames_of_the_mtu(kind: str, mtu: int, vhost_net: bool) -> None:
+    asked = command(kind, mtu=mtu, vhost_net=vhost_net)
+    line = asked.argv()
+    octets = next(int(a.partition("=")[2]) for a in line if a.startswith("--mbuf-size="))
+    assert octets - vdev.HEADROOM >= mtu + 14
+    told = [a for a in line if a.startswith("--max-pkt-len=")]
+    # Drivers that know no such size refuse to be told.
+    assert bool(told) == (mtu > 1500 and asked.hugepages)
+
+
+@given(st.integers(1500, 9198), st.integers(1, 16))
+def test_memory_has_room_for_all_rings_full(mtu: int, queues: int) -> None:
+    assert buffers(mtu, queues) >= 2 * queues * 2 * RING
+    octets = buffers(mtu, queues) * (mtu + 14 + vdev.HEADROOM)
+    assert memory_mib(mtu, queues) * (1 << 20) >= octets + (BASE_MIB << 20)
+
+
+@pytest.mark.parametrize(("kind", "needs"), [("vhost-user", True), ("memif", False)])
+def test_hugepages_are_asked_for_where_memory_is_shared(kind: str, needs: bool) -> None:
+    plain = Scenario(deployment=make_deployment("pvp"), vswitch="any", traffic=TrafficProfile())
+    asked = Vloop.hugepage_mib(plain, kind)
+    assert asked == (128 if needs else 0)
+    many = plain.model_copy(update={"options": SwitchOptions(rx_queues=16)})
+    assert Vloop.hugepage_mib(many, kind) >= asked

@@ -172,12 +172,6 @@ def delete(name: str, *, netns: Path | None = None) -> None:
         _request(name, netns, "del", index=link.index)
 
 
-def set_master(name: str, master: str | None, *, netns: Path | None = None) -> None:
-    """Make a link that this run created, or that is in its namespace, a port of a bridge."""
-    index = get(master, netns).index if master is not None else 0
-    _set(name, netns, master=index)
-
-
 def set_up(name: str, *, up: bool = True, netns: Path | None = None) -> None:
     """Bring a link that this run created up or down."""
     _set(name, netns, flags=IFF_UP if up else 0, change=IFF_UP)
@@ -186,6 +180,11 @@ def set_up(name: str, *, up: bool = True, netns: Path | None = None) -> None:
 def set_mtu(name: str, mtu: int, *, netns: Path | None = None) -> None:
     """Set the MTU, in bytes, of a link that this run created."""
     _set(name, netns, mtu=mtu)
+
+
+def set_address(name: str, mac: str, *, netns: Path | None = None) -> None:
+    """Set the MAC address of a link that this run created."""
+    _set(name, netns, address=mac)
 
 
 def silence(name: str, *, netns: Path | None = None) -> None:

@@ -182,6 +182,7 @@ class Machine:
         Raises:
             HostError: When the kernel refuses.
         """
+        self.load_module("veth")
         netns = (self.netns, self.netns)
         links.create_veth(
             self._run.journal, (a, b), netns=netns, mtu=mtu, offloads=offloads, queues=queues
@@ -201,6 +202,7 @@ class Machine:
         Raises:
             HostError: When the kernel refuses.
         """
+        self.load_module("tun")
         taps.create_tap(self._run.journal, name, netns=self.netns, multi_queue=multi_queue)
         links.set_mtu(name, mtu, netns=self.netns)
         if not offloads:
@@ -250,6 +252,37 @@ class Machine:
         links.silence(name, netns=self.netns)
         links.set_up(name, netns=self.netns)
         return links.get(name, self.netns)
+
+    def link(self, name: str) -> links.Link:
+        """A link in the run's network namespace.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            The link.
+
+        Raises:
+            HostError: There is none.
+        """
+        return links.get(name, self.netns)
+
+    def set_link(self, name: str, *, mac: str | None = None, mtu: int | None = None) -> None:
+        """Change a link of the run's network namespace, where it differs.
+
+        Args:
+            name: Its name.
+            mac: MAC address; None leaves it.
+            mtu: MTU, octets; None leaves it.
+
+        Raises:
+            HostError: There is no such link, or the kernel refuses.
+        """
+        now = self.link(name)
+        if mac is not None and now.mac != mac.lower():
+            links.set_address(name, mac, netns=self.netns)
+        if mtu is not None and now.mtu != mtu:
+            links.set_mtu(name, mtu, netns=self.netns)
 
     def load_module(self, name: str) -> None:
         """Load a kernel module; it is unloaded with the run's end if it was not there before.

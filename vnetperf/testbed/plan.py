@@ -11,7 +11,7 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import MemoryPlan, Plan, RoleDemand
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
-from vnetperf.testbed.demands import check_demands
+from vnetperf.testbed.demands import attachment_kind, check_demands
 from vnetperf.testbed.placement import place
 
 
@@ -152,12 +152,17 @@ def _memory(
 ) -> tuple[MemoryPlan, ...]:
     """Hugepages by node: everything is on the pollers' node, unless the scenario says otherwise."""
     scenario, home = plan.scenario, plan.placement.node
-    by_node = {home: {scenario.generator: generator.hugepage_mib(scenario)}}
+    graph = scenario.deployment
+    kinds = [plan.wire] if graph.phy_ports else []
+    if graph.tester_vnf_ports:
+        kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
+    by_node = {home: {scenario.generator: generator.hugepage_mib(scenario, tuple(kinds))}}
     given = scenario.options.memory_mib
     for node, mib in enumerate(given) if given else ((home, vswitch.hugepage_mib(scenario)),):
         by_node.setdefault(node, {})[scenario.vswitch] = mib
-    for number in range(scenario.deployment.vnf_count):
-        by_node[home][f"vnf{number}"] = vnf.hugepage_mib()
+    for number in range(graph.vnf_count):
+        kind = attachment_kind(vswitch, vnf.attachments)
+        by_node[home][f"vnf{number}"] = vnf.hugepage_mib(scenario, kind)
     plans = (_memory_of(node, users, plan, facts) for node, users in sorted(by_node.items()))
     return tuple(memory for memory in plans if memory is not None)
 

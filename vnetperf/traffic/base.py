@@ -54,16 +54,17 @@ class TrafficGenerator(Backend):
         """
 
     @classmethod
-    def hugepage_mib(cls, scenario: Scenario) -> int:
+    def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
         """Hugepage memory it needs.
 
         Args:
-            scenario: The scenario.
+            scenario: The scenario: its MTU and queues matter.
+            kinds: Kinds of wire and attachment its ports plug into.
 
         Returns:
             MiB; 0 for none.
         """
-        del scenario
+        del scenario, kinds
         return 0
 
     @classmethod

@@ -9,7 +9,7 @@ from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
 from vnetperf.model.plan import Plan, RoleDemand
 from vnetperf.model.ports import Attachment
-from vnetperf.model.scenario import STANDARD_FRAME_SIZE
+from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
 from vnetperf.model.trial import HopCounters
 
 
@@ -45,11 +45,15 @@ class Vnf(Backend):
 
     @classmethod
     @abstractmethod
-    def hugepage_mib(cls) -> int:
+    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
         """Hugepage memory one VNF needs.
 
+        Args:
+            scenario: The scenario: its MTU and queues matter.
+            attachment: Kind of attachment it plugs into.
+
         Returns:
-            MiB.
+            MiB; 0 for none.
         """
 
     @abstractmethod

@@ -1,10 +1,11 @@
-"""vloop as a process: dpdk-testpmd on virtio-user, a real vhost-user peer without a VM."""
+"""vloop as a process: dpdk-testpmd between any two attachments, without a VM."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.host.links import Link
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.host.telemetry import DpdkTelemetry
@@ -14,29 +15,28 @@ from vnetperf.model.plan import Plan, Pollers, RoleDemand
 from vnetperf.model.ports import Attachment
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import HopCounters
+from vnetperf.model.units import MAX_FRAME_SIZE
 from vnetperf.vnfs.base import Vnf
-
-#: virtio-user must share its memory with the switch, which takes hugepages.
-VNF_MIB = 128
-#: Mbufs of 2176 octets that fit VNF_MIB beside the rings.
-MBUFS = 16384
-RING = 1024
-#: RTE_MAX_LCORE of distributions' builds.
-MAX_LCORE = 128
+from vnetperf.vnfs.vloop.command import Command, memory_mib
+from vnetperf.vnfs.vloop.devices import KINDS, RING, VHOST_NET, Device, device, needs_hugepages
 
 
 class Vloop(Vnf):
-    """dpdk-testpmd forwarding between two virtio-user ports."""
+    """dpdk-testpmd forwarding between two ports."""
 
     name: ClassVar[str] = "vloop"
-    attachments: ClassVar[tuple[str, ...]] = ("vhost-user",)
+    attachments: ClassVar[tuple[str, ...]] = KINDS
     modes: ClassVar[tuple[str, ...]] = ("io", "mac", "macswap")
+    max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
         self.directory = machine.subdir(f"vnf{number}")
         self.process: ManagedProcess | None = None
         self.argv: list[str] = []
+        self.devices: tuple[Device, ...] = ()
+        self._attachments: tuple[Attachment, ...] = ()
+        self._found: dict[str, Link] = {}
         self._telemetry: DpdkTelemetry | None = None
 
     @classmethod
@@ -67,13 +67,19 @@ class Vloop(Vnf):
         return (RoleDemand(role=f"vnf{number}", threads=1, group="vnf"),)
 
     @classmethod
-    def hugepage_mib(cls) -> int:
-        """Memory of one VNF.
+    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
+        """Memory of one VNF, where the switch or hardware must see it.
+
+        Args:
+            scenario: Its MTU and queues.
+            attachment: Kind of attachment.
 
         Returns:
             MiB.
         """
-        return VNF_MIB
+        if not needs_hugepages(attachment):
+            return 0
+        return memory_mib(scenario.mtu, scenario.options.rx_queues or 1)
 
     @property
     def role(self) -> str:
@@ -81,62 +87,48 @@ class Vloop(Vnf):
         return f"vnf{self.number}"
 
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
-        """Start testpmd between two vhost-user sockets.
+        """Start testpmd between two attachments.
 
         Args:
             attachments: Where its ports plug in.
         """
-        self.argv = self._argv(attachments)
+        self._attachments = attachments
+        command = self._command(attachments)
+        self.argv, self.devices = command.argv(), command.devices
+        for port, attachment in zip(command.devices, attachments, strict=True):
+            if port.netdev and attachment.mac and not port.resets:
+                self.machine.set_link(port.netdev, mac=attachment.mac)  # the port's from here on
+        # What the drivers make of a tap's own settings is put right when testpmd is up.
+        self._found = {
+            port.netdev: self.machine.link(port.netdev) for port in command.devices if port.resets
+        }
         self.process = self.machine.spawn(
             self.role,
             self.argv,
             env={"RUNTIME_DIRECTORY": str(self.directory)},
             keep_stdin_open=True,  # testpmd ends at the end of its input
+            isolated=any(port.netdev for port in command.devices),
         )
 
-    def _argv(self, attachments: tuple[Attachment, Attachment]) -> list[str]:
-        main = self.plan.placement.housekeeping[0]
-        worker = self.plan.placement.cores[self.role][0]
-        vdevs = []
-        for index, attachment in enumerate(attachments):
-            if attachment.kind not in self.attachments or attachment.socket is None:
-                raise DutError(
-                    f"vloop cannot plug into a {attachment.kind} attachment",
-                    where=str(attachment.port),
-                    accepted=", ".join(self.attachments),
-                )
-            server = ",server=1" if attachment.vnf_is_server else ""
-            vdevs.append(
-                f"--vdev=net_virtio_user{index},path={attachment.socket}{server},"
-                f"queues={attachment.queues},queue_size={RING}"
-            )
-        # DPDK takes a thread's node from the processor that has its lcore's number, and testpmd
-        # accepts only nodes of its lcores.
-        lcore = worker if worker < MAX_LCORE else MAX_LCORE - 1
-        main_lcore = main if main < MAX_LCORE and main != lcore else int(lcore == 0)
-        node = self.plan.placement.node
-        return [
-            self.machine.facts.programs["dpdk-testpmd"],
-            f"--lcores={main_lcore}@{main},{lcore}@{worker}",
-            f"--main-lcore={main_lcore}",
-            "--in-memory",
-            "--single-file-segments",
-            "--no-pci",
-            f"--file-prefix={self.role}",
-            "--socket-mem",
-            ",".join(["0"] * node + [str(VNF_MIB)]),
-            *vdevs,
-            "--",
-            "--auto-start",
-            f"--forward-mode={self.plan.scenario.vnf_mode}",
-            f"--total-num-mbufs={MBUFS}",
-            f"--rxd={RING}",
-            f"--txd={RING}",
-            "--no-numa",
-            f"--socket-num={node}",
-            "--nb-cores=1",
-            "--no-lsc-interrupt",
-        ]
+    def _command(self, attachments: tuple[Attachment, Attachment]) -> Command:
+        first, second = attachments
+        scenario, placement = self.plan.scenario, self.plan.placement
+        vhost_net = Path(VHOST_NET).exists()
+        return Command(
+            program=self.machine.facts.programs["dpdk-testpmd"],
+            devices=(
+                device(0, first, scenario.mtu, vhost_net=vhost_net),
+                device(1, second, scenario.mtu, vhost_net=vhost_net),
+            ),
+            main=placement.housekeeping[0],
+            worker=placement.cores[self.role][0],
+            node=placement.node,
+            name=self.role,
+            mode=scenario.vnf_mode,
+            queues=max(attachment.queues for attachment in attachments),
+            mtu=scenario.mtu,
+            peers=(first.peer_mac, second.peer_mac),
+        )
 
     def _running(self) -> ManagedProcess:
         if self.process is None:
@@ -152,7 +144,10 @@ class Vloop(Vnf):
         Args:
             timeout_s: Longest wait, seconds.
         """
-        self._running().wait_for(self._links_up, timeout_s=timeout_s, what="both vhost-user links")
+        self._running().wait_for(self._links_up, timeout_s=timeout_s, what="both its links")
+        for netdev, link in self._found.items():
+            # The tap is a port of the switch: a bridge would keep frames for the port's address.
+            self.machine.set_link(netdev, mac=link.mac, mtu=self.plan.scenario.mtu)
 
     def _links_up(self) -> bool:
         try:
@@ -212,11 +207,31 @@ class Vloop(Vnf):
             "version": self._telemetry.greeting.get("version", "unknown: telemetry does not say")
             if self._telemetry is not None
             else "unknown: it has not been asked",
-            "launcher": "process (no VM): virtio-user",
+            "launcher": "process (no VM)",
             "mode": self.plan.scenario.vnf_mode,
             "launch line": " ".join(self.argv),
             "rx/tx descriptors": RING,
+            "memory": "ordinary pages" if "--no-huge" in self.argv else "hugepages",
+            "ports": [
+                f"{attachment.port}: {attachment.kind}, {port.how}; {self._port_facts(number)}"
+                for number, (attachment, port) in enumerate(
+                    zip(self._attachments, self.devices, strict=True)
+                )
+            ],
         }
+
+    def _port_facts(self, number: int) -> str:
+        """What the driver itself says of a port."""
+        if self._telemetry is None:
+            return "unknown: it has not been asked"
+        try:
+            info = self._telemetry.ask(f"/ethdev/info,{number}")
+        except (OSError, ValueError, VnetperfError) as error:
+            return f"unknown: {error}"
+        return (
+            f"{info.get('mac_addr', 'no address')}, MTU {info.get('mtu', 'unknown')}, "
+            f"{info.get('nb_rx_queues', '?')}/{info.get('nb_tx_queues', '?')} rx/tx queues"
+        )
 
     def check_alive(self) -> None:
         """Raise when testpmd has ended."""
