@@ -96,7 +96,7 @@ def _listed(file: Path) -> frozenset[str]:
 
 
 def load_module(journal: Journal, name: str) -> Change | None:
-    """Load a module and those it needs for this run; None when it is there already.
+    """Load a module and those it needs for this run; None when it is there or built in.
 
     Args:
         journal: The run's journal.
@@ -108,7 +108,7 @@ def load_module(journal: Journal, name: str) -> Change | None:
     Raises:
         HostError: The kernel has no modules, or not this one.
     """
-    if loaded(name):
+    if loaded(name) or _canonical(name) in _built_in():
         return None
     modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
     if modprobe is None or not PROC_MODULES.exists():

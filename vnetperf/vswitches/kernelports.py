@@ -42,7 +42,7 @@ def offer(machine: Machine, port: VnfPort, kind: str, queues: int = 1) -> Attach
 
 
 def make(machine: Machine, attachment: Attachment, mtu: int, *, offloads: bool = False) -> str:
-    """Make what was offered: up, quiet, and plugged into nothing.
+    """Make what was offered, up and quiet; a switch that restarts finds it as it left it.
 
     Args:
         machine: The machine.
@@ -57,6 +57,8 @@ def make(machine: Machine, attachment: Attachment, mtu: int, *, offloads: bool =
         HostError: The kernel refuses.
     """
     vnf_side, switch_side = _sides(machine, attachment)
+    if switch_side in machine.link_statistics():  # a VNF has it open
+        return switch_side
     if attachment.kind == "tap":
         machine.create_tap(switch_side, mtu, offloads=offloads)
     else:
