@@ -13,8 +13,9 @@ from vnetperf.model.errors import DutError
 from vnetperf.vswitches.bridge.layout import PortSettings
 
 #: Entries of the forwarding database (linux/neighbour.h): NTF_MASTER asks the port's bridge,
-#: NUD_NOARP is what iproute2 calls "static".
-NTF_MASTER, NUD_NOARP = 0x02, 0x40
+#: NUD_NOARP is what iproute2 calls "static". Without NUD_REACHABLE pyroute2 adds NUD_PERMANENT,
+#: which makes the address one of the bridge's own.
+NTF_MASTER, NUD_REACHABLE, NUD_NOARP = 0x04, 0x02, 0x40
 #: Frames of a bridge go through the machine's packet filters unless these are 0.
 FILTERS = ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables")
 SYSCTLS = Path("/proc/sys/net/bridge")
@@ -29,7 +30,7 @@ PORT_FACTS = {
     "IFLA_BRPORT_STATE": "state",
     "IFLA_BRPORT_LEARNING": "learning",
     "IFLA_BRPORT_UNICAST_FLOOD": "unicast flood",
-    "IFLA_BRPORT_BROADCAST_FLOOD": "broadcast flood",
+    "IFLA_BRPORT_BCAST_FLOOD": "broadcast flood",
 }
 
 
@@ -96,7 +97,7 @@ def add_entries(entries: Sequence[tuple[str, str]]) -> None:
     def do(route: Any, indexes: Mapping[str, int]) -> None:
         for mac, netdev in entries:
             where = {"ifindex": indexes[netdev], "lladdr": mac}
-            route.fdb("replace", **where, flags=NTF_MASTER, state=NUD_NOARP)
+            route.fdb("add", **where, flags=NTF_MASTER, state=NUD_NOARP | NUD_REACHABLE)
 
     if entries:
         _with_route("add static entries", do)
