@@ -16,11 +16,16 @@ static bool parse(const char *a, const char *b, const char *c)
 
 void test_args(void)
 {
-	CHECK(parse(NULL, NULL, NULL) && o.rx_queues == 1 && o.mtu == 1500 && !o.mtu_given);
-	CHECK(parse("--rx-queues", "3", "--sleep-us=20") && o.rx_queues == 3 && o.sleep_us == 20);
-	CHECK(parse("--mtu=9198", NULL, NULL) && o.mtu == 9198 && o.mtu_given);
+	CHECK(parse(NULL, NULL, NULL) && o.rx_queues[0] == 1 && o.mtu == 1500 && !o.mtu_given);
+	CHECK(parse("--rx-queues", "3", "--sleep-us=20") && o.rx_queues[15] == 3 && o.sleep_us == 20);
+	CHECK(parse("--tx-queues=2,1,16", NULL, NULL) && o.tx_queues[0] == 2 && o.tx_queues[1] == 1);
+	CHECK(o.tx_queues[2] == 16 && o.tx_queues[15] == 16 && o.rx_queues[0] == 1);
+	CHECK(!parse("--tx-queues=2,,1", NULL, NULL) && strstr(why.accepted, "1..16"));
+	CHECK(!parse("--tx-queues=1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", NULL, NULL));
+	CHECK(parse("--mtu=9262", NULL, NULL) && o.mtu == 9262 && o.mtu_given);
+	CHECK(parse("--room=9728", NULL, NULL) && o.room == 9728);
 	CHECK(parse("--help", NULL, NULL) && o.help);
-	CHECK(!parse("--mtu=9199", NULL, NULL) && strstr(why.accepted, "68..9198"));
+	CHECK(!parse("--mtu=9263", NULL, NULL) && strstr(why.accepted, "68..9262"));
 	CHECK(!parse("--rx-queues=0", NULL, NULL));
 	CHECK(!parse("--rx-queues=1x", NULL, NULL));
 	CHECK(!parse("--rx-queues=", NULL, NULL));

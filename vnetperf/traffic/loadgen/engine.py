@@ -158,6 +158,8 @@ class Engine:
             link_speed_mbps=reply["link_speed"] or None,
             numa_node=reply["numa_node"] if reply["numa_node"] >= 0 else None,
             mtu=reply["mtu"],
+            rx_queues=reply["rx_queues"],
+            tx_queues=reply["tx_queues"],
         )
 
     def wait_links(self, timeout_s: float = 10.0) -> None:
@@ -207,6 +209,7 @@ class Engine:
             header=stream.header.hex(),
             l3=stream.l3_offset,
             udp=stream.udp_offset,
+            queue=stream.queue,
         )
         for field in stream.fields:
             self._call(

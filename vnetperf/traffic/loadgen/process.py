@@ -79,12 +79,11 @@ def connect(process: Process, run_dir: Path, log: Path, timeout_s: float) -> Tel
 
 
 def _answers(client: TelemetryClient) -> bool:
-    """Whether the commands are there: DPDK opens the socket before the ports are up."""
+    """Whether it works: DPDK opens the socket before the ports are up and the workers run."""
     try:
-        client.call("/loadgen/info")
+        return bool(client.call("/loadgen/worker", worker=0)["tid"])
     except GeneratorError:
         return False
-    return True
 
 
 def death(status: int, log: Path) -> GeneratorError:

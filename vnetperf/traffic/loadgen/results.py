@@ -23,6 +23,9 @@ class PortInfo:
     """Mbit/s; None: the driver cannot tell."""
     numa_node: int | None
     mtu: int
+    """As the driver has it; those that take frames of any size leave it at 1500."""
+    rx_queues: int
+    tx_queues: int
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Literal
 MAX_STREAMS = 256
 MAX_HEADER = 440
 TRAILER_OCTETS = 18
+#: RTE_MAX_LCORE of distributions' builds.
+MAX_LCORE = 128
 
 
 @dataclass(frozen=True)
@@ -38,20 +40,24 @@ class EngineConfig:
     """False: ordinary memory (``--no-huge``); memif and kernel interfaces lose nothing by it."""
     memory_mb: int = 512
     """Memory that DPDK takes, MiB."""
+    node: int = 0
+    """NUMA node of the hugepages."""
     pci: bool = False
     """Whether EAL looks for PCI devices; without it ``--no-pci``."""
     eal: tuple[str, ...] = ()
     """Further EAL arguments."""
-    rx_queues: int = 1
-    """Receive queues per port, all polled."""
-    tx_queues: int = 1
-    """Transmit queues per port; each counts its own sequence numbers."""
+    rx_queues: int | tuple[int, ...] = 1
+    """Receive queues of every port, or by port; all are polled."""
+    tx_queues: int | tuple[int, ...] = 1
+    """Transmit queues of every port, or by port; each counts its own sequence numbers."""
     rx_descriptors: int = 1024
     tx_descriptors: int = 1024
     mbufs: int = 0
     """Buffers per pool; 0: enough for the rings."""
     mtu: int | None = None
     """Octets; None: 1500, left to the driver."""
+    room: int = 0
+    """Octets of frame that a buffer holds; 0: enough for the MTU."""
     rx_burst: int = 32
     """Frames per receive call."""
     sleep_us: int = 0
@@ -67,18 +73,36 @@ class EngineConfig:
         Returns:
             Program and arguments.
         """
-        lcores = ",".join(f"{number}@{cpu}" for number, cpu in enumerate(self.cpus))
-        argv = [executable, f"--lcores={lcores}", "-m", str(self.memory_mb)]
-        argv += ["--in-memory", "--single-file-segments"] if self.hugepages else ["--no-huge"]
+        argv = [executable, f"--lcores={self._lcores()}"]
+        if self.hugepages:
+            memory = ",".join(["0"] * self.node + [str(self.memory_mb)])
+            argv += ["--in-memory", "--single-file-segments", "--socket-mem", memory]
+        else:
+            argv += ["--no-huge", "-m", str(self.memory_mb)]
         argv += [] if self.pci else ["--no-pci"]
         argv += [*self.devices, *self.eal, "--"]
-        argv += [f"--rx-queues={self.rx_queues}", f"--tx-queues={self.tx_queues}"]
+        argv += [f"--rx-queues={_list(self.rx_queues)}", f"--tx-queues={_list(self.tx_queues)}"]
         argv += [f"--rx-desc={self.rx_descriptors}", f"--tx-desc={self.tx_descriptors}"]
         argv += [f"--mbufs={self.mbufs}", f"--rx-burst={self.rx_burst}"]
         argv += [f"--sleep-us={self.sleep_us}"]
+        argv += [f"--room={self.room}"] if self.room else []
         argv += [] if self.mtu is None else [f"--mtu={self.mtu}"]
         argv += [f"--map={','.join(m.render() for m in self.queue_map)}"] if self.queue_map else []
         return argv
+
+    def _lcores(self) -> str:
+        """One lcore for each worker.
+
+        DPDK takes a thread's node from the processor that has its lcore's number, so a single one
+        gets its own.
+        """
+        if len(self.cpus) == 1 and self.cpus[0] < MAX_LCORE:
+            return f"{self.cpus[0]}@{self.cpus[0]}"
+        return ",".join(f"{number}@{cpu}" for number, cpu in enumerate(self.cpus))
+
+
+def _list(numbers: int | tuple[int, ...]) -> str:
+    return str(numbers) if isinstance(numbers, int) else ",".join(map(str, numbers))
 
 
 @dataclass(frozen=True)
@@ -116,6 +140,8 @@ class StreamSpec:
     """Of an IPv4 header whose checksum is to be kept right (or an IPv6 header, for UDP)."""
     udp_offset: int | None = None
     """Of a UDP header whose checksum is to be kept right; None: left as in the template."""
+    queue: int | None = None
+    """Transmit queue of all its frames; None: shared out over all of the port's."""
     fields: tuple[FieldSpec, ...] = ()
 
 

@@ -10,8 +10,8 @@
 void args_defaults(struct options *o)
 {
 	memset(o, 0, sizeof(*o));
-	o->rx_queues = 1;
-	o->tx_queues = 1;
+	for (unsigned int port = 0; port < LG_MAX_PORTS; port++)
+		o->rx_queues[port] = o->tx_queues[port] = 1;
 	o->rx_desc = 1024;
 	o->tx_desc = 1024;
 	o->mtu = 1500;
@@ -21,12 +21,14 @@ void args_defaults(struct options *o)
 const char *args_usage(void)
 {
 	return "loadgen [EAL arguments] -- [options]\n"
-	       "  --rx-queues N   receive queues per port, all polled (1)\n"
-	       "  --tx-queues N   transmit queues per port (1)\n"
+	       "  --rx-queues L   receive queues by port, all polled, as 2,1 (1);\n"
+	       "                  the last number is that of all further ports\n"
+	       "  --tx-queues L   transmit queues by port (1)\n"
 	       "  --rx-desc N     descriptors per receive queue (1024)\n"
 	       "  --tx-desc N     descriptors per transmit queue (1024)\n"
 	       "  --mbufs N       buffers per pool (0: enough for the rings)\n"
-	       "  --mtu N         largest L3 packet, 68..9198 (1500)\n"
+	       "  --room N        octets of frame in a buffer, up to 16384 (0: enough for the MTU)\n"
+	       "  --mtu N         largest L3 packet, 68..9262 (1500)\n"
 	       "  --rx-burst N    frames per receive call (32)\n"
 	       "  --sleep-us N    sleep when idle, for shared cores (0: never)\n"
 	       "  --map LIST      queues to workers, as tx0.0@1,rx0.0@0: port.queue@worker\n"
@@ -77,39 +79,56 @@ static bool map_list(struct options *o, const char *text, struct problem *why)
 	return ok;
 }
 
+/* Numbers of queues by port; the last one holds for all further ports. */
+static bool queue_list(uint16_t *queues, const char *name, const char *text, struct problem *why)
+{
+	char *copy = strdup(text), *rest = copy, *token;
+	bool ok = copy != NULL || problem_set(why, "", "out of memory");
+	unsigned long n = 0;
+	unsigned int port = 0;
+
+	while (ok && (token = strsep(&rest, ",")) != NULL) {
+		if (port == LG_MAX_PORTS)
+			ok = problem_set(why, "at most 16 numbers", "%s %.60s", name, text);
+		else if ((ok = number(name, token, 1, LG_MAX_QUEUES, &n, why)))
+			queues[port++] = (uint16_t)n;
+	}
+	for (; ok && port < LG_MAX_PORTS; port++)
+		queues[port] = (uint16_t)n;
+	free(copy);
+	return ok;
+}
+
 static const struct {
 	const char *name;
 	unsigned long min, max;
 } numbers[] = {
-	{"--rx-queues", 1, LG_MAX_QUEUES}, {"--tx-queues", 1, LG_MAX_QUEUES},
-	{"--rx-desc", 32, 32768},	   {"--tx-desc", 32, 32768},
-	{"--mbufs", 0, 16777216},	   {"--mtu", 68, LG_MAX_FRAME - 18},
-	{"--rx-burst", 1, LG_MAX_BURST},   {"--sleep-us", 0, 1000000},
+	{"--rx-desc", 32, 32768},   {"--tx-desc", 32, 32768},
+	{"--mbufs", 0, 16777216},   {"--mtu", 68, LG_MAX_FRAME - 18},
+	{"--room", 0, 16384},	    {"--rx-burst", 1, LG_MAX_BURST},
+	{"--sleep-us", 0, 1000000},
 };
 
 static void store(struct options *o, unsigned int which, unsigned long value)
 {
 	switch (which) {
 	case 0:
-		o->rx_queues = (uint16_t)value;
-		break;
-	case 1:
-		o->tx_queues = (uint16_t)value;
-		break;
-	case 2:
 		o->rx_desc = (uint16_t)value;
 		break;
-	case 3:
+	case 1:
 		o->tx_desc = (uint16_t)value;
 		break;
-	case 4:
+	case 2:
 		o->mbufs = (uint32_t)value;
 		break;
-	case 5:
+	case 3:
 		o->mtu = (uint16_t)value;
 		o->mtu_given = true;
 		break;
-	case 6:
+	case 4:
+		o->room = (uint16_t)value;
+		break;
+	case 5:
 		o->rx_burst = (uint16_t)value;
 		break;
 	default:
@@ -126,6 +145,10 @@ static bool option(struct options *o, const char *name, const char *value, struc
 		return problem_set(why, "a value after it", "%.60s without a value", name);
 	if (strcmp(name, "--map") == 0)
 		return map_list(o, value, why);
+	if (strcmp(name, "--rx-queues") == 0)
+		return queue_list(o->rx_queues, name, value, why);
+	if (strcmp(name, "--tx-queues") == 0)
+		return queue_list(o->tx_queues, name, value, why);
 	for (unsigned int i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		if (strcmp(name, numbers[i].name) != 0)
 			continue;
@@ -135,8 +158,8 @@ static bool option(struct options *o, const char *name, const char *value, struc
 		return true;
 	}
 	return problem_set(why,
-			   "--rx-queues --tx-queues --rx-desc --tx-desc --mbufs --mtu --rx-burst "
-			   "--sleep-us --map --help",
+			   "--rx-queues --tx-queues --rx-desc --tx-desc --mbufs --room --mtu "
+			   "--rx-burst --sleep-us --map --help",
 			   "unknown option '%.60s'", name);
 }
 

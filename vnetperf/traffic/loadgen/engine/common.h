@@ -20,7 +20,7 @@
 
 #define LG_FCS_LEN   4
 #define LG_MIN_FRAME 64
-#define LG_MAX_FRAME 9216
+#define LG_MAX_FRAME 9280 /* 9216 and the headers of a tunnel */
 
 #define LG_NS_PER_S 1000000000ULL
 

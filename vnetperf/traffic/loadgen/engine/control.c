@@ -25,7 +25,7 @@ void control_stream_sums(uint16_t id, struct stream_result *sum)
 {
 	memset(sum, 0, sizeof(*sum));
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
-		for (unsigned int i = 0; i < engine.options.tx_queues; i++) {
+		for (unsigned int i = 0; i < engine.port[p].n_txq; i++) {
 			const struct tx_queue *q = engine.port[p].txq[i];
 
 			for (unsigned int k = 0; k < q->n_streams; k++) {
@@ -74,12 +74,12 @@ static void add_totals(struct rx_totals *sum, const struct rx_totals *from,
 void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest)
 {
 	memset(sum, 0, sizeof(*sum));
-	for (unsigned int i = 0; i < engine.options.rx_queues; i++) {
+	for (unsigned int i = 0; i < engine.port[port].n_rxq; i++) {
 		const struct rx_queue *q = &engine.port[port].rxq[i];
 
 		add_totals(&sum->rx, &q->at_run, at_rest ? &q->at_rest : &q->totals);
 	}
-	for (unsigned int i = 0; i < engine.options.tx_queues; i++) {
+	for (unsigned int i = 0; i < engine.port[port].n_txq; i++) {
 		const struct tx_queue *q = engine.port[port].txq[i];
 		const struct tx_totals *t = &q->totals;
 

@@ -38,7 +38,7 @@ struct rx_totals {
 
 struct rx_queue {
 	uint16_t port, queue;
-	uint64_t *expected; /* [stream][tx queue]: one above the highest seen here */
+	uint64_t *expected; /* [stream][most_txq]: one above the highest seen here */
 	struct rx_totals totals, at_run, at_rest;
 };
 
@@ -113,6 +113,7 @@ struct worker {
 struct port {
 	struct rx_queue rxq[LG_MAX_QUEUES];
 	struct tx_queue *txq[LG_MAX_QUEUES];
+	uint16_t n_rxq, n_txq;
 	char name[RTE_ETH_NAME_MAX_LEN];
 	char driver[64];
 	struct rte_mempool *rx_pool;
@@ -136,6 +137,7 @@ struct engine {
 	uint16_t n_ports;
 	uint16_t n_workers;
 	uint16_t largest_frame; /* with FCS */
+	uint16_t most_txq;	/* transmit queues of any port */
 	uint32_t next_tag;
 	int tag_offset; /* of the buffers' tag, in the mbuf */
 	uint64_t hz;

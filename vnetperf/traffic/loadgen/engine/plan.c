@@ -30,7 +30,7 @@ bool plan_check(const struct plan *plan, struct problem *why)
 void plan_release_tx(void)
 {
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
-		for (unsigned int i = 0; i < engine.options.tx_queues; i++) {
+		for (unsigned int i = 0; i < engine.port[p].n_txq; i++) {
 			struct tx_queue *q = engine.port[p].txq[i];
 
 			for (unsigned int s = 0; s < q->n_streams; s++)
@@ -71,10 +71,18 @@ static bool tx_stream_init(struct tx_stream *t, const struct stream_spec *s,
 	return true;
 }
 
+/* Frames of a stream that one of its port's queues sends. */
+static uint64_t queue_share(const struct stream_spec *s, uint64_t count, uint16_t queue)
+{
+	if (s->queue >= 0)
+		return queue == s->queue ? count : 0;
+	return pacer_share(count, engine.port[s->tx_port].n_txq, queue);
+}
+
 /* All streams of a queue, and when their frames are due. */
 static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 {
-	const unsigned int queues = engine.options.tx_queues;
+	const unsigned int queues = engine.port[q->port].n_txq;
 	struct pace_load loads[LG_MAX_STREAMS];
 	bool max = false;
 
@@ -84,15 +92,19 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 	q->has_udp = false;
 	memset(q->who, 0, sizeof(q->who));
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
-		const uint64_t share = pacer_share(plan->count[id], queues, q->queue);
+		const struct stream_spec *s = engine.stream[id];
 		struct tx_stream *t = &q->streams[q->n_streams];
+		uint64_t share;
 
-		if (share == 0 || engine.stream[id]->tx_port != q->port)
+		if (plan->count[id] == 0 || s->tx_port != q->port)
 			continue;
-		if (!tx_stream_init(t, engine.stream[id], q, plan->epoch))
+		share = queue_share(s, plan->count[id], q->queue);
+		if (share == 0)
+			continue;
+		if (!tx_stream_init(t, s, q, plan->epoch))
 			return false;
 		t->share = share;
-		loads[q->n_streams].rate = plan->rate[id] / queues;
+		loads[q->n_streams].rate = plan->rate[id] / (s->queue < 0 ? queues : 1);
 		loads[q->n_streams].phase = (double)q->queue / queues;
 		loads[q->n_streams].count = share;
 		q->n_streams++;
@@ -124,14 +136,14 @@ static unsigned int workers_polling(uint16_t port)
 
 static bool rx_stream_plan(const struct stream_spec *s, uint64_t count)
 {
-	const uint16_t queues = engine.options.tx_queues;
+	const uint16_t queues = engine.port[s->tx_port].n_txq;
 	const bool shared = workers_polling(s->rx_port) > 1;
 	struct seqtrack *track = calloc(queues, sizeof(*track));
 
 	if (track == NULL)
 		return false;
 	for (uint16_t i = 0; i < queues; i++)
-		seqtrack_reset(&track[i], pacer_share(count, queues, i), shared);
+		seqtrack_reset(&track[i], queue_share(s, count, i), shared);
 	for (unsigned int w = 0; w < engine.n_workers; w++) {
 		struct rx_stream *r = &engine.worker[w]->rx[s->id];
 		bool polls = false;
@@ -153,7 +165,7 @@ bool plan_apply(const struct plan *plan, struct problem *why)
 {
 	plan_release_tx();
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
-		for (unsigned int i = 0; i < engine.options.tx_queues; i++) {
+		for (unsigned int i = 0; i < engine.port[p].n_txq; i++) {
 			if (!tx_queue_plan(engine.port[p].txq[i], plan))
 				return no_memory(why);
 		}

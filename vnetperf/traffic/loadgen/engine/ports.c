@@ -18,7 +18,7 @@ static const struct rte_mbuf_dynfield tag_field = {
 
 static uint16_t data_room(void)
 {
-	const unsigned int frame = engine.largest_frame;
+	const unsigned int frame = RTE_MAX(engine.largest_frame, engine.options.room);
 	const unsigned int room = RTE_ALIGN_CEIL(frame, 64) + RTE_PKTMBUF_HEADROOM;
 
 	return (uint16_t)RTE_MAX(room, (unsigned int)RTE_MBUF_DEFAULT_BUF_SIZE);
@@ -41,27 +41,35 @@ static struct rte_mempool *pool_create(const char *kind, uint16_t port, uint16_t
 	return pool;
 }
 
-/* memif states a limit of 1518 octets but chains buffers for frames of any size. */
+/* These state a limit of about 1518 octets but take what their buffers, or the kernel's interface
+ * behind them, can hold. */
 static bool takes_any_size(const struct rte_eth_dev_info *info)
 {
-	return strcmp(info->driver_name, "net_memif") == 0;
+	static const char *const drivers[] = {"net_memif", "net_af_packet", "net_tap"};
+
+	for (unsigned int i = 0; i < RTE_DIM(drivers); i++) {
+		if (strcmp(info->driver_name, drivers[i]) == 0)
+			return true;
+	}
+	return false;
 }
 
 static bool conf_fill(uint16_t port, struct rte_eth_conf *conf, const struct rte_eth_dev_info *info,
 		      struct problem *why)
 {
 	const struct options *o = &engine.options;
+	const struct port *p = &engine.port[port];
 
 	memset(conf, 0, sizeof(*conf));
-	if (o->rx_queues > info->max_rx_queues || o->tx_queues > info->max_tx_queues) {
+	if (p->n_rxq > info->max_rx_queues || p->n_txq > info->max_tx_queues) {
 		char accepted[64];
 
 		snprintf(accepted, sizeof(accepted), "at most %u receive and %u transmit queues",
 			 info->max_rx_queues, info->max_tx_queues);
 		return problem_set(why, accepted, "port %u (%s): %u receive, %u transmit queues",
-				   port, info->driver_name, o->rx_queues, o->tx_queues);
+				   port, info->driver_name, p->n_rxq, p->n_txq);
 	}
-	if (o->rx_queues > 1 && info->flow_type_rss_offloads) {
+	if (p->n_rxq > 1 && info->flow_type_rss_offloads) {
 		conf->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf->rx_adv_conf.rss_conf.rss_hf =
 			info->flow_type_rss_offloads &
@@ -113,25 +121,25 @@ static bool queues_setup(uint16_t port, uint16_t rx_desc, uint16_t tx_desc, stru
 	/* A full ring, a burst in hand and a cache per queue: each has its own lcore at most. */
 	const uint32_t n =
 		o->mbufs ? o->mbufs
-			 : (uint32_t)o->rx_queues * (rx_desc + 2 * CACHE + LG_MAX_BURST) + 512;
+			 : (uint32_t)p->n_rxq * (rx_desc + 2 * CACHE + LG_MAX_BURST) + 512;
 	const unsigned int socket = (unsigned int)rte_eth_dev_socket_id(port);
 	int error;
 
 	p->rx_pool = pool_create("rx", port, 0, n, why);
 	if (p->rx_pool == NULL)
 		return false;
-	for (uint16_t i = 0; i < o->rx_queues; i++) {
+	for (uint16_t i = 0; i < p->n_rxq; i++) {
 		error = rte_eth_rx_queue_setup(port, i, rx_desc, socket, NULL, p->rx_pool);
 		if (error)
 			return failed(why, port, "receive queue", error);
 		p->rxq[i].port = port;
 		p->rxq[i].queue = i;
 		p->rxq[i].expected =
-			calloc((size_t)LG_MAX_STREAMS * o->tx_queues, sizeof(uint64_t));
+			calloc((size_t)LG_MAX_STREAMS * engine.most_txq, sizeof(uint64_t));
 		if (p->rxq[i].expected == NULL)
 			return problem_set(why, "more memory", "no memory for a receive queue");
 	}
-	for (uint16_t i = 0; i < o->tx_queues; i++) {
+	for (uint16_t i = 0; i < p->n_txq; i++) {
 		error = rte_eth_tx_queue_setup(port, i, tx_desc, socket, NULL);
 		if (error)
 			return failed(why, port, "transmit queue", error);
@@ -149,6 +157,8 @@ static bool port_start(uint16_t port, struct problem *why)
 	struct rte_eth_conf conf;
 	int error;
 
+	p->n_rxq = engine.options.rx_queues[port];
+	p->n_txq = engine.options.tx_queues[port];
 	error = rte_eth_dev_info_get(port, &info);
 	if (error)
 		return failed(why, port, "device info", error);
@@ -156,8 +166,7 @@ static bool port_start(uint16_t port, struct problem *why)
 	rte_eth_dev_get_name_by_port(port, p->name);
 	if (!conf_fill(port, &conf, &info, why))
 		return false;
-	error = rte_eth_dev_configure(port, engine.options.rx_queues, engine.options.tx_queues,
-				      &conf);
+	error = rte_eth_dev_configure(port, p->n_rxq, p->n_txq, &conf);
 	if (error)
 		return failed(why, port, "configure", error);
 	error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx_desc, &tx_desc);
@@ -183,6 +192,9 @@ bool ports_start(struct problem *why)
 	uint16_t port, expected = 0;
 
 	engine.largest_frame = RTE_MIN(engine.options.mtu + 26u, (unsigned int)LG_MAX_FRAME);
+	engine.most_txq = 1;
+	for (port = 0; port < LG_MAX_PORTS; port++)
+		engine.most_txq = RTE_MAX(engine.most_txq, engine.options.tx_queues[port]);
 	engine.tag_offset = rte_mbuf_dynfield_register(&tag_field);
 	if (engine.tag_offset < 0)
 		return problem_set(why, "a DPDK with a free mbuf field", "no room for the tag");

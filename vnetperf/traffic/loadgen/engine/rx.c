@@ -118,7 +118,7 @@ static bool run_begin(struct run *r, struct worker *w, struct rx_queue *q, const
 	r->key = load_le64(t) & KEY_MASK;
 	r->stream = s;
 	r->track = &s->track[sub];
-	r->expected = &q->expected[id * engine.options.tx_queues + sub];
+	r->expected = &q->expected[id * engine.most_txq + sub];
 	/* A number above all that were seen needs no look-up; nobody else may raise that mark. */
 	r->limit = r->track->shared ? 0 : r->track->limit;
 	r->next = r->track->high + (r->track->any ? 1 : 0);

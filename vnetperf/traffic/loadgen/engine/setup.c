@@ -7,14 +7,14 @@
 static bool queue_exists(const struct queue_map *m)
 {
 	return m->port < engine.n_ports && m->worker < engine.n_workers &&
-	       m->queue < (m->tx ? engine.options.tx_queues : engine.options.rx_queues);
+	       m->queue < (m->tx ? engine.port[m->port].n_txq : engine.port[m->port].n_rxq);
 }
 
 /* The worker of a queue: as mapped, or in turn. */
 static struct worker *worker_of(bool tx, uint16_t port, uint16_t queue)
 {
 	const struct options *o = &engine.options;
-	const unsigned int per_port = tx ? o->tx_queues : o->rx_queues;
+	unsigned int before = 0; /* queues of the ports before this one */
 
 	for (unsigned int i = 0; i < o->n_map; i++) {
 		const struct queue_map *m = &o->map[i];
@@ -22,7 +22,9 @@ static struct worker *worker_of(bool tx, uint16_t port, uint16_t queue)
 		if (m->tx == tx && m->port == port && m->queue == queue)
 			return engine.worker[m->worker];
 	}
-	return engine.worker[(port * per_port + queue) % engine.n_workers];
+	for (unsigned int p = 0; p < port; p++)
+		before += tx ? engine.port[p].n_txq : engine.port[p].n_rxq;
+	return engine.worker[(before + queue) % engine.n_workers];
 }
 
 static bool map_check(struct problem *why)
@@ -34,9 +36,8 @@ static bool map_check(struct problem *why)
 			char accepted[100];
 
 			snprintf(accepted, sizeof(accepted),
-				 "ports 0..%u, rx queues 0..%u, tx queues 0..%u, workers 0..%u",
-				 engine.n_ports - 1u, engine.options.rx_queues - 1u,
-				 engine.options.tx_queues - 1u, engine.n_workers - 1u);
+				 "ports 0..%u, each with its own queues from 0 on, workers 0..%u",
+				 engine.n_ports - 1u, engine.n_workers - 1u);
 			return problem_set(why, accepted, "--map %s%u.%u@%u", m->tx ? "tx" : "rx",
 					   m->port, m->queue, m->worker);
 		}
@@ -81,12 +82,12 @@ bool workers_create(struct problem *why)
 	if (!map_check(why))
 		return false;
 	for (uint16_t port = 0; port < engine.n_ports; port++) {
-		for (uint16_t i = 0; i < engine.options.rx_queues; i++) {
+		for (uint16_t i = 0; i < engine.port[port].n_rxq; i++) {
 			struct worker *w = worker_of(false, port, i);
 
 			w->rxq[w->n_rxq++] = &engine.port[port].rxq[i];
 		}
-		for (uint16_t i = 0; i < engine.options.tx_queues; i++) {
+		for (uint16_t i = 0; i < engine.port[port].n_txq; i++) {
 			struct worker *w = worker_of(true, port, i);
 
 			w->txq[w->n_txq++] = engine.port[port].txq[i];

@@ -4,7 +4,7 @@
 
 #include "params.h"
 
-#define STREAM_KEYS "id tx_port rx_port size header l3 udp"
+#define STREAM_KEYS "id tx_port rx_port queue size header l3 udp"
 #define FIELD_KEYS  "stream offset width base step count mode seed"
 #define LOAD_KEYS   "stream rate count"
 /* Beyond this neither a sequence number's generation nor a sum of delays is exact. */
@@ -46,12 +46,14 @@ bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports
 		  unsigned int largest, struct problem *why)
 {
 	static const char *const needed[] = {"id", "tx_port", "rx_port", "size", "header", NULL};
+	uint16_t queue = 0;
 	size_t len = 0;
 
 	memset(s, 0, sizeof(*s));
 	if (!need_all(ps, needed, why) || !small(ps, "id", 0, LG_MAX_STREAMS - 1, &s->id, why) ||
 	    !small(ps, "tx_port", 0, n_ports - 1, &s->tx_port, why) ||
 	    !small(ps, "rx_port", 0, n_ports - 1, &s->rx_port, why) ||
+	    !small(ps, "queue", 0, LG_MAX_QUEUES - 1, &queue, why) ||
 	    !small(ps, "size", LG_MIN_FRAME, largest, &s->frame_size, why) ||
 	    !params_hex(ps, "header", s->header, sizeof(s->header), &len, why) ||
 	    !offset(ps, "l3", &s->checksum.ip, why) || !offset(ps, "udp", &s->checksum.udp, why) ||
@@ -61,6 +63,7 @@ bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports
 		return problem_set(why, "14 octets up to frame size - 22 (trailer 18, FCS 4)",
 				   "header of %zu octets in a frame of %u", len, s->frame_size);
 	s->header_len = (uint16_t)len;
+	s->queue = params_has(ps, "queue") ? queue : -1;
 	return checksum_check(&s->checksum, s->header, s->header_len,
 			      (uint16_t)(s->frame_size - LG_FCS_LEN), why);
 }

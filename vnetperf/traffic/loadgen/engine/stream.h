@@ -27,6 +27,7 @@ struct load {
 struct stream_spec {
 	uint16_t id;
 	uint16_t tx_port, rx_port;
+	int queue;	     /* transmit queue; -1: shared out over all of the port's */
 	uint16_t frame_size; /* with FCS */
 	uint16_t header_len;
 	uint16_t n_fields;

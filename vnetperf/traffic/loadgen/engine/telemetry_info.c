@@ -19,8 +19,6 @@ bool command_info(struct params *ps, struct rte_tel_data *d, struct problem *why
 	tel_dict_uint(d, "ports", engine.n_ports);
 	tel_dict_uint(d, "workers", engine.n_workers);
 	tel_dict_uint(d, "tsc_hz", engine.hz);
-	tel_dict_uint(d, "rx_queues", engine.options.rx_queues);
-	tel_dict_uint(d, "tx_queues", engine.options.tx_queues);
 	tel_dict_uint(d, "sleep_us", engine.options.sleep_us);
 	tel_dict_uint(d, "largest_frame", engine.largest_frame);
 	tel_dict_uint(d, "max_streams", LG_MAX_STREAMS);
@@ -66,6 +64,8 @@ bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why
 		      link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed);
 	rte_tel_data_add_dict_int(d, "numa_node", rte_eth_dev_socket_id(port));
 	tel_dict_uint(d, "mtu", mtu);
+	tel_dict_uint(d, "rx_queues", engine.port[port].n_rxq);
+	tel_dict_uint(d, "tx_queues", engine.port[port].n_txq);
 	return true;
 }
 

@@ -33,6 +33,9 @@ bool command_stream_add(struct params *ps, struct rte_tel_data *d, struct proble
 	if (!control_at_rest(why) ||
 	    !stream_parse(&parsed, ps, engine.n_ports, engine.largest_frame, why))
 		return false;
+	if (parsed.queue >= engine.port[parsed.tx_port].n_txq)
+		return problem_set(why, "a transmit queue of the port", "port %u has %u, not %d",
+				   parsed.tx_port, engine.port[parsed.tx_port].n_txq, parsed.queue);
 	if (engine.stream[parsed.id])
 		return problem_set(why, "an unused id, or /loadgen/stream/clear before",
 				   "stream %u exists", parsed.id);

@@ -14,8 +14,7 @@
 
 static void rx_arm(struct worker *w)
 {
-	const size_t expected =
-		(size_t)LG_MAX_STREAMS * engine.options.tx_queues * sizeof(uint64_t);
+	const size_t expected = (size_t)LG_MAX_STREAMS * engine.most_txq * sizeof(uint64_t);
 
 	for (uint16_t i = 0; i < w->n_rxq; i++) {
 		memset(w->rxq[i]->expected, 0, expected);
@@ -95,7 +94,7 @@ static uint64_t sent_in_all(void)
 	uint64_t sum = 0;
 
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
-		for (unsigned int i = 0; i < engine.options.tx_queues; i++)
+		for (unsigned int i = 0; i < engine.port[p].n_txq; i++)
 			sum += __atomic_load_n(&engine.port[p].txq[i]->totals.frames,
 					       __ATOMIC_RELAXED);
 	}
