@@ -16,6 +16,11 @@ DUT_ADDRESS, TESTER_ADDRESS, PREFIX = "192.0.2.1", "192.0.2.2", 24
 #: Network identifier of VXLAN and Geneve; GRE carries Ethernet (protocol 0x6558) without a key.
 VNI = 42
 UDP_PORT: dict[TunnelKind, int] = {"vxlan": 4789, "geneve": 6081}
+#: Source port of the tester's tunnelled frames, whatever flow they carry: one outer flow, the
+#: hardest case for a DUT that spreads load by outer headers.
+UDP_SOURCE = 49152
+#: What follows is an Ethernet frame (Transparent Ethernet Bridging), in GRE and Geneve.
+ETHERTYPE_TEB = 0x6558
 
 
 def overhead(kind: str) -> int:

@@ -6,13 +6,17 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from vnetperf.model import tunnel
+from vnetperf.model.addresses import dut_mac, tester_mac
+from vnetperf.model.ports import PhyPort
 from vnetperf.model.traffic import VALUES, Stream, TrafficProfile, VaryField
 from vnetperf.model.units import driver_length
 
 ETH_LEN, IPV4_LEN, UDP_LEN = 14, 20, 8
 HEADER_LEN = ETH_LEN + IPV4_LEN + UDP_LEN
 ETHERTYPE_IPV4 = 0x0800
-IPPROTO_UDP = 17
+IPPROTO_UDP, IPPROTO_GRE = 17, 47
+DONT_FRAGMENT = 0x4000
 #: Field -> (offset of its varying octets, width of them). MAC addresses vary in their low three.
 FIELD_PLACE: dict[VaryField, tuple[int, int]] = {
     "eth_dst": (3, 3),
@@ -73,24 +77,80 @@ def compile_header(stream: Stream, frame_size: int) -> bytes:
         42 octets.
     """
     ip_total = driver_length(frame_size) - ETH_LEN
-    ethernet = bytes.fromhex((stream.eth_dst + stream.eth_src).replace(":", ""))
-    ethernet += struct.pack("!H", ETHERTYPE_IPV4)
-    ipv4 = struct.pack(
-        "!BBHHHBBH4s4s",
-        0x45,
-        0,
-        ip_total,
-        0,
-        0,
-        64,
-        IPPROTO_UDP,
-        0,
-        socket.inet_aton(stream.ipv4_src),
-        socket.inet_aton(stream.ipv4_dst),
-    )
-    ipv4 = ipv4[:10] + struct.pack("!H", internet_checksum(ipv4)) + ipv4[12:]
-    udp = struct.pack("!HHHH", stream.udp_src, stream.udp_dst, ip_total - IPV4_LEN, 0)
-    return ethernet + ipv4 + udp
+    ethernet = _ethernet(stream.eth_dst, stream.eth_src)
+    ipv4 = _ipv4(stream.ipv4_src, stream.ipv4_dst, IPPROTO_UDP, ip_total)
+    return ethernet + ipv4 + _udp(stream.udp_src, stream.udp_dst, ip_total - IPV4_LEN)
+
+
+def _ethernet(dst: str, src: str) -> bytes:
+    addresses = bytes.fromhex((dst + src).replace(":", ""))
+    return addresses + struct.pack("!H", ETHERTYPE_IPV4)
+
+
+def _ipv4(src: str, dst: str, protocol: int, total: int, flags: int = 0) -> bytes:
+    addresses = socket.inet_aton(src) + socket.inet_aton(dst)
+    header = struct.pack("!BBHHHBBH", 0x45, 0, total, 0, flags, 64, protocol, 0) + addresses
+    return header[:10] + struct.pack("!H", internet_checksum(header)) + header[12:]
+
+
+def _udp(src: int, dst: int, length: int) -> bytes:
+    return struct.pack("!HHHH", src, dst, length, 0)
+
+
+def compile_frame_header(stream: Stream, frame_size: int) -> bytes:
+    """All headers of a stream's first flow, those of its tunnel before its own.
+
+    Args:
+        stream: The stream.
+        frame_size: Octets of the plain frame including FCS.
+
+    Returns:
+        42 octets, and 38 or 50 more in a tunnel.
+    """
+    plain = compile_header(stream, frame_size)
+    return compile_outer(stream, driver_length(frame_size)) + plain
+
+
+def compile_outer(stream: Stream, inner_octets: int) -> bytes:
+    """Headers that a tester at a tunnel's end puts before a frame.
+
+    Args:
+        stream: The stream.
+        inner_octets: The frame it carries, without its FCS, which no tunnel carries.
+
+    Returns:
+        Ethernet, IPv4, then UDP and VXLAN, UDP and Geneve, or GRE; nothing without a tunnel.
+    """
+    kind = next((kind for kind in tunnel.TUNNELS if kind == stream.tunnel), None)
+    if kind is None:
+        return b""
+    if kind == "gre":
+        shim, protocol = struct.pack("!HH", 0, tunnel.ETHERTYPE_TEB), IPPROTO_GRE
+    else:
+        flags = 0x0800 if kind == "vxlan" else 0  # the VNI is valid; Geneve without options
+        payload = 0 if kind == "vxlan" else tunnel.ETHERTYPE_TEB
+        shim = struct.pack("!HHI", flags, payload, tunnel.VNI << 8)
+        length = UDP_LEN + len(shim) + inner_octets
+        shim = _udp(tunnel.UDP_SOURCE, tunnel.UDP_PORT[kind], length) + shim
+        protocol = IPPROTO_UDP
+    # A tunnel ends at a physical port, which has the number of the tester's.
+    ethernet = _ethernet(dut_mac(PhyPort(index=stream.direction)), tester_mac(stream.direction, 0))
+    total = IPV4_LEN + len(shim) + inner_octets
+    addresses = tunnel.TESTER_ADDRESS, tunnel.DUT_ADDRESS
+    return ethernet + _ipv4(*addresses, protocol, total, DONT_FRAGMENT) + shim
+
+
+def sent_size(stream: Stream, frame_size: int) -> int:
+    """Octets of a frame as the tester sends it.
+
+    Args:
+        stream: The stream.
+        frame_size: Octets of the plain frame including FCS.
+
+    Returns:
+        Octets including the FCS of the whole: in a tunnel the plain frame's own is not carried.
+    """
+    return frame_size + tunnel.overhead(stream.tunnel)
 
 
 def compile_varied(stream: Stream, profile: TrafficProfile) -> tuple[VariedField, ...]:

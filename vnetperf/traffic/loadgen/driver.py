@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.host import vdev
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import GeneratorError, HostError
@@ -17,25 +18,38 @@ from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.model.tunnel import TUNNELS
 from vnetperf.model.units import MAX_FRAME_SIZE
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
-from vnetperf.traffic.frames import ETH_LEN, compile_header, compile_varied
 from vnetperf.traffic.loadgen import results as engine_results
 from vnetperf.traffic.loadgen import spec as engine_spec
 from vnetperf.traffic.loadgen.build import build_identity, engine_executable
 from vnetperf.traffic.loadgen.convert import to_trial_result
+from vnetperf.traffic.loadgen.devices import (
+    ATTACHMENTS,
+    RING,
+    VHOST_NET,
+    WIRES,
+    Port,
+    memory_mib,
+    needs_hugepages,
+    port_of,
+)
 from vnetperf.traffic.loadgen.engine import Engine
+from vnetperf.traffic.loadgen.streams import Part, parts_of, split
 
 #: Frames in one transmit call, and back to back after a stall.
 BURST = 32
 #: A frame that is later than this is given up; a scheduler slice of another poller is far shorter.
 MAX_LAG_S = 0.01
-MEMIF_RING_LOG2 = 11
+#: Least memory without hugepages, MiB: it is touched only where it is used.
+ORDINARY_MIB = 512
 #: Learning frames are sent slowly, unless there are so many that it would take too long.
 LEARN_FPS, LEARN_S = 10_000.0, 2.0
 #: Longest wait for the engine beyond the trial's own length, seconds.
 GRACE_S = 10.0
 BURST_DRAIN_S = 0.2
+STANDARD_MTU = 1500
 WATCH_S = 0.25
 
 
@@ -69,7 +83,13 @@ class Loadgen(TrafficGenerator):
 
     name: ClassVar[str] = "loadgen"
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
-        wires=("memif", "veth"), latency_histogram=True, exact_bursts=True
+        wires=WIRES,
+        attachments=ATTACHMENTS,
+        tunnels=TUNNELS,
+        nic_drivers=("vfio-pci", "kernel"),
+        latency_histogram=True,
+        exact_bursts=True,
+        max_frame_size=MAX_FRAME_SIZE,
     )
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
@@ -78,6 +98,9 @@ class Loadgen(TrafficGenerator):
         self.config: engine_spec.EngineConfig | None = None
         self.executable: Path | None = None
         self._engine: Engine | None = None
+        self._ports: tuple[Port, ...] = ()
+        self._parts: tuple[Part, ...] = ()
+        #: One for each part, with the part's id.
         self._streams: tuple[Stream, ...] = ()
 
     @classmethod
@@ -107,6 +130,24 @@ class Loadgen(TrafficGenerator):
         return (RoleDemand(role="tester", threads=1, group="switch"),)
 
     @classmethod
+    def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
+        """Memory of the engine, where another process or hardware must see it.
+
+        Args:
+            scenario: Its MTU and queues.
+            kinds: Kinds of wire and attachment its ports plug into.
+
+        Returns:
+            MiB.
+        """
+        if not needs_hugepages(kinds):
+            return 0
+        options = scenario.options
+        senders = (options.workers or 1) + 1  # what a switch sends on: its workers and one more
+        tx_queues = options.rx_queues or 1
+        return memory_mib(2, max(senders, tx_queues), tx_queues, scenario.mtu)
+
+    @classmethod
     def identity(cls) -> str:
         """The build: DPDK's version, the compiler, the sources.
 
@@ -124,19 +165,51 @@ class Loadgen(TrafficGenerator):
         Args:
             ends: One end per port.
         """
-        placement = self.plan.placement
-        self.config = engine_spec.EngineConfig(
-            devices=tuple(_device(port, end) for port, end in enumerate(ends)),
-            cpus=placement.cores["tester"],
-            hugepages=False,  # memif and kernel interfaces lose nothing by ordinary memory
-            rx_queues=max(_rx_queues(end, self.plan) for end in ends),
-            rx_descriptors=1 << MEMIF_RING_LOG2,
-            tx_descriptors=1 << MEMIF_RING_LOG2,
-            sleep_us=self.plan.testbed.tester_sleep_us if placement.takes_turns("tester") else 0,
+        scenario, polled = self.plan.scenario, self.plan.tester_rx_queues
+        vhost_net = Path(VHOST_NET).exists()
+        self._ports = tuple(
+            port_of(number, end, scenario, polled, vhost_net=vhost_net)
+            for number, end in enumerate(ends)
         )
+        self.config = self._config(self._ports, ends)
+        for port, end in zip(self._ports, ends, strict=True):
+            if port.netdev and end.mac and not port.resets:
+                self.machine.set_link(port.netdev, mac=end.mac)
+        found = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
         self.executable = engine_executable()
         self._engine = Engine.open(
             self.config, run_dir=self.directory, executable=self.executable, spawn=self._spawn
+        )
+        for netdev, link in found.items():  # what the driver changed is the switch's
+            self.machine.set_link(netdev, mac=link.mac, mtu=scenario.mtu)
+
+    def _config(
+        self, ports: tuple[Port, ...], ends: tuple[WireEnd, ...]
+    ) -> engine_spec.EngineConfig:
+        placement, scenario = self.plan.placement, self.plan.scenario
+        rx_queues = tuple(port.rx_queues for port in ports)
+        tx_queues = tuple(port.tx_queues for port in ports)
+        # memif and kernel interfaces lose nothing by ordinary memory.
+        hugepages = any(port.hugepages for port in ports)
+        if hugepages:
+            memory_mb = self.hugepage_mib(scenario, tuple(end.kind for end in ends))
+        else:
+            asked = memory_mib(len(ports), max(rx_queues), max(tx_queues), scenario.mtu)
+            memory_mb = max(ORDINARY_MIB, asked)
+        return engine_spec.EngineConfig(
+            devices=tuple(port.argument for port in ports),
+            cpus=placement.cores["tester"],
+            hugepages=hugepages,
+            memory_mb=memory_mb,
+            node=placement.node,
+            pci=any(port.pci for port in ports),
+            rx_queues=rx_queues,
+            tx_queues=tx_queues,
+            rx_descriptors=RING,
+            tx_descriptors=RING,
+            mtu=scenario.mtu if scenario.mtu != STANDARD_MTU else None,
+            room=vdev.room(scenario.mtu),
+            sleep_us=self.plan.testbed.tester_sleep_us if placement.takes_turns("tester") else 0,
         )
 
     def _spawn(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> _Spawned:
@@ -171,8 +244,12 @@ class Loadgen(TrafficGenerator):
         """
         if frame_size > MAX_FRAME_SIZE:
             raise GeneratorError(f"frame size {frame_size}", accepted=f"up to {MAX_FRAME_SIZE}")
-        self._streams = streams
-        self._running().set_streams(_stream_spec(s, profile, frame_size) for s in streams)
+        queues = {number: port.tx_queues for number, port in enumerate(self._ports)}
+        self._parts = parts_of(streams, profile, frame_size, queues)
+        self._streams = tuple(
+            part.stream.model_copy(update={"id": part.spec.id}) for part in self._parts
+        )
+        self._running().set_streams(part.spec for part in self._parts)
 
     def learn(self, frames_per_stream: int) -> None:
         """Send learning frames.
@@ -193,13 +270,8 @@ class Loadgen(TrafficGenerator):
         Returns:
             The counts.
         """
-        senders = [stream.direction for stream in self._streams]
-        loads = {
-            s.id: engine_spec.Load(rate=trial.load_fps / senders.count(s.direction))
-            for s in self._streams
-        }
         spec = engine_spec.TrialSpec(
-            loads=loads,
+            loads=self._loads(trial),
             duration_s=trial.duration_s,
             drain_s=trial.drain_s,
             burst=BURST,
@@ -219,6 +291,24 @@ class Loadgen(TrafficGenerator):
             update={"drain_s": trial.drain_s if trial.full_drain else round(drained, 4)}
         )
 
+    def _by_stream(self) -> list[tuple[Part, ...]]:
+        ids = dict.fromkeys(part.stream.id for part in self._parts)
+        return [tuple(p for p in self._parts if p.stream.id == number) for number in ids]
+
+    def _loads(self, trial: TrialSpec) -> dict[int, engine_spec.Load]:
+        """What each part sends, so that each direction has the load of the trial."""
+        loads = {}
+        streams = self._by_stream()
+        senders = [parts[0].stream.direction for parts in streams]
+        for parts in streams:
+            rate = trial.load_fps / senders.count(parts[0].stream.direction)
+            counts = split(round(rate * trial.duration_s), parts)
+            for part, count in zip(parts, counts, strict=True):
+                if count:
+                    load = engine_spec.Load(rate=rate * part.share, count=count)
+                    loads[part.spec.id] = load
+        return loads
+
     def burst(self, frames: int, watch: Callable[[], None]) -> TrialResult:
         """Send an exact number of frames back to back; a full ring is tried again.
 
@@ -230,7 +320,12 @@ class Loadgen(TrafficGenerator):
             The counts.
         """
         spec = engine_spec.TrialSpec(
-            loads={s.id: engine_spec.Load(rate=None, count=frames) for s in self._streams},
+            loads={
+                part.spec.id: engine_spec.Load(rate=None, count=count)
+                for parts in self._by_stream()
+                for part, count in zip(parts, split(frames, parts), strict=True)
+                if count
+            },
             drain_s=BURST_DRAIN_S,
             burst=BURST,
             policy="retry",
@@ -285,8 +380,12 @@ class Loadgen(TrafficGenerator):
             "version": f"loadgen {info.version}, {info.dpdk}",
             "launch line": " ".join(config.argv(str(self.executable))) if config else "",
             "ports": [
-                f"{p.number}: {p.name} ({p.driver}), {p.mac}, MTU {p.mtu}" for p in info.ports
+                f"{p.number}: {p.name} ({p.driver}), {p.mac}, MTU {self.plan.scenario.mtu}, "
+                f"{p.rx_queues}/{p.tx_queues} rx/tx queues"
+                for p in info.ports
             ],
+            "octets of a buffer": config.room if config else 0,
+            "memory": "hugepages" if config and config.hugepages else "ordinary pages",
             "workers": [f"{w.number} on processor {w.cpu}" for w in info.workers],
             "time stamps": "TSC, taken before the transmit call and after the receive call "
             f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
@@ -301,46 +400,3 @@ class Loadgen(TrafficGenerator):
         if self._engine is not None:
             self._engine.close(timeout_s=3.0)
             self._engine = None
-
-
-def _rx_queues(end: WireEnd, plan: Plan) -> int:
-    """A memif client must have a queue for each the far end sends on; af_packet has but one."""
-    return plan.tester_rx_queues if end.kind == "memif" else 1
-
-
-def _device(port: int, end: WireEnd) -> str:
-    """The tester's end of a wire as a DPDK device."""
-    if end.kind == "memif":
-        return (
-            f"--vdev=net_memif{port},role={end.role},id={end.wire},socket={end.socket},"
-            f"socket-abstract=no,bsize=2048,rsize={MEMIF_RING_LOG2}"
-        )
-    if end.kind == "veth":
-        return (
-            f"--vdev=net_af_packet{port},iface={end.netdev},framesz=2048,framecnt=2048,"
-            "blocksz=4096,qdisc_bypass=1"
-        )
-    raise GeneratorError(f"cannot plug into a {end.kind} wire", accepted="memif, veth")
-
-
-def _stream_spec(
-    stream: Stream, profile: TrafficProfile, frame_size: int
-) -> engine_spec.StreamSpec:
-    return engine_spec.StreamSpec(
-        id=stream.id,
-        tx_port=stream.tx_port,
-        rx_port=stream.rx_port,
-        frame_size=frame_size,
-        header=compile_header(stream, frame_size),
-        l3_offset=ETH_LEN,
-        fields=tuple(
-            engine_spec.FieldSpec(
-                offset=f.offset,
-                width=f.width,
-                base=f.base,
-                count=f.count,
-                mode="random" if f.random else "inc",
-            )
-            for f in compile_varied(stream, profile)
-        ),
-    )

@@ -1,0 +1,148 @@
+"""A profile's streams as the engine's: headers, varied fields, and one part for each queue.
+
+Where the sender chooses the receiver's queue (memif, virtio) the engine does what a NIC's hash
+would: every flow stays on one queue, and flows are dealt out to the queues in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.traffic import Stream, TrafficProfile
+from vnetperf.model.tunnel import overhead
+from vnetperf.traffic.frames import (
+    ETH_LEN,
+    VariedField,
+    compile_frame_header,
+    compile_varied,
+    sent_size,
+)
+from vnetperf.traffic.loadgen import spec as engine
+
+
+@dataclass(frozen=True)
+class Part:
+    """The frames of a stream that one transmit queue sends.
+
+    Attributes:
+        stream: The stream.
+        share: Its share of the stream's frames, 0..1.
+        spec: What the engine is told; its id is the part's own.
+    """
+
+    stream: Stream
+    share: float
+    spec: engine.StreamSpec
+
+
+def parts_of(
+    streams: Sequence[Stream],
+    profile: TrafficProfile,
+    frame_size: int,
+    queues: Mapping[int, int],
+) -> tuple[Part, ...]:
+    """What the engine sends for a profile's streams.
+
+    Args:
+        streams: The streams.
+        profile: Flows and the fields that vary.
+        frame_size: Octets of the plain frame including FCS.
+        queues: Tester port -> transmit queues.
+
+    Returns:
+        Parts with ids 0..n-1; one for each stream where ports have one queue.
+
+    Raises:
+        GeneratorError: More parts than the engine has streams.
+    """
+    parts: list[Part] = []
+    for stream in streams:
+        for queue, share, fields in _dealt(stream, profile, queues.get(stream.tx_port, 1)):
+            spec = _spec(len(parts), stream, frame_size, fields, queue)
+            parts.append(Part(stream=stream, share=share, spec=spec))
+    if len(parts) > engine.MAX_STREAMS:
+        raise GeneratorError(
+            f"{len(streams)} streams over several queues make {len(parts)}",
+            accepted=f"at most {engine.MAX_STREAMS}",
+            cure="use fewer chains or fewer queues",
+        )
+    return tuple(parts)
+
+
+def split(count: int, parts: Sequence[Part]) -> tuple[int, ...]:
+    """Frames of one stream, dealt out to its parts.
+
+    Args:
+        count: Frames of the stream.
+        parts: All its parts.
+
+    Returns:
+        Frames of each part; together exactly `count`.
+    """
+    shares, given, so_far = [], 0, 0.0
+    for part in parts:
+        so_far += part.share
+        upto = round(count * so_far) if part is not parts[-1] else count
+        shares.append(upto - given)
+        given = upto
+    return tuple(shares)
+
+
+def _dealt(
+    stream: Stream, profile: TrafficProfile, queues: int
+) -> list[tuple[int | None, float, tuple[engine.FieldSpec, ...]]]:
+    """Queue, share of the frames, and fields of each part of a stream."""
+    varied = compile_varied(stream, profile)
+    if queues == 1:
+        return [(None, 1.0, tuple(_field(field) for field in varied))]
+    flows = max((field.count for field in varied), default=1)
+    if flows == 1:  # one flow stays on one queue; those of several chains are dealt out
+        return [(stream.chain % queues, 1.0, tuple(_field(field) for field in varied))]
+    used = min(queues, flows)
+    dealt: list[tuple[int | None, float, tuple[engine.FieldSpec, ...]]] = []
+    for queue in range(used):
+        mine = len(range(queue, flows, used))
+        fields = tuple(_every(field, queue, used) for field in varied)
+        dealt.append((queue, mine / flows, fields))
+    return dealt
+
+
+def _every(field: VariedField, first: int, step: int) -> engine.FieldSpec:
+    """Every step-th value of a field, from one on."""
+    values = len(range(first, field.count, step))
+    if not values:  # fewer values than queues: this field does not tell the flows apart
+        return _field(field)
+    return engine.FieldSpec(
+        offset=field.offset,
+        width=field.width,
+        base=field.base + first,
+        count=values,
+        step=step,
+        mode="random" if field.random else "inc",
+    )
+
+
+def _field(field: VariedField) -> engine.FieldSpec:
+    return _every(field, 0, 1)
+
+
+def _spec(
+    number: int,
+    stream: Stream,
+    frame_size: int,
+    fields: tuple[engine.FieldSpec, ...],
+    queue: int | None,
+) -> engine.StreamSpec:
+    inner = overhead(stream.tunnel)
+    return engine.StreamSpec(
+        id=number,
+        tx_port=stream.tx_port,
+        rx_port=stream.rx_port,
+        frame_size=sent_size(stream, frame_size),
+        header=compile_frame_header(stream, frame_size),
+        l3_offset=inner + ETH_LEN,
+        fields=tuple(replace(field, offset=inner + field.offset) for field in fields),
+        queue=queue,
+    )
