@@ -17,6 +17,7 @@ COMMANDS = {
     "show-config": "effective configuration, and where each value came from",
     "calibrate": "loop the traffic generator to itself and store what it can do",
     "report": "rebuild every report of a run from its trial log alone",
+    "lab": "run anything in a virtual machine with SR-IOV NICs, IOMMU and NUMA nodes",
     "restore": "undo what a run that died left on this machine",
 }
 

@@ -1,0 +1,248 @@
+"""Runs a command in the lab: starts QEMU, carries its input, output, signals and exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vnetperf.lab import boot, inside
+from vnetperf.lab.kernel import Kernel
+from vnetperf.lab.layout import Machine
+from vnetperf.lab.place import run_dir
+from vnetperf.lab.programs import need
+from vnetperf.lab.relay import Relay
+from vnetperf.model.errors import HostError
+
+#: Longest that a start may take; emulated on a busy machine it takes a minute.
+BOOT_S = 240.0
+#: After Ctrl-C the command has this long to end by itself.
+GRACE_S = 30.0
+TIMED_OUT = 124
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to run in the lab.
+
+    Attributes:
+        argv: The command.
+        cwd: Where it starts; a directory of the host that the guest sees too.
+        shares: Directories that it may write to for good.
+        environment: Its whole environment.
+        terminal: Rows and columns when it gets a terminal, else None.
+        raw: Whether every key goes to it, Ctrl-C too; else Ctrl-C interrupts it from here.
+        timeout_s: Seconds it may take once it has started; None for any.
+    """
+
+    argv: Sequence[str]
+    cwd: Path
+    shares: Sequence[Path] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    terminal: tuple[int, int] | None = None
+    raw: bool = False
+    timeout_s: float | None = None
+
+
+def run(task: Task, kernel: Kernel, machine: Machine, tell: Callable[[str], None]) -> int:
+    """Run a command in the lab.
+
+    Args:
+        task: The command.
+        kernel: What the guest boots.
+        machine: What the guest is.
+        tell: Told what the user should know while it runs.
+
+    Returns:
+        The command's exit status; 124 when its time was over.
+
+    Raises:
+        HostError: The lab did not start, or died under the command.
+    """
+    with contextlib.ExitStack() as stack:
+        watch = _Watch(task, tell)
+        stack.enter_context(_signals(watch.interrupt))
+        directory = stack.enter_context(run_dir())
+        ours, theirs = {}, {}
+        for name in inside.PORTS:
+            ours[name], theirs[name] = socket.socketpair()
+            stack.callback(ours[name].close)
+            stack.callback(theirs[name].close)
+        argv = _prepared(task, kernel, machine, directory, theirs)
+        qemu = stack.enter_context(_qemu(argv, directory, [e.fileno() for e in theirs.values()]))
+        for end in theirs.values():
+            end.close()  # so that the end of QEMU is the end of our sockets
+        if task.raw:
+            stack.enter_context(_raw_terminal())
+        return watch.wait(qemu, Relay(ours), directory)
+
+
+def _prepared(
+    task: Task,
+    kernel: Kernel,
+    machine: Machine,
+    directory: Path,
+    ports: Mapping[str, socket.socket],
+) -> list[str]:
+    """The guest's scripts written, and QEMU's command line."""
+    script = inside.write_scripts(
+        directory,
+        modules=kernel.modules,
+        shares=task.shares,
+        cwd=task.cwd,
+        environment=task.environment,
+        argv=task.argv,
+        terminal=task.terminal,
+    )
+    descriptors = {name: end.fileno() for name, end in ports.items()}
+    return boot.command(
+        kernel, machine, directory, script=script, shares=task.shares, ports=descriptors
+    )
+
+
+class _Watch:
+    """Waits for the command's end, whichever way it comes.
+
+    Args:
+        task: The command.
+        tell: Told what the user should know.
+    """
+
+    def __init__(self, task: Task, tell: Callable[[str], None]) -> None:
+        self._task = task
+        self._tell = tell
+        self._deadline = float("inf")
+        self._relay: Relay | None = None  # there is one once the command runs
+        self._interrupted = 0
+
+    def wait(self, qemu: subprocess.Popen[bytes], relay: Relay, directory: Path) -> int:
+        """Wait; see `run`."""
+        self._deadline = time.monotonic() + BOOT_S
+        while True:
+            for word, rest in relay.turn(0.25):
+                if word == "ready":
+                    self._start(relay)
+                elif word == "exit":
+                    relay.drain()
+                    return int(rest)
+                elif word == "failed":
+                    raise _died(f"the guest could not be prepared: {rest}", directory)
+            if relay.closed or qemu.poll() is not None:
+                relay.drain()
+                when = "while the command ran" if self._relay else "before the command started"
+                raise _died(f"the lab's machine ended {when}", directory)
+            if time.monotonic() > self._deadline:
+                return self._overdue(directory)
+
+    def interrupt(self) -> None:
+        """Interrupt the command; before it runs, and the second time, the whole lab."""
+        self._interrupted += 1
+        if self._relay is None or self._interrupted > 1:
+            raise KeyboardInterrupt
+        self._tell("interrupting the command; once more ends the lab at once")
+        self._relay.tell("INT")
+        self._deadline = min(self._deadline, time.monotonic() + GRACE_S)
+
+    def _start(self, relay: Relay) -> None:
+        self._relay = relay
+        limit = self._task.timeout_s
+        self._deadline = float("inf") if limit is None else time.monotonic() + limit
+        # Reading may block for ever: a thread that nobody waits for.
+        threading.Thread(target=relay.feed, args=(0,), daemon=True).start()
+
+    def _overdue(self, directory: Path) -> int:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        if self._relay is None:
+            raise _died(f"the lab did not start within {BOOT_S:g} s", directory)
+        self._tell(f"the command did not end within {self._task.timeout_s:g} s: ended")
+        return TIMED_OUT
+
+
+def _died(what: str, directory: Path) -> HostError:
+    told = [_tail(directory / name) for name in ("qemu.log", "console.log")]
+    last = "\n".join(text for text in told if text)
+    return HostError(
+        what,
+        where="vnetperf lab",
+        cure="see `vnetperf lab doctor`" + (f"; its last words:\n{last}" if last else ""),
+    )
+
+
+@contextlib.contextmanager
+def _qemu(argv: list[str], directory: Path, fds: list[int]) -> Iterator[subprocess.Popen[bytes]]:
+    """QEMU, which the kernel kills when this process ends, however that comes about."""
+    prefix = [need("setpriv", "util-linux"), "--pdeathsig", "KILL", "--"]
+    with (directory / "qemu.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*prefix, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=fds,
+            start_new_session=True,  # Ctrl-C on the terminal is ours to handle
+        )
+    try:
+        yield process
+    finally:
+        process.kill()  # nothing in it needs to be saved
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+
+
+@contextlib.contextmanager
+def _signals(on_interrupt: Callable[[], None]) -> Iterator[None]:
+    """SIGINT calls; SIGTERM and SIGHUP end the lab by an exception. Ignored ones stay ignored."""
+
+    def interrupt(number: int, frame: object) -> None:
+        del number, frame
+        on_interrupt()
+
+    def end(number: int, frame: object) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    wanted = {signal.SIGINT: interrupt, signal.SIGTERM: end, signal.SIGHUP: end}
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in wanted.items()
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _raw_terminal() -> Iterator[None]:
+    before = termios.tcgetattr(0)
+    tty.setraw(0, termios.TCSANOW)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSAFLUSH, before)
+
+
+def terminal_size() -> tuple[int, int]:
+    """Rows and columns of this terminal."""
+    size = os.get_terminal_size(1)
+    return size.lines, size.columns
+
+
+def _tail(path: Path, lines: int = 12) -> str:
+    try:
+        text = path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
