@@ -58,6 +58,14 @@ class Machine:
         """
         return self._run.rundir.subdir(name)
 
+    def remove_at_end(self, path: Path) -> None:
+        """Have a file removed with the run's end that a program of the run makes elsewhere.
+
+        Args:
+            path: The file, outside the run's directory; it need not be there yet.
+        """
+        self._run.journal.intend("tree", f"remove {path}", {"path": str(path)})
+
     def spawn(
         self,
         name: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "ovs-vsctl": ("ovs-vsctl",),
     "ovs-ofctl": ("ovs-ofctl",),
     "dpdk-testpmd": ("dpdk-testpmd", "testpmd"),
+    "vpp": ("vpp",),
     "gcc": ("gcc", "cc"),
     "pkg-config": ("pkg-config", "pkgconf"),
 }
@@ -31,6 +33,9 @@ PLACES: dict[str, tuple[str, ...]] = {
 MUST_SAY = {"ovs-vswitchd-dpdk": "DPDK"}
 #: A program's version where it matters; a DPDK program tells its own once it runs, by telemetry.
 VERSION_ARGS = {"ovs-vswitchd-dpdk": ("--version",), "gcc": ("-dumpfullversion",)}
+#: Programs whose version is that of a library they are linked with: they are not asked, since VPP
+#: before 26.02 takes "--version" for a piece of its configuration, and starts.
+LINKED_WITH = {"vpp": re.compile(rb"libvlib\.so\.(\d+\.\d+)")}
 CONFIGURED = "correct its path under [programs] of the testbed file"
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
@@ -74,7 +79,8 @@ def _find(name: str, override: str, beside: Sequence[str]) -> tuple[str, str, st
             if override:
                 trouble = f"{override} {_why_not_run(Path(override))}; {CONFIGURED}"
             continue
-        text = version_of(name, path) if name in VERSION_ARGS else ""
+        known = name in VERSION_ARGS or name in LINKED_WITH
+        text = version_of(name, path) if known else ""
         if name not in MUST_SAY or MUST_SAY[name] in text:
             return path, text, ""
         wrong = "does not tell its version" if is_unknown(text) else f"has no {MUST_SAY[name]}"
@@ -94,7 +100,7 @@ def _why_not_run(path: Path) -> str:
 
 
 def version_of(name: str, path: str) -> str:
-    """What a program prints as its version.
+    """What a program prints as its version, or is linked with.
 
     Args:
         name: Program.
@@ -103,6 +109,8 @@ def version_of(name: str, path: str) -> str:
     Returns:
         The text, or "unknown: why".
     """
+    if name in LINKED_WITH:
+        return _linked_version(name, Path(path))
     argv = [path, *VERSION_ARGS[name]]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
@@ -110,3 +118,13 @@ def version_of(name: str, path: str) -> str:
         return f"unknown: {error}"
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     return "\n".join(lines[:3]) or f"unknown: {Path(path).name} printed nothing"
+
+
+def _linked_version(name: str, path: Path) -> str:
+    try:
+        match = LINKED_WITH[name].search(path.read_bytes())
+    except OSError as error:
+        return f"unknown: {error}"
+    if match is None:
+        return f"unknown: {path.name} is not linked with a library that has its version"
+    return f"{path.name} {match[1].decode()}"

@@ -29,6 +29,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
             "ovs-vswitchd-dpdk": testbed.programs.ovs_vswitchd,
             "ovsdb-server": testbed.programs.ovsdb_server,
             "dpdk-testpmd": testbed.programs.testpmd,
+            "vpp": testbed.programs.vpp,
         }
     )
     topology = cpu.read_topology()
