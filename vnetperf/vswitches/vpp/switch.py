@@ -1,0 +1,352 @@
+"""The VPP backend."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.errors import DutError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import NicUse, Placement, Plan, Pollers, RoleDemand
+from vnetperf.model.ports import Attachment, Port, VnfPort, WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.model.tunnel import TUNNELS
+from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.vswitches.vpp import configure, counters, forwarding, queues, routing, tunnels
+from vnetperf.vswitches.vpp.api import LINK_UP
+from vnetperf.vswitches.vpp.daemon import PrivateVpp
+from vnetperf.vswitches.vpp.forwarding import Operation
+from vnetperf.vswitches.vpp.install import find_installation, parse_version
+from vnetperf.vswitches.vpp.ports import Interface, Ports
+
+MAX_FRAME = 9216
+SOCKET_S = 10.0
+ROUTES_S = 120.0
+
+
+class Vpp(VSwitch):
+    """VPP on memif, kernel and PCI ports; cross-connect, patch, bridge, router and tunnels."""
+
+    name: ClassVar[str] = "vpp"
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("memif", "nic", "veth"),
+        attachments=("vhost-user", "memif"),
+        max_frame_size=MAX_FRAME,
+        modes=forwarding.MODES,
+        rules=("port", "learning", "stream"),
+        forwarding=("l2", "l3"),
+        tunnels=TUNNELS,
+        options=(
+            *("rx_queues", "rx_descriptors", "tx_descriptors", "workers", "rxq_affinity"),
+            *("mtu", "memory_mib"),
+        ),
+        nic_drivers=("vfio-pci", "kernel"),
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        installation = find_installation(machine.facts.programs["vpp"])
+        version = parse_version(machine.facts.versions.get("vpp", ""))
+        self.vpp = PrivateVpp(machine, installation, version)
+        self.interfaces: dict[Port, Interface] = {}
+        self.sent: list[Operation] = []
+        self.commands: list[str] = []
+        self._offered: set[str] = set()
+        self._startup = ""
+        self._workers = 0
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps VPP from carrying the scenario here.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" or what is missing with its cure.
+        """
+        if problem := facts.missing_program("vpp", "vpp (from its project's package repository)"):
+            return problem
+        return configure.missing(facts, scenario) or forwarding.trouble(scenario)
+
+    @classmethod
+    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
+        """What the NICs' drivers need of VPP.
+
+        Args:
+            nics: NICs of the wires with their drivers.
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" or what is missing with its cure.
+        """
+        del scenario
+        return configure.nics_missing(nics, facts)
+
+    @classmethod
+    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
+        """Its workers.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            The "worker" demand.
+        """
+        threads = scenario.options.workers or 1
+        return (RoleDemand(role="worker", threads=threads, group="switch"),)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario) -> int:
+        """Memory for jumbo buffers, and for buffers that a NIC reaches; otherwise none.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            MiB.
+        """
+        return configure.hugepage_mib(scenario)
+
+    @classmethod
+    def tx_queues(cls, placement: Placement) -> int:
+        """One per worker.
+
+        Args:
+            placement: Cores.
+
+        Returns:
+            Number of queues.
+        """
+        return len(placement.cores["worker"])
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The launch line and the configuration that `--plan` can show.
+
+        Args:
+            plan: The plan.
+            facts: The machine, for where VPP is.
+
+        Returns:
+            Program -> line.
+        """
+        lines = {"vpp": "vpp -c RUN_DIR/vpp/startup.conf"}
+        if facts is not None and facts.programs.get("vpp"):
+            startup = configure.make_startup(plan, facts, Path("RUN_DIR/vpp"), "vnetperf-RUN_ID")
+            lines["startup.conf"] = " ".join(startup.text().split())
+        return lines
+
+    def start(self) -> None:
+        """Start the private VPP and wait until it answers."""
+        startup = configure.make_startup(
+            self.plan,
+            self.machine.facts,
+            self.vpp.directory,
+            f"vnetperf-{self.machine.run_id}",
+            self._offered,
+        )
+        self.interfaces, self.sent, self.commands = {}, [], []
+        self._startup = startup.text()
+        self._workers = len(startup.workers)
+        self.vpp.start(startup)
+        self.vpp.api.watch_interfaces()
+
+    @property
+    def _ports(self) -> Ports:
+        return Ports(self.vpp.api, self.plan.scenario.mtu, self.plan.scenario.options)
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Plug in a wire.
+
+        Args:
+            end: The DUT's end of the wire.
+        """
+        self._keep(self._ports.plug(end))
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A socket: of vhost-user the VNF is the server, of memif VPP.
+
+        Args:
+            port: Port of the deployment.
+            kind: "vhost-user" or "memif".
+            queues: Queue pairs.
+
+        Returns:
+            The attachment.
+        """
+        if kind not in self.capabilities.attachments:
+            raise self.no_attachment(kind)
+        self._offered.add(kind)
+        return Attachment(
+            port=port,
+            kind=kind,
+            socket=str(self.vpp.directory / f"{port}.sock"),
+            vnf_is_server=kind == "vhost-user",
+            queues=queues,
+        )
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """Make the port.
+
+        VPP looks for a server once, and then every three seconds: the socket must be there.
+
+        Args:
+            attachment: As offered.
+        """
+        deadline = time.monotonic() + SOCKET_S
+        while attachment.vnf_is_server and not Path(attachment.socket or "").exists():
+            if time.monotonic() > deadline:
+                raise DutError(
+                    f"nobody listens on the socket of {attachment.port} after {SOCKET_S:g} s",
+                    where=attachment.socket or "",
+                    cure="see the VNF's log",
+                )
+            time.sleep(0.01)
+        self._keep(self._ports.attach(attachment))
+
+    def _keep(self, interface: Interface) -> None:
+        self.interfaces[interface.port] = interface
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Install the deployment's forwarding.
+
+        Args:
+            streams: Streams of the traffic.
+        """
+        del streams  # the scenario's
+        scenario, api = self.plan.scenario, self.vpp.api
+        index = {port: interface.index for port, interface in self.interfaces.items()}
+        if forwarding.kind_of(scenario) == "l3":
+            self._send(routing.operations(scenario, index))
+            if scenario.rules == "stream":
+                self._route_flows()
+        else:
+            for port in scenario.deployment.tunnelled:
+                index[port], sent = tunnels.make(api, scenario, port, index[port])
+                self.sent += sent
+            self._send(forwarding.operations(scenario, index))
+        self._arrange_queues()
+
+    def _send(self, operations: list[Operation]) -> None:
+        for message, fields in operations:
+            self.vpp.api.call(message, **fields)
+        self.sent += operations
+
+    def _route_flows(self) -> None:
+        names = {port: interface.name for port, interface in self.interfaces.items()}
+        self.commands = routing.flow_routes(self.plan.scenario, names)
+        for command in self.commands:
+            if said := self.vpp.api.cli(command, timeout_s=ROUTES_S).strip():
+                raise DutError(f"VPP refuses routes: {said[:300]}", where=command)
+
+    def _arrange_queues(self) -> None:
+        """Set worker and mode of receive queues anew when a link has come or gone."""
+        changed = self.vpp.api.interfaces_changed
+        if not changed.is_set():
+            return
+        changed.clear()
+        ports = self.plan.scenario.deployment.ports
+        queues.arrange(
+            self.vpp.api,
+            [self.interfaces[port] for port in ports if port in self.interfaces],
+            workers=self._workers,
+            pins=self.plan.scenario.options.rxq_affinity,
+            mode=configure.rx_mode(self.plan),
+        )
+
+    def remove_port(self, port: Port) -> None:
+        """Delete an interface, after nothing leads to it any more.
+
+        Args:
+            port: The port.
+        """
+        if port not in self.interfaces:
+            there = ", ".join(map(str, self.interfaces))
+            raise DutError(f"there is no port {port}", where=self.name, accepted=there)
+        index = {there: interface.index for there, interface in self.interfaces.items()}
+        for message, fields in forwarding.release(self.plan.scenario, index, port):
+            self.vpp.api.call(message, **fields)
+        self._ports.delete(self.interfaces.pop(port))
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports whose link is down.
+
+        Returns:
+            Names.
+        """
+        self._arrange_queues()
+        there = self.vpp.api.interfaces()
+        return tuple(
+            str(port)
+            for port, interface in self.interfaces.items()
+            if not int(there[interface.index].flags) & LINK_UP
+        )
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Counters of every port.
+
+        Returns:
+            One entry per port.
+        """
+        return counters.read(self.vpp.stats, self.interfaces.values())
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Workers are called vpp_wk_N; without them the main thread forwards.
+
+        Returns:
+            The "worker" role.
+        """
+        if self.vpp.process is None:
+            return ()
+        prefix = "vpp_wk" if self._workers else "vpp_main"
+        return (Pollers(role="worker", pid=self.vpp.process.pid, thread_prefix=prefix),)
+
+    def facts(self) -> dict[str, Any]:
+        """Version, configuration, ports with their queues, forwarding.
+
+        Returns:
+            JSON values.
+        """
+        api = self.vpp.api
+        version = api.call("show_version")
+        there = api.interfaces()
+        return {
+            "backend": self.name,
+            "version": f"{version.version} built {version.build_date}",
+            "launch line": " ".join(self.vpp.argv()),
+            "startup.conf": self._startup.splitlines(),
+            "threads": [
+                f"{t.name} on processor {t.cpu_id}" for t in api.call("show_threads").thread_data
+            ],
+            "mode": forwarding.kind_of(self.plan.scenario),
+            "ports": [
+                {
+                    "port": str(port),
+                    "interface": interface.name,
+                    "mac": str(there[interface.index].l2_address),
+                    "link mtu": there[interface.index].link_mtu,
+                    "mtu": there[interface.index].mtu[0],
+                }
+                for port, interface in self.interfaces.items()
+            ],
+            "rx queues": queues.describe(api, list(self.interfaces.values())),
+            "forwarding": [f"{name} {fields}" for name, fields in self.sent] + self.commands,
+        }
+
+    def check_alive(self) -> None:
+        """Raise when VPP has ended; see to queues whose peer has connected anew."""
+        self.vpp.check_alive()
+        if self.interfaces:
+            self._arrange_queues()
+
+    def stop(self) -> None:
+        """Stop VPP."""
+        self.vpp.stop()
+        self.interfaces = {}
