@@ -238,7 +238,13 @@ class Machine:
         return linkstats.statistics(self.netns)
 
     def create_link(
-        self, name: str, kind: str, *, mtu: int | None = None, **options: Any
+        self,
+        name: str,
+        kind: str,
+        *,
+        mtu: int | None = None,
+        offloads: bool = True,
+        **options: Any,
     ) -> links.Link:
         """Make a link of any kind in the run's network namespace: quiet, and up.
 
@@ -246,6 +252,7 @@ class Machine:
             name: Its name; see `interface_name`.
             kind: The kernel's name of the link type: "bridge", "macvtap", "vxlan" ...
             mtu: MTU, octets; None for the kernel's own.
+            offloads: False turns off the offloads that it can do without.
             **options: More attributes as pyroute2 names them, e.g. ``link=<index>``.
 
         Returns:
@@ -257,9 +264,31 @@ class Machine:
         links.create_link(self._run.journal, name, kind, netns=self.netns, **options)
         if mtu is not None:
             links.set_mtu(name, mtu, netns=self.netns)
+        if not offloads:
+            disable_offloads(name, netns=self.netns)
         links.silence(name, netns=self.netns)
         links.set_up(name, netns=self.netns)
         return links.get(name, self.netns)
+
+    def set_link_up(self, name: str, *, up: bool = True) -> None:
+        """Bring a link that this run made up or down.
+
+        Args:
+            name: Its name, in the run's network namespace.
+            up: False for down.
+
+        Raises:
+            HostError: There is no such link, or the kernel refuses.
+        """
+        links.set_up(name, up=up, netns=self.netns)
+
+    def all_links(self) -> tuple[links.Link, ...]:
+        """All links of the run's network namespace.
+
+        Returns:
+            The links.
+        """
+        return links.links(self.netns)
 
     def link(self, name: str) -> links.Link:
         """A link in the run's network namespace.

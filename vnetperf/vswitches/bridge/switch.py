@@ -6,7 +6,6 @@ import platform
 from functools import partial
 from typing import Any, ClassVar
 
-from vnetperf.host import links
 from vnetperf.host.machine import Machine
 from vnetperf.model.errors import DutError
 from vnetperf.model.machine import MachineFacts
@@ -189,7 +188,7 @@ class LinuxBridge(VSwitch):
         Returns:
             Names.
         """
-        up = {link.name for link in links.links(self.machine.netns) if link.up and link.carrier}
+        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
         return tuple(str(port) for port, netdev in self.netdevs.items() if netdev not in up)
 
     def counters(self) -> tuple[HopCounters, ...]:

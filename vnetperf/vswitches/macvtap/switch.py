@@ -1,0 +1,291 @@
+"""The macvtap backend: no switch of its own, the kernel steers by MAC address."""
+
+from __future__ import annotations
+
+import platform
+import zlib
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.addresses import dut_mac, vnf_mac
+from vnetperf.model.errors import DutError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan
+from vnetperf.model.ports import Attachment, PhyPort, Port, VnfPort, WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.vswitches.macvtap import layout, redirect
+
+JUMBO_FRAME_SIZE = 9018
+
+
+class Macvtap(VSwitch):
+    """Macvtaps on wires' ends, one for each VNF port; on both ends where there is no VNF."""
+
+    name: ClassVar[str] = "macvtap"
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("veth", "nic"),
+        attachments=("macvtap",),
+        max_frame_size=JUMBO_FRAME_SIZE,
+        modes=layout.MODES,
+        options=("rx_queues", "mtu", "offloads"),
+        addressing="port",
+        nic_drivers=("kernel",),
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.deployment = plan.scenario.deployment
+        #: Devices under macvtaps: wires' ends, and one end of a pair for VNFs among themselves.
+        self.lowers: dict[layout.Lower, str] = {}
+        #: Macvtaps by port; a physical port has one only where it is joined to another.
+        self.macvtaps: dict[Port, str] = {}
+        self.made: dict[str, dict[str, Any]] = {}
+        self.matcher = ""
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps macvtap from carrying the scenario here.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" or what is missing with its cure.
+        """
+        if trouble := facts.missing_module("macvtap", "macvtap"):
+            return trouble
+        if layout.joined(scenario.deployment) and (trouble := redirect.missing(facts)):
+            return trouble
+        return layout.refusal(scenario)
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The macvtaps that `--plan` can show.
+
+        Args:
+            plan: The plan.
+            facts: The machine, for the filter in use.
+
+        Returns:
+            What -> how.
+        """
+        deployment, scenario = plan.scenario.deployment, plan.scenario
+        mode = scenario.options.mode or layout.MODES[0]
+        lines = {}
+        for port in deployment.vnf_ports():
+            lower = layout.lower_of(deployment, port)
+            on = str(lower) if isinstance(lower, PhyPort) else f"a veth pair ({lower})"
+            lines[f"macvtap {port}"] = f"on {on}, mode {mode}, MAC {vnf_mac(port)}"
+        for source, target in layout.joined(deployment):
+            kind = redirect.matcher(facts) if facts else "matchall or u32"
+            lines[f"macvtap {source}"] = (
+                f"on {source}, mode {mode}, MAC {dut_mac(source)}; tc ingress filter {kind}: "
+                f"redirect to the macvtap on {target}"
+            )
+        return lines
+
+    def start(self) -> None:
+        """Make what VNFs among themselves sit on; macvtaps come with their ports."""
+        self.machine.load_module("macvtap")
+        mtu = self.plan.scenario.mtu
+        there = self.machine.link_statistics()
+        for number in layout.inner(self.deployment):
+            # Both ends are up, or macvtaps on it had no carrier; what leaves it meets nobody.
+            lower, end = (self.machine.interface_name(f"{c}{number}") for c in ("in", "out"))
+            if lower not in there:
+                self.machine.create_veth(lower, end, mtu)
+            self.lowers[number] = lower
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Take a wire's end as the device under macvtaps.
+
+        Args:
+            end: The DUT's end of the wire.
+        """
+        self.lowers[PhyPort(index=end.wire)] = str(end.netdev)
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A macvtap: an interface, and /dev/tapN of the same device for a VM.
+
+        Args:
+            port: Port of the deployment.
+            kind: "macvtap".
+            queues: Queue pairs.
+
+        Returns:
+            The attachment.
+        """
+        if kind not in self.capabilities.attachments:
+            raise self.no_attachment(kind)
+        netdev = self._name(port)
+        return Attachment(port=port, kind=kind, netdev=netdev, queues=queues, mac=vnf_mac(port))
+
+    def _name(self, port: Port) -> str:
+        if isinstance(port, PhyPort):
+            return self.machine.interface_name(f"m{port.index}")
+        return self.machine.interface_name(f"m{port.vnf}{'ab'[port.index]}")
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """Make the macvtap on the device of the port's segment.
+
+        Args:
+            attachment: As offered.
+        """
+        port = attachment.port
+        self._make(port, vnf_mac(port), attachment.queues)
+
+    def _make(self, port: Port, mac: str, queues: int) -> None:
+        lower = self.lowers.get(layout.lower_of(self.deployment, port))
+        if lower is None:
+            raise DutError(f"there is nothing under {port} yet", where=self.name)
+        name, mtu = self._name(port), self.plan.scenario.mtu
+        if name in self.machine.link_statistics():  # a VNF has had it open since before a restart
+            self.machine.set_link_up(name, up=True)
+        else:
+            self.machine.create_link(
+                name,
+                "macvtap",
+                mtu=mtu,
+                offloads=bool(self.plan.scenario.options.offloads),
+                index=_index(name),
+                link=self.machine.link(lower).index,
+                macvtap_mode=self.mode,
+                address=mac,
+                num_tx_queues=queues,
+                num_rx_queues=queues,
+            )
+        link = self.machine.link(name)
+        self.macvtaps[port] = name
+        self.made[str(port)] = {
+            "interface": name,
+            "on": lower,
+            "mode": self.mode,
+            "mac": link.mac,
+            "mtu": link.mtu,
+            "queues": queues,
+            "tap": f"/dev/tap{link.index}",
+        }
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Join physical ports that have no VNF between them; the rest goes by addresses.
+
+        Args:
+            streams: Not used.
+        """
+        del streams
+        pairs = layout.joined(self.deployment)
+        for source, _ in pairs:
+            self._make(source, dut_mac(source), self.plan.scenario.options.rx_queues or 1)
+        if pairs:
+            names = {self.macvtaps[a]: self.macvtaps[b] for a, b in pairs}
+            self.matcher = redirect.redirect(self.machine, names)
+
+    def remove_port(self, port: Port) -> None:
+        """Delete a port's macvtap; a physical port's other macvtaps stay.
+
+        Args:
+            port: The port.
+        """
+        name = self.macvtaps.pop(port, None)
+        if name is None and port not in self.lowers:
+            raise DutError(f"there is no port {port}", where=self.name)
+        if name is not None:
+            self.machine.delete_link(name)
+            del self.made[str(port)]
+        if isinstance(port, PhyPort):
+            del self.lowers[port]
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports without carrier.
+
+        Returns:
+            Names.
+        """
+        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
+        return tuple(str(port) for port, name in self._netdevs().items() if name not in up)
+
+    def _netdevs(self) -> dict[Port, str]:
+        """Interface of every port: the wire's end, or the macvtap of a VNF."""
+        found: dict[Port, str] = {}
+        found.update((port, n) for port, n in self.lowers.items() if isinstance(port, PhyPort))
+        found.update((port, n) for port, n in self.macvtaps.items() if isinstance(port, VnfPort))
+        return found
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Counters of wires' ends and of macvtaps.
+
+        A macvtap's interface is the VNF's: what it sends, the switch takes in.
+
+        Returns:
+            One entry per port, and one for each macvtap of a physical port.
+        """
+        table = self.machine.link_statistics()
+        found = []
+        for port, name in self._netdevs().items():
+            if name in table:
+                seen = table[name]
+                counts = (seen.rx, seen.tx, seen.rx_dropped, seen.tx_dropped)
+                found.append(_hop(str(port), counts, turned=isinstance(port, VnfPort)))
+        for port, name in self.macvtaps.items():
+            if isinstance(port, PhyPort) and name in table:
+                seen = table[name]
+                counts = (seen.rx, seen.tx, seen.rx_dropped, seen.tx_dropped)
+                found.append(_hop(f"{port} (macvtap)", counts, turned=False))
+        return tuple(found)
+
+    def check_alive(self) -> None:
+        """Raise when an interface is gone.
+
+        Raises:
+            DutError: Names what is gone.
+        """
+        there = self.machine.link_statistics()
+        wanted = {name: f"the macvtap of {port}" for port, name in self.macvtaps.items()}
+        wanted |= {name: f"the device under macvtaps at {p}" for p, name in self.lowers.items()}
+        gone = [f"{what} ({name})" for name, what in wanted.items() if name not in there]
+        if gone:
+            raise DutError(f"gone: {', '.join(gone)}", where=self.name)
+
+    def facts(self) -> dict[str, Any]:
+        """Kernel, mode, and each macvtap as the kernel has it.
+
+        Returns:
+            JSON values.
+        """
+        return {
+            "backend": self.name,
+            "version": f"Linux {platform.release()}",
+            "mode": self.mode,
+            "ports": {str(port): name for port, name in self._netdevs().items()},
+            "macvtaps": self.made,
+            "offloads": "on" if self.plan.scenario.options.offloads else "off",
+            "physical ports are joined by": f"tc ingress, {self.matcher}, mirred redirect"
+            if self.matcher
+            else "nothing: VNFs are between them",
+        }
+
+    def stop(self) -> None:
+        """Delete what joins physical ports, and take VNFs' macvtaps down; VNFs have them open."""
+        there = self.machine.link_statistics() if self.macvtaps else {}
+        for port, name in self.macvtaps.items():
+            if isinstance(port, PhyPort):
+                self.machine.delete_link(name)
+            elif name in there:
+                self.machine.set_link_up(name, up=False)
+        self.macvtaps, self.lowers, self.made, self.matcher = {}, {}, {}, ""
+
+
+def _index(name: str) -> int:
+    """An interface index of its own: /dev/tapN has one N for all namespaces of the machine."""
+    return 0x40000000 | zlib.crc32(name.encode()) & 0x3FFFFFFF
+
+
+def _hop(port: str, counts: tuple[int, int, int, int], *, turned: bool) -> HopCounters:
+    rx, tx, rx_dropped, tx_dropped = counts
+    if turned:
+        rx, tx, rx_dropped, tx_dropped = tx, rx, tx_dropped, rx_dropped
+    return HopCounters(port=port, rx=rx, tx=tx, rx_dropped=rx_dropped, tx_dropped=tx_dropped)
