@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vnetperf.host import hugepages, links, linkstats, modules, netns, taps
+from vnetperf.host import hugepages, links, linkstats, modules, netdevs, netns, nics, taps, vfs
 from vnetperf.host.kill import RUN_ID_VARIABLE
 from vnetperf.host.offloads import disable_offloads
 from vnetperf.host.process import ManagedProcess
@@ -33,6 +33,7 @@ class Machine:
         self.run_id = run.run_id
         self.run_dir = run.rundir.path
         self._netns: Path | None = None
+        self._borrowed: dict[str, str] = {}
 
     @property
     def netns(self) -> Path:
@@ -320,6 +321,74 @@ class Machine:
             links.set_address(name, mac, netns=self.netns)
         if mtu is not None and now.mtu != mtu:
             links.set_mtu(name, mtu, netns=self.netns)
+
+    def give_nic(self, address: str, driver: str, *, isolated: bool = False) -> None:
+        """Give a PCI device to a driver for programs; it comes back with the run's end.
+
+        Args:
+            address: PCI address.
+            driver: "vfio-pci" or "uio_pci_generic".
+            isolated: The testbed says that it may be taken even if it carries a route.
+
+        Raises:
+            HostError: The driver is not there, or does not take it.
+        """
+        nics.give(self._run.journal, address, driver, isolated=isolated)
+
+    def borrow_nic(
+        self,
+        address: str,
+        *,
+        mtu: int,
+        name: str = "",
+        mac: str = "",
+        promiscuous: bool = False,
+        offloads: bool = False,
+        isolated: bool = False,
+    ) -> str:
+        """Move the kernel interface of a PCI device into the run's namespace: up and quiet.
+
+        It comes back as it was with the run's end. A device that was borrowed already is left
+        where it is.
+
+        Args:
+            address: PCI address.
+            mtu: MTU, octets.
+            name: New name; "" keeps it.
+            mac: MAC address; "" leaves it.
+            promiscuous: Take frames for all addresses.
+            offloads: True leaves checksum and segmentation offloads on.
+            isolated: The testbed says that it may be taken even if it carries a route.
+
+        Returns:
+            Name of the interface.
+
+        Raises:
+            HostError: The kernel has no driver for it, or refuses.
+        """
+        if address not in self._borrowed:
+            netns = self.netns
+            there = nics.borrow(self._run.journal, address, netns, name=name, isolated=isolated)
+            netdevs.prepare(
+                there, netns=netns, mtu=mtu, promiscuous=promiscuous, mac=mac, offload=offloads
+            )
+            self._borrowed[address] = there
+        return self._borrowed[address]
+
+    def make_vfs(self, address: str, count: int) -> tuple[str, ...]:
+        """Make virtual functions without drivers; the earlier number is back with the run's end.
+
+        Args:
+            address: PCI address of the physical function.
+            count: How many.
+
+        Returns:
+            Their PCI addresses, by number.
+
+        Raises:
+            HostError: The NIC cannot have as many, or has some that are in use.
+        """
+        return vfs.make(self._run.journal, address, count)
 
     def load_module(self, name: str) -> None:
         """Load a kernel module; it is unloaded with the run's end if it was not there before.

@@ -28,6 +28,8 @@ class PciNic:
         interfaces: Its network interfaces, none under a DPDK driver.
         vfs: Virtual functions it has now.
         max_vfs: Virtual functions it can have; 0 without SR-IOV.
+        physical: Address of its physical function when it is a virtual one, else empty.
+        iommu_group: Number of its IOMMU group; None without an IOMMU.
     """
 
     address: str
@@ -38,6 +40,8 @@ class PciNic:
     interfaces: tuple[str, ...]
     vfs: int
     max_vfs: int
+    physical: str = ""
+    iommu_group: int | None = None
 
 
 def nics(*, sys: Path = SYS) -> tuple[PciNic, ...]:
@@ -64,7 +68,14 @@ def nic(address: str, *, sys: Path = SYS) -> PciNic:
     return _read(_device(address, sys))
 
 
-def bind_driver(journal: Journal, address: str, driver: str, *, sys: Path = SYS) -> Change | None:
+def exists(address: str, *, sys: Path = SYS) -> bool:
+    """Whether there is a PCI device at an address."""
+    return (sys / "bus/pci/devices" / address).exists()
+
+
+def bind_driver(
+    journal: Journal, address: str, driver: str, *, isolated: bool = False, sys: Path = SYS
+) -> Change | None:
     """Give a device to another driver for this run; None when that driver has it already.
 
     A kernel interface on it vanishes meanwhile and comes back without the addresses it had.
@@ -73,6 +84,7 @@ def bind_driver(journal: Journal, address: str, driver: str, *, sys: Path = SYS)
         journal: The run's journal.
         address: PCI address.
         driver: Name of the driver.
+        isolated: Whoever asks knows that the device may be taken even if it carries a route.
         sys: Root of sysfs.
 
     Returns:
@@ -94,7 +106,7 @@ def bind_driver(journal: Journal, address: str, driver: str, *, sys: Path = SYS)
             cure=f"load it first (modprobe {driver})",
         )
     in_use = sorted(set(before.interfaces) & _routed_interfaces())
-    if in_use:
+    if in_use and not isolated:
         raise HostError(
             f"interface {in_use[0]} of this device carries a route of this machine",
             where=address,
@@ -190,7 +202,14 @@ def _read(path: Path) -> PciNic:
         ),
         vfs=int(_text(path / "sriov_numvfs", "0")),
         max_vfs=int(_text(path / "sriov_totalvfs", "0")),
+        physical=(path / "physfn").resolve().name if (path / "physfn").exists() else "",
+        iommu_group=_group(path),
     )
+
+
+def _group(path: Path) -> int | None:
+    link = path / "iommu_group"
+    return int(link.resolve().name) if link.exists() else None
 
 
 def _device(address: str, sys: Path) -> Path:

@@ -46,6 +46,7 @@ KINDS: dict[str, Kind] = {
     "hugepages": Kind("vnetperf.host.hugepages:undo_hugepages"),
     "driver": Kind("vnetperf.host.pci:undo_driver"),
     "link": Kind("vnetperf.host.links:undo_link"),
+    "netdev": Kind("vnetperf.host.netdevs:undo_netdev"),
     "link-state": Kind("vnetperf.host.links:undo_link_state"),
     "netns": Kind("vnetperf.host.netns:undo_netns"),
     "mount": Kind("vnetperf.host.mounts:undo_mount"),

@@ -45,22 +45,31 @@ class NicFacts(Frozen):
     Attributes:
         address: PCI address.
         driver: Driver that has it; "" for none.
+        kernel_driver: The kernel's driver for it, whether it has it now or not; "" for none.
         interfaces: Its network interfaces.
         node: NUMA node; -1 when unknown.
         vfs: Virtual functions it has.
         max_vfs: Virtual functions it can have; 0 without SR-IOV.
+        physical: Address of its physical function when it is a virtual one; else "".
         iommu_group: Number of its IOMMU group; None without an IOMMU.
+        group_mates: Other devices of the group that the kernel drives, "0000:00:1f.2 (ahci)":
+            vfio hands a group out as a whole.
         in_use: Why it must not be taken: it carries addresses, a route, a session; "" when free.
+        session: True when an SSH session of the machine goes over it: it is never taken.
     """
 
     address: str
     driver: str = ""
+    kernel_driver: str = ""
     interfaces: tuple[str, ...] = ()
     node: int = -1
     vfs: int = 0
     max_vfs: int = 0
+    physical: str = ""
     iommu_group: int | None = None
+    group_mates: tuple[str, ...] = ()
     in_use: str = ""
+    session: bool = False
 
 
 class MachineFacts(Frozen):

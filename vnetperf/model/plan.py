@@ -97,6 +97,35 @@ class MemoryPlan(Frozen):
     users: dict[str, int] = Field(default_factory=dict)
 
 
+class NicUse(Frozen):
+    """One NIC of a wire, and the driver it will have.
+
+    Attributes:
+        wire: Number of the wire.
+        side: Whose end it is.
+        pci: PCI address.
+        driver: "vfio-pci", "uio_pci_generic", or the kernel's.
+        kernel: True when its kernel interface is used.
+        interface: Name of its kernel interface now; "" when it has none.
+        node: NUMA node; -1 when unknown.
+        note: Why this driver and not one that is preferred to it; "" when there is none.
+    """
+
+    wire: int
+    side: Literal["tester", "dut"]
+    pci: str
+    driver: str
+    kernel: bool
+    interface: str = ""
+    node: int = -1
+    note: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.side} {self.pci}" + (f" ({self.interface})" if self.interface else "")
+        where = f", node {self.node}" if self.node >= 0 else ""
+        return f"{what} through {self.driver}{where}" + (f"; {self.note}" if self.note else "")
+
+
 class Plan(Frozen):
     """A plan.
 
@@ -104,6 +133,7 @@ class Plan(Frozen):
         scenario: What is deployed.
         testbed: Where.
         wire: Kind of wire chosen.
+        nics: NICs of the wires, for wires of the kind "nic".
         placement: Cores.
         memory: Hugepages.
         commands: Launch lines as far as they are known before deployment, with what they are.
@@ -114,8 +144,21 @@ class Plan(Frozen):
     scenario: Scenario
     testbed: Testbed
     wire: str
+    nics: tuple[NicUse, ...] = ()
     placement: Placement
     memory: tuple[MemoryPlan, ...]
     commands: dict[str, str] = Field(default_factory=dict)
     refusal_is_loss: bool = True
     tester_rx_queues: int = 1
+
+    def nic(self, wire: int, side: str) -> NicUse | None:
+        """The NIC at one end of a wire.
+
+        Args:
+            wire: Number of the wire.
+            side: "tester" or "dut".
+
+        Returns:
+            The NIC; None when the wire has none there.
+        """
+        return next((n for n in self.nics if (n.wire, n.side) == (wire, side)), None)

@@ -68,12 +68,14 @@ def calibrate(
         on_wait=on_wait,
     ) as run:
         machine = Machine(run, facts)
+        for memory in plan.memory:
+            machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
         generator: TrafficGenerator = registry.load("traffic", plan.scenario.generator)(
             machine, plan
         )
         try:
-            # Both ends of one wire are the generator's: port 0 is looped to port 1. The end that
-            # listens is opened first.
+            # Both ends of one wire are the generator's: port 0 is looped to port 1, over the cable
+            # between the two NICs too. The end that listens is opened first.
             connecting, listening = registry.load("wires", plan.wire)(machine, plan, 0).lay()
             generator.connect((listening, connecting))
             # Whatever else the machine does must not pass for the generator's limit.

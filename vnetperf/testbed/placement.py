@@ -15,13 +15,19 @@ from vnetperf.model.plan import Placement, RoleDemand
 from vnetperf.model.testbed import CoresConfig
 
 
-def place(demands: tuple[RoleDemand, ...], config: CoresConfig, facts: MachineFacts) -> Placement:
+def place(
+    demands: tuple[RoleDemand, ...],
+    config: CoresConfig,
+    facts: MachineFacts,
+    near: int | None = None,
+) -> Placement:
     """Choose processors.
 
     Args:
         demands: Roles that want cores, in order of importance.
         config: The testbed's wishes.
         facts: The machine.
+        near: NUMA node to prefer, where the NICs are; None for no preference.
 
     Returns:
         The placement.
@@ -33,7 +39,7 @@ def place(demands: tuple[RoleDemand, ...], config: CoresConfig, facts: MachineFa
     cpus = _allowed(config, facts)
     wanted = sum(demand.threads for demand in demands)
     if config.policy != "shared":
-        dedicated = _dedicated(demands, config, cpus, facts, wanted)
+        dedicated = _dedicated(demands, config, cpus, facts, wanted, near)
         if dedicated is not None:
             return dedicated
         if config.policy == "dedicated":
@@ -44,7 +50,7 @@ def place(demands: tuple[RoleDemand, ...], config: CoresConfig, facts: MachineFa
                 accepted='"auto" shares cores when there are too few',
                 cure='set cores.policy = "auto" in the testbed file, or allow more cores',
             )
-    return _shared(demands, config, cpus, facts, wanted)
+    return _shared(demands, config, cpus, facts, wanted, near)
 
 
 def _allowed(config: CoresConfig, facts: MachineFacts) -> list[CpuFacts]:
@@ -77,6 +83,7 @@ def _dedicated(
     cpus: list[CpuFacts],
     facts: MachineFacts,
     wanted: int,
+    near: int | None,
 ) -> Placement | None:
     node_of = {cpu.cpu: cpu.node for cpu in facts.cpus}
     fitting = []
@@ -84,13 +91,15 @@ def _dedicated(
         housekeeping, pool = _offer(node, config, cpus, facts, wanted)
         if housekeeping and len(pool) >= wanted:
             isolated = min(sum(cpu.isolated for cpu in pool), wanted)
-            # Isolated cores first; then the system's core beside them, since what it allocates
-            # for the pollers is local to it; then the most room, the lower number on a tie.
+            # Isolated cores first; then the NICs' node; then the system's core beside them, since
+            # what it allocates for the pollers is local to it; then the most room, the lower
+            # number on a tie.
             beside = node_of[housekeeping[0]] == node
-            fitting.append((isolated, beside, len(pool), -node, housekeeping, pool))
+            rank = (isolated, node == near, beside, len(pool), -node)
+            fitting.append((rank, housekeeping, pool))
     if not fitting:
         return None
-    *_, minus_node, housekeeping, pool = max(fitting, key=lambda offer: offer[:4])
+    (*_, minus_node), housekeeping, pool = max(fitting, key=lambda offer: offer[0])
     node, room = -minus_node, len(pool)
     cores: dict[str, tuple[int, ...]] = {}
     for demand in demands:
@@ -99,7 +108,7 @@ def _dedicated(
     return Placement(
         mode="dedicated",
         reason=f"{wanted} pollers fit on the {room} free physical cores of node "
-        f"{node}, with processor {housekeeping[0]} left to the system",
+        f"{node}, with processor {housekeeping[0]} left to the system" + _far(near, {node}),
         cores=cores,
         housekeeping=housekeeping,
         node=node,
@@ -131,8 +140,9 @@ def _shared(
     cpus: list[CpuFacts],
     facts: MachineFacts,
     wanted: int,
+    near: int | None,
 ) -> Placement:
-    order = _best_first(cpus, wanted)
+    order = _best_first(cpus, wanted, near)
     numbers = [cpu.cpu for cpu in order]
     cores: dict[str, tuple[int, ...]] = {}
     if wanted <= len(numbers):
@@ -155,9 +165,10 @@ def _shared(
         else f"{wanted} pollers and the system share {len(cpus)} processors: "
         f"{wanted + 1} physical cores on one node would be needed"
     )
+    used = [cpu for cpu in order if cpu.cpu in set().union(*cores.values())]
     return Placement(
         mode="shared",
-        reason=reason + _compromises([c for c in order if c.cpu in set().union(*cores.values())]),
+        reason=reason + _compromises(used) + _far(near, {cpu.node for cpu in used}),
         cores=cores,
         housekeeping=config.housekeeping or (numbers[0],),
         node=order[0].node,
@@ -167,15 +178,15 @@ def _shared(
     )
 
 
-def _best_first(cpus: list[CpuFacts], wanted: int) -> list[CpuFacts]:
+def _best_first(cpus: list[CpuFacts], wanted: int, near: int | None) -> list[CpuFacts]:
     """Processors in the order to take them: one node if it has enough, siblings after cores."""
     by_node: dict[int, list[CpuFacts]] = {}
     for cpu in sorted(cpus, key=lambda c: (c.node, c.cpu)):
         by_node.setdefault(cpu.node, []).append(cpu)
 
-    def rank(node: int) -> tuple[bool, bool, int]:
+    def rank(node: int) -> tuple[bool, bool, bool, int]:
         members = by_node[node]
-        return len(_physical(members)) < wanted, len(members) < wanted, node
+        return len(_physical(members)) < wanted, len(members) < wanted, node != near, node
 
     best = min(by_node, key=rank)
     enough = len(by_node[best]) >= wanted
@@ -193,6 +204,13 @@ def _compromises(used: list[CpuFacts]) -> str:
     if len(nodes) > 1:
         text += f"; pollers sit on several nodes ({', '.join(map(str, nodes))})"
     return text
+
+
+def _far(near: int | None, nodes: set[int]) -> str:
+    """What to say when pollers are not where the NICs are."""
+    if near is None or nodes <= {near}:
+        return ""
+    return f"; the NICs are on node {near}: every frame crosses between nodes"
 
 
 def _nodes(facts: MachineFacts) -> tuple[int, ...]:

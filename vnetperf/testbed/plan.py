@@ -8,10 +8,11 @@ from typing import Any
 from vnetperf import registry
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import MemoryPlan, Plan, RoleDemand
+from vnetperf.model.plan import MemoryPlan, NicUse, Plan, RoleDemand
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.testbed.demands import attachment_kind, check_demands
+from vnetperf.testbed.nics import choose_nics, preferred_node
 from vnetperf.testbed.placement import place
 
 
@@ -42,18 +43,19 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         problem = backend.missing(facts, scenario)
         if problem:
             raise CapabilityError(problem, where=f"{scenario.id}, {name}")
-    wire = _choose_wire(scenario, testbed, facts, (generator, vswitch))
+    wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch))
     vnfs = range(scenario.deployment.vnf_count)
     demands: tuple[RoleDemand, ...] = (
         *generator.roles(),
         *vswitch.roles(scenario),
         *(role for number in vnfs for role in vnf.roles(number)),
     )
-    placement = place(demands, testbed.cores, facts)
+    placement = place(demands, testbed.cores, facts, preferred_node(nics))
     plan = Plan(
         scenario=scenario,
         testbed=testbed,
         wire=wire,
+        nics=nics,
         placement=placement,
         tester_rx_queues=vswitch.tx_queues(placement),
         memory=(),
@@ -83,15 +85,20 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
     problem = generator.missing(facts, scenario)
     if problem:
         raise CapabilityError(problem, where=scenario.generator)
-    wire = _choose_wire(scenario, testbed, facts, (generator,))
-    return Plan(
+    alone = scenario.model_copy(update={"vswitch": ""})
+    wire, nics = _choose_wire(alone, testbed, facts, (generator,))
+    plan = Plan(
         scenario=scenario,
         testbed=testbed,
         wire=wire,
-        placement=place(generator.roles(), testbed.cores, facts),
+        nics=nics,
+        placement=place(generator.roles(), testbed.cores, facts, preferred_node(nics)),
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
+    users = {scenario.generator: generator.hugepage_mib(scenario, (wire,))}
+    memory = _memory_of(plan.placement.node, users, plan, facts)
+    return plan.model_copy(update={"memory": () if memory is None else (memory,)})
 
 
 def largest_frame(scenario: Scenario) -> int:
@@ -122,7 +129,7 @@ def _require_root(facts: MachineFacts) -> None:
 
 def _choose_wire(
     scenario: Scenario, testbed: Testbed, facts: MachineFacts, ends: tuple[Any, ...]
-) -> str:
+) -> tuple[str, tuple[NicUse, ...]]:
     """The first of the testbed's wires that both ends accept and the machine can have."""
     wishes = testbed.wires if scenario.wire == "auto" else (scenario.wire,)
     known = registry.names("wires")
@@ -136,10 +143,17 @@ def _choose_wire(
         strangers = [end.name for end in ends if kind not in end.capabilities.wires]
         if strangers:
             reasons.append(f"{kind}: {' and '.join(strangers)} cannot plug it in")
-        elif problem := registry.load("wires", kind).missing(facts, scenario, testbed):
+            continue
+        wire = registry.load("wires", kind)
+        if problem := wire.missing(facts, scenario, testbed):
             reasons.append(f"{kind}: {problem}")
-        else:
-            return kind
+            continue
+        if not wire.takes_nics:
+            return kind, ()
+        try:
+            return kind, choose_nics(scenario, testbed, facts, ends[0], ends[-1])
+        except CapabilityError as error:
+            reasons.append(f"{kind}: {error}")
     raise CapabilityError(
         "no wire joins the tester and the vSwitch: " + "; ".join(reasons),
         where=scenario.id,

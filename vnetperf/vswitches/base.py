@@ -14,7 +14,7 @@ from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import DutError
 from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Placement, Plan, RoleDemand
+from vnetperf.model.plan import NicUse, Placement, Plan, RoleDemand
 from vnetperf.model.ports import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Forwarding, Rules, Scenario
 from vnetperf.model.traffic import Addressing, Stream
@@ -112,6 +112,21 @@ class VSwitch(Backend):
         """
         del plan, facts
         return {}
+
+    @classmethod
+    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
+        """What the NICs chosen for the wires lack for it.
+
+        Args:
+            nics: NICs of the wires with their drivers.
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" when nothing is; otherwise what is missing and the cure, in one sentence.
+        """
+        del nics, facts, scenario
+        return ""
 
     @property
     def mode(self) -> str:

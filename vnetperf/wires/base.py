@@ -26,6 +26,8 @@ class Wire(ABC):
     #: True when the far end is the DUT's own receive ring: a frame the wire refuses is then one
     #: that the DUT dropped, as a NIC drops when its ring is full.
     refusal_is_loss: ClassVar[bool]
+    #: True when its ends are the testbed's NICs: the planner then chooses their drivers.
+    takes_nics: ClassVar[bool] = False
 
     def __init__(self, machine: Machine, plan: Plan, index: int) -> None:
         self.machine = machine

@@ -1,0 +1,126 @@
+"""The ethtool ioctl: a driver's own counters, and offloads as they are."""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import socket
+import struct
+from pathlib import Path
+
+from vnetperf.host.netns import run_in
+from vnetperf.host.offloads import NOT_THERE, SETTERS, SIOCETHTOOL
+from vnetperf.model.errors import HostError
+
+GET_SET_INFO, GET_STRINGS, GET_STATS = 0x37, 0x1B, 0x1D
+STATISTICS = 1  # ETH_SS_STATS
+NAME = 32  # ETH_GSTRING_LEN
+#: ETHTOOL_G* of what SETTERS sets.
+GETTERS = {
+    "gro": 0x2B,
+    "gso": 0x23,
+    "tso": 0x1E,
+    "scatter-gather": 0x18,
+    "tx-checksum": 0x16,
+    "rx-checksum": 0x14,
+}
+
+
+def statistics(name: str, *, netns: Path | None = None) -> dict[str, int]:
+    """Counters that the driver of an interface keeps, by the driver's names.
+
+    Args:
+        name: Interface name.
+        netns: Its namespace; None is the caller's.
+
+    Returns:
+        Counters; empty when the driver has none.
+
+    Raises:
+        HostError: There is no such interface.
+    """
+    return run_in(netns, lambda: _statistics(name))
+
+
+def offloads(name: str, *, netns: Path | None = None) -> dict[str, int]:
+    """Offloads of an interface as they are.
+
+    Args:
+        name: Interface name.
+        netns: Its namespace; None is the caller's.
+
+    Returns:
+        Offload -> 0 or 1, those that the driver tells.
+
+    Raises:
+        HostError: There is no such interface.
+    """
+
+    def read() -> dict[str, int]:
+        found = {}
+        for offload, command in GETTERS.items():
+            answer = _call(name, struct.pack("=II", command, 0))
+            if answer is not None:
+                found[offload] = struct.unpack("=II", answer)[1]
+        return found
+
+    return run_in(netns, read)
+
+
+def set_offloads(name: str, values: dict[str, int], *, netns: Path | None = None) -> None:
+    """Set offloads, those that others depend on first; what the driver refuses is left.
+
+    Args:
+        name: Interface name.
+        values: Offload -> 0 or 1.
+        netns: Its namespace; None is the caller's.
+
+    Raises:
+        HostError: There is no such interface.
+    """
+
+    def write() -> None:
+        for offload in reversed(SETTERS):
+            if offload in values:
+                _call(name, struct.pack("=II", SETTERS[offload], values[offload]))
+
+    run_in(netns, write)
+
+
+def _statistics(name: str) -> dict[str, int]:
+    # struct ethtool_sset_info: command, reserved, mask of sets asked for, then their sizes.
+    answer = _call(name, struct.pack("=IIQI", GET_SET_INFO, 0, 1 << STATISTICS, 0))
+    if answer is None or not struct.unpack("=IIQI", answer)[2]:
+        return {}
+    count = struct.unpack("=IIQI", answer)[3]
+    head = struct.pack("=III", GET_STRINGS, STATISTICS, count)
+    strings = _call(name, head + bytes(count * NAME))
+    values = _call(name, struct.pack("=II", GET_STATS, count) + bytes(count * 8))
+    if strings is None or values is None:
+        return {}
+    names = [strings[12 + i * NAME : 12 + (i + 1) * NAME] for i in range(count)]
+    numbers = struct.unpack_from(f"={count}Q", values, 8)
+    return {
+        text.partition(b"\0")[0].decode(errors="replace").strip(): number
+        for text, number in zip(names, numbers, strict=True)
+    }
+
+
+def _call(name: str, request: bytes) -> bytes | None:
+    """One ioctl; None when the driver does not know the command."""
+    buffer = array.array("B", request)
+    address, _ = buffer.buffer_info()
+    # struct ifreq: name, then a pointer to the command's own structure, padded to 40 bytes.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        try:
+            fcntl.ioctl(handle, SIOCETHTOOL, struct.pack("16sP16x", name.encode(), address))
+        except OSError as error:
+            if error.errno in NOT_THERE | {errno.EPERM}:
+                return None
+            raise HostError(
+                f"the driver cannot be asked: {error.strerror}",
+                where=f"link {name}",
+                cure="run as root, with a link that exists",
+            ) from error
+    return buffer.tobytes()
