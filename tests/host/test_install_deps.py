@@ -70,3 +70,67 @@ def test_the_policy_of_somebody_else_stays(tmp_path: Path) -> None:
     (tmp_path / "policy").write_text("#!/bin/sh\nexit 0\n")
     run(tmp_path, "true")
     assert (tmp_path / "policy").read_text() == "#!/bin/sh\nexit 0\n"
+
+
+def lab(tmp_path: Path, qemu: str, policy: str = "") -> list[str]:
+    """What apt-get is asked for when a QEMU of this version is installed ("" for none)."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    version = "case $2 in *Version*) printf '%s' \"$VERSION\";; *) printf '%s' \"$STATUS\";; esac"
+    for name, text in {
+        "dpkg-query": f"case $3 in qemu*) STATUS='{'install ok installed' if qemu else ''}'"
+        f" VERSION={qemu};; *) STATUS='install ok installed';; esac; {version}",
+        "apt-cache": f"echo '{policy}'",
+        "apt-get": f"echo \"$@\" >>{tmp_path}/asked\n"
+        'case $1 in indextargets) echo "mirror:/debian/";; esac',
+        "systemctl": "true",
+    }.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    env = {
+        "PATH": f"{tools}:/usr/sbin:/usr/bin:/sbin:/bin",
+        "POLICY_RC_D": str(tmp_path / "policy"),
+        "BACKPORTS_SOURCE": str(tmp_path / "backports"),
+    }
+    done = subprocess.run(
+        [str(SCRIPT), "lab"], env=env, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 0, done.stderr
+    asked = tmp_path / "asked"
+    return asked.read_text().splitlines() if asked.exists() else []
+
+
+bookworm = pytest.mark.skipif(
+    platform.freedesktop_os_release().get("VERSION_CODENAME") != "bookworm",
+    reason="the release's own QEMU is new enough",
+)
+
+
+@bookworm
+@pytest.mark.parametrize("qemu", ["", "1:7.2+dfsg-7"])
+def test_the_lab_gets_its_qemu_from_backports_of_the_mirror_in_use(
+    tmp_path: Path, qemu: str
+) -> None:
+    asked = lab(tmp_path, qemu)
+    assert asked[-1].endswith("--no-install-recommends -t bookworm-backports qemu-system-x86")
+    source = (tmp_path / "backports").read_text()
+    assert "URIs: mirror:/debian/\nSuites: bookworm-backports\n" in source
+
+
+@bookworm
+def test_backports_that_are_configured_are_not_added_again(tmp_path: Path) -> None:
+    asked = lab(tmp_path, "1:7.2", policy="release o=Debian Backports,n=bookworm-backports,c=main")
+    assert len(asked) == 1
+    assert not (tmp_path / "backports").exists()
+
+
+def test_a_qemu_that_is_new_enough_stays(tmp_path: Path) -> None:
+    assert lab(tmp_path, "1:10.0.2+ds-2") == []
+
+
+def test_an_unknown_set_is_refused() -> None:
+    done = subprocess.run(
+        [str(SCRIPT), "laboratory"], capture_output=True, text=True, check=False, timeout=30
+    )
+    assert done.returncode == 2
+    assert "run, lab, test" in done.stderr
