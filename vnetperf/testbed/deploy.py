@@ -142,8 +142,9 @@ class Deployment:
         self.vswitch.start()
         for end in self._dut_ends:
             self.vswitch.add_phy_port(end)
-        made_first = [a for a in places.values() if not a.vnf_is_server]
-        for attachment in made_first:  # the tester finds nothing to plug into before
+        # The tester finds nothing to plug into before; where it listens, its driver waits for the
+        # vSwitch, which tries again until somebody does.
+        for attachment in places.values():
             self.vswitch.add_vnf_port(attachment)
         self.generator.connect(
             tuple(
@@ -151,8 +152,8 @@ class Deployment:
                 for number, end in enumerate(graph.ends)
             )
         )
-        for attachment in self._attachments:
-            if attachment not in made_first:
+        for pair in offers:
+            for attachment in pair:
                 self.vswitch.add_vnf_port(attachment)
         self._launch(offers, [n for n, listens in enumerate(listening) if not listens])
         self.vswitch.connect(self.plan.scenario.streams)
