@@ -99,3 +99,14 @@ def test_facts_of_a_server(tmp_path: Path) -> None:
     assert nic["vfs"] == 2
     assert "8086:158b" in nic["model"]
     assert pci.nic("0000:3b:00.0", sys=tmp_path / "sys").max_vfs == 64
+
+
+def test_the_virtual_lab_is_known_by_its_command_line(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    for cmdline, expected in {
+        "quiet vnetperf.lab=1 ro\n": True,
+        "quiet vnetperf.lab=10\n": False,
+    }.items():
+        (tmp_path / "proc/cmdline").write_text(cmdline)
+        assert collect(tmp_path)["virtual_lab"] is expected
+    assert is_unknown(collect(tmp_path / "nowhere")["virtual_lab"])

@@ -16,6 +16,7 @@ from vnetperf.host.facts_system import (
     hostname,
     kernel_facts,
     memory_facts,
+    virtual_lab,
     virtualisation,
 )
 
@@ -35,6 +36,7 @@ def collect(root: Path = Path("/")) -> dict[str, Any]:
     return {
         "collected": datetime.now(UTC).isoformat(timespec="seconds"),
         "hostname": attempt(hostname),
+        "virtual_lab": attempt(lambda: virtual_lab(proc=proc)),
         "cpu": attempt(lambda: cpu_facts(sys=sys, proc=proc)),
         "memory": attempt(lambda: memory_facts(sys=sys, proc=proc)),
         "kernel": attempt(lambda: kernel_facts(sys=sys, proc=proc)),

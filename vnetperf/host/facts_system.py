@@ -10,6 +10,9 @@ from vnetperf.host import hugepages
 from vnetperf.host.fact import attempt, file_text, is_unknown, unknown
 from vnetperf.host.facts_cpu import is_virtual
 
+#: On the kernel's command line in the virtual lab.
+LAB_MARK = "vnetperf.lab=1"
+
 # What firmware calls itself, in the order in which systemd-detect-virt looks too.
 _DMI_HYPERVISORS = (
     ("KVM", "kvm"),
@@ -101,6 +104,12 @@ def memory_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
         ),
         "modules": unknown("memory type, size of modules and channels need dmidecode"),
     }
+
+
+def virtual_lab(*, proc: Path) -> bool | str:
+    """Whether this is a guest of `vnetperf lab`, whose speeds mean nothing."""
+    cmdline = file_text(proc / "cmdline")
+    return cmdline if is_unknown(cmdline) else LAB_MARK in cmdline.split()
 
 
 def virtualisation(*, sys: Path, proc: Path) -> str:

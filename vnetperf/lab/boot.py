@@ -13,13 +13,12 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from vnetperf.host.facts_system import LAB_MARK
 from vnetperf.lab.kernel import Kernel
 from vnetperf.lab.layout import Machine
 from vnetperf.lab.programs import SBIN, VIRTME_RUN
 from vnetperf.model.errors import HostError
 
-#: On the guest's command line; results made in it say so. vnetperf.host looks for it too.
-MARK = "vnetperf.lab=1"
 #: The guest's name for the host's root directory, read-only.
 ROOT_TAG = "vnetperf.root"
 
@@ -67,7 +66,7 @@ def command(
         argv += ["--numa", node]
     for directory in ("/etc", "/var"):  # the least that its init must write to
         argv += ["--overlay-rwdir", directory]
-    options = (MARK, *_IOMMU, *_LIGHT, f"modprobe.blacklist={_UNUSED}", *_CONSOLE)
+    options = (LAB_MARK, *_IOMMU, *_LIGHT, f"modprobe.blacklist={_UNUSED}", *_CONSOLE)
     for option in options:
         argv += ["--kopt", option]
     argv += ["--script-sh", script, "--qemu-opts", *machine.qemu_options()]

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 
 from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
+from vnetperf.report import opening
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _PERCENTILES = ("50", "90", "99", "99.9")
@@ -47,6 +48,7 @@ RESULT_COLUMNS = (
     "trials",
     "trial_seconds",
     "wall_seconds",
+    "virtual_lab",
 )
 TRIAL_COLUMNS = (
     "number",
@@ -61,6 +63,7 @@ TRIAL_COLUMNS = (
     "verdict",
     "reason",
     "lost_at",
+    "virtual_lab",
 )
 
 
@@ -156,7 +159,8 @@ def results_csv(results: RunResults) -> str:
     writer = csv.DictWriter(out, RESULT_COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
     for result in results.results:
-        case = _case_columns(result, benchmark=results.benchmark)
+        case = _case_columns(result, benchmark=opening.is_benchmark(results))
+        case["virtual_lab"] = opening.in_lab(results)
         rows = [row for goal in result.goals for row in _goal_rows(goal)] or [{}]
         for row in rows:
             writer.writerow({key: _cell(value) for key, value in (case | row).items()})
@@ -189,6 +193,7 @@ def trials_csv(results: RunResults) -> str:
             trial.verdict.value,
             trial.reason,
             json.dumps(trial.lost_at) if trial.lost_at else "",
+            opening.in_lab(results),
         )
         writer.writerow([_cell(value) for value in row])
     return out.getvalue()

@@ -111,7 +111,7 @@ def html_report(results: RunResults) -> str:
     found = groups(results)
     trials = trials_by_case(results)
     first = opening.first_line(results)
-    banner = "banner" if results.benchmark else "banner alarm"
+    banner = "banner" if opening.is_benchmark(results) else "banner alarm"
     body = el(
         "body",
         el("p", first, class_=banner, role="note") if first else None,

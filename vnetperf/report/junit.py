@@ -128,7 +128,8 @@ def _suite(
     facts_of_run = {
         "tool": results.run.tool,
         "preset": results.preset,
-        "benchmark": results.benchmark,
+        "benchmark": opening.is_benchmark(results),
+        "virtual_lab": opening.in_lab(results),
         "note": opening.first_line(results),
         "testbed": results.run.testbed,
     }

@@ -4,21 +4,48 @@ from __future__ import annotations
 
 from vnetperf.model.result import LedgerEntry, RunResults
 
+#: Fits on the first line of a narrow terminal.
+LAB = "Virtual lab: its speeds and latencies mean nothing, only that things work."
 
-def first_line(results: RunResults) -> str:
-    """The line every report starts with when the preset is no benchmark or has a note.
+
+def in_lab(results: RunResults) -> bool:
+    """Whether the run was made in the virtual lab.
 
     Args:
         results: The run.
 
     Returns:
-        One line; "" when a benchmark preset has nothing to say.
+        What the environment says; False when it does not say.
+    """
+    return results.environment.get("virtual_lab") is True
+
+
+def is_benchmark(results: RunResults) -> bool:
+    """Whether the numbers may be taken for those of a benchmark.
+
+    Args:
+        results: The run.
+
+    Returns:
+        False for presets that are none, and for whatever was made in the virtual lab.
+    """
+    return results.benchmark and not in_lab(results)
+
+
+def first_line(results: RunResults) -> str:
+    """The line every report starts with when it is no benchmark or its preset has a note.
+
+    Args:
+        results: The run.
+
+    Returns:
+        One line; "" when a benchmark on a real machine has nothing to say.
     """
     note = " ".join(results.preset_note.split())
-    if results.benchmark:
-        return note
-    said = f"Not a benchmark (preset {results.preset})"
-    return f"{said}: {note}" if note else f"{said}."
+    if not results.benchmark:
+        said = f"Not a benchmark (preset {results.preset})"
+        note = f"{said}: {note}" if note else f"{said}."
+    return f"{LAB} {note}".strip() if in_lab(results) else note
 
 
 def ledger(results: RunResults) -> tuple[LedgerEntry, ...]:

@@ -1,0 +1,50 @@
+"""Whatever is made in the virtual lab says first that its speeds mean nothing."""
+
+import csv
+import io
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from vnetperf.report import junit_xml, results_csv, terminal_text, trials_csv
+from vnetperf.report.html import html_report
+from vnetperf.report.markdown import markdown_report
+
+SAYS = "Virtual lab: its speeds and latencies mean nothing"
+
+
+@pytest.fixture(scope="module")
+def lab(results):
+    return results.model_copy(update={"environment": {**results.environment, "virtual_lab": True}})
+
+
+def test_the_first_line_says_so(lab):
+    assert terminal_text(lab, width=80).splitlines()[0].startswith(SAYS)
+    assert markdown_report(lab).startswith(f"**{SAYS}")
+    body = html_report(lab).partition("<body>")[2]
+    assert body.partition("</p>")[0].partition(">")[2].startswith(SAYS)
+    assert 'class="banner alarm"' in body.partition("</p>")[0]
+
+
+def test_what_the_preset_says_follows(smoke):
+    lab = smoke.model_copy(update={"environment": {"virtual_lab": True}})
+    assert markdown_report(lab).startswith(f"**{SAYS}, only that things work. Not a benchmark")
+
+
+def test_programs_can_tell(lab):
+    root = ET.fromstring(junit_xml(lab))  # noqa: S314
+    held = {p.get("name"): p.get("value") for p in root[0].find("properties")}
+    assert (held["virtual_lab"], held["benchmark"]) == ("true", "false")
+    assert held["note"].startswith(SAYS)
+    rows = list(csv.DictReader(io.StringIO(results_csv(lab))))
+    assert {(row["virtual_lab"], row["benchmark"]) for row in rows} == {("true", "false")}
+    rows = list(csv.DictReader(io.StringIO(trials_csv(lab))))
+    assert {row["virtual_lab"] for row in rows} == {"true"}
+
+
+@pytest.mark.parametrize("said", [False, "unknown: /proc/cmdline: no such file"])
+def test_a_real_machine_says_nothing_of_it(results, said):
+    real = results.model_copy(update={"environment": {"virtual_lab": said}})
+    assert "Virtual lab" not in terminal_text(real)
+    assert not markdown_report(real).startswith("**Virtual")
+    assert {row["benchmark"] for row in csv.DictReader(io.StringIO(results_csv(real)))} == {"true"}
