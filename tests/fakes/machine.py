@@ -9,11 +9,21 @@ from vnetperf.model.machine import CpuFacts, HugepageFacts, MachineFacts
 PROGRAMS = {
     name: f"/usr/bin/{name}"
     for name in (
-        *("ovs-vswitchd-dpdk", "ovsdb-server", "ovs-vsctl", "ovs-ofctl", "ovsdb-tool"),
+        *(
+            "ovs-vswitchd-dpdk",
+            "ovs-vswitchd",
+            "ovsdb-server",
+            "ovs-vsctl",
+            "ovs-ofctl",
+            "ovsdb-tool",
+        ),
         *("dpdk-testpmd", "gcc", "pkg-config"),
     )
 }
-VERSIONS = {"ovs-vswitchd-dpdk": "ovs-vswitchd (Open vSwitch) 3.1.0\nDPDK 22.11.7"}
+VERSIONS = {
+    "ovs-vswitchd-dpdk": "ovs-vswitchd (Open vSwitch) 3.1.0\nDPDK 22.11.7",
+    "ovs-vswitchd": "ovs-vswitchd (Open vSwitch) 3.1.0",
+}
 
 
 def cpus(

@@ -19,6 +19,12 @@ PLACES: dict[str, tuple[str, ...]] = {
         "ovs-vswitchd-dpdk",
         "ovs-vswitchd",
     ),
+    # The kernel's datapath can be driven by either build.
+    "ovs-vswitchd": (
+        "ovs-vswitchd",
+        "/usr/lib/openvswitch-switch/ovs-vswitchd",
+        "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
+    ),
     "ovsdb-server": ("ovsdb-server",),
     "ovsdb-tool": ("ovsdb-tool",),
     "ovs-vsctl": ("ovs-vsctl",),
@@ -32,7 +38,11 @@ PLACES: dict[str, tuple[str, ...]] = {
 #: may be built without DPDK.
 MUST_SAY = {"ovs-vswitchd-dpdk": "DPDK"}
 #: A program's version where it matters; a DPDK program tells its own once it runs, by telemetry.
-VERSION_ARGS = {"ovs-vswitchd-dpdk": ("--version",), "gcc": ("-dumpfullversion",)}
+VERSION_ARGS = {
+    "ovs-vswitchd-dpdk": ("--version",),
+    "ovs-vswitchd": ("--version",),
+    "gcc": ("-dumpfullversion",),
+}
 #: Programs whose version is that of a library they are linked with: they are not asked, since VPP
 #: before 26.02 takes "--version" for a piece of its configuration, and starts.
 LINKED_WITH = {"vpp": re.compile(rb"libvlib\.so\.(\d+\.\d+)")}
@@ -53,7 +63,7 @@ def find_programs(
         Program -> path ("" when missing), program -> version text, and program -> what is wrong
         with the one configured or found, with its cure; one that is nowhere has no entry there.
     """
-    daemon = overrides.get("ovs-vswitchd-dpdk", "")
+    daemon = overrides.get("ovs-vswitchd-dpdk") or overrides.get("ovs-vswitchd", "")
     # Tools of another version may not understand a daemon's database: take those built with it.
     beside = [str(Path(daemon).parent.parent / d) for d in ("bin", "sbin")] if daemon else []
     with ThreadPoolExecutor(8) as pool:

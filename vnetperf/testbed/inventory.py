@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from vnetperf.host import cpu, hugepages, modules
+from vnetperf.host import cpu, hugepages, modules, nics
 from vnetperf.host.facts import collect
 from vnetperf.host.programs import find_programs
 from vnetperf.host.sched import why_no_slices
@@ -27,6 +27,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     paths, versions, troubles = find_programs(
         {
             "ovs-vswitchd-dpdk": testbed.programs.ovs_vswitchd,
+            "ovs-vswitchd": testbed.programs.ovs_kernel,
             "ovsdb-server": testbed.programs.ovsdb_server,
             "dpdk-testpmd": testbed.programs.testpmd,
             "vpp": testbed.programs.vpp,
@@ -49,6 +50,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         versions=versions,
         program_troubles=troubles,
         modules={name: modules.trouble(name) for name in modules.ASKED},
+        nics=nics.inventory(),
         record=collect(),
     )
 

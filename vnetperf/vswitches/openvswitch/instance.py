@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.vswitches.dpdk.unixctl import UnixCtl
+from vnetperf.vswitches.openvswitch.unixctl import UnixCtl
 
+#: What a stopped or killed instance leaves in its directory; VNFs' sockets are there as well.
+LEFTOVERS = ("conf.db", ".conf.db.~lock~", "*.pid", "*.ctl", "db.sock", "*.mgmt", "*.snoop")
+#: Longest wait for the daemon to take down what it made, seconds.
+EXIT_S = 3.0
+#: Rules that ovs-ofctl surely installs in a second, on a core it shares.
+RULES_PER_S = 2000
 #: Where distributions and `make install` keep the schema.
 SCHEMAS = (
     "/usr/share/openvswitch/vswitch.ovsschema",
@@ -61,11 +69,14 @@ class PrivateOvs:
         return str(self.directory / f"{program}.ctl")
 
     def start_database(self) -> None:
-        """Create the database and serve it.
+        """Create an empty database and serve it; what an earlier start left is removed.
 
         Raises:
             DutError: When the server does not come up.
         """
+        for pattern in LEFTOVERS:
+            for left in self.directory.glob(pattern):
+                left.unlink(missing_ok=True)
         own = Path(self.vswitchd).parent.parent / "share/openvswitch/vswitch.ovsschema"
         schema = next((s for s in (str(own), *SCHEMAS) if Path(s).exists()), None)
         if schema is None:
@@ -106,11 +117,26 @@ class PrivateOvs:
             "-vconsole:info",
         ]
 
-    def start_switch(self, ready_timeout_s: float = 60.0) -> None:
-        """Start ovs-vswitchd and wait until DPDK is initialised.
+    def configure(self, config: Mapping[str, str]) -> None:
+        """Set the Open_vSwitch table's other_config before the daemon starts.
 
         Args:
-            ready_timeout_s: Longest wait, seconds.
+            config: Key -> value.
+        """
+        settings = [f"other_config:{key}={_quoted(value)}" for key, value in config.items()]
+        if settings:
+            self.vsctl("--no-wait", "set", "Open_vSwitch", ".", *settings)
+
+    def start_switch(
+        self, ready: Callable[[], bool], what: str, cure: str, timeout_s: float = 60.0
+    ) -> None:
+        """Start ovs-vswitchd in the run's network namespace and wait until it is ready.
+
+        Args:
+            ready: Asked until it holds.
+            what: What gets ready, for the message.
+            cure: What usually keeps it from being ready.
+            timeout_s: Longest wait, seconds.
 
         Raises:
             DutError: With the log's tail, when it does not come up.
@@ -119,20 +145,55 @@ class PrivateOvs:
             "ovs-vswitchd",
             self.switch_argv(),
             env=self.env,
-            isolated=True,  # its taps must not meet those of another OVS
+            isolated=True,  # its interfaces and datapath must not meet those of another OVS
         )
-        deadline = time.monotonic() + ready_timeout_s
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             self.check_alive()
-            if self.vsctl("get", "Open_vSwitch", ".", "dpdk_initialized").strip() == "true":
+            if ready():
                 return
             time.sleep(0.05)
         raise DutError(
-            f"DPDK is not initialised after {ready_timeout_s:.0f} s; log ends with:\n"
+            f"{what} is not initialised after {timeout_s:.0f} s; log ends with:\n"
             + self.switch_process.log_tail(15),
             where="ovs-vswitchd",
-            cure="see the log above; not enough free hugepages is the usual cause",
+            cure=cure,
         )
+
+    def answers(self) -> bool:
+        """Whether the daemon's control socket answers.
+
+        Returns:
+            True when it does.
+        """
+        try:
+            return bool(self.appctl("version"))
+        except DutError:
+            return False
+
+    def install(self, bridge: str, rules: Iterable[str], count: int) -> int:
+        """Make rules the only ones of a bridge.
+
+        Args:
+            bridge: Name of the bridge.
+            rules: Rules as ovs-ofctl takes them.
+            count: About how many there are; they may take time.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            DutError: When the switch refuses one.
+        """
+        file, installed = self.directory / f"{bridge}.rules", 0
+        with file.open("w") as out:
+            for rule in rules:
+                out.write(rule + "\n")
+                installed += 1
+        target, timeout = f"unix:{self.directory}/{bridge}.mgmt", 15.0 + count / RULES_PER_S
+        self.tool("ovs-ofctl", "del-flows", target)
+        self.tool("ovs-ofctl", "add-flows", target, str(file), timeout=timeout)
+        return installed
 
     def tool(self, *argv: str, timeout: float = 15.0) -> str:
         """Run one of OVS's tools against the private instance.
@@ -212,12 +273,23 @@ class PrivateOvs:
                 )
 
     def stop(self) -> None:
-        """Stop both daemons, the switch first."""
+        """Stop both daemons, the switch first; what it made goes with it."""
+        if self.switch_process is not None and self.switch_process.alive():
+            with contextlib.suppress(DutError):  # it may be dying; SIGTERM does the rest
+                self.appctl("exit", "--cleanup")  # a datapath in the kernel would stay
+                deadline = time.monotonic() + EXIT_S
+                while self.switch_process.alive() and time.monotonic() < deadline:
+                    time.sleep(0.02)
         self._control.close()
         for process in (self.switch_process, self.db_process):
             if process is not None:
                 process.stop(timeout_s=5.0)
         self.switch_process = self.db_process = None
+
+
+def _quoted(value: str) -> str:
+    """A value as ovs-vsctl takes it, blanks and commas included."""
+    return json.dumps(value)
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,91 @@
+"""Flows one by one, against what the generator is told."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.flows import Flow, flow_count, flows, why_uncountable
+from vnetperf.model.traffic import Stream, TrafficProfile, VaryField, make_streams
+from vnetperf.traffic.frames import VariedField, compile_header, compile_varied
+
+FIELDS = get_args(VaryField)
+
+
+def streams(name: str = "pvpv") -> tuple[Stream, ...]:
+    return make_streams(make_deployment(name), TrafficProfile())
+
+
+def octets(flow: Flow, stream: Stream) -> bytes:
+    changed = stream.model_copy(update=flow._asdict())
+    header = bytearray(compile_header(changed, 64))
+    header[24:26] = b"\0\0"  # the checksum follows the addresses
+    return bytes(header)
+
+
+def sent(stream: Stream, fields: tuple[VariedField, ...], number: int) -> bytes:
+    """Header of an incrementing generator's frame, as the fields' description has it."""
+    header = bytearray(compile_header(stream, 64))
+    header[24:26] = b"\0\0"
+    for field in fields:
+        value = (field.base + number % field.count) % (1 << 8 * field.width)
+        header[field.offset : field.offset + field.width] = value.to_bytes(field.width, "big")
+    return bytes(header)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.sampled_from(streams()),
+    st.integers(1, 600),
+    st.lists(st.sampled_from(FIELDS), min_size=1, unique=True),
+)
+def test_they_are_those_that_the_generator_sends(
+    stream: Stream, count: int, vary: list[VaryField]
+) -> None:
+    profile = TrafficProfile(flows=count, vary=tuple(vary))
+    fields = compile_varied(stream, profile)
+    found = [octets(flow, stream) for flow in flows(stream, profile)]
+    assert found == [sent(stream, fields, number) for number in range(count)]
+    assert len(set(found)) == count == flow_count(profile)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_one_random_field_has_its_values(name: VaryField) -> None:
+    profile = TrafficProfile(flows=64_000, vary=(name,), vary_mode="random")
+    (stream, *_) = streams()
+    (field,) = compile_varied(stream, profile)
+    last = next(itertools.islice(flows(stream, profile), 63_999, None))
+    value = int.from_bytes(octets(last, stream)[field.offset : field.offset + field.width], "big")
+    assert value == field.base + field.count - 1
+
+
+def test_fields_that_fall_out_of_step_are_refused_with_the_cure() -> None:
+    profile = TrafficProfile(flows=100_000, vary=("eth_src", "udp_src"))
+    assert flow_count(profile) > profile.flows
+    assert "set flows to 64000 or fewer" in why_uncountable(profile)
+    with pytest.raises(ValueError, match="falls out of step"):
+        next(flows(streams()[0], profile))
+
+
+def test_random_fields_together_are_refused_with_the_cure() -> None:
+    profile = TrafficProfile(flows=10, vary=("udp_src", "udp_dst"), vary_mode="random")
+    assert flow_count(profile) == 100
+    assert 'vary_mode = "inc"' in why_uncountable(profile)
+
+
+def test_addresses_walk_within_the_test_network() -> None:
+    profile = TrafficProfile(flows=65_534, vary=("ipv4_src",))
+    for stream in streams():
+        *_, last = flows(stream, profile)
+        assert socket.inet_aton(last.ipv4_src)[:2] == socket.inet_aton(stream.ipv4_src)[:2]
+
+
+def test_there_may_be_more_flows_than_ports() -> None:
+    profile = TrafficProfile(flows=200_000, vary=("eth_src",))
+    assert len({flow.eth_src for flow in flows(streams()[0], profile)}) == 200_000
