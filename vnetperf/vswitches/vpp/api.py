@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +83,20 @@ class VppApi:
         self.call("want_interface_events", enable_disable=1, pid=os.getpid())
         self.interfaces_changed.set()
 
-    def call(self, message: str, *, timeout_s: float | None = None, **fields: Any) -> Any:
+    def call(
+        self,
+        message: str,
+        *,
+        timeout_s: float | None = None,
+        tolerated: Collection[int] = (),
+        **fields: Any,
+    ) -> Any:
         """Send a message and wait for its answer.
 
         Args:
             message: Its name.
             timeout_s: Longest wait, seconds; None for the client's.
+            tolerated: Return values, besides 0, that are no refusal.
             **fields: Its fields.
 
         Returns:
@@ -109,7 +118,7 @@ class VppApi:
         with _answers(message, self):
             answer = function(_timeout=timeout_s or self.timeout_s, **fields)
         retval = getattr(answer, "retval", 0)
-        if retval:
+        if retval and retval not in tolerated:
             raise DutError(
                 f"VPP refuses {message}: {text_of(retval)} ({retval})",
                 where=", ".join(f"{name}={value}" for name, value in fields.items())[:300],

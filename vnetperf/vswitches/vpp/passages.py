@@ -104,6 +104,13 @@ def bridge_trouble(scenario: Scenario, *, learning: bool) -> str:
                 f"every frame, since the VNF's mode is {scenario.vnf_mode}; use --vnf-mode io or "
                 "mac"
             )
+    if learning:
+        for segment, passage in _by_segment(scenario):
+            if sizes[segment] > 2 and seen.get((segment, passage.eth_dst)) != passage.dst:
+                return (
+                    f"a learning bridge would never see {passage.eth_dst} and flood what is sent "
+                    "to it into every chain; send both ways, with --vnf-mode mac"
+                )
     return ""
 
 

@@ -1,0 +1,271 @@
+"""The parts of VPP's backend that need no VPP: what it is started with, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import PROGRAMS, cpus, facts
+from vnetperf.host.programs import find_programs
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import DutError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.plan import MemoryPlan, NicUse, Placement, Plan
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.vswitches.vpp import Vpp, configure
+from vnetperf.vswitches.vpp.install import find_installation, parse_version
+from vnetperf.vswitches.vpp.startup import Startup
+
+ALL = ("memif", "vhost", "af_packet", "dpdk", "vxlan", "gre", "geneve")
+
+
+def install(
+    root: Path, version: str = "26.06", plugins: tuple[str, ...] = ALL, lib: str = "lib"
+) -> str:
+    """A VPP that is not one: a binary that names its library, and plugin files."""
+    (root / "bin").mkdir(parents=True)
+    (root / lib / "vpp_plugins").mkdir(parents=True)
+    binary = root / "bin/vpp"
+    binary.write_bytes(f"\x7fELF\0libvlib.so.{version}\0libc.so.6\0".encode())
+    binary.chmod(0o755)
+    for name in plugins:
+        (root / lib / f"vpp_plugins/{name}_plugin.so").touch()
+    return str(binary)
+
+
+def machine(root: Path, **changes: Any) -> MachineFacts:
+    binary = install(root, **changes)
+    paths, versions, troubles = find_programs({"vpp": binary}, ("vpp",))
+    return facts(
+        cpus=cpus(8),
+        programs={**PROGRAMS, **paths},
+        versions=versions,
+        program_troubles=troubles,
+    )
+
+
+def scenario(deployment: str = "pvp", **changes: Any) -> Scenario:
+    fields: dict[str, Any] = {"traffic": TrafficProfile(), **changes}
+    return Scenario(deployment=make_deployment(deployment), vswitch="vpp", **fields)
+
+
+def plan(of: Scenario, cores: dict[str, tuple[int, ...]] | None = None, **changes: Any) -> Plan:
+    placement = Placement(
+        mode="dedicated",
+        reason="",
+        cores=cores or {"tester": (1,), "worker": (2,), "vnf0": (3,)},
+        housekeeping=(0,),
+    )
+    fields: dict[str, Any] = {"wire": "memif", "memory": (), **changes}
+    return Plan(scenario=of, testbed=Testbed(), placement=placement, **fields)
+
+
+def startup(of: Plan, machine: MachineFacts, *attachments: str) -> Startup:
+    return configure.make_startup(of, machine, Path("/r/vpp"), "vnetperf-x", attachments)
+
+
+# --- the installed VPP -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lib", ["lib", "lib64", "lib/x86_64-linux-gnu"])
+def test_plugins_are_found_from_the_binary(tmp_path: Path, lib: str) -> None:
+    found = find_installation(install(tmp_path, lib=lib))
+    assert found.plugin_dir == tmp_path / lib / "vpp_plugins"
+    assert found.library_dir == tmp_path / lib
+    assert found.has("memif")
+    assert not found.has("no_such")
+
+
+def test_a_link_to_a_vpp_leads_to_its_plugins(tmp_path: Path) -> None:
+    binary = install(tmp_path / "opt")
+    link = tmp_path / "vpp"
+    link.symlink_to(binary)
+    assert find_installation(str(link)).plugin_dir == tmp_path / "opt/lib/vpp_plugins"
+
+
+def test_nothing_is_said_of_plugins_that_are_elsewhere(tmp_path: Path) -> None:
+    binary = tmp_path / "bin/vpp"
+    binary.parent.mkdir()
+    binary.touch()
+    found = find_installation(str(binary))
+    assert found.plugin_dir is None
+    assert found.has("memif")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("vpp 26.06", (26, 6)), ("v23.06-rc2~3-g0123abc", (23, 6)), ("24.10-release", (24, 10))],
+)
+def test_versions(text: str, version: tuple[int, int]) -> None:
+    assert parse_version(text) == version
+
+
+def test_the_version_is_read_and_vpp_is_not_started(tmp_path: Path) -> None:
+    binary = install(tmp_path, version="23.06")
+    started = tmp_path / "started"
+    Path(binary).write_bytes(f"#!/bin/sh\ntouch {started}\n#\0libvlib.so.23.06\0".encode())
+    paths, versions, _ = find_programs({"vpp": binary}, ("vpp",))
+    assert (paths["vpp"], versions["vpp"]) == (binary, "vpp 23.06")
+    assert not started.exists()
+
+
+# --- what it lacks ---------------------------------------------------------------------------
+
+
+def test_no_vpp_is_told_with_the_package() -> None:
+    assert "vpp is not installed" in Vpp.missing(facts(), scenario())
+
+
+@pytest.mark.parametrize(("version", "runs"), [("22.10", False), ("24.06", True), ("26.06", True)])
+def test_versions_that_are_not_supported_are_told(
+    tmp_path: Path, version: str, *, runs: bool
+) -> None:
+    problem = Vpp.missing(machine(tmp_path, version=version), scenario())
+    assert (problem == "") == runs
+    assert runs or "23.06 or newer" in problem
+
+
+def test_a_vpp_that_does_not_tell_its_messages_needs_their_definitions(tmp_path: Path) -> None:
+    old = machine(tmp_path, version="23.06")
+    assert "share/vpp/api" in Vpp.missing(old, scenario())
+    (tmp_path / "share/vpp/api").mkdir(parents=True)
+    assert Vpp.missing(old, scenario()) == ""
+
+
+def test_plugins_that_are_missing_are_told(tmp_path: Path) -> None:
+    poor = machine(tmp_path, plugins=("memif",))
+    assert Vpp.missing(poor, scenario(wire="memif")) == ""
+    assert "af_packet" in Vpp.missing(poor, scenario(wire="veth"))
+    assert "vxlan" in Vpp.missing(poor, scenario("op2p"))
+    nic = NicUse(wire=0, side="dut", pci="0000:01:00.0", driver="vfio-pci", kernel=False)
+    assert "dpdk" in Vpp.nics_missing((nic,), poor, scenario())
+    assert "af_packet" in Vpp.nics_missing(
+        (nic.model_copy(update={"kernel": True}),), poor, scenario()
+    )
+    other = nic.model_copy(update={"side": "tester"})
+    assert Vpp.nics_missing((other,), poor, scenario()) == ""
+
+
+@pytest.mark.parametrize(
+    ("deployment", "changes", "says"),
+    [
+        ("pvp", {}, ""),
+        ("pvpv", {}, ""),
+        ("pvpv", {"options": SwitchOptions(mode="xconnect")}, "parallel chains"),
+        ("pvpv", {"traffic": TrafficProfile(flows=4, vary=("eth_dst",))}, "varies"),
+        ("pvpv", {"vnf_mode": "macswap"}, "--vnf-mode io"),
+        ("pvp", {"rules": "learning"}, ""),
+        ("pvp", {"rules": "learning", "vnf_mode": "macswap"}, "--vnf-mode io"),
+        ("pvp", {"rules": "learning", "options": SwitchOptions(mode="l2patch")}, "mode bridge"),
+        ("pvp", {"rules": "stream"}, "--forwarding l3"),
+        ("pvp", {"forwarding": "l3"}, "--vnf-mode mac"),
+        ("pvp", {"forwarding": "l3", "vnf_mode": "mac"}, ""),
+        ("pvpv", {"forwarding": "l3", "vnf_mode": "mac"}, "parallel chains"),
+        ("phy2phy", {"forwarding": "l3", "options": SwitchOptions(mode="bridge")}, "leave"),
+        ("phy2phy", {"forwarding": "l3", "rules": "stream"}, ""),
+        (
+            "phy2phy",
+            {
+                "forwarding": "l3",
+                "rules": "stream",
+                "traffic": TrafficProfile(flows=9, vary=("udp_src",)),
+            },
+            "ipv4_dst",
+        ),
+        ("op2p", {}, ""),
+        ("op2p", {"options": SwitchOptions(mode="l2patch")}, "tunnels"),
+    ],
+)
+def test_what_it_cannot_forward_is_told_with_the_cure(
+    tmp_path: Path, deployment: str, changes: dict[str, Any], says: str
+) -> None:
+    problem = Vpp.missing(machine(tmp_path), scenario(deployment, **changes))
+    assert bool(problem) == bool(says), problem
+    assert says in problem
+
+
+# --- what it is started with -----------------------------------------------------------------
+
+
+def words(of: Startup) -> str:
+    return " ".join(of.text().split())
+
+
+def test_a_private_instance(tmp_path: Path) -> None:
+    text = words(startup(plan(scenario()), machine(tmp_path), "vhost-user"))
+    assert "nodaemon" in text
+    assert "runtime-dir /r/vpp" in text
+    assert "api-segment { prefix vnetperf-x }" in text
+    for socket in ("cli", "api", "stats"):
+        assert f"/r/vpp/{socket}.sock" in text
+    assert "cpu { main-core 0 corelist-workers 2 }" in text
+    assert "default data-size 2048 page-size 4k" in text
+    assert f"path {tmp_path}/lib/vpp_plugins plugin default {{ disable }}" in text
+    enabled = {w for w in text.split() if w.endswith("_plugin.so")}
+    assert enabled == {"memif_plugin.so", "af_packet_plugin.so", "vhost_plugin.so"}
+    assert "dpdk {" not in text
+
+
+def test_only_plugins_that_are_there_are_enabled(tmp_path: Path) -> None:
+    text = words(startup(plan(scenario()), machine(tmp_path, plugins=("memif",)), "vhost-user"))
+    assert "memif_plugin.so" in text
+    assert "vhost_plugin.so" not in text
+
+
+@pytest.mark.parametrize(
+    ("worker", "processors", "main", "workers"),
+    [((2,), 8, 0, "2"), ((0,), 8, 1, "0"), ((1, 0), 8, 2, "0,1"), ((0,), 1, 0, None)],
+)
+def test_the_main_thread_never_shares_a_processor_with_a_worker(
+    tmp_path: Path, worker: tuple[int, ...], processors: int, main: int, workers: str | None
+) -> None:
+    there = machine(tmp_path).model_copy(update={"cpus": cpus(processors)})
+    options = SwitchOptions(workers=len(worker))
+    text = words(startup(plan(scenario(options=options), {"worker": worker}), there))
+    assert f"main-core {main}" in text
+    assert (f"corelist-workers {workers} }}" in text) if workers else ("workers" not in text)
+
+
+def test_more_workers_than_processors_are_refused(tmp_path: Path) -> None:
+    asked = scenario(options=SwitchOptions(workers=2))
+    with pytest.raises(DutError, match="2 are asked for, but they have 1"):
+        startup(plan(asked), machine(tmp_path))
+
+
+def test_jumbo_frames_lie_in_one_buffer_each_in_hugepages(tmp_path: Path) -> None:
+    jumbo = scenario(options=SwitchOptions(mtu=9000))
+    mib = Vpp.hugepage_mib(jumbo)
+    assert mib > 0
+    memory = MemoryPlan(node=0, size_kb=2048, pages=mib // 2, users={"vpp": mib})
+    made = startup(plan(jumbo, memory=(memory,)), machine(tmp_path))
+    assert made.data_size >= 9000 + 18
+    assert made.buffers * made.data_size < mib << 20
+    assert "page-size 2048k" in words(made)
+    assert Vpp.hugepage_mib(scenario()) == 0
+
+
+def test_nics_of_the_wires_are_named_when_it_starts(tmp_path: Path) -> None:
+    uses = [
+        NicUse(wire=0, side="dut", pci="0000:01:00.0", driver="vfio-pci", kernel=False),
+        NicUse(wire=0, side="tester", pci="0000:02:00.0", driver="vfio-pci", kernel=False),
+        NicUse(wire=1, side="dut", pci="0000:01:00.1", driver="igb", kernel=True),
+    ]
+    asked = scenario(options=SwitchOptions(rx_queues=2, rx_descriptors=512))
+    text = words(startup(plan(asked, wire="nic", nics=tuple(uses)), machine(tmp_path)))
+    assert "dev 0000:01:00.0 { name nic-phy0 num-rx-queues 2" in text
+    assert "num-rx-desc 512" in text
+    assert "0000:02:00.0" not in text
+    assert "0000:01:00.1" not in text
+    assert "dpdk_plugin.so" in text
+
+
+def test_the_plan_shows_the_configuration(tmp_path: Path) -> None:
+    lines = Vpp.launch_lines(plan(scenario()), machine(tmp_path))
+    assert "startup.conf" in lines["vpp"]
+    assert "corelist-workers 2" in lines["startup.conf"]
+    assert Vpp.launch_lines(plan(scenario()))

@@ -1,0 +1,172 @@
+"""VPP's counters, from a statistics segment made by hand, and its refusals."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from vnetperf.model.errors import DutError
+from vnetperf.model.ports import PhyPort, VnfPort
+from vnetperf.vswitches.vpp import api as api_module
+from vnetperf.vswitches.vpp import counters, stats
+from vnetperf.vswitches.vpp.api import VppApi
+from vnetperf.vswitches.vpp.install import Installation
+from vnetperf.vswitches.vpp.ports import Interface
+
+BASE = 0x10_0000_0000
+
+
+class Segment:
+    """Lays out vectors as VPP does: the length stands eight octets before the first element."""
+
+    def __init__(self) -> None:
+        self.octets = bytearray(64)
+        self.entries: list[tuple[int, int, str]] = []
+
+    def vector(self, content: bytes, length: int) -> int:
+        self.octets += struct.pack("=II", length, 0)
+        at = len(self.octets)
+        self.octets += content + bytes(-len(content) % 8)
+        return BASE + at
+
+    def counter(self, name: str, threads: list[list[int]], *, combined: bool = False) -> int:
+        pointers = []
+        for numbers in threads:
+            content = b"".join(
+                struct.pack("=QQ", n, 100 * n) if combined else struct.pack("=Q", n)
+                for n in numbers
+            )
+            pointers.append(self.vector(content, len(numbers)))
+        value = self.vector(struct.pack(f"={len(pointers)}Q", *pointers), len(pointers))
+        self.entries.append((3 if combined else 2, value, name))
+        return len(self.entries) - 1
+
+    def error(self, name: str, entry: int, column: int) -> None:
+        self.entries.append((6, column << 32 | entry, name))
+
+    def bytes(self, *, version: int = 2, in_progress: int = 0) -> bytes:
+        directory = b"".join(
+            struct.pack("=I4xQ128s", kind, value, name.encode())
+            for kind, value, name in self.entries
+        )
+        at = self.vector(directory, len(self.entries))
+        struct.pack_into("=QQQQQ", self.octets, 0, version, BASE, 7, in_progress, at)
+        return bytes(self.octets) + bytes(64)
+
+
+def segment() -> Segment:
+    made = Segment()
+    made.counter("/if/rx", [[0, 5, 7], [0, 100, 200]], combined=True)
+    made.counter("/if/tx", [[0, 0, 0], [0, 205, 107]], combined=True)
+    made.counter("/if/drops", [[0, 0, 0], [0, 3, 9]])
+    errors = made.counter("/node/errors", [[0, 0, 0, 0], [0, 4, 2, 8]])
+    made.error("/err/memif1/0-tx/no_free_slots", errors, 1)
+    made.error("/err/memif1/0-tx/rollback", errors, 2)
+    made.error("/err/VirtualEthernet0/0/0-tx/tx packet drops (no available descriptors)", errors, 3)
+    return made
+
+
+INTERFACES = (
+    Interface(PhyPort(index=0), 1, "memif1/0", "memif"),
+    Interface(VnfPort(vnf=0, index=0), 2, "VirtualEthernet0/0/0", "vhost-user"),
+)
+
+
+def test_counters_are_summed_over_threads() -> None:
+    found = stats.StatsSegment(segment().bytes())
+    assert found.by_index("/if/rx") == [0, 105, 207]
+    assert found.by_index("/if/drops") == [0, 3, 9]
+    assert found.by_index("/if/none") == []
+
+
+def test_frames_that_found_no_room_were_not_sent() -> None:
+    memif, vhost = counters.read(stats.StatsSegment(segment().bytes()), INTERFACES)
+    assert (memif.port, memif.rx, memif.tx) == ("phy0", 105, 205 - 4)
+    assert (memif.rx_dropped, memif.tx_dropped) == (3, 4)  # a rollback is no loss
+    assert (vhost.port, vhost.rx, vhost.tx) == ("vnf0.0", 207, 107 - 8)
+    assert (vhost.rx_dropped, vhost.tx_dropped) == (9 - 8, 8)  # drops count both there
+
+
+def test_a_segment_that_never_holds_still_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats, "GIVE_UP_S", 0.02)
+    with pytest.raises(DutError, match="did not hold still"):
+        stats.StatsSegment(segment().bytes(in_progress=1)).by_index("/if/rx")
+
+
+def test_a_segment_that_leads_astray_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats, "GIVE_UP_S", 0.02)
+    made = segment()
+    made.entries[0] = (3, BASE + 1_000_000, "/if/rx")
+    with pytest.raises(DutError, match="did not hold still"):
+        stats.StatsSegment(made.bytes()).by_index("/if/rx")
+
+
+# --- the API ---------------------------------------------------------------------------------
+
+
+class Answer:
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
+
+
+class Messages:
+    def works(self, **fields: Any) -> Answer:
+        return Answer(retval=0, fields=fields)
+
+    def refused(self, **fields: Any) -> Answer:
+        del fields
+        return Answer(retval=-126)
+
+    def hangs(self, **fields: Any) -> Answer:
+        raise OSError(2, "VPP API client: read failed")
+
+    def wrong(self, **fields: Any) -> Answer:
+        raise ValueError("Invalid argument ['x']")
+
+
+@pytest.fixture
+def api(tmp_path: Any) -> VppApi:
+    installation = Installation(tmp_path / "vpp", None, None, frozenset())
+    made = VppApi(tmp_path / "api.sock", installation, (26, 6), timeout_s=0.5)
+    made._client = Answer(api=Messages())
+    return made
+
+
+def test_an_answer_is_handed_over(api: VppApi) -> None:
+    assert api.call("works", x=1).fields == {"_timeout": 0.5, "x": 1}
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("refused", "VPP refuses refused: unsupported (-126)"),
+        ("hangs", "no answer to hangs within 0.5 s"),
+        ("wrong", "wrong cannot be sent: ValueError"),
+        ("unknown", "has no message unknown"),
+    ],
+)
+def test_what_goes_wrong_is_one_error_that_names_the_message(
+    api: VppApi, message: str, says: str
+) -> None:
+    with pytest.raises(DutError) as caught:
+        api.call(message, port="phy0")
+    assert says in str(caught.value)
+
+
+def test_links_that_come_and_go_are_noted(api: VppApi) -> None:
+    api._on_event("rx_thread_exit", None)
+    assert not api.interfaces_changed.is_set()
+    api._on_event("sw_interface_event", None)
+    assert api.interfaces_changed.is_set()
+
+
+def test_no_vpp_is_an_error_that_names_the_socket(api: VppApi) -> None:
+    api._client = None
+    with pytest.raises(DutError, match="no answer to connecting") as caught:
+        api.connect()
+    assert isinstance(caught.value.__cause__, OSError)
+    with pytest.raises(DutError, match="not been started"):
+        api.call("show_version")
+    assert api_module.TIMEOUT_S > 0
