@@ -1,0 +1,220 @@
+"""dpdk-testpmd: its command line for any number of ports, and what its telemetry tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vnetperf.host import vdev
+from vnetperf.host.telemetry import DpdkTelemetry
+from vnetperf.model.trial import HopCounters
+
+PROGRAM, PACKAGE = "dpdk-testpmd", "dpdk-dev"
+#: RTE_MAX_LCORE of distributions' builds.
+MAX_LCORE = 128
+#: Names of its forwarding threads before and since DPDK 23.07.
+THREADS = ("lcore-worker", "dpdk-worker")
+RING = 1024
+#: Fewest buffers; and those in caches and other hands, beside the ones in full rings.
+MBUFS, SPARE_MBUFS = 16384, 4096
+#: Memory beside the buffers, MiB: rings, EAL, testpmd itself.
+BASE_MIB = 64
+STANDARD_MTU = 1500
+#: Octets beyond the MTU that drivers count into a frame: virtio's most, its own header among them.
+FRAME_OVERHEAD = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A launch of testpmd.
+
+    Attributes:
+        program: Path of testpmd.
+        name: Prefix of its files, and of its telemetry socket's folder.
+        devices: EAL arguments that make its ports, in order.
+        forwarding: Numbers of ports in the order they are paired; empty forwards nothing.
+        main: Processor of its main thread.
+        workers: Processor of each forwarding thread.
+        node: NUMA node of its memory.
+        memory_mib: Memory, MiB.
+        mode: Forwarding mode: "io", "mac", "macswap".
+        mtu: MTU, octets.
+        tells_mtu: Drivers are told of frames above 1518 octets; some refuse and take every size.
+        queues: Queue pairs of each port.
+        rx_descriptors: Descriptors of each receive ring.
+        tx_descriptors: Descriptors of each transmit ring.
+        peers: Port number -> destination address of what it sends, of mode "mac".
+    """
+
+    program: str
+    name: str
+    devices: tuple[str, ...]
+    forwarding: tuple[int, ...]
+    main: int
+    workers: tuple[int, ...]
+    node: int
+    memory_mib: int
+    mode: str = "io"
+    mtu: int = STANDARD_MTU
+    tells_mtu: bool = False
+    queues: int = 1
+    rx_descriptors: int = RING
+    tx_descriptors: int = RING
+    peers: dict[int, str] = field(default_factory=dict)
+
+    def argv(self) -> list[str]:
+        """The whole command line.
+
+        Returns:
+            Program and arguments.
+        """
+        nodes = ",".join(["0"] * self.node + [str(self.memory_mib)])
+        pci = any(device.startswith("-a") for device in self.devices)
+        return [
+            self.program,
+            *lcores(self.main, self.workers),
+            f"--file-prefix={self.name}",
+            *([] if pci else ["--no-pci"]),
+            *("--in-memory", "--single-file-segments", "--socket-mem", nodes),
+            *self.devices,
+            "--",
+            "--auto-start",
+            *self._topology(),
+            f"--nb-cores={len(self.workers)}",
+            f"--total-num-mbufs={buffers(len(self.devices), self.queues, self._descriptors())}",
+            f"--mbuf-size={vdev.room(self.mtu) + vdev.HEADROOM}",
+            f"--rxq={self.queues}",
+            f"--txq={self.queues}",
+            f"--rxd={self.rx_descriptors}",
+            f"--txd={self.tx_descriptors}",
+            "--no-numa",
+            f"--socket-num={self.node}",
+            "--no-lsc-interrupt",
+            "--disable-link-check",  # it would wait 9 s for links of VNFs that come later
+            *([f"--max-pkt-len={self.mtu + FRAME_OVERHEAD}"] if self._says_mtu() else []),
+            *([f"--eth-peer={port},{mac}" for port, mac in sorted(self.peers.items())]),
+        ]
+
+    def _topology(self) -> list[str]:
+        if not self.forwarding:
+            return ["--forward-mode=rxonly"]
+        order = ",".join(map(str, self.forwarding))
+        return [f"--forward-mode={self.mode}", "--port-topology=paired", f"--portlist={order}"]
+
+    def _descriptors(self) -> int:
+        return self.rx_descriptors + self.tx_descriptors
+
+    def _says_mtu(self) -> bool:
+        return self.mtu > STANDARD_MTU and self.tells_mtu
+
+
+def lcores(main: int, workers: Sequence[int]) -> list[str]:
+    """EAL's arguments for a main thread that sleeps and workers that poll.
+
+    DPDK takes a thread's node from the processor that has its lcore's number, and testpmd accepts
+    only nodes of its lcores; so an lcore has its processor's number, unless that is taken.
+
+    Args:
+        main: Processor of the main thread.
+        workers: Processor of each worker; one may be named several times.
+
+    Returns:
+        Arguments.
+    """
+    free = [number for number in range(MAX_LCORE) if number not in {*workers, main}]
+    taken: dict[int, int] = {}
+    for cpu in (*workers, main):
+        number = cpu if cpu < MAX_LCORE and cpu not in taken else free.pop(0)
+        taken[number] = cpu
+    *polling, sleeping = taken
+    pairs = [f"{number}@{taken[number]}" for number in (sleeping, *polling)]
+    return [f"--lcores={','.join(pairs)}", f"--main-lcore={sleeping}"]
+
+
+def buffers(ports: int, queues: int, descriptors: int = 2 * RING) -> int:
+    """Buffers of its pool.
+
+    Args:
+        ports: Number of ports.
+        queues: Queue pairs of each.
+        descriptors: Of a receive and a transmit ring together.
+
+    Returns:
+        Number of buffers; all rings can be full.
+    """
+    return max(MBUFS, ports * queues * descriptors + SPARE_MBUFS)
+
+
+def memory_mib(ports: int, queues: int, mtu: int, descriptors: int = 2 * RING) -> int:
+    """Memory it needs.
+
+    Args:
+        ports: Number of ports.
+        queues: Queue pairs of each.
+        mtu: MTU, octets.
+        descriptors: Of a receive and a transmit ring together.
+
+    Returns:
+        MiB, a multiple of 64.
+    """
+    needed = BASE_MIB + vdev.pool_mib(buffers(ports, queues, descriptors), mtu)
+    return -(-needed // 64) * 64
+
+
+def port_info(telemetry: DpdkTelemetry, number: int) -> dict[str, Any]:
+    """What a program's telemetry tells of a port.
+
+    Args:
+        telemetry: Connection to the program.
+        number: DPDK's number of the port.
+
+    Returns:
+        "name", "mac_addr", "mtu", "nb_rx_queues" ...; empty when it knows no such port.
+
+    Raises:
+        HostError: The program has gone.
+    """
+    answer = telemetry.ask(f"/ethdev/info,{number}")
+    return answer if isinstance(answer, dict) else {}
+
+
+def link_up(telemetry: DpdkTelemetry, number: int) -> bool:
+    """Whether a port's link is up.
+
+    Args:
+        telemetry: Connection to the program.
+        number: DPDK's number of the port.
+
+    Returns:
+        True when it is.
+
+    Raises:
+        HostError: The program has gone.
+    """
+    answer = telemetry.ask(f"/ethdev/link_status,{number}")
+    return isinstance(answer, dict) and answer.get("status") == "UP"
+
+
+def port_counters(telemetry: DpdkTelemetry, number: int, name: str) -> HopCounters:
+    """Counters of a port.
+
+    Args:
+        telemetry: Connection to the program.
+        number: DPDK's number of the port.
+        name: What the port is called in the result.
+
+    Returns:
+        The counters.
+
+    Raises:
+        HostError: The program has gone.
+    """
+    stats = telemetry.ask(f"/ethdev/stats,{number}")
+    return HopCounters(
+        port=name,
+        rx=stats["ipackets"],
+        tx=stats["opackets"],
+        rx_dropped=stats["imissed"] + stats["rx_nombuf"],
+        tx_dropped=stats["oerrors"],
+    )

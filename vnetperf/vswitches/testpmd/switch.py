@@ -1,0 +1,367 @@
+"""The testpmd backend: dpdk-testpmd forwards between pairs of ports, and decides nothing."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from vnetperf.host import testpmd
+from vnetperf.host.machine import Machine
+from vnetperf.host.process import ManagedProcess
+from vnetperf.host.telemetry import DpdkTelemetry
+from vnetperf.model.addresses import port_mac
+from vnetperf.model.errors import DutError, VnetperfError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Placement, Plan, Pollers, RoleDemand
+from vnetperf.model.ports import Attachment, PhyPort, Port, VnfPort, WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.model.units import MAX_FRAME_SIZE
+from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.vswitches.testpmd import cabling
+from vnetperf.vswitches.testpmd.devices import Device, phy_device, vnf_device
+
+START_S = 20.0
+
+
+class TestpmdSwitch(VSwitch):
+    """dpdk-testpmd between memif, veth or NIC wires and vhost-user or memif VNF ports."""
+
+    __test__ = False  # pytest would otherwise try to collect the name
+
+    name: ClassVar[str] = "testpmd"
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("nic", "memif", "veth"),
+        attachments=("vhost-user", "memif"),
+        chains=False,
+        max_frame_size=MAX_FRAME_SIZE,
+        modes=("io", "mac", "macswap"),
+        options=("rx_queues", "rx_descriptors", "tx_descriptors", "workers", "mtu"),
+        nic_drivers=("vfio-pci",),
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.deployment = plan.scenario.deployment
+        self.directory = machine.subdir("testpmd")
+        self.process: ManagedProcess | None = None
+        self.argv: list[str] = []
+        self.offers: dict[Port, Attachment] = {}
+        self.ends: dict[Port, WireEnd] = {}
+        self.removed: set[Port] = set()
+        self.numbers: dict[Port, int] = {}
+        self._telemetry: DpdkTelemetry | None = None
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps testpmd from running here.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" or what is missing with its cure.
+        """
+        if (scenario.options.rx_queues or 1) > 1 and scenario.wire == "veth":
+            return (
+                "DPDK's af_packet driver has one queue on a veth wire, and rx_queues asks for "
+                f"{scenario.options.rx_queues}; choose --wire memif or leave rx_queues out"
+            )
+        return facts.missing_program(testpmd.PROGRAM, testpmd.PACKAGE)
+
+    @classmethod
+    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
+        """Forwarding threads.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            The "pmd" demand.
+        """
+        return (RoleDemand(role="pmd", threads=scenario.options.workers or 1, group="switch"),)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario) -> int:
+        """Memory of its buffers.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            MiB.
+        """
+        options, ports = scenario.options, len(scenario.deployment.ports)
+        descriptors = _descriptors(options.rx_descriptors) + _descriptors(options.tx_descriptors)
+        return testpmd.memory_mib(ports, options.rx_queues or 1, scenario.mtu, descriptors)
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The pairs and the threads that `--plan` can show.
+
+        Args:
+            plan: The plan.
+            facts: Not used.
+
+        Returns:
+            Program -> line.
+        """
+        del facts
+        pairs = ", ".join(f"{a} - {b}" for a, b in cabling.cables(plan.scenario.deployment))
+        mode = plan.scenario.options.mode or cls.capabilities.modes[0]
+        threads = " ".join(testpmd.lcores(*_processors(plan.placement)))
+        return {"dpdk-testpmd": f"{threads} --forward-mode={mode} --port-topology=paired; {pairs}"}
+
+    def start(self) -> None:
+        """Begin anew; testpmd itself starts with the last wire, since it must know its ports."""
+        self.ends, self.removed = {}, set()
+        if not self.deployment.phy_ports:
+            self._launch()
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Plug in a wire; with the last one testpmd is started.
+
+        Args:
+            end: The DUT's end of the wire.
+        """
+        self.ends[PhyPort(index=end.wire)] = end
+        if set(self.ends) == set(self.deployment.phy_ports):
+            self._launch()
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A vhost-user port that connects to the VNF, or a memif that the VNF connects to.
+
+        Args:
+            port: Port of the deployment.
+            kind: "vhost-user" or "memif".
+            queues: Queue pairs.
+
+        Returns:
+            The attachment.
+        """
+        if kind not in self.capabilities.attachments:
+            raise self.no_attachment(kind)
+        self.offers[port] = Attachment(
+            port=port,
+            kind=kind,
+            socket=str(self.directory / f"{port}.sock"),
+            vnf_is_server=kind == "vhost-user",
+            queues=queues,
+        )
+        return self.offers[port]
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """See that testpmd has the port: it was started with all that were offered.
+
+        Args:
+            attachment: As offered.
+        """
+        self._check_port(attachment.port)
+
+    def _launch(self) -> None:
+        """Start testpmd with every port there is, and wait until it forwards."""
+        devices = self._devices()
+        self.numbers = cabling.numbers({port: device.name for port, device in devices.items()})
+        self.argv = self._command(devices).argv()
+        self.process = self.machine.spawn(
+            "testpmd",
+            self.argv,
+            env={"RUNTIME_DIRECTORY": str(self.directory)},
+            keep_stdin_open=True,  # testpmd ends at the end of its input
+            isolated=any(device.netdev for device in devices.values()),
+        )
+        self.process.wait_for(self._forwards, timeout_s=START_S, what="its ports to start")
+        for port, device in devices.items():
+            name = testpmd.port_info(self._asked(), self.numbers[port]).get("name")
+            if name != device.name:
+                raise DutError(
+                    f"testpmd took {name} for {port}, not {device.name}", where="testpmd"
+                )
+
+    def _devices(self) -> dict[Port, Device]:
+        mtu = self.plan.scenario.mtu
+        made: dict[Port, Device] = {}
+        for number, port in enumerate(self.deployment.ports):
+            if port in self.removed:
+                continue
+            if port in self.ends:
+                made[port] = phy_device(number, self.ends[port], mtu)
+            elif port in self.offers:
+                made[port] = vnf_device(number, self.offers[port], mtu)
+        return made
+
+    def _command(self, devices: dict[Port, Device]) -> testpmd.Command:
+        scenario, placement = self.plan.scenario, self.plan.placement
+        options = scenario.options
+        peers = {self.numbers[port]: port_mac(self.deployment, port, 0) for port in devices}
+        main, workers = _processors(placement)
+        return testpmd.Command(
+            program=self.machine.facts.programs[testpmd.PROGRAM],
+            name="switch",
+            devices=tuple(
+                devices[port].argument for port in sorted(devices, key=self.numbers.__getitem__)
+            ),
+            forwarding=cabling.forwarding(self.deployment, self.numbers, without=self.removed),
+            main=main,
+            workers=workers,
+            node=placement.node,
+            memory_mib=self.hugepage_mib(scenario),
+            mode=self.mode,
+            mtu=scenario.mtu,
+            tells_mtu=all(device.takes_mtu for device in devices.values()),
+            queues=options.rx_queues or 1,
+            rx_descriptors=_descriptors(options.rx_descriptors),
+            tx_descriptors=_descriptors(options.tx_descriptors),
+            peers=peers if self.mode == "mac" else {},
+        )
+
+    def _forwards(self) -> bool:
+        try:
+            if self._telemetry is None:
+                folder = self.directory / "dpdk" / "switch"
+                self._telemetry = DpdkTelemetry(folder / "dpdk_telemetry.v2")
+            infos = [testpmd.port_info(self._telemetry, n) for n in self.numbers.values()]
+            return all(info.get("dev_started") for info in infos)
+        except (OSError, ValueError, VnetperfError):
+            self._forget()  # not there yet
+            return False
+
+    def _forget(self) -> None:
+        if self._telemetry is not None:
+            self._telemetry.close()
+            self._telemetry = None
+
+    def _asked(self) -> DpdkTelemetry:
+        if self._telemetry is None:
+            raise DutError("testpmd is not running", where=self.name)
+        return self._telemetry
+
+    def _check_port(self, port: Port) -> None:
+        if port not in self.numbers:
+            raise DutError(f"there is no port {port}", where=self.name)
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Nothing is left to do: testpmd forwards between pairs from its start.
+
+        Args:
+            streams: Not used.
+        """
+        del streams
+        self.check_alive()
+
+    def remove_port(self, port: Port) -> None:
+        """Start testpmd again without a port; what it was joined to has nowhere to forward to.
+
+        Args:
+            port: The port.
+        """
+        self._check_port(port)
+        removed = {*self.removed, port}
+        self._end()
+        self.removed = removed
+        self._launch()
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports whose other side has not connected.
+
+        Returns:
+            Names.
+        """
+        asked = self._asked()
+        return tuple(str(p) for p, n in self.numbers.items() if not testpmd.link_up(asked, n))
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Counters of every port since testpmd was started.
+
+        testpmd gives up what a port does not take at once, which no driver counts: it is what came
+        in at the other port of the pair and did not go out.
+
+        Returns:
+            One entry per port.
+        """
+        asked = self._asked()
+        found = {
+            port: testpmd.port_counters(asked, number, str(port))
+            for port, number in self.numbers.items()
+        }
+        for a, b in cabling.cables(self.deployment):
+            for source, target in ((a, b), (b, a)):
+                if source in found and target in found:
+                    lost = max(0, found[source].rx - found[target].tx)
+                    found[target] = found[target].model_copy(update={"tx_dropped": lost})
+        return tuple(found.values())
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Its forwarding threads.
+
+        Returns:
+            The "pmd" role.
+        """
+        process = self.process
+        if process is None:
+            return ()
+        return tuple(
+            Pollers(role="pmd", pid=process.pid, thread_prefix=prefix) for prefix in testpmd.THREADS
+        )
+
+    def check_alive(self) -> None:
+        """Raise when testpmd has ended.
+
+        Raises:
+            DutError: With the log's tail.
+        """
+        if self.process is not None and not self.process.alive():
+            raise DutError(
+                f"dpdk-testpmd has ended (status {self.process.returncode}); "
+                f"log ends with:\n{self.process.log_tail(15)}",
+                where=self.name,
+            )
+
+    def facts(self) -> dict[str, Any]:
+        """Version, launch line, pairs, and each port as DPDK has it.
+
+        Returns:
+            JSON values.
+        """
+        asked, options = self._asked(), self.plan.scenario.options
+        ports = {}
+        for port, number in self.numbers.items():
+            info = testpmd.port_info(asked, number)
+            ports[str(port)] = (
+                f"{number}: {info.get('name')}, {info.get('mac_addr')}, MTU {info.get('mtu')}, "
+                f"{info.get('nb_rx_queues')}/{info.get('nb_tx_queues')} rx/tx queues"
+            )
+        return {
+            "backend": self.name,
+            "version": asked.greeting.get("version", "unknown: telemetry does not say"),
+            "launch line": " ".join(self.argv),
+            "mode": self.mode,
+            "pairs": [f"{a} - {b}" for a, b in cabling.cables(self.deployment)],
+            "ports": ports,
+            "workers": len(_processors(self.plan.placement)[1]),
+            "rx/tx descriptors of NICs": f"{_descriptors(options.rx_descriptors)}/"
+            f"{_descriptors(options.tx_descriptors)}; rings of memif and vhost-user are those of "
+            "the other side",
+        }
+
+    def stop(self) -> None:
+        """End testpmd."""
+        self._end()
+        self.ends = {}
+
+    def _end(self) -> None:
+        self._forget()
+        if self.process is not None:
+            self.process.stop(timeout_s=3.0)
+            self.process = None
+        self.numbers = {}
+
+
+def _descriptors(asked: int | None) -> int:
+    return asked or testpmd.RING
+
+
+def _processors(placement: Placement) -> tuple[int, tuple[int, ...]]:
+    """Processors of the main thread and of the workers."""
+    return placement.housekeeping[0], placement.cores["pmd"]
