@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import vnetperf
 from vnetperf.model.errors import ConfigError, VnetperfError
 
 if TYPE_CHECKING:
@@ -84,15 +86,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "doctor":
         return _print(checks.checks(arguments.accel, memory_mib(arguments.memory)))
     argv = _command(arguments)
+    timeout_s = getattr(arguments, "timeout", None)
+    if timeout_s is not None and not timeout_s > 0:
+        raise ConfigError(f"{timeout_s:g} is no time", where="--timeout", accepted="seconds > 0")
     raw = arguments.action == "shell"
     task = guest.Task(
         argv=argv,
         cwd=Path.cwd(),
         shares=_shares(arguments.share),
+        kept=_python(),
         environment=_environment(arguments.env),
         terminal=guest.terminal_size() if raw or os.isatty(1) else None,
         raw=raw,
-        timeout_s=getattr(arguments, "timeout", None),
+        timeout_s=timeout_s,
     )
     machine = _machine(arguments)
     qemu = programs.need_qemu()
@@ -179,6 +185,13 @@ def _shares(named: list[str]) -> tuple[Path, ...]:
     return tuple(shares)
 
 
+def _python() -> tuple[Path, ...]:
+    """What Python reads at every start: its environment and this package, compiled by now."""
+    package = Path(vnetperf.__file__).resolve().parent
+    compileall.compile_dir(package, quiet=2)  # an emulated machine takes long for it
+    return Path(sys.prefix).resolve(), package
+
+
 def _results_dir() -> list[Path]:
     from vnetperf import config  # noqa: PLC0415 - slow to import
 
@@ -197,7 +210,6 @@ def _environment(named: list[str]) -> dict[str, str]:
     environment["PATH"] = f"{beside}:{environment.get('PATH', os.defpath)}"
     environment.setdefault("HOME", "/root")
     environment["SHELL"] = "/bin/sh"
-    environment["PYTHONDONTWRITEBYTECODE"] = "1"  # what the guest compiles is not kept anyway
     if not _testbed_named():
         environment["VNETPERF_TESTBED"] = "lab"
     for text in named:

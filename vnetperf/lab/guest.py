@@ -38,6 +38,7 @@ class Task:
         argv: The command.
         cwd: Where it starts; a directory of the host that the guest sees too.
         shares: Directories that it may write to for good.
+        kept: Directories that are read once, and that it may not write to even below `shares`.
         environment: Its whole environment.
         terminal: Rows and columns when it gets a terminal, else None.
         raw: Whether every key goes to it, Ctrl-C too; else Ctrl-C interrupts it from here.
@@ -47,6 +48,7 @@ class Task:
     argv: Sequence[str]
     cwd: Path
     shares: Sequence[Path] = ()
+    kept: Sequence[Path] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     terminal: tuple[int, int] | None = None
     raw: bool = False
@@ -98,6 +100,7 @@ def _prepared(
         directory,
         modules=kernel.modules,
         shares=task.shares,
+        kept=[path for path in task.kept if _below(path, task.shares)],
         cwd=task.cwd,
         environment=task.environment,
         argv=task.argv,
@@ -166,6 +169,10 @@ class _Watch:
             raise _died(f"the lab did not start within {BOOT_S:g} s", directory)
         self._tell(f"the command did not end within {self._task.timeout_s:g} s: ended")
         return TIMED_OUT
+
+
+def _below(path: Path, shares: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(share) for share in shares)
 
 
 def _died(what: str, directory: Path) -> HostError:

@@ -37,9 +37,13 @@ _STAGE2 = (
 """
     + _SAY
     + r"""
-mkdir /mnt/upper /mnt/work /mnt/root
-mount -t overlay -o lowerdir=/mnt/host,upperdir=/mnt/upper,workdir=/mnt/work lab /mnt/root ||
-    give_up "the kernel cannot lay memory over the host's root directory"
+# overlay DIRECTORY: the host's, read once and kept, with all that is written going to memory.
+overlay() {
+    m=$(mktemp -d /mnt/memory.XXXXXX) && mkdir "$m/upper" "$m/work" && cd "/mnt/host$1" &&
+        mount -t overlay -o "lowerdir=.,upperdir=$m/upper,workdir=$m/work" lab "/mnt/root$1" ||
+        give_up "the kernel cannot lay memory over $1"
+}
+mkdir /mnt/root && overlay /
 for d in dev sys run; do
     mkdir -p /mnt/root/$d && mount --rbind /$d /mnt/root/$d || give_up "cannot mount /$d"
 done
@@ -56,6 +60,8 @@ share() {
         give_up "cannot mount $2"
 }
 @SHARES@
+@KEPT@
+cd /
 # virtme-ng points these at ports that only one program at a time can open.
 for n in 0:stdin 1:stdout 2:stderr; do ln -sf /proc/self/fd/${n%%:*} /dev/${n#*:}; done
 exec unshare --mount --propagation private sh /mnt/host@DIRECTORY@/run.sh
@@ -100,6 +106,7 @@ def write_scripts(
     *,
     modules: Path,
     shares: Sequence[Path],
+    kept: Sequence[Path],
     cwd: Path,
     environment: Mapping[str, str],
     argv: Sequence[str],
@@ -111,6 +118,7 @@ def write_scripts(
         directory: Where to; the guest reads them by the host's root directory.
         modules: The kernel's modules on the host.
         shares: Directories that the guest may write to.
+        kept: Directories below them that it may not.
         cwd: Where the command starts.
         environment: The command's whole environment.
         argv: The command.
@@ -126,6 +134,7 @@ def write_scripts(
             f"share {share_tag(number)} {shlex.quote(str(path))}"
             for number, path in enumerate(shares)
         ),
+        "KEPT": "\n".join(f"overlay {shlex.quote(str(path))}" for path in kept),
         "DIRECTORY": shlex.quote(str(directory)),
     }
     then = {

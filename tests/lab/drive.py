@@ -1,0 +1,36 @@
+"""Runs a play of fake_qemu as `vnetperf lab run` would: `drive.py HOME TIMEOUT PLAY ...`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from vnetperf import cli
+from vnetperf.commands import lab
+from vnetperf.lab import accel, boot, guest, kernel, programs
+from vnetperf.lab.kernel import Kernel
+
+
+def main() -> int:
+    """Run it; the exit status of `vnetperf lab run`."""
+    home, timeout, *play = sys.argv[1:]
+    os.environ["XDG_CACHE_HOME"] = home
+    guest.BOOT_S, guest.GRACE_S = 5.0, 2.0
+
+    def command(*_: object, ports: dict[str, int], **__: object) -> Sequence[str]:
+        fds = [str(ports[name]) for name in ("ctl", "in", "out", "err")]
+        return [sys.executable, str(Path(__file__).with_name("fake_qemu.py")), *fds, "--", *play]
+
+    boot.command = command  # type: ignore[assignment]
+    kernel.cached = lambda: Kernel("x", Path("/x"), Path("/x"))
+    programs.need_qemu = lambda: "qemu"
+    programs.need_virtme = lambda: (9,)
+    accel.chosen = lambda machine, *_: machine
+    lab.compileall.compile_dir = lambda *_, **__: True  # type: ignore[attr-defined]
+    options = ["--timeout", timeout] if float(timeout) else []
+    return cli.main(["lab", "run", *options, "--", "whatever"])
+
+
+sys.exit(main())

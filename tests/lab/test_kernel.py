@@ -1,0 +1,65 @@
+"""Fetching the lab's kernel, with a made-up apt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.lab.conftest import Programs
+from vnetperf.lab import kernel
+from vnetperf.model.errors import HostError
+
+SHOW = """printf '%s\\n' 'Version: 6.1.9-1' 'Depends: linux-image-6.1-amd64 (= 6.1.9-1)' '' \
+    'Version: 6.12.3-1~bpo12+1' 'Depends: linux-image-6.12-amd64 (= 6.12.3)'"""
+DOWNLOAD = 'touch "$3_1_amd64.deb"'
+UNPACK = 'mkdir -p "$3/boot" "$3/lib/modules/6.12/kernel"; touch "$3/boot/vmlinuz-6.12"'
+DEPMOD = 'touch "$2/lib/modules/$3/modules.dep"'
+
+
+@pytest.fixture
+def debian(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": "debian"})
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+
+
+@pytest.mark.usefixtures("debian")
+def test_the_newest_known_is_fetched_once(lab_home: Path, programs: Programs) -> None:
+    programs({"apt-cache": SHOW, "apt-get": DOWNLOAD, "dpkg-deb": UNPACK, "depmod": DEPMOD})
+    assert kernel.cached() is None
+    told: list[str] = []
+    found = kernel.fetch(told.append)
+    assert found.release == "6.12"
+    assert found.image.is_file()
+    assert (found.modules / "modules.dep").is_file()
+    assert found.image.is_relative_to(lab_home)
+    assert "linux-image-6.12-amd64" in told[0]
+    assert kernel.cached() == found
+    assert [path.name for path in (lab_home / "kernel").iterdir()] == ["linux-image-6.12-amd64"]
+
+
+@pytest.mark.usefixtures("debian")
+def test_a_fetch_that_fails_says_why_and_leaves_nothing(lab_home: Path, programs: Programs) -> None:
+    programs({"apt-cache": SHOW, "apt-get": "echo 'E: no network' >&2; exit 100"})
+    with pytest.raises(HostError, match="no network") as caught:
+        kernel.fetch(lambda _: None)
+    assert "apt-get update" in caught.value.cure
+    assert list((lab_home / "kernel").iterdir()) == []
+
+
+@pytest.mark.usefixtures("lab_home")
+def test_what_was_left_half_unpacked_is_not_taken(lab_home: Path) -> None:
+    tree = lab_home / "kernel" / "linux-image-6.12-amd64"
+    (tree / "boot").mkdir(parents=True)
+    (tree / "boot/vmlinuz-6.12").touch()
+    assert kernel.cached() is None
+
+
+def test_an_unknown_distribution_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "platform.freedesktop_os_release", lambda: {"ID": "x", "PRETTY_NAME": "X 1"}
+    )
+    with pytest.raises(HostError) as caught:
+        kernel.packages()
+    assert "X 1" in caught.value.where
+    assert "debian" in caught.value.accepted
