@@ -18,6 +18,7 @@ from vnetperf.search.classify import Criterion, conditional_throughput
 
 GOAL = replace(PDR, initial_trial_s=0.5, final_trial_s=1.0, duration_sum_s=3.0, exceed_ratio=0.5)
 LOAD = 1000.0
+ENDS = ("phy0", "phy1")
 
 
 def trial(number: int, duration_s: float, *losses: int) -> TrialRecord:
@@ -52,7 +53,7 @@ def test_directions_and_aggregate_are_the_same_statistic_of_the_same_trials() ->
         trial(3, 1.0, 6, 0),
         trial(4, 1.0, 300, 0),
     ]
-    forth, back = per_direction(trials, GOAL, LOAD, 2 * LOAD)
+    forth, back = per_direction(trials, GOAL, LOAD, 2 * LOAD, ENDS)
     worse = [measurement_of(t) for t in trials]
     aggregate = conditional_throughput(LOAD, worse, Criterion.of_goal(GOAL))
     assert forth.conditional_throughput_fps == aggregate == pytest.approx(994.0)
@@ -62,7 +63,7 @@ def test_directions_and_aggregate_are_the_same_statistic_of_the_same_trials() ->
 
 
 def test_without_a_lower_bound_there_is_nothing_to_say_of_a_direction() -> None:
-    assert per_direction([], GOAL, None, LOAD) == ()
+    assert per_direction([], GOAL, None, LOAD, ENDS) == ()
 
 
 def test_a_load_that_was_rounded_on_its_way_is_the_same_load(tmp_path: Path) -> None:

@@ -83,12 +83,22 @@ def test_rates_are_sums_over_the_directions_that_send(tmp_path: Path) -> None:
     result = one_way.throughput()
     assert result.directions == 1
     assert brackets(goal(result, "ndr"), NDR, SimulatedDut(700e3), directions=1)
-    assert [d.direction for d in result.goals[0].per_direction] == [direction_name(0)]
+    assert [d.direction for d in result.goals[0].per_direction] == [
+        direction_name(0, ("phy0", "phy1"))
+    ]
     assert result.generator_max_fps == GENERATOR_FPS
     assert result.media_max_fps == pytest.approx(14_880_952.38)
     assert result.goals[0].throughput_l1_bps == pytest.approx(
         (result.goals[0].lower_bound_fps or 0) * 84 * 8
     )
+
+
+def test_a_deployment_of_one_direction_is_told_by_its_own_ends(tmp_path: Path) -> None:
+    result = Bench(tmp_path).throughput(64, "p2v_dpdk")
+    assert result.directions == 1
+    assert brackets(goal(result, "ndr"), NDR, SimulatedDut(700e3), directions=1)
+    assert [d.direction for d in result.goals[0].per_direction] == ["phy0->vnf0.0"]
+    assert set(result.goals[0].latency) == {"phy0->vnf0.0"}
 
 
 def test_a_dut_faster_than_the_generator_is_at_least_as_fast(tmp_path: Path) -> None:
@@ -419,10 +429,10 @@ def test_a_frame_size_besides_the_presets_is_calibrated_when_it_is_needed(tmp_pa
 def test_a_frame_nothing_on_the_path_carries_is_refused_before_anything_is_done(
     tmp_path: Path,
 ) -> None:
-    jumbo = PRESET.model_copy(update={"frame_sizes": (64, 9000)})
+    jumbo = PRESET.model_copy(update={"frame_sizes": (64, 9300)})
     bench = Bench(tmp_path, settings=configuration(jumbo))
-    with pytest.raises(CapabilityError, match="carries no frames of 9000 octets"):
-        bench.throughput(9000)
+    with pytest.raises(CapabilityError, match="carries no frames of 9300 octets"):
+        bench.throughput(9300)
     assert not [c for c in bench.agent.calls if c.startswith(("calibrate", "deploy"))]
     assert bench.throughput(64).goals[0].regular
     assert "calibrate 64" in bench.agent.calls

@@ -107,7 +107,9 @@ class FakeAgent:
         self._note(f"trial {spec.load_fps:.3f} {spec.duration_s:g}")
         self.trials.append(spec)
         scenario = self.deployed.scenario
-        counts = tuple(self._direction(d, spec) for d in scenario.traffic.directions)
+        counts = tuple(
+            self._direction(d, spec) for d in sorted({s.direction for s in scenario.streams})
+        )
         result = TrialResult(
             directions=counts,
             refusal_is_loss=self.deployed.refusal_is_loss,

@@ -40,7 +40,7 @@ class CalibrationStore:
         """What a calibration depends on.
 
         Args:
-            plan: Generator, wire, cores.
+            plan: Generator, wire, cores, MTU, queues.
             facts: The machine.
 
         Returns:
@@ -58,6 +58,8 @@ class CalibrationStore:
                 plan.scenario.generator,
                 plan.wire,
                 plan.placement.cores.get("tester"),
+                plan.scenario.mtu,  # larger buffers are slower ones
+                plan.scenario.options.rx_queues,
                 facts.versions,
                 cpu,
                 kernel,

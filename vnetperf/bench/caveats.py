@@ -85,6 +85,12 @@ def _of_scenario(record: ScenarioRecord) -> list[str]:
             f"{scenario.id}: sizes and rates are those of the plain frame; "
             f"in the tunnel each is {overhead(scenario.tunnel)} octets longer"
         )
+    if scenario.deployment.tester_vnf_ports:
+        places = ", ".join(str(port) for port in scenario.deployment.tester_vnf_ports)
+        said.append(
+            f"{scenario.id}: the tester is in a VNF's place at {places}; "
+            "what it can do there was not calibrated, only what it can do on a wire"
+        )
     if record.facts.facts.get("vswitch", {}).get("forwards in") == "the kernel":
         said.append(
             f"{scenario.id}: the kernel forwards in the time of whoever hands it a frame, "

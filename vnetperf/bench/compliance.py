@@ -53,6 +53,7 @@ def _rfc2544(
     because = f"preset {preset.name}"
     sizes = sorted({r.frame_size for r in results if r.status == "measured"})
     profiles = [scenario.traffic for scenario in scenarios]
+    both_ways = all(len({s.direction for s in scenario.streams}) == 2 for scenario in scenarios)
     final = min(goal.final_trial_s for goal in preset.goals)
     learning = min((p.learning_frames_per_stream for p in profiles), default=0)
     zero = [g.name for g in preset.goals if g.loss_ratio == 0 and g.exceed_ratio == 0]
@@ -98,9 +99,9 @@ def _rfc2544(
         _entry(
             "RFC 2544 section 14",
             "same rate into both ports",
-            all(p.bidirectional for p in profiles),
-            "bidirectional" if all(p.bidirectional for p in profiles) else "one direction",
-            "the traffic profile sends one way",
+            both_ways,
+            "bidirectional" if both_ways else "one direction",
+            "the traffic profile or the deployment sends one way",
         ),
         LedgerEntry(
             clause="RFC 2544 section 23 a",

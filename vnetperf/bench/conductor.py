@@ -130,7 +130,8 @@ class Conductor:
     def _begin(self, frame_size: int) -> SearchRecord:
         preset = self.run.configuration.preset
         ceiling, reason = self.run.ceiling(self.scenario, frame_size)
-        directions = len(self.scenario.traffic.directions)
+        directions = len({stream.direction for stream in self.scenario.streams})
+        first, second = self.scenario.deployment.ends
         if ceiling <= preset.min_load_fps:
             raise GeneratorError(
                 f"the largest load that can be offered, {ceiling:.0f} frames/s, is not above the "
@@ -152,6 +153,7 @@ class Conductor:
                 max_trial_seconds=preset.max_trial_seconds,
             ),
             directions=directions,
+            ends=(str(first), str(second)),
             # Both ports' sum; a search that sends one way can use half of it.
             generator_max_fps=point.max_clean_fps * directions / 2 if point else None,
             limit_reason=f"limited by {reason}",

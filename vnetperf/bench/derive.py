@@ -110,12 +110,12 @@ def _goal(found: SearchGoalResult, logged: LoggedSearch) -> GoalResult:
         lower_bound_fps=_times(lower, n),
         upper_bound_fps=_times(upper, n),
         conditional_throughput_fps=_times(conditional, n),
-        per_direction=per_direction(there, goal, lower, upper),
+        per_direction=per_direction(there, goal, lower, upper, logged.begin.ends),
         regular=found.regular,
         qualifier="at least" if found.at_least else "at most" if found.at_most else "",
         reason=reason,
         throughput_l1_bps=_times(lower, n * l1_bits_per_frame(logged.begin.frame_size)),
-        latency=latency_of(there),
+        latency=latency_of(there, logged.begin.ends),
         trials_at_lower_bound=tuple(t.number for t in there),
     )
 

@@ -12,20 +12,25 @@ from vnetperf.search import Measurement
 from vnetperf.search.classify import Criterion, conditional_throughput
 
 
-def direction_name(direction: int) -> str:
+def direction_name(direction: int, ends: Sequence[str]) -> str:
     """Name of a direction in results.
 
     Args:
-        direction: Number of the sending port.
+        direction: Number of the tester's sending port.
+        ends: Ports of the DUT that the tester's ports 0 and 1 plug in at.
 
     Returns:
-        "phy0->phy1" or "phy1->phy0".
+        "phy0->phy1", "phy0->vnf0.0" ...
     """
-    return f"phy{direction}->phy{1 - direction}"
+    return f"{ends[direction]}->{ends[1 - direction]}"
 
 
 def per_direction(
-    trials: Sequence[TrialRecord], goal: SearchGoal, lower: float | None, upper: float | None
+    trials: Sequence[TrialRecord],
+    goal: SearchGoal,
+    lower: float | None,
+    upper: float | None,
+    ends: Sequence[str],
 ) -> tuple[DirectionBound, ...]:
     """A goal's result in each direction, by the rules of the search that found it.
 
@@ -34,6 +39,7 @@ def per_direction(
         goal: The goal; only trials as long as its final ones count.
         lower: The lower bound, frames/s per interface.
         upper: The upper bound, frames/s per interface.
+        ends: Ports of the DUT that the tester's ports plug in at.
 
     Returns:
         One for each direction that sent; none without a lower bound.
@@ -47,7 +53,7 @@ def per_direction(
         full = [m.loss_ratio for m in told if criterion.is_full_length(m)]
         bounds.append(
             DirectionBound(
-                direction=direction_name(direction),
+                direction=direction_name(direction, ends),
                 lower_bound_fps=lower,
                 upper_bound_fps=upper,
                 conditional_throughput_fps=conditional_throughput(lower, told, criterion),
@@ -76,11 +82,12 @@ def _by_direction(
     return found
 
 
-def latency_of(trials: Sequence[TrialRecord]) -> dict[str, Latency]:
+def latency_of(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
     """Latency at the lower bound: of the last of the longest trials there.
 
     Args:
         trials: Valid trials at the lower bound.
+        ends: Ports of the DUT that the tester's ports plug in at.
 
     Returns:
         Direction -> latency; empty without trials.
@@ -92,7 +99,7 @@ def latency_of(trials: Sequence[TrialRecord]) -> dict[str, Latency]:
     whole = [t for t in full if all(_has_percentiles(c.latency) for c in t.result.directions)]
     last = (whole or full)[-1]
     return {
-        direction_name(c.direction): c.latency
+        direction_name(c.direction, ends): c.latency
         for c in last.result.directions
         if c.latency is not None
     }

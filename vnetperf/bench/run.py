@@ -68,6 +68,7 @@ class Run:
         self._deployed: Scenario | None = None
         self._failed: dict[str, VnetperfError] = {}
         self._calibration: Calibration | None = None
+        self._calibrated = ""  # what the calibration depends on
         self._ceilings: dict[tuple[str, int], float] = {}
         resumed = log_path.exists() and log_path.stat().st_size > 0
         if resumed:
@@ -225,10 +226,9 @@ class Run:
         wanted = {*self.configuration.preset.frame_sizes, *([frame_size] if frame_size else [])}
         sizes = {size for size in wanted if size <= largest_frame(scenario)}
         plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
-        current = self._calibration
-        if current is not None and current.wire == plan.wire and all(map(current.at, sizes)):
+        current, key = self._calibration, self.store.key(plan, self.facts())
+        if current is not None and self._calibrated == key and all(map(current.at, sizes)):
             return current
-        key = self.store.key(plan, self.facts())
         held = self.store.load(key)
         missing = sorted(s for s in sizes if held is None or held.at(s) is None)
         if missing:
@@ -240,7 +240,7 @@ class Run:
             held = self.store.add(key, self.client.calibrate(plan, missing))
             self._spend("calibrate", time.monotonic() - began)
         assert held is not None  # noqa: S101 - for the type checker: missing was not empty
-        self._calibration = held
+        self._calibration, self._calibrated = held, key
         self.log.append(CalibrationRecord(calibration=held))
         return held
 

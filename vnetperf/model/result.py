@@ -16,7 +16,7 @@ class DirectionBound(Frozen):
     """A goal's result seen in one direction.
 
     Attributes:
-        direction: "phy0->phy1" or "phy1->phy0".
+        direction: "phy0->phy1", "phy0->vnf0.0" ...
         lower_bound_fps: Highest load that meets the goal, frames/s into this direction.
         upper_bound_fps: Lowest load above it that fails; None when none was seen.
         conditional_throughput_fps: Forwarding rate at the lower bound, frames/s.

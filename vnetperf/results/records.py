@@ -80,6 +80,7 @@ class SearchRecord(Frozen):
         goals: Its goals.
         limits: Its limits.
         directions: Interfaces that send.
+        ends: Ports of the DUT that the tester's ports 0 and 1 plug in at.
         generator_max_fps: Calibrated clean maximum, aggregate frames/s.
         limit_reason: What the maximum load is limited by.
     """
@@ -93,6 +94,7 @@ class SearchRecord(Frozen):
     goals: tuple[SearchGoal, ...]
     limits: SearchLimits
     directions: int
+    ends: tuple[str, str] = ("phy0", "phy1")
     generator_max_fps: float | None = None
     limit_reason: str = ""
 
