@@ -127,7 +127,7 @@ def test_an_unknown_wire_is_told_with_those_there_are() -> None:
     text = str(caught.value)
     with pytest.raises(ConfigError, match="'memiff'"):  # even where another one fits
         plan(scenario(), wires=("memif", "memiff"))
-    assert "memif, veth" in text
+    assert "memif, nic, veth" in text
 
 
 def test_memory_that_is_not_there() -> None:

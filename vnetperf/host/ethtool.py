@@ -14,6 +14,7 @@ from vnetperf.host.offloads import NOT_THERE, SETTERS, SIOCETHTOOL
 from vnetperf.model.errors import HostError
 
 GET_SET_INFO, GET_STRINGS, GET_STATS = 0x37, 0x1B, 0x1D
+GET_CHANNELS, SET_CHANNELS = 0x3C, 0x3D
 STATISTICS = 1  # ETH_SS_STATS
 NAME = 32  # ETH_GSTRING_LEN
 #: ETHTOOL_G* of what SETTERS sets.
@@ -84,6 +85,36 @@ def set_offloads(name: str, values: dict[str, int], *, netns: Path | None = None
         for offload in reversed(SETTERS):
             if offload in values:
                 _call(name, struct.pack("=II", SETTERS[offload], values[offload]))
+
+    run_in(netns, write)
+
+
+def set_queues(name: str, count: int, *, netns: Path | None = None) -> None:
+    """Set the number of queue pairs of an interface.
+
+    Args:
+        name: Interface name.
+        count: Queue pairs.
+        netns: Its namespace; None is the caller's.
+
+    Raises:
+        HostError: The driver does not have as many, or cannot be told.
+    """
+
+    def write() -> None:
+        # struct ethtool_channels: command; most rx, tx, other, combined; now, in the same order.
+        answer = _call(name, struct.pack("=9I", GET_CHANNELS, *[0] * 8))
+        _, rx, tx, other, both, *now = struct.unpack("=9I", answer) if answer else [0] * 9
+        wanted = [0, 0, now[2], count] if both else [count, count, now[2], 0]
+        if count > (both or min(rx, tx) or 1):
+            raise HostError(
+                f"{count} queue pairs are asked for",
+                where=f"link {name}",
+                accepted=f"up to {both or min(rx, tx) or 1}",
+                cure="ask for fewer rx_queues",
+            )
+        if answer and list(now) != wanted:
+            _call(name, struct.pack("=9I", SET_CHANNELS, rx, tx, other, both, *wanted))
 
     run_in(netns, write)
 

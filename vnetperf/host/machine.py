@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vnetperf.host import hugepages, links, linkstats, modules, netdevs, netns, nics, taps, vfs
+from vnetperf.host import (
+    ethtool,
+    hugepages,
+    links,
+    linkstats,
+    modules,
+    netdevs,
+    netns,
+    nics,
+    taps,
+    vfs,
+)
 from vnetperf.host.kill import RUN_ID_VARIABLE
 from vnetperf.host.offloads import disable_offloads
 from vnetperf.host.process import ManagedProcess
@@ -305,13 +316,21 @@ class Machine:
         """
         return links.get(name, self.netns)
 
-    def set_link(self, name: str, *, mac: str | None = None, mtu: int | None = None) -> None:
+    def set_link(
+        self,
+        name: str,
+        *,
+        mac: str | None = None,
+        mtu: int | None = None,
+        up: bool | None = None,
+    ) -> None:
         """Change a link of the run's network namespace, where it differs.
 
         Args:
             name: Its name.
             mac: MAC address; None leaves it.
             mtu: MTU, octets; None leaves it.
+            up: True brings it up, False down; None leaves it.
 
         Raises:
             HostError: There is no such link, or the kernel refuses.
@@ -321,6 +340,8 @@ class Machine:
             links.set_address(name, mac, netns=self.netns)
         if mtu is not None and now.mtu != mtu:
             links.set_mtu(name, mtu, netns=self.netns)
+        if up is not None and now.up != up:
+            links.set_up(name, up=up, netns=self.netns)
 
     def give_nic(self, address: str, driver: str, *, isolated: bool = False) -> None:
         """Give a PCI device to a driver for programs; it comes back with the run's end.
@@ -344,6 +365,7 @@ class Machine:
         mac: str = "",
         promiscuous: bool = False,
         offloads: bool = False,
+        queues: int | None = None,
         isolated: bool = False,
     ) -> str:
         """Move the kernel interface of a PCI device into the run's namespace: up and quiet.
@@ -358,6 +380,7 @@ class Machine:
             mac: MAC address; "" leaves it.
             promiscuous: Take frames for all addresses.
             offloads: True leaves checksum and segmentation offloads on.
+            queues: Queue pairs; None leaves the driver's own number.
             isolated: The testbed says that it may be taken even if it carries a route.
 
         Returns:
@@ -369,6 +392,8 @@ class Machine:
         if address not in self._borrowed:
             netns = self.netns
             there = nics.borrow(self._run.journal, address, netns, name=name, isolated=isolated)
+            if queues is not None:
+                ethtool.set_queues(there, queues, netns=netns)
             netdevs.prepare(
                 there, netns=netns, mtu=mtu, promiscuous=promiscuous, mac=mac, offload=offloads
             )

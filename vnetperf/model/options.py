@@ -44,6 +44,12 @@ class SwitchOptions(Frozen):
         mtu: MTU of every port, octets without Ethernet header and FCS; None fits the frame sizes.
         offloads: Checksum and segmentation offloads of every port.
         memory_mib: Poll-mode memory by NUMA node, MiB; empty for what the backend needs.
+        vlan: VLAN of VNF ports that meet only each other.
+        rate_mbps: Highest rate at which a VNF port sends, Mbit/s; 0 for any.
+        trust: True lets a virtual function become promiscuous and change its address.
+        spoof_check: True drops what a virtual function sends with another source address.
+        vf_driver: How a VNF is given a virtual function: "vfio-pci" as a PCI device, "kernel" as
+            an interface.
     """
 
     name: str = ""
@@ -58,6 +64,11 @@ class SwitchOptions(Frozen):
     mtu: Annotated[int, Field(ge=68, le=9198)] | None = None
     offloads: bool | None = None
     memory_mib: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    vlan: Annotated[int, Field(ge=1, le=4093)] | None = None
+    rate_mbps: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    trust: bool | None = None
+    spoof_check: bool | None = None
+    vf_driver: Literal["vfio-pci", "kernel"] | None = None
 
     @field_validator("rx_descriptors", "tx_descriptors")
     @classmethod

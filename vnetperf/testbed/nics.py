@@ -117,18 +117,23 @@ def _driver(kind: str, nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
     if nic.kernel_driver in BIFURCATED:
         return "", f"programs use it on top of {nic.kernel_driver}"
     if nic.iommu_group is None:
-        no_iommu = "the machine has no IOMMU, or it is off (intel_iommu=on, amd_iommu=on)"
-        if nic.physical:
-            return "", f"{no_iommu}, and uio_pci_generic takes no virtual function"
-        if trouble := facts.modules.get("uio_pci_generic", ""):
-            return "", f"{no_iommu}; nor is there uio_pci_generic: {trouble}"
-        return "uio_pci_generic", f"without protection by an IOMMU: {no_iommu}"
+        return _without_iommu(nic, facts)
+    trouble = ""
     for module in ("vfio_pci", "vfio_iommu_type1"):
-        if trouble := facts.modules.get(module, ""):
-            return "", f"the kernel has no module {module}: {trouble}"
-    if nic.group_mates:
-        return "", (
+        if reason := facts.modules.get(module, ""):
+            trouble = trouble or f"the kernel has no module {module}: {reason}"
+    if nic.group_mates and not trouble:
+        trouble = (
             f"IOMMU group {nic.iommu_group} is handed out as a whole, and the kernel drives "
             f"{', '.join(nic.group_mates)} of it; put the NIC into another slot"
         )
-    return "vfio-pci", ""
+    return ("", trouble) if trouble else ("vfio-pci", "")
+
+
+def _without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
+    why = "the machine has no IOMMU, or it is off (intel_iommu=on, amd_iommu=on)"
+    if nic.physical:
+        return "", f"{why}, and uio_pci_generic takes no virtual function"
+    if trouble := facts.modules.get("uio_pci_generic", ""):
+        return "", f"{why}; nor is there uio_pci_generic: {trouble}"
+    return "uio_pci_generic", f"without protection by an IOMMU: {why}"

@@ -37,9 +37,9 @@ def place(
         CapabilityError: Sharing is refused and there are too few cores.
     """
     cpus = _allowed(config, facts)
-    wanted = sum(demand.threads for demand in demands)
+    wanted = _wanted(demands)
     if config.policy != "shared":
-        dedicated = _dedicated(demands, config, cpus, facts, wanted, near)
+        dedicated = _dedicated(demands, config, cpus, facts, near)
         if dedicated is not None:
             return dedicated
         if config.policy == "dedicated":
@@ -50,7 +50,11 @@ def place(
                 accepted='"auto" shares cores when there are too few',
                 cure='set cores.policy = "auto" in the testbed file, or allow more cores',
             )
-    return _shared(demands, config, cpus, facts, wanted, near)
+    return _shared(demands, config, cpus, facts, near)
+
+
+def _wanted(demands: tuple[RoleDemand, ...]) -> int:
+    return sum(demand.threads for demand in demands)
 
 
 def _allowed(config: CoresConfig, facts: MachineFacts) -> list[CpuFacts]:
@@ -82,9 +86,9 @@ def _dedicated(
     config: CoresConfig,
     cpus: list[CpuFacts],
     facts: MachineFacts,
-    wanted: int,
     near: int | None,
 ) -> Placement | None:
+    wanted = _wanted(demands)
     node_of = {cpu.cpu: cpu.node for cpu in facts.cpus}
     fitting = []
     for node in sorted({cpu.node for cpu in cpus}):
@@ -139,9 +143,9 @@ def _shared(
     config: CoresConfig,
     cpus: list[CpuFacts],
     facts: MachineFacts,
-    wanted: int,
     near: int | None,
 ) -> Placement:
+    wanted = _wanted(demands)
     order = _best_first(cpus, wanted, near)
     numbers = [cpu.cpu for cpu in order]
     cores: dict[str, tuple[int, ...]] = {}

@@ -1,0 +1,354 @@
+"""The SR-IOV backend: virtual functions, between which and the wire the NIC itself switches."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from vnetperf.host import ethtool, pci, vfs
+from vnetperf.host.machine import Machine
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import NicUse, Plan
+from vnetperf.model.ports import Attachment, PhyPort, Port, VnfPort, WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.vswitches.macvtap import redirect
+from vnetperf.vswitches.sriov import layout
+from vnetperf.vswitches.sriov.counters import of_port
+from vnetperf.vswitches.sriov.function import VFIO, Function
+
+
+class Sriov(VSwitch):
+    """A NIC that switches by MAC address between its wire and its virtual functions."""
+
+    name: ClassVar[str] = "sriov"
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("nic",),
+        attachments=("vf",),
+        max_frame_size=9018,
+        options=("rx_queues", "mtu", "vlan", "rate_mbps", "trust", "spoof_check", "vf_driver"),
+        addressing="port",
+        nic_drivers=("kernel",),
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.deployment = plan.scenario.deployment
+        #: Interfaces of the physical functions, by physical port.
+        self.parents: dict[int, str] = {}
+        self.functions: dict[str, Function] = {}
+        self.redirected = ""
+        self._removed: set[str] = set()
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the scenario from a NIC's switch.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" or what is missing with its cure.
+        """
+        if not any(nic.max_vfs for nic in facts.nics):
+            return (
+                "no NIC of this machine has SR-IOV; turn it on in the firmware, or run in the "
+                "virtual lab: `vnetperf lab run -- ...`"
+            )
+        if layout.joined(scenario.deployment) and (trouble := redirect.missing(facts)):
+            return trouble
+        return layout.refusal(scenario)
+
+    @classmethod
+    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
+        """Whether the DUT's NICs can have the virtual functions, and VNFs can be given them.
+
+        Args:
+            nics: NICs of the wires.
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" or what is missing with its cure.
+        """
+        places = layout.places(scenario.deployment)
+        for use in (nic for nic in nics if nic.side == "dut"):
+            nic = facts.nic(use.pci)
+            most = nic.max_vfs if nic else 0
+            wanted = sum(place.physical == use.wire for place in places)
+            if not most:
+                return f"{use.pci} has no SR-IOV; turn it on in the firmware, or name another NIC"
+            if wanted > most:
+                return (
+                    f"{scenario.deployment.name} needs {wanted} virtual functions of {use.pci}, "
+                    f"which can have {most}; choose fewer --vnfs, or name another NIC"
+                )
+            if scenario.options.vf_driver == VFIO and (reason := _why_no_vfio(use, facts)):
+                return f"vf_driver is vfio-pci, and {reason}"
+        return ""
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The virtual functions that `--plan` can show.
+
+        Args:
+            plan: The plan.
+            facts: The machine, for the driver of virtual functions.
+
+        Returns:
+            What -> how.
+        """
+        lines = {}
+        for place in layout.places(plan.scenario.deployment):
+            nic = plan.nic(place.physical, "dut")
+            driver = _driver(place, plan, facts)
+            lines[f"VF {place.number} of {nic.pci if nic else '?'}"] = (
+                f"{place.port}, MAC {place.mac}, driver {driver}"
+                + (f", VLAN {plan.scenario.options.vlan}" if place.inner else "")
+                * (plan.scenario.options.vlan is not None)
+            )
+        return lines
+
+    def start(self) -> None:
+        """Bring the physical functions up, and make the virtual ones unless a VNF has them."""
+        self._make()
+        for name in self.parents.values():
+            self.machine.set_link(name, up=True)
+
+    def _make(self) -> None:
+        """Virtual functions are made once: VNFs hold on to them while the switch restarts."""
+        if self.functions:
+            return
+        options, mtu = self.plan.scenario.options, self.plan.scenario.mtu
+        places = layout.places(self.deployment)
+        made = {}
+        try:
+            for index in dict.fromkeys(place.physical for place in places):
+                use = self._nic(index)
+                # Before the virtual functions are there, or their drivers find it resetting.
+                self.parents[index] = self.machine.borrow_nic(
+                    use.pci, mtu=mtu, isolated=self.plan.testbed.isolated
+                )
+                count = sum(place.physical == index for place in places)
+                made[index] = self.machine.make_vfs(use.pci, count)
+        except HostError as error:
+            raise DutError(
+                error.what, where=error.where, accepted=error.accepted, cure=error.cure
+            ) from error
+        for place in places:
+            pci_address = made[place.physical][place.number]
+            function = Function(place, pci_address, self.parents[place.physical])
+            function.configure(self.machine.netns, options)
+            driver = _driver(place, self.plan, self.machine.facts)
+            function.bind(self.machine, driver, mtu=mtu, queues=options.rx_queues)
+            self.functions[str(place.port)] = function
+
+    def _nic(self, index: int) -> NicUse:
+        use = self.plan.nic(index, "dut")
+        if use is None:
+            raise DutError(f"the plan has no NIC for phy{index}", where=self.name)
+        return use
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """The wire's end is the physical function's interface, which is up.
+
+        Args:
+            end: The DUT's end of the wire.
+        """
+        if end.netdev is None:
+            raise DutError(f"cannot plug a {end.kind} wire in", where=self.name, accepted="nic")
+        self.parents[end.wire] = end.netdev
+        self._removed.discard(f"phy{end.wire}")
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A virtual function.
+
+        Args:
+            port: Port of the deployment.
+            kind: "vf".
+            queues: Queue pairs.
+
+        Returns:
+            The attachment.
+        """
+        if kind not in self.capabilities.attachments:
+            raise self.no_attachment(kind)
+        self._make()
+        function = self.functions[str(port)]
+        return Attachment(
+            port=port,
+            kind=kind,
+            pci=function.pci,
+            driver=pci.nic(function.pci).driver,
+            netdev=function.netdev or None,
+            queues=queues,
+        )
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """It is there since it was offered.
+
+        Args:
+            attachment: As offered.
+        """
+        function = self.functions[str(attachment.port)]
+        if str(attachment.port) in self._removed:
+            function.join(self.machine.netns)
+            self._removed.discard(str(attachment.port))
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Join physical ports between which there is no VNF; the rest goes by address.
+
+        Args:
+            streams: Streams of the traffic.
+        """
+        del streams
+        pairs = {
+            self.functions[str(a)].netdev: self.functions[str(b)].netdev
+            for a, b in layout.joined(self.deployment)
+        }
+        if pairs and not self.redirected:
+            self.redirected = redirect.redirect(self.machine, pairs)
+
+    def remove_port(self, port: Port) -> None:
+        """Cut a virtual function off, or bring a physical function down with all of its.
+
+        Args:
+            port: The port.
+        """
+        name = str(port)
+        if isinstance(port, PhyPort):
+            self.machine.set_link(self.parents[port.index], up=False)
+        else:
+            self.functions[name].cut_off(self.machine.netns)
+        self._removed.add(name)
+
+    def links_down(self) -> tuple[str, ...]:
+        """Physical ports without carrier, and virtual functions that see none.
+
+        Returns:
+            Names, with interface and address.
+        """
+        down = [
+            f"phy{index} ({name} of {self._nic(index).pci})"
+            for index, name in self.parents.items()
+            if not self.machine.link(name).carrier
+        ]
+        down += [
+            f"{port} ({function.netdev}, virtual function {function.pci})"
+            for port, function in self.functions.items()
+            if function.netdev and not self.machine.link(function.netdev).carrier
+        ]
+        return tuple(down)
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Counters of physical ports and of virtual functions, as far as drivers have them.
+
+        Returns:
+            One entry per port that is counted.
+        """
+        netns = self.machine.netns
+        found = []
+        for index, name in self.parents.items():
+            statistics = ethtool.statistics(name, netns=netns)
+            found.append(of_port(f"phy{index}", self._nic(index).driver, statistics))
+        table = self.machine.link_statistics()
+        told = {index: vfs.read(name, netns) for index, name in self.parents.items()}
+        for port, function in self.functions.items():
+            if isinstance(function.place.port, PhyPort):
+                continue
+            if link := table.get(function.netdev):
+                # Its own side: what it sends comes in here.
+                counted = HopCounters(
+                    port=port, rx=link.tx, tx=link.rx + link.rx_dropped, tx_dropped=link.rx_dropped
+                )
+                found.append(counted)
+                continue
+            state = told[function.place.physical][function.place.number]
+            if state.rx is not None and state.tx is not None:
+                found.append(
+                    HopCounters(port=port, rx=state.tx, tx=state.rx, tx_dropped=state.rx_dropped)
+                )
+        return tuple(counters for counters in found if counters is not None)
+
+    def facts(self) -> dict[str, Any]:
+        """NICs and their virtual functions, as they are.
+
+        Returns:
+            JSON values.
+        """
+        netns = self.machine.netns
+        nics, functions = {}, {}
+        for index, name in self.parents.items():
+            link, nic = self.machine.link(name), pci.nic(self._nic(index).pci)
+            nics[f"phy{index}"] = (
+                f"{nic.address} ({name}), {nic.driver}, {nic.vfs} of {nic.max_vfs} virtual "
+                f"functions, MTU {link.mtu}"
+            )
+            for port, function in self.functions.items():
+                if function.place.physical == index:
+                    state = vfs.read(name, netns)[function.place.number]
+                    functions[port] = _describe(function, state)
+        return {
+            "backend": self.name,
+            "switch": "the NIC's own, by MAC address (legacy mode)",
+            "physical functions": nics,
+            "virtual functions": functions,
+            "physical ports are joined by": f"tc ingress, {self.redirected}, mirred redirect"
+            if self.redirected
+            else "nothing: every frame meets a virtual function",
+        }
+
+    def check_alive(self) -> None:
+        """Raise when virtual functions have gone, or the NIC with them."""
+        for function in self.functions.values():
+            if not pci.exists(function.pci):
+                raise DutError(
+                    f"virtual function {function.pci} of {function.place.port} is gone",
+                    where=self.name,
+                    cure="see dmesg; somebody changed sriov_numvfs or reset the NIC",
+                )
+
+    def stop(self) -> None:
+        """Bring the physical functions down; the run's end takes virtual functions away."""
+        for name in self.parents.values():
+            self.machine.set_link(name, up=False)
+
+
+def _why_no_vfio(use: NicUse, facts: MachineFacts) -> str:
+    """Why virtual functions of a NIC cannot be given to programs."""
+    nic = facts.nic(use.pci)
+    if nic is None or nic.iommu_group is None:
+        return "the machine has no IOMMU, or it is off (boot with intel_iommu=on or amd_iommu=on)"
+    for module in ("vfio_pci", "vfio_iommu_type1"):
+        if trouble := facts.missing_module(module, "a virtual function in a program"):
+            return trouble
+    return ""
+
+
+def _driver(place: layout.Place, plan: Plan, facts: MachineFacts | None) -> str:
+    """Driver of a virtual function: the kernel's where tc joins them, a program's where it can."""
+    if isinstance(place.port, PhyPort):
+        return "kernel"
+    if plan.scenario.options.vf_driver is not None:
+        return plan.scenario.options.vf_driver
+    use = plan.nic(place.physical, "dut")
+    return "kernel" if use is None or facts is None or _why_no_vfio(use, facts) else VFIO
+
+
+def _describe(function: Function, state: vfs.VirtualFunction) -> str:
+    flags = {
+        "spoof check": state.spoof_check,
+        "trusted": state.trusted,
+    }
+    parts = [
+        f"number {state.number} ({function.pci})",
+        f"MAC {state.mac}",
+        f"driver {pci.nic(function.pci).driver}" + f" ({function.netdev})" * bool(function.netdev),
+        f"VLAN {state.vlan or 'none'}",
+        f"rate {f'{state.rate_mbps} Mbit/s at most' if state.rate_mbps else 'not limited'}",
+        *(f"{name} {'on' if on else 'off'}" for name, on in flags.items() if on is not None),
+    ]
+    return ", ".join(parts + ([function.note] if function.note else []))
