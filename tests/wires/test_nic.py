@@ -1,0 +1,72 @@
+"""What keeps NICs from being wires."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import facts
+from tests.fakes.nics import CABLES, DUT0, TESTER0, with_nics
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import NicConfig, Testbed
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.wires.nic import Nic
+
+
+def missing(machine: MachineFacts, deployment: str = "pvp", **testbed: Any) -> str:
+    scenario = Scenario(
+        deployment=make_deployment(deployment), vswitch="fake", traffic=TrafficProfile()
+    )
+    return Nic.missing(machine, scenario, Testbed(**{"nics": CABLES, **testbed}))
+
+
+def test_two_cables_of_free_nics_are_enough() -> None:
+    assert missing(with_nics(facts())) == ""
+    assert missing(with_nics(facts()), "p2v", nics=CABLES[:1]) == ""
+
+
+def test_interfaces_can_be_named_instead_of_addresses() -> None:
+    named = (NicConfig(tester="enp33s0", dut="enp65s0"), CABLES[1])
+    assert missing(with_nics(facts()), nics=named) == ""
+
+
+@pytest.mark.parametrize(
+    ("machine", "testbed", "said"),
+    [
+        (facts(is_root=False), {}, "run with sudo"),
+        (facts(), {"nics": ()}, "names no NICs; add [[nics]]"),
+        (facts(), {"nics": CABLES[:1]}, "pvp has 2 wires and the testbed file names NICs of 1"),
+        (facts(nics=()), {}, f"nics[0].tester: there is no NIC '{TESTER0}'"),
+        (
+            facts(),
+            {"nics": (CABLES[0], NicConfig(tester=TESTER0, dut="enp66s0"))},
+            f"nics[1].tester is the same device as nics[0].tester: {TESTER0}",
+        ),
+        (
+            facts(),
+            {"nics": (NicConfig(tester="enp65s0", dut=DUT0), CABLES[1])},
+            f"nics[0].dut is the same device as nics[0].tester: {DUT0}",
+        ),
+    ],
+)
+def test_what_is_missing_is_told(machine: MachineFacts, testbed: dict[str, Any], said: str) -> None:
+    wired = machine if not machine.is_root or testbed == {} else with_nics(machine)
+    assert said in missing(wired, **testbed)
+
+
+def test_a_nic_in_use_is_taken_only_from_an_isolated_environment() -> None:
+    used = with_nics(facts(), dut1={"in_use": "it carries the address 192.0.2.1"})
+    text = missing(used)
+    assert "nics[1].dut: 0000:42:00.0 is in use: it carries the address 192.0.2.1" in text
+    assert "isolated = true" in text
+    assert missing(used, isolated=True) == ""
+
+
+def test_a_nic_with_a_session_is_never_taken() -> None:
+    used = with_nics(facts(), tester0={"in_use": "an SSH session goes over it", "session": True})
+    text = missing(used, isolated=True)
+    assert "an SSH session" in text
+    assert "isolated = true" not in text
