@@ -191,6 +191,8 @@ class Deployment:
         for attachment in self._attachments:
             self.vswitch.add_vnf_port(attachment)
         self.vswitch.connect(self.plan.scenario.streams)
+        for vnf in self.vnfs:
+            vnf.wait_ready(VNF_READY_S)  # virtio-user takes a new connection when it is looked at
         self.slices = self._cut_slices()
 
     def _cut_slices(self) -> dict[str, str]:
