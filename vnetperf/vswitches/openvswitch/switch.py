@@ -107,8 +107,7 @@ class OpenVSwitch(VSwitch):
         if bridge.learns:
             settings += learning.settings(self.plan.scenario)
         if name == layout.UNDERLAY:
-            mac = tunnel.underlay_mac(self.plan.scenario).replace(":", r"\:")
-            settings.append(f"other_config:hwaddr={mac}")
+            settings.append(f'other_config:hwaddr="{tunnel.underlay_mac(self.plan.scenario)}"')
         self.ovs.vsctl(
             *("add-br", name, "--", "set", "bridge", name, *settings),
             *("--", "set", "Interface", name, f"mtu_request={self.plan.scenario.mtu}"),
