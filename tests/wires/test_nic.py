@@ -70,3 +70,11 @@ def test_a_nic_with_a_session_is_never_taken() -> None:
     text = missing(used, isolated=True)
     assert "an SSH session" in text
     assert "isolated = true" not in text
+
+
+def test_the_isolation_statement_says_what_it_was_used_for() -> None:
+    plain = Testbed(isolation="a lab")
+    assert plain.isolation_statement == "a lab"
+    assert Testbed(isolation="a lab", isolated=True).isolation_statement == "a lab"
+    declared = Testbed(isolation="a lab", isolated=True, nics=CABLES)
+    assert declared.isolation_statement.startswith("a lab; NICs could be taken even with addresses")

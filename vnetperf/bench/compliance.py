@@ -162,7 +162,7 @@ def _others(run: RunRecord) -> list[LedgerEntry]:
             "RFC 6815",
             "an isolated test environment, stated",
             bool(run.testbed.isolation),
-            run.testbed.isolation,
+            run.testbed.isolation_statement,
             "the testbed file has no isolation statement",
         ),
         _entry(

@@ -120,7 +120,7 @@ class Run:
                 git=_git_commit(),
                 command=shlex.join(sys.argv),
                 started=utc_now(),
-                isolation=c.testbed.isolation,
+                isolation=c.testbed.isolation_statement,
                 testbed=c.testbed.name,
                 notes=c.settings.notes,
             ),

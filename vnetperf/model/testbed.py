@@ -141,3 +141,11 @@ class Testbed(Frozen):
     hugepage_kb: Literal[2048, 1048576] = 2048
     tester_sleep_us: int = Field(default=20, ge=0, le=1000)
     lock_timeout_s: float = Field(default=60.0, ge=0)
+
+    @property
+    def isolation_statement(self) -> str:
+        """The isolation statement, and what was allowed on its strength."""
+        if not (self.isolated and self.nics):
+            return self.isolation
+        allowed = "NICs could be taken even with addresses or routes on them (isolated = true)"
+        return f"{self.isolation}; {allowed}" if self.isolation else allowed

@@ -68,6 +68,7 @@ def describe(plan: Plan, preset: Preset) -> list[str]:
         f"wires       {plan.wire}, one per physical port"
         if scenario.deployment.phy_ports
         else "wires       none: the tester is in the place of VNFs",
+        *(f"            wire {nic.wire}: {nic}" for nic in plan.nics),
         f"traffic     {scenario.traffic.name}: {scenario.traffic.description}",
         f"cores       {placement.mode}: {placement.reason}",
         *(

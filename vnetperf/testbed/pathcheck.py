@@ -75,5 +75,13 @@ def _no_path(deployment: Deployment, result: TrialResult, before: dict[str, Any]
         f"the path check failed: {counts}; counters of the last try: {hops}"
         + (f"; links down: {', '.join(down)}" if down else ""),
         where=deployment.plan.scenario.id,
-        cure="the hop where frames stop says which part does not forward; see its log",
+        cure=_cure(deployment, down),
     )
+
+
+def _cure(deployment: Deployment, down: tuple[str, ...]) -> str:
+    cure = "the hop where frames stop says which part does not forward; see its log"
+    wires = sorted({nic.wire for nic in deployment.plan.nics}) if down else ()
+    cables = (" - ".join(n.pci for n in deployment.plan.nics if n.wire == w) for w in wires)
+    joined = ", ".join(cables)
+    return f"see whether cables join these NICs: {joined}; or {cure}" if joined else cure
