@@ -261,7 +261,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             continue
         key = variable.removeprefix(ENV_PREFIX).lower()
         if key not in Settings.model_fields:
-            if key in ("run_id",):  # carried by our own child processes
+            if key in ("run_id", "require"):  # of our own child processes, and of the contract kit
                 continue
             near = get_close_matches(key, list(Settings.model_fields), 1)
             hint = f", did you mean {ENV_PREFIX}{near[0].upper()}?" if near else ""

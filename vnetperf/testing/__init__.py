@@ -1,1 +1,9 @@
-"""What plugin authors and our own tests use: the simulated DUT and the contract kits."""
+"""What plugin authors and our own tests use: the contract kit and the simulated DUT."""
+
+import pytest
+
+pytest.register_assert_rewrite("vnetperf.testing.vswitch", "vnetperf.testing.stage")
+
+from vnetperf.testing.vswitch import VSwitchContract  # noqa: E402 - after the line above
+
+__all__ = ["VSwitchContract"]

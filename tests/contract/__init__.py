@@ -1,0 +1,1 @@
+"""The contract kit, run for every vSwitch that is registered."""

@@ -1,0 +1,23 @@
+"""Every registered vSwitch keeps the contract, as far as this machine can carry it."""
+
+from __future__ import annotations
+
+import pytest
+
+from vnetperf import registry
+from vnetperf.testing import VSwitchContract
+
+#: What a backend is known not to do, and whose doing it is.
+KNOWN = {
+    "dpdk": {
+        "test_vlan_tags_pass[phy2phy_veth-802.1ad]": (
+            "DPDK's af_packet driver puts a VLAN tag back as 0x8100, whatever it was"
+        ),
+    },
+}
+
+for _name in registry.names("vswitches"):
+    _members = {"vswitch": _name, "known": KNOWN.get(_name, {}), "__module__": __name__}
+    globals()[f"Test_{_name}"] = pytest.mark.real(
+        type(f"Test_{_name}", (VSwitchContract,), _members)
+    )

@@ -1,0 +1,106 @@
+"""Which set-ups a vSwitch must be tried in: what its capabilities promise, each at least once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
+
+#: What a test on one machine can lay by itself; the others need a testbed that has them.
+LAID_ANYWHERE = ("memif", "veth")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One set-up.
+
+    Attributes:
+        deployment: Name of the deployment.
+        wire: Kind of wire; "auto" for the first that fits.
+        rules: "port", "stream" or "learning".
+        forwarding: "l2" or "l3".
+        tunnel: Kind of tunnel; "" where the deployment has none.
+        mode: One of the backend's modes; "" for its first.
+        vnfs: Number of VNFs, None for the deployment's own.
+    """
+
+    deployment: str
+    wire: str = "auto"
+    rules: str = "port"
+    forwarding: str = "l2"
+    tunnel: str = ""
+    mode: str = ""
+    vnfs: int | None = None
+
+    @property
+    def id(self) -> str:
+        """Name as it stands in a test id: the deployment and whatever is not usual."""
+        unusual = [
+            self.wire if self.wire != "auto" else "",
+            self.rules if self.rules != "port" else "",
+            self.forwarding if self.forwarding != "l2" else "",
+            self.tunnel,
+            self.mode,
+        ]
+        return "_".join([self.deployment, *filter(None, unusual)])
+
+    @property
+    def has_vnfs(self) -> bool:
+        """True when a VNF forwards on the way."""
+        return make_deployment(self.deployment, self.vnfs).vnf_count > 0
+
+
+def plain(can: Any) -> list[Case]:
+    """Every deployment without a tunnel, in the backend's own way.
+
+    Args:
+        can: Capabilities of the vSwitch.
+
+    Returns:
+        Cases; "port" rules, or the first it has.
+    """
+    usual: dict[str, Any] = {
+        "rules": "port" if "port" in can.rules else can.rules[0],
+        "forwarding": "l2" if "l2" in can.forwarding else can.forwarding[0],
+    }
+    found = []
+    for name in DEPLOYMENTS:
+        graph = make_deployment(name)
+        at_vnf_ports = graph.vnf_count or graph.tester_vnf_ports
+        if graph.tunnelled or (at_vnf_ports and not can.attachments):
+            continue
+        if graph.chains > 1 and not can.chains:
+            continue
+        if graph.phy_ports and not can.wires:
+            continue
+        found.append(Case(name, **usual))
+    return found
+
+
+def varied(can: Any) -> list[Case]:
+    """The simplest deployment on every wire, by every kind of rule, at every layer, in every mode.
+
+    Args:
+        can: Capabilities of the vSwitch.
+
+    Returns:
+        Cases, those in the backend's own way first.
+    """
+    cases = plain(can)
+    if not cases:
+        return []
+    first = cases[0]
+
+    def but(**changes: Any) -> Case:
+        fields = {name: getattr(first, name) for name in Case.__slots__}
+        return Case(**{**fields, **changes})
+
+    laid = [wire for wire in can.wires if wire in LAID_ANYWHERE]
+    found = [but(wire=wire) for wire in laid] or [first]
+    if first.deployment != "phy2phy":
+        found = [first]
+    found += [but(mode=mode) for mode in can.modes[1:]]
+    found += [but(rules=rules) for rules in can.rules if rules != first.rules]
+    found += [but(forwarding=layer) for layer in can.forwarding if layer != first.forwarding]
+    return found

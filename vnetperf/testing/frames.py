@@ -1,0 +1,272 @@
+"""A traffic generator that looks: few frames, of any content, and every octet of what comes out.
+
+Trials measure with a generator that counts millions of frames of its own; a contract check wants to
+send a broadcast or a tagged frame and see what became of it. This generator is deployed like any
+other, by its name, so that a check goes through the very path that a measurement takes.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan, RoleDemand
+from vnetperf.model.ports import WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import Stream, TrafficProfile
+from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
+from vnetperf.model.units import MAX_FRAME_SIZE, driver_length
+from vnetperf.testing.memif import MemifPort
+from vnetperf.testing.netdev import NetdevPort
+from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
+from vnetperf.traffic.frames import HEADER_LEN, compile_header
+
+#: What an own frame carries behind its headers: mark, stream, sequence number.
+MARK = struct.Struct("!8sHI")
+SIGNATURE = b"vnp-kit\0"
+#: Frames sent without a look at what came back; rings of a wire hold more.
+BATCH = 16
+POLL_S = 0.001
+#: Longest wait for frames that are expected, and for strays after them, seconds.
+PATIENCE_S, QUIET_S = 2.0, 0.1
+NETDEV_KINDS = ("veth", "macvtap")
+
+
+class FramePort(Protocol):
+    """Where frames go in and come out."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the other side is there."""
+
+    def send(self, frame: bytes) -> bool:
+        """Send a frame without FCS; False when there is no room."""
+
+    def receive(self) -> list[bytes]:
+        """Take what has come."""
+
+    def close(self) -> None:
+        """Unplug. Idempotent."""
+
+
+class FrameTester(TrafficGenerator):
+    """Sends single frames and keeps what comes back; slow, and blind to time."""
+
+    name: ClassVar[str] = "frames"
+    capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
+        wires=("veth", "memif"),
+        attachments=(*NETDEV_KINDS, "memif"),
+        max_frame_size=MAX_FRAME_SIZE,
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.ports: list[FramePort] = []
+        self._streams: tuple[Stream, ...] = ()
+        self._size = 64
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """It needs nothing but Python.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            Always "".
+        """
+        del facts, scenario
+        return ""
+
+    @classmethod
+    def roles(cls) -> tuple[RoleDemand, ...]:
+        """It runs where the test runs.
+
+        Returns:
+            No demand.
+        """
+        return ()
+
+    def connect(self, ends: tuple[WireEnd, ...]) -> None:
+        """Plug into the tester's ends.
+
+        Args:
+            ends: One end per port.
+        """
+        for end in ends:
+            self.ports.append(self._port(end))
+
+    def _port(self, end: WireEnd) -> FramePort:
+        if end.kind == "memif" and end.socket is not None and end.role == "client":
+            return MemifPort(end.socket, end.wire, self.plan.tester_rx_queues)
+        if end.kind in NETDEV_KINDS and end.netdev is not None:
+            return NetdevPort(self.machine, end.netdev)
+        raise GeneratorError(
+            f"cannot plug into {end.kind} {end.role or ''}".rstrip(),
+            where=self.name,
+            accepted=f"{', '.join(NETDEV_KINDS)}, memif as client",
+        )
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports whose other side is gone.
+
+        Returns:
+            Names.
+        """
+        return tuple(f"tester port {n}" for n, port in enumerate(self.ports) if not port.connected)
+
+    def prepare(
+        self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
+    ) -> None:
+        """Remember what is to be sent.
+
+        Args:
+            streams: What is sent.
+            profile: Not used: each stream is one flow.
+            frame_size: Octets including FCS.
+        """
+        del profile
+        self._streams, self._size = streams, frame_size
+
+    def learn(self, frames_per_stream: int) -> None:
+        """Send learning frames and forget what comes back.
+
+        Args:
+            frames_per_stream: Frames of each stream.
+        """
+        for stream in self._streams:
+            frame = stream_frame(stream, self._size, 0)
+            self.exchange(stream.tx_port, [frame] * min(frames_per_stream, BATCH), expect=0)
+
+    def exchange(
+        self, port: int, frames: Sequence[bytes], *, expect: int | None = None
+    ) -> tuple[list[bytes], list[bytes]]:
+        """Send frames into one port and keep everything that comes out anywhere.
+
+        Args:
+            port: Tester port that sends.
+            frames: Octets without FCS, at most BATCH.
+            expect: Frames to wait for at the other port; None for as many as are sent. Strays are
+                waited for in any case.
+
+        Returns:
+            What came out at port 0 and at port 1, in order.
+
+        Raises:
+            GeneratorError: The port does not take a frame.
+        """
+        for entry in self.ports:
+            entry.receive()  # what is late of something else
+        for frame in frames:
+            if not self.ports[port].send(frame):
+                raise GeneratorError(f"tester port {port} has no room", where=self.name)
+        wanted = len(frames) if expect is None else expect
+        caught: tuple[list[bytes], list[bytes]] = ([], [])
+        quiet_at = time.monotonic() + QUIET_S
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < (deadline if len(caught[1 - port]) < wanted else quiet_at):
+            for number, entry in enumerate(self.ports):
+                if came := entry.receive():
+                    caught[number].extend(came)
+                    quiet_at = time.monotonic() + QUIET_S
+            time.sleep(POLL_S)
+        return caught
+
+    def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
+        """Send a trial's frames one after the other, as fast as Python does.
+
+        Args:
+            trial: The trial; its load says how many frames, not how fast.
+            watch: Called between batches.
+
+        Returns:
+            Counts of each direction.
+        """
+        directions = []
+        foreign = {"0": 0, "1": 0}
+        for direction in sorted({s.direction for s in self._streams}):
+            streams = [s for s in self._streams if s.direction == direction]
+            total = max(len(streams), round(trial.load_fps * trial.duration_s))
+            received: set[tuple[int, int]] = set()
+            misrouted = duplicated = 0
+            for start in range(0, total, BATCH):
+                watch()
+                batch = range(start, min(start + BATCH, total))
+                own = [(streams[n % len(streams)], n) for n in batch]
+                frames = [stream_frame(s, self._size, n) for s, n in own]
+                for port, came in enumerate(self.exchange(direction, frames)):
+                    for frame in came:
+                        mark = read_mark(frame)
+                        foreign[str(port)] += mark is None
+                        misrouted += mark is not None and port == direction
+                        if mark is not None and port != direction:
+                            duplicated += mark in received
+                            received.add(mark)
+            directions.append(
+                DirectionCounts(
+                    direction=direction,
+                    intended=total,
+                    sent=total,
+                    refused=0,
+                    unsent=0,
+                    received=len(received),
+                    duplicated=duplicated,
+                    misrouted=misrouted,
+                )
+            )
+        return TrialResult(
+            directions=tuple(directions),
+            foreign=foreign,
+            refusal_is_loss=self.plan.refusal_is_loss,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What it is.
+
+        Returns:
+            JSON values.
+        """
+        return {"version": "the contract kit's own", "ports": len(self.ports)}
+
+    def close(self) -> None:
+        """Unplug."""
+        while self.ports:
+            self.ports.pop().close()
+
+
+def stream_frame(stream: Stream, size: int, number: int) -> bytes:
+    """A frame of a stream, every octet of its payload its own.
+
+    Args:
+        stream: The stream.
+        size: Octets including FCS.
+        number: Sequence number.
+
+    Returns:
+        Octets without FCS.
+    """
+    head = compile_header(stream, size) + MARK.pack(SIGNATURE, stream.id, number)
+    rest = driver_length(size) - len(head)
+    return head + random.Random(number << 16 | size).randbytes(rest)  # noqa: S311 - no secret
+
+
+def read_mark(frame: bytes) -> tuple[int, int] | None:
+    """Whose frame it is.
+
+    Args:
+        frame: Octets without FCS.
+
+    Returns:
+        Stream and sequence number; None for a frame of somebody else.
+    """
+    if len(frame) < HEADER_LEN + MARK.size:
+        return None
+    signature, stream, number = MARK.unpack_from(frame, HEADER_LEN)
+    return (stream, number) if signature == SIGNATURE else None

@@ -1,0 +1,267 @@
+"""Where a contract kit deploys: one deployment at a time, kept while it is good, and undone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vnetperf import config, registry
+from vnetperf.bench.scenarios import make_scenario
+from vnetperf.host import snapshot
+from vnetperf.host.kill import RUN_ID_VARIABLE
+from vnetperf.host.lock import TestbedLock
+from vnetperf.host.paths import HostRoots
+from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.testbed.deploy import MACHINE_LOCK, Deployment
+from vnetperf.testbed.inventory import take_inventory
+from vnetperf.testbed.plan import largest_frame, make_plan
+from vnetperf.testing.cases import Case
+from vnetperf.testing.frames import FrameTester
+
+#: Names of backends that must run here, with commas: a set-up they cannot have then fails.
+REQUIRE = "VNETPERF_REQUIRE"
+#: What a deployment may change; processes of others come and go.
+AREAS = ("hugepages", "mounts", "links", "modules", "drivers", "values", "files")
+#: Longest wait for another run on this machine, and for what a dead one leaves, seconds.
+TURN_S, PATIENCE_S = 600.0, 20.0
+
+
+class Stage:
+    """A machine to deploy on, for the tests of one class.
+
+    Args:
+        vswitch: Registered name of the vSwitch.
+    """
+
+    def __init__(self, vswitch: str) -> None:
+        if FrameTester.name not in registry.names("traffic"):
+            registry.register("traffic", FrameTester.name, "vnetperf.testing.frames:FrameTester")
+        self.vswitch = vswitch
+        self.troubles: list[str] = []
+        self._facts: MachineFacts | None = None
+        self._before: snapshot.Snapshot | None = None
+        self._key: object = None
+        self._deployment: Deployment | None = None
+
+    @property
+    def facts(self) -> MachineFacts:
+        """This machine."""
+        if self._facts is None:
+            self._facts = take_inventory(_configuration({}).testbed)
+        return self._facts
+
+    @property
+    def testbed(self) -> Testbed:
+        """The testbed of whoever runs the tests, with patience for other runs on it."""
+        return _configuration({}).testbed.model_copy(update={"lock_timeout_s": TURN_S})
+
+    def largest_frame(self, case: Case) -> int:
+        """Largest frame that vSwitch, VNF and wire of a case carry.
+
+        Args:
+            case: The set-up.
+
+        Returns:
+            Octets including FCS.
+        """
+        return largest_frame(self.scenario(case, FrameTester.name))
+
+    def scenario(self, case: Case, generator: str = "loadgen", **settings: Any) -> Scenario:
+        """The scenario of a case, made as a user's is.
+
+        Args:
+            case: The set-up.
+            generator: Registered name of the generator.
+            **settings: More settings, e.g. ``set=("mtu=2000",)`` or ``frame_sizes=(64, 9000)``.
+
+        Returns:
+            The scenario.
+        """
+        wishes: dict[str, Any] = {
+            "generator": generator,
+            "wire": case.wire,
+            "rules": case.rules,
+            "forwarding": case.forwarding,
+            "preset": "smoke",
+            **({"tunnel": case.tunnel} if case.tunnel else {}),
+            **({"vnfs": case.vnfs} if case.vnfs else {}),
+            **settings,
+        }
+        if case.mode:
+            wishes["set"] = (f"mode={case.mode}", *wishes.get("set", ()))
+        return make_scenario(f"{case.deployment}_{self.vswitch}", _configuration(wishes))
+
+    def plan(self, scenario: Scenario) -> Plan:
+        """Plan a scenario; skips the test when this machine cannot carry it.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            The plan.
+        """
+        if os.geteuid() != 0:
+            self._cannot("the contract kit deploys for real and needs root: run pytest with sudo")
+        try:
+            return make_plan(scenario, self.testbed, self.facts)
+        except CapabilityError as error:
+            self._cannot(str(error).replace("\n", ";"))
+            raise
+
+    def _cannot(self, reason: str) -> None:
+        required = [name.strip() for name in os.environ.get(REQUIRE, "").split(",")]
+        if self.vswitch in required:
+            pytest.fail(f"{REQUIRE} names {self.vswitch}, but {reason}", pytrace=False)
+        pytest.skip(reason)
+
+    @contextlib.contextmanager
+    def deployed(self, scenario: Scenario) -> Iterator[Deployment]:
+        """A deployed scenario; the one that is deployed already, when it is the same and works.
+
+        Args:
+            scenario: The scenario.
+
+        Yields:
+            The deployment; after a failed test it is not used again.
+        """
+        if self._key != scenario or self._deployment is None:
+            self.deploy(self.plan(scenario))
+            self._key = scenario
+        assert self._deployment is not None
+        try:
+            yield self._deployment
+            self._deployment.check_alive()
+        except BaseException:
+            self.clear()
+            raise
+
+    @contextlib.contextmanager
+    def used_up(self, scenario: Scenario) -> Iterator[Deployment]:
+        """As `deployed`, for tests after which it cannot be used again.
+
+        Args:
+            scenario: The scenario.
+
+        Yields:
+            The deployment.
+        """
+        plan = self.plan(scenario)
+        deployment = self._deployment if self._key == scenario else None
+        deployment = deployment or self.deploy(plan)
+        self._key = None
+        try:
+            yield deployment
+        finally:
+            self.clear()
+
+    def deploy(self, plan: Plan, **facts: Any) -> Deployment:
+        """Deploy in the place of what is deployed.
+
+        Args:
+            plan: The plan.
+            **facts: Facts of the machine that are to be told otherwise.
+
+        Returns:
+            The deployment.
+        """
+        self.clear()
+        self._before = _machine()
+        self._deployment = Deployment.deploy(plan, self.facts.model_copy(update=facts))
+        return self._deployment
+
+    def processes_of_the_switch(self, deployment: Deployment) -> list[int]:
+        """Processes that the vSwitch has started.
+
+        Args:
+            deployment: The deployed scenario.
+
+        Returns:
+            Process ids: those of the run, without the VNFs' and the generator's.
+        """
+        others = (*deployment.vnfs, deployment.generator)
+        known = {poller.pid for part in others for poller in part.pollers()}
+        mine = {int(pid) for pid in _run_processes(deployment.machine.run_id)}
+        return sorted(mine - known)
+
+    def left_behind(self) -> tuple[str, ...]:
+        """What differs from the machine before the last deployment.
+
+        Returns:
+            One readable line each.
+        """
+        if self._before is None:
+            return ()
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := snapshot.diff(self._before, _machine())) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return found
+
+    def clear(self) -> None:
+        """Take the deployment away; what it leaves is noted in `troubles`."""
+        deployment, self._deployment = self._deployment, None
+        self._key = None
+        if deployment is not None:
+            name = deployment.plan.scenario.id
+            steps = [f"not undone: {step}" for step in deployment.teardown()]
+            self.troubles += [f"{name}: {found}" for found in (*steps, *self.left_behind())]
+
+    def close(self) -> None:
+        """Take everything away.
+
+        Raises:
+            AssertionError: Something is left.
+        """
+        self.clear()
+        found = "\n".join(self.troubles)
+        assert not found, f"{self.vswitch} leaves something behind:\n{found}"
+
+
+def _configuration(wishes: Mapping[str, Any]) -> config.Configuration:
+    """Settings of a test, apart from those of whoever runs it; only the testbed is theirs."""
+    testbed = os.environ.get("VNETPERF_TESTBED")
+    environment = {"VNETPERF_TESTBED": testbed} if testbed else {}
+    try:
+        return config.load(wishes, environment=environment, directory=Path(os.devnull))
+    except ConfigError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _machine() -> snapshot.Snapshot:
+    """The machine as far as a deployment may change it, while nobody else has one."""
+    roots = HostRoots()
+    lock = TestbedLock.acquire(roots, MACHINE_LOCK, "contract-kit", timeout_s=TURN_S)
+    try:
+        taken = snapshot.take(roots)
+    finally:
+        lock.release()
+    areas = {name: dict(entries) for name, entries in taken.areas.items() if name in AREAS}
+    areas["files"] = {
+        path: size
+        for path, size in areas.get("files", {}).items()
+        if not path.startswith(str(roots.locks))
+    }
+    areas["processes"] = _run_processes()
+    return snapshot.Snapshot(areas)
+
+
+def _run_processes(run_id: str = "") -> dict[str, str]:
+    """Processes of one run, or of any, by the mark in their environment."""
+    mark = f"{RUN_ID_VARIABLE}={run_id}".encode()
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (entry / "environ").read_bytes():
+                found[entry.name] = (entry / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:  # ended meanwhile
+            continue
+    return found
