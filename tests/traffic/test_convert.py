@@ -39,6 +39,7 @@ def test_a_histogram_is_what_hdrh_records(pairs: list[tuple[int, int]]) -> None:
         assert ours.get_value_at_percentile(p) == theirs.get_value_at_percentile(p)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.integers(1, 10**10), st.integers(1, 50), min_size=1, max_size=20))
 def test_percentiles_are_values_that_so_many_frames_do_not_exceed(frames: dict[int, int]) -> None:
     pairs = sorted(frames.items())
@@ -53,6 +54,7 @@ COUNT = st.integers(0, 10**9)
 COUNTS = st.builds(engine.Counts, **dict.fromkeys(engine.Counts.__dataclass_fields__, COUNT))
 
 
+@settings(deadline=None)
 @given(st.lists(COUNTS, min_size=6, max_size=6))
 def test_directions_are_the_sums_of_their_streams(counted: list[engine.Counts]) -> None:
     streams = make_streams(make_deployment("pvpv", 3), TrafficProfile())

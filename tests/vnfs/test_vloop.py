@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.machine import PROGRAMS
@@ -137,6 +137,7 @@ def test_addresses_are_written_in_mode_mac_only() -> None:
     assert "--eth-peer=1,None" not in command(mode="mac", peers=(PEERS[0], None)).argv()
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(set(KINDS) - {"vf"})), st.integers(1500, 9198), st.booleans())
 def test_buffers_hold_the_frames_of_the_mtu(kind: str, mtu: int, vhost_net: bool) -> None:
     asked = command(kind, mtu=mtu, vhost_net=vhost_net)
@@ -148,6 +149,7 @@ def test_buffers_hold_the_frames_of_the_mtu(kind: str, mtu: int, vhost_net: bool
     assert bool(told) == (mtu > 1500 and asked.hugepages)
 
 
+@settings(deadline=None)
 @given(st.integers(1500, 9198), st.integers(1, 16))
 def test_memory_has_room_for_all_rings_full(mtu: int, queues: int) -> None:
     assert buffers(mtu, queues) >= 2 * queues * 2 * RING

@@ -1,0 +1,89 @@
+"""Flows are dealt out to transmit queues as a hash would: each stays on one, none is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import isclose, lcm
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.traffic import TrafficProfile, make_streams
+from vnetperf.traffic.loadgen.spec import FieldSpec
+from vnetperf.traffic.loadgen.streams import Part, parts_of, split
+
+QUEUES = st.integers(1, 16)
+
+
+def parts(flows: int, queues: int, mode: str = "inc", chains: int = 1) -> tuple[Part, ...]:
+    profile = TrafficProfile.model_validate(
+        {"flows": flows, "vary": ("ipv4_src", "udp_dst"), "vary_mode": mode}
+    )
+    streams = make_streams(make_deployment("pvpv", chains), profile)
+    return parts_of(streams, profile, 64, {0: queues, 1: queues})
+
+
+def values(field: FieldSpec) -> list[int]:
+    return [field.base + field.step * i for i in range(field.count)]
+
+
+def flows_of(part: Part) -> list[tuple[int, ...]]:
+    """What `inc` fields walk through, one after another, until it begins again."""
+    walks = [values(field) for field in part.spec.fields]
+    length = lcm(*(len(walk) for walk in walks))
+    return [tuple(walk[i % len(walk)] for walk in walks) for i in range(length)]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 500), QUEUES)
+def test_every_flow_is_on_exactly_one_queue(flows: int, queues: int) -> None:
+    plain = [p for p in parts(flows, 1) if p.stream.direction == 0]
+    dealt = [p for p in parts(flows, queues) if p.stream.direction == 0]
+    whole = Counter(flow for part in plain for flow in flows_of(part))
+    spread = Counter(flow for part in dealt for flow in flows_of(part))
+    assert spread == whole
+    assert len(dealt) == min(flows, queues)
+    assert len({part.spec.queue for part in dealt}) == len(dealt)
+
+
+@settings(deadline=None)
+@given(st.integers(2, 500), st.integers(2, 16))
+def test_a_queue_gets_frames_as_it_has_flows(flows: int, queues: int) -> None:
+    dealt = [p for p in parts(flows, queues) if p.stream.direction == 0]
+    assert isclose(sum(part.share for part in dealt), 1.0)
+    for part in dealt:
+        assert isclose(part.share, len(flows_of(part)) / flows)
+
+
+@settings(deadline=None)
+@given(st.integers(2, 500), QUEUES)
+def test_random_flows_are_of_the_same_values(flows: int, queues: int) -> None:
+    dealt = [p for p in parts(flows, queues, "random") if p.stream.direction == 0]
+    for number in (0, 1):
+        fields = [part.spec.fields[number] for part in dealt]
+        assert {f.mode for f in fields} == {"random"}
+        assert sorted(v for f in fields for v in values(f)) == list(
+            range(fields[0].base, fields[0].base + flows)
+        )
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**9), st.integers(1, 500), QUEUES)
+def test_frames_are_split_to_the_last_one(count: int, flows: int, queues: int) -> None:
+    dealt = [p for p in parts(flows, queues) if p.stream.direction == 0]
+    frames = split(count, dealt)
+    assert sum(frames) == count
+    for part, mine in zip(dealt, frames, strict=True):
+        assert abs(mine - count * part.share) <= 1 + count * 1e-9
+
+
+def test_single_flows_of_several_chains_are_on_different_queues() -> None:
+    dealt = [p for p in parts(1, 2, chains=3) if p.stream.direction == 0]
+    assert [part.spec.queue for part in dealt] == [0, 1, 0]
+    assert [part.share for part in dealt] == [1.0, 1.0, 1.0]
+
+
+def test_with_one_queue_nothing_is_bound() -> None:
+    assert {part.spec.queue for part in parts(10, 1)} == {None}
+    assert [part.spec.id for part in parts(10, 4)] == list(range(8))
