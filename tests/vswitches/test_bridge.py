@@ -1,0 +1,144 @@
+"""The parts of the Linux bridge backend that need no kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf.model.deployment import DEPLOYMENTS, Deployment, make_deployment
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.ports import PhyPort, Port, VnfPort
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.testbed.plan import make_plan
+from vnetperf.vswitches.bridge import LinuxBridge, layout
+
+PLAIN = sorted(set(DEPLOYMENTS) - {"encap", "decap", "op2p"})
+
+
+def scenario(deployment: str, vnfs: int | None = None, **changes: Any) -> Scenario:
+    traffic = changes.pop("traffic", TrafficProfile())
+    graph = make_deployment(deployment, vnfs)
+    return Scenario(deployment=graph, vswitch="bridge", traffic=traffic, **changes)
+
+
+GRAPHS = [
+    *(make_deployment(name) for name in PLAIN),
+    *(make_deployment(name, vnfs) for name in ("pvvp", "pvpv") for vnfs in (1, 3, 4)),
+]
+every_deployment = pytest.mark.parametrize(
+    "deployment", GRAPHS, ids=lambda g: f"{g.name}-{g.vnf_count}"
+)
+
+
+@every_deployment
+def test_two_ports_that_learn_nothing_forward_everything(deployment: Deployment) -> None:
+    for segment in deployment.segments():
+        if len(segment) == 2:
+            for port in segment:
+                how = layout.settings(deployment, port, learns=False)
+                assert (how.learning, how.flood) == (False, True)
+
+
+@every_deployment
+def test_nothing_is_flooded_round_a_loop(deployment: Deployment) -> None:
+    # Bridges are joined by VNFs. Take away the ports that flood nothing: what is left of the
+    # joints must have no loop.
+    joints = [
+        tuple(
+            next(n for n, s in enumerate(deployment.segments()) if VnfPort(vnf=v, index=i) in s)
+            for i in (0, 1)
+        )
+        for v in range(deployment.vnf_count)
+        if any(
+            layout.settings(deployment, VnfPort(vnf=v, index=i), learns=False).flood for i in (0, 1)
+        )
+    ]
+    assert len(set(joints)) == len(joints)
+
+
+@pytest.mark.parametrize("mode", ["io", "mac"])
+@every_deployment
+def test_frames_find_their_way_by_static_entries_where_ports_are_many(
+    deployment: Deployment, mode: str
+) -> None:
+    by_port = "port" if mode == "mac" else "far"
+    asked = Scenario(
+        deployment=deployment,
+        vswitch="bridge",
+        traffic=TrafficProfile(),
+        vnf_mode=mode,
+        addressing=by_port,
+    )
+    entries = layout.entries(asked, asked.streams)
+    table = {(_segment(deployment, e.port), e.mac): e.port for e in entries}
+    assert len(table) == len(entries)  # no address leads to two ports of one bridge
+    for stream in asked.streams:
+        at, mac = deployment.ends[stream.direction], stream.eth_dst
+        path = [at]
+        while True:
+            segment = _segment(deployment, at)
+            ports = deployment.segments()[segment]
+            to = table.get((segment, mac)) or next(p for p in ports if p != at)
+            path.append(to)
+            if to in deployment.ends:
+                break
+            assert isinstance(to, VnfPort)
+            at = VnfPort(vnf=to.vnf, index=1 - to.index)
+            path.append(at)
+            mac = asked.peer_mac(at) if mode == "mac" else mac
+        assert tuple(path) == deployment.path(path[0], stream.chain)
+
+
+def _segment(deployment: Deployment, port: Port) -> int:
+    return next(n for n, segment in enumerate(deployment.segments()) if port in segment)
+
+
+def test_a_bridge_that_learns_has_no_static_entries() -> None:
+    asked = scenario("pvpv", rules="learning", vnf_mode="mac", addressing="port")
+    assert layout.entries(asked, asked.streams) == ()
+    how = layout.settings(asked.deployment, VnfPort(vnf=0, index=0), learns=True)
+    assert how == layout.PortSettings(learning=True, flood=True)
+
+
+def test_two_ports_need_no_entries() -> None:
+    for name in ("phy2phy", "pvp", "pvvp", "p2v", "v2p", "v2v"):
+        asked = scenario(name)
+        assert layout.entries(asked, asked.streams) == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"vnf_mode": "macswap"}, "choose --vnf-mode io or mac"),
+        (
+            {"rules": "learning", "traffic": TrafficProfile(bidirectional=False)},
+            "send both ways, or choose --rules port",
+        ),
+        ({"traffic": TrafficProfile(flows=4, vary=("eth_dst",))}, "another field than eth_dst"),
+        ({"rules": "learning"}, ""),
+        ({"traffic": TrafficProfile(flows=4, vary=("eth_src",))}, ""),
+    ],
+)
+def test_what_chains_cannot_be_told_apart_by_is_refused(asked: dict[str, Any], says: str) -> None:
+    problem = LinuxBridge.missing(facts(), scenario("pvpv", **asked))
+    assert (says in problem) if says else not problem
+    assert LinuxBridge.missing(facts(), scenario("pvp", **asked)) == ""
+
+
+def test_a_kernel_without_bridges_is_told() -> None:
+    problem = LinuxBridge.missing(facts(modules={"bridge": "it is not loaded"}), scenario("pvp"))
+    assert "the kernel has no module bridge" in problem
+
+
+def test_the_plan_shows_bridges_ports_and_entries() -> None:
+    asked = scenario("pvpv", options=SwitchOptions(mtu=9000), wire="veth")
+    made = make_plan(asked, Testbed(), facts())
+    assert (made.wire, "pmd" in made.placement.cores) == ("veth", False)
+    assert set(made.commands) == {"bridge 0", "bridge 1", "static entries"}
+    assert "vnf0.0 (learning off, flooding off, MTU 9000)" in made.commands["bridge 0"]
+    assert "-> vnf1.0" in made.commands["static entries"]
+    assert str(PhyPort(index=1)) in made.commands["bridge 1"]

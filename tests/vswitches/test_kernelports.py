@@ -1,0 +1,104 @@
+"""VNF ports of switches in the kernel, on a machine that only takes notes."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from vnetperf.host.linkstats import LinkStatistics
+from vnetperf.host.machine import Machine
+from vnetperf.model.errors import DutError
+from vnetperf.model.ports import VnfPort
+from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches import kernelports
+
+
+class Notes:
+    """What kernelports asks of a machine."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, tuple[Any, ...]] = {}
+        self.deleted: list[str] = []
+
+    def interface_name(self, role: str) -> str:
+        assert len(role) <= 5
+        return f"vp12345678{role}"
+
+    def create_tap(self, name: str, mtu: int, **options: Any) -> None:
+        self.made[name] = ("tap", mtu, options)
+
+    def create_veth(self, a: str, b: str, mtu: int, **options: Any) -> None:
+        self.made[b] = ("veth", a, mtu, options)
+
+    def delete_link(self, name: str) -> None:
+        self.deleted.append(name)
+
+    def link_statistics(self) -> dict[str, LinkStatistics]:
+        return {name: LinkStatistics(5, 7, 1, 2) for name in self.made}
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+@pytest.fixture
+def machine(notes: Notes) -> Machine:
+    return cast("Machine", notes)
+
+
+PORT = VnfPort(vnf=12, index=1)
+
+
+def test_a_tap_is_one_device_for_both(machine: Machine, notes: Notes) -> None:
+    offer = kernelports.offer(machine, PORT, "tap", 4)
+    assert not notes.made
+    assert kernelports.make(machine, offer, 9000) == offer.netdev
+    assert notes.made == {"vp12345678v12b": ("tap", 9000, {"offloads": False})}
+
+
+def test_the_vnf_has_one_end_of_a_pair_and_the_switch_the_other(
+    machine: Machine, notes: Notes
+) -> None:
+    offer = kernelports.offer(machine, PORT, "veth", 4)
+    made = kernelports.make(machine, offer, 1500, offloads=True)
+    assert made != offer.netdev
+    assert notes.made == {made: ("veth", offer.netdev, 1500, {"offloads": True, "queues": 4})}
+
+
+@pytest.mark.parametrize("kind", kernelports.KINDS)
+def test_a_port_that_a_vnf_has_open_is_kept(machine: Machine, notes: Notes, kind: str) -> None:
+    offer = kernelports.offer(machine, PORT, kind)
+    made = kernelports.make(machine, offer, 1500)
+    notes.made[made] = ("as it was",)
+    assert kernelports.make(machine, offer, 1500) == made
+    assert notes.made == {made: ("as it was",)}
+
+
+@pytest.mark.parametrize("kind", kernelports.KINDS)
+def test_what_was_made_is_what_is_removed(machine: Machine, notes: Notes, kind: str) -> None:
+    offer = kernelports.offer(machine, PORT, kind)
+    made = kernelports.make(machine, offer, 1500)
+    kernelports.remove(machine, offer)
+    assert notes.deleted == [made]
+
+
+def test_ports_of_a_deployment_have_names_of_their_own(machine: Machine) -> None:
+    ports = [VnfPort(vnf=v, index=i) for v in range(100) for i in (0, 1)]
+    names = {kernelports.offer(machine, port, "tap").netdev for port in ports}
+    assert len(names) == len(ports)
+    assert all(len(str(name)) <= 15 for name in names)
+
+
+def test_counters_are_the_switchs_and_those_of_what_is_gone_are_left_out(
+    machine: Machine,
+) -> None:
+    made = kernelports.make(machine, kernelports.offer(machine, PORT, "tap"), 1500)
+    found = kernelports.counters(machine, {"vnf12.1": made, "phy0": "gone"})
+    assert found == (HopCounters(port="vnf12.1", rx=5, tx=7, rx_dropped=1, tx_dropped=2),)
+
+
+def test_an_unknown_kind_names_those_there_are(machine: Machine) -> None:
+    with pytest.raises(DutError, match="accepted: tap, veth"):
+        kernelports.offer(machine, PORT, "vhost-user")

@@ -1,0 +1,143 @@
+"""The parts of the macvtap backend that need no kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf.model.addresses import dut_mac, vnf_mac
+from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, Deployment, make_deployment
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.ports import PhyPort, VnfPort
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.testbed.plan import make_plan
+from vnetperf.vswitches.macvtap import Macvtap, layout, redirect
+from vnetperf.vswitches.macvtap.switch import _hop, _index
+
+PLAIN = sorted(set(DEPLOYMENTS) - {"encap", "decap", "op2p"})
+GRAPHS = [
+    *(make_deployment(name) for name in PLAIN),
+    *(make_deployment(name, vnfs) for name in ("pvvp", "pvpv") for vnfs in (1, 3, 4)),
+]
+every_deployment = pytest.mark.parametrize(
+    "deployment", GRAPHS, ids=lambda g: f"{g.name}-{g.vnf_count}"
+)
+
+
+def scenario(deployment: str, mode: str = "", **changes: Any) -> Scenario:
+    graph = make_deployment(deployment)
+    asked = {
+        "traffic": TrafficProfile(),
+        "vnf_mode": "mac" if graph.vnf_count else "io",
+        "addressing": "port",
+        "options": SwitchOptions(mode=mode),
+        **changes,
+    }
+    return Scenario(deployment=graph, vswitch="macvtap", **asked)
+
+
+@every_deployment
+def test_frames_meet_the_next_port_on_the_device_under_it(deployment: Deployment) -> None:
+    for hop in deployment.hops:
+        if hop not in {h for h in deployment.hops if (h.src, h.dst) in layout.joined(deployment)}:
+            assert layout.lower_of(deployment, hop.src) == layout.lower_of(deployment, hop.dst)
+
+
+@every_deployment
+def test_a_device_of_its_own_is_for_vnfs_alone(deployment: Deployment) -> None:
+    for port in deployment.ports:
+        lower = layout.lower_of(deployment, port)
+        assert isinstance(lower, PhyPort) or lower in layout.inner(deployment)
+    for number in layout.inner(deployment):
+        assert all(isinstance(port, VnfPort) for port in deployment.segments()[number])
+
+
+def test_wires_are_joined_only_without_a_vnf() -> None:
+    assert layout.joined(make_deployment("phy2phy")) == (PHY_PORTS, PHY_PORTS[::-1])
+    assert layout.joined(make_deployment("pvp")) == ()
+
+
+@pytest.mark.parametrize(
+    ("deployment", "modes"),
+    [
+        ("phy2phy", {"bridge", "vepa", "private", "passthru"}),
+        ("pvp", {"bridge", "vepa", "private", "passthru"}),
+        ("p2v", {"bridge", "vepa", "private", "passthru"}),
+        ("pvpv", {"bridge", "vepa", "private"}),
+        ("pvvp", {"bridge"}),
+        ("v2v", {"bridge"}),
+    ],
+)
+def test_which_mode_can_carry_what(deployment: str, modes: set[str]) -> None:
+    for mode in layout.MODES:
+        problem = Macvtap.missing(facts(), scenario(deployment, mode))
+        assert (problem == "") == (mode in modes), problem
+        assert problem == "" or "choose" in problem
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (scenario("pvvp", vnf_mode="io"), "choose --vnf-mode mac"),
+        (scenario("pvvp", vnf_mode="macswap"), "choose --vnf-mode mac"),
+        (scenario("pvp", vnf_mode="io"), ""),
+        (scenario("v2v"), ""),
+        (scenario("pvp", traffic=TrafficProfile(flows=2, vary=("eth_dst",))), "than eth_dst"),
+        (
+            scenario("pvp", "passthru", traffic=TrafficProfile(flows=2, vary=("eth_dst",))),
+            "",
+        ),
+    ],
+)
+def test_addresses_that_macvtap_cannot_go_by_are_refused(asked: Scenario, says: str) -> None:
+    problem = Macvtap.missing(facts(), asked)
+    assert (says in problem) if says else not problem
+
+
+def test_a_kernel_without_the_modules_is_told() -> None:
+    gone = "it is not loaded"
+    assert "module macvtap" in Macvtap.missing(facts(modules={"macvtap": gone}), scenario("pvp"))
+    for module in ("sch_ingress", "act_mirred"):
+        machine = facts(modules={module: gone})
+        assert f"module {module}" in Macvtap.missing(machine, scenario("phy2phy"))
+        assert Macvtap.missing(machine, scenario("pvp")) == ""
+
+
+def test_the_filter_is_the_simplest_the_kernel_has() -> None:
+    assert redirect.matcher(facts()) == "matchall"
+    assert redirect.matcher(facts(modules={"cls_matchall": "no"})) == "u32"
+    neither = facts(modules={"cls_matchall": "no", "cls_u32": "no"})
+    assert redirect.matcher(neither) is None
+    assert "cls_u32" in Macvtap.missing(neither, scenario("phy2phy"))
+
+
+def test_what_a_vnf_sends_the_switch_receives() -> None:
+    counts = (10, 3, 2, 1)  # received, sent, dropped on each way, of the interface
+    turned = _hop("vnf0.0", counts, turned=True)
+    assert (turned.rx, turned.tx, turned.rx_dropped, turned.tx_dropped) == (3, 10, 1, 2)
+    plain = _hop("phy0", counts, turned=False)
+    assert (plain.rx, plain.tx, plain.rx_dropped, plain.tx_dropped) == (10, 3, 2, 1)
+
+
+def test_interface_indexes_are_large_and_told_apart() -> None:
+    # A machine's own are small; /dev/tapN has one N for all namespaces.
+    names = [f"vp1a2bm{vnf}{side}" for vnf in range(64) for side in "ab"]
+    found = {_index(name) for name in names}
+    assert len(found) == len(names)
+    assert all(1 << 30 <= index < 1 << 31 for index in found)
+
+
+def test_the_plan_shows_each_macvtap() -> None:
+    made = make_plan(scenario("pvp", "vepa"), Testbed(), facts())
+    assert made.commands["macvtap vnf0.1"] == (
+        f"on phy1, mode vepa, MAC {vnf_mac(VnfPort(vnf=0, index=1))}"
+    )
+    joined = make_plan(scenario("phy2phy"), Testbed(), facts())
+    assert dut_mac(PHY_PORTS[0]) in joined.commands["macvtap phy0"]
+    assert "redirect to the macvtap on phy1" in joined.commands["macvtap phy0"]
+    inner = make_plan(scenario("v2v"), Testbed(), facts())
+    assert "on a veth pair (0)" in inner.commands["macvtap vnf0.0"]

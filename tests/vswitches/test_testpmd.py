@@ -1,0 +1,183 @@
+"""The parts of the testpmd backend that need no DPDK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.machine import facts
+from vnetperf.host import testpmd
+from vnetperf.model.deployment import PHY_PORTS, make_deployment
+from vnetperf.model.errors import CapabilityError, DutError
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.ports import Attachment, Port, VnfPort, WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.testbed.plan import make_plan
+from vnetperf.vswitches.testpmd import TestpmdSwitch, cabling
+from vnetperf.vswitches.testpmd.devices import phy_device, vnf_device
+
+A, B = VnfPort(vnf=0, index=0), VnfPort(vnf=0, index=1)
+
+
+def scenario(deployment: str, **changes: Any) -> Scenario:
+    graph = make_deployment(deployment)
+    return Scenario(deployment=graph, vswitch="testpmd", traffic=TrafficProfile(), **changes)
+
+
+def command(**changes: Any) -> list[str]:
+    asked: dict[str, Any] = {
+        "program": "/usr/bin/dpdk-testpmd",
+        "name": "switch",
+        "devices": ("--vdev=net_memif0", "--vdev=net_memif1"),
+        "forwarding": (0, 1),
+        "main": 0,
+        "workers": (2,),
+        "node": 0,
+        "memory_mib": 128,
+        **changes,
+    }
+    return testpmd.Command(**asked).argv()
+
+
+@given(st.integers(0, 6))
+def test_every_hop_of_a_chain_is_one_pair(vnfs: int) -> None:
+    deployment = make_deployment("pvvp", vnfs) if vnfs else make_deployment("phy2phy")
+    pairs = cabling.cables(deployment)
+    assert len(pairs) == vnfs + 1
+    both = {*pairs, *((b, a) for a, b in pairs)}
+    assert both == {(hop.src, hop.dst) for hop in deployment.hops}
+
+
+def test_one_way_deployments_are_a_pair_too() -> None:
+    assert cabling.cables(make_deployment("p2v")) == ((PHY_PORTS[0], A),)
+
+
+def test_a_port_that_leads_to_several_is_refused() -> None:
+    with pytest.raises(DutError, match="to several ports"):
+        cabling.cables(make_deployment("pvpv"))
+    with pytest.raises(CapabilityError, match="cannot tell parallel chains apart"):
+        make_plan(scenario("pvpv"), Testbed(), facts())
+
+
+def test_pci_devices_are_numbered_first_and_by_address() -> None:
+    names: dict[Port, str] = {
+        PHY_PORTS[0]: "0000:86:00.1",
+        A: "net_vhost2",
+        PHY_PORTS[1]: "0000:3b:00.0",
+        B: "net_vhost3",
+    }
+    assert cabling.numbers(names) == {PHY_PORTS[1]: 0, PHY_PORTS[0]: 1, A: 2, B: 3}
+
+
+def test_ports_are_listed_so_that_hops_are_pairs() -> None:
+    deployment = make_deployment("pvp")
+    number = {PHY_PORTS[0]: 1, PHY_PORTS[1]: 0, A: 2, B: 3}
+    order = cabling.forwarding(deployment, number)
+    pairs = {frozenset(order[i : i + 2]) for i in range(0, len(order), 2)}
+    assert pairs == {frozenset({1, 2}), frozenset({0, 3})}
+    assert cabling.forwarding(deployment, number, without={A}) in {(3, 0), (0, 3)}
+
+
+@given(
+    st.integers(0, 400),
+    st.lists(st.integers(0, 400), min_size=1, max_size=8),
+)
+def test_each_thread_has_an_lcore_and_runs_where_it_is_to(main: int, workers: list[int]) -> None:
+    lcores, main_lcore = testpmd.lcores(main, workers)
+    pairs = [pair.split("@") for pair in lcores.removeprefix("--lcores=").split(",")]
+    numbers = [int(number) for number, _ in pairs]
+    assert len(set(numbers)) == len(workers) + 1
+    assert max(numbers) < testpmd.MAX_LCORE
+    assert sorted(int(cpu) for _, cpu in pairs) == sorted([main, *workers])
+    assert dict(pairs)[main_lcore.removeprefix("--main-lcore=")] == str(main)
+
+
+def test_the_command_line_says_what_was_asked_for() -> None:
+    argv = command(queues=4, rx_descriptors=512, tx_descriptors=2048, workers=(2, 3), mode="mac")
+    for argument in ("--rxq=4", "--txq=4", "--rxd=512", "--txd=2048", "--nb-cores=2"):
+        assert argument in argv
+    assert "--forward-mode=mac" in argv
+    assert "--portlist=0,1" in argv
+    assert argv.index("--no-pci") < argv.index("--")
+
+
+def test_peers_are_named_for_the_mode_that_writes_addresses() -> None:
+    assert "--eth-peer=1,02:00:00:00:00:01" in command(peers={1: "02:00:00:00:00:01"})
+
+
+def test_nothing_to_forward_is_not_looped_back() -> None:
+    argv = command(devices=("--vdev=net_memif0",), forwarding=())
+    assert "--forward-mode=rxonly" in argv
+    assert not any(a.startswith("--portlist") for a in argv)
+
+
+def test_pci_devices_are_looked_for_only_where_there_are_some() -> None:
+    assert "--no-pci" not in command(devices=("-a0000:3b:00.0", "--vdev=net_vhost1"))
+
+
+def test_jumbo_frames_need_larger_buffers_and_some_drivers_are_told() -> None:
+    assert "--mbuf-size=2176" in command()
+    assert "--mbuf-size=9856" in command(mtu=9000)
+    assert "--max-pkt-len=9030" in command(mtu=9000, tells_mtu=True)
+    assert not any(a.startswith("--max-pkt-len") for a in command(mtu=9000))
+    assert not any(a.startswith("--max-pkt-len") for a in command(tells_mtu=True))
+
+
+def test_memory_is_on_the_pollers_node() -> None:
+    argv = command(node=1)
+    assert argv[argv.index("--socket-mem") + 1] == "0,128"
+    assert "--socket-num=1" in argv
+
+
+@given(st.integers(1, 20), st.integers(1, 8), st.sampled_from([1500, 9000]))
+def test_memory_holds_every_ring(ports: int, queues: int, mtu: int) -> None:
+    buffers = testpmd.buffers(ports, queues)
+    assert buffers >= ports * queues * 2 * testpmd.RING
+    assert testpmd.memory_mib(ports, queues, mtu) * (1 << 20) >= buffers * mtu
+
+
+def test_devices_of_wires() -> None:
+    memif = WireEnd(wire=1, kind="memif", side="dut", socket="/run/w1.sock", role="server")
+    device = phy_device(1, memif, 1500)
+    assert device.name == "net_memif1"
+    assert "role=server,id=1,socket=/run/w1.sock" in device.argument
+    veth = phy_device(0, WireEnd(wire=0, kind="veth", side="dut", netdev="vp1d0"), 1500)
+    assert (veth.name, veth.netdev) == ("net_af_packet0", "vp1d0")
+    nic = WireEnd(wire=0, kind="nic", side="dut", pci="0000:3b:00.0", driver="vfio-pci")
+    assert phy_device(0, nic, 1500).argument == "-a0000:3b:00.0"
+    kernel = nic.model_copy(update={"netdev": "eth1", "driver": "ice"})
+    with pytest.raises(DutError, match=r"a nic wire under driver ice.*accepted: memif, veth"):
+        phy_device(0, kernel, 1500)
+
+
+def test_devices_of_vnf_ports() -> None:
+    offer = Attachment(port=A, kind="vhost-user", socket="/run/a.sock", queues=2)
+    assert vnf_device(2, offer, 1500).argument == (
+        "--vdev=net_vhost2,iface=/run/a.sock,queues=2,client=1"
+    )
+    memif = vnf_device(3, offer.model_copy(update={"kind": "memif"}), 1500)
+    assert "role=server,id=0" in memif.argument
+
+
+def test_the_plan_has_threads_memory_and_pairs() -> None:
+    asked = scenario("pvp", options=SwitchOptions(workers=2, mode="macswap"))
+    made = make_plan(asked, Testbed(), facts())
+    assert len(made.placement.cores["pmd"]) == 2
+    assert made.memory[0].users["testpmd"] == TestpmdSwitch.hugepage_mib(asked)
+    assert "--forward-mode=macswap" in made.commands["dpdk-testpmd"]
+    assert "phy0 - vnf0.0" in made.commands["dpdk-testpmd"]
+
+
+def test_more_queues_than_a_veth_wire_has_are_refused() -> None:
+    asked = scenario("pvp", options=SwitchOptions(rx_queues=2), wire="veth")
+    assert "choose --wire memif" in TestpmdSwitch.missing(facts(), asked)
+
+
+def test_a_missing_program_names_the_package() -> None:
+    problem = TestpmdSwitch.missing(facts(programs={}), scenario("pvp"))
+    assert "dpdk-testpmd is not installed; install the package dpdk-dev" in problem
