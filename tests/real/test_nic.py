@@ -1,0 +1,170 @@
+"""NICs are lent to a run and come back as they were, whatever ends it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.real.nics import needs_nics, nics_unchanged
+from vnetperf.host import links, netdevs, nic_use, nics, pci, vfs
+from vnetperf.host.machine import Machine
+from vnetperf.host.restore import restore
+from vnetperf.host.session import HostRun
+from vnetperf.model.errors import HostError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.testbed import Testbed
+from vnetperf.testbed.inventory import take_inventory
+
+__all__ = ["nics_unchanged"]
+pytestmark = needs_nics
+
+Unchanged = Callable[[], tuple[str, ...]]
+
+
+@pytest.fixture
+def tester() -> str:
+    """Address of the lab's first tester NIC."""
+    return "0000:21:00.0"
+
+
+@pytest.fixture
+def configured(tester: str) -> Iterator[str]:
+    """An interface that a user has configured; its name."""
+    name = netdevs.interface_of(tester)
+    for line in (
+        f"link set {name} up mtu 1400 promisc on",
+        f"addr add 192.0.2.9/24 dev {name}",
+        f"addr add 2001:db8::9/64 dev {name} nodad",
+        f"route add 198.51.100.0/24 via 192.0.2.77 dev {name}",
+    ):
+        subprocess.run(["ip", *line.split()], check=True)
+    yield name
+    subprocess.run(["ip", "addr", "flush", "dev", name], check=True)
+    subprocess.run(["ip", "link", "set", name, "down", "mtu", "1500", "promisc", "off"], check=True)
+
+
+def configuration(name: str) -> tuple[str, ...]:
+    """Addresses and routes of an interface, as ip prints them."""
+    lines = []
+    for words in (("-o", "addr", "show", "dev", name), ("route", "show", "dev", name)):
+        text = subprocess.run(["ip", *words], capture_output=True, text=True, check=True).stdout
+        kept = (line.split("valid_lft")[0].split(": ")[-1] for line in text.splitlines())
+        lines += sorted(line.strip() for line in kept if "fe80" not in line)
+    return tuple(lines)
+
+
+def test_the_inventory_sees_nics_and_their_use(configured: str, tester: str) -> None:
+    facts = take_inventory(Testbed())
+    nic = facts.nic(tester)
+    assert nic is not None
+    assert nic.interfaces == (configured,)
+    assert (nic.driver, nic.kernel_driver) == ("igb", "igb")
+    assert nic.iommu_group is not None
+    assert nic.max_vfs >= 7
+    assert nic.node == 0
+    assert nic.in_use
+    assert "192.0.2.9" in nic.in_use or "2001:db8::9" in nic.in_use
+    free = facts.nic("0000:41:00.0")
+    assert free is not None
+    assert (free.in_use, free.node) == ("", 1)
+
+
+@pytest.mark.parametrize("how", ["moved", "given"])
+def test_a_configured_interface_comes_back_with_addresses_and_routes(
+    how: str, configured: str, tester: str, nics_unchanged: Unchanged
+) -> None:
+    before = configuration(configured)
+    assert any("198.51.100.0/24" in line for line in before)
+    with HostRun.open(testbed="nic-test") as run:
+        machine = Machine(run, MachineFacts(cpus=()))
+        if how == "moved":
+            name = machine.borrow_nic(tester, mtu=2000, isolated=True)
+            assert machine.link(name).mtu == 2000
+            assert links.find(configured) is None
+        else:
+            machine.give_nic(tester, "vfio-pci", isolated=True)
+            assert pci.nic(tester).driver == "vfio-pci"
+    assert configuration(configured) == before
+    assert nics_unchanged() == ()
+
+
+def test_a_nic_with_a_route_is_not_given_away(configured: str, tester: str) -> None:
+    with HostRun.open(testbed="nic-test") as run, pytest.raises(HostError, match="carries a route"):
+        Machine(run, MachineFacts(cpus=())).give_nic(tester, "vfio-pci")
+    assert pci.nic(tester).driver == "igb"
+    assert netdevs.interface_of(tester) == configured
+
+
+KILLED = """
+import os, signal, sys, time
+from vnetperf.host.machine import Machine
+from vnetperf.host.session import HostRun
+from vnetperf.model.machine import MachineFacts
+run = HostRun.open(testbed="nic-test")
+machine = Machine(run, MachineFacts(cpus=()))
+machine.borrow_nic("0000:41:00.0", mtu=3000)
+machine.give_nic("0000:21:00.0", "vfio-pci")
+machine.make_vfs("0000:42:00.0", 2)
+if sys.argv[1] == "guardian too":
+    os.kill(run._guard.identity.pid, signal.SIGKILL)
+if sys.argv[2] == "namespace too":
+    os.system(f"umount {machine.netns}")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("guardian", ["guardian stays", "guardian too"])
+@pytest.mark.parametrize("namespace", ["namespace stays", "namespace too"])
+def test_everything_comes_back_after_sigkill(
+    guardian: str, namespace: str, nics_unchanged: Unchanged
+) -> None:
+    argv = [sys.executable, "-c", KILLED, guardian, namespace]
+    assert subprocess.run(argv, check=False, timeout=300).returncode == -9
+    if guardian == "guardian too":
+        time.sleep(1.0)
+        assert restore().complete
+    assert nics_unchanged() == ()
+
+
+def test_functions_in_use_are_not_taken_away(nics_unchanged: Unchanged) -> None:
+    with HostRun.open(testbed="nic-test") as run:
+        machine = Machine(run, MachineFacts(cpus=()))
+        first, second = machine.make_vfs("0000:42:00.0", 2)
+        assert vfs.in_use("0000:42:00.0") == ""
+        machine.give_nic(first, "vfio-pci")
+        assert f"virtual function {first} is given to vfio-pci" in vfs.in_use("0000:42:00.0")
+        with pytest.raises(HostError, match="has virtual functions already"):
+            machine.make_vfs("0000:42:00.0", 3)
+        assert vfs.addresses("0000:42:00.0") == (first, second)
+        physical = next(n for n in nics.inventory() if n.address == "0000:42:00.0")
+        assert "given to vfio-pci" in physical.in_use
+    assert nics_unchanged() == ()
+
+
+def test_more_functions_than_there_can_be_change_nothing(nics_unchanged: Unchanged) -> None:
+    with (
+        HostRun.open(testbed="nic-test") as run,
+        pytest.raises(HostError, match="accepted: 0 to"),
+    ):
+        Machine(run, MachineFacts(cpus=())).make_vfs("0000:42:00.0", 99)
+    assert nics_unchanged() == ()
+
+
+def test_what_the_driver_refuses_is_named() -> None:
+    with HostRun.open(testbed="nic-test") as run:
+        machine = Machine(run, MachineFacts(cpus=()))
+        name = machine.borrow_nic("0000:42:00.0", mtu=1500)
+        machine.make_vfs("0000:42:00.0", 1)
+        vfs.configure(name, 0, machine.netns, mac="02:76:61:00:00:00", vlan=7, spoof_check=False)
+        (state,) = vfs.read(name, machine.netns)
+        assert (state.mac, state.vlan, state.spoof_check) == ("02:76:61:00:00:00", 7, False)
+        with pytest.raises(HostError, match="the driver refuses link = disable"):
+            vfs.configure(name, 0, machine.netns, link="disable")
+
+
+def test_uses_are_of_this_namespace_only() -> None:
+    assert "lo" in nic_use.interface_uses()
