@@ -207,6 +207,12 @@ def test_on_two_cores_the_vnf_runs_beside_the_switch_and_the_tester() -> None:
     assert placement.cores == {"tester": (0,), "pmd": (0,), "vnf0": (1,)}
 
 
+def test_threads_of_one_role_are_on_processors_of_their_own() -> None:
+    for cores in (2, 3):
+        placed = place(demands(1, pmds=2), CoresConfig(), facts(cores))
+        assert len(set(placed.cores["pmd"])) == 2
+
+
 def test_without_slices_none_are_asked_for_and_the_reason_is_kept() -> None:
     placement = place(demands(1), CoresConfig(), facts(2, slices="kernel 6.1 has no EEVDF"))
     assert placement.slice_us == 0

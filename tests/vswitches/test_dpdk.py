@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import VERSIONS, cpus, facts
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.plan import Placement, Plan
 from vnetperf.model.ports import PhyPort, VnfPort, WireEnd
@@ -262,6 +262,11 @@ def test_workers_are_demanded() -> None:
     (demand,) = OvsDpdk.roles(scenario(options=SwitchOptions(workers=3)))
     assert (demand.role, demand.threads) == ("pmd", 3)
     assert OvsDpdk.tx_queues(plan().placement) == 3
+
+
+def test_more_workers_than_processors_are_refused_by_the_plan() -> None:
+    with pytest.raises(CapabilityError, match="3 workers need as many processors; there are 2"):
+        OvsDpdk.launch_lines(plan(workers=3))
 
 
 def test_many_flows_have_room_in_the_datapath() -> None:

@@ -159,7 +159,8 @@ def _shared(
         pools = {"switch": numbers[:split], "vnf": numbers[split:] or numbers}
         turn = {"switch": 0, "vnf": 0}
         for demand in demands:
-            pool = pools[demand.group]
+            # Two poll-mode threads of one role cannot be on one processor: OVS starts one only.
+            pool = pools[demand.group] if demand.threads <= len(pools[demand.group]) else numbers
             picked = [pool[(turn[demand.group] + i) % len(pool)] for i in range(demand.threads)]
             turn[demand.group] += demand.threads
             cores[demand.role] = tuple(dict.fromkeys(picked))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vnetperf.model.errors import CapabilityError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Placement, Plan
 from vnetperf.vswitches.dpdk.memory import switch_mib
@@ -34,8 +35,18 @@ def other_config(plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
 
     Returns:
         Key -> value.
+
+    Raises:
+        CapabilityError: There are fewer processors than workers.
     """
     placement, options = plan.placement, plan.scenario.options
+    if (options.workers or 1) > len(placement.cores["pmd"]):
+        raise CapabilityError(
+            f"{options.workers} workers need as many processors; there are "
+            f"{len(placement.cores['pmd'])} for them",
+            where=plan.scenario.id,
+            cure="ask for fewer with --set workers=N, or allow more processors under [cores]",
+        )
     version = parse_version(facts.versions[DAEMON]) if facts is not None else SUPPORTED[0]
     memory = memory_by_node(plan)
     config = {
