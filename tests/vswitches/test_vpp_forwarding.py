@@ -36,6 +36,7 @@ class Switch:
 
     def __init__(self, operations: list[Operation]) -> None:
         self.joined: dict[int, int] = {}
+        self.patched = any(message == "l2_patch_add_del" for message, _ in operations)
         self.bridge: dict[int, int] = {}
         self.learns: dict[int, bool] = {}
         self.fib: dict[tuple[int, str], int] = {}
@@ -69,7 +70,9 @@ class Switch:
 
     def forward(self, entered: int, eth_src: str, eth_dst: str) -> set[int]:
         if entered in self.joined:
-            return {self.joined[entered]}
+            out = self.joined[entered]
+            switches = out in self.joined or out in self.bridge
+            return {out} if switches or self.patched else set()
         domain = self.bridge.get(entered)
         if domain is None:
             return set()

@@ -112,34 +112,39 @@ def operations(scenario: Scenario, index: Mapping[Port, int]) -> list[Operation]
             ("l2_patch_add_del", {"rx_sw_if_index": rx, "tx_sw_if_index": tx, "is_add": True})
             for rx, tx in hops
         ]
-    return [
+    joined: list[Operation] = [
         (
             "sw_interface_set_l2_xconnect",
             {"rx_sw_if_index": rx, "tx_sw_if_index": tx, "enable": True},
         )
         for rx, tx in hops
     ]
+    # What is cross-connected to an interface leaves it only when that one switches as well.
+    silent = dict.fromkeys(tx for _, tx in hops if tx not in {rx for rx, _ in hops})
+    return joined + [
+        operation
+        for number, index_of_one in enumerate(silent, FIRST_BRIDGE)
+        for operation in (_domain(number, learn=False), _member(number, index_of_one))
+    ]
+
+
+def _domain(number: int, *, learn: bool) -> Operation:
+    settings = {"flood": True, "uu_flood": True, "forward": True, "learn": learn}
+    settings |= {"arp_term": False, "arp_ufwd": False}
+    return "bridge_domain_add_del_v2", {"bd_id": number, "is_add": True, "mac_age": 0, **settings}
+
+
+def _member(number: int, index: int) -> Operation:
+    fields = {"rx_sw_if_index": index, "bd_id": number, "enable": True}
+    return "sw_interface_set_l2_bridge", fields
 
 
 def _bridges(scenario: Scenario, index: Mapping[Port, int]) -> list[Operation]:
     learn = scenario.rules == "learning"
     done: list[Operation] = []
     for number, segment in enumerate(scenario.deployment.segments(), FIRST_BRIDGE):
-        settings = {"flood": True, "uu_flood": True, "forward": True, "learn": learn}
-        settings |= {"arp_term": False, "arp_ufwd": False}
-        done.append(
-            (
-                "bridge_domain_add_del_v2",
-                {"bd_id": number, "is_add": True, "mac_age": 0, **settings},
-            )
-        )
-        done += [
-            (
-                "sw_interface_set_l2_bridge",
-                {"rx_sw_if_index": index[port], "bd_id": number, "enable": True},
-            )
-            for port in segment
-        ]
+        done.append(_domain(number, learn=learn))
+        done += [_member(number, index[port]) for port in segment]
     if not learn and "eth_dst" not in scenario.traffic.vary:
         done += [
             (

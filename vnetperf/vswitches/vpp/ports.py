@@ -31,14 +31,12 @@ class Interface:
         index: VPP's number of it.
         name: VPP's name of it.
         kind: A key of PLUGINS.
-        socket_id: VPP's number of a memif's socket.
     """
 
     port: Port
     index: int
     name: str
     kind: str
-    socket_id: int = 0
 
 
 class Ports:
@@ -108,13 +106,13 @@ class Ports:
         return self._up(port, answer, "vhost-user")
 
     def _memif(self, port: Port, socket: str, identity: int, role: int) -> Interface:
-        answer = self._api.call(
+        socket_id = socket_number(port)
+        self._api.call(
             "memif_socket_filename_add_del_v2",
             is_add=True,
-            socket_id=0xFFFFFFFF,
+            socket_id=socket_id,
             socket_filename=socket,
         )
-        socket_id = int(answer.socket_id)
         queues = self._options.rx_queues or 1
         made = self._api.call(
             "memif_create_v2",
@@ -128,7 +126,7 @@ class Ports:
             buffer_size=data_size(self._mtu),
             hw_addr=dut_mac(port),
         )
-        return self._up(port, made, "memif", socket_id)
+        return self._up(port, made, "memif")
 
     def _af_packet(self, port: Port, netdev: str) -> Interface:
         size = data_size(self._mtu)
@@ -166,7 +164,7 @@ class Ports:
         )
         return self._up(port, found, "pci")
 
-    def _up(self, port: Port, made: Any, kind: str, socket_id: int = 0) -> Interface:
+    def _up(self, port: Port, made: Any, kind: str) -> Interface:
         index = int(made.sw_if_index)
         details = self._api.interfaces()[index]
         if details.link_mtu < self._mtu:
@@ -174,7 +172,7 @@ class Ports:
         if details.mtu[0] < self._mtu:
             self._api.call("sw_interface_set_mtu", sw_if_index=index, mtu=[self._mtu, 0, 0, 0])
         self._api.call("sw_interface_set_flags", sw_if_index=index, flags=ADMIN_UP)
-        return Interface(port, index, str(details.interface_name), kind, socket_id)
+        return Interface(port, index, str(details.interface_name), kind)
 
     def delete(self, interface: Interface) -> None:
         """Delete an interface.
@@ -188,7 +186,9 @@ class Ports:
         if interface.kind == "memif":
             self._api.call("memif_delete", sw_if_index=interface.index)
             self._api.call(
-                "memif_socket_filename_add_del_v2", is_add=False, socket_id=interface.socket_id
+                "memif_socket_filename_add_del_v2",
+                is_add=False,
+                socket_id=socket_number(interface.port),
             )
         elif interface.kind == "vhost-user":
             self._api.call("delete_vhost_user_if", sw_if_index=interface.index)
@@ -196,6 +196,20 @@ class Ports:
             self._api.call("af_packet_delete", host_if_name=interface.name.removeprefix("host-"))
         else:  # a NIC stays until VPP ends
             self._api.call("sw_interface_set_flags", sw_if_index=interface.index, flags=0)
+
+
+def socket_number(port: Port) -> int:
+    """VPP's number of a port's memif socket, which stands in the interface's name.
+
+    Args:
+        port: Port of the deployment.
+
+    Returns:
+        1, 2 ... for physical ports, 11, 12 ... for those of VNFs.
+    """
+    if isinstance(port, PhyPort):
+        return 1 + port.index
+    return 11 + 2 * port.vnf + port.index
 
 
 def nic_name(port: Port) -> str:

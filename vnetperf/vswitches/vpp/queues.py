@@ -13,8 +13,8 @@ from vnetperf.vswitches.vpp.api import VppApi
 from vnetperf.vswitches.vpp.ports import Interface
 
 RxMode = Literal["polling", "interrupt", "adaptive"]
-#: Answer for a port whose peer does not tell when it has sent.
-UNSUPPORTED = -126
+#: Answers for a port whose peer does not tell when it has sent, or has not connected yet.
+NO_INTERRUPTS = (-9, -126)
 RX_MODES: dict[int, RxMode] = {1: "polling", 2: "interrupt", 3: "adaptive"}
 
 
@@ -118,7 +118,7 @@ def arrange(
             queue_id_valid=False,
             queue_id=0,
             mode=number,
-            tolerated=() if mode == "polling" else (UNSUPPORTED,),  # it goes on polling then
+            tolerated=() if mode == "polling" else NO_INTERRUPTS,  # it goes on polling then
         )
 
 
