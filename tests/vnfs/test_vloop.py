@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.fakes.machine import PROGRAMS
 from vnetperf.host import vdev
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.ports import Attachment, VnfPort
 from vnetperf.model.scenario import Scenario
@@ -129,6 +129,12 @@ def test_what_cannot_be_plugged_in_is_refused(
         device(0, attachment(0, kind, **changes), 1500, vhost_net=False)
 
 
+def test_jumbo_frames_through_a_plain_tap_are_refused_with_the_cure() -> None:
+    assert command("tap", mtu=1504)
+    with pytest.raises(HostError, match="vhost_net"):
+        command("tap", mtu=1505)
+
+
 def test_addresses_are_written_in_mode_mac_only() -> None:
     peers = {f"--eth-peer={n},{mac}" for n, mac in enumerate(PEERS)}
     assert peers <= set(command(mode="mac").argv())
@@ -140,6 +146,7 @@ def test_addresses_are_written_in_mode_mac_only() -> None:
 @settings(deadline=None)
 @given(st.sampled_from(sorted(set(KINDS) - {"vf"})), st.integers(1500, 9198), st.booleans())
 def test_buffers_hold_the_frames_of_the_mtu(kind: str, mtu: int, vhost_net: bool) -> None:
+    vhost_net = vhost_net or kind == "tap"  # net_tap carries no jumbo frames
     asked = command(kind, mtu=mtu, vhost_net=vhost_net)
     line = asked.argv()
     octets = next(int(a.partition("=")[2]) for a in line if a.startswith("--mbuf-size="))

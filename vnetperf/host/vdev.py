@@ -14,6 +14,8 @@ HEADROOM, MBUF_OVERHEAD = 128, 192
 #: Ring of a memif device, as a power of two.
 MEMIF_RING_LOG2 = 11
 AF_PACKET_FRAMES = 2048
+#: net_tap drops longer frames and cannot be told otherwise.
+TAP_MTU = 1504
 PAGE = 4096
 
 
@@ -99,7 +101,7 @@ def virtio_user(
     return ",".join(parts)
 
 
-def tap(number: int, netdev: str, mac: str = "") -> str:
+def tap(number: int, netdev: str, mtu: int, mac: str = "") -> str:
     """A tap device opened as a file; when it is there already it is opened by its name.
 
     DPDK gives the interface a MAC address and an MTU of 1500: whoever made it must put its own
@@ -108,11 +110,23 @@ def tap(number: int, netdev: str, mac: str = "") -> str:
     Args:
         number: Number in the device's name.
         netdev: Name of the tap, in the program's network namespace.
+        mtu: MTU, octets.
         mac: MAC address; "" for a random one.
 
     Returns:
         Device arguments.
+
+    Raises:
+        HostError: The driver carries no such frames.
     """
+    if mtu > TAP_MTU:
+        raise HostError(
+            f"an MTU of {mtu}",
+            where="DPDK's net_tap",
+            accepted=f"up to {TAP_MTU}",
+            cure="load the module vhost_net, which makes the tap a virtio device, "
+            "or leave larger frames out",
+        )
     return f"net_tap{number},iface={netdev}" + (f",mac={mac}" * bool(mac))
 
 

@@ -88,7 +88,7 @@ def port_of(number: int, end: WireEnd, scenario: Scenario, polled: int, *, vhost
         )
         return Port(f"--vdev={argument}", rx_queues=queues, tx_queues=queues, hugepages=True)
     if end.kind == "tap":
-        return _tap(number, end, vhost_net=vhost_net)
+        return _tap(number, end, mtu, vhost_net=vhost_net)
     if end.pci and end.driver in USER_DRIVERS:
         return Port(f"-a{end.pci}", hugepages=True, pci=True)
     if end.kind in ("veth", "macvtap", "nic", "vf"):
@@ -98,10 +98,11 @@ def port_of(number: int, end: WireEnd, scenario: Scenario, polled: int, *, vhost
     raise GeneratorError(f"cannot plug into a {end.kind}", where="loadgen", accepted=accepted)
 
 
-def _tap(number: int, end: WireEnd, *, vhost_net: bool) -> Port:
+def _tap(number: int, end: WireEnd, mtu: int, *, vhost_net: bool) -> Port:
     netdev, mac = _needs(end, "netdev"), end.mac or ""
     if not vhost_net:
-        return Port(f"--vdev={vdev.tap(number, netdev, mac)}", netdev=netdev, resets=True)
+        argument = vdev.tap(number, netdev, mtu, mac)
+        return Port(f"--vdev={argument}", netdev=netdev, resets=True)
     argument = vdev.virtio_user(
         number, VHOST_NET, server=False, queues=1, ring=RING // 2, mac=mac, tap=netdev
     )

@@ -76,7 +76,7 @@ def device(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) ->
         )
         return Device(f"--vdev={argument}", f"memif, {role}")
     if kind == "tap":
-        return _tap(number, _needs(attachment, "netdev"), attachment, vhost_net=vhost_net)
+        return _tap(number, attachment, mtu, vhost_net=vhost_net)
     if kind == "vf" and attachment.driver in USER_DRIVERS:
         pci = _needs(attachment, "pci")
         how = f"{pci} through {attachment.driver}"
@@ -93,8 +93,8 @@ def device(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) ->
     )
 
 
-def _tap(number: int, netdev: str, attachment: Attachment, *, vhost_net: bool) -> Device:
-    mac = attachment.mac or ""
+def _tap(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) -> Device:
+    netdev, mac = _needs(attachment, "netdev"), attachment.mac or ""
     if vhost_net:
         argument = vdev.virtio_user(
             number,
@@ -112,7 +112,7 @@ def _tap(number: int, netdev: str, attachment: Attachment, *, vhost_net: bool) -
     how = (
         "net_tap, which opens the tap as a file (there is no /dev/vhost-net): a system call a frame"
     )
-    argument = vdev.tap(number, netdev, mac)
+    argument = vdev.tap(number, netdev, mtu, mac)
     return Device(f"--vdev={argument}", how, netdev=netdev, resets=True)
 
 
