@@ -1,0 +1,109 @@
+"""What the tests of single backends share: one deployed scenario, and sums that must agree."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from vnetperf import config
+from vnetperf.bench.attribution import lost_at
+from vnetperf.bench.scenarios import make_scenario
+from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.testbed.deploy import Deployment
+from vnetperf.testbed.inventory import take_inventory
+from vnetperf.testbed.plan import make_plan
+
+#: Far below what anything here can forward: nothing may be lost.
+SLOW = TrialSpec(frame_size=64, load_fps=2000.0, duration_s=0.3, drain_s=3.0, learning_frames=64)
+#: Long enough for something to happen in the middle.
+LONG = SLOW.model_copy(update={"duration_s": 4.0})
+IN_THE_MIDDLE_S = 1.5
+
+
+@contextlib.contextmanager
+def deployed(scenario_id: str, **settings: Any) -> Iterator[Deployment]:
+    """Deploy a scenario in this process, and take it away.
+
+    Args:
+        scenario_id: "pvp_bridge".
+        **settings: As on the command line: wire, rules, vnf_mode, set ...
+
+    Yields:
+        The deployment, its path checked.
+    """
+    configuration = config.load(settings, environment={})
+    testbed = configuration.testbed.model_copy(update={"lock_timeout_s": 300.0})
+    facts = take_inventory(testbed)
+    plan = make_plan(make_scenario(scenario_id, configuration), testbed, facts)
+    deployment = Deployment.deploy(plan, facts)
+    try:
+        yield deployment
+    finally:
+        assert deployment.teardown() == []
+
+
+def forwards(deployment: Deployment, size: int = 64) -> TrialResult:
+    """Run a slow trial: nothing is lost, and the counters of every port agree with the tester's.
+
+    Args:
+        deployment: What is deployed.
+        size: Frame size, octets.
+
+    Returns:
+        The trial.
+    """
+    result = deployment.run_trial(SLOW.model_copy(update={"frame_size": size}))
+    assert not result.failed, result.failure
+    assert result.directions
+    for d in result.directions:
+        assert d.sent > 0
+        assert (d.received, d.duplicated, d.misrouted) == (d.sent, 0, 0), lost_at(
+            deployment.plan.scenario.deployment, result
+        )
+    adds_up(deployment, result)
+    return result
+
+
+def adds_up(deployment: Deployment, result: TrialResult) -> None:
+    """Follow the frames of a trial without loss: every port must have counted them, and no others.
+
+    Args:
+        deployment: What is deployed.
+        result: A trial without loss.
+    """
+    graph = deployment.plan.scenario.deployment
+    expected: dict[tuple[str, str], int] = {}
+    for d in result.directions:
+        for chain in range(graph.chains):
+            assert d.sent % graph.chains == 0 or graph.chains == 1
+            for position, port in enumerate(graph.path(graph.ends[d.direction], chain)):
+                key = (str(port), "tx" if position % 2 else "rx")
+                expected[key] = expected.get(key, 0) + d.sent // graph.chains
+    hops = {hop.port: hop for hop in result.hops}
+    counted = {key: getattr(hops[key[0]], key[1]) for key in expected}
+    assert counted == expected
+    for port in graph.ports:
+        hop = hops[str(port)]
+        assert (hop.rx_dropped, hop.tx_dropped) == (0, 0)
+
+
+def fails(deployment: Deployment, accident: Callable[[], None]) -> TrialResult:
+    """Run a trial, let something happen in the middle, and see that there is no number.
+
+    Args:
+        deployment: What is deployed.
+        accident: What happens.
+
+    Returns:
+        The failed trial.
+    """
+    timer = threading.Timer(IN_THE_MIDDLE_S, accident)
+    timer.start()
+    try:
+        result = deployment.run_trial(LONG)
+    finally:
+        timer.join()
+    assert (result.failed, result.directions) == ("dut", ()), result
+    return result

@@ -1,0 +1,98 @@
+"""Linux bridges forward for real: every deployment, restarts, ports that go, bridges that do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.real.conftest import UserRun
+from tests.real.switches import SLOW, deployed, fails, forwards
+from vnetperf.host import modules
+from vnetperf.model.errors import DutError
+from vnetperf.model.ports import VnfPort
+
+Unchanged = Callable[[], tuple[str, ...]]
+pytestmark = pytest.mark.skipif(
+    bool(modules.trouble("bridge")), reason=f"no bridge: {modules.trouble('bridge')}"
+)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "settings"),
+    [
+        ("phy2phy_bridge", {}),
+        ("phy2phy_bridge", {"rules": "learning"}),
+        ("pvp_bridge", {}),
+        ("pvp_bridge", {"rules": "learning", "vnf_mode": "macswap"}),
+        ("pvvp_bridge", {"rules": "learning", "vnf_mode": "mac"}),
+        ("pvpv_bridge", {}),
+        ("pvpv_bridge", {"rules": "learning"}),
+        ("pvpv_bridge", {"vnf_mode": "mac"}),
+        ("p2v_bridge", {}),
+        ("v2p_bridge", {}),
+        ("v2v_bridge", {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value.values()) or "plain",
+)
+def test_every_port_counts_what_the_tester_sent(
+    scenario: str, settings: dict[str, str], unchanged: Unchanged
+) -> None:
+    with deployed(scenario, **settings) as deployment:
+        forwards(deployment)
+        facts = deployment.vswitch.facts()
+        learns = settings.get("rules") == "learning"
+        for bridge in facts["bridges"].values():
+            assert (bridge["stp"], bridge["multicast snooping"]) == (0, 0)
+            assert {port["learning"] for port in bridge["ports"].values()} == {int(learns)}
+    assert unchanged() == ()
+
+
+def test_jumbo_frames_cross(unchanged: Unchanged) -> None:
+    with deployed("pvp_bridge", set=("mtu=9000",), frame_sizes=(64, 9018)) as deployment:
+        forwards(deployment, 9018)
+        (first, *_) = deployment.vswitch.facts()["bridges"].values()
+        assert {port["mtu"] for port in first["ports"].values()} == {9000}
+    assert unchanged() == ()
+
+
+def test_it_can_be_started_again(unchanged: Unchanged) -> None:
+    with deployed("pvp_bridge") as deployment:
+        deployment.restart_vswitch()
+        deployment.run_trial(SLOW)  # what VNFs sent into nothing meanwhile is over
+        forwards(deployment)
+    assert unchanged() == ()
+
+
+def test_a_port_that_is_removed_leaves_the_others(unchanged: Unchanged) -> None:
+    with deployed("pvpv_bridge") as deployment:
+        switch = deployment.vswitch
+        switch.remove_port(VnfPort(vnf=1, index=0))
+        with pytest.raises(DutError, match=r"no port vnf1\.0"):
+            switch.remove_port(VnfPort(vnf=1, index=0))
+        switch.check_alive()
+        before = {c.port: c for c in switch.counters()}
+        assert "vnf1.0" not in before
+        result = deployment.run_trial(SLOW)
+        (to_vnf,) = (h for h in result.hops if h.port == "vnf0.0")
+        assert to_vnf.tx == to_vnf.rx == result.directions[0].sent // 2  # the other chain's half
+    assert unchanged() == ()
+
+
+def test_a_bridge_that_vanishes_in_a_trial_is_no_number(unchanged: Unchanged) -> None:
+    with deployed("phy2phy_bridge") as deployment:
+        (bridge,) = deployment.vswitch.facts()["bridges"]
+        result = fails(deployment, lambda: deployment.machine.delete_link(bridge))
+        assert f"gone: a bridge ({bridge})" in result.failure
+        with pytest.raises(DutError, match="gone"):
+            deployment.vswitch.check_alive()
+    assert unchanged() == ()
+
+
+def test_a_user_measures(start: Callable[..., UserRun], unchanged: Unchanged) -> None:
+    run = start("-k", "pvp_bridge", "--frame-sizes=64")
+    assert run.finish() == 0, run.output
+    (result,) = run.json()["results"]
+    assert result["status"] == "measured", run.output
+    assert result["goals"][0]["lower_bound_fps"] > 0
+    assert unchanged() == ()
