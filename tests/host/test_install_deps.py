@@ -81,7 +81,7 @@ def lab(tmp_path: Path, qemu: str, policy: str = "") -> list[str]:
         "dpkg-query": f"case $3 in qemu*) STATUS='{'install ok installed' if qemu else ''}'"
         f" VERSION={qemu};; *) STATUS='install ok installed';; esac; {version}",
         "apt-cache": f"echo '{policy}'",
-        "apt-get": f"echo \"$@\" >>{tmp_path}/asked\n"
+        "apt-get": f'echo "$@" >>{tmp_path}/asked\n'
         'case $1 in indextargets) echo "mirror:/debian/";; esac',
         "systemctl": "true",
     }.items():
