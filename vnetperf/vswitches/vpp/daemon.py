@@ -13,7 +13,7 @@ from vnetperf.vswitches.vpp.install import Installation
 from vnetperf.vswitches.vpp.startup import Startup
 from vnetperf.vswitches.vpp.stats import StatsSegment
 
-START_S = 20.0
+START_S = 60.0  # a process that ends is told at once; one on starved cores is slow
 STOP_S = 3.0
 
 

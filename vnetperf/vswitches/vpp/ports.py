@@ -169,7 +169,7 @@ class Ports:
         details = self._api.interfaces()[index]
         if details.link_mtu < self._mtu:
             self._api.call("hw_interface_set_mtu", sw_if_index=index, mtu=self._mtu)
-        if details.mtu[0] < self._mtu:
+        if details.mtu[0] != self._mtu:
             self._api.call("sw_interface_set_mtu", sw_if_index=index, mtu=[self._mtu, 0, 0, 0])
         self._api.call("sw_interface_set_flags", sw_if_index=index, flags=ADMIN_UP)
         return Interface(port, index, str(details.interface_name), kind)

@@ -328,6 +328,7 @@ class Vpp(VSwitch):
             "threads": [
                 f"{t.name} on processor {t.cpu_id}" for t in api.call("show_threads").thread_data
             ],
+            "options asked for": self.plan.scenario.options.given(),
             "mode": forwarding.kind_of(self.plan.scenario),
             "ports": [
                 {
