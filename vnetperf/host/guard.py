@@ -16,7 +16,7 @@ from vnetperf.host.lock import TestbedLock
 from vnetperf.host.paths import make_private
 from vnetperf.model.errors import HostError
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 120.0
 
 
 class Guard:
