@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,15 @@ from scapy.all import IP, UDP, Ether, PcapReader, wrpcap  # type: ignore[attr-de
 
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import DST_IP, SRC_IP, stream
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.traffic import TrafficProfile, make_streams
+from vnetperf.model.tunnel import OVERHEAD, TUNNELS, TunnelKind
+from vnetperf.traffic.frames import compile_outer
 from vnetperf.traffic.loadgen.engine import Engine
 from vnetperf.traffic.loadgen.results import TrialResult
 from vnetperf.traffic.loadgen.spec import FieldSpec, Load, StreamSpec, TrialSpec
+from vnetperf.traffic.loadgen.streams import parts_of
 
 pytestmark = pytest.mark.real
 
@@ -146,6 +154,63 @@ def test_altered_arrivals(open_engine: OpenEngine, executable: Path, run_dir: Pa
         + port.learning
         + port.foreign
     )
+
+
+@pytest.mark.parametrize("kind", TUNNELS)
+def test_a_tunnelled_frame_is_whole_on_the_wire(
+    kind: TunnelKind, capture: tuple[Engine, Path]
+) -> None:
+    engine, path = capture
+    profile = TrafficProfile(flows=5, vary=("ipv4_src",))
+    streams = make_streams(make_deployment("decap"), profile, tunnel=kind)
+    (part,) = parts_of(streams, profile, 128, {})
+    result = send(engine, 10, replace(part.spec, rx_port=0))
+    engine.close()
+    frames = captured(path)
+    assert [len(frame) for frame in frames] == [124 + OVERHEAD[kind]] * 10
+    assert result.ports[0].tx_calls >= 1
+    for frame in frames:
+        assert frame[: OVERHEAD[kind]] == compile_outer(streams[0], 124)
+        inner = Ether(frame[OVERHEAD[kind] :])  # the flow and its checksum are the inner ones
+        stated = inner[IP].chksum
+        del inner[IP].chksum
+        assert Ether(bytes(inner))[IP].chksum == stated
+        assert inner[UDP].len == 124 - 34
+    assert len({frame[OVERHEAD[kind] + 26 : OVERHEAD[kind] + 30] for frame in frames}) == 5
+
+
+def test_a_frame_is_known_with_and_without_a_tunnels_headers(
+    open_engine: OpenEngine, executable: Path, run_dir: Path
+) -> None:
+    path = run_dir / "rx.pcap"
+    plain = own(5, 0, 0, 1000)
+    arrivals = [plain, bytes(50) + own(5, 0, 1, 1000), bytes(38) + own(5, 0, 2, 1000)]
+    wrpcap(str(path), [Ether(frame) for frame in arrivals])
+    engine = open_engine(
+        executable, f"--vdev=net_pcap0,rx_pcap={path},infinite_rx=1,tx_pcap={run_dir}/tx.pcap"
+    )
+    result = send(engine, 10, stream(0, 0, 0), drain_s=0.1)
+    counts, port = result.stream(0).counts, result.ports[0]
+    assert (counts.received, port.corrupted, port.foreign) == (3, 0, 0)
+    rounds = port.rx_frames / 3
+    octets = sum(len(frame) + 4 for frame in arrivals)  # as received, headers and FCS included
+    assert abs(port.rx_octets - rounds * octets) <= 2 * octets
+
+
+def test_a_stream_bound_to_a_queue_is_sent_by_it_alone(
+    open_engine: OpenEngine, executable: Path, run_dir: Path
+) -> None:
+    paths = [run_dir / f"q{n}.pcap" for n in (0, 1)]
+    queues = ",".join(f"tx_pcap={path}" for path in paths)
+    engine = open_engine(executable, f"--vdev=net_pcap0,{queues}", tx_queues=2)
+    bound = [replace(stream(n, 0, 0), queue=n) for n in (0, 1)]
+    send(engine, 30, *bound, stream(2, 0, 0))
+    with pytest.raises(GeneratorError, match="port 0 has 2"):
+        engine.set_streams([replace(stream(0, 0, 0), queue=2)])
+    engine.close()
+    for number, path in enumerate(paths):
+        senders = Counter(frame[-14] for frame in captured(path))
+        assert senders == {number: 30, 2: 15}
 
 
 def test_frames_of_an_earlier_trial_are_stale(
