@@ -24,6 +24,7 @@ TEXTS = {
     -59: "address length mismatch",
     -60: "address not found for the interface",
     -63: "no such graph node",
+    -68: "sub-interface, or interface of this number, already exists",
     -70: "invalid memory size",
     -71: "invalid interface",
     -73: "invalid argument",
