@@ -1,0 +1,1 @@
+"""The contract kit's own parts, and the pages that plugin writers read."""

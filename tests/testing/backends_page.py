@@ -1,0 +1,57 @@
+"""The table of vSwitches, from their capabilities: `python -m tests.testing.backends_page`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vnetperf import registry
+
+PAGE = Path(__file__).parents[2] / "docs/backends/README.md"
+HEAD = """# Backends
+
+What each vSwitch of this package can do, by its own capabilities. `vnetperf doctor` says what this
+machine can carry, and what is missing with its cure. Each backend's page says what it needs, its
+options and its traps. Another one is a plugin of its own: [plugins.md](../plugins.md).
+
+This table is written by `python -m tests.testing.backends_page`, and a test compares it.
+
+"""
+COLUMNS = (
+    *("Name", "What it is", "Wires", "Attachments", "Modes", "Rules", "Forwarding", "Tunnels"),
+    *("Options", "Largest frame"),
+)
+
+
+def render() -> str:
+    """The page.
+
+    Returns:
+        Markdown.
+    """
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *map(_row, _ours())]
+    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _ours() -> list[str]:
+    """Names of the backends of this package; others may be installed beside it."""
+    names = registry.names("vswitches")
+    modules = {name: registry.load("vswitches", name).__module__ for name in names}
+    return [name for name in names if modules[name].startswith("vnetperf.vswitches.")]
+
+
+def _row(name: str) -> tuple[str, ...]:
+    backend = registry.load("vswitches", name)
+    can = backend.capabilities
+    page = PAGE.parent / f"{name}.md"
+    lists = (can.wires, can.attachments, can.modes, can.rules, can.forwarding, can.tunnels)
+    return (
+        f"[`{name}`]({page.name})" if page.exists() else f"`{name}`",
+        (backend.__doc__ or "").strip().splitlines()[0].rstrip("."),
+        *(", ".join(values) or "-" for values in lists),
+        ", ".join(f"`{option}`" for option in can.options) or "-",
+        str(can.max_frame_size),
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render())

@@ -1,0 +1,86 @@
+"""Frames that the contract kit sends, and what it says must become of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.model.units import driver_length
+from vnetperf.testing.cases import plain, varied
+from vnetperf.testing.frames import read_mark, stream_frame
+from vnetperf.testing.headers import STRANGERS, TAGS, addressed, contents, routed, tagged
+from vnetperf.traffic.frames import internet_checksum
+from vnetperf.vswitches.base import VSwitchCapabilities
+
+
+def scenario(name: str = "phy2phy", **changes: object) -> Scenario:
+    plain = {"deployment": make_deployment(name), "vswitch": "x", "traffic": TrafficProfile()}
+    return Scenario.model_validate({**plain, **changes})
+
+
+@given(st.integers(64, 9216), st.integers(0, 1 << 31), st.integers(0, 1))
+def test_a_frame_has_its_size_and_says_whose_it_is(size: int, number: int, direction: int) -> None:
+    stream = scenario().streams[direction]
+    frame = stream_frame(stream, size, number)
+    assert len(frame) == driver_length(size)
+    assert read_mark(frame) == (stream.id, number)
+
+
+def test_others_frames_have_no_mark() -> None:
+    assert read_mark(b"\0" * 60) is None
+    assert read_mark(b"") is None
+
+
+def test_kinds_of_content_differ_and_keep_their_addresses() -> None:
+    stream = scenario().streams[0]
+    frames = contents(stream)
+    assert len(set(frames.values())) == len(frames)
+    assert {frame[:12] for frame in frames.values()} == {stream_frame(stream, 64, 0)[:12]}
+
+
+@pytest.mark.parametrize("name", TAGS)
+def test_tags_stand_behind_the_addresses(name: str) -> None:
+    frame = stream_frame(scenario().streams[0], 64, 0)
+    found = tagged(frame, TAGS[name])
+    assert found[:12] + found[12 + len(TAGS[name]) :] == frame
+
+
+def test_strangers_are_addressed_and_nothing_else_changes() -> None:
+    frame = stream_frame(scenario().streams[0], 64, 0)
+    for mac in STRANGERS.values():
+        found = addressed(frame, mac)
+        assert found[:6].hex(":") == mac
+        assert found[6:] == frame[6:]
+
+
+@pytest.mark.parametrize(("name", "hops"), [("phy2phy", 1), ("pvp", 2)])
+def test_a_routed_frame_is_older_by_each_hop_and_still_right(name: str, hops: int) -> None:
+    world = scenario(name, forwarding="l3")
+    frame = stream_frame(world.streams[0], 64, 7)
+    found = routed(world, world.streams[0], frame)
+    assert found[22] == frame[22] - hops
+    assert internet_checksum(found[14:34]) == 0
+    assert found[:12] != frame[:12]
+    assert found[34:] == frame[34:]
+
+
+def test_cases_are_those_that_capabilities_promise() -> None:
+    little = VSwitchCapabilities(wires=("veth",), attachments=(), chains=False)
+    assert [case.id for case in plain(little)] == ["phy2phy"]
+    assert [case.id for case in varied(little)] == ["phy2phy_veth"]
+    much = VSwitchCapabilities(
+        wires=("memif", "veth", "nic"),
+        attachments=("tap",),
+        modes=("a", "b"),
+        rules=("port", "learning"),
+        forwarding=("l2", "l3"),
+    )
+    assert [c.id for c in plain(much)] == ["phy2phy", "pvp", "pvvp", "pvpv", "p2v", "v2p", "v2v"]
+    assert [case.id for case in varied(much)] == [
+        *("phy2phy_memif", "phy2phy_veth", "phy2phy_b"),
+        *("phy2phy_learning", "phy2phy_l3"),
+    ]
