@@ -356,7 +356,7 @@ def test_names_in_results_json_are_stable(tmp_path: Path) -> None:
     bench.throughput()
     bench.run.close()
     content = json.loads(results_json(bench.derived()))
-    assert {"run", "preset", "environment", "calibration", "deviations", "results"} <= set(content)
+    assert {"run", "preset", "environment", "calibrations", "deviations", "results"} <= set(content)
     result = content["results"][0]
     assert (result["scenario"], result["test"], result["frame_size"]) == (
         *("pvp_dpdk", "throughput"),
@@ -369,7 +369,7 @@ def test_names_in_results_json_are_stable(tmp_path: Path) -> None:
         } <= set(found)
     assert content["preset"] == "test"
     assert content["environment"]["cpu"] == "a processor"
-    assert content["calibration"]["points"][0]["max_clean_fps"] == 2 * GENERATOR_FPS
+    assert content["calibrations"][0]["points"][0]["max_clean_fps"] == 2 * GENERATOR_FPS
     assert {"clause", "requirement", "value", "reason"} <= set(content["deviations"][0])
     assert content["settings"]["preset"] == {"value": "quick", "source": "default"}
 

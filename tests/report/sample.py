@@ -206,7 +206,7 @@ def build(*, trials: int = 400, seed: int = 7, benchmark: bool = True) -> RunRes
         warnings=("cores are shared: DUT and tester run on processor 1 (slices of 100 µs)",),
         settings=settings(),
         environment=environment(),
-        calibration=calibration(),
+        calibrations=(calibration(),),
         scenarios=scenario_facts(),
         results=tuple(results),
         trials=tuple(points),

@@ -8,14 +8,14 @@ def test_every_unknown_value_is_found_with_its_place(results):
     assert found["environment.bios"].startswith("not measured: dmidecode")
     assert found["pvp_dpdk.facts.vswitch.compiler"] == "unknown: the binary does not say"
     assert found["pvp_dpdk.throughput[1518]"].startswith("not measured: the path check")
-    assert found["calibration[1518].smallest_burst_gap_ns"].startswith("not measured")
+    assert found["calibrations[memif][1518].smallest_burst_gap_ns"].startswith("not measured")
 
 
 def test_what_is_missing_altogether_is_unknown_too(results):
     run = results.run.model_copy(update={"isolation": "", "ended": ""})
-    changed = results.model_copy(update={"run": run, "calibration": None, "environment": {}})
+    changed = results.model_copy(update={"run": run, "calibrations": (), "environment": {}})
     found = {u.where for u in gather(changed)}
-    assert {"run.isolation", "run.ended", "calibration", "environment"} <= found
+    assert {"run.isolation", "run.ended", "calibrations", "environment"} <= found
 
 
 def test_only_a_value_that_says_so_is_unknown():

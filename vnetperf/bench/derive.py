@@ -7,7 +7,7 @@ trials through them gives the same bounds again, today or in ten years.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isclose
 
 from vnetperf.bench.caveats import warnings_of
@@ -15,7 +15,14 @@ from vnetperf.bench.compliance import ledger_of
 from vnetperf.bench.directions import latency_of, per_direction
 from vnetperf.bench.logged import LoggedSearch, is_valid, searches_of
 from vnetperf.model.errors import LogError
-from vnetperf.model.result import Calibration, GoalResult, Result, RunResults, TrialPoint
+from vnetperf.model.result import (
+    Calibration,
+    CalibrationPoint,
+    GoalResult,
+    Result,
+    RunResults,
+    TrialPoint,
+)
 from vnetperf.model.units import LinkSpeed, l1_bits_per_frame
 from vnetperf.results.records import (
     CalibrationRecord,
@@ -204,7 +211,7 @@ def derive(records: Sequence[Record]) -> RunResults:
         warnings=warnings_of(run, records, list(deployed.values()), searches),
         settings=run.settings,
         environment=next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
-        calibration=_merge(calibrations),
+        calibrations=_merge(calibrations),
         scenarios=tuple(r.facts for r in deployed.values()),
         results=tuple(sorted(results, key=lambda r: (r.scenario, r.test, r.frame_size))),
         trials=tuple(_point(t, begins[t.search]) for s in searches for t in s.trials),
@@ -213,11 +220,18 @@ def derive(records: Sequence[Record]) -> RunResults:
     )
 
 
-def _merge(calibrations: Sequence[Calibration]) -> Calibration | None:
-    """Several calibrations of a resumed run: the newest, with all frame sizes."""
-    if not calibrations:
-        return None
-    points = {p.frame_size: p for c in calibrations for p in c.points}
-    return calibrations[-1].model_copy(
-        update={"points": tuple(points[size] for size in sorted(points))}
+def _merge(calibrations: Sequence[Calibration]) -> tuple[Calibration, ...]:
+    """One for each kind of wire: the newest, with the frame sizes of all (a run may be resumed)."""
+    newest = {c.wire: c for c in calibrations}
+    return tuple(
+        calibration.model_copy(
+            update={"points": _points(c for c in calibrations if c.wire == wire)}
+        )
+        for wire, calibration in newest.items()
     )
+
+
+def _points(calibrations: Iterable[Calibration]) -> tuple[CalibrationPoint, ...]:
+    """Every frame size's newest point, by size."""
+    points = {p.frame_size: p for c in calibrations for p in c.points}
+    return tuple(points[size] for size in sorted(points))

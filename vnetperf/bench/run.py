@@ -189,7 +189,8 @@ class Run:
         if frame_size > scenario.max_frame_size:  # asked for by the test case alone
             scenario = scenario.model_copy(update={"max_frame_size": frame_size})
         plan = self.plan(scenario)
-        self.calibrate(scenario, frame_size)
+        # On the wire it is deployed with: each has a limit of its own.
+        self.calibrate(scenario.model_copy(update={"wire": plan.wire}), frame_size)
         if self._deployed == scenario:
             return
         self.progress.say(f"deploying {scenario.id}")

@@ -272,7 +272,7 @@ class RunResults(Frozen):
         warnings: What a reader must know first, e.g. shared cores or an interrupted run.
         settings: Effective settings, key -> {"value", "source"}.
         environment: Machine facts; values that could not be read are "unknown: why".
-        calibration: The generator's calibration; None when not done.
+        calibrations: The generator's calibrations, one for each kind of wire; empty when not done.
         scenarios: What was deployed.
         results: One entry per scenario, test and frame size.
         trials: Every trial in order.
@@ -288,7 +288,7 @@ class RunResults(Frozen):
     warnings: tuple[str, ...] = ()
     settings: dict[str, dict[str, Any]] = Field(default_factory=dict)
     environment: dict[str, Any] = Field(default_factory=dict)
-    calibration: Calibration | None = None
+    calibrations: tuple[Calibration, ...] = ()
     scenarios: tuple[ScenarioFacts, ...] = ()
     results: tuple[Result, ...] = ()
     trials: tuple[TrialPoint, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vnetperf.model.result import RunResults
+from vnetperf.model.result import Calibration, RunResults
 from vnetperf.report import bounds, opening
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group, case_of, goals_used, groups, trials_by_case
@@ -146,10 +146,13 @@ def _group(group: Group, results: RunResults) -> Iterator[str]:
 
 def _calibration(results: RunResults) -> Iterator[str]:
     yield "## Calibration of the generator"
-    found = results.calibration
-    if found is None:
+    if not results.calibrations:
         yield "Not measured: the run holds no calibration."
-        return
+    for found in results.calibrations:
+        yield from _calibration_of(found)
+
+
+def _calibration_of(found: Calibration) -> Iterator[str]:
     yield (
         f"{escaped(found.generator)} looped to itself over {escaped(found.wire)}, processors "
         f"{escaped(', '.join(map(str, found.cores)) or 'none')}, {escaped(found.when)}."

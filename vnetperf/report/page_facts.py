@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vnetperf.model.result import RunResults, ScenarioFacts
+from vnetperf.model.result import Calibration, RunResults, ScenarioFacts
 from vnetperf.report import bounds, opening
 from vnetperf.report import units_text as text
 from vnetperf.report.facts import flatten, scalar
@@ -44,9 +44,13 @@ def calibration_section(results: RunResults, anchor: str) -> Markup:
         HTML.
     """
     title = "Calibration of the generator"
-    found = results.calibration
-    if found is None:
+    if not results.calibrations:
         return section(anchor, title, el("p", "Not measured: the run holds no calibration."))
+    parts = [part for found in results.calibrations for part in _calibration(found)]
+    return section(anchor, title, *parts)
+
+
+def _calibration(found: Calibration) -> tuple[Markup, Markup]:
     cores = ", ".join(map(str, found.cores)) or "none recorded"
     said = (
         f"{found.generator} looped to itself over {found.wire}; processors {cores}; {found.when}."
@@ -68,8 +72,8 @@ def calibration_section(results: RunResults, anchor: str) -> Markup:
         for p in found.points
     ]
     css = ("", *["num"] * 6)
-    shown = table(title, (*head, *head_more), rows, css=css)
-    return section(anchor, title, el("p", said, class_="muted"), shown)
+    shown = table(f"Calibration over {found.wire}", (*head, *head_more), rows, css=css)
+    return el("p", said, class_="muted"), shown
 
 
 def environment_section(results: RunResults, anchor: str) -> Markup:

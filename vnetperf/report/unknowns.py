@@ -54,13 +54,14 @@ def _missing_of_run(results: RunResults) -> Iterator[Unknown]:
             yield Unknown(f"run.{name}", "unknown: the run did not record it")
     if not results.environment:
         yield Unknown("environment", "unknown: the run recorded none")
-    if results.calibration is None:
-        yield Unknown("calibration", "not measured: the run holds no calibration of its generator")
-        return
-    for point in results.calibration.points:
-        if point.smallest_burst_gap_ns is None:
-            where = f"calibration[{point.frame_size}].smallest_burst_gap_ns"
-            yield Unknown(where, "not measured: no reason was recorded")
+    if not results.calibrations:
+        yield Unknown("calibrations", "not measured: the run holds no calibration of its generator")
+    for calibration in results.calibrations:
+        for point in calibration.points:
+            if point.smallest_burst_gap_ns is None:
+                where = f"calibrations[{calibration.wire}][{point.frame_size}]"
+                said = "not measured: no reason was recorded"
+                yield Unknown(f"{where}.smallest_burst_gap_ns", said)
 
 
 def _missing_of_result(result: Result) -> Iterator[Unknown]:
