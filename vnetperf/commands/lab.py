@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=summary, description=summary)
         action.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
         action.add_argument("--cpus", type=int, default=4, help="virtual processors (4)")
-        action.add_argument("--memory", default="5G", help="e.g. 5G or 5120M (5G)")
+        action.add_argument("--memory", default="2560M", help="e.g. 2G or 2560M (2560M)")
         if name == "doctor":
             continue
         action.add_argument(
@@ -161,7 +161,7 @@ def memory_mib(text: str) -> int:
     found = re.fullmatch(r"(\d+)([MG]?)", text)
     if found is None:
         raise ConfigError(
-            f"{text!r} is no amount of memory", where="--memory", accepted="e.g. 5G or 5120M"
+            f"{text!r} is no amount of memory", where="--memory", accepted="e.g. 2G or 2560M"
         )
     return int(found[1]) * _UNITS[found[2]]
 
