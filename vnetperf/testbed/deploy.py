@@ -190,6 +190,8 @@ class Deployment:
             self.vswitch.add_phy_port(end)
         for attachment in self._attachments:
             self.vswitch.add_vnf_port(attachment)
+        self.generator.reconnect()
+        self._prepared_size = 0
         self.vswitch.connect(self.plan.scenario.streams)
         for vnf in self.vnfs:
             vnf.wait_ready(VNF_READY_S)  # virtio-user takes a new connection when it is looked at

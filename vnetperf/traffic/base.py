@@ -87,6 +87,15 @@ class TrafficGenerator(Backend):
             GeneratorError: When it does not start.
         """
 
+    def reconnect(self) -> None:
+        """Plug in again after the far ends have come back, where that does not happen by itself.
+
+        Traffic has to be prepared again then.
+
+        Raises:
+            GeneratorError: When it cannot.
+        """
+
     @abstractmethod
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is not up yet.
