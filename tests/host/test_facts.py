@@ -103,10 +103,7 @@ def test_facts_of_a_server(tmp_path: Path) -> None:
 
 def test_the_virtual_lab_is_known_by_its_command_line(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
-    for cmdline, expected in {
-        "quiet vnetperf.lab=1 ro\n": True,
-        "quiet vnetperf.lab=10\n": False,
-    }.items():
-        (tmp_path / "proc/cmdline").write_text(cmdline)
+    for option, expected in {"vnetperf.lab=1": True, "vnetperf.lab=10": False}.items():
+        (tmp_path / "proc/cmdline").write_text(f"quiet {option} ro\n")
         assert collect(tmp_path)["virtual_lab"] is expected
     assert is_unknown(collect(tmp_path / "nowhere")["virtual_lab"])
