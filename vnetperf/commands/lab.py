@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import vnetperf
-from vnetperf.model.errors import ConfigError, VnetperfError
+from vnetperf.model.errors import ConfigError, HostError, VnetperfError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,8 +104,20 @@ def run(arguments: argparse.Namespace) -> int:
     qemu = programs.need_qemu()
     programs.need_virtme()
     found = kernel.cached() or kernel.fetch(_tell)
+    _build_generators()
     machine = accel.chosen(machine, arguments.accel, qemu, found, _tell)
     return guest.run(task, found, machine, _tell)
+
+
+def _build_generators() -> None:
+    """Build here what would take minutes in there; one that cannot be built says so in there."""
+    from vnetperf import registry  # noqa: PLC0415
+
+    for name in registry.names("traffic"):
+        try:
+            registry.load("traffic", name).build_for_lab()
+        except HostError as error:
+            _tell(f"{name} cannot be built here: {error}")
 
 
 def _print(found: Iterable[Check]) -> int:

@@ -68,6 +68,16 @@ class TrafficGenerator(Backend):
         return 0
 
     @classmethod
+    def build_for_lab(cls) -> None:
+        """Build what it runs for any processor, before the virtual lab starts.
+
+        The lab sees what is built here, and would take minutes for it.
+
+        Raises:
+            HostError: It cannot be built.
+        """
+
+    @classmethod
     def identity(cls) -> str:
         """What a stored calibration of it depends on, besides the machine: its own build.
 

@@ -15,12 +15,15 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from vnetperf.host.facts_system import virtual_lab
 from vnetperf.host.paths import make_private
 from vnetperf.model.errors import HostError, VnetperfError
 
 SOURCES = Path(__file__).with_name("engine")
 _BUILD_TIMEOUT_S = 600
 _TAIL_LINES = 20
+#: DPDK itself asks for no less (SSE4.2).
+_PORTABLE_ARCH = "x86-64-v2"
 
 
 class Variant(Enum):
@@ -28,6 +31,8 @@ class Variant(Enum):
 
     PLAIN = "plain"
     """Optimised for this machine's CPU."""
+    PORTABLE = "portable"
+    """For any x86-64 processor since 2009: what the virtual lab runs, built outside it."""
     SANITIZED = "sanitized"
     """With AddressSanitizer and UBSan: slow, for tests."""
 
@@ -52,11 +57,21 @@ def _owner(path: Path) -> int:
     return path.stat().st_uid
 
 
-def build_identity(variant: Variant = Variant.PLAIN) -> str:
+def usual_variant() -> Variant:
+    """The build to run here.
+
+    Returns:
+        The one for this machine's processor; in the virtual lab, where compiling takes minutes,
+        the portable one, which `vnetperf lab` has built before.
+    """
+    return Variant.PORTABLE if virtual_lab(proc=Path("/proc")) is True else Variant.PLAIN
+
+
+def build_identity(variant: Variant | None = None) -> str:
     """What makes a build another one: DPDK, compiler, processor flags, sources.
 
     Args:
-        variant: Which of the builds.
+        variant: Which of the builds; None for the usual one.
 
     Returns:
         The variant and a digest.
@@ -68,16 +83,16 @@ def build_identity(variant: Variant = Variant.PLAIN) -> str:
     _need("pkg-config", "pkg-config")
     compiler = os.environ.get("CC", "cc")
     _need(compiler, "gcc")
-    return _key(compiler, variant)
+    return _key(compiler, variant or usual_variant())
 
 
-def engine_executable(variant: Variant = Variant.PLAIN, *, cache: Path | None = None) -> Path:
+def engine_executable(variant: Variant | None = None, *, cache: Path | None = None) -> Path:
     """Return the engine's executable, building it unless this very one has been built before.
 
     Several processes may call this at once: one builds, the others wait for it.
 
     Args:
-        variant: Which of the builds.
+        variant: Which of the builds; None for the usual one.
         cache: Directory to keep builds in, made with mode 0700 (default: `cache_directory`).
 
     Returns:
@@ -89,6 +104,7 @@ def engine_executable(variant: Variant = Variant.PLAIN, *, cache: Path | None = 
             cache.
     """
     cache = cache or cache_directory()
+    variant = variant or usual_variant()
     target = cache / f"loadgen-{build_identity(variant)}"
     executable = target / "loadgen"
     make_private(cache)
@@ -140,7 +156,8 @@ def _cpu_flags() -> str:
 def _key(compiler: str, variant: Variant) -> str:
     asked = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
     digest = hashlib.sha256()
-    for part in (_dpdk_version(), compiler, asked.stdout, platform.machine(), _cpu_flags()):
+    processor = _PORTABLE_ARCH if variant is Variant.PORTABLE else _cpu_flags()
+    for part in (_dpdk_version(), compiler, asked.stdout, platform.machine(), processor):
         digest.update(part.encode() + b"\0")
     for file in sorted(SOURCES.iterdir()):
         if file.suffix in {".c", ".h"} or file.name == "Makefile":
@@ -153,6 +170,8 @@ def _build(compiler: str, variant: Variant, cache: Path, target: Path) -> None:
         out = Path(directory) / "out"
         command = ["make", "-C", str(SOURCES), f"-j{os.cpu_count() or 1}", f"OUT={out}"]
         command.append(f"CC={compiler}")
+        if variant is Variant.PORTABLE:
+            command.append(f"ARCH={_PORTABLE_ARCH}")
         if variant is Variant.SANITIZED:
             command += ["SANITIZE=1", "WERROR=1"]  # only our own tests build this one
         try:

@@ -23,7 +23,7 @@ from vnetperf.model.units import MAX_FRAME_SIZE
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.traffic.loadgen import results as engine_results
 from vnetperf.traffic.loadgen import spec as engine_spec
-from vnetperf.traffic.loadgen.build import build_identity, engine_executable
+from vnetperf.traffic.loadgen.build import Variant, build_identity, engine_executable
 from vnetperf.traffic.loadgen.convert import to_trial_result
 from vnetperf.traffic.loadgen.devices import (
     ATTACHMENTS,
@@ -147,6 +147,11 @@ class Loadgen(TrafficGenerator):
         senders = (options.workers or 1) + 1  # what a switch sends on: its workers and one more
         tx_queues = options.rx_queues or 1
         return memory_mib(2, max(senders, tx_queues), tx_queues, scenario.mtu)
+
+    @classmethod
+    def build_for_lab(cls) -> None:
+        """Compile the engine for any processor, unless that has been done."""
+        engine_executable(Variant.PORTABLE)
 
     @classmethod
     def identity(cls) -> str:
