@@ -15,7 +15,8 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.testbed.plan import make_plan
-from vnetperf.vswitches.macvtap import Macvtap, layout, redirect
+from vnetperf.vswitches import redirect
+from vnetperf.vswitches.macvtap import Macvtap, layout
 from vnetperf.vswitches.macvtap.switch import _hop, _index
 
 PLAIN = sorted(set(DEPLOYMENTS) - {"encap", "decap", "op2p"})

@@ -15,8 +15,9 @@ from vnetperf.model.ports import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches import redirect
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
-from vnetperf.vswitches.macvtap import layout, redirect
+from vnetperf.vswitches.macvtap import layout
 
 JUMBO_FRAME_SIZE = 9018
 

@@ -13,8 +13,8 @@ from vnetperf.model.ports import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches import redirect
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
-from vnetperf.vswitches.macvtap import redirect
 from vnetperf.vswitches.sriov import layout
 from vnetperf.vswitches.sriov.counters import of_port
 from vnetperf.vswitches.sriov.function import VFIO, Function

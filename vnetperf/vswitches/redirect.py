@@ -83,6 +83,6 @@ def _add(kind: str, pairs: dict[str, str]) -> None:
     except (NetlinkError, OSError, KeyError) as error:
         raise DutError(
             f"cannot redirect from {', '.join(pairs)}: {error}",
-            where="macvtap",
+            where="tc redirect",
             cure="the kernel may lack sch_ingress, cls_u32 or act_mirred",
         ) from error
