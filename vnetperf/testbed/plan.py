@@ -96,9 +96,9 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
-    users = {scenario.generator: generator.hugepage_mib(scenario, (wire,))}
-    memory = _memory_of(plan.placement.node, users, plan, facts)
-    return plan.model_copy(update={"memory": () if memory is None else (memory,)})
+    mib = generator.hugepage_mib(scenario, (wire,))
+    by_node = {node: {scenario.generator: mib} for node in _nodes(plan, ("tester", "dut"))}
+    return plan.model_copy(update={"memory": _memory_of_nodes(by_node, plan, facts)})
 
 
 def largest_frame(scenario: Scenario) -> int:
@@ -164,19 +164,34 @@ def _choose_wire(
 def _memory(
     plan: Plan, facts: MachineFacts, vswitch: Any, vnf: Any, generator: Any
 ) -> tuple[MemoryPlan, ...]:
-    """Hugepages by node: everything is on the pollers' node, unless the scenario says otherwise."""
+    """Hugepages by node: the pollers' and the NICs' nodes, unless the scenario says others."""
     scenario, home = plan.scenario, plan.placement.node
     graph = scenario.deployment
     kinds = [plan.wire] if graph.phy_ports else []
     if graph.tester_vnf_ports:
         kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
-    by_node = {home: {scenario.generator: generator.hugepage_mib(scenario, tuple(kinds))}}
-    given = scenario.options.memory_mib
-    for node, mib in enumerate(given) if given else ((home, vswitch.hugepage_mib(scenario)),):
+    by_node: dict[int, dict[str, int]] = {home: {}}
+    mib = generator.hugepage_mib(scenario, tuple(kinds))
+    for node in _nodes(plan, ("tester",)):
+        by_node.setdefault(node, {})[scenario.generator] = mib
+    needed = dict.fromkeys(_nodes(plan, ("dut",)), vswitch.hugepage_mib(scenario))
+    for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
         by_node.setdefault(node, {})[scenario.vswitch] = mib
     for number in range(graph.vnf_count):
         kind = attachment_kind(vswitch, vnf.attachments)
         by_node[home][f"vnf{number}"] = vnf.hugepage_mib(scenario, kind)
+    return _memory_of_nodes(by_node, plan, facts)
+
+
+def _nodes(plan: Plan, sides: tuple[str, ...]) -> list[int]:
+    """The pollers' node, and those of NICs that programs drive: rings lie where the NIC is."""
+    nics = [n.node for n in plan.nics if n.side in sides and not n.kernel and n.node >= 0]
+    return list(dict.fromkeys((plan.placement.node, *nics)))
+
+
+def _memory_of_nodes(
+    by_node: dict[int, dict[str, int]], plan: Plan, facts: MachineFacts
+) -> tuple[MemoryPlan, ...]:
     plans = (_memory_of(node, users, plan, facts) for node, users in sorted(by_node.items()))
     return tuple(memory for memory in plans if memory is not None)
 
