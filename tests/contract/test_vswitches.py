@@ -8,13 +8,12 @@ from vnetperf import registry
 from vnetperf.testing import VSwitchContract
 
 #: What a backend is known not to do, and whose doing it is.
-KNOWN = {
-    "dpdk": {
-        "test_vlan_tags_pass[phy2phy_veth-802.1ad]": (
-            "DPDK's af_packet driver puts a VLAN tag back as 0x8100, whatever it was"
-        ),
-    },
+AF_PACKET = {
+    "test_vlan_tags_pass[phy2phy_veth-802.1ad]": (
+        "DPDK's af_packet driver puts a VLAN tag back as 0x8100, whatever it was"
+    ),
 }
+KNOWN = {"dpdk": AF_PACKET, "testpmd": AF_PACKET}
 
 for _name in registry.names("vswitches"):
     _members = {"vswitch": _name, "known": KNOWN.get(_name, {}), "__module__": __name__}

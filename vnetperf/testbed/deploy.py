@@ -184,6 +184,7 @@ class Deployment:
         Raises:
             DutError: It does not come back.
         """
+        self.generator.unplug()
         self.vswitch.stop()
         self.vswitch.start()
         for end in self._dut_ends:

@@ -112,7 +112,8 @@ def largest_frame(scenario: Scenario) -> int:
     """
     limits = [registry.load("traffic", scenario.generator).capabilities.max_frame_size]
     if scenario.vswitch:
-        limits.append(registry.load("vswitches", scenario.vswitch).capabilities.max_frame_size)
+        can = registry.load("vswitches", scenario.vswitch).capabilities
+        limits.append(can.wire_frame_sizes.get(scenario.wire, can.max_frame_size))
     if scenario.deployment.vnf_count:
         limits.append(registry.load("vnfs", scenario.vnf).max_frame_size)
     return int(min(limits))
@@ -143,6 +144,12 @@ def _choose_wire(
         strangers = [end.name for end in ends if kind not in end.capabilities.wires]
         if strangers:
             reasons.append(f"{kind}: {' and '.join(strangers)} cannot plug it in")
+            continue
+        limit = getattr(ends[-1].capabilities, "wire_frame_sizes", {}).get(kind)
+        if limit is not None and scenario.largest_on_wire > limit:
+            reasons.append(
+                f"{kind}: {ends[-1].name} carries frames of up to {limit} octets over it"
+            )
             continue
         wire = registry.load("wires", kind)
         if problem := wire.missing(facts, scenario, testbed):

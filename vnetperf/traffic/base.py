@@ -97,8 +97,11 @@ class TrafficGenerator(Backend):
             GeneratorError: When it does not start.
         """
 
+    def unplug(self) -> None:
+        """Let go of far ends that are about to go, where they would not be found again."""
+
     def reconnect(self) -> None:
-        """Plug in again after the far ends have come back, where that does not happen by itself.
+        """Plug in again, after far ends have come back, what `unplug` let go of.
 
         Traffic has to be prepared again then.
 

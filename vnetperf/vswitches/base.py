@@ -10,6 +10,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import DutError
@@ -32,7 +34,9 @@ class VSwitchCapabilities(Frozen):
         attachments: Kinds of attachment it offers to VNF ports, in order of preference.
         chains: True when it can tell parallel chains apart at a physical port.
         max_frame_size: Largest frame it carries, octets including FCS.
+        wire_frame_sizes: Largest frame by kind of wire, where that is less.
         modes: Names of its modes, the first being the default; empty when it has but one.
+        rewriting_modes: Those of its modes in which it writes other MAC addresses into frames.
         rules: What it can forward by.
         forwarding: Layers it can forward at.
         tunnels: Kinds of tunnel it can put frames into and take them out of.
@@ -46,7 +50,9 @@ class VSwitchCapabilities(Frozen):
     attachments: tuple[str, ...]
     chains: bool = True
     max_frame_size: int = STANDARD_FRAME_SIZE
+    wire_frame_sizes: dict[str, int] = Field(default_factory=dict)
     modes: tuple[str, ...] = ()
+    rewriting_modes: tuple[str, ...] = ()
     rules: tuple[Rules, ...] = ("port",)
     forwarding: tuple[Forwarding, ...] = ("l2",)
     tunnels: tuple[TunnelKind, ...] = ()

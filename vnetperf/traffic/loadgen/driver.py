@@ -190,10 +190,14 @@ class Loadgen(TrafficGenerator):
         for netdev, link in found.items():  # what the driver changed is the switch's
             self.machine.set_link(netdev, mac=link.mac, mtu=scenario.mtu)
 
-    def reconnect(self) -> None:
-        """Start the engine anew where it is a memif client: DPDK's connects but once."""
+    def unplug(self) -> None:
+        """End the engine where it is a memif client: DPDK's connects but once."""
         if any(end.kind == "memif" and end.role == "client" for end in self._ends):
             self.close()
+
+    def reconnect(self) -> None:
+        """Start the engine anew if `unplug` ended it."""
+        if self._engine is None:
             self.connect(self._ends)
 
     def _config(

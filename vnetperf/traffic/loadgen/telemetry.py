@@ -23,7 +23,7 @@ class TelemetryClient:
         GeneratorError: Nobody answers at the path, or not like DPDK.
     """
 
-    def __init__(self, path: Path, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, path: Path, *, timeout_s: float = 30.0) -> None:
         self.path = path
         if len(str(path).encode()) > _PATH_MAX:
             raise GeneratorError(

@@ -29,6 +29,7 @@ class OvsDpdk(OpenVSwitch):
         wires=("memif", "veth", "nic"),
         attachments=("vhost-user",),
         max_frame_size=9018,
+        wire_frame_sizes={"veth": 1518},  # DPDK's af_packet driver tells OVS no larger one
         rules=("port", "stream", "learning"),
         forwarding=("l2", "l3"),
         tunnels=("vxlan", "gre", "geneve"),

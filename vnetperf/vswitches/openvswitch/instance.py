@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -99,8 +100,8 @@ class PrivateOvs:
             ],
             env=self.env,
         )
-        socket = self.directory / "db.sock"
-        self.db_process.wait_for(socket.exists, timeout_s=10, what="ovsdb-server's socket")
+        path = self.directory / "db.sock"
+        self.db_process.wait_for(lambda: _answers(path), timeout_s=10, what="ovsdb-server's socket")
         self.vsctl("--no-wait", "init")
 
     def switch_argv(self) -> list[str]:
@@ -303,3 +304,9 @@ def _plain(value: Any) -> Any:
         if tag == "uuid":
             return content
     return value
+
+
+def _answers(path: Path) -> bool:
+    """Whether somebody listens: the socket's file is there a little earlier."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0

@@ -36,6 +36,7 @@ class TestpmdSwitch(VSwitch):
         chains=False,
         max_frame_size=MAX_FRAME_SIZE,
         modes=("io", "mac", "macswap"),
+        rewriting_modes=("mac", "macswap"),
         options=("rx_queues", "rx_descriptors", "tx_descriptors", "workers", "mtu"),
         nic_drivers=("vfio-pci",),
     )
@@ -339,6 +340,7 @@ class TestpmdSwitch(VSwitch):
             "mode": self.mode,
             "pairs": [f"{a} - {b}" for a, b in cabling.cables(self.deployment)],
             "ports": ports,
+            "mtu": self.plan.scenario.mtu,
             "workers": len(_processors(self.plan.placement)[1]),
             "rx/tx descriptors of NICs": f"{_descriptors(options.rx_descriptors)}/"
             f"{_descriptors(options.tx_descriptors)}; rings of memif and vhost-user are those of "

@@ -224,7 +224,7 @@ bool workers_order(enum phase phase)
 		((atomic_load(&engine.order) >> PHASE_BITS) + 1) << PHASE_BITS | phase;
 
 	atomic_store_explicit(&engine.order, order, memory_order_release);
-	for (unsigned int ms = 0; ms < 5000 * 10; ms++) {
+	for (unsigned int ms = 0; ms < 20000 * 10; ms++) {
 		bool all = true;
 
 		for (unsigned int i = 0; i < engine.n_workers; i++) {
