@@ -105,7 +105,7 @@ class Log:
         for power in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1):
             for step in steps:
                 value = step * 10.0**power
-                if self.low * 0.999 <= value <= self.high * 1.001:
+                if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9):
                     yield value
 
 
