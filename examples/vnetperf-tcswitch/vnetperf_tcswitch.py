@@ -105,7 +105,9 @@ class TcSwitch(VSwitch):
             if port in (hop.src, hop.dst) and hop.src in self.netdevs:
                 netdev = self.netdevs[hop.src]
                 self._tc(
-                    lambda route, index, n=netdev: route.flush_filters(index[n], parent=INGRESS)
+                    lambda route, index, n=netdev: [
+                        route.tc(order, "ingress", index[n], INGRESS) for order in ("del", "add")
+                    ]
                 )
         del self.netdevs[port]
 

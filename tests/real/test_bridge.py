@@ -13,9 +13,12 @@ from vnetperf.model.errors import DutError
 from vnetperf.model.ports import VnfPort
 
 Unchanged = Callable[[], tuple[str, ...]]
-pytestmark = pytest.mark.skipif(
-    bool(modules.trouble("bridge")), reason=f"no bridge: {modules.trouble('bridge')}"
-)
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(
+        bool(modules.trouble("bridge")), reason=f"no bridge: {modules.trouble('bridge')}"
+    ),
+]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,10 @@ from vnetperf.model.ports import VnfPort
 
 Unchanged = Callable[[], tuple[str, ...]]
 TROUBLES = [f"{m}: {modules.trouble(m)}" for m in ("macvtap", "act_mirred") if modules.trouble(m)]
-pytestmark = pytest.mark.skipif(bool(TROUBLES), reason=", ".join(TROUBLES))
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(bool(TROUBLES), reason=", ".join(TROUBLES)),
+]
 
 
 @pytest.mark.parametrize(

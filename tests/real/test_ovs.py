@@ -124,7 +124,9 @@ class SystemOvs:
             *("add-br", "br0", "--", "set", "bridge", "br0", f"datapath_type={self.datapath}"),
             *("--", "add-port", "br0", "sys0", "--", "set", "Interface", "sys0", "type=internal"),
         )
-        self.tool("ovs-ofctl", "add-flow", f"unix:{self.directory}/br0.mgmt", "priority=7,drop")
+        self.tool(
+            "ovs-ofctl", "add-flow", f"unix:{self.directory}/br0.mgmt", "priority=7,actions=drop"
+        )
 
     def _spawn(self, program: str, *arguments: str) -> None:
         argv = [PATHS[program], *arguments, "--no-chdir", "-vconsole:off"]

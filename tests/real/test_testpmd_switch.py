@@ -15,10 +15,13 @@ from vnetperf.model.errors import DutError
 from vnetperf.model.ports import VnfPort
 
 Unchanged = Callable[[], tuple[str, ...]]
-pytestmark = pytest.mark.skipif(
-    not find_programs({}, ("dpdk-testpmd",))[0]["dpdk-testpmd"],
-    reason="no dpdk-testpmd on PATH: install the package dpdk-dev",
-)
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(
+        not find_programs({}, ("dpdk-testpmd",))[0]["dpdk-testpmd"],
+        reason="no dpdk-testpmd on PATH: install the package dpdk-dev",
+    ),
+]
 #: Part of the command line that only the switch has, of all the testpmds of a run.
 SWITCH = "--port-topology=paired"
 
