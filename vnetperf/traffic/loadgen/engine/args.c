@@ -27,7 +27,8 @@ const char *args_usage(void)
 	       "  --rx-desc N     descriptors per receive queue (1024)\n"
 	       "  --tx-desc N     descriptors per transmit queue (1024)\n"
 	       "  --mbufs N       buffers per pool (0: enough for the rings)\n"
-	       "  --room N        octets of frame in a buffer, up to 16384 (0: enough for the MTU)\n"
+	       "  --room N        octets of frame in a buffer, up to 16384 (0: enough for the "
+	       "MTU)\n"
 	       "  --mtu N         largest L3 packet, 68..9262 (1500)\n"
 	       "  --rx-burst N    frames per receive call (32)\n"
 	       "  --sleep-us N    sleep when idle, for shared cores (0: never)\n"
@@ -103,9 +104,8 @@ static const struct {
 	const char *name;
 	unsigned long min, max;
 } numbers[] = {
-	{"--rx-desc", 32, 32768},   {"--tx-desc", 32, 32768},
-	{"--mbufs", 0, 16777216},   {"--mtu", 68, LG_MAX_FRAME - 18},
-	{"--room", 0, 16384},	    {"--rx-burst", 1, LG_MAX_BURST},
+	{"--rx-desc", 32, 32768},	  {"--tx-desc", 32, 32768}, {"--mbufs", 0, 16777216},
+	{"--mtu", 68, LG_MAX_FRAME - 18}, {"--room", 0, 16384},	    {"--rx-burst", 1, LG_MAX_BURST},
 	{"--sleep-us", 0, 1000000},
 };
 

@@ -14,9 +14,9 @@ struct queue_map {
 
 struct options {
 	uint16_t rx_queues[LG_MAX_PORTS], tx_queues[LG_MAX_PORTS];
-	uint16_t rx_desc, tx_desc;     /* per queue */
-	uint32_t mbufs;		       /* per pool, 0: enough for the rings */
-	uint16_t room;		       /* octets of frame in a buffer, 0: enough for the MTU */
+	uint16_t rx_desc, tx_desc; /* per queue */
+	uint32_t mbufs;		   /* per pool, 0: enough for the rings */
+	uint16_t room;		   /* octets of frame in a buffer, 0: enough for the MTU */
 	uint16_t mtu;
 	bool mtu_given;
 	uint16_t rx_burst; /* frames per receive call */
