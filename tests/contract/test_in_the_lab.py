@@ -22,6 +22,7 @@ TESTS = "test_every_frame_is_forwarded_and_counted and phy2phy"
 
 @pytest.mark.real
 @pytest.mark.slow
+@pytest.mark.soak
 def test_the_contract_is_kept_in_the_lab() -> None:
     lab = [sys.executable, "-m", "vnetperf.cli", "lab"]
     doctor = subprocess.run([*lab, "doctor"], capture_output=True, text=True, check=False, cwd=TOP)
