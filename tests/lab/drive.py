@@ -23,7 +23,7 @@ def main() -> int:
         fds = [str(ports[name]) for name in ("ctl", "in", "out", "err")]
         return [sys.executable, str(Path(__file__).with_name("fake_qemu.py")), *fds, "--", *play]
 
-    boot.command = command  # type: ignore[assignment]
+    boot.command = command  # type: ignore[assignment]  # a double for this test
     kernel.cached = lambda: Kernel("x", Path("/x"), Path("/x"))
     programs.need_qemu = lambda: "qemu"
     programs.need_virtme = lambda: (9,)

@@ -32,7 +32,7 @@ def test_what_the_preset_says_follows(smoke):
 
 
 def test_programs_can_tell(lab):
-    root = ET.fromstring(junit_xml(lab))  # noqa: S314
+    root = ET.fromstring(junit_xml(lab))  # noqa: S314 - our own text
     held = {p.get("name"): p.get("value") for p in root[0].find("properties")}
     assert (held["virtual_lab"], held["benchmark"]) == ("true", "false")
     assert held["note"].startswith(SAYS)
