@@ -13,7 +13,8 @@ from vnetperf.traffic.loadgen.telemetry import TelemetryClient
 
 _TAIL_LINES = 15
 _POLL_S = 0.002
-_CALL_TIMEOUT_S = 15.0
+#: Longer than the engine gives its workers (worker.c), so that its own message arrives.
+_CALL_TIMEOUT_S = 30.0
 
 
 class Process(Protocol):

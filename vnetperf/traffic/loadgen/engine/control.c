@@ -135,7 +135,7 @@ static bool all_at_rest(void)
 {
 	const uint32_t order = atomic_load(&engine.order);
 
-	if ((order & ((1u << PHASE_BITS) - 1)) != PHASE_REST)
+	if (order_phase(order) != PHASE_REST)
 		return false;
 	for (unsigned int i = 0; i < engine.n_workers; i++) {
 		if (atomic_load_explicit(&engine.worker[i]->ack, memory_order_acquire) != order)

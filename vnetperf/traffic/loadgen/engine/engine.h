@@ -14,18 +14,10 @@
 #include "args.h"
 #include "common.h"
 #include "hdr.h"
+#include "order.h"
 #include "pacing.h"
 #include "seqtrack.h"
 #include "stream.h"
-
-/* The order that all workers follow; the generation is in the upper bits. */
-enum phase {
-	PHASE_REST, /* frames are received and sorted out, none counts for a trial */
-	PHASE_ARM,  /* clear what the coming trial counts in */
-	PHASE_RUN,  /* send from the common start on, count what arrives */
-};
-
-#define PHASE_BITS 2u
 
 /* Frames that belong to no stream of the running trial, and totals; per receive queue. */
 struct rx_totals {
@@ -174,7 +166,7 @@ void workers_release(void);
 
 /* worker.c */
 int worker_main(void *unused);
-/* Give the order to all workers and wait until they follow; false after 5 s. */
+/* Give the order to all workers and wait until they follow; false after 20 s. */
 bool workers_order(enum phase phase);
 
 /* rx.c */

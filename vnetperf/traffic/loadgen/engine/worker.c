@@ -63,7 +63,7 @@ static void rest(struct worker *w)
 static void follow(struct worker *w, uint32_t order)
 {
 	w->order = order;
-	switch (order & ((1u << PHASE_BITS) - 1)) {
+	switch (order_phase(order)) {
 	case PHASE_ARM:
 		if (!engine.trial.learning)
 			rx_arm(w);
@@ -125,7 +125,7 @@ static void lead(struct worker *w)
 		return;
 	t->aborted = atomic_load(&t->abort);
 	atomic_store(&t->end, rte_rdtsc());
-	atomic_store(&engine.order, ((w->order >> PHASE_BITS) + 1) << PHASE_BITS | PHASE_REST);
+	atomic_store(&engine.order, order_next(w->order, PHASE_REST));
 }
 
 /* Cheap enough for every round; summing up what has arrived is not, so that waits for a pause (but
@@ -204,7 +204,7 @@ int worker_main(void *unused)
 
 		if (LG_UNLIKELY(order != w->order))
 			follow(w, order);
-		running = (order & ((1u << PHASE_BITS) - 1)) == PHASE_RUN;
+		running = order_phase(order) == PHASE_RUN;
 		for (uint16_t i = 0; i < w->n_rxq; i++)
 			work += rx_poll(w, w->rxq[i]);
 		if (running) {
@@ -220,17 +220,16 @@ int worker_main(void *unused)
 
 bool workers_order(enum phase phase)
 {
-	const uint32_t order =
-		((atomic_load(&engine.order) >> PHASE_BITS) + 1) << PHASE_BITS | phase;
+	const uint32_t order = order_next(atomic_load(&engine.order), phase);
 
 	atomic_store_explicit(&engine.order, order, memory_order_release);
 	for (unsigned int ms = 0; ms < 20000 * 10; ms++) {
 		bool all = true;
 
 		for (unsigned int i = 0; i < engine.n_workers; i++) {
-			if (atomic_load_explicit(&engine.worker[i]->ack, memory_order_acquire) !=
-			    order)
-				all = false;
+			all = all && order_reached(atomic_load_explicit(&engine.worker[i]->ack,
+									memory_order_acquire),
+						   order);
 		}
 		if (all)
 			return true;
