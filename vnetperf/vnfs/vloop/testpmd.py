@@ -153,10 +153,8 @@ class Vloop(Vnf):
         try:
             if self._telemetry is None:
                 self._telemetry = DpdkTelemetry(self._socket())
-            return all(
-                self._telemetry.ask(f"/ethdev/link_status,{port}").get("status") == "UP"
-                for port in (0, 1)
-            )
+            links = [self._telemetry.ask(f"/ethdev/link_status,{port}") for port in (0, 1)]
+            return all(link.get("status") == "UP" for link in links)
         except (OSError, ValueError, VnetperfError):
             self._telemetry = None  # not there yet
             return False
@@ -171,6 +169,8 @@ class Vloop(Vnf):
             return ()
         counters = []
         for port in (0, 1):
+            # virtio-user takes the connection of a switch that came back when its link is asked for
+            self._telemetry.ask(f"/ethdev/link_status,{port}")
             stats = self._telemetry.ask(f"/ethdev/stats,{port}")
             counters.append(
                 HopCounters(
