@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import contextlib
+import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from vnetperf.host import hugepages
 from vnetperf.host.journal import Journal
+from vnetperf.host.paths import HostRoots
 from vnetperf.model.errors import HostError
 
 GIB_KB = 1048576  # others on a shared machine use 2 MiB pages
@@ -76,6 +82,138 @@ def test_pages_still_in_use_are_told(tmp_path: Path) -> None:
     data = {"directory": str(path), "previous": 0, "wanted": 3, "surplus": 0}
     with pytest.raises(HostError, match="3 pages above 0 are still in use"):
         hugepages.undo_hugepages(data)
+
+
+class Killed(BaseException):
+    """The process ends here, and nothing of it runs any more."""
+
+
+class Machine:
+    """A pool that somebody has given two pages, the way the kernel keeps it, and runs on it."""
+
+    def __init__(self, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.roots = HostRoots(base / "state", base / "run")
+        self.sys = base / "sys"
+        self.path = make_pool(self.sys, 0, 2048, 2, 2)
+        self.dying = ""
+        monkeypatch.setattr(hugepages, "_write_total", self.write)
+
+    def write(self, directory: Path, pages: int) -> None:
+        if self.dying == "before":
+            raise Killed
+        for name in ("nr_hugepages", "free_hugepages"):
+            (directory / name).write_text(f"{pages}\n")
+        if self.dying == "after":
+            raise Killed
+
+    @property
+    def pages(self) -> int:
+        return int((self.path / "nr_hugepages").read_text())
+
+    def run(self, pages: int, *, dying: str = "") -> Journal:
+        """A run that adds pages, and may be killed before or after the kernel has them."""
+        journal = Journal.create(self.roots, f"t{secrets.token_hex(4)}")
+        self.dying = dying
+        with contextlib.suppress(Killed), pytest.MonkeyPatch.context() as patch:
+            if dying:  # the dead undo nothing
+                patch.setattr(Journal, "undo_one", lambda *_: "")
+            hugepages.reserve(journal, 0, 2048, self.pages + pages, sys=self.sys)
+        self.dying = ""
+        return journal
+
+    def end(self, journal: Journal, *, dying: str = "") -> None:
+        """A run's end; killed on the way, the guardian ends it once more."""
+        self.dying = dying
+        with contextlib.suppress(Killed):
+            journal.undo()
+        self.dying = ""
+        if dying:
+            path = journal.path
+            journal.close()
+            if path.exists():
+                assert Journal.open(path).undo().complete
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["A+ B+ A- B-", "A+ B+ B- A-"])
+def test_runs_that_overlap_leave_what_was_there(machine: Machine, first: int) -> None:
+    runs = [machine.run(10), machine.run(5)]
+    assert machine.pages == 17
+    machine.end(runs[first])
+    assert machine.pages == (7, 12)[first], "the other still has its pages"
+    machine.end(runs[1 - first])
+    assert machine.pages == 2
+
+
+@pytest.mark.parametrize("dying", ["before", "after"])
+def test_an_undo_that_is_killed_and_repeated_takes_nothing_of_others(
+    machine: Machine, dying: str
+) -> None:
+    one, other = machine.run(10), machine.run(10)
+    machine.end(other, dying=dying)
+    assert machine.pages == 12
+    machine.end(one)
+    assert machine.pages == 2
+
+
+def test_pages_that_were_announced_and_never_made_are_not_taken(machine: Machine) -> None:
+    one, dead = machine.run(10), machine.run(5, dying="before")
+    assert machine.pages == 12
+    machine.end(dead)
+    assert machine.pages == 12
+    machine.end(one)
+    assert machine.pages == 2
+
+
+def test_a_run_that_the_kernel_refuses_takes_nothing_of_others(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = machine.run(10)
+    write: Callable[[Path, int], None] = machine.write
+    monkeypatch.setattr(hugepages, "_write_total", lambda path, pages: write(path, min(pages, 15)))
+    with pytest.raises(HostError, match="could make only 15 free"):
+        machine.run(10)
+    assert machine.pages == 12
+    machine.end(one)
+    assert machine.pages == 2
+
+
+def test_pages_that_an_administrator_adds_meanwhile_stay(machine: Machine) -> None:
+    one = machine.run(10)
+    machine.write(machine.path, machine.pages + 30)
+    other = machine.run(10)
+    machine.end(one)
+    assert machine.pages == 42
+    machine.end(other)
+    assert machine.pages == 32
+
+
+DEATHS = st.sampled_from(["", "", "before", "after"])
+Step = tuple[bool, int, int, str]
+STEPS = st.lists(st.tuples(st.booleans(), st.integers(0, 3), st.integers(1, 9), DEATHS))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(steps=STEPS)
+def test_any_order_of_runs_leaves_what_was_there(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, steps: list[Step]
+) -> None:
+    machine = Machine(tmp_path_factory.mktemp("machine"), monkeypatch)
+    runs: list[tuple[Journal, int]] = []
+    for begins, which, pages, dying in steps:
+        if begins or not runs:
+            # One that was killed before the kernel had its pages is a test of its own above.
+            runs.append((machine.run(pages, dying=dying.replace("before", "")), pages))
+        else:
+            machine.end(runs.pop(which % len(runs))[0], dying=dying)
+        assert machine.pages == 2 + sum(pages for _, pages in runs)
+    for journal, _ in runs:
+        machine.end(journal)
+    assert machine.pages == 2
 
 
 @pytest.mark.real

@@ -1,4 +1,8 @@
-"""Hugepages by NUMA node and size: what there is, and reserving more for the time of a run."""
+"""Hugepages by NUMA node and size: what there is, and reserving more for the time of a run.
+
+Runs may overlap, and the one that began first need not end first. So none brings back the number
+that it found: it takes away what it added, as far as the others' journals do not claim it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host import hugepage_claims as claims
 from vnetperf.host.journal import Change, Journal
 from vnetperf.host.undo import Data
 from vnetperf.model.errors import HostError
@@ -103,54 +108,58 @@ def reserve(
             then as before.
     """
     directory = _directory(node, size_kb, sys)
-    before = _read_pool(directory, node, size_kb)
-    missing = free_pages_needed - before.free
-    if missing <= 0:
-        return Reservation(before, before.total, None)
-    wanted = before.total + missing
-    data = {
-        "directory": str(directory),
-        "previous": before.total,
-        "wanted": wanted,
-        "surplus": before.surplus,
-    }
-    what = f"node{node} hugepages of {size_kb} kB: {before.total} -> {wanted}"
-    with journal.changing("hugepages", what, data) as change:
-        for attempt in range(TRIES):
-            if attempt:
-                # Memory is there but in pieces: moving pages together changes nothing lasting.
-                with contextlib.suppress(OSError):
-                    (proc / "sys/vm/compact_memory").write_text("1\n")
-            _write_total(directory, wanted)
-            after = _read_pool(directory, node, size_kb)
-            if after.free >= free_pages_needed:
-                return Reservation(after, before.total, change)
-        raise HostError(
-            f"{free_pages_needed} free hugepages of {size_kb} kB are needed and the kernel could "
-            f"make only {after.free} free (of {after.total} in all)",
-            where=f"NUMA node {node}",
-            accepted=f"{free_pages_needed * size_kb // 1024} MiB in contiguous pieces",
-            cure="end programs that use memory, ask for less memory, or reserve the pages at "
-            "boot (hugepages= on the kernel's command line)",
-        )
+    with contextlib.ExitStack() as turn:
+        turn.enter_context(claims.turn(directory))
+        before = _read_pool(directory, node, size_kb)
+        missing = free_pages_needed - before.free
+        if missing <= 0:
+            return Reservation(before, before.total, None)
+        wanted = before.total + missing
+        data = {
+            "directory": str(directory),
+            "previous": before.total,
+            "wanted": wanted,
+            "surplus": before.surplus,
+            **claims.make(journal, directory, before.total),
+        }
+        what = f"node{node} hugepages of {size_kb} kB: {before.total} -> {wanted}"
+        # The turn ends before what failed is undone, which takes a turn of its own.
+        with journal.changing("hugepages", what, data) as change, turn:
+            for attempt in range(TRIES):
+                if attempt:
+                    # Memory is there but in pieces: moving pages together changes nothing lasting.
+                    with contextlib.suppress(OSError):
+                        (proc / "sys/vm/compact_memory").write_text("1\n")
+                _write_total(directory, wanted)
+                after = _read_pool(directory, node, size_kb)
+                if after.free >= free_pages_needed:
+                    return Reservation(after, before.total, change)
+            raise HostError(
+                f"{free_pages_needed} free hugepages of {size_kb} kB are needed and the kernel "
+                f"could make only {after.free} free (of {after.total} in all)",
+                where=f"NUMA node {node}",
+                accepted=f"{free_pages_needed * size_kb // 1024} MiB in contiguous pieces",
+                cure="end programs that use memory, ask for less memory, or reserve the pages at "
+                "boot (hugepages= on the kernel's command line)",
+            )
 
 
 def undo_hugepages(data: Data) -> str:
-    """Bring a pool back to its previous number of pages.
+    """Take away the pages that a run added, and none that others added or had before.
 
-    When somebody else raised the pool further during the run, only what the run added goes.
+    What other journals still claim stays, so a second undo finds nothing to take, and neither does
+    that of a change that was announced and never made. When somebody without a journal raised the
+    pool during the run, only as many go as the run added.
     """
     directory = Path(data["directory"])
-    previous, wanted = int(data["previous"]), int(data["wanted"])
-    now = _persistent(directory)
-    target = previous if now <= wanted else max(previous, now - (wanted - previous))
-    in_use = _read_number(directory / "surplus_hugepages") - int(data["surplus"])
-    if now <= previous and in_use <= 0:
-        return f"already {now}"
-    if now > target:
-        _write_total(directory, target)
-    after = _persistent(directory)
-    in_use = _read_number(directory / "surplus_hugepages") - int(data["surplus"])
+    with claims.turn(directory):
+        lowest = claims.lowest(data, directory)
+        now = _persistent(directory)
+        target = min(now, max(lowest, now - claims.added(data)))
+        if now > target:
+            _write_total(directory, target)
+        after = _persistent(directory)
+        in_use = _read_number(directory / "surplus_hugepages") - int(data["surplus"])
     if after > target or in_use > 0:
         # The kernel keeps pages in use as surplus and frees them when their user ends.
         raise HostError(
@@ -158,7 +167,9 @@ def undo_hugepages(data: Data) -> str:
             where=str(directory),
             cure="end the processes that still use the pages, then run `vnetperf restore`",
         )
-    note = "" if target == previous else f" (not {previous}: somebody else raised it too)"
+    if now == target:
+        return f"already {now}"
+    note = f" (not {lowest}: somebody else raised it too)" if target > lowest else ""
     return f"{now} -> {target}{note}"
 
 
