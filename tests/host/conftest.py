@@ -1,16 +1,19 @@
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from vnetperf.host.journal import Journal
+from vnetperf.host.lock import TestbedLock
 from vnetperf.host.paths import HostRoots
+from vnetperf.testbed.deploy import MACHINE_LOCK
+
+#: Longest wait for a measurement, or other tests, on this machine, seconds.
+TURN_S = 600.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,10 +26,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def hugepages_to_ourselves() -> Iterator[None]:
-    """Keep parallel test workers from counting each other's pages."""
-    with (Path(tempfile.gettempdir()) / "vnetperf-tests-hugepages.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    """Keep parallel test workers from counting each other's pages, and measurements from both."""
+    lock = TestbedLock.acquire(HostRoots(), MACHINE_LOCK, "tests-host", timeout_s=TURN_S)
+    yield
+    lock.release()
 
 
 @pytest.fixture
