@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,16 +14,18 @@ from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, DUT1, with_nics
 from vnetperf.model.addresses import dut_mac, vnf_mac
 from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, make_deployment
+from vnetperf.model.errors import DutError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.plan import Plan
-from vnetperf.model.ports import PhyPort, VnfPort
+from vnetperf.model.ports import Attachment, PhyPort, VnfPort
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.testbed.plan import make_plan
 from vnetperf.vswitches.sriov import Sriov
 from vnetperf.vswitches.sriov.counters import of_port
+from vnetperf.vswitches.sriov.function import NOWHERE, Function
 from vnetperf.vswitches.sriov.layout import joined, places
 
 
@@ -191,3 +195,87 @@ def test_ports_of_a_driver_with_kinds_of_frames_are_summed() -> None:
 
 def test_only_physical_ports_are_named_phy() -> None:
     assert all(isinstance(p.port, PhyPort) for p in places(make_deployment("phy2phy")))
+
+
+class Netlink:
+    """A NIC's driver without link states of virtual functions, as igb's."""
+
+    def __init__(self) -> None:
+        self.vlans: dict[int, int] = {}
+        self.links: dict[str, bool] = {}
+        self.netns = Path("/nowhere")
+
+    def try_configure(self, name: str, number: int, netns: Path, **settings: Any) -> bool:
+        del name, number, netns
+        return "link" not in settings
+
+    def configure(self, name: str, number: int, netns: Path, **settings: Any) -> None:
+        del name, netns
+        self.vlans[number] = settings["vlan"]
+
+    def set_link(self, name: str, *, up: bool) -> None:
+        self.links[name] = up
+
+    def link(self, name: str) -> Any:
+        return SimpleNamespace(carrier=self.links.get(name, True))
+
+    def link_statistics(self) -> dict[str, Any]:
+        return dict.fromkeys(("f0", "f1"), SimpleNamespace(rx=5, tx=7, rx_dropped=1))
+
+
+def deployed(monkeypatch: pytest.MonkeyPatch, wanted: Scenario) -> tuple[Any, Netlink]:
+    netlink = Netlink()
+    monkeypatch.setattr("vnetperf.vswitches.sriov.function.vfs", netlink)
+    monkeypatch.setattr("vnetperf.vswitches.sriov.switch.vfs.read", lambda *_: ())
+    statistics = {"rx_packets": 7, "tx_packets": 5}
+    monkeypatch.setattr(
+        "vnetperf.vswitches.sriov.switch.ethtool.statistics", lambda *_, **__: statistics
+    )
+    switch: Any = Sriov(netlink, plan(wanted))  # type: ignore[arg-type]
+    found = places(wanted.deployment)
+    switch.parents = {place.physical: f"pf{place.physical}" for place in found}
+    switch.functions = {
+        str(p.port): Function(p, "", f"pf{p.physical}", netdev=f"f{n}") for n, p in enumerate(found)
+    }
+    return switch, netlink
+
+
+@pytest.mark.parametrize(("deployment", "vlan"), [("pvp", 0), ("v2v", 7)])
+def test_a_function_that_was_cut_off_comes_back_into_its_vlan(
+    deployment: str, vlan: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = SwitchOptions(vlan=vlan or None)
+    switch, netlink = deployed(monkeypatch, scenario(deployment, options=options))
+    port = VnfPort(vnf=0, index=0)
+    switch.remove_port(port)
+    assert netlink.vlans == {0: NOWHERE}
+    switch.add_vnf_port(Attachment(port=port, kind="vf"))
+    assert netlink.vlans == {0: vlan}
+
+
+def test_a_removed_port_is_no_port_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    switch, _ = deployed(monkeypatch, scenario())
+    assert {c.port for c in switch.counters()} == {"phy0", "phy1", "vnf0.0", "vnf0.1"}
+    switch.remove_port(VnfPort(vnf=0, index=0))
+    switch.remove_port(PHY_PORTS[1])
+    assert {c.port for c in switch.counters()} == {"phy0", "vnf0.1"}
+    assert switch.links_down() == ()
+    for gone in (VnfPort(vnf=0, index=0), PHY_PORTS[1], VnfPort(vnf=3, index=0)):
+        with pytest.raises(DutError, match=r"there is no port .*accepted: phy0, vnf0\.1"):
+            switch.remove_port(gone)
+
+
+def test_what_a_function_sends_the_switch_takes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    switch, _ = deployed(monkeypatch, scenario())
+    found = next(c for c in switch.counters() if c.port == "vnf0.0")
+    assert (found.rx, found.tx, found.tx_dropped) == (7, 5, 1)
+
+
+def test_frames_that_a_mellanox_port_had_no_room_for_are_drops() -> None:
+    found = of_port(
+        "phy0",
+        "mlx5_core",
+        {"rx_packets_phy": 3, "tx_packets_phy": 2, "rx_discards_phy": 4},
+    )
+    assert found is not None
+    assert found.rx_dropped == 4

@@ -23,7 +23,10 @@ PORT_COUNTERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "bnxt_en": (("rx_total_frames",), ("tx_total_frames",)),
 }
 #: Frames that the port dropped for want of buffers, whatever the driver.
-DROPPED = ("rx_missed_errors", "rx_no_dma_resources", "port.rx_dropped", "rx_dropped.nic")
+DROPPED = (
+    *("rx_missed_errors", "rx_no_dma_resources", "port.rx_dropped", "rx_dropped.nic"),
+    "rx_discards_phy",
+)
 
 
 def of_port(port: str, driver: str, statistics: Mapping[str, int]) -> HopCounters | None:

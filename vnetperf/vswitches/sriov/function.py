@@ -49,8 +49,8 @@ class Function:
         """
         number = self.place.number
         wanted: dict[str, Any] = {"mac": self.place.mac}
-        if options.vlan is not None and self.place.inner:
-            wanted["vlan"] = options.vlan
+        if vlan := self._vlan(options):
+            wanted["vlan"] = vlan
         for name in ("rate_mbps", "spoof_check", "trust"):
             if (value := getattr(options, name)) is not None:
                 wanted[name] = value
@@ -117,10 +117,20 @@ class Function:
         if not vfs.try_configure(self.parent, number, netns, link="disable"):
             vfs.configure(self.parent, number, netns, vlan=NOWHERE)
 
-    def join(self, netns: Path) -> None:
+    def join(self, netns: Path, options: SwitchOptions) -> None:
         """Undo `cut_off`.
 
         Args:
             netns: Namespace of the physical function's interface.
+            options: What is asked: the VLAN it was in.
+
+        Raises:
+            HostError: The NIC's driver refuses both ways.
         """
-        vfs.try_configure(self.parent, self.place.number, netns, link="auto")
+        number = self.place.number
+        if not vfs.try_configure(self.parent, number, netns, link="auto"):
+            vfs.configure(self.parent, number, netns, vlan=self._vlan(options))
+
+    def _vlan(self, options: SwitchOptions) -> int:
+        """The VLAN it belongs into; 0 for none."""
+        return options.vlan or 0 if self.place.inner else 0

@@ -195,7 +195,7 @@ class Sriov(VSwitch):
         """
         function = self.functions[str(attachment.port)]
         if str(attachment.port) in self._removed:
-            function.join(self.machine.netns)
+            function.join(self.machine.netns, self.plan.scenario.options)
             self._removed.discard(str(attachment.port))
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
@@ -219,6 +219,13 @@ class Sriov(VSwitch):
             port: The port.
         """
         name = str(port)
+        there = [*(f"phy{index}" for index in self.parents), *self.functions]
+        if name not in there or name in self._removed:
+            raise DutError(
+                f"there is no port {port}",
+                where=self.name,
+                accepted=", ".join(n for n in there if n not in self._removed) or "none",
+            )
         if isinstance(port, PhyPort):
             self.machine.set_link(self.parents[port.index], up=False)
         else:
@@ -234,12 +241,14 @@ class Sriov(VSwitch):
         down = [
             f"phy{index} ({name} of {self._nic(index).pci})"
             for index, name in self.parents.items()
-            if not self.machine.link(name).carrier
+            if f"phy{index}" not in self._removed and not self.machine.link(name).carrier
         ]
         down += [
             f"{port} ({function.netdev}, virtual function {function.pci})"
             for port, function in self.functions.items()
-            if function.netdev and not self.machine.link(function.netdev).carrier
+            if port not in self._removed
+            and function.netdev
+            and not self.machine.link(function.netdev).carrier
         ]
         return tuple(down)
 
@@ -261,9 +270,7 @@ class Sriov(VSwitch):
                 continue
             if link := table.get(function.netdev):
                 # Its own side: what it sends comes in here.
-                counted = HopCounters(
-                    port=port, rx=link.tx, tx=link.rx + link.rx_dropped, tx_dropped=link.rx_dropped
-                )
+                counted = HopCounters(port=port, rx=link.tx, tx=link.rx, tx_dropped=link.rx_dropped)
                 found.append(counted)
                 continue
             state = told[function.place.physical][function.place.number]
@@ -271,7 +278,7 @@ class Sriov(VSwitch):
                 found.append(
                     HopCounters(port=port, rx=state.tx, tx=state.rx, tx_dropped=state.rx_dropped)
                 )
-        return tuple(counters for counters in found if counters is not None)
+        return tuple(c for c in found if c is not None and c.port not in self._removed)
 
     def facts(self) -> dict[str, Any]:
         """NICs and their virtual functions, as they are.
