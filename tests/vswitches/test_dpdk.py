@@ -12,7 +12,7 @@ from tests.fakes.machine import VERSIONS, cpus, facts
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.options import QueuePin, SwitchOptions
-from vnetperf.model.plan import Placement, Plan
+from vnetperf.model.plan import NicUse, Placement, Plan
 from vnetperf.model.ports import PhyPort, VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
@@ -209,8 +209,35 @@ def test_queues_and_rings_are_those_asked_for() -> None:
 
 def test_a_wire_that_is_copied_has_rings_of_one_size() -> None:
     assert "rsize=12" in devargs(MEMIF, plan(tx_descriptors=4096))
-    with pytest.raises(DutError, match="rings of one size"):
-        devargs(VETH, plan(rx_descriptors=512, tx_descriptors=1024))
+    two: dict[str, Any] = {"rx_descriptors": 512, "tx_descriptors": 1024}
+    for wire in ("memif", "veth"):  # told by the plan, before anything is deployed
+        with pytest.raises(CapabilityError, match="rings of one size"):
+            OvsDpdk.launch_lines(plan(wire=wire, **two))
+    assert OvsDpdk.launch_lines(with_nic(plan(wire="nic", **two)))
+    with pytest.raises(CapabilityError, match="rings of one size"):
+        OvsDpdk.launch_lines(with_nic(plan(wire="nic", **two), driver="ice", kernel=True))
+
+
+def with_nic(of: Plan, **changes: Any) -> Plan:
+    nic = NicUse(wire=0, side="dut", pci="0000:41:00.0", driver="vfio-pci", kernel=False, node=1)
+    return of.model_copy(update={"nics": (nic.model_copy(update=changes),)})
+
+
+def test_a_nic_of_another_node_has_buffers_there() -> None:
+    config = other_config(with_nic(plan(0, nodes=(0, 1), wire="nic")), None)
+    assert config["dpdk-socket-mem"] == config["dpdk-socket-limit"] == "256,256"
+    kernel = with_nic(plan(0, nodes=(0, 1), wire="nic"), driver="ice", kernel=True)
+    assert other_config(kernel, None)["dpdk-socket-mem"] == "256,0"
+
+
+def test_jumbo_frames_through_a_kernel_driver_are_refused() -> None:
+    kernel = with_nic(plan(wire="nic"), driver="ice", kernel=True, note="not vfio-pci: no IOMMU")
+    large = scenario(max_frame_size=9018)
+    said = OvsDpdk.nics_missing(kernel.nics, facts(), large)
+    assert "0000:41:00.0" in said
+    assert "no IOMMU" in said
+    assert OvsDpdk.nics_missing(kernel.nics, facts(), scenario()) == ""
+    assert OvsDpdk.nics_missing(with_nic(plan()).nics, facts(), large) == ""
 
 
 @given(st.integers(68, 9198))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Placement, Plan
+from vnetperf.vswitches.dpdk import devices
 from vnetperf.vswitches.dpdk.memory import switch_mib
 from vnetperf.vswitches.openvswitch.limits import flow_limit
 from vnetperf.vswitches.openvswitch.version import SUPPORTED, parse_version
@@ -37,7 +38,7 @@ def other_config(plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
         Key -> value.
 
     Raises:
-        CapabilityError: There are fewer processors than workers.
+        CapabilityError: There are fewer processors than workers, or a wire has no such rings.
     """
     placement, options = plan.placement, plan.scenario.options
     if (options.workers or 1) > len(placement.cores["pmd"]):
@@ -47,6 +48,7 @@ def other_config(plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
             where=plan.scenario.id,
             cure="ask for fewer with --set workers=N, or allow more processors under [cores]",
         )
+    devices.check_rings(plan)
     version = parse_version(facts.versions[DAEMON]) if facts is not None else SUPPORTED[0]
     memory = memory_by_node(plan)
     config = {
@@ -72,19 +74,20 @@ def other_config(plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
 
 
 def memory_by_node(plan: Plan) -> tuple[int, ...]:
-    """Hugepage memory on each node.
+    """Hugepage memory on each node: the pollers', and those of NICs, whose buffers are there.
 
     Args:
-        plan: The plan.
+        plan: The plan; its memory is what was reserved.
 
     Returns:
         MiB by node, up to the machine's last.
     """
-    node, given = plan.placement.node, plan.scenario.options.memory_mib
-    count = 1 + max(node, *plan.placement.nodes, len(given) - 1)
+    home, given = plan.placement.node, plan.scenario.options.memory_mib
+    nics = [n.node for n in plan.nics if n.side == "dut" and not n.kernel and n.node >= 0]
+    count = 1 + max(home, *plan.placement.nodes, *nics, len(given) - 1)
     if given:
         return (*given, *(0,) * (count - len(given)))
-    return tuple(switch_mib(plan.scenario) if n == node else 0 for n in range(count))
+    return tuple(switch_mib(plan.scenario) if n in (home, *nics) else 0 for n in range(count))
 
 
 def main_lcore(placement: Placement, facts: MachineFacts | None) -> int:

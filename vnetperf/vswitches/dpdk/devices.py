@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.plan import Plan
+from vnetperf.model.plan import NicUse, Plan
 from vnetperf.model.ports import Port, WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
 
 #: Rings unless the scenario says otherwise, and the largest that OVS takes.
 RING, LARGEST_RING = 2048, 4096
@@ -90,23 +90,55 @@ def copied_ring(options: SwitchOptions) -> int:
     """Size of the rings of a wire that frames are copied through, one for both directions.
 
     Args:
-        options: What the scenario asks for.
+        options: What the scenario asks for; `check_rings` has nothing against it.
 
     Returns:
         Descriptors.
+    """
+    return options.rx_descriptors or options.tx_descriptors or RING
+
+
+def check_rings(plan: Plan) -> None:
+    """Refuse rings that the chosen wire cannot have.
+
+    Args:
+        plan: The plan: its wire, its NICs, its scenario's options.
 
     Raises:
-        DutError: Two sizes are asked for.
+        CapabilityError: Two sizes are asked for.
     """
+    options = plan.scenario.options
     asked = {size for size in (options.rx_descriptors, options.tx_descriptors) if size}
-    if len(asked) > 1:
-        raise DutError(
+    nics = [nic for nic in plan.nics if nic.side == "dut"]
+    copied = plan.wire != "nic" or any(nic.kernel for nic in nics)
+    if len(asked) > 1 and copied and plan.scenario.deployment.phy_ports:
+        raise CapabilityError(
             f"memif and af_packet have rings of one size, not {options.rx_descriptors} receive "
             f"and {options.tx_descriptors} transmit descriptors",
             where="rx_descriptors, tx_descriptors",
             cure="set both alike, or one of them",
         )
-    return asked.pop() if asked else RING
+
+
+def nics_missing(nics: tuple[NicUse, ...], scenario: Scenario) -> str:
+    """What NICs under their kernel driver cannot be.
+
+    Args:
+        nics: NICs of the wires.
+        scenario: The scenario.
+
+    Returns:
+        "" or the reason and the cure.
+    """
+    kernel = [nic for nic in nics if nic.side == "dut" and nic.kernel]
+    if not kernel or scenario.mtu + FRAME_OCTETS <= STANDARD_FRAME_SIZE:
+        return ""
+    note = f" ({kernel[0].note})" if kernel[0].note else ""
+    return (
+        f"{kernel[0].pci} is used through its kernel driver{note}, and DPDK's af_packet driver "
+        f"tells OVS of no frames above {STANDARD_FRAME_SIZE} octets; give it to vfio-pci, or "
+        "leave larger frames out"
+    )
 
 
 def why_not(scenario: Scenario) -> str:

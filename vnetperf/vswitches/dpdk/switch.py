@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Placement, Plan, Pollers, RoleDemand
+from vnetperf.model.plan import NicUse, Placement, Plan, Pollers, RoleDemand
 from vnetperf.model.ports import Attachment, PhyPort, VnfPort, WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
 from vnetperf.model.tunnel import TESTER_ADDRESS
 from vnetperf.vswitches.base import VSwitchCapabilities
 from vnetperf.vswitches.dpdk import config, devices, memory
@@ -29,7 +29,9 @@ class OvsDpdk(OpenVSwitch):
         wires=("memif", "veth", "nic"),
         attachments=("vhost-user",),
         max_frame_size=9018,
-        wire_frame_sizes={"veth": 1518},  # DPDK's af_packet driver tells OVS no larger one
+        wire_frame_sizes={
+            "veth": STANDARD_FRAME_SIZE
+        },  # DPDK's af_packet driver tells OVS no larger one
         rules=("port", "stream", "learning"),
         forwarding=("l2", "l3"),
         tunnels=("vxlan", "gre", "geneve"),
@@ -57,6 +59,12 @@ class OvsDpdk(OpenVSwitch):
             or missing(scenario)
             or devices.why_not(scenario)
         )
+
+    @classmethod
+    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
+        """What NICs under their kernel driver cannot be."""
+        del facts
+        return devices.nics_missing(nics, scenario)
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
