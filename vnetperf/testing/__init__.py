@@ -2,8 +2,14 @@
 
 import pytest
 
-pytest.register_assert_rewrite("vnetperf.testing.vswitch", "vnetperf.testing.stage")
+pytest.register_assert_rewrite(
+    "vnetperf.testing.promises",
+    "vnetperf.testing.single_frames",
+    "vnetperf.testing.trials",
+    "vnetperf.testing.lifecycle",
+    "vnetperf.testing.stage",
+)
 
-from vnetperf.testing.vswitch import VSwitchContract  # noqa: E402 - after the line above
+from vnetperf.testing.vswitch import VSwitchContract  # noqa: E402 - after the lines above
 
 __all__ = ["VSwitchContract"]
