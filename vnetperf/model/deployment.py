@@ -177,114 +177,32 @@ def parallel(name: str, vnf_count: int) -> Deployment:
     return Deployment(name=name, vnf_count=vnf_count, chains=vnf_count, hops=tuple(hops))
 
 
-def towards_vnf(name: str, vnf_count: int) -> Deployment:
-    """P2V: from a physical port to a VNF, where the tester receives in the VNF's place.
-
-    Args:
-        name: Name of the deployment.
-        vnf_count: Not used.
-
-    Returns:
-        The graph.
-    """
-    del vnf_count
-    return _one_hop(name, PHY_PORTS[0], VnfPort(vnf=0, index=0))
+def _hop(src: Port, dst: Port, tunnel: Literal["", "encap", "decap"] = "") -> Hop:
+    return Hop(src=src, dst=dst, tunnel=tunnel)
 
 
-def from_vnf(name: str, vnf_count: int) -> Deployment:
-    """V2P: from a VNF, in whose place the tester sends, to a physical port.
-
-    Args:
-        name: Name of the deployment.
-        vnf_count: Not used.
-
-    Returns:
-        The graph.
-    """
-    del vnf_count
-    return _one_hop(name, VnfPort(vnf=0, index=0), PHY_PORTS[0])
-
-
-def between_vnfs(name: str, vnf_count: int) -> Deployment:
-    """V2V: between two VNFs of one machine, the tester in the place of both.
-
-    Args:
-        name: Name of the deployment.
-        vnf_count: Not used.
-
-    Returns:
-        The graph.
-    """
-    del vnf_count
-    a, b = VnfPort(vnf=0, index=0), VnfPort(vnf=1, index=0)
-    hops = _both_ways([(a, b)], None)
-    return Deployment(name=name, vnf_count=0, chains=1, hops=tuple(hops), ends=(a, b))
-
-
-def _one_hop(
-    name: str, src: Port, dst: Port, tunnel: Literal["", "encap", "decap"] = ""
-) -> Deployment:
-    hops = (Hop(src=src, dst=dst, tunnel=tunnel),)
-    return Deployment(name=name, vnf_count=0, chains=1, hops=hops, ends=(src, dst), directions=(0,))
-
-
-def encapsulating(name: str, vnf_count: int) -> Deployment:
-    """Overlay Phy2Phy: plain frames in, tunnelled frames out.
-
-    Args:
-        name: Name of the deployment.
-        vnf_count: Not used.
-
-    Returns:
-        The graph.
-    """
-    del vnf_count
-    return _one_hop(name, *PHY_PORTS, tunnel="encap")
-
-
-def decapsulating(name: str, vnf_count: int) -> Deployment:
-    """Overlay Phy2Phy: tunnelled frames in, plain frames out.
-
-    Args:
-        name: Name of the deployment.
-        vnf_count: Not used.
-
-    Returns:
-        The graph.
-    """
-    del vnf_count
-    return _one_hop(name, *PHY_PORTS, tunnel="decap")
-
-
-def overlay(name: str, vnf_count: int) -> Deployment:
-    """Overlay Phy2Phy both ways: encapsulation from port 0 to 1, decapsulation back.
-
-    Args:
-        name: Name of the deployment.
-        vnf_count: Not used.
-
-    Returns:
-        The graph.
-    """
-    del vnf_count
-    a, b = PHY_PORTS
-    hops = (Hop(src=a, dst=b, tunnel="encap"), Hop(src=b, dst=a, tunnel="decap"))
-    return Deployment(name=name, vnf_count=0, chains=1, hops=hops)
-
+_PHY0, _PHY1 = PHY_PORTS
+_VNF0, _VNF1 = VnfPort(vnf=0, index=0), VnfPort(vnf=1, index=0)
 
 #: Name -> (graph builder, default number of VNFs, whether the number may be chosen).
-DEPLOYMENTS: dict[str, tuple[Callable[[str, int], Deployment], int, bool]] = {
+CHAINS: dict[str, tuple[Callable[[str, int], Deployment], int, bool]] = {
     "phy2phy": (serial, 0, False),
     "pvp": (serial, 1, False),
     "pvvp": (serial, 2, True),
     "pvpv": (parallel, 2, True),
-    "p2v": (towards_vnf, 0, False),
-    "v2p": (from_vnf, 0, False),
-    "v2v": (between_vnfs, 0, False),
-    "encap": (encapsulating, 0, False),
-    "decap": (decapsulating, 0, False),
-    "op2p": (overlay, 0, False),
 }
+#: Name -> hops between the tester's two ports, the second one's way back; without it only the first
+#: port sends. At a VNF port the tester is in the VNF's place.
+DIRECT: dict[str, tuple[Hop, ...]] = {
+    "p2v": (_hop(_PHY0, _VNF0),),
+    "v2p": (_hop(_VNF0, _PHY0),),
+    "v2v": (_hop(_VNF0, _VNF1), _hop(_VNF1, _VNF0)),
+    # The overlays: plain frames at one port, tunnelled ones at the other.
+    "encap": (_hop(_PHY0, _PHY1, "encap"),),
+    "decap": (_hop(_PHY0, _PHY1, "decap"),),
+    "op2p": (_hop(_PHY0, _PHY1, "encap"), _hop(_PHY1, _PHY0, "decap")),
+}
+DEPLOYMENTS: tuple[str, ...] = (*CHAINS, *DIRECT)
 
 
 def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
@@ -304,8 +222,16 @@ def make_deployment(name: str, vnfs: int | None = None) -> Deployment:
         raise ConfigError(
             f"unknown deployment {name!r}", where="deployment", accepted=", ".join(DEPLOYMENTS)
         )
-    build, default, variable = DEPLOYMENTS[name]
+    if name in DIRECT:
+        return _direct(name, DIRECT[name])
+    build, default, variable = CHAINS[name]
     count = vnfs if vnfs is not None and variable else default
     if count < (1 if variable else 0):
         raise ConfigError(f"{name} with {count} VNFs", where="vnfs", accepted="1 or more")
     return build(name, count)
+
+
+def _direct(name: str, hops: tuple[Hop, ...]) -> Deployment:
+    ends = (hops[0].src, hops[0].dst)
+    ways = tuple(range(len(hops)))
+    return Deployment(name=name, vnf_count=0, chains=1, hops=hops, ends=ends, directions=ways)
