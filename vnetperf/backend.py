@@ -6,9 +6,31 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
+from vnetperf.host.process import ManagedProcess
+from vnetperf.model.errors import DutError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers
 from vnetperf.model.scenario import Scenario
+
+LOG_LINES = 15
+
+
+def check_process(process: ManagedProcess | None, program: str) -> None:
+    """Raise when a process of the DUT has ended.
+
+    Args:
+        process: The process; None when it has not been started, or was stopped.
+        program: What it is called in the message.
+
+    Raises:
+        DutError: With the log's tail.
+    """
+    if process is not None and not process.alive():
+        raise DutError(
+            f"{program} has ended (status {process.returncode}); log ends with:\n"
+            + process.log_tail(LOG_LINES),
+            where=program,
+        )
 
 
 class Backend(ABC):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import MagicMock, patch
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.machine import PROGRAMS
-from vnetperf.host import vdev
+from tests.fakes.machine import facts
+from vnetperf.host import testpmd, vdev
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.options import SwitchOptions
+from vnetperf.model.plan import Placement, Plan
 from vnetperf.model.ports import Attachment, VnfPort
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vnfs.vloop import Vloop
-from vnetperf.vnfs.vloop.command import BASE_MIB, Command, buffers, memory_mib
 from vnetperf.vnfs.vloop.devices import KINDS, RING, device
 
 MACS = ("02:76:61:00:00:00", "02:76:61:01:00:00")
@@ -31,27 +35,53 @@ def attachment(number: int, kind: str, **changes: object) -> Attachment:
     return plain.model_copy(update=changes)
 
 
+def launched(attachments: tuple[Attachment, Attachment], **changes: Any) -> Vloop:
+    """A VNF whose command line is made, between two attachments."""
+    options = SwitchOptions(mtu=changes.pop("mtu", 1500))
+    placement = Placement(
+        mode="dedicated",
+        reason="",
+        cores={"vnf0": (changes.pop("worker", 1),)},
+        housekeeping=(changes.pop("main", 0),),
+        node=changes.pop("node", 0),
+    )
+    plan = Plan(
+        scenario=Scenario(
+            deployment=make_deployment("pvp"),
+            vswitch="any",
+            traffic=TrafficProfile(),
+            options=options,
+            **changes,
+        ),
+        testbed=Testbed(),
+        wire="memif",
+        placement=placement,
+        memory=(),
+    )
+    machine = MagicMock(facts=facts())
+    vnf = Vloop(machine, plan, 0)
+    vnf.launch(attachments)
+    return vnf
+
+
 def command(
-    kind: str = "vhost-user", *, vhost_net: bool = False, mtu: int = 1500, **changes: object
-) -> Command:
-    settings: dict[str, object] = {
-        "program": PROGRAMS["dpdk-testpmd"],
-        "devices": tuple(device(n, attachment(n, kind), mtu, vhost_net=vhost_net) for n in (0, 1)),
-        "main": 0,
-        "worker": 1,
-        "node": 0,
-        "name": "vnf0",
-        "mode": "io",
-        "queues": 1,
-        "mtu": mtu,
-        "peers": PEERS,
-    }
-    return Command(**{**settings, **changes})  # type: ignore[arg-type]
+    kind: str = "vhost-user",
+    *,
+    vhost_net: bool = False,
+    ports: tuple[dict[str, Any], dict[str, Any]] = ({}, {}),
+    **changes: Any,
+) -> list[str]:
+    first, second = (
+        attachment(n, kind, peer_mac=PEERS[n]).model_copy(update=ports[n]) for n in (0, 1)
+    )
+    there = "/" if vhost_net else "/nowhere"
+    with patch("vnetperf.vnfs.vloop.testpmd.VHOST_NET", there):
+        return launched((first, second), **changes).argv
 
 
 @pytest.mark.parametrize(("node", "memory"), [(0, "128"), (1, "0,128"), (2, "0,0,128")])
 def test_memory_is_taken_on_the_node_of_the_pollers(node: int, memory: str) -> None:
-    line = command(node=node).argv()
+    line = command(node=node)
     assert line[line.index("--socket-mem") + 1] == memory
     assert {"--no-numa", f"--socket-num={node}"} <= set(line)
     assert "-m" not in line
@@ -63,13 +93,13 @@ def test_memory_is_taken_on_the_node_of_the_pollers(node: int, memory: str) -> N
         (8, 9, "8@8,9@9", 8),
         (0, 0, "1@0,0@0", 1),
         (3, 3, "0@3,3@3", 0),
-        (200, 201, "0@200,127@201", 0),
+        (200, 201, "1@200,0@201", 1),
     ],
 )
 def test_lcores_have_the_numbers_of_their_processors_where_they_can(
     main: int, worker: int, lcores: str, main_lcore: int
 ) -> None:
-    line = command(main=main, worker=worker).argv()
+    line = command(main=main, worker=worker)
     assert f"--lcores={lcores}" in line
     assert f"--main-lcore={main_lcore}" in line
 
@@ -89,7 +119,7 @@ def test_lcores_have_the_numbers_of_their_processors_where_they_can(
 def test_each_kind_of_attachment_has_its_device(
     kind: str, vhost_net: bool, says: str, hugepages: bool, pci: bool
 ) -> None:
-    line = command(kind, vhost_net=vhost_net).argv()
+    line = command(kind, vhost_net=vhost_net)
     assert sum(says in argument for argument in line) == 1, line
     assert ("--in-memory" in line) == hugepages
     assert ("--no-huge" in line) == (not hugepages)
@@ -100,8 +130,7 @@ def test_a_function_under_vfio_is_a_pci_device() -> None:
     vfs = [
         attachment(n, "vf", pci=f"0000:3b:10.{n}", driver="vfio-pci", netdev=None) for n in (0, 1)
     ]
-    devices = tuple(device(n, vf, 1500, vhost_net=False) for n, vf in enumerate(vfs))
-    line = command(devices=devices).argv()
+    line = launched((vfs[0], vfs[1])).argv
     assert {"-a0000:3b:10.0", "-a0000:3b:10.1", "--in-memory"} <= set(line)
     assert "--no-pci" not in line
 
@@ -137,31 +166,39 @@ def test_jumbo_frames_through_a_plain_tap_are_refused_with_the_cure() -> None:
 
 def test_addresses_are_written_in_mode_mac_only() -> None:
     peers = {f"--eth-peer={n},{mac}" for n, mac in enumerate(PEERS)}
-    assert peers <= set(command(mode="mac").argv())
-    assert not peers & set(command(mode="macswap").argv())
-    assert f"mac={MACS[0]}" in command(mode="mac").devices[0].argument
-    assert "--eth-peer=1,None" not in command(mode="mac", peers=(PEERS[0], None)).argv()
+    assert peers <= set(command(vnf_mode="mac"))
+    assert not peers & set(command(vnf_mode="macswap"))
+    assert any(f"mac={MACS[0]}" in argument for argument in command(vnf_mode="mac"))
+    alone = command(vnf_mode="mac", ports=({}, {"peer_mac": None}))
+    assert [a for a in alone if "--eth-peer" in a] == [f"--eth-peer=0,{PEERS[0]}"]
+
+
+@pytest.mark.parametrize("kind", ["veth", "macvtap", "vf"])
+def test_a_kernel_interface_has_the_queues_of_its_port(kind: str) -> None:
+    line = command(kind, ports=({"queues": 2}, {"queues": 2}))
+    assert "--rxq=2" in line
+    assert all(",qpairs=2" in argument for argument in line if "net_af_packet" in argument)
 
 
 @settings(deadline=None)
 @given(st.sampled_from(sorted(set(KINDS) - {"vf"})), st.integers(1500, 9198), st.booleans())
 def test_buffers_hold_the_frames_of_the_mtu(kind: str, mtu: int, vhost_net: bool) -> None:
     vhost_net = vhost_net or kind == "tap"  # net_tap carries no jumbo frames
-    asked = command(kind, mtu=mtu, vhost_net=vhost_net)
-    line = asked.argv()
+    line = command(kind, mtu=mtu, vhost_net=vhost_net)
     octets = next(int(a.partition("=")[2]) for a in line if a.startswith("--mbuf-size="))
     assert octets - vdev.HEADROOM >= mtu + 14
     told = [a for a in line if a.startswith("--max-pkt-len=")]
     # Drivers that know no such size refuse to be told.
-    assert bool(told) == (mtu > 1500 and asked.hugepages)
+    assert bool(told) == (mtu > 1500 and "--no-huge" not in line)
 
 
 @settings(deadline=None)
 @given(st.integers(1500, 9198), st.integers(1, 16))
 def test_memory_has_room_for_all_rings_full(mtu: int, queues: int) -> None:
-    assert buffers(mtu, queues) >= 2 * queues * 2 * RING
-    octets = buffers(mtu, queues) * (mtu + 14 + vdev.HEADROOM)
-    assert memory_mib(mtu, queues) * (1 << 20) >= octets + (BASE_MIB << 20)
+    buffers = testpmd.buffers(2, queues, mtu)
+    assert buffers >= 2 * queues * 2 * RING
+    octets = buffers * (mtu + 14 + vdev.HEADROOM)
+    assert testpmd.memory_mib(2, queues, mtu) * (1 << 20) >= octets + (testpmd.BASE_MIB << 20)
 
 
 @pytest.mark.parametrize(("kind", "needs"), [("vhost-user", True), ("memif", False)])

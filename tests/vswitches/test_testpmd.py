@@ -107,7 +107,9 @@ def test_the_command_line_says_what_was_asked_for() -> None:
 
 
 def test_peers_are_named_for_the_mode_that_writes_addresses() -> None:
-    assert "--eth-peer=1,02:00:00:00:00:01" in command(peers={1: "02:00:00:00:00:01"})
+    peers = {1: "02:00:00:00:00:01"}
+    assert "--eth-peer=1,02:00:00:00:00:01" in command(peers=peers, mode="mac")
+    assert not any("--eth-peer" in argument for argument in command(peers=peers))
 
 
 def test_nothing_to_forward_is_not_looped_back() -> None:
@@ -136,7 +138,7 @@ def test_memory_is_on_the_pollers_node() -> None:
 
 @given(st.integers(1, 20), st.integers(1, 8), st.sampled_from([1500, 9000]))
 def test_memory_holds_every_ring(ports: int, queues: int, mtu: int) -> None:
-    buffers = testpmd.buffers(ports, queues)
+    buffers = testpmd.buffers(ports, queues, mtu)
     assert buffers >= ports * queues * 2 * testpmd.RING
     assert testpmd.memory_mib(ports, queues, mtu) * (1 << 20) >= buffers * mtu
 

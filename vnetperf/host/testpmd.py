@@ -8,6 +8,7 @@ from typing import Any
 
 from vnetperf.host import vdev
 from vnetperf.host.telemetry import DpdkTelemetry
+from vnetperf.model.plan import Pollers
 from vnetperf.model.trial import HopCounters
 
 PROGRAM, PACKAGE = "dpdk-testpmd", "dpdk-dev"
@@ -16,8 +17,9 @@ MAX_LCORE = 128
 #: Names of its forwarding threads before and since DPDK 23.07.
 THREADS = ("lcore-worker", "dpdk-worker")
 RING = 1024
-#: Fewest buffers; and those in caches and other hands, beside the ones in full rings.
-MBUFS, SPARE_MBUFS = 16384, 4096
+#: Fewest buffers, and fewest of those for jumbo frames; and the ones in caches and other hands,
+#: beside the ones in full rings.
+MBUFS, JUMBO_MBUFS, SPARE_MBUFS = 16384, 8192, 4096
 #: Memory beside the buffers, MiB: rings, EAL, testpmd itself.
 BASE_MIB = 64
 STANDARD_MTU = 1500
@@ -45,6 +47,7 @@ class Command:
         rx_descriptors: Descriptors of each receive ring.
         tx_descriptors: Descriptors of each transmit ring.
         peers: Port number -> destination address of what it sends, of mode "mac".
+        hugepages: False where nobody else maps its memory: ordinary pages do then.
     """
 
     program: str
@@ -62,6 +65,7 @@ class Command:
     rx_descriptors: int = RING
     tx_descriptors: int = RING
     peers: dict[int, str] = field(default_factory=dict)
+    hugepages: bool = True
 
     def argv(self) -> list[str]:
         """The whole command line.
@@ -69,20 +73,19 @@ class Command:
         Returns:
             Program and arguments.
         """
-        nodes = ",".join(["0"] * self.node + [str(self.memory_mib)])
         pci = any(device.startswith("-a") for device in self.devices)
         return [
             self.program,
             *lcores(self.main, self.workers),
             f"--file-prefix={self.name}",
             *([] if pci else ["--no-pci"]),
-            *("--in-memory", "--single-file-segments", "--socket-mem", nodes),
+            *self._memory(),
             *self.devices,
             "--",
             "--auto-start",
             *self._topology(),
             f"--nb-cores={len(self.workers)}",
-            f"--total-num-mbufs={buffers(len(self.devices), self.queues, self._descriptors())}",
+            f"--total-num-mbufs={self._buffers()}",
             f"--mbuf-size={vdev.room(self.mtu) + vdev.HEADROOM}",
             f"--rxq={self.queues}",
             f"--txq={self.queues}",
@@ -93,8 +96,19 @@ class Command:
             "--no-lsc-interrupt",
             "--disable-link-check",  # it would wait 9 s for links of VNFs that come later
             *([f"--max-pkt-len={self.mtu + FRAME_OVERHEAD}"] if self._says_mtu() else []),
-            *([f"--eth-peer={port},{mac}" for port, mac in sorted(self.peers.items())]),
+            *self._peers(),
         ]
+
+    def _memory(self) -> list[str]:
+        if not self.hugepages:
+            return ["--no-huge", "-m", str(self.memory_mib)]
+        nodes = ",".join(["0"] * self.node + [str(self.memory_mib)])
+        return ["--in-memory", "--single-file-segments", "--socket-mem", nodes]
+
+    def _peers(self) -> list[str]:
+        if self.mode != "mac":
+            return []
+        return [f"--eth-peer={port},{mac}" for port, mac in sorted(self.peers.items())]
 
     def _topology(self) -> list[str]:
         if not self.forwarding:
@@ -102,8 +116,9 @@ class Command:
         order = ",".join(map(str, self.forwarding))
         return [f"--forward-mode={self.mode}", "--port-topology=paired", f"--portlist={order}"]
 
-    def _descriptors(self) -> int:
-        return self.rx_descriptors + self.tx_descriptors
+    def _buffers(self) -> int:
+        descriptors = self.rx_descriptors + self.tx_descriptors
+        return buffers(len(self.devices), self.queues, self.mtu, descriptors)
 
     def _says_mtu(self) -> bool:
         return self.mtu > STANDARD_MTU and self.tells_mtu
@@ -132,18 +147,20 @@ def lcores(main: int, workers: Sequence[int]) -> list[str]:
     return [f"--lcores={','.join(pairs)}", f"--main-lcore={sleeping}"]
 
 
-def buffers(ports: int, queues: int, descriptors: int = 2 * RING) -> int:
+def buffers(ports: int, queues: int, mtu: int, descriptors: int = 2 * RING) -> int:
     """Buffers of its pool.
 
     Args:
         ports: Number of ports.
         queues: Queue pairs of each.
+        mtu: MTU, octets.
         descriptors: Of a receive and a transmit ring together.
 
     Returns:
         Number of buffers; all rings can be full.
     """
-    return max(MBUFS, ports * queues * descriptors + SPARE_MBUFS)
+    fewest = MBUFS if vdev.room(mtu) == vdev.STANDARD_ROOM else JUMBO_MBUFS
+    return max(fewest, ports * queues * descriptors + SPARE_MBUFS)
 
 
 def memory_mib(ports: int, queues: int, mtu: int, descriptors: int = 2 * RING) -> int:
@@ -158,7 +175,7 @@ def memory_mib(ports: int, queues: int, mtu: int, descriptors: int = 2 * RING) -
     Returns:
         MiB, a multiple of 64.
     """
-    needed = BASE_MIB + vdev.pool_mib(buffers(ports, queues, descriptors), mtu)
+    needed = BASE_MIB + vdev.pool_mib(buffers(ports, queues, mtu, descriptors), mtu)
     return -(-needed // 64) * 64
 
 
@@ -177,6 +194,34 @@ def port_info(telemetry: DpdkTelemetry, number: int) -> dict[str, Any]:
     """
     answer = telemetry.ask(f"/ethdev/info,{number}")
     return answer if isinstance(answer, dict) else {}
+
+
+def describe(info: dict[str, Any]) -> str:
+    """A port as its driver has it, for the result.
+
+    Args:
+        info: From `port_info`.
+
+    Returns:
+        "02:76:61:00:00:00, MTU 1500, 1/1 rx/tx queues".
+    """
+    return (
+        f"{info.get('mac_addr', 'no address')}, MTU {info.get('mtu', 'unknown')}, "
+        f"{info.get('nb_rx_queues', '?')}/{info.get('nb_tx_queues', '?')} rx/tx queues"
+    )
+
+
+def pollers(role: str, pid: int) -> tuple[Pollers, ...]:
+    """Its forwarding threads, by their names before and since DPDK 23.07.
+
+    Args:
+        role: Whose they are.
+        pid: Its process id.
+
+    Returns:
+        One entry per name.
+    """
+    return tuple(Pollers(role=role, pid=pid, thread_prefix=prefix) for prefix in THREADS)
 
 
 def link_up(telemetry: DpdkTelemetry, number: int) -> bool:

@@ -13,8 +13,6 @@ VHOST_NET = "/dev/vhost-net"
 #: Drivers that give a PCI function to a program; under any other it is a kernel interface.
 USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 KINDS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")
-#: Octets beyond the MTU that drivers count into a frame: virtio's most, its own header among them.
-FRAME_OVERHEAD = 30
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,6 @@ class Device:
         argument: EAL argument that makes it.
         how: What plugs in, for the report.
         hugepages: True when its memory must be shared with another process, or seen by hardware.
-        pci: True when EAL must look for PCI devices.
         takes_mtu: True when the driver must be told of frames above 1518 octets; others refuse to
             be told and take every size.
         netdev: Kernel interface behind it, whose address is the port's; "" for none.
@@ -35,7 +32,6 @@ class Device:
     argument: str
     how: str
     hugepages: bool = False
-    pci: bool = False
     takes_mtu: bool = False
     netdev: str = ""
     resets: bool = False
@@ -80,12 +76,14 @@ def device(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) ->
     if kind == "vf" and attachment.driver in USER_DRIVERS:
         pci = _needs(attachment, "pci")
         how = f"{pci} through {attachment.driver}"
-        return Device(f"-a{pci}", how, hugepages=True, pci=True, takes_mtu=True)
+        return Device(f"-a{pci}", how, hugepages=True, takes_mtu=True)
     if kind in ("veth", "macvtap", "vf"):
         netdev = _needs(attachment, "netdev")
         note = "; a process cannot use the macvtap's character device, VMs do"
         how = f"af_packet on {netdev}{note if kind == 'macvtap' else ''}"
-        return Device(f"--vdev={vdev.af_packet(number, netdev, mtu)}", how, netdev=netdev)
+        # As many sockets as queue pairs; the kernel spreads flows over them.
+        argument = f"{vdev.af_packet(number, netdev, mtu)},qpairs={attachment.queues}"
+        return Device(f"--vdev={argument}", how, netdev=netdev)
     raise DutError(
         f"vloop cannot plug into a {kind} attachment",
         where=str(attachment.port),

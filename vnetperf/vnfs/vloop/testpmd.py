@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.backend import check_process
+from vnetperf.host import testpmd
 from vnetperf.host.links import Link
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
@@ -17,8 +19,9 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import HopCounters
 from vnetperf.model.units import MAX_FRAME_SIZE
 from vnetperf.vnfs.base import Vnf
-from vnetperf.vnfs.vloop.command import Command, memory_mib
 from vnetperf.vnfs.vloop.devices import KINDS, RING, VHOST_NET, Device, device, needs_hugepages
+
+PORTS = 2
 
 
 class Vloop(Vnf):
@@ -52,7 +55,7 @@ class Vloop(Vnf):
         """
         if scenario.vnf_mode not in cls.modes:
             return f"vloop has no mode {scenario.vnf_mode!r}; accepted: {', '.join(cls.modes)}"
-        return facts.missing_program("dpdk-testpmd", "dpdk-dev")
+        return facts.missing_program(testpmd.PROGRAM, testpmd.PACKAGE)
 
     @classmethod
     def roles(cls, number: int) -> tuple[RoleDemand, ...]:
@@ -79,7 +82,7 @@ class Vloop(Vnf):
         """
         if not needs_hugepages(attachment):
             return 0
-        return memory_mib(scenario.mtu, scenario.options.rx_queues or 1)
+        return testpmd.memory_mib(PORTS, scenario.options.rx_queues or 1, scenario.mtu)
 
     @property
     def role(self) -> str:
@@ -93,41 +96,45 @@ class Vloop(Vnf):
             attachments: Where its ports plug in.
         """
         self._attachments = attachments
-        command = self._command(attachments)
-        self.argv, self.devices = command.argv(), command.devices
-        for port, attachment in zip(command.devices, attachments, strict=True):
+        self.devices = self._devices(attachments)
+        self.argv = self._command(attachments).argv()
+        for port, attachment in zip(self.devices, attachments, strict=True):
             if port.netdev and attachment.mac and not port.resets:
                 self.machine.set_link(port.netdev, mac=attachment.mac)  # the port's from here on
         # What the drivers make of a tap's own settings is put right when testpmd is up.
         self._found = {
-            port.netdev: self.machine.link(port.netdev) for port in command.devices if port.resets
+            port.netdev: self.machine.link(port.netdev) for port in self.devices if port.resets
         }
         self.process = self.machine.spawn(
             self.role,
             self.argv,
             env={"RUNTIME_DIRECTORY": str(self.directory)},
             keep_stdin_open=True,  # testpmd ends at the end of its input
-            isolated=any(port.netdev for port in command.devices),
+            isolated=any(port.netdev for port in self.devices),
         )
 
-    def _command(self, attachments: tuple[Attachment, Attachment]) -> Command:
-        first, second = attachments
+    def _devices(self, attachments: tuple[Attachment, Attachment]) -> tuple[Device, ...]:
+        mtu, vhost_net = self.plan.scenario.mtu, Path(VHOST_NET).exists()
+        return tuple(device(n, a, mtu, vhost_net=vhost_net) for n, a in enumerate(attachments))
+
+    def _command(self, attachments: tuple[Attachment, Attachment]) -> testpmd.Command:
         scenario, placement = self.plan.scenario, self.plan.placement
-        vhost_net = Path(VHOST_NET).exists()
-        return Command(
-            program=self.machine.facts.programs["dpdk-testpmd"],
-            devices=(
-                device(0, first, scenario.mtu, vhost_net=vhost_net),
-                device(1, second, scenario.mtu, vhost_net=vhost_net),
-            ),
-            main=placement.housekeeping[0],
-            worker=placement.cores[self.role][0],
-            node=placement.node,
+        queues = max(attachment.queues for attachment in attachments)
+        return testpmd.Command(
+            program=self.machine.facts.programs[testpmd.PROGRAM],
             name=self.role,
+            devices=tuple(port.argument for port in self.devices),
+            forwarding=tuple(range(PORTS)),
+            main=placement.housekeeping[0],
+            workers=placement.cores[self.role][:1],
+            node=placement.node,
+            memory_mib=testpmd.memory_mib(PORTS, queues, scenario.mtu),
             mode=scenario.vnf_mode,
-            queues=max(attachment.queues for attachment in attachments),
             mtu=scenario.mtu,
-            peers=(first.peer_mac, second.peer_mac),
+            tells_mtu=all(port.takes_mtu for port in self.devices),
+            queues=queues,
+            peers={n: a.peer_mac for n, a in enumerate(attachments) if a.peer_mac},
+            hugepages=any(port.hugepages for port in self.devices),
         )
 
     def _running(self) -> ManagedProcess:
@@ -153,11 +160,17 @@ class Vloop(Vnf):
         try:
             if self._telemetry is None:
                 self._telemetry = DpdkTelemetry(self._socket())
-            links = [self._telemetry.ask(f"/ethdev/link_status,{port}") for port in (0, 1)]
-            return all(link.get("status") == "UP" for link in links)
+            telemetry = self._telemetry
+            links = [testpmd.link_up(telemetry, port) for port in range(PORTS)]
+            return all(links)
         except (OSError, ValueError, VnetperfError):
-            self._telemetry = None  # not there yet
+            self._forget()  # not there yet
             return False
+
+    def _forget(self) -> None:
+        if self._telemetry is not None:
+            self._telemetry.close()
+            self._telemetry = None
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What the VNF itself counted.
@@ -168,19 +181,11 @@ class Vloop(Vnf):
         if self._telemetry is None:
             return ()
         counters = []
-        for port in (0, 1):
+        for port in range(PORTS):
             # virtio-user takes the connection of a switch that came back when its link is asked for
-            self._telemetry.ask(f"/ethdev/link_status,{port}")
-            stats = self._telemetry.ask(f"/ethdev/stats,{port}")
-            counters.append(
-                HopCounters(
-                    port=f"{self.role}.{port} (inside)",
-                    rx=stats["ipackets"],
-                    tx=stats["opackets"],
-                    rx_dropped=stats["imissed"] + stats["rx_nombuf"],
-                    tx_dropped=stats["oerrors"],
-                )
-            )
+            testpmd.link_up(self._telemetry, port)
+            name = f"{self.role}.{port} (inside)"
+            counters.append(testpmd.port_counters(self._telemetry, port, name))
         return tuple(counters)
 
     def pollers(self) -> tuple[Pollers, ...]:
@@ -189,12 +194,7 @@ class Vloop(Vnf):
         Returns:
             The VNF's role.
         """
-        if self.process is None:
-            return ()
-        return tuple(
-            Pollers(role=self.role, pid=self.process.pid, thread_prefix=prefix)
-            for prefix in ("lcore-worker", "dpdk-worker")
-        )
+        return testpmd.pollers(self.role, self.process.pid) if self.process is not None else ()
 
     def facts(self) -> dict[str, Any]:
         """Version, launch line, mode and rings.
@@ -225,29 +225,17 @@ class Vloop(Vnf):
         if self._telemetry is None:
             return "unknown: it has not been asked"
         try:
-            info = self._telemetry.ask(f"/ethdev/info,{number}")
-        except (OSError, ValueError, VnetperfError) as error:
+            return testpmd.describe(testpmd.port_info(self._telemetry, number))
+        except VnetperfError as error:
             return f"unknown: {error}"
-        return (
-            f"{info.get('mac_addr', 'no address')}, MTU {info.get('mtu', 'unknown')}, "
-            f"{info.get('nb_rx_queues', '?')}/{info.get('nb_tx_queues', '?')} rx/tx queues"
-        )
 
     def check_alive(self) -> None:
         """Raise when testpmd has ended."""
-        process = self._running()
-        if not process.alive():
-            raise DutError(
-                f"{self.role} (dpdk-testpmd) has ended (status {process.returncode}); "
-                f"log ends with:\n{process.log_tail(15)}",
-                where=self.role,
-            )
+        check_process(self._running(), f"{self.role} ({testpmd.PROGRAM})")
 
     def stop(self) -> None:
         """End testpmd."""
-        if self._telemetry is not None:
-            self._telemetry.close()
-            self._telemetry = None
+        self._forget()
         if self.process is not None:
             self.process.stop(timeout_s=3.0)
             self.process = None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import DutError, HostError
@@ -262,16 +263,8 @@ class PrivateOvs:
         Raises:
             DutError: With the log's tail.
         """
-        for name, process in (
-            ("ovsdb-server", self.db_process),
-            ("ovs-vswitchd", self.switch_process),
-        ):
-            if process is not None and not process.alive():
-                raise DutError(
-                    f"{name} has ended (status {process.returncode}); log ends with:\n"
-                    + process.log_tail(15),
-                    where=name,
-                )
+        check_process(self.db_process, "ovsdb-server")
+        check_process(self.switch_process, "ovs-vswitchd")
 
     def stop(self) -> None:
         """Stop both daemons, the switch first; what it made goes with it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from vnetperf.backend import check_process
 from vnetperf.host import testpmd
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
@@ -214,7 +215,7 @@ class TestpmdSwitch(VSwitch):
             queues=options.rx_queues or 1,
             rx_descriptors=_descriptors(options.rx_descriptors),
             tx_descriptors=_descriptors(options.tx_descriptors),
-            peers=peers if self.mode == "mac" else {},
+            peers=peers,
         )
 
     def _forwards(self) -> bool:
@@ -299,12 +300,7 @@ class TestpmdSwitch(VSwitch):
         Returns:
             The "pmd" role.
         """
-        process = self.process
-        if process is None:
-            return ()
-        return tuple(
-            Pollers(role="pmd", pid=process.pid, thread_prefix=prefix) for prefix in testpmd.THREADS
-        )
+        return testpmd.pollers("pmd", self.process.pid) if self.process is not None else ()
 
     def check_alive(self) -> None:
         """Raise when testpmd has ended.
@@ -312,12 +308,7 @@ class TestpmdSwitch(VSwitch):
         Raises:
             DutError: With the log's tail.
         """
-        if self.process is not None and not self.process.alive():
-            raise DutError(
-                f"dpdk-testpmd has ended (status {self.process.returncode}); "
-                f"log ends with:\n{self.process.log_tail(15)}",
-                where=self.name,
-            )
+        check_process(self.process, testpmd.PROGRAM)
 
     def facts(self) -> dict[str, Any]:
         """Version, launch line, pairs, and each port as DPDK has it.
@@ -329,10 +320,7 @@ class TestpmdSwitch(VSwitch):
         ports = {}
         for port, number in self.numbers.items():
             info = testpmd.port_info(asked, number)
-            ports[str(port)] = (
-                f"{number}: {info.get('name')}, {info.get('mac_addr')}, MTU {info.get('mtu')}, "
-                f"{info.get('nb_rx_queues')}/{info.get('nb_tx_queues')} rx/tx queues"
-            )
+            ports[str(port)] = f"{number}: {info.get('name')}, {testpmd.describe(info)}"
         return {
             "backend": self.name,
             "version": asked.greeting.get("version", "unknown: telemetry does not say"),

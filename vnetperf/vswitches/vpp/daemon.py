@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import DutError, HostError
@@ -125,12 +126,7 @@ class PrivateVpp:
         Raises:
             DutError: With the log's tail.
         """
-        if self.process is not None and not self.process.alive():
-            raise DutError(
-                f"vpp has ended (status {self.process.returncode}); log ends with:\n"
-                + self.process.log_tail(15),
-                where="vpp",
-            )
+        check_process(self.process, "vpp")
 
     def stop(self) -> None:
         """End it, and remove what it leaves behind. Idempotent."""
