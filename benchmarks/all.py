@@ -9,6 +9,7 @@ SCRIPTS = (
     ("benchmarks.engine",),
     ("benchmarks.search", "20"),
     ("benchmarks.runs",),
+    ("benchmarks.backends",),
 )
 
 

@@ -28,8 +28,6 @@ from vnetperf.traffic.loadgen import Loadgen
 from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.devices import VHOST_NET
 
-pytestmark = pytest.mark.soak
-
 Unchanged = Callable[[], tuple[str, ...]]
 Ends = tuple[list[Attachment], list[WireEnd]]
 #: Frames of each direction, and the fewest that a generator without a core to itself still sends.

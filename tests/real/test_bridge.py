@@ -14,7 +14,6 @@ from vnetperf.model.ports import VnfPort
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [
-    pytest.mark.soak,
     pytest.mark.skipif(
         bool(modules.trouble("bridge")), reason=f"no bridge: {modules.trouble('bridge')}"
     ),

@@ -16,7 +16,6 @@ from vnetperf.model.ports import VnfPort
 Unchanged = Callable[[], tuple[str, ...]]
 TROUBLES = [f"{m}: {modules.trouble(m)}" for m in ("macvtap", "act_mirred") if modules.trouble(m)]
 pytestmark = [
-    pytest.mark.soak,
     pytest.mark.skipif(bool(TROUBLES), reason=", ".join(TROUBLES)),
 ]
 

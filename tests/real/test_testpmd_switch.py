@@ -16,7 +16,6 @@ from vnetperf.model.ports import VnfPort
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [
-    pytest.mark.soak,
     pytest.mark.skipif(
         not find_programs({}, ("dpdk-testpmd",))[0]["dpdk-testpmd"],
         reason="no dpdk-testpmd on PATH: install the package dpdk-dev",

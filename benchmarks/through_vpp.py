@@ -1,9 +1,9 @@
-"""What the built-in engine gets through a vSwitch, beside dpdk-testpmd through the same instance.
+"""What the built-in engine gets through VPP, beside dpdk-testpmd through the same instance.
 
-Run as root: `python -m benchmarks.through_vswitch [--repeats 5] [--seconds 2] [VSWITCH]`.
+Run as root: `python -m benchmarks.through_vpp [--repeats 5] [--seconds 2]`, with a `vpp` in PATH.
 
 Phy2Phy over memif, 64 octets, both ways, one worker each. The engine and testpmd take turns at the
-ports of one running vSwitch; both try a full ring again, so the vSwitch is the limit, or they are.
+ports of one running VPP; both try a full ring again, so VPP is the limit, or they are.
 testpmd's `flowgen` makes and ends flows as a generator does.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 
 from benchmarks.engine import testpmd_on
 from vnetperf import config
@@ -43,12 +44,13 @@ def engine_rate(deployment: Deployment, seconds: float) -> float:
 def testpmd_rate(deployment: Deployment, seconds: float) -> float:
     """Frames/s that come back to testpmd, both ways."""
     deployment.generator.unplug()
+    time.sleep(1.0)  # DPDK connects once, and the listener first has to forget the engine
     ports = [
         "--vdev="
         + vdev.memif(
             number,
             role="client",
-            identity=0,
+            identity=number,
             socket=str(deployment.machine.run_dir / f"wire{number}.sock"),
             mtu=1500,
         )
@@ -63,11 +65,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
-    parser.add_argument("vswitch", nargs="?", default="vpp")
     args = parser.parse_args()
     wishes = {"wire": "memif", "preset": "smoke", "frame_sizes": (SIZE,)}
     settings = config.load(wishes)
-    scenario = make_scenario(f"phy2phy_{args.vswitch}", settings)
+    scenario = make_scenario("phy2phy_vpp", settings)
     facts = take_inventory(settings.testbed)
     deployment = Deployment.deploy(make_plan(scenario, settings.testbed, facts), facts)
     rates: dict[str, list[float]] = {"engine": [], "testpmd flowgen": []}
@@ -75,7 +76,7 @@ def main() -> None:
         for _ in range(args.repeats):
             rates["engine"].append(engine_rate(deployment, args.seconds))
             rates["testpmd flowgen"].append(testpmd_rate(deployment, args.seconds))
-        print(deployment.facts.facts["vswitch"].get("version", args.vswitch))
+        print(deployment.facts.facts["vswitch"]["version"])
     finally:
         deployment.teardown()
     for name, seen in rates.items():
