@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock, patch
 
 import pytest
 from hypothesis import given
@@ -175,9 +177,33 @@ def test_the_plan_has_threads_memory_and_pairs() -> None:
     assert "phy0 - vnf0.0" in made.commands["dpdk-testpmd"]
 
 
-def test_more_queues_than_a_veth_wire_has_are_refused() -> None:
-    asked = scenario("pvp", options=SwitchOptions(rx_queues=2), wire="veth")
-    assert "choose --wire memif" in TestpmdSwitch.missing(facts(), asked)
+def test_a_veth_wire_has_the_queues_that_are_asked_for() -> None:
+    veth = WireEnd(wire=0, kind="veth", side="dut", netdev="vp1d0")
+    assert phy_device(0, veth, 1500, 2).argument.endswith(",qpairs=2")
+
+
+def test_sockets_of_a_killed_testpmd_go_before_the_next_listens(tmp_path: Path) -> None:
+    left = {name: tmp_path / f"{name}.sock" for name in ("wire0", "wire1", str(A), str(B))}
+    for path in left.values():
+        path.touch()
+    machine = MagicMock(facts=facts())
+    machine.subdir.return_value = tmp_path
+    switch = TestpmdSwitch(machine, make_plan(scenario("pvp"), Testbed(), facts()))
+    switch.offer_vnf_port(A, "memif")
+    switch.offer_vnf_port(B, "vhost-user")
+    switch.start()
+    ends = [
+        WireEnd(wire=n, kind="memif", side="dut", socket=str(left[f"wire{n}"]), role="server")
+        for n in (0, 1)
+    ]
+    with patch("vnetperf.vswitches.testpmd.switch.testpmd.port_info") as told:
+        told.return_value = {}
+        switch.add_phy_port(ends[0])
+        with pytest.raises(DutError, match="is not running"):
+            switch.add_phy_port(ends[1])
+    machine.spawn.assert_called_once()
+    # Of vhost-user the VNF is the server: its socket stays.
+    assert {name for name, path in left.items() if path.exists()} == {str(B)}
 
 
 def test_a_missing_program_names_the_package() -> None:

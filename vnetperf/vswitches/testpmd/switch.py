@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.backend import check_process
@@ -65,11 +66,7 @@ class TestpmdSwitch(VSwitch):
         Returns:
             "" or what is missing with its cure.
         """
-        if (scenario.options.rx_queues or 1) > 1 and scenario.wire == "veth":
-            return (
-                "DPDK's af_packet driver has one queue on a veth wire, and rx_queues asks for "
-                f"{scenario.options.rx_queues}; choose --wire memif or leave rx_queues out"
-            )
+        del scenario
         return facts.missing_program(testpmd.PROGRAM, testpmd.PACKAGE)
 
     @classmethod
@@ -166,6 +163,9 @@ class TestpmdSwitch(VSwitch):
         devices = self._devices()
         self.numbers = cabling.numbers({port: device.name for port, device in devices.items()})
         self.argv = self._command(devices).argv()
+        for device in devices.values():
+            if device.listens:
+                Path(device.listens).unlink(missing_ok=True)
         self.process = self.machine.spawn(
             "testpmd",
             self.argv,
@@ -182,13 +182,13 @@ class TestpmdSwitch(VSwitch):
                 )
 
     def _devices(self) -> dict[Port, Device]:
-        mtu = self.plan.scenario.mtu
+        mtu, queues = self.plan.scenario.mtu, self.plan.scenario.options.rx_queues or 1
         made: dict[Port, Device] = {}
         for number, port in enumerate(self.deployment.ports):
             if port in self.removed:
                 continue
             if port in self.ends:
-                made[port] = phy_device(number, self.ends[port], mtu)
+                made[port] = phy_device(number, self.ends[port], mtu, queues)
             elif port in self.offers:
                 made[port] = vnf_device(number, self.offers[port], mtu)
         return made
