@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from array import array
 from collections.abc import Iterable, Mapping
@@ -12,23 +10,18 @@ from typing import Any, Self
 
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
 from vnetperf.traffic.loadgen.build import engine_executable
-from vnetperf.traffic.loadgen.process import Process, Spawn, connect, death, plain_spawn
+from vnetperf.traffic.loadgen.connection import Connection
+from vnetperf.traffic.loadgen.info import EngineInfo, PortInfo, WorkerInfo
+from vnetperf.traffic.loadgen.process import Spawn, plain_spawn
 from vnetperf.traffic.loadgen.results import (
-    Counts,
-    EngineInfo,
-    Latency,
     LearnResult,
-    PortInfo,
     PortResult,
     Status,
     StreamResult,
     TrialResult,
-    WorkerInfo,
 )
 from vnetperf.traffic.loadgen.spec import EngineConfig, StreamSpec, TrialSpec
-from vnetperf.traffic.loadgen.telemetry import TelemetryClient
 
-PROTOCOL = 1
 _POLL_S = 0.002
 
 
@@ -39,15 +32,13 @@ class Engine:
     does not answer, or has died (the message ends with its log).
     """
 
-    def __init__(self, process: Process, client: TelemetryClient, log: Path) -> None:
-        self._process = process
-        self._client = client
-        self._log = log
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._call = connection.call
         self._epoch = 0
         self._ids: tuple[int, ...] = ()  # of the streams that are set
         self._sent: tuple[int, ...] = ()  # of the streams that the last trial knew
         self._loaded: frozenset[int] = frozenset()
-        self._ports = 0
 
     @classmethod
     def open(
@@ -76,20 +67,8 @@ class Engine:
             GeneratorError: It does not start; the message ends with its log.
             HostError: It cannot be built here.
         """
-        program = executable or engine_executable()
-        log = run_dir / "loadgen.log"
-        env = {**os.environ, "RUNTIME_DIRECTORY": str(run_dir)}
-        process = spawn(config.argv(str(program)), env, log)
-        try:
-            client = connect(process, run_dir, log, timeout_s)
-            engine = cls(process, client, log)
-            engine._greet()
-        except BaseException:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-            raise
-        return engine
+        argv = config.argv(str(executable or engine_executable()))
+        return cls(Connection.open(argv, run_dir, spawn, timeout_s))
 
     def __enter__(self) -> Self:
         return self
@@ -100,34 +79,7 @@ class Engine:
     @property
     def pid(self) -> int:
         """Process id."""
-        return self._process.pid
-
-    def _greet(self) -> None:
-        info = self._call("info")
-        if info["protocol"] != PROTOCOL:
-            raise GeneratorError(
-                f"the engine speaks protocol {info['protocol']}",
-                where="/loadgen/info",
-                accepted=f"protocol {PROTOCOL}",
-            )
-        self._ports = int(info["ports"])
-
-    def _call(self, command: str, **parameters: object) -> Any:
-        try:
-            return self._client.call(f"/loadgen/{command}", **parameters)
-        except GeneratorError as error:
-            if not error.accepted:  # not a refusal: the connection or the process
-                self._check_alive(error)
-            raise
-
-    def _check_alive(self, cause: Exception) -> None:
-        # The socket closes a moment before the process can be waited for.
-        deadline = time.monotonic() + 1.0
-        while self._process.poll() is None and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        status = self._process.poll()
-        if status is not None:
-            raise death(status, self._log) from cause
+        return self._connection.pid
 
     def info(self) -> EngineInfo:
         """Describe the engine, its ports and workers, as they are now."""
@@ -140,7 +92,7 @@ class Engine:
             tsc_hz=reply["tsc_hz"],
             largest_frame=reply["largest_frame"],
             window=reply["window"],
-            ports=tuple(self._port_info(number) for number in range(reply["ports"])),
+            ports=tuple(map(self._port_info, range(reply["ports"]))),
             workers=tuple(
                 WorkerInfo(number=number, **self._call("worker", worker=number))
                 for number in range(reply["workers"])
@@ -148,19 +100,7 @@ class Engine:
         )
 
     def _port_info(self, number: int) -> PortInfo:
-        reply = self._call("port", port=number)
-        return PortInfo(
-            number=number,
-            name=reply["name"],
-            driver=reply["driver"],
-            mac=reply["mac"],
-            link_up=bool(reply["link_up"]),
-            link_speed_mbps=reply["link_speed"] or None,
-            numa_node=reply["numa_node"] if reply["numa_node"] >= 0 else None,
-            mtu=reply["mtu"],
-            rx_queues=reply["rx_queues"],
-            tx_queues=reply["tx_queues"],
-        )
+        return PortInfo.parse(number, self._call("port", port=number))
 
     def wait_links(self, timeout_s: float = 10.0) -> None:
         """Wait until the links of all ports are up.
@@ -173,7 +113,7 @@ class Engine:
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            down = [p for p in map(self._port_info, range(self._ports)) if not p.link_up]
+            down = [p for p in map(self._port_info, range(self._connection.ports)) if not p.link_up]
             if not down:
                 return
             if time.monotonic() > deadline:
@@ -194,35 +134,15 @@ class Engine:
             for stream in streams:
                 self._add_stream(stream)
         except GeneratorError:
-            if self._process.poll() is None:
+            if self._connection.alive:
                 self._call("stream/clear")
             raise
         self._ids = tuple(stream.id for stream in streams)
 
     def _add_stream(self, stream: StreamSpec) -> None:
-        self._call(
-            "stream/add",
-            id=stream.id,
-            tx_port=stream.tx_port,
-            rx_port=stream.rx_port,
-            size=stream.frame_size,
-            header=stream.header.hex(),
-            l3=stream.l3_offset,
-            udp=stream.udp_offset,
-            queue=stream.queue,
-        )
+        self._call("stream/add", **stream.parameters())
         for field in stream.fields:
-            self._call(
-                "stream/field",
-                stream=stream.id,
-                offset=field.offset,
-                width=field.width,
-                base=field.base,
-                step=field.step,
-                count=field.count,
-                mode=field.mode,
-                seed=field.seed,
-            )
+            self._call("stream/field", stream=stream.id, **field.parameters())
 
     def start(self, trial: TrialSpec) -> int:
         """Start a trial; returns as soon as its common start has been fixed.
@@ -240,32 +160,16 @@ class Engine:
             self._call("stream/load", stream=stream_id, rate=0)
         self._loaded = frozenset(trial.loads)
         for stream_id, load in trial.loads.items():
-            rate: object = "max" if load.rate is None else float(load.rate)
-            self._call("stream/load", stream=stream_id, rate=rate, count=load.count)
+            self._call("stream/load", stream=stream_id, **load.parameters())
         epoch = self._epoch % 255 + 1 if trial.epoch is None else trial.epoch
-        self._call(
-            "trial/start",
-            epoch=epoch,
-            duration=None if trial.duration_s is None else float(trial.duration_s),
-            delay=float(trial.delay_s),
-            drain=float(trial.drain_s),
-            burst=trial.burst,
-            max_lag=float(trial.max_lag_s),
-            policy=trial.policy,
-        )
+        self._call("trial/start", epoch=epoch, **trial.parameters())
         self._epoch = epoch
         self._sent = self._ids
         return epoch
 
     def status(self) -> Status:
         """Look at the engine; works at any time, also while a trial runs."""
-        reply = self._call("trial/status")
-        elapsed = reply.get("elapsed_ns")
-        return Status(
-            state=reply["state"],
-            elapsed_s=None if elapsed is None else elapsed / 1e9,
-            counts=Counts.parse(reply) if "intended" in reply else None,
-        )
+        return Status.parse(self._call("trial/status"))
 
     def stop(self) -> None:
         """Abort the trial or learning that is going on; what was not sent counts as unsent."""
@@ -310,9 +214,12 @@ class Engine:
         status = self._call("trial/status")
         ports = tuple(
             PortResult(port=number, **self._call("trial/port", port=number))
-            for number in range(self._ports)
+            for number in range(self._connection.ports)
         )
-        streams = (self._stream_result(stream_id) for stream_id in self._sent)
+        streams = (
+            StreamResult.parse(stream_id, self._call("trial/result", stream=stream_id))
+            for stream_id in self._sent
+        )
         return TrialResult(
             epoch=status["epoch"],
             aborted=bool(status["aborted"]),
@@ -320,24 +227,6 @@ class Engine:
             tx_end_ns=status.get("tx_end_ns"),
             streams=tuple(streams),
             ports=ports,
-        )
-
-    def _stream_result(self, stream_id: int) -> StreamResult:
-        reply = self._call("trial/result", stream=stream_id)
-        return StreamResult(
-            stream=stream_id,
-            counts=Counts.parse(reply),
-            latency=Latency(
-                count=reply["latency_count"],
-                sum_ns=reply["latency_sum_ns"],
-                min_ns=reply["latency_min_ns"],
-                max_ns=reply["latency_max_ns"],
-                over=reply["latency_over"],
-            ),
-            tx_first_ns=reply.get("tx_first_ns"),
-            tx_last_ns=reply.get("tx_last_ns"),
-            rx_first_ns=reply.get("rx_first_ns"),
-            rx_last_ns=reply.get("rx_last_ns"),
         )
 
     def histogram(self, stream_id: int) -> tuple[tuple[int, int], ...]:
@@ -352,7 +241,7 @@ class Engine:
             1 ns..10 s with 3 significant digits.
         """
         reply = self._call("trial/histogram", stream=stream_id)
-        file = self._client.path.parent / reply["file"]
+        file = self._connection.directory / reply["file"]
         numbers = array("Q")
         try:
             numbers.frombytes(file.read_bytes())
@@ -412,11 +301,4 @@ class Engine:
         Args:
             timeout_s: Seconds that it gets to end by itself.
         """
-        if self._process.poll() is None:
-            try:
-                self._client.call("/loadgen/quit")
-                self._process.wait(timeout_s)
-            except (GeneratorError, subprocess.TimeoutExpired):
-                self._process.kill()
-        self._client.close()
-        self._process.wait(timeout_s)
+        self._connection.close(timeout_s)

@@ -1,62 +1,13 @@
-"""What the engine tells: about itself, and about a trial.  Times are ns after the trial's start."""
+"""What the engine tells of a trial.  Times are ns after the trial's start."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 State = Literal["idle", "armed", "running", "draining", "done", "learning"]
 _NS_PER_S = 1_000_000_000
-
-
-@dataclass(frozen=True)
-class PortInfo:
-    """One port of the engine."""
-
-    number: int
-    name: str
-    driver: str
-    mac: str
-    link_up: bool
-    link_speed_mbps: int | None
-    """Mbit/s; None: the driver cannot tell."""
-    numa_node: int | None
-    mtu: int
-    """As the driver has it; those that take frames of any size leave it at 1500."""
-    rx_queues: int
-    tx_queues: int
-
-
-@dataclass(frozen=True)
-class WorkerInfo:
-    """One thread that sends and receives."""
-
-    number: int
-    lcore: int
-    cpu: int
-    numa_node: int
-    tid: int
-    """Thread id, for affinity and scheduling."""
-    rx_queues: int
-    tx_queues: int
-
-
-@dataclass(frozen=True)
-class EngineInfo:
-    """The engine, its ports and workers."""
-
-    version: str
-    protocol: int
-    dpdk: str
-    pid: int
-    tsc_hz: int
-    largest_frame: int
-    """Octets including FCS."""
-    window: int
-    """Frames within which a duplicate is told from a new frame."""
-    ports: tuple[PortInfo, ...]
-    workers: tuple[WorkerInfo, ...]
 
 
 @dataclass(frozen=True)
@@ -104,6 +55,16 @@ class Status:
     counts: Counts | None
     """Sums over all streams; None: no trial yet."""
 
+    @classmethod
+    def parse(cls, reply: Mapping[str, Any]) -> Status:
+        """From the reply of the engine."""
+        elapsed = reply.get("elapsed_ns")
+        return cls(
+            state=reply["state"],
+            elapsed_s=None if elapsed is None else elapsed / _NS_PER_S,
+            counts=Counts.parse(reply) if "intended" in reply else None,
+        )
+
 
 @dataclass(frozen=True)
 class Latency:
@@ -115,6 +76,11 @@ class Latency:
     max_ns: int
     over: int
     """Frames above 10 s: in the sum and the maximum, not in the histogram."""
+
+    @classmethod
+    def parse(cls, reply: Mapping[str, int]) -> Latency:
+        """From the reply of the engine."""
+        return cls(**{name: int(reply[f"latency_{name}"]) for name in cls.__dataclass_fields__})
 
     @property
     def mean_ns(self) -> float | None:
@@ -134,6 +100,19 @@ class StreamResult:
     tx_last_ns: int | None
     rx_first_ns: int | None
     rx_last_ns: int | None
+
+    @classmethod
+    def parse(cls, stream: int, reply: Mapping[str, int]) -> StreamResult:
+        """From the reply of the engine about a stream."""
+        return cls(
+            stream=stream,
+            counts=Counts.parse(reply),
+            latency=Latency.parse(reply),
+            tx_first_ns=reply.get("tx_first_ns"),
+            tx_last_ns=reply.get("tx_last_ns"),
+            rx_first_ns=reply.get("rx_first_ns"),
+            rx_last_ns=reply.get("rx_last_ns"),
+        )
 
     @property
     def offered_rate(self) -> float | None:

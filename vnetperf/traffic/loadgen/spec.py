@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 MAX_STREAMS = 256
 MAX_HEADER = 440
@@ -123,6 +123,10 @@ class FieldSpec:
     seed: int | None = None
     """Of mode random; None: one that depends on stream and field only."""
 
+    def parameters(self) -> dict[str, Any]:
+        """What ``stream/field`` takes, besides the stream."""
+        return asdict(self)
+
 
 @dataclass(frozen=True)
 class StreamSpec:
@@ -144,6 +148,19 @@ class StreamSpec:
     """Transmit queue of all its frames; None: shared out over all of the port's."""
     fields: tuple[FieldSpec, ...] = ()
 
+    def parameters(self) -> dict[str, Any]:
+        """What ``stream/add`` takes."""
+        return {
+            "id": self.id,
+            "tx_port": self.tx_port,
+            "rx_port": self.rx_port,
+            "size": self.frame_size,
+            "header": self.header.hex(),
+            "l3": self.l3_offset,
+            "udp": self.udp_offset,
+            "queue": self.queue,
+        }
+
 
 @dataclass(frozen=True)
 class Load:
@@ -153,6 +170,10 @@ class Load:
     """Frames/s; None: as fast as they go, then `count` is needed."""
     count: int | None = None
     """Exact number of frames; None: ``round(rate * duration)``."""
+
+    def parameters(self) -> dict[str, Any]:
+        """What ``stream/load`` takes, besides the stream."""
+        return {"rate": "max" if self.rate is None else float(self.rate), "count": self.count}
 
 
 @dataclass(frozen=True)
@@ -175,3 +196,14 @@ class TrialSpec:
     """Seconds behind schedule (or of retrying) after which frames are given up as unsent."""
     policy: Literal["drop", "retry"] = "drop"
     """What happens to frames the driver does not take: counted as refused, or offered again."""
+
+    def parameters(self) -> dict[str, Any]:
+        """What ``trial/start`` takes, besides the epoch and the loads."""
+        return {
+            "duration": None if self.duration_s is None else float(self.duration_s),
+            "delay": float(self.delay_s),
+            "drain": float(self.drain_s),
+            "burst": self.burst,
+            "max_lag": float(self.max_lag_s),
+            "policy": self.policy,
+        }

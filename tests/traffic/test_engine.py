@@ -1,0 +1,193 @@
+"""What the engine's Python side says to it, and how it takes its answers, refusals and death."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vnetperf.model.errors import GeneratorError
+from vnetperf.traffic.loadgen import connection as module
+from vnetperf.traffic.loadgen.connection import PROTOCOL, Connection
+from vnetperf.traffic.loadgen.engine import Engine
+from vnetperf.traffic.loadgen.results import Counts, Latency, PortResult
+from vnetperf.traffic.loadgen.spec import FieldSpec, Load, StreamSpec, TrialSpec
+
+COUNTS = dict.fromkeys(Counts.__dataclass_fields__, 0)
+LATENCY = {f"latency_{name}": 0 for name in Latency.__dataclass_fields__}
+
+
+class Double:
+    """The engine: its process and its socket in one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / "socket"
+        self.pid = 1
+        self.said: list[tuple[str, dict[str, Any]]] = []
+        self.answers: dict[str, Any] = {"info": {"protocol": PROTOCOL, "ports": 2}}
+        self.status: int | None = None
+        self.closed = self.deaf = False
+
+    def call(self, command: str, **parameters: Any) -> Any:
+        command = command.removeprefix("/loadgen/")
+        self.said.append((command, parameters))
+        if command == "quit" and not self.deaf:
+            self.status = 0
+        answer = self.answers.get(command, {})
+        if isinstance(answer, GeneratorError):
+            raise answer
+        return answer
+
+    def poll(self) -> int | None:
+        return self.status
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.status is None:
+            raise subprocess.TimeoutExpired("engine", timeout or 0.0)
+        return self.status
+
+    def kill(self) -> None:
+        self.status = -9
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Double:
+    double = Double(tmp_path)
+    monkeypatch.setattr(module, "connect", lambda *_: double)
+    return double
+
+
+Open = Callable[[], Connection]
+
+
+@pytest.fixture
+def opened(double: Double, tmp_path: Path) -> Open:
+    return lambda: Connection.open(["engine"], tmp_path, lambda *_: double, 1.0)
+
+
+@pytest.fixture
+def engine(opened: Open) -> Iterator[Engine]:
+    with Engine(opened()) as engine:
+        yield engine
+
+
+def said(double: Double, command: str) -> list[Mapping[str, Any]]:
+    return [parameters for name, parameters in double.said if name == command]
+
+
+def test_an_engine_of_another_version_is_ended(double: Double, opened: Open) -> None:
+    double.answers["info"] = {"protocol": PROTOCOL + 1, "ports": 2}
+    with pytest.raises(GeneratorError, match=f"accepted: protocol {PROTOCOL}"):
+        opened()
+    assert double.status == -9
+    assert double.closed
+
+
+def test_an_engine_that_does_not_answer_is_ended(
+    double: Double, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "connect", silent)
+    with pytest.raises(KeyboardInterrupt):
+        opened()
+    assert double.status == -9
+
+
+def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> None:
+    field = FieldSpec(offset=26, width=4, base=10, count=5)
+    stream = StreamSpec(
+        id=3, tx_port=0, rx_port=1, frame_size=64, header=b"\x01\x02", l3_offset=14, fields=(field,)
+    )
+    engine.set_streams([stream])
+    (added,), (varied,) = said(double, "stream/add"), said(double, "stream/field")
+    assert added == {
+        "id": 3,
+        "tx_port": 0,
+        "rx_port": 1,
+        "size": 64,
+        "header": "0102",
+        "l3": 14,
+        "udp": None,
+        "queue": None,
+    }
+    assert varied == {
+        "stream": 3,
+        "offset": 26,
+        "width": 4,
+        "base": 10,
+        "step": 1,
+        "count": 5,
+        "mode": "inc",
+        "seed": None,
+    }
+    engine.start(TrialSpec(loads={3: Load(rate=None, count=7)}))
+    engine.start(TrialSpec(duration_s=2))
+    assert said(double, "stream/load") == [
+        {"stream": 3, "rate": "max", "count": 7},
+        {"stream": 3, "rate": 0},
+    ]
+    assert [start["epoch"] for start in said(double, "trial/start")] == [1, 2]
+    assert said(double, "trial/start")[1] == {
+        "epoch": 2,
+        "duration": 2.0,
+        "delay": 0.0,
+        "drain": 1.0,
+        "burst": 32,
+        "max_lag": 0.01,
+        "policy": "drop",
+    }
+
+
+def test_a_result_has_every_stream_and_port(double: Double, engine: Engine) -> None:
+    engine.set_streams([StreamSpec(4, 0, 1, 64, b""), StreamSpec(9, 1, 0, 64, b"")])
+    engine.start(TrialSpec(loads={4: Load(10.0)}, duration_s=1))
+    port = dict.fromkeys(set(PortResult.__dataclass_fields__) - {"port"}, 1)
+    double.answers |= {
+        "trial/status": {"state": "done", "epoch": 1, "aborted": 0, "elapsed_ns": 2_000_000_000},
+        "trial/port": port,
+        "trial/result": {**COUNTS, "sent": 5, **LATENCY, "latency_max_ns": 8, "tx_first_ns": 3},
+    }
+    result = engine.result()
+    assert [entry.stream for entry in result.streams] == [4, 9]
+    assert [entry.port for entry in result.ports] == [0, 1]
+    assert result.streams[0].counts.sent == 5
+    assert result.streams[0].latency.max_ns == 8
+    assert result.streams[0].tx_first_ns == 3
+    assert result.streams[0].tx_last_ns is None
+    assert engine.status().elapsed_s == 2.0
+    assert engine.status().counts is None
+
+
+def test_when_a_stream_is_refused_none_is_left(double: Double, engine: Engine) -> None:
+    double.answers["stream/add"] = GeneratorError("too long", accepted="440")
+    with pytest.raises(GeneratorError, match="too long"):
+        engine.set_streams([StreamSpec(0, 0, 1, 64, b"")])
+    assert double.said[-1][0] == "stream/clear"
+
+
+def test_its_death_is_told_with_its_last_words(
+    double: Double, engine: Engine, tmp_path: Path
+) -> None:
+    (tmp_path / "loadgen.log").write_text("out of luck\n")
+    double.answers["trial/status"] = GeneratorError("connection lost")
+    double.status = -11
+    with pytest.raises(GeneratorError, match=r"by signal 11\n  \| out of luck"):
+        engine.status()
+
+
+def test_a_deaf_engine_is_killed_at_the_end(double: Double, opened: Open) -> None:
+    double.deaf = True
+    engine = Engine(opened())
+    engine.close(timeout_s=0.0)
+    engine.close()
+    assert double.status == -9
+    assert double.closed
+    assert len(said(double, "quit")) == 1
