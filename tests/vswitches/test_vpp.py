@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -19,6 +21,7 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches.vpp import Vpp, configure
 from vnetperf.vswitches.vpp.install import find_installation, parse_version
+from vnetperf.vswitches.vpp.ports import Interface
 from vnetperf.vswitches.vpp.startup import Startup
 
 ALL = ("memif", "vhost", "af_packet", "dpdk", "vxlan", "gre", "geneve")
@@ -269,3 +272,38 @@ def test_the_plan_shows_the_configuration(tmp_path: Path) -> None:
     assert "startup.conf" in lines["vpp"]
     assert "corelist-workers 2" in lines["startup.conf"]
     assert Vpp.launch_lines(plan(scenario()))
+
+
+# --- ports that go ---------------------------------------------------------------------------
+
+
+def test_what_led_from_a_tunnel_to_a_port_that_goes_is_taken_back(tmp_path: Path) -> None:
+    of = scenario("op2p")
+    (outer,) = of.deployment.tunnelled
+    (inner,) = set(of.deployment.ports) - {outer}
+    switch = Vpp(MagicMock(facts=machine(tmp_path)), plan(of))
+    sent: list[tuple[str, dict[str, Any]]] = []
+
+    def call(message: str, **fields: Any) -> Any:
+        sent.append((message, fields))
+        return SimpleNamespace(sw_if_index=99)
+
+    api = MagicMock(call=call)
+    api.interfaces_changed.is_set.return_value = False
+    switch.vpp = MagicMock(api=api)
+    switch.interfaces = {
+        outer: Interface(outer, 1, "memif1/0", "memif"),
+        inner: Interface(inner, 2, "memif2/0", "memif"),
+    }
+    switch.connect(())
+    joined = {
+        (fields["rx_sw_if_index"], fields["tx_sw_if_index"])
+        for message, fields in sent
+        if message == "sw_interface_set_l2_xconnect"
+    }
+    assert (99, 2) in joined
+    del sent[:]
+    switch.remove_port(inner)
+    taken = {"rx_sw_if_index": 99, "tx_sw_if_index": 2, "enable": False}
+    assert ("sw_interface_set_l2_xconnect", taken) in sent
+    assert not any(fields.get("rx_sw_if_index") == 1 for _, fields in sent)

@@ -56,6 +56,7 @@ class VppApi:
         Raises:
             DutError: VPP does not answer, or nothing says what its messages look like.
         """
+        self.close()  # of a try before that got no answer
         from vpp_papi import VPPApiClient  # noqa: PLC0415 - takes 0.15 s to import
 
         files = self._definitions()

@@ -53,6 +53,8 @@ class Vpp(VSwitch):
         version = parse_version(machine.facts.versions.get("vpp", ""))
         self.vpp = PrivateVpp(machine, installation, version)
         self.interfaces: dict[Port, Interface] = {}
+        #: Tunnels' interfaces, which take part in the forwarding instead of their ports'.
+        self.tunnels: dict[Port, int] = {}
         self.sent: list[Operation] = []
         self.commands: list[str] = []
         self._offered: set[str] = set()
@@ -152,7 +154,7 @@ class Vpp(VSwitch):
             f"vnetperf-{self.machine.run_id}",
             self._offered,
         )
-        self.interfaces, self.sent, self.commands = {}, [], []
+        self.interfaces, self.tunnels, self.sent, self.commands = {}, {}, [], []
         self._startup = startup.text()
         self._workers = len(startup.workers)
         self.vpp.start(startup)
@@ -232,9 +234,9 @@ class Vpp(VSwitch):
                 self._route_flows()
         else:
             for port in scenario.deployment.tunnelled:
-                index[port], sent = tunnels.make(api, scenario, port, index[port])
+                self.tunnels[port], sent = tunnels.make(api, scenario, port, index[port])
                 self.sent += sent
-            self._send(forwarding.operations(scenario, index))
+            self._send(forwarding.operations(scenario, index | self.tunnels))
         self._arrange_queues()
 
     def _send(self, operations: list[Operation]) -> None:
@@ -274,8 +276,9 @@ class Vpp(VSwitch):
             there = ", ".join(map(str, self.interfaces))
             raise DutError(f"there is no port {port}", where=self.name, accepted=there)
         index = {there: interface.index for there, interface in self.interfaces.items()}
-        for message, fields in forwarding.release(self.plan.scenario, index, port):
+        for message, fields in forwarding.release(self.plan.scenario, index | self.tunnels, port):
             self.vpp.api.call(message, **fields)
+        self.tunnels.pop(port, None)
         self._ports.delete(self.interfaces.pop(port))
 
     def links_down(self) -> tuple[str, ...]:
