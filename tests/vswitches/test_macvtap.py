@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from tests.fakes.machine import facts
 from vnetperf.model.addresses import dut_mac, vnf_mac
 from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, Deployment, make_deployment
+from vnetperf.model.errors import DutError
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.ports import PhyPort, VnfPort
+from vnetperf.model.ports import PhyPort, VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
@@ -142,3 +144,18 @@ def test_the_plan_shows_each_macvtap() -> None:
     assert "redirect to the macvtap on phy1" in joined.commands["macvtap phy0"]
     inner = make_plan(scenario("v2v"), Testbed(), facts())
     assert "on a veth pair (0)" in inner.commands["macvtap vnf0.0"]
+
+
+def test_a_wire_that_is_removed_carries_nothing_until_it_is_back() -> None:
+    machine: Any = MagicMock(facts=facts())
+    switch = Macvtap(machine, make_plan(scenario("pvp"), Testbed(), facts()))
+    ends = [WireEnd(wire=n, kind="veth", side="dut", netdev=f"d{n}") for n in (0, 1)]
+    for end in ends:
+        switch.add_phy_port(end)
+    switch.remove_port(PHY_PORTS[0])
+    machine.set_link.assert_called_with("d0", up=False)
+    with pytest.raises(DutError, match=r"no port phy0.*accepted: phy1"):
+        switch.remove_port(PHY_PORTS[0])
+    switch.stop()
+    switch.add_phy_port(ends[0])
+    machine.set_link.assert_called_with("d0", up=True)

@@ -119,7 +119,11 @@ class LinuxBridge(VSwitch):
         Args:
             end: The DUT's end of the wire.
         """
-        self._plug(PhyPort(index=end.wire), str(end.netdev))
+        if end.netdev is None:
+            raise DutError(
+                f"cannot plug a {end.kind} wire in", where=self.name, accepted="veth, nic"
+            )
+        self._plug(PhyPort(index=end.wire), end.netdev)
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A tap, or one end of a veth pair.
@@ -167,7 +171,8 @@ class LinuxBridge(VSwitch):
         """
         netdev = self.netdevs.pop(port, None)
         if netdev is None:
-            raise DutError(f"there is no port {port}", where=self.name)
+            there = ", ".join(map(str, self.netdevs)) or "none"
+            raise DutError(f"there is no port {port}", where=self.name, accepted=there)
         self.machine.in_netns(lambda: netlink.unplug(netdev))
         if attachment := self.made.pop(port, None):
             kernelports.remove(self.machine, attachment)

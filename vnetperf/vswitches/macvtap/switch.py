@@ -107,7 +107,12 @@ class Macvtap(VSwitch):
         Args:
             end: The DUT's end of the wire.
         """
-        self.lowers[PhyPort(index=end.wire)] = str(end.netdev)
+        if end.netdev is None:
+            raise DutError(
+                f"cannot plug a {end.kind} wire in", where=self.name, accepted="veth, nic"
+            )
+        self.machine.set_link(end.netdev, up=True)  # it may have been removed
+        self.lowers[PhyPort(index=end.wire)] = end.netdev
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A macvtap: an interface, and /dev/tapN of the same device for a VM.
@@ -186,19 +191,20 @@ class Macvtap(VSwitch):
             self.matcher = redirect.redirect(self.machine, names)
 
     def remove_port(self, port: Port) -> None:
-        """Delete a port's macvtap; a physical port's other macvtaps stay.
+        """Delete a port's macvtap; a wire's end is taken down, with the macvtaps that are on it.
 
         Args:
             port: The port.
         """
         name = self.macvtaps.pop(port, None)
         if name is None and port not in self.lowers:
-            raise DutError(f"there is no port {port}", where=self.name)
+            there = ", ".join(map(str, self._netdevs())) or "none"
+            raise DutError(f"there is no port {port}", where=self.name, accepted=there)
         if name is not None:
             self.machine.delete_link(name)
             del self.made[str(port)]
         if isinstance(port, PhyPort):
-            del self.lowers[port]
+            self.machine.set_link(self.lowers.pop(port), up=False)
 
     def links_down(self) -> tuple[str, ...]:
         """Ports without carrier.
