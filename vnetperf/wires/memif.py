@@ -19,25 +19,12 @@ class Memif(Wire):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
-        """Memif needs nothing of the machine.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-            testbed: The testbed.
-
-        Returns:
-            Always "".
-        """
+        """Memif needs nothing of the machine."""
         del facts, scenario, testbed
         return ""
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
-        """Name the socket; the two programs make the rest when they connect.
-
-        Returns:
-            The tester's end (client) and the DUT's end (server).
-        """
+        """Name the socket; the two programs make the rest when they connect."""
         socket = str(self.machine.run_dir / f"wire{self.index}.sock")
         return (
             WireEnd(wire=self.index, kind=self.name, side="tester", socket=socket, role="client"),

@@ -28,16 +28,7 @@ class Nic(Wire):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
-        """Needs two free NICs for each physical port.
-
-        Args:
-            facts: The machine.
-            scenario: What is to be deployed.
-            testbed: Names the NICs.
-
-        Returns:
-            "" or what is missing, with its cure.
-        """
+        """Needs two free NICs for each physical port."""
         if not facts.is_root:
             return "NICs need root to be taken; run with sudo"
         if not testbed.nics:
@@ -51,11 +42,7 @@ class Nic(Wire):
         return next(_troubles(facts, testbed), "")
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
-        """Give each NIC its driver; wait for the link where the kernel can see it.
-
-        Returns:
-            The tester's end and the DUT's end.
-        """
+        """Give each NIC its driver; wait for the link where the kernel can see it."""
         uses = [self._use("tester"), self._use("dut")]
         ends = [self._end(use) for use in uses]
         # A NIC under a program's driver lets its link rise only when that program starts.

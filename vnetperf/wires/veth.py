@@ -20,25 +20,12 @@ class Veth(Wire):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
-        """Veth needs the right to make interfaces.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-            testbed: The testbed.
-
-        Returns:
-            "" or that root is missing.
-        """
+        """Veth needs the right to make interfaces."""
         del scenario, testbed
         return "" if facts.is_root else "veth needs root to make interfaces; run with sudo"
 
     def lay(self) -> tuple[WireEnd, WireEnd]:
-        """Make the pair and bring both ends up.
-
-        Returns:
-            The tester's end and the DUT's end.
-        """
+        """Make the pair and bring both ends up."""
         tester, dut = (self.machine.interface_name(f"{side}{self.index}") for side in "td")
         self.machine.create_veth(tester, dut, mtu=self.plan.scenario.mtu)
         return (

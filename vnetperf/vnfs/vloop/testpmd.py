@@ -44,42 +44,19 @@ class Vloop(Vnf):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps testpmd from running here.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """What keeps testpmd from running here."""
         if scenario.vnf_mode not in cls.modes:
             return f"vloop has no mode {scenario.vnf_mode!r}; accepted: {', '.join(cls.modes)}"
         return facts.missing_program(testpmd.PROGRAM, testpmd.PACKAGE)
 
     @classmethod
     def roles(cls, number: int) -> tuple[RoleDemand, ...]:
-        """One forwarding thread.
-
-        Args:
-            number: Number of the VNF.
-
-        Returns:
-            The demand.
-        """
+        """One forwarding thread."""
         return (RoleDemand(role=f"vnf{number}", threads=1, group="vnf"),)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
-        """Memory of one VNF, where the switch or hardware must see it.
-
-        Args:
-            scenario: Its MTU and queues.
-            attachment: Kind of attachment.
-
-        Returns:
-            MiB.
-        """
+        """Memory of one VNF, where the switch or hardware must see it."""
         if not needs_hugepages(attachment):
             return 0
         return testpmd.memory_mib(PORTS, scenario.options.rx_queues or 1, scenario.mtu)
@@ -90,11 +67,7 @@ class Vloop(Vnf):
         return f"vnf{self.number}"
 
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
-        """Start testpmd between two attachments.
-
-        Args:
-            attachments: Where its ports plug in.
-        """
+        """Start testpmd between two attachments."""
         self._attachments = attachments
         self.devices = self._devices(attachments)
         self.argv = self._command(attachments).argv()
@@ -146,11 +119,7 @@ class Vloop(Vnf):
         return self.directory / "dpdk" / self.role / "dpdk_telemetry.v2"
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until testpmd answers and both its links are up.
-
-        Args:
-            timeout_s: Longest wait, seconds.
-        """
+        """Wait until testpmd answers and both its links are up."""
         self._running().wait_for(self._links_up, timeout_s=timeout_s, what="both its links")
         for netdev, link in self._found.items():
             # The tap is a port of the switch: a bridge would keep frames for the port's address.
@@ -173,11 +142,7 @@ class Vloop(Vnf):
             self._telemetry = None
 
     def counters(self) -> tuple[HopCounters, ...]:
-        """What the VNF itself counted.
-
-        Returns:
-            One entry per port, e.g. "vnf0.0 (inside)".
-        """
+        """What the VNF itself counted."""
         if self._telemetry is None:
             return ()
         counters = []
@@ -189,19 +154,11 @@ class Vloop(Vnf):
         return tuple(counters)
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """The worker thread, by its names before and since DPDK 23.07.
-
-        Returns:
-            The VNF's role.
-        """
+        """The worker thread, by its names before and since DPDK 23.07."""
         return testpmd.pollers(self.role, self.process.pid) if self.process is not None else ()
 
     def facts(self) -> dict[str, Any]:
-        """Version, launch line, mode and rings.
-
-        Returns:
-            JSON values.
-        """
+        """Version, launch line, mode and rings."""
         return {
             "application": "dpdk-testpmd",
             "version": self._telemetry.greeting.get("version", "unknown: telemetry does not say")

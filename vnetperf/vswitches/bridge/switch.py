@@ -44,15 +44,7 @@ class LinuxBridge(VSwitch):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps bridges from carrying the scenario here.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """What keeps bridges from carrying the scenario here."""
         if trouble := facts.missing_module("bridge", "a Linux bridge"):
             return trouble
         if scenario.deployment.chains == 1:
@@ -76,15 +68,7 @@ class LinuxBridge(VSwitch):
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The bridges that `--plan` can show.
-
-        Args:
-            plan: The plan.
-            facts: Not used.
-
-        Returns:
-            Bridge -> its ports.
-        """
+        """The bridges that `--plan` can show."""
         del facts
         deployment, learns = plan.scenario.deployment, plan.scenario.rules == "learning"
         lines = {}
@@ -114,11 +98,7 @@ class LinuxBridge(VSwitch):
             self.bridges = tuple(names)
 
     def add_phy_port(self, end: WireEnd) -> None:
-        """Make a wire's end a port of its bridge.
-
-        Args:
-            end: The DUT's end of the wire.
-        """
+        """Make a wire's end a port of its bridge."""
         if end.netdev is None:
             raise DutError(
                 f"cannot plug a {end.kind} wire in", where=self.name, accepted="veth, nic"
@@ -126,26 +106,13 @@ class LinuxBridge(VSwitch):
         self._plug(PhyPort(index=end.wire), end.netdev)
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A tap, or one end of a veth pair.
-
-        Args:
-            port: Port of the deployment.
-            kind: "veth" or "tap".
-            queues: Queue pairs.
-
-        Returns:
-            The attachment.
-        """
+        """A tap, or one end of a veth pair."""
         if kind not in self.capabilities.attachments:
             raise self.no_attachment(kind)
         return kernelports.offer(self.machine, port, kind, queues)
 
     def add_vnf_port(self, attachment: Attachment) -> None:
-        """Make the tap or pair, and the switch's side of it a port of its bridge.
-
-        Args:
-            attachment: As offered.
-        """
+        """Make the tap or pair, and the switch's side of it a port of its bridge."""
         scenario = self.plan.scenario
         offloads = bool(scenario.options.offloads)
         netdev = kernelports.make(self.machine, attachment, scenario.mtu, offloads=offloads)
@@ -164,11 +131,7 @@ class LinuxBridge(VSwitch):
         raise DutError(f"no bridge has a port {port}", where=self.name)
 
     def remove_port(self, port: Port) -> None:
-        """Take a port out of its bridge; what was made for a VNF is deleted.
-
-        Args:
-            port: The port.
-        """
+        """Take a port out of its bridge; what was made for a VNF is deleted."""
         netdev = self.netdevs.pop(port, None)
         if netdev is None:
             there = ", ".join(map(str, self.netdevs)) or "none"
@@ -178,39 +141,23 @@ class LinuxBridge(VSwitch):
             kernelports.remove(self.machine, attachment)
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Add the static entries that keep parallel chains apart; two ports need none.
-
-        Args:
-            streams: Streams of the traffic.
-        """
+        """Add the static entries that keep parallel chains apart; two ports need none."""
         self.entries = layout.entries(self.plan.scenario, streams)
         rows = [(entry.mac, self.netdevs[entry.port]) for entry in self.entries]
         self.machine.in_netns(lambda: netlink.add_entries(rows))
 
     def links_down(self) -> tuple[str, ...]:
-        """Ports without carrier: a tap has none until a VNF opens it.
-
-        Returns:
-            Names.
-        """
+        """Ports without carrier: a tap has none until a VNF opens it."""
         up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
         return tuple(str(port) for port, netdev in self.netdevs.items() if netdev not in up)
 
     def counters(self) -> tuple[HopCounters, ...]:
-        """Counters of every port, by the kernel's statistics of its interface.
-
-        Returns:
-            One entry per port.
-        """
+        """Counters of every port, by the kernel's statistics of its interface."""
         netdevs = {str(port): netdev for port, netdev in self.netdevs.items()}
         return kernelports.counters(self.machine, netdevs)
 
     def check_alive(self) -> None:
-        """Raise when a bridge or an interface is gone.
-
-        Raises:
-            DutError: Names what is gone.
-        """
+        """Raise when a bridge or an interface is gone."""
         there = self.machine.link_statistics()
         wanted = dict.fromkeys(self.bridges, "a bridge")
         wanted |= {netdev: f"the interface of port {port}" for port, netdev in self.netdevs.items()}
@@ -219,11 +166,7 @@ class LinuxBridge(VSwitch):
             raise DutError(f"gone: {', '.join(gone)}", where=self.name)
 
     def facts(self) -> dict[str, Any]:
-        """Kernel, rules, and the settings of bridges and ports as the kernel has them.
-
-        Returns:
-            JSON values.
-        """
+        """Kernel, rules, and the settings of bridges and ports as the kernel has them."""
         described: dict[str, Any] = {}
         self.machine.in_netns(lambda: described.update(netlink.describe(self.bridges)))
         return {

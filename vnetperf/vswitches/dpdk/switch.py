@@ -44,15 +44,7 @@ class OvsDpdk(OpenVSwitch):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps OVS-DPDK from running here.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """What keeps OVS-DPDK from running here."""
         package = "openvswitch-switch-dpdk"
         return (
             missing_programs(facts, cls.daemon, package, "ovs_vswitchd")
@@ -68,27 +60,13 @@ class OvsDpdk(OpenVSwitch):
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
-        """Its poll-mode threads.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            The "pmd" demand.
-        """
+        """Its poll-mode threads."""
         workers = scenario.options.workers or 1
         return (RoleDemand(role="pmd", threads=workers, group="switch"),)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:
-        """Memory of the switch.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            MiB.
-        """
+        """Memory of the switch."""
         return memory.switch_mib(scenario)
 
     @classmethod
@@ -96,26 +74,12 @@ class OvsDpdk(OpenVSwitch):
         """One per PMD and one for the other threads.
 
         A memif client that has fewer receive queues makes OVS drop what it sends on the others.
-
-        Args:
-            placement: Cores.
-
-        Returns:
-            Number of queues.
         """
         return len(placement.cores["pmd"]) + 1
 
     @classmethod
     def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
-        """Cores, memory and what else the daemon is told.
-
-        Args:
-            plan: The plan.
-            facts: The machine; None assumes the oldest supported version.
-
-        Returns:
-            Key -> value.
-        """
+        """Cores, memory and what else the daemon is told."""
         return config.other_config(plan, facts)
 
     def launch(self) -> None:
@@ -130,11 +94,7 @@ class OvsDpdk(OpenVSwitch):
         return self.ovs.vsctl("get", "Open_vSwitch", ".", "dpdk_initialized").strip() == "true"
 
     def add_phy_port(self, end: WireEnd) -> None:
-        """Plug in a wire as a DPDK device.
-
-        Args:
-            end: The DUT's end of the wire.
-        """
+        """Plug in a wire as a DPDK device."""
         if end.kind == "memif" and end.role == "server" and end.socket:
             # A killed switch leaves its socket, and memif does not listen where one is.
             Path(end.socket).unlink(missing_ok=True)
@@ -143,27 +103,14 @@ class OvsDpdk(OpenVSwitch):
         self.add_port(port, str(port), *devices.device_settings(end, self.plan), *pins)
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A vhost-user client port: the VNF is the server, and either may restart.
-
-        Args:
-            port: Port of the deployment.
-            kind: "vhost-user".
-            queues: Queue pairs.
-
-        Returns:
-            The attachment.
-        """
+        """A vhost-user client port: the VNF is the server, and either may restart."""
         socket = str(self.ovs.directory / f"{port}.sock")
         return self.offered(
             Attachment(port=port, kind=kind, socket=socket, vnf_is_server=True, queues=queues)
         )
 
     def add_vnf_port(self, attachment: Attachment) -> None:
-        """Make the vhost-user client port; its queues are those of the VNF.
-
-        Args:
-            attachment: As offered.
-        """
+        """Make the vhost-user client port; its queues are those of the VNF."""
         path = f"options:vhost-server-path={attachment.socket}"
         pins = devices.affinity(attachment.port, self.plan)
         self.add_port(
@@ -176,22 +123,14 @@ class OvsDpdk(OpenVSwitch):
         self.ovs.appctl("tnl/arp/set", UNDERLAY, TESTER_ADDRESS, mac)
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """PMD threads are called pmd-cNN/id:N.
-
-        Returns:
-            The "pmd" role.
-        """
+        """PMD threads are called pmd-cNN/id:N."""
         process = self.ovs.switch_process
         if process is None:
             return ()
         return (Pollers(role="pmd", pid=process.pid, thread_prefix="pmd-c"),)
 
     def facts(self) -> dict[str, Any]:
-        """What every Open vSwitch says, DPDK's version, and which thread polls which queue.
-
-        Returns:
-            JSON values.
-        """
+        """What every Open vSwitch says, DPDK's version, and which thread polls which queue."""
         get = self.ovs.vsctl("get", "Open_vSwitch", ".", "dpdk_version")
         placement = self.ovs.appctl("dpif-netdev/pmd-rxq-show").splitlines()
         return {

@@ -48,15 +48,7 @@ class Macvtap(VSwitch):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps macvtap from carrying the scenario here.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """What keeps macvtap from carrying the scenario here."""
         if trouble := facts.missing_module("macvtap", "macvtap"):
             return trouble
         if layout.joined(scenario.deployment) and (trouble := redirect.missing(facts)):
@@ -65,15 +57,7 @@ class Macvtap(VSwitch):
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The macvtaps that `--plan` can show.
-
-        Args:
-            plan: The plan.
-            facts: The machine, for the filter in use.
-
-        Returns:
-            What -> how.
-        """
+        """The macvtaps that `--plan` can show."""
         deployment, scenario = plan.scenario.deployment, plan.scenario
         mode = scenario.options.mode or layout.MODES[0]
         lines = {}
@@ -102,11 +86,7 @@ class Macvtap(VSwitch):
             self.lowers[number] = lower
 
     def add_phy_port(self, end: WireEnd) -> None:
-        """Take a wire's end as the device under macvtaps.
-
-        Args:
-            end: The DUT's end of the wire.
-        """
+        """Take a wire's end as the device under macvtaps."""
         if end.netdev is None:
             raise DutError(
                 f"cannot plug a {end.kind} wire in", where=self.name, accepted="veth, nic"
@@ -115,16 +95,7 @@ class Macvtap(VSwitch):
         self.lowers[PhyPort(index=end.wire)] = end.netdev
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A macvtap: an interface, and /dev/tapN of the same device for a VM.
-
-        Args:
-            port: Port of the deployment.
-            kind: "macvtap".
-            queues: Queue pairs.
-
-        Returns:
-            The attachment.
-        """
+        """A macvtap: an interface, and /dev/tapN of the same device for a VM."""
         if kind not in self.capabilities.attachments:
             raise self.no_attachment(kind)
         netdev = self._name(port)
@@ -136,11 +107,7 @@ class Macvtap(VSwitch):
         return self.machine.interface_name(f"m{port.vnf}{'ab'[port.index]}")
 
     def add_vnf_port(self, attachment: Attachment) -> None:
-        """Make the macvtap on the device of the port's segment.
-
-        Args:
-            attachment: As offered.
-        """
+        """Make the macvtap on the device of the port's segment."""
         port = attachment.port
         self._make(port, vnf_mac(port), attachment.queues)
 
@@ -177,11 +144,7 @@ class Macvtap(VSwitch):
         }
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Join physical ports that have no VNF between them; the rest goes by addresses.
-
-        Args:
-            streams: Not used.
-        """
+        """Join physical ports that have no VNF between them; the rest goes by addresses."""
         del streams
         pairs = layout.joined(self.deployment)
         for source, _ in pairs:
@@ -191,11 +154,7 @@ class Macvtap(VSwitch):
             self.matcher = redirect.redirect(self.machine, names)
 
     def remove_port(self, port: Port) -> None:
-        """Delete a port's macvtap; a wire's end is taken down, with the macvtaps that are on it.
-
-        Args:
-            port: The port.
-        """
+        """Delete a port's macvtap; a wire's end is taken down, with the macvtaps that are on it."""
         name = self.macvtaps.pop(port, None)
         if name is None and port not in self.lowers:
             there = ", ".join(map(str, self._netdevs())) or "none"
@@ -207,11 +166,7 @@ class Macvtap(VSwitch):
             self.machine.set_link(self.lowers.pop(port), up=False)
 
     def links_down(self) -> tuple[str, ...]:
-        """Ports without carrier.
-
-        Returns:
-            Names.
-        """
+        """Ports without carrier."""
         up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
         return tuple(str(port) for port, name in self._netdevs().items() if name not in up)
 
@@ -226,9 +181,6 @@ class Macvtap(VSwitch):
         """Counters of wires' ends and of macvtaps.
 
         A macvtap's interface is the VNF's: what it sends, the switch takes in.
-
-        Returns:
-            One entry per port, and one for each macvtap of a physical port.
         """
         table = self.machine.link_statistics()
         found = []
@@ -245,11 +197,7 @@ class Macvtap(VSwitch):
         return tuple(found)
 
     def check_alive(self) -> None:
-        """Raise when an interface is gone.
-
-        Raises:
-            DutError: Names what is gone.
-        """
+        """Raise when an interface is gone."""
         there = self.machine.link_statistics()
         wanted = {name: f"the macvtap of {port}" for port, name in self.macvtaps.items()}
         wanted |= {name: f"the device under macvtaps at {p}" for p, name in self.lowers.items()}
@@ -258,11 +206,7 @@ class Macvtap(VSwitch):
             raise DutError(f"gone: {', '.join(gone)}", where=self.name)
 
     def facts(self) -> dict[str, Any]:
-        """Kernel, mode, and each macvtap as the kernel has it.
-
-        Returns:
-            JSON values.
-        """
+        """Kernel, mode, and each macvtap as the kernel has it."""
         return {
             "backend": self.name,
             "version": f"Linux {platform.release()}",

@@ -48,15 +48,7 @@ class OpenVSwitch(VSwitch):
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The configuration and rules that `--plan` can show.
-
-        Args:
-            plan: The plan.
-            facts: The machine, for the version of OVS; None assumes the oldest supported.
-
-        Returns:
-            Program -> line.
-        """
+        """The configuration and rules that `--plan` can show."""
         config = cls.other_config(plan, facts)
         shown = "".join(f" {key}={value}" for key, value in config.items())
         return {
@@ -162,11 +154,7 @@ class OpenVSwitch(VSwitch):
             raise DutError(f"the switch refuses port {name}: {reason}{tail}", where=self.name)
 
     def remove_port(self, port: Port) -> None:
-        """Delete a port of its bridge.
-
-        Args:
-            port: The port.
-        """
+        """Delete a port of its bridge."""
         interface = next((i for i, p in self.interfaces.items() if p == str(port)), None)
         if interface is None:
             raise DutError(
@@ -178,11 +166,7 @@ class OpenVSwitch(VSwitch):
         del self.interfaces[interface]
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Install the deployment's rules.
-
-        Args:
-            streams: Those of the scenario.
-        """
+        """Install the deployment's rules."""
         del streams
         scenario = self.plan.scenario
         for bridge in self.bridges:
@@ -207,28 +191,16 @@ class OpenVSwitch(VSwitch):
         return attachment
 
     def links_down(self) -> tuple[str, ...]:
-        """Ports whose link is down.
-
-        Returns:
-            Names.
-        """
+        """Ports whose link is down."""
         states = {r["name"]: r["link_state"] for r in self.ovs.rows("Interface", *_LINK)}
         return tuple(port for i, port in self.interfaces.items() if states.get(i) != "up")
 
     def counters(self) -> tuple[HopCounters, ...]:
-        """Counters of every port.
-
-        Returns:
-            One entry per port.
-        """
+        """Counters of every port."""
         return parse_dpctl_show(self.ovs.appctl("dpctl/show", "-s"), self.interfaces)
 
     def facts(self) -> dict[str, Any]:
-        """Version, launch line, configuration, ports and rules.
-
-        Returns:
-            JSON values.
-        """
+        """Version, launch line, configuration, ports and rules."""
         scenario = self.plan.scenario
         return {
             "backend": self.name,

@@ -47,15 +47,7 @@ class OvsKernel(OpenVSwitch):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps OVS with the kernel's datapath from running here.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """What keeps OVS with the kernel's datapath from running here."""
         for module in modules(scenario):
             purpose = "the kernel's datapath" if module == "openvswitch" else "the tunnel"
             if problem := facts.missing_module(module, purpose):
@@ -65,15 +57,7 @@ class OvsKernel(OpenVSwitch):
 
     @classmethod
     def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
-        """What the daemon is told: room for many flows where there will be many.
-
-        Args:
-            plan: The plan.
-            facts: The machine.
-
-        Returns:
-            Key -> value.
-        """
+        """What the daemon is told: room for many flows where there will be many."""
         del facts
         return flow_limit(plan.scenario)
 
@@ -88,11 +72,7 @@ class OvsKernel(OpenVSwitch):
         self.ovs.start_switch(self.ovs.answers, "the daemon", cure="see the log above")
 
     def add_phy_port(self, end: WireEnd) -> None:
-        """Plug in a kernel interface.
-
-        Args:
-            end: The DUT's end of the wire.
-        """
+        """Plug in a kernel interface."""
         if end.kind not in self.capabilities.wires or end.netdev is None:
             raise DutError(
                 f"cannot plug a {end.kind} wire in",
@@ -102,26 +82,13 @@ class OvsKernel(OpenVSwitch):
         self.add_port(PhyPort(index=end.wire), end.netdev)
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A tap that a VM or a program opens, or the far end of a veth pair.
-
-        Args:
-            port: Port of the deployment.
-            kind: "tap" or "veth".
-            queues: Queue pairs.
-
-        Returns:
-            The attachment.
-        """
+        """A tap that a VM or a program opens, or the far end of a veth pair."""
         if kind not in self.capabilities.attachments:
             raise self.no_attachment(kind)
         return kernelports.offer(self.machine, port, kind, queues)
 
     def add_vnf_port(self, attachment: Attachment) -> None:
-        """Make the tap or the pair and plug it in.
-
-        Args:
-            attachment: As offered.
-        """
+        """Make the tap or the pair and plug it in."""
         self.offered(attachment)
         port = attachment.port
         if port not in self._made:  # after a restart they are there, and VNFs have them open
@@ -132,21 +99,13 @@ class OvsKernel(OpenVSwitch):
         self.add_port(port, self._made[port][1])
 
     def remove_port(self, port: Port) -> None:
-        """Take a port out of its bridge; what was made for a VNF is deleted.
-
-        Args:
-            port: The port.
-        """
+        """Take a port out of its bridge; what was made for a VNF is deleted."""
         super().remove_port(port)
         if port in self._made:
             kernelports.remove(self.machine, self._made.pop(port)[0])
 
     def facts(self) -> dict[str, Any]:
-        """What every Open vSwitch says, and the datapath's own statistics.
-
-        Returns:
-            JSON values.
-        """
+        """What every Open vSwitch says, and the datapath's own statistics."""
         options = self.plan.scenario.options
         return {
             **super().facts(),

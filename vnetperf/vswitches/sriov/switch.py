@@ -44,15 +44,7 @@ class Sriov(VSwitch):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps the scenario from a NIC's switch.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """What keeps the scenario from a NIC's switch."""
         if not any(nic.max_vfs for nic in facts.nics):
             return (
                 "no NIC of this machine has SR-IOV; turn it on in the firmware, or run in the "
@@ -64,16 +56,7 @@ class Sriov(VSwitch):
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
-        """Whether the DUT's NICs can have the virtual functions, and VNFs can be given them.
-
-        Args:
-            nics: NICs of the wires.
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """Whether the DUT's NICs can have the virtual functions, and VNFs can be given them."""
         places = layout.places(scenario.deployment)
         for use in (nic for nic in nics if nic.side == "dut"):
             nic = facts.nic(use.pci)
@@ -92,15 +75,7 @@ class Sriov(VSwitch):
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The virtual functions that `--plan` can show.
-
-        Args:
-            plan: The plan.
-            facts: The machine, for the driver of virtual functions.
-
-        Returns:
-            What -> how.
-        """
+        """The virtual functions that `--plan` can show."""
         lines = {}
         for place in layout.places(plan.scenario.deployment):
             nic = plan.nic(place.physical, "dut")
@@ -153,27 +128,14 @@ class Sriov(VSwitch):
         return use
 
     def add_phy_port(self, end: WireEnd) -> None:
-        """The wire's end is the physical function's interface, which is up.
-
-        Args:
-            end: The DUT's end of the wire.
-        """
+        """The wire's end is the physical function's interface, which is up."""
         if end.netdev is None:
             raise DutError(f"cannot plug a {end.kind} wire in", where=self.name, accepted="nic")
         self.parents[end.wire] = end.netdev
         self._removed.discard(f"phy{end.wire}")
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A virtual function.
-
-        Args:
-            port: Port of the deployment.
-            kind: "vf".
-            queues: Queue pairs.
-
-        Returns:
-            The attachment.
-        """
+        """A virtual function."""
         if kind not in self.capabilities.attachments:
             raise self.no_attachment(kind)
         self._make()
@@ -188,22 +150,14 @@ class Sriov(VSwitch):
         )
 
     def add_vnf_port(self, attachment: Attachment) -> None:
-        """It is there since it was offered.
-
-        Args:
-            attachment: As offered.
-        """
+        """It is there since it was offered."""
         function = self.functions[str(attachment.port)]
         if str(attachment.port) in self._removed:
             function.join(self.machine.netns, self.plan.scenario.options)
             self._removed.discard(str(attachment.port))
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Join physical ports between which there is no VNF; the rest goes by address.
-
-        Args:
-            streams: Streams of the traffic.
-        """
+        """Join physical ports between which there is no VNF; the rest goes by address."""
         del streams
         pairs = {
             self.functions[str(a)].netdev: self.functions[str(b)].netdev
@@ -213,11 +167,7 @@ class Sriov(VSwitch):
             self.redirected = redirect.redirect(self.machine, pairs)
 
     def remove_port(self, port: Port) -> None:
-        """Cut a virtual function off, or bring a physical function down with all of its.
-
-        Args:
-            port: The port.
-        """
+        """Cut a virtual function off, or bring a physical function down with all of its."""
         name = str(port)
         there = [*(f"phy{index}" for index in self.parents), *self.functions]
         if name not in there or name in self._removed:
@@ -233,11 +183,7 @@ class Sriov(VSwitch):
         self._removed.add(name)
 
     def links_down(self) -> tuple[str, ...]:
-        """Physical ports without carrier, and virtual functions that see none.
-
-        Returns:
-            Names, with interface and address.
-        """
+        """Physical ports without carrier, and virtual functions that see none."""
         down = [
             f"phy{index} ({name} of {self._nic(index).pci})"
             for index, name in self.parents.items()
@@ -253,11 +199,7 @@ class Sriov(VSwitch):
         return tuple(down)
 
     def counters(self) -> tuple[HopCounters, ...]:
-        """Counters of physical ports and of virtual functions, as far as drivers have them.
-
-        Returns:
-            One entry per port that is counted.
-        """
+        """Counters of physical ports and of virtual functions, as far as drivers have them."""
         netns = self.machine.netns
         found = []
         for index, name in self.parents.items():
@@ -281,11 +223,7 @@ class Sriov(VSwitch):
         return tuple(c for c in found if c is not None and c.port not in self._removed)
 
     def facts(self) -> dict[str, Any]:
-        """NICs and their virtual functions, as they are.
-
-        Returns:
-            JSON values.
-        """
+        """NICs and their virtual functions, as they are."""
         netns = self.machine.netns
         nics, functions = {}, {}
         for index, name in self.parents.items():

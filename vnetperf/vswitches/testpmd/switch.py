@@ -57,55 +57,25 @@ class TestpmdSwitch(VSwitch):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps testpmd from running here.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """What keeps testpmd from running here."""
         del scenario
         return facts.missing_program(testpmd.PROGRAM, testpmd.PACKAGE)
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
-        """Forwarding threads.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            The "pmd" demand.
-        """
+        """Forwarding threads."""
         return (RoleDemand(role="pmd", threads=scenario.options.workers or 1, group="switch"),)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:
-        """Memory of its buffers.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            MiB.
-        """
+        """Memory of its buffers."""
         options, ports = scenario.options, len(scenario.deployment.ports)
         descriptors = _descriptors(options.rx_descriptors) + _descriptors(options.tx_descriptors)
         return testpmd.memory_mib(ports, options.rx_queues or 1, scenario.mtu, descriptors)
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The pairs and the threads that `--plan` can show.
-
-        Args:
-            plan: The plan.
-            facts: Not used.
-
-        Returns:
-            Program -> line.
-        """
+        """The pairs and the threads that `--plan` can show."""
         del facts
         pairs = ", ".join(f"{a} - {b}" for a, b in cabling.cables(plan.scenario.deployment))
         mode = plan.scenario.options.mode or cls.capabilities.modes[0]
@@ -119,26 +89,13 @@ class TestpmdSwitch(VSwitch):
             self._launch()
 
     def add_phy_port(self, end: WireEnd) -> None:
-        """Plug in a wire; with the last one testpmd is started.
-
-        Args:
-            end: The DUT's end of the wire.
-        """
+        """Plug in a wire; with the last one testpmd is started."""
         self.ends[PhyPort(index=end.wire)] = end
         if set(self.ends) == set(self.deployment.phy_ports):
             self._launch()
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A vhost-user port that connects to the VNF, or a memif that the VNF connects to.
-
-        Args:
-            port: Port of the deployment.
-            kind: "vhost-user" or "memif".
-            queues: Queue pairs.
-
-        Returns:
-            The attachment.
-        """
+        """A vhost-user port that connects to the VNF, or a memif that the VNF connects to."""
         if kind not in self.capabilities.attachments:
             raise self.no_attachment(kind)
         self.offers[port] = Attachment(
@@ -151,11 +108,7 @@ class TestpmdSwitch(VSwitch):
         return self.offers[port]
 
     def add_vnf_port(self, attachment: Attachment) -> None:
-        """See that testpmd has the port: it was started with all that were offered.
-
-        Args:
-            attachment: As offered.
-        """
+        """See that testpmd has the port: it was started with all that were offered."""
         self._check_port(attachment.port)
 
     def _launch(self) -> None:
@@ -245,20 +198,12 @@ class TestpmdSwitch(VSwitch):
             raise DutError(f"there is no port {port}", where=self.name, accepted=there)
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Nothing is left to do: testpmd forwards between pairs from its start.
-
-        Args:
-            streams: Not used.
-        """
+        """Nothing is left to do: testpmd forwards between pairs from its start."""
         del streams
         self.check_alive()
 
     def remove_port(self, port: Port) -> None:
-        """Start testpmd again without a port; what it was joined to has nowhere to forward to.
-
-        Args:
-            port: The port.
-        """
+        """Start testpmd again without a port; what it was joined to has nowhere to forward to."""
         self._check_port(port)
         removed = {*self.removed, port}
         self._end()
@@ -266,11 +211,7 @@ class TestpmdSwitch(VSwitch):
         self._launch()
 
     def links_down(self) -> tuple[str, ...]:
-        """Ports whose other side has not connected.
-
-        Returns:
-            Names.
-        """
+        """Ports whose other side has not connected."""
         asked = self._asked()
         return tuple(str(p) for p, n in self.numbers.items() if not testpmd.link_up(asked, n))
 
@@ -279,9 +220,6 @@ class TestpmdSwitch(VSwitch):
 
         testpmd gives up what a port does not take at once, which no driver counts: it is what came
         in at the other port of the pair and did not go out.
-
-        Returns:
-            One entry per port.
         """
         asked = self._asked()
         found = {
@@ -296,27 +234,15 @@ class TestpmdSwitch(VSwitch):
         return tuple(found.values())
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """Its forwarding threads.
-
-        Returns:
-            The "pmd" role.
-        """
+        """Its forwarding threads."""
         return testpmd.pollers("pmd", self.process.pid) if self.process is not None else ()
 
     def check_alive(self) -> None:
-        """Raise when testpmd has ended.
-
-        Raises:
-            DutError: With the log's tail.
-        """
+        """Raise when testpmd has ended."""
         check_process(self.process, testpmd.PROGRAM)
 
     def facts(self) -> dict[str, Any]:
-        """Version, launch line, pairs, and each port as DPDK has it.
-
-        Returns:
-            JSON values.
-        """
+        """Version, launch line, pairs, and each port as DPDK has it."""
         asked, options = self._asked(), self.plan.scenario.options
         ports = {}
         for port, number in self.numbers.items():

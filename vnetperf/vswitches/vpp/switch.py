@@ -63,82 +63,36 @@ class Vpp(VSwitch):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps VPP from carrying the scenario here.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """What keeps VPP from carrying the scenario here."""
         if problem := facts.missing_program("vpp", "vpp (from its project's package repository)"):
             return problem
         return configure.missing(facts, scenario) or forwarding.trouble(scenario)
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
-        """What the NICs' drivers need of VPP.
-
-        Args:
-            nics: NICs of the wires with their drivers.
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """What the NICs' drivers need of VPP."""
         del scenario
         return configure.nics_missing(nics, facts)
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
-        """Its workers.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            The "worker" demand.
-        """
+        """Its workers."""
         threads = scenario.options.workers or 1
         return (RoleDemand(role="worker", threads=threads, group="switch"),)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:
-        """Memory for jumbo buffers, and for buffers that a NIC reaches; otherwise none.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            MiB.
-        """
+        """Memory for jumbo buffers, and for buffers that a NIC reaches; otherwise none."""
         return configure.hugepage_mib(scenario)
 
     @classmethod
     def tx_queues(cls, placement: Placement) -> int:
-        """One per worker.
-
-        Args:
-            placement: Cores.
-
-        Returns:
-            Number of queues.
-        """
+        """One per worker."""
         return len(placement.cores["worker"])
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
-        """The launch line and the configuration that `--plan` can show.
-
-        Args:
-            plan: The plan.
-            facts: The machine, for where VPP is.
-
-        Returns:
-            Program -> line.
-        """
+        """The launch line and the configuration that `--plan` can show."""
         lines = {"vpp": "vpp -c RUN_DIR/vpp/startup.conf"}
         if facts is not None and facts.programs.get("vpp"):
             startup = configure.make_startup(plan, facts, Path("RUN_DIR/vpp"), "vnetperf-RUN_ID")
@@ -165,24 +119,11 @@ class Vpp(VSwitch):
         return Ports(self.vpp.api, self.plan.scenario.mtu, self.plan.scenario.options)
 
     def add_phy_port(self, end: WireEnd) -> None:
-        """Plug in a wire.
-
-        Args:
-            end: The DUT's end of the wire.
-        """
+        """Plug in a wire."""
         self._keep(self._ports.plug(end))
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A socket: of vhost-user the VNF is the server, of memif VPP.
-
-        Args:
-            port: Port of the deployment.
-            kind: "vhost-user" or "memif".
-            queues: Queue pairs.
-
-        Returns:
-            The attachment.
-        """
+        """A socket: of vhost-user the VNF is the server, of memif VPP."""
         if kind not in self.capabilities.attachments:
             raise self.no_attachment(kind)
         self._offered.add(kind)
@@ -199,9 +140,6 @@ class Vpp(VSwitch):
 
         VPP looks for a server once, and then every three seconds: a VNF's socket must be there. The
         tester in the place of a VNF makes its own only later.
-
-        Args:
-            attachment: As offered.
         """
         deadline = time.monotonic() + SOCKET_S
         late = attachment.port in self.plan.scenario.deployment.tester_vnf_ports
@@ -220,11 +158,7 @@ class Vpp(VSwitch):
         self.interfaces[interface.port] = interface
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Install the deployment's forwarding.
-
-        Args:
-            streams: Streams of the traffic.
-        """
+        """Install the deployment's forwarding."""
         del streams  # the scenario's
         scenario, api = self.plan.scenario, self.vpp.api
         index = {port: interface.index for port, interface in self.interfaces.items()}
@@ -267,11 +201,7 @@ class Vpp(VSwitch):
         )
 
     def remove_port(self, port: Port) -> None:
-        """Delete an interface, after nothing leads to it any more.
-
-        Args:
-            port: The port.
-        """
+        """Delete an interface, after nothing leads to it any more."""
         if port not in self.interfaces:
             there = ", ".join(map(str, self.interfaces))
             raise DutError(f"there is no port {port}", where=self.name, accepted=there)
@@ -282,11 +212,7 @@ class Vpp(VSwitch):
         self._ports.delete(self.interfaces.pop(port))
 
     def links_down(self) -> tuple[str, ...]:
-        """Ports whose link is down.
-
-        Returns:
-            Names.
-        """
+        """Ports whose link is down."""
         self._arrange_queues()
         there = self.vpp.api.interfaces()
         return tuple(
@@ -296,30 +222,18 @@ class Vpp(VSwitch):
         )
 
     def counters(self) -> tuple[HopCounters, ...]:
-        """Counters of every port.
-
-        Returns:
-            One entry per port.
-        """
+        """Counters of every port."""
         return counters.read(self.vpp.stats, self.interfaces.values())
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """Workers are called vpp_wk_N; without them the main thread forwards.
-
-        Returns:
-            The "worker" role.
-        """
+        """Workers are called vpp_wk_N; without them the main thread forwards."""
         if self.vpp.process is None:
             return ()
         prefix = "vpp_wk" if self._workers else "vpp_main"
         return (Pollers(role="worker", pid=self.vpp.process.pid, thread_prefix=prefix),)
 
     def facts(self) -> dict[str, Any]:
-        """Version, configuration, ports with their queues, forwarding.
-
-        Returns:
-            JSON values.
-        """
+        """Version, configuration, ports with their queues, forwarding."""
         api = self.vpp.api
         version = api.call("show_version")
         there = api.interfaces()
