@@ -46,7 +46,7 @@ def scenario(deployment: str, mode: str = "", **changes: Any) -> Scenario:
 @every_deployment
 def test_frames_meet_the_next_port_on_the_device_under_it(deployment: Deployment) -> None:
     for hop in deployment.hops:
-        if hop not in {h for h in deployment.hops if (h.src, h.dst) in layout.joined(deployment)}:
+        if hop not in {h for h in deployment.hops if (h.src, h.dst) in redirect.joined(deployment)}:
             assert layout.lower_of(deployment, hop.src) == layout.lower_of(deployment, hop.dst)
 
 
@@ -60,8 +60,8 @@ def test_a_device_of_its_own_is_for_vnfs_alone(deployment: Deployment) -> None:
 
 
 def test_wires_are_joined_only_without_a_vnf() -> None:
-    assert layout.joined(make_deployment("phy2phy")) == (PHY_PORTS, PHY_PORTS[::-1])
-    assert layout.joined(make_deployment("pvp")) == ()
+    assert redirect.joined(make_deployment("phy2phy")) == (PHY_PORTS, PHY_PORTS[::-1])
+    assert redirect.joined(make_deployment("pvp")) == ()
 
 
 @pytest.mark.parametrize(

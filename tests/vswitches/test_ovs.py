@@ -108,10 +108,10 @@ def instance(tmp_path: Path) -> PrivateOvs:
         calls.append(argv)
         return ""
 
-    machine = SimpleNamespace(
+    machine: Any = SimpleNamespace(
         subdir=lambda name: tmp_path, run=run, facts=facts(programs={}), calls=calls
     )
-    return PrivateOvs(machine, str(tmp_path / "sbin/ovs-vswitchd"), "ovsdb-server")  # type: ignore[arg-type]
+    return PrivateOvs(machine, str(tmp_path / "sbin/ovs-vswitchd"), "ovsdb-server")
 
 
 def test_rules_are_written_one_by_one_and_counted(instance: PrivateOvs) -> None:

@@ -23,10 +23,11 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.testbed.plan import make_plan
+from vnetperf.vswitches import redirect
 from vnetperf.vswitches.sriov import Sriov
 from vnetperf.vswitches.sriov.counters import of_port
 from vnetperf.vswitches.sriov.function import NOWHERE, Function
-from vnetperf.vswitches.sriov.layout import joined, places
+from vnetperf.vswitches.sriov.layout import places
 
 
 def scenario(deployment: str = "pvp", **changes: Any) -> Scenario:
@@ -107,8 +108,8 @@ def test_functions_have_the_addresses_that_frames_are_sent_to() -> None:
 
 def test_physical_ports_are_joined_only_where_no_vnf_is_between() -> None:
     a, b = PHY_PORTS
-    assert joined(make_deployment("phy2phy")) == ((a, b), (b, a))
-    assert joined(make_deployment("pvp")) == ()
+    assert redirect.joined(make_deployment("phy2phy")) == ((a, b), (b, a))
+    assert redirect.joined(make_deployment("pvp")) == ()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch, wanted: Scenario) -> tuple[Any, Ne
     monkeypatch.setattr(
         "vnetperf.vswitches.sriov.switch.ethtool.statistics", lambda *_, **__: statistics
     )
-    switch: Any = Sriov(netlink, plan(wanted))  # type: ignore[arg-type]
+    switch: Any = Sriov(netlink, plan(wanted))  # type: ignore[arg-type]  # a double
     found = places(wanted.deployment)
     switch.parents = {place.physical: f"pf{place.physical}" for place in found}
     switch.functions = {

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from vnetperf.host.machine import Machine
+from vnetperf.model.deployment import Deployment
 from vnetperf.model.errors import DutError
 from vnetperf.model.machine import MachineFacts
+from vnetperf.model.ports import PhyPort
 
 #: Handle of the ingress queueing discipline; ETH_P_ALL takes frames of every protocol.
 INGRESS, ETH_P_ALL = 0xFFFF0000, 0x0003
@@ -14,6 +16,22 @@ INGRESS, ETH_P_ALL = 0xFFFF0000, 0x0003
 MATCHERS = {"matchall": "cls_matchall", "u32": "cls_u32"}
 #: A u32 key that masks everything away. No class: the action decides.
 EVERYTHING = {"matchall": {}, "u32": {"keys": ["0x0/0x0+0"], "target": 0}}
+
+
+def joined(deployment: Deployment) -> tuple[tuple[PhyPort, PhyPort], ...]:
+    """Physical ports that frames pass between without a VNF.
+
+    Args:
+        deployment: The graph.
+
+    Returns:
+        Port frames come in by, port they leave by.
+    """
+    return tuple(
+        (hop.src, hop.dst)
+        for hop in deployment.hops
+        if isinstance(hop.src, PhyPort) and isinstance(hop.dst, PhyPort)
+    )
 
 
 def missing(facts: MachineFacts) -> str:

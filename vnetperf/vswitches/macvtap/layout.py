@@ -49,22 +49,6 @@ def inner(deployment: Deployment) -> tuple[int, ...]:
     return tuple(n for n, s in segments if not any(isinstance(p, PhyPort) for p in s))
 
 
-def joined(deployment: Deployment) -> tuple[tuple[PhyPort, PhyPort], ...]:
-    """Physical ports that frames pass between without a VNF.
-
-    Args:
-        deployment: The graph.
-
-    Returns:
-        Port frames come in by, port they leave by.
-    """
-    return tuple(
-        (hop.src, hop.dst)
-        for hop in deployment.hops
-        if isinstance(hop.src, PhyPort) and isinstance(hop.dst, PhyPort)
-    )
-
-
 def refusal(scenario: Scenario) -> str:
     """What the scenario's mode and traffic cannot do on macvtaps.
 

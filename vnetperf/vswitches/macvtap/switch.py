@@ -51,7 +51,7 @@ class Macvtap(VSwitch):
         """What keeps macvtap from carrying the scenario here."""
         if trouble := facts.missing_module("macvtap", "macvtap"):
             return trouble
-        if layout.joined(scenario.deployment) and (trouble := redirect.missing(facts)):
+        if redirect.joined(scenario.deployment) and (trouble := redirect.missing(facts)):
             return trouble
         return layout.refusal(scenario)
 
@@ -65,7 +65,7 @@ class Macvtap(VSwitch):
             lower = layout.lower_of(deployment, port)
             on = str(lower) if isinstance(lower, PhyPort) else f"a veth pair ({lower})"
             lines[f"macvtap {port}"] = f"on {on}, mode {mode}, MAC {vnf_mac(port)}"
-        for source, target in layout.joined(deployment):
+        for source, target in redirect.joined(deployment):
             kind = redirect.matcher(facts) if facts else "matchall or u32"
             lines[f"macvtap {source}"] = (
                 f"on {source}, mode {mode}, MAC {dut_mac(source)}; tc ingress filter {kind}: "
@@ -146,7 +146,7 @@ class Macvtap(VSwitch):
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Join physical ports that have no VNF between them; the rest goes by addresses."""
         del streams
-        pairs = layout.joined(self.deployment)
+        pairs = redirect.joined(self.deployment)
         for source, _ in pairs:
             self._make(source, dut_mac(source), self.plan.scenario.options.rx_queues or 1)
         if pairs:

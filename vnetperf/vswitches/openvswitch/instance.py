@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from vnetperf.host.patience import patient
 from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
@@ -149,7 +150,7 @@ class PrivateOvs:
             env=self.env,
             isolated=True,  # its interfaces and datapath must not meet those of another OVS
         )
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + patient(timeout_s)
         while time.monotonic() < deadline:
             self.check_alive()
             if ready():
@@ -226,7 +227,7 @@ class PrivateOvs:
         Returns:
             Standard output.
         """
-        wait = f"--timeout={max(1, round(timeout))}"
+        wait = f"--timeout={max(1, round(patient(timeout)))}"
         return self.tool("ovs-vsctl", f"--db={self.db}", wait, *args, timeout=timeout + 5)
 
     def appctl(self, *args: str) -> str:

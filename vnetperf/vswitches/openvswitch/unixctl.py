@@ -11,6 +11,7 @@ import json
 import socket
 from typing import Any
 
+from vnetperf.host.patience import patient
 from vnetperf.model.errors import DutError
 
 
@@ -53,7 +54,7 @@ class UnixCtl:
     def _exchange(self, command: str, parameters: tuple[str, ...]) -> dict[str, Any]:
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-            self._socket.settimeout(self.timeout_s)
+            self._socket.settimeout(patient(self.timeout_s))
             self._socket.connect(self.path)
         self._number += 1
         request = {"id": self._number, "method": command, "params": list(parameters)}

@@ -7,6 +7,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment
 from vnetperf.model.ports import PhyPort, Port, VnfPort
 from vnetperf.model.scenario import Scenario
+from vnetperf.vswitches import redirect
 
 
 class Place(Frozen):
@@ -41,7 +42,7 @@ def places(deployment: Deployment) -> tuple[Place, ...]:
         Places, by NIC and number.
     """
     found: list[Place] = []
-    ends: list[Port] = [port for pair in joined(deployment) for port in pair]
+    ends: list[Port] = [port for pair in redirect.joined(deployment) for port in pair]
     for port in (*ends, *deployment.vnf_ports()):
         if any(place.port == port for place in found):
             continue
@@ -54,22 +55,6 @@ def places(deployment: Deployment) -> tuple[Place, ...]:
         inner = isinstance(port, VnfPort) and not outer
         found.append(Place(port=port, physical=nic, number=number, mac=mac, inner=inner))
     return tuple(sorted(found, key=lambda place: (place.physical, place.number)))
-
-
-def joined(deployment: Deployment) -> tuple[tuple[PhyPort, PhyPort], ...]:
-    """Physical ports between which frames go without meeting a VNF.
-
-    Args:
-        deployment: The graph.
-
-    Returns:
-        Pairs, where frames come in and where they leave.
-    """
-    return tuple(
-        (hop.src, hop.dst)
-        for hop in deployment.hops
-        if isinstance(hop.src, PhyPort) and isinstance(hop.dst, PhyPort)
-    )
 
 
 def refusal(scenario: Scenario) -> str:

@@ -50,7 +50,7 @@ class Sriov(VSwitch):
                 "no NIC of this machine has SR-IOV; turn it on in the firmware, or run in the "
                 "virtual lab: `vnetperf lab run -- ...`"
             )
-        if layout.joined(scenario.deployment) and (trouble := redirect.missing(facts)):
+        if redirect.joined(scenario.deployment) and (trouble := redirect.missing(facts)):
             return trouble
         return layout.refusal(scenario)
 
@@ -161,7 +161,7 @@ class Sriov(VSwitch):
         del streams
         pairs = {
             self.functions[str(a)].netdev: self.functions[str(b)].netdev
-            for a, b in layout.joined(self.deployment)
+            for a, b in redirect.joined(self.deployment)
         }
         if pairs and not self.redirected:
             self.redirected = redirect.redirect(self.machine, pairs)
