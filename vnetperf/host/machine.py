@@ -11,6 +11,7 @@ from vnetperf.host import hugepages
 from vnetperf.host.kill import RUN_ID_VARIABLE
 from vnetperf.host.machine_links import MachineLinks
 from vnetperf.host.machine_nics import MachineNics
+from vnetperf.host.patience import patient
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import HostError
 
@@ -104,7 +105,12 @@ class Machine(MachineLinks, MachineNics):
 
         def call() -> subprocess.CompletedProcess[str]:
             return subprocess.run(
-                argv, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+                argv,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=patient(timeout),
+                check=False,
             )
 
         try:

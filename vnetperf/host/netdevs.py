@@ -16,6 +16,7 @@ from typing import Any
 from vnetperf.host import ethtool, links, offloads, pci
 from vnetperf.host.journal import Change, Journal
 from vnetperf.host.netns import run_in
+from vnetperf.host.patience import patient
 from vnetperf.host.undo import Data
 from vnetperf.model.errors import HostError
 
@@ -86,7 +87,7 @@ def move(address: str, netns: Path, *, name: str = "") -> str:
         HostError: The driver made no interface in time, or the kernel refuses.
     """
     # udev may rename an interface while we look: the index stays.
-    deadline = time.monotonic() + APPEARS_S
+    deadline = time.monotonic() + patient(APPEARS_S)
     while True:
         here = interface_of(address, wait_s=max(0.0, deadline - time.monotonic()))
         link = links.find(here) if here else None

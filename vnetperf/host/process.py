@@ -16,6 +16,7 @@ from vnetperf.host import spawner
 from vnetperf.host.identity import ProcessId
 from vnetperf.host.journal import Journal
 from vnetperf.host.kill import RUN_ID_VARIABLE
+from vnetperf.host.patience import patient
 from vnetperf.model.errors import HostError
 
 POLL_S = 0.02
@@ -126,7 +127,7 @@ class ManagedProcess:
         Raises:
             HostError: It ended while waited for (told at once), or the time is over.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + patient(timeout_s)
         while not predicate():
             if not self.alive():
                 self.expect_alive(f"while waiting for {what}")

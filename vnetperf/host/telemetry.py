@@ -11,6 +11,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from vnetperf.host.patience import patient
 from vnetperf.model.errors import HostError
 
 #: DPDK's own limit of a request, octets; it cuts off what is longer without a word.
@@ -34,7 +35,7 @@ class DpdkTelemetry:
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
-            self._socket.settimeout(timeout_s)
+            self._socket.settimeout(patient(timeout_s))
             self._socket.connect(str(path))
             greeting = json.loads(self._socket.recv(GREETING_MAX))
             if not isinstance(greeting, dict):

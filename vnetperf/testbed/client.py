@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf import registry
+from vnetperf.host.patience import patient
 from vnetperf.model import errors
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
@@ -114,7 +115,7 @@ class AgentClient:
     def _exchange(self, name: str, length_s: float, args: dict[str, Any]) -> Any:
         """Send a call and wait for its answer, without any care for a dead agent."""
         channel = self._channel
-        deadline = time.monotonic() + length_s + PATIENCE_S
+        deadline = time.monotonic() + length_s + patient(PATIENCE_S)
         try:
             channel.send(json.dumps({"call": name, "args": args}))
             while True:

@@ -11,6 +11,7 @@ from vnetperf import registry
 from vnetperf.host.lock import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
+from vnetperf.host.patience import patient
 from vnetperf.host.session import HostRun
 from vnetperf.model.addresses import vnf_mac
 from vnetperf.model.errors import (
@@ -250,7 +251,7 @@ class Deployment:
     def _settled_counters(self) -> dict[str, HopCounters]:
         """Counters once they have stopped moving: learning frames may still be on their way."""
         counters = self.counters()
-        deadline = time.monotonic() + SETTLE_S
+        deadline = time.monotonic() + patient(SETTLE_S)
         while time.monotonic() < deadline:
             again = self.counters()
             if again == counters:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from vnetperf.host.patience import patient
 from vnetperf.model.errors import DutError
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.model.units import MIN_FRAME_SIZE
@@ -48,7 +49,7 @@ def check_path(deployment: Deployment) -> dict[str, Any]:
         tries += 1
         if all(d.received == d.intended for d in result.directions):
             break
-        if time.monotonic() - began > TIMEOUT_S:
+        if time.monotonic() - began > patient(TIMEOUT_S):
             raise _no_path(deployment, result, before)
         time.sleep(0.02)
     return {

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
 from vnetperf.host.machine import Machine
+from vnetperf.host.patience import patient
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, RoleDemand
@@ -169,13 +170,13 @@ class FrameTester(TrafficGenerator):
                 raise GeneratorError(f"tester port {port} has no room", where=self.name)
         wanted = len(frames) if expect is None else expect
         caught: tuple[list[bytes], list[bytes]] = ([], [])
-        quiet_at = time.monotonic() + QUIET_S
-        deadline = time.monotonic() + PATIENCE_S
+        quiet_at = time.monotonic() + patient(QUIET_S)
+        deadline = time.monotonic() + patient(PATIENCE_S)
         while time.monotonic() < (deadline if len(caught[1 - port]) < wanted else quiet_at):
             for number, entry in enumerate(self.ports):
                 if came := entry.receive():
                     caught[number].extend(came)
-                    quiet_at = time.monotonic() + QUIET_S
+                    quiet_at = time.monotonic() + patient(QUIET_S)
             time.sleep(POLL_S)
         return caught
 

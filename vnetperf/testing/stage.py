@@ -17,6 +17,7 @@ from vnetperf.host import snapshot
 from vnetperf.host.kill import RUN_ID_VARIABLE
 from vnetperf.host.lock import TestbedLock
 from vnetperf.host.paths import HostRoots
+from vnetperf.host.patience import patient
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
@@ -201,7 +202,7 @@ class Stage:
         """
         if self._before is None:
             return ()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patient(PATIENCE_S)
         while (found := snapshot.diff(self._before, _machine())) and time.monotonic() < deadline:
             time.sleep(0.2)
         return found

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import ClassVar
 
+from vnetperf.host.patience import patient
 from vnetperf.model.errors import HostError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import NicUse
@@ -80,7 +81,7 @@ class Nic(Wire):
         )
 
     def _wait_for_carrier(self, uses: list[NicUse], ends: list[WireEnd]) -> None:
-        deadline = time.monotonic() + CARRIER_S
+        deadline = time.monotonic() + patient(CARRIER_S)
         waiting = [str(end.netdev) for end in ends]
         while waiting := [name for name in waiting if not self.machine.link(name).carrier]:
             if time.monotonic() > deadline:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from vnetperf.host.patience import patient
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
 from vnetperf.traffic.loadgen.build import engine_executable
 from vnetperf.traffic.loadgen.connection import Connection
@@ -111,7 +112,7 @@ class Engine:
         Raises:
             GeneratorError: A link stays down; the message names it.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + patient(timeout_s)
         while True:
             down = [p for p in map(self._port_info, range(self._connection.ports)) if not p.link_up]
             if not down:
@@ -191,7 +192,7 @@ class Engine:
         return self.result()
 
     def _wait_state(self, states: set[str], timeout_s: float) -> Mapping[str, Any]:
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + patient(timeout_s)
         while True:
             reply: Mapping[str, Any] = self._call("trial/status")
             if reply["state"] in states:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from vnetperf.host.patience import patient
 from vnetperf.model.errors import GeneratorError
 from vnetperf.traffic.loadgen.telemetry import TelemetryClient
 
@@ -57,7 +58,7 @@ def plain_spawn(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Proce
 
 def connect(process: Process, run_dir: Path, log: Path, timeout_s: float) -> TelemetryClient:
     """Wait for the socket of this very process to answer."""
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + patient(timeout_s)
     reason = "no telemetry socket"
     while time.monotonic() < deadline:
         status = process.poll()

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.patience import patient
 from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
+from vnetperf.host.patience import patient
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.vswitches.openvswitch.unixctl import UnixCtl
