@@ -58,7 +58,7 @@ class Bench:
         self.run = Run(
             self.configuration,
             self.path,
-            client=self.agent,  # type: ignore[arg-type]
+            client=self.agent,  # type: ignore[arg-type]  # a double
             calibrations=CalibrationStore(folder / "calibrations"),
         )
 

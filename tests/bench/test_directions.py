@@ -73,8 +73,9 @@ def test_a_load_that_was_rounded_on_its_way_is_the_same_load(tmp_path: Path) -> 
     for record in read_log(bench.path):
         if isinstance(record, TrialRecord):
             spec = record.spec.model_copy(update={"load_fps": record.spec.load_fps * (1 + 1e-12)})
-            record = record.model_copy(update={"spec": spec})  # noqa: PLW2901
-        changed.append(record)
+            changed.append(record.model_copy(update={"spec": spec}))
+        else:
+            changed.append(record)
     (again,) = derive(changed).results
     for then, now in zip(found.goals, again.goals, strict=True):
         assert then.trials_at_lower_bound == now.trials_at_lower_bound != ()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
+from tests.fakes.machine import facts
 from vnetperf.bench.bench import Throughput
 from vnetperf.bench.directions import direction_name
 from vnetperf.model.errors import (
@@ -24,7 +25,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.goal import SearchGoal
 from vnetperf.model.result import GoalResult, Result
-from vnetperf.model.trial import TrialResult
+from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.report.write import results_json
 from vnetperf.results.log import read_log
 from vnetperf.results.records import CalibrationRecord, SearchEndRecord, TrialRecord
@@ -307,7 +308,7 @@ def test_one_inconsistent_trial_is_repeated_and_told(tmp_path: Path) -> None:
     # A loss below 5 % everywhere, or the conductor does not try again.
     bench = Bench(tmp_path, FakeAgent(duts=duts(1.95e6), spoil=spoil))
     result = bench.throughput()
-    assert result.verdicts["INCONSISTENT"] == 1  # type: ignore[index]
+    assert result.verdicts[Verdict.INCONSISTENT] == 1
     assert result.goals[0].regular
     trials = bench.agent.trials
     assert trials[1] == trials[2]
@@ -399,8 +400,6 @@ def test_full_length_trials_meet_the_clause(tmp_path: Path) -> None:
 
 
 def test_shared_cores_are_the_first_thing_a_reader_is_told(tmp_path: Path) -> None:
-    from tests.fakes.machine import facts  # noqa: PLC0415
-
     bench = Bench(tmp_path, FakeAgent(facts=facts(2)))
     bench.throughput()
     assert any(w.startswith("pvp_dpdk: ") and "share" in w for w in bench.derived().warnings)

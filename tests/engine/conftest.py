@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,9 +51,9 @@ def open_engine(run_dir: Path) -> Iterator[OpenEngine]:
     """Open an engine on given devices; several may be opened in one test."""
     engines: list[Engine] = []
 
-    def opened(executable: Path, *devices: str, **settings: object) -> Engine:
+    def opened(executable: Path, *devices: str, **settings: Any) -> Engine:
         settings.setdefault("memory_mb", 256)
-        config = EngineConfig(devices=devices, hugepages=False, **settings)  # type: ignore[arg-type]
+        config = EngineConfig(devices=devices, hugepages=False, **settings)
         directory = run_dir / str(len(engines))
         directory.mkdir()
         engines.append(Engine.open(config, run_dir=directory, executable=executable))

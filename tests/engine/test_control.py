@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -201,10 +202,10 @@ def test_engine_that_cannot_start_says_why(
     plain_executable: Path,
     run_dir: Path,
     devices: tuple[str, ...],
-    settings: dict[str, int],
+    settings: dict[str, Any],
     message: str,
 ) -> None:
-    config = EngineConfig(devices=devices, hugepages=False, memory_mb=128, **settings)  # type: ignore[arg-type]
+    config = EngineConfig(devices=devices, hugepages=False, memory_mb=128, **settings)
     with pytest.raises(GeneratorError, match="ended with status 1") as failed:
         Engine.open(config, run_dir=run_dir, executable=plain_executable)
     assert message in str(failed.value)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from scapy.all import IP, UDP, Ether, PcapReader, wrpcap  # type: ignore[attr-defined]
+from scapy.all import IP, UDP, Ether, PcapReader, wrpcap  # type: ignore[attr-defined]  # scapy fills it as it runs
 
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import DST_IP, SRC_IP, stream
@@ -24,11 +25,11 @@ from vnetperf.traffic.loadgen.streams import parts_of
 pytestmark = pytest.mark.real
 
 
-def send(engine: Engine, count: int, *streams: StreamSpec, **settings: object) -> TrialResult:
+def send(engine: Engine, count: int, *streams: StreamSpec, **settings: Any) -> TrialResult:
     engine.set_streams(streams)
     settings = {"epoch": 5, "drain_s": 0.01, "policy": "retry", **settings}
     loads = {s.id: Load(None, count) for s in streams}
-    engine.start(TrialSpec(loads=loads, **settings))  # type: ignore[arg-type]
+    engine.start(TrialSpec(loads=loads, **settings))
     return engine.wait(30)
 
 

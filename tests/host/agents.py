@@ -33,7 +33,7 @@ def misbehave(request: dict[str, Any]) -> None:
     spaces: list[Path] = []
     changes: list[Any] = []
 
-    def change(number: int) -> Any:  # noqa: PLR0911
+    def change(number: int) -> Any:  # noqa: PLR0911 - one for each kind
         kind = chance.randrange(9)
         if kind == 0:
             return host.processes.spawn("sleeper", ["sleep", "71"])
@@ -80,7 +80,7 @@ def main() -> None:
     for line in sys.stdin:
         if line.strip() == "reap":
             os.waitpid(pid, 0)
-            print("reaped", flush=True)  # noqa: T201
+            print("reaped", flush=True)  # noqa: T201 - an answer
             continue
         pid = os.fork()
         if pid == 0:
@@ -88,7 +88,7 @@ def main() -> None:
                 misbehave(json.loads(line))
             finally:
                 os._exit(1)
-        print(pid, flush=True)  # noqa: T201
+        print(pid, flush=True)  # noqa: T201 - an answer
 
 
 if __name__ == "__main__":

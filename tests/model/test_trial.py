@@ -85,6 +85,6 @@ def test_a_result_survives_the_way_through_the_log(a: DirectionCounts, b: Direct
 def test_values_cannot_be_changed_or_extended() -> None:
     d = direction(sent=1, received=1)
     with pytest.raises(ValueError, match="frozen"):
-        d.sent = 2  # type: ignore[misc]
+        d.sent = 2  # type: ignore[misc]  # it is frozen, which is what is tried
     with pytest.raises(ValueError, match="Extra inputs"):
         DirectionCounts.model_validate({**d.model_dump(), "lost": 1})

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,8 @@ def pytest_vnetperf_register(register):
 )
 
 
-def _goal(goal: object) -> str:
-    lines = [f"{key} = {getattr(goal, key)!r}" for key in goal.__slots__]  # type: ignore[attr-defined]
+def _goal(goal: Any) -> str:
+    lines = [f"{key} = {getattr(goal, key)!r}" for key in goal.__slots__]
     return "[[goals]]\n" + "\n".join(lines).replace("'", '"') + "\n"
 
 
@@ -71,8 +72,8 @@ class Site:
             sorted(p for p in results.iterdir() if not p.is_symlink()) if results.exists() else []
         )
 
-    def results(self) -> dict[str, object]:
-        content: dict[str, object] = json.loads(
+    def results(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(
             (self.path / "results" / "latest" / "results.json").read_text()
         )
         return content

@@ -28,7 +28,7 @@ def test_a_run_leaves_one_folder_with_every_report_and_latest(site: Site) -> Non
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {p.name for p in folder.iterdir()} == {*REPORTS, "trials.jsonl"}
     results = site.results()["results"]
-    assert [(r["scenario"], r["frame_size"]) for r in results] == [  # type: ignore[attr-defined]
+    assert [(r["scenario"], r["frame_size"]) for r in results] == [
         ("pvp_dpdk", 64),
         ("pvp_dpdk", 1518),
     ]
@@ -40,7 +40,7 @@ def test_a_run_leaves_one_folder_with_every_report_and_latest(site: Site) -> Non
 
 def test_the_table_shows_the_rate_that_results_json_holds(site: Site) -> None:
     result = site.run("-k", "pvp_dpdk", "--frame-sizes", "64")
-    ndr = site.results()["results"][0]["goals"][0]  # type: ignore[index]
+    ndr = site.results()["results"][0]["goals"][0]
     assert 1.3e6 < ndr["lower_bound_fps"] < 1.4e6
     assert ndr["regular"]
     assert f"{ndr['lower_bound_fps'] / 1e6:.3f}"[:4] in result.stdout.str()
@@ -95,7 +95,7 @@ def test_a_dut_that_fails_is_a_failure_with_its_message_only(
     for noise in ("Traceback", "conductor.py", "raise ", "def test_"):
         assert noise not in text
     assert site.calls("deploy") == {"deploy pvp_dpdk": 1}
-    assert [r["status"] for r in site.results()["results"]] == ["not measured"] * 2  # type: ignore[attr-defined]
+    assert [r["status"] for r in site.results()["results"]] == ["not measured"] * 2
     long = site.run("-k", "pvp_dpdk", "--tb=long").stdout.str()
     assert "conductor.py" in long
 
@@ -142,7 +142,7 @@ def test_a_vswitch_of_a_conftest_is_planned_measured_and_reported(site: Site) ->
     site.pytester.makeconftest(REGISTER)
     site.run("-k", "pvp_fake").assert_outcomes(passed=2)
     assert site.calls("deploy") == {"deploy pvp_fake": 1}
-    assert {r["scenario"] for r in site.results()["results"]} == {"pvp_fake"}  # type: ignore[attr-defined]
+    assert {r["scenario"] for r in site.results()["results"]} == {"pvp_fake"}
     assert "pvp\\_fake" in (site.path / "results" / "latest" / "report.md").read_text()
 
 
@@ -180,7 +180,7 @@ def test_an_interrupted_run_is_resumed_without_repeating_a_trial(site: Site) -> 
     result.assert_outcomes(passed=2)
     assert len(site.folders) == 1
     again = site.results()["results"]
-    for then, now in zip(whole, again, strict=True):  # type: ignore[call-overload]
+    for then, now in zip(whole, again, strict=True):
         assert then["goals"] == now["goals"]
     held = sum(b'"type":"trial"' in line for line in lines[: len(lines) // 2])
     total = sum(b'"type":"trial"' in line for line in lines)
@@ -225,10 +225,10 @@ def test_workers_of_xdist_share_one_run(site: Site) -> None:
     assert {p.name for p in folder.iterdir()} == {*REPORTS, "trials.jsonl"}
     assert (site.path / "results" / "latest").resolve() == folder
     content = site.results()
-    assert len(content["results"]) == 6  # type: ignore[arg-type]
-    numbers = [t["number"] for t in content["trials"]]  # type: ignore[attr-defined]
+    assert len(content["results"]) == 6
+    numbers = [t["number"] for t in content["trials"]]
     assert numbers == list(range(1, len(numbers) + 1))
-    assert not any("interrupted" in w for w in content["warnings"])  # type: ignore[attr-defined]
+    assert not any("interrupted" in w for w in content["warnings"])
     assert "vnetperf results" in result.stdout.str()
 
 

@@ -155,6 +155,6 @@ def test_ten_thousand_trials_open_quickly(tmp_path, capsys):
     visit = chromium.run(page, f"--screenshot={tmp_path / 'page.png'}")
     took = time.perf_counter() - started
     with capsys.disabled():
-        print(f"\nChromium, from start to picture, 10,000 trials: {took:.1f} s")  # noqa: T201
+        print(f"\nChromium, from start to picture, 10,000 trials: {took:.1f} s")  # noqa: T201 - a figure to read
     assert visit.console == ()
     assert took < 60

@@ -164,5 +164,5 @@ def test_ten_thousand_trials_stay_light(capsys):
     took = time.perf_counter() - started
     size = len(source.encode())
     with capsys.disabled():
-        print(f"\n{len(results.trials)} trials: {size / 1e6:.2f} MB in {took:.2f} s")  # noqa: T201
+        print(f"\n{len(results.trials)} trials: {size / 1e6:.2f} MB in {took:.2f} s")  # noqa: T201 - a figure to read
     assert size < 6_000_000

@@ -5,9 +5,13 @@ import pytest
 from vnetperf.report import junit_xml
 
 
+def parsed(results):
+    return ET.fromstring(junit_xml(results))  # noqa: S314 - our own text
+
+
 @pytest.fixture
 def root(results):
-    return ET.fromstring(junit_xml(results))  # noqa: S314
+    return parsed(results)
 
 
 def test_a_suite_per_scenario_and_a_case_per_size(root):
@@ -30,7 +34,7 @@ def test_counts_are_those_of_the_elements(root):
 def outcome(results, **changes):
     """What stands in the case of a first result that is changed, and its suite's counts."""
     changed = results.results[0].model_copy(update=changes)
-    suite = ET.fromstring(junit_xml(results.model_copy(update={"results": (changed,)})))[0]  # noqa: S314
+    suite = parsed(results.model_copy(update={"results": (changed,)}))[0]
     case = suite.find("testcase")
     (found,) = [e for e in case if e.tag in ("error", "failure", "skipped")]
     return found, tuple(int(suite.get(key)) for key in ("errors", "failures", "skipped"))
@@ -72,13 +76,13 @@ def test_numbers_are_properties_and_the_qualifier_is_in_the_text(root, results):
 
 
 def test_a_suite_says_that_it_is_no_benchmark(smoke):
-    root = ET.fromstring(junit_xml(smoke))  # noqa: S314
+    root = parsed(smoke)
     held = {p.get("name"): p.get("value") for p in root[0].find("properties")}
     assert held["benchmark"] == "false"
     assert held["note"].startswith("Not a benchmark")
 
 
 def test_hostile_names_leave_it_well_formed(hostile):
-    root = ET.fromstring(junit_xml(hostile))  # noqa: S314
+    root = parsed(hostile)
     assert "<img src=x" in root[0].get("name")
     assert "\x00" not in junit_xml(hostile)

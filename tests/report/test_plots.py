@@ -1,4 +1,5 @@
 import math
+import random
 import re
 
 import pytest
@@ -90,8 +91,6 @@ def test_marks_lie_inside_the_frame(results):
 
 
 def test_the_curve_of_a_histogram_is_that_of_its_values():
-    import random  # noqa: PLC0415
-
     latency = histogram(random.Random(1), 10.0)
     found = curve(latency)
     assert found.exact

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -267,10 +268,10 @@ def test_more_frame_sizes_can_be_added_to_a_run(whole: Bench, tmp_path: Path) ->
         {"vnfs": 3},
     ],
 )
-def test_trials_of_different_runs_are_not_mixed(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_trials_of_different_runs_are_not_mixed(tmp_path: Path, changes: dict[str, Any]) -> None:
     whole = measure(tmp_path, "mlr")
     with pytest.raises(ConfigError, match="must not be mixed") as caught:
-        Bench(tmp_path, agent(), configuration(**changes))  # type: ignore[arg-type]
+        Bench(tmp_path, agent(), configuration(**changes))
     assert "--resume" in caught.value.cure
     assert whole.derived().results  # the refusal has not touched the log
 

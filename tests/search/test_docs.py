@@ -12,7 +12,7 @@ def test_the_examples_of_the_document_run() -> None:
     assert len(blocks) == 3
     known = dict(search.ALGORITHMS)
     try:
-        exec(compile("\n".join(blocks), "docs/search.md", "exec"), {})  # noqa: S102
+        exec(compile("\n".join(blocks), "docs/search.md", "exec"), {})  # noqa: S102 - our own document
     finally:
         search.ALGORITHMS.clear()
         search.ALGORITHMS.update(known)

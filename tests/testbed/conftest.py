@@ -22,7 +22,7 @@ def fakes() -> Iterator[None]:
         "wires": (backends.BrokenWire,),
     }.items():
         for cls in classes:
-            registry.register(family, cls.name, f"{cls.__module__}:{cls.__name__}")  # type: ignore[arg-type]
+            registry.register(family, cls.name, f"{cls.__module__}:{cls.__name__}")
     yield
     for family, held in registry._registered.items():
         held.clear()

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
 
-logging.getLogger("scapy").setLevel(logging.CRITICAL)
-from scapy.layers.inet import IP, UDP  # noqa: E402 - scapy warns about the machine on import
-from scapy.layers.l2 import Ether  # noqa: E402
-
-from vnetperf.model.deployment import make_deployment  # noqa: E402
-from vnetperf.model.traffic import Stream, TrafficProfile, VaryField, make_streams  # noqa: E402
-from vnetperf.model.units import RFC2544_FRAME_SIZES  # noqa: E402
-from vnetperf.traffic.frames import (  # noqa: E402
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.traffic import Stream, TrafficProfile, VaryField, make_streams
+from vnetperf.model.units import RFC2544_FRAME_SIZES
+from vnetperf.traffic.frames import (
     FIELD_PLACE,
     HEADER_LEN,
     compile_header,

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scapy.contrib.geneve import GENEVE
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import GRE, Ether
+from scapy.layers.vxlan import VXLAN
 
-logging.getLogger("scapy").setLevel(logging.CRITICAL)
-from scapy.contrib.geneve import GENEVE  # noqa: E402 - scapy warns about the machine on import
-from scapy.layers.inet import IP, UDP  # noqa: E402
-from scapy.layers.l2 import GRE, Ether  # noqa: E402
-from scapy.layers.vxlan import VXLAN  # noqa: E402
-
-from vnetperf.model import addresses  # noqa: E402
-from vnetperf.model.deployment import make_deployment  # noqa: E402
-from vnetperf.model.ports import PhyPort  # noqa: E402
-from vnetperf.model.traffic import Stream, TrafficProfile, make_streams  # noqa: E402
-from vnetperf.model.tunnel import (  # noqa: E402
+from vnetperf.model import addresses
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.ports import PhyPort
+from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
+from vnetperf.model.tunnel import (
     DUT_ADDRESS,
     OVERHEAD,
     TESTER_ADDRESS,
@@ -28,13 +24,13 @@ from vnetperf.model.tunnel import (  # noqa: E402
     VNI,
     TunnelKind,
 )
-from vnetperf.traffic.frames import (  # noqa: E402
+from vnetperf.traffic.frames import (
     compile_frame_header,
     compile_header,
     compile_outer,
     sent_size,
 )
-from vnetperf.traffic.loadgen.streams import parts_of  # noqa: E402
+from vnetperf.traffic.loadgen.streams import parts_of
 
 KINDS = st.sampled_from(TUNNELS)
 SIZES = st.integers(64, 9018)
