@@ -14,7 +14,7 @@ from vnetperf.host.programs import find_programs
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import DutError
 from vnetperf.model.machine import MachineFacts
-from vnetperf.model.options import SwitchOptions
+from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.plan import MemoryPlan, NicUse, Placement, Plan
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
@@ -272,6 +272,12 @@ def test_the_plan_shows_the_configuration(tmp_path: Path) -> None:
     assert "startup.conf" in lines["vpp"]
     assert "corelist-workers 2" in lines["startup.conf"]
     assert Vpp.launch_lines(plan(scenario()))
+
+
+def test_a_pin_of_a_port_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    pin = QueuePin(port="phy2", queue=0, worker=0)
+    of = scenario(options=SwitchOptions(rxq_affinity=(pin,)))
+    assert "name one of phy0, phy1, vnf0.0, vnf0.1" in Vpp.missing(machine(tmp_path), of)
 
 
 # --- ports that go ---------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.plan import NicUse, Plan
 from vnetperf.model.ports import Port, WireEnd
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
+from vnetperf.vswitches import pins
 
 #: Rings unless the scenario says otherwise, and the largest that OVS takes.
 RING, LARGEST_RING = 2048, 4096
@@ -150,20 +151,14 @@ def why_not(scenario: Scenario) -> str:
     Returns:
         "" when they can; otherwise the reason and the cure.
     """
-    options, names = scenario.options, [str(port) for port in scenario.deployment.ports]
+    options = scenario.options
     for name, value in (
         ("rx_descriptors", options.rx_descriptors),
         ("tx_descriptors", options.tx_descriptors),
     ):
         if value is not None and value > LARGEST_RING:
             return f"OVS has at most {LARGEST_RING} descriptors; set {name} to that or less"
-    strangers = [pin.port for pin in options.rxq_affinity if pin.port not in names]
-    if strangers:
-        return (
-            f"rxq_affinity names port {strangers[0]}, which {scenario.deployment.name} has not; "
-            f"name one of {', '.join(names)}"
-        )
-    return ""
+    return pins.why_not(scenario)
 
 
 def affinity(port: Port, plan: Plan) -> tuple[str, ...]:
@@ -177,9 +172,9 @@ def affinity(port: Port, plan: Plan) -> tuple[str, ...]:
         A column as `ovs-vsctl set Interface` takes it; empty when none is pinned.
     """
     cores = plan.placement.cores["pmd"]
-    pins = [
+    pinned = [
         f"{pin.queue}:{cores[pin.worker % len(cores)]}"
         for pin in plan.scenario.options.rxq_affinity
         if pin.port == str(port)
     ]
-    return (f'other_config:pmd-rxq-affinity="{",".join(pins)}"',) if pins else ()
+    return (f'other_config:pmd-rxq-affinity="{",".join(pinned)}"',) if pinned else ()

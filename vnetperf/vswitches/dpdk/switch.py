@@ -133,9 +133,11 @@ class OvsDpdk(OpenVSwitch):
         """What every Open vSwitch says, DPDK's version, and which thread polls which queue."""
         get = self.ovs.vsctl("get", "Open_vSwitch", ".", "dpdk_version")
         placement = self.ovs.appctl("dpif-netdev/pmd-rxq-show").splitlines()
+        shown = [line.strip() for line in self.ovs.appctl("dpctl/show").splitlines()]
         return {
             **super().facts(),
             "dpdk": get.strip().strip('"'),
             "workers": sum(line.startswith("pmd thread") for line in placement),
             "rx queue placement": placement,
+            "ports of the datapath": [line for line in shown if line.startswith("port ")],
         }

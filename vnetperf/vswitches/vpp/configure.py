@@ -10,6 +10,7 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import NicUse, Plan
 from vnetperf.model.ports import PhyPort
 from vnetperf.model.scenario import Scenario
+from vnetperf.vswitches import pins
 from vnetperf.vswitches.vpp import ports, queues, startup, tunnels
 from vnetperf.vswitches.vpp.install import (
     SUPPORTED,
@@ -52,7 +53,7 @@ def missing(facts: MachineFacts, scenario: Scenario) -> str:
     for plugin in _needed(scenario):
         if not installation.has(plugin):
             return f"VPP's plugin {plugin} is not in {installation.plugin_dir}; {PACKAGE}"
-    return ""
+    return pins.why_not(scenario)
 
 
 def _needed(scenario: Scenario) -> list[str]:
