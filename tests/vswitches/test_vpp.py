@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.machine import PROGRAMS, cpus, facts
 from vnetperf.host.programs import find_programs
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.plan import MemoryPlan, NicUse, Placement, Plan
@@ -272,6 +272,18 @@ def test_the_plan_shows_the_configuration(tmp_path: Path) -> None:
     assert "startup.conf" in lines["vpp"]
     assert "corelist-workers 2" in lines["startup.conf"]
     assert Vpp.launch_lines(plan(scenario()))
+
+
+@pytest.mark.parametrize(("wire", "plugin"), [("memif", "memif"), ("veth", "af_packet")])
+def test_the_plugin_of_a_wire_that_was_chosen_is_named_by_the_plan(
+    wire: str, plugin: str, tmp_path: Path
+) -> None:
+    there = machine(tmp_path, plugins=tuple(name for name in ALL if name != plugin))
+    of = plan(scenario(wire="auto"), wire=wire)
+    with pytest.raises(CapabilityError, match=f"plugin {plugin}, which a {wire} wire needs"):
+        Vpp.launch_lines(of, there)
+    other = plan(scenario(), wire="memif" if wire == "veth" else "veth")
+    assert Vpp.launch_lines(other, there)
 
 
 def test_a_pin_of_a_port_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import NicUse, Plan
 from vnetperf.model.ports import PhyPort
@@ -64,6 +64,29 @@ def _needed(scenario: Scenario) -> list[str]:
     elif scenario.wire == "veth":
         plugins.append(ports.PLUGINS["netdev"])
     return plugins
+
+
+def check_wire(plan: Plan, facts: MachineFacts) -> None:
+    """Refuse a wire that was chosen and whose plugin is not there.
+
+    Args:
+        plan: The plan.
+        facts: The machine, with a VPP.
+
+    Raises:
+        CapabilityError: Names the plugin.
+    """
+    kind = {"memif": "memif", "veth": "netdev"}.get(plan.wire)
+    if kind is None or not plan.scenario.deployment.phy_ports:
+        return  # NICs have nics_missing
+    installation, plugin = find_installation(facts.programs["vpp"]), ports.PLUGINS[kind]
+    if not installation.has(plugin):
+        raise CapabilityError(
+            f"VPP's plugin {plugin}, which a {plan.wire} wire needs, is not in "
+            f"{installation.plugin_dir}",
+            where=plan.scenario.id,
+            cure=f"{PACKAGE}, or choose another wire with --wire",
+        )
 
 
 def nics_missing(nics: Sequence[NicUse], facts: MachineFacts) -> str:

@@ -95,6 +95,7 @@ class Vpp(VSwitch):
         """The launch line and the configuration that `--plan` can show."""
         lines = {"vpp": "vpp -c RUN_DIR/vpp/startup.conf"}
         if facts is not None and facts.programs.get("vpp"):
+            configure.check_wire(plan, facts)
             startup = configure.make_startup(plan, facts, Path("RUN_DIR/vpp"), "vnetperf-RUN_ID")
             lines["startup.conf"] = " ".join(startup.text().split())
         return lines
