@@ -196,10 +196,9 @@ def test_sockets_of_a_killed_testpmd_go_before_the_next_listens(tmp_path: Path) 
         WireEnd(wire=n, kind="memif", side="dut", socket=str(left[f"wire{n}"]), role="server")
         for n in (0, 1)
     ]
-    with patch("vnetperf.vswitches.testpmd.switch.testpmd.port_info") as told:
-        told.return_value = {}
+    with patch("vnetperf.vswitches.testpmd.switch.TestpmdPorts.info", return_value={}):
         switch.add_phy_port(ends[0])
-        with pytest.raises(DutError, match="is not running"):
+        with pytest.raises(DutError, match="testpmd took None for phy0"):
             switch.add_phy_port(ends[1])
     machine.spawn.assert_called_once()
     # Of vhost-user the VNF is the server: its socket stays.

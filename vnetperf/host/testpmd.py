@@ -1,15 +1,12 @@
-"""dpdk-testpmd: its command line for any number of ports, and what its telemetry tells of them."""
+"""dpdk-testpmd: its command line for any number of ports, its memory and its threads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from vnetperf.host import vdev
-from vnetperf.host.telemetry import DpdkTelemetry
 from vnetperf.model.plan import Pollers
-from vnetperf.model.trial import HopCounters
 
 PROGRAM, PACKAGE = "dpdk-testpmd", "dpdk-dev"
 #: RTE_MAX_LCORE of distributions' builds.
@@ -179,38 +176,6 @@ def memory_mib(ports: int, queues: int, mtu: int, descriptors: int = 2 * RING) -
     return -(-needed // 64) * 64
 
 
-def port_info(telemetry: DpdkTelemetry, number: int) -> dict[str, Any]:
-    """What a program's telemetry tells of a port.
-
-    Args:
-        telemetry: Connection to the program.
-        number: DPDK's number of the port.
-
-    Returns:
-        "name", "mac_addr", "mtu", "nb_rx_queues" ...; empty when it knows no such port.
-
-    Raises:
-        HostError: The program has gone.
-    """
-    answer = telemetry.ask(f"/ethdev/info,{number}")
-    return answer if isinstance(answer, dict) else {}
-
-
-def describe(info: dict[str, Any]) -> str:
-    """A port as its driver has it, for the result.
-
-    Args:
-        info: From `port_info`.
-
-    Returns:
-        "02:76:61:00:00:00, MTU 1500, 1/1 rx/tx queues".
-    """
-    return (
-        f"{info.get('mac_addr', 'no address')}, MTU {info.get('mtu', 'unknown')}, "
-        f"{info.get('nb_rx_queues', '?')}/{info.get('nb_tx_queues', '?')} rx/tx queues"
-    )
-
-
 def pollers(role: str, pid: int) -> tuple[Pollers, ...]:
     """Its forwarding threads, by their names before and since DPDK 23.07.
 
@@ -222,44 +187,3 @@ def pollers(role: str, pid: int) -> tuple[Pollers, ...]:
         One entry per name.
     """
     return tuple(Pollers(role=role, pid=pid, thread_prefix=prefix) for prefix in THREADS)
-
-
-def link_up(telemetry: DpdkTelemetry, number: int) -> bool:
-    """Whether a port's link is up.
-
-    Args:
-        telemetry: Connection to the program.
-        number: DPDK's number of the port.
-
-    Returns:
-        True when it is.
-
-    Raises:
-        HostError: The program has gone.
-    """
-    answer = telemetry.ask(f"/ethdev/link_status,{number}")
-    return isinstance(answer, dict) and answer.get("status") == "UP"
-
-
-def port_counters(telemetry: DpdkTelemetry, number: int, name: str) -> HopCounters:
-    """Counters of a port.
-
-    Args:
-        telemetry: Connection to the program.
-        number: DPDK's number of the port.
-        name: What the port is called in the result.
-
-    Returns:
-        The counters.
-
-    Raises:
-        HostError: The program has gone.
-    """
-    stats = telemetry.ask(f"/ethdev/stats,{number}")
-    return HopCounters(
-        port=name,
-        rx=stats["ipackets"],
-        tx=stats["opackets"],
-        rx_dropped=stats["imissed"] + stats["rx_nombuf"],
-        tx_dropped=stats["oerrors"],
-    )

@@ -10,7 +10,7 @@ from vnetperf.host import testpmd
 from vnetperf.host.links import Link
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
-from vnetperf.host.telemetry import DpdkTelemetry
+from vnetperf.host.testpmd_ports import TestpmdPorts
 from vnetperf.model.errors import DutError, VnetperfError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers, RoleDemand
@@ -40,7 +40,7 @@ class Vloop(Vnf):
         self.devices: tuple[Device, ...] = ()
         self._attachments: tuple[Attachment, ...] = ()
         self._found: dict[str, Link] = {}
-        self._telemetry: DpdkTelemetry | None = None
+        self._telemetry = TestpmdPorts(self.directory, self.role)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -115,9 +115,6 @@ class Vloop(Vnf):
             raise DutError("it has not been launched", where=self.role)
         return self.process
 
-    def _socket(self) -> Path:
-        return self.directory / "dpdk" / self.role / "dpdk_telemetry.v2"
-
     def wait_ready(self, timeout_s: float) -> None:
         """Wait until testpmd answers and both its links are up."""
         self._running().wait_for(self._links_up, timeout_s=timeout_s, what="both its links")
@@ -127,30 +124,20 @@ class Vloop(Vnf):
 
     def _links_up(self) -> bool:
         try:
-            if self._telemetry is None:
-                self._telemetry = DpdkTelemetry(self._socket())
-            telemetry = self._telemetry
-            links = [testpmd.link_up(telemetry, port) for port in range(PORTS)]
-            return all(links)
-        except (OSError, ValueError, VnetperfError):
-            self._forget()  # not there yet
-            return False
-
-    def _forget(self) -> None:
-        if self._telemetry is not None:
-            self._telemetry.close()
-            self._telemetry = None
+            links = [self._telemetry.link_up(port) for port in range(PORTS)]
+        except VnetperfError:
+            return False  # not there yet
+        return all(links)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What the VNF itself counted."""
-        if self._telemetry is None:
+        if self.process is None:
             return ()
         counters = []
         for port in range(PORTS):
             # virtio-user takes the connection of a switch that came back when its link is asked for
-            testpmd.link_up(self._telemetry, port)
-            name = f"{self.role}.{port} (inside)"
-            counters.append(testpmd.port_counters(self._telemetry, port, name))
+            self._telemetry.link_up(port)
+            counters.append(self._telemetry.counters(port, f"{self.role}.{port} (inside)"))
         return tuple(counters)
 
     def pollers(self) -> tuple[Pollers, ...]:
@@ -161,30 +148,19 @@ class Vloop(Vnf):
         """Version, launch line, mode and rings."""
         return {
             "application": "dpdk-testpmd",
-            "version": self._telemetry.greeting.get("version", "unknown: telemetry does not say")
-            if self._telemetry is not None
-            else "unknown: it has not been asked",
+            "version": self._telemetry.version(),
             "launcher": "process (no VM)",
             "mode": self.plan.scenario.vnf_mode,
             "launch line": " ".join(self.argv),
             "rx/tx descriptors": RING,
             "memory": "ordinary pages" if "--no-huge" in self.argv else "hugepages",
             "ports": [
-                f"{attachment.port}: {attachment.kind}, {port.how}; {self._port_facts(number)}"
-                for number, (attachment, port) in enumerate(
+                f"{attachment.port}: {attachment.kind}, {port.how}; {self._telemetry.describe(n)}"
+                for n, (attachment, port) in enumerate(
                     zip(self._attachments, self.devices, strict=True)
                 )
             ],
         }
-
-    def _port_facts(self, number: int) -> str:
-        """What the driver itself says of a port."""
-        if self._telemetry is None:
-            return "unknown: it has not been asked"
-        try:
-            return testpmd.describe(testpmd.port_info(self._telemetry, number))
-        except VnetperfError as error:
-            return f"unknown: {error}"
 
     def check_alive(self) -> None:
         """Raise when testpmd has ended."""
@@ -192,7 +168,7 @@ class Vloop(Vnf):
 
     def stop(self) -> None:
         """End testpmd."""
-        self._forget()
+        self._telemetry.close()
         if self.process is not None:
             self.process.stop(timeout_s=3.0)
             self.process = None

@@ -9,7 +9,7 @@ from vnetperf.backend import check_process
 from vnetperf.host import testpmd
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
-from vnetperf.host.telemetry import DpdkTelemetry
+from vnetperf.host.testpmd_ports import TestpmdPorts
 from vnetperf.model.addresses import port_mac
 from vnetperf.model.errors import DutError, VnetperfError
 from vnetperf.model.machine import MachineFacts
@@ -24,6 +24,8 @@ from vnetperf.vswitches.testpmd import cabling
 from vnetperf.vswitches.testpmd.devices import Device, phy_device, vnf_device
 
 START_S = 20.0
+#: Begins the names of its files.
+PREFIX = "switch"
 
 
 class TestpmdSwitch(VSwitch):
@@ -53,7 +55,7 @@ class TestpmdSwitch(VSwitch):
         self.ends: dict[Port, WireEnd] = {}
         self.removed: set[Port] = set()
         self.numbers: dict[Port, int] = {}
-        self._telemetry: DpdkTelemetry | None = None
+        self._telemetry = TestpmdPorts(self.directory, PREFIX)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -128,7 +130,7 @@ class TestpmdSwitch(VSwitch):
         )
         self.process.wait_for(self._forwards, timeout_s=START_S, what="its ports to start")
         for port, device in devices.items():
-            name = testpmd.port_info(self._asked(), self.numbers[port]).get("name")
+            name = self._asked().info(self.numbers[port]).get("name")
             if name != device.name:
                 raise DutError(
                     f"testpmd took {name} for {port}, not {device.name}", where="testpmd"
@@ -153,7 +155,7 @@ class TestpmdSwitch(VSwitch):
         main, workers = _processors(placement)
         return testpmd.Command(
             program=self.machine.facts.programs[testpmd.PROGRAM],
-            name="switch",
+            name=PREFIX,
             devices=tuple(
                 devices[port].argument for port in sorted(devices, key=self.numbers.__getitem__)
             ),
@@ -173,22 +175,13 @@ class TestpmdSwitch(VSwitch):
 
     def _forwards(self) -> bool:
         try:
-            if self._telemetry is None:
-                folder = self.directory / "dpdk" / "switch"
-                self._telemetry = DpdkTelemetry(folder / "dpdk_telemetry.v2")
-            infos = [testpmd.port_info(self._telemetry, n) for n in self.numbers.values()]
-            return all(info.get("dev_started") for info in infos)
-        except (OSError, ValueError, VnetperfError):
-            self._forget()  # not there yet
-            return False
+            infos = [self._telemetry.info(number) for number in self.numbers.values()]
+        except VnetperfError:
+            return False  # not there yet
+        return all(info.get("dev_started") for info in infos)
 
-    def _forget(self) -> None:
-        if self._telemetry is not None:
-            self._telemetry.close()
-            self._telemetry = None
-
-    def _asked(self) -> DpdkTelemetry:
-        if self._telemetry is None:
+    def _asked(self) -> TestpmdPorts:
+        if self.process is None:
             raise DutError("testpmd is not running", where=self.name)
         return self._telemetry
 
@@ -213,7 +206,7 @@ class TestpmdSwitch(VSwitch):
     def links_down(self) -> tuple[str, ...]:
         """Ports whose other side has not connected."""
         asked = self._asked()
-        return tuple(str(p) for p, n in self.numbers.items() if not testpmd.link_up(asked, n))
+        return tuple(str(p) for p, n in self.numbers.items() if not asked.link_up(n))
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of every port since testpmd was started.
@@ -222,10 +215,7 @@ class TestpmdSwitch(VSwitch):
         in at the other port of the pair and did not go out.
         """
         asked = self._asked()
-        found = {
-            port: testpmd.port_counters(asked, number, str(port))
-            for port, number in self.numbers.items()
-        }
+        found = {port: asked.counters(number, str(port)) for port, number in self.numbers.items()}
         for a, b in cabling.cables(self.deployment):
             for source, target in ((a, b), (b, a)):
                 if source in found and target in found:
@@ -246,11 +236,11 @@ class TestpmdSwitch(VSwitch):
         asked, options = self._asked(), self.plan.scenario.options
         ports = {}
         for port, number in self.numbers.items():
-            info = testpmd.port_info(asked, number)
-            ports[str(port)] = f"{number}: {info.get('name')}, {testpmd.describe(info)}"
+            name = asked.info(number).get("name")
+            ports[str(port)] = f"{number}: {name}, {asked.describe(number)}"
         return {
             "backend": self.name,
-            "version": asked.greeting.get("version", "unknown: telemetry does not say"),
+            "version": asked.version(),
             "launch line": " ".join(self.argv),
             "mode": self.mode,
             "pairs": [f"{a} - {b}" for a, b in cabling.cables(self.deployment)],
@@ -268,7 +258,7 @@ class TestpmdSwitch(VSwitch):
         self.ends = {}
 
     def _end(self) -> None:
-        self._forget()
+        self._telemetry.close()
         if self.process is not None:
             self.process.stop(timeout_s=3.0)
             self.process = None
