@@ -119,6 +119,43 @@ def set_queues(name: str, count: int, *, netns: Path | None = None) -> None:
     run_in(netns, write)
 
 
+def channels(name: str, *, netns: Path | None = None) -> list[int]:
+    """Queues of an interface as they are.
+
+    Args:
+        name: Interface name.
+        netns: Its namespace; None is the caller's.
+
+    Returns:
+        Receive, transmit, other and combined ones; empty when the driver does not tell.
+
+    Raises:
+        HostError: There is no such interface.
+    """
+
+    def read() -> list[int]:
+        answer = _call(name, struct.pack("=9I", GET_CHANNELS, *[0] * 8))
+        return list(struct.unpack("=9I", answer)[5:]) if answer else []
+
+    return run_in(netns, read)
+
+
+def set_channels(name: str, counts: list[int], *, netns: Path | None = None) -> None:
+    """Bring an interface's queues to what `channels` has told.
+
+    Args:
+        name: Interface name.
+        counts: Receive, transmit, other and combined ones.
+        netns: Its namespace; None is the caller's.
+
+    Raises:
+        HostError: There is no such interface.
+    """
+    run_in(
+        netns, lambda: _call(name, struct.pack("=9I", SET_CHANNELS, 0, 0, 0, 0, *counts)) and None
+    )
+
+
 def _statistics(name: str) -> dict[str, int]:
     # struct ethtool_sset_info: command, reserved, mask of sets asked for, then their sizes.
     answer = _call(name, struct.pack("=IIQI", GET_SET_INFO, 0, 1 << STATISTICS, 0))
