@@ -47,6 +47,36 @@ def test_a_fetch_that_fails_says_why_and_leaves_nothing(lab_home: Path, programs
     assert list((lab_home / "kernel").iterdir()) == []
 
 
+@pytest.mark.usefixtures("debian")
+def test_what_a_killed_fetch_has_left_is_removed(lab_home: Path, programs: Programs) -> None:
+    programs({"apt-cache": SHOW, "apt-get": DOWNLOAD, "dpkg-deb": UNPACK, "depmod": DEPMOD})
+    alive, dead = (lab_home / "kernel" / f".{pid}.part" for pid in (1, 2**22 + 1))
+    for path in (alive, dead):
+        (path / "tree").mkdir(parents=True)
+    kernel.fetch(lambda _: None)
+    assert alive.exists()
+    assert not dead.exists()
+
+
+@pytest.mark.usefixtures("debian")
+def test_a_kernel_that_another_has_fetched_meanwhile_is_left(
+    lab_home: Path, programs: Programs
+) -> None:
+    other = lab_home / "kernel" / "linux-image-6.12-amd64"
+    make = f"mkdir -p {other}/boot {other}/lib/modules/6.12/kernel"
+    mark = f"touch {other}/boot/vmlinuz-6.12 {other}/.complete {other}/in-use"
+    programs(
+        {
+            "apt-cache": SHOW,
+            "apt-get": f"{make}; {mark}; {DOWNLOAD}",
+            "dpkg-deb": UNPACK,
+            "depmod": DEPMOD,
+        }
+    )
+    assert kernel.fetch(lambda _: None).image == other / "boot/vmlinuz-6.12"
+    assert (other / "in-use").exists()
+
+
 @pytest.mark.usefixtures("lab_home")
 def test_what_was_left_half_unpacked_is_not_taken(lab_home: Path) -> None:
     tree = lab_home / "kernel" / "linux-image-6.12-amd64"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from tests.lab.conftest import Programs
@@ -37,3 +39,12 @@ def test_virtme_ng_must_be_there_and_new_enough(
     with pytest.raises(HostError, match=words) as caught:
         wanted.need_virtme()
     assert "vnetperf[lab]" in caught.value.cure
+
+
+def test_a_command_on_the_leash_runs_for_us_and_not_when_we_have_ended() -> None:
+    argv = wanted.leashed(["echo", "ran"])
+    assert subprocess.run(argv, capture_output=True, check=True).stdout == b"ran\n"
+    # Whoever started it is not the process that it was made for, as when that one has ended.
+    other = ["sh", "-c", '"$@"; exit $?', "sh", *argv]
+    done = subprocess.run(other, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")

@@ -22,7 +22,7 @@ from vnetperf.lab import boot
 from vnetperf.lab.kernel import Kernel
 from vnetperf.lab.layout import Machine
 from vnetperf.lab.place import make_lab_dir, run_dir
-from vnetperf.lab.programs import dotted, need, qemu_version
+from vnetperf.lab.programs import dotted, leashed, qemu_version
 from vnetperf.model.errors import HostError
 
 DEVICE = Path("/dev/kvm")
@@ -117,15 +117,24 @@ def prove(qemu: str, kernel: Kernel, tell: Callable[[str], None]) -> Proof:
 def _try(qemu: str, kernel: Kernel, directory: Path) -> Proof:
     initramfs = boot.initramfs(kernel, directory)
     console, said = directory / "proof.console", directory / "proof.log"
-    argv = [need("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", qemu]
-    argv += ["-machine", "q35,kernel-irqchip=split", "-accel", "kvm", "-cpu", "max", "-m", "512M"]
+    argv = [
+        qemu,
+        "-machine",
+        "q35,kernel-irqchip=split",
+        "-accel",
+        "kvm",
+        "-cpu",
+        "max",
+        "-m",
+        "512M",
+    ]
     argv += ["-smp", "2", "-nodefaults", "-display", "none", "-no-reboot"]
     argv += ["-chardev", f"file,id=c,path={str(console).replace(',', ',,')}"]
     argv += ["-serial", "chardev:c", "-kernel", str(kernel.image), "-initrd", str(initramfs)]
     argv += ["-append", f"console=ttyS0 quiet panic=-1 rdinit=/bin/sh {_LAST_WORDS}"]
     with said.open("wb") as log:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            leashed(argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
     try:
         for _ in range(int(LIMIT_S * 10)):

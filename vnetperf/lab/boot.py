@@ -122,7 +122,11 @@ def _render(argv: list[str], rundir: Path) -> list[str]:
                 check=False,
             )
     except subprocess.TimeoutExpired as error:
-        raise HostError("virtme-ng did not end within 120 s", where=argv[0]) from error
+        raise HostError(
+            "virtme-ng did not end within 120 s",
+            where=shlex.join(argv[:4]),
+            cure="try again when the machine is less busy, or see `vnetperf lab doctor`",
+        ) from error
     said = (rundir / "virtme.out").read_text()
     line = next((line for line in said.splitlines() if "qemu-system" in line), None)
     if done.returncode or line is None:

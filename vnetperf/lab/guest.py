@@ -19,7 +19,7 @@ from vnetperf.lab import boot, inside
 from vnetperf.lab.kernel import Kernel
 from vnetperf.lab.layout import Machine
 from vnetperf.lab.place import run_dir
-from vnetperf.lab.programs import need
+from vnetperf.lab.programs import leashed
 from vnetperf.lab.relay import Relay
 from vnetperf.model.errors import HostError
 
@@ -188,10 +188,9 @@ def _died(what: str, directory: Path) -> HostError:
 @contextlib.contextmanager
 def _qemu(argv: list[str], directory: Path, fds: list[int]) -> Iterator[subprocess.Popen[bytes]]:
     """QEMU, which the kernel kills when this process ends, however that comes about."""
-    prefix = [need("setpriv", "util-linux"), "--pdeathsig", "KILL", "--"]
     with (directory / "qemu.log").open("wb") as log:
         process = subprocess.Popen(
-            [*prefix, *argv],
+            leashed(argv),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.lab.place import make_lab_dir
+from vnetperf.lab.place import make_lab_dir, remove_dead
 from vnetperf.lab.programs import need
 from vnetperf.model.errors import HostError
 
@@ -68,6 +68,8 @@ def fetch(tell: Callable[[str], None]) -> Kernel:
     root = make_lab_dir() / "kernel"
     target = root / wanted[0]
     work = root / f".{os.getpid()}.part"
+    root.mkdir(exist_ok=True)
+    remove_dead(root)
     shutil.rmtree(work, ignore_errors=True)
     tree = work / "tree"
     tree.mkdir(parents=True)
@@ -87,8 +89,10 @@ def fetch(tell: Callable[[str], None]) -> Kernel:
             )
         _run(["depmod", "-b", str(_modules_root(made)), made.release])
         (tree / ".complete").touch()
-        shutil.rmtree(target, ignore_errors=True)
-        tree.rename(target)
+        if not (target / ".complete").exists() or _inside(target) is None:
+            # Else another process has it by now, and its lab may run on it.
+            shutil.rmtree(target, ignore_errors=True)
+            tree.rename(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return dataclasses.replace(

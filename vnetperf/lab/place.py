@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ def run_dir() -> Iterator[Path]:
     """
     runs = make_lab_dir() / "runs"
     runs.mkdir(exist_ok=True)
-    _remove_dead(runs)
+    remove_dead(runs)
     path = runs / f"{os.getpid()}-{secrets.token_hex(3)}"
     path.mkdir(mode=0o700)
     try:
@@ -63,9 +64,13 @@ def run_dir() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _remove_dead(runs: Path) -> None:
-    """Remove the directories of runs that were killed; their names begin with their pid."""
-    for path in runs.iterdir():
-        pid = path.name.partition("-")[0]
-        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+def remove_dead(folder: Path) -> None:
+    """Remove what processes that were killed have left.
+
+    Args:
+        folder: Where directories are named by the pid of their maker: ``1234-x``, ``.1234.x``.
+    """
+    for path in folder.iterdir():
+        named = re.match(r"(\d+)-|\.(\d+)\.", path.name)
+        if named and not Path(f"/proc/{named[1] or named[2]}").exists():
             shutil.rmtree(path, ignore_errors=True)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
@@ -48,6 +49,24 @@ def need(name: str, package: str) -> str:
             cure=CURE_SYSTEM,
         )
     return path
+
+
+def leashed(argv: Sequence[str]) -> list[str]:
+    """A command that the kernel kills when this process ends, however that comes about.
+
+    It does not even begin when this process has ended before the kernel was asked to.
+
+    Args:
+        argv: Program and arguments.
+
+    Returns:
+        The command to start, whose process becomes the program.
+
+    Raises:
+        HostError: There is no setpriv.
+    """
+    leash = [need("setpriv", "util-linux"), "--pdeathsig", "KILL", "--"]
+    return [*leash, "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid()), *argv]
 
 
 def qemu_version(path: str) -> tuple[int, ...]:

@@ -42,7 +42,10 @@ class Relay:
         """
         for key, _ in self._selector.select(timeout_s):
             end = self._ends[key.data]
-            data = end.recv(CHUNK)
+            try:
+                data = end.recv(CHUNK)
+            except ConnectionResetError:  # QEMU ended with something of ours unread
+                data = b""
             if not data:
                 self._selector.unregister(end)
                 self.closed = self.closed or key.data == "ctl"
