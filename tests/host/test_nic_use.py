@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vnetperf.host import nic_use
 from vnetperf.host.nic_use import Interface, Network, Use, established, uses
 
 ETH, BRIDGE, VLAN, BOND, FREE = (
@@ -81,3 +84,23 @@ def test_connections_over_ipv6() -> None:
     plain = "B80D0120000000000000000001000000"
     text = head + "".join(f" 0: {a}:0016 {'0' * 32}:C0DE 01 x\n" for a in (mapped, plain))
     assert established(text, {22}) == {"192.0.2.1", "2001:db8::1"}
+
+
+def test_the_holder_of_a_device_is_named_though_processes_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid in ("12", "34"):
+        (tmp_path / pid / "fd").mkdir(parents=True)
+        (tmp_path / pid / "comm").write_text("qemu\n")
+    (tmp_path / "34/fd/7").symlink_to("/dev/vfio/5")
+    listed = Path.iterdir
+
+    def iterdir(path: Path) -> object:
+        if path == tmp_path / "12/fd":
+            raise FileNotFoundError(path)
+        return listed(path)
+
+    monkeypatch.setattr(nic_use, "PROC", tmp_path)
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    assert nic_use.holder_of_vfio(5) == "process 34 (qemu)"
+    assert nic_use.holder_of_vfio(6) == ""

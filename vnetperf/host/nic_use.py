@@ -5,6 +5,7 @@ Looked up by netlink and /proc; nothing is started and nothing changed.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 from collections.abc import Iterable, Mapping
@@ -238,11 +239,16 @@ def holder_of_vfio(group: int) -> str:
         "process 123 (qemu-system-x86)"; "" when nobody has it open, or it cannot be seen.
     """
     wanted = f"/dev/vfio/{group}"
-    for link in PROC.glob("[0-9]*/fd/*"):
-        try:
-            if str(link.readlink()) == wanted:
-                name = (link.parents[1] / "comm").read_text().strip()
-                return f"process {link.parents[1].name} ({name})"
-        except OSError:
-            continue
+    for process in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
+            if any(_points_to(link, wanted) for link in (process / "fd").iterdir()):
+                name = (process / "comm").read_text().strip()
+                return f"process {process.name} ({name})"
     return ""
+
+
+def _points_to(link: Path, target: str) -> bool:
+    try:
+        return str(link.readlink()) == target
+    except OSError:  # closed meanwhile
+        return False

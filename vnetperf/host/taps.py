@@ -54,7 +54,9 @@ def create_tap(
             fcntl.ioctl(device, TUNSETPERSIST, 1)
         except OSError as error:
             raise HostError(
-                f"the kernel refused to make the tap device: {error.strerror}", where=f"link {name}"
+                f"the kernel refused to make the tap device: {error.strerror}",
+                where=f"link {name}",
+                cure="run as root, with a name that nothing else has",
             ) from error
         finally:
             os.close(device)

@@ -66,21 +66,24 @@ def addresses(physical: str, *, sys: Path = pci.SYS) -> tuple[str, ...]:
     return tuple(link.resolve().name for link in ordered)
 
 
-def in_use(physical: str, uses: dict[str, nic_use.Use] | None = None) -> str:
+def in_use(
+    physical: str, uses: dict[str, nic_use.Use] | None = None, *, sys: Path = pci.SYS
+) -> str:
     """Why the virtual functions that a NIC has already must not be taken away.
 
     Args:
         physical: PCI address of the physical function.
         uses: Uses of this namespace's interfaces; None looks them up.
+        sys: Root of sysfs.
 
     Returns:
         The reason; "" when nobody uses one.
     """
-    functions = addresses(physical)
+    functions = addresses(physical, sys=sys)
     if functions and uses is None:
         uses = nic_use.interface_uses()
     for address in functions:
-        function = pci.nic(address)
+        function = pci.nic(address, sys=sys)
         name = f"its virtual function {address}"
         if function.driver in USER_DRIVERS:
             return f"{name} is given to {function.driver}"
@@ -92,7 +95,7 @@ def in_use(physical: str, uses: dict[str, nic_use.Use] | None = None) -> str:
     return ""
 
 
-def make(journal: Journal, physical: str, count: int) -> tuple[str, ...]:
+def make(journal: Journal, physical: str, count: int, *, sys: Path = pci.SYS) -> tuple[str, ...]:
     """Make virtual functions that no driver takes by itself; undoing brings the earlier number.
 
     Drivers read the address of a virtual function once, when they take it: it must be set before.
@@ -101,6 +104,7 @@ def make(journal: Journal, physical: str, count: int) -> tuple[str, ...]:
         journal: The run's journal.
         physical: PCI address of the physical function.
         count: How many.
+        sys: Root of sysfs.
 
     Returns:
         Their PCI addresses, by number.
@@ -108,17 +112,21 @@ def make(journal: Journal, physical: str, count: int) -> tuple[str, ...]:
     Raises:
         HostError: The NIC cannot have as many, has some that are in use, or the kernel refuses.
     """
-    if reason := in_use(physical):
+    if reason := in_use(physical, sys=sys):
         raise HostError(
             f"the NIC has virtual functions already, and {reason}",
             where=physical,
             cure="end what uses them, or name another NIC in the testbed file",
         )
-    autoprobe = pci.SYS / "bus/pci/devices" / physical / "sriov_drivers_autoprobe"
+    if addresses(physical, sys=sys):
+        # Those that were there had drivers: undone last, they are made anew when drivers may take
+        # them again.
+        pci.set_vfs(journal, physical, 0, sys=sys)
+    autoprobe = sys / "bus/pci/devices" / physical / "sriov_drivers_autoprobe"
     if autoprobe.exists():  # since Linux 4.12
         write_value(journal, autoprobe, "0")
-    pci.set_vfs(journal, physical, count)
-    found = addresses(physical)
+    pci.set_vfs(journal, physical, count, sys=sys)
+    found = addresses(physical, sys=sys)
     if len(found) != count:
         raise HostError(
             f"{count} virtual functions were asked for and {len(found)} are there",
