@@ -91,7 +91,11 @@ def turn(directory: Path) -> Iterator[None]:
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise HostError(f"cannot be opened: {error.strerror}", where=str(directory)) from error
+        raise HostError(
+            f"cannot be opened: {error.strerror}",
+            where=str(directory),
+            cure="check that this kernel still has these pages, and run as root",
+        ) from error
     try:
         while True:
             try:

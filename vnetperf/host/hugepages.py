@@ -215,7 +215,11 @@ def _read_number(path: Path) -> int:
     try:
         return int(path.read_text())
     except (OSError, ValueError) as error:
-        raise HostError(f"cannot be read: {error}", where=str(path)) from error
+        raise HostError(
+            f"cannot be read: {error}",
+            where=str(path),
+            cure="check that this kernel still has these pages, and run as root",
+        ) from error
 
 
 def _write_total(directory: Path, pages: int) -> None:

@@ -52,12 +52,22 @@ def run_dir() -> Iterator[Path]:
 
     Yields:
         Its path.
+
+    Raises:
+        HostError: It cannot be made.
     """
-    runs = make_lab_dir() / "runs"
-    runs.mkdir(exist_ok=True)
-    remove_dead(runs)
-    path = runs / f"{os.getpid()}-{secrets.token_hex(3)}"
-    path.mkdir(mode=0o700)
+    path = make_lab_dir() / "runs" / f"{os.getpid()}-{secrets.token_hex(3)}"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        remove_dead(path.parent)
+        path.mkdir(mode=0o700)
+    except OSError as error:
+        raise HostError(
+            f"a directory for this run cannot be made: {error.strerror}",
+            where=str(path),
+            accepted="a disk with room that you may write to",
+            cure="set XDG_CACHE_HOME to a directory on one",
+        ) from error
     try:
         yield path
     finally:

@@ -119,7 +119,10 @@ class Engine:
                 return
             if time.monotonic() > deadline:
                 names = ", ".join(f"{p.number} ({p.name})" for p in down)
-                raise GeneratorError(f"no link on port {names} after {timeout_s} s")
+                raise GeneratorError(
+                    f"no link on port {names} after {timeout_s} s",
+                    cure="see whether the other end is plugged in and up",
+                )
             time.sleep(_POLL_S)
 
     def set_streams(self, streams: Iterable[StreamSpec]) -> None:
