@@ -39,9 +39,15 @@ class Backend(ABC):
     Args:
         machine: The machine it runs on; every lasting change goes through it.
         plan: The plan it belongs to.
+
+    Attributes:
+        name: What users call it.
+        far_mib: Hugepages that a thread of it needs on its own node when that is not the node of
+            its memory, MiB.
     """
 
     name: ClassVar[str]
+    far_mib: ClassVar[int] = 0
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         self.machine = machine

@@ -162,6 +162,7 @@ def test_shared_pollers_get_cores_of_one_node_then_siblings_then_other_nodes() -
     placement = place(demands(2), asked, facts(cpus=cpus(4, nodes=2)))
     assert taken(placement) == [0, 1, 2, 3]
     assert "several nodes (0, 1)" in placement.reason
+    assert (placement.node, placement.far_nodes) == (0, (1,))
     few = CoresConfig(policy="shared", allowed=(0, 4, 5, 6))
     placement = place(demands(1), few, machine)
     assert (placement.node, taken(placement)) == (1, [4, 5, 6])
@@ -176,6 +177,7 @@ def test_the_reason_of_sharing_tells_siblings_and_nodes(
     siblings = len({c.core for c in used}) < len(used)
     assert ("SMT siblings" in placement.reason) == siblings
     assert ("several nodes" in placement.reason) == (len({c.node for c in used}) > 1)
+    assert {c.node for c in used} <= {placement.node, *placement.far_nodes}
     assert placement.node in {c.node for c in used}
 
 

@@ -61,6 +61,17 @@ def test_memory_is_reserved_where_the_pollers_are() -> None:
     assert [m.node for m in made.memory] == [1]
 
 
+def test_threads_on_another_node_get_their_little_memory_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.fakes.backends.FakeVnf.far_mib", 16)
+    asked = CoresConfig(policy="shared", allowed=(4, 5, 6))
+    made = plan(scenario(deployment="pvvp"), facts(10, nodes=2), cores=asked)
+    assert made.placement.far_nodes == (1,)
+    users = {memory.node: memory.users for memory in made.memory}
+    assert users == {0: {"vnf0": 64, "vnf1": 64}, 1: {"vnf0": 16, "vnf1": 16}}
+
+
 def test_vnfs_are_not_looked_at_where_there_are_none() -> None:
     assert plan(scenario("taponly", "phy2phy"))
 

@@ -44,6 +44,7 @@ def launched(attachments: tuple[Attachment, Attachment], **changes: Any) -> Vloo
         cores={"vnf0": (changes.pop("worker", 1),)},
         housekeeping=(changes.pop("main", 0),),
         node=changes.pop("node", 0),
+        far_nodes=changes.pop("far_nodes", ()),
     )
     plan = Plan(
         scenario=Scenario(
@@ -79,9 +80,20 @@ def command(
         return launched((first, second), **changes).argv
 
 
-@pytest.mark.parametrize(("node", "memory"), [(0, "128"), (1, "0,128"), (2, "0,0,128")])
-def test_memory_is_taken_on_the_node_of_the_pollers(node: int, memory: str) -> None:
-    line = command(node=node)
+@pytest.mark.parametrize(
+    ("node", "far", "memory"),
+    [
+        (0, (), "128"),
+        (1, (), "0,128"),
+        (2, (), "0,0,128"),
+        (0, (1,), "128,16"),
+        (1, (0,), "16,128"),
+    ],
+)
+def test_memory_is_taken_where_the_threads_are(
+    node: int, far: tuple[int, ...], memory: str
+) -> None:
+    line = command(node=node, far_nodes=far)
     assert line[line.index("--socket-mem") + 1] == memory
     assert {"--no-numa", f"--socket-num={node}"} <= set(line)
     assert "-m" not in line

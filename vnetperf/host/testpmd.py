@@ -19,6 +19,8 @@ RING = 1024
 MBUFS, JUMBO_MBUFS, SPARE_MBUFS = 16384, 8192, 4096
 #: Memory beside the buffers, MiB: rings, EAL, testpmd itself.
 BASE_MIB = 64
+#: What a forwarding thread keeps on its own node, MiB: tables of GRO and GSO, even if unused.
+FAR_MIB = 16
 STANDARD_MTU = 1500
 #: Octets beyond the MTU that drivers count into a frame: virtio's most, its own header among them.
 FRAME_OVERHEAD = 30
@@ -44,6 +46,7 @@ class Command:
         rx_descriptors: Descriptors of each receive ring.
         tx_descriptors: Descriptors of each transmit ring.
         peers: Port number -> destination address of what it sends, of mode "mac".
+        far_nodes: Nodes of forwarding threads that are not its memory's.
         hugepages: False where nobody else maps its memory: ordinary pages do then.
     """
 
@@ -62,6 +65,7 @@ class Command:
     rx_descriptors: int = RING
     tx_descriptors: int = RING
     peers: dict[int, str] = field(default_factory=dict)
+    far_nodes: tuple[int, ...] = ()
     hugepages: bool = True
 
     def argv(self) -> list[str]:
@@ -99,7 +103,8 @@ class Command:
     def _memory(self) -> list[str]:
         if not self.hugepages:
             return ["--no-huge", "-m", str(self.memory_mib)]
-        nodes = ",".join(["0"] * self.node + [str(self.memory_mib)])
+        sizes = dict.fromkeys(self.far_nodes, FAR_MIB) | {self.node: self.memory_mib}
+        nodes = ",".join(str(sizes.get(node, 0)) for node in range(max(sizes) + 1))
         return ["--in-memory", "--single-file-segments", "--socket-mem", nodes]
 
     def _peers(self) -> list[str]:

@@ -50,6 +50,7 @@ class Placement(Frozen):
         housekeeping: Processors for everything that does not poll.
         node: NUMA node of the pollers' memory.
         nodes: NUMA nodes of the machine.
+        far_nodes: The other nodes, when pollers sit on several.
         slice_us: EEVDF slice for threads on shared cores, microseconds; 0: the kernel's own.
         slice_note: What is known about slices: "" or why they are not available.
     """
@@ -60,6 +61,7 @@ class Placement(Frozen):
     housekeeping: tuple[int, ...]
     node: int = 0
     nodes: tuple[int, ...] = (0,)
+    far_nodes: tuple[int, ...] = ()
     slice_us: int = 0
     slice_note: str = ""
 

@@ -178,6 +178,7 @@ def _shared(
         housekeeping=config.housekeeping or (numbers[0],),
         node=order[0].node,
         nodes=_nodes(facts),
+        far_nodes=_far_nodes(order[0].node, used, facts),
         slice_us=0 if facts.slices else config.slice_us,
         slice_note=facts.slices,
     )
@@ -216,6 +217,12 @@ def _far(near: int | None, nodes: set[int]) -> str:
     if near is None or nodes <= {near}:
         return ""
     return f"; the NICs are on node {near}: every frame crosses between nodes"
+
+
+def _far_nodes(home: int, used: list[CpuFacts], facts: MachineFacts) -> tuple[int, ...]:
+    if {cpu.node for cpu in used} <= {home}:
+        return ()
+    return tuple(node for node in _nodes(facts) if node != home)
 
 
 def _nodes(facts: MachineFacts) -> tuple[int, ...]:

@@ -181,12 +181,19 @@ def _memory(
     mib = generator.hugepage_mib(scenario, tuple(kinds))
     for node in _nodes(plan, ("tester",)):
         by_node.setdefault(node, {})[scenario.generator] = mib
-    needed = dict.fromkeys(_nodes(plan, ("dut",)), vswitch.hugepage_mib(scenario))
+    # The wire decides too: a poll-mode NIC needs memory where an af_packet interface needs none.
+    decided = scenario.model_copy(update={"wire": plan.wire})
+    needed = dict.fromkeys(_nodes(plan, ("dut",)), vswitch.hugepage_mib(decided))
     for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
         by_node.setdefault(node, {})[scenario.vswitch] = mib
     for number in range(graph.vnf_count):
         kind = attachment_kind(vswitch, vnf.attachments)
-        by_node[home][f"vnf{number}"] = vnf.hugepage_mib(scenario, kind)
+        if mib := vnf.hugepage_mib(scenario, kind):
+            by_node[home][f"vnf{number}"] = mib
+            for node in plan.placement.far_nodes:
+                by_node.setdefault(node, {})[f"vnf{number}"] = vnf.far_mib
+    for node in plan.placement.far_nodes:
+        by_node.setdefault(node, {}).setdefault(scenario.vswitch, vswitch.far_mib)
     return _memory_of_nodes(by_node, plan, facts)
 
 

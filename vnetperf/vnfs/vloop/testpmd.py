@@ -31,6 +31,7 @@ class Vloop(Vnf):
     attachments: ClassVar[tuple[str, ...]] = KINDS
     modes: ClassVar[tuple[str, ...]] = ("io", "mac", "macswap")
     max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
+    far_mib: ClassVar[int] = testpmd.FAR_MIB
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
@@ -101,6 +102,7 @@ class Vloop(Vnf):
             main=placement.housekeeping[0],
             workers=placement.cores[self.role][:1],
             node=placement.node,
+            far_nodes=placement.far_nodes,
             memory_mib=testpmd.memory_mib(PORTS, queues, scenario.mtu),
             mode=scenario.vnf_mode,
             mtu=scenario.mtu,

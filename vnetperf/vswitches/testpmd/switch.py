@@ -34,6 +34,7 @@ class TestpmdSwitch(VSwitch):
     __test__ = False  # pytest would otherwise try to collect the name
 
     name: ClassVar[str] = "testpmd"
+    far_mib: ClassVar[int] = testpmd.FAR_MIB
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("nic", "memif", "veth"),
         attachments=("vhost-user", "memif"),
@@ -163,6 +164,7 @@ class TestpmdSwitch(VSwitch):
             main=main,
             workers=workers,
             node=placement.node,
+            far_nodes=placement.far_nodes,
             memory_mib=self.hugepage_mib(scenario),
             mode=self.mode,
             mtu=scenario.mtu,
