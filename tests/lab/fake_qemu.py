@@ -1,14 +1,16 @@
 """Stands in for QEMU and its guest: `fake_qemu.py CTL IN OUT ERR -- PLAY`, descriptors and a play.
 
 Plays: ``status N``, ``echo`` (input back, until its end), ``die``, ``fail``, ``mute``,
-``signals`` (tell each signal's name, end at INT), ``stubborn`` (end at nothing).
+``crash FILE`` (once), ``signals`` (tell each signal's name, end at INT), ``stubborn`` (end at nothing).
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
+from pathlib import Path
 
 
 def main() -> None:
@@ -17,6 +19,11 @@ def main() -> None:
     play, *rest = sys.argv[6:]
     if play == "mute":
         time.sleep(60)
+    if play == "crash" and not Path(rest[0]).exists():
+        Path(rest[0]).touch()
+        sys.stderr.write("qemu: Assertion failed\n")
+        sys.stderr.flush()
+        os.abort()
     if play == "fail":
         ctl.sendall(b"failed no such directory\n")
         time.sleep(60)

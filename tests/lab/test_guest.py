@@ -97,6 +97,14 @@ def test_a_guest_that_fails_is_one_clear_error(
     assert nothing_left(tmp_path)
 
 
+def test_a_qemu_that_crashes_at_its_start_is_started_again(start: Start, tmp_path: Path) -> None:
+    process = start("crash", str(tmp_path / "crashed"))
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "crashed before the command started, once more: qemu: Assertion failed" in err
+    assert nothing_left(tmp_path)
+
+
 def test_a_command_is_ended_when_its_time_is_over(start: Start, tmp_path: Path) -> None:
     process = start("stubborn", timeout=1)
     _, err = process.communicate(timeout=30)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from vnetperf.host import vdev
 from vnetperf.host.machine import Machine
+from vnetperf.host.patience import patient
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.model.machine import MachineFacts
@@ -292,7 +293,7 @@ class Loadgen(TrafficGenerator):
             duration_s=trial.duration_s,
             drain_s=trial.drain_s,
             burst=BURST,
-            max_lag_s=MAX_LAG_S,
+            max_lag_s=patient(MAX_LAG_S),
         )
         began = time.monotonic()
         result = self._conduct(spec, trial.duration_s, watch)
@@ -408,7 +409,7 @@ class Loadgen(TrafficGenerator):
             f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
             "frame taken in, the driver's and the wire's rings included",
             "largest burst": BURST,
-            "given up when late by (s)": MAX_LAG_S,
+            "given up when late by (s)": patient(MAX_LAG_S),
             "sleep when idle (us)": config.sleep_us if config else 0,
         }
 
