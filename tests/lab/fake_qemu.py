@@ -1,7 +1,8 @@
 """Stands in for QEMU and its guest: `fake_qemu.py CTL IN OUT ERR -- PLAY`, descriptors and a play.
 
-Plays: ``status N``, ``echo`` (input back, until its end), ``die``, ``fail``, ``mute``, ``crash FILE``
-(once), ``signals`` (tell each signal's name, end at INT), ``stubborn`` (end at nothing).
+Plays: ``status N``, ``echo`` (input back, until its end), ``die``, ``fail``, ``mute``,
+``crash FILE`` (once), ``signals`` (tell each signal's name, end at INT),
+``stubborn`` (end at nothing).
 """
 
 from __future__ import annotations
