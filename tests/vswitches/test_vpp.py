@@ -16,15 +16,16 @@ from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.plan import MemoryPlan, NicUse, Placement, Plan
+from vnetperf.model.ports import PhyPort
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.vswitches.vpp import Vpp, configure
+from vnetperf.vswitches.vpp import Vpp, configure, xdp
 from vnetperf.vswitches.vpp.install import find_installation, parse_version
 from vnetperf.vswitches.vpp.ports import Interface
 from vnetperf.vswitches.vpp.startup import Startup
 
-ALL = ("memif", "vhost", "af_packet", "dpdk", "vxlan", "gre", "geneve")
+ALL = ("memif", "vhost", "af_packet", "af_xdp", "dpdk", "vxlan", "gre", "geneve")
 
 
 def install(
@@ -190,6 +191,66 @@ def test_what_it_cannot_forward_is_told_with_the_cure(
     problem = Vpp.missing(machine(tmp_path), scenario(deployment, **changes))
     assert bool(problem) == bool(says), problem
     assert says in problem
+
+
+XDP = SwitchOptions(mode="af_xdp")
+
+
+@pytest.mark.parametrize(
+    ("deployment", "changes", "says"),
+    [
+        ("phy2phy", {"wire": "veth"}, ""),
+        ("pvp", {}, ""),
+        ("pvpv", {"wire": "veth"}, ""),
+        ("pvp", {"rules": "learning"}, ""),
+        ("phy2phy", {"forwarding": "l3"}, ""),
+        ("op2p", {"wire": "veth"}, ""),
+        ("phy2phy", {"wire": "memif"}, "--wire veth"),
+        ("phy2phy", {"wire": "nic"}, "leaves its XDP program on a NIC"),
+        ("v2v", {}, "no physical port"),
+        ("phy2phy", {"max_frame_size": 9018}, "up to 1900"),
+        ("phy2phy", {"options": SwitchOptions(mode="af_xdp", rx_descriptors=128)}, "256"),
+        (
+            "phy2phy",
+            {"wire": "veth", "options": SwitchOptions(mode="af_xdp", rx_queues=2)},
+            "one queue",
+        ),
+    ],
+)
+def test_where_af_xdp_cannot_be_is_told_with_the_cure(
+    tmp_path: Path, deployment: str, changes: dict[str, Any], says: str
+) -> None:
+    problem = Vpp.missing(machine(tmp_path), scenario(deployment, **{"options": XDP, **changes}))
+    assert bool(problem) == bool(says), problem
+    assert says in problem
+
+
+def test_af_xdp_on_a_wire_that_was_chosen_is_refused_by_the_plan(tmp_path: Path) -> None:
+    there = machine(tmp_path)
+    of = scenario("phy2phy", options=XDP)
+    with pytest.raises(CapabilityError, match="a memif wire has none; add --wire veth"):
+        Vpp.launch_lines(plan(of), there)
+    lines = Vpp.launch_lines(plan(of, wire="veth"), there)
+    assert "af_xdp_plugin.so" in lines["startup.conf"]
+    assert "af_packet_plugin.so" not in lines["startup.conf"]
+    nic = NicUse(wire=0, side="dut", pci="0000:01:00.0", driver="igb", kernel=True)
+    assert "--wire veth" in Vpp.nics_missing((nic,), there, of)
+
+
+def test_the_plugin_of_af_xdp_is_named(tmp_path: Path) -> None:
+    poor = machine(tmp_path, plugins=tuple(name for name in ALL if name != "af_xdp"))
+    of = scenario("phy2phy", options=XDP, wire="veth")
+    assert "plugin af_xdp is not in" in Vpp.missing(poor, of)
+
+
+@pytest.mark.parametrize("message", ["af_xdp_create_v3", "af_xdp_create_v2"])
+def test_af_xdp_is_made_by_the_message_that_this_vpp_has(message: str) -> None:
+    api = MagicMock(knows=lambda name: name == message)
+    options = SwitchOptions(mode="af_xdp", rx_descriptors=512)
+    xdp.create(api, PhyPort(index=0), "d0", options)
+    (name,), fields = api.call.call_args_list[0]
+    assert name == message
+    assert (fields["host_if"], fields["rxq_size"], fields["rxq_num"]) == ("d0", 512, 1)
 
 
 # --- what it is started with -----------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from vnetperf.host.linkstats import LinkStatistics
 from vnetperf.model.errors import DutError
 from vnetperf.model.ports import PhyPort, VnfPort
 from vnetperf.vswitches.vpp import api as api_module
@@ -82,11 +83,25 @@ def test_counters_are_summed_over_threads() -> None:
 
 
 def test_frames_that_found_no_room_were_not_sent() -> None:
-    memif, vhost = counters.read(stats.StatsSegment(segment().bytes()), INTERFACES)
+    memif, vhost = counters.read(stats.StatsSegment(segment().bytes()), INTERFACES, {})
     assert (memif.port, memif.rx, memif.tx) == ("phy0", 105, 205 - 4)
     assert (memif.rx_dropped, memif.tx_dropped) == (3, 4)  # a rollback is no loss
     assert (vhost.port, vhost.rx, vhost.tx) == ("vnf0.0", 207, 107 - 8)
     assert (vhost.rx_dropped, vhost.tx_dropped) == (9 - 8, 8)  # drops count both there
+
+
+def test_what_af_xdp_never_saw_was_dropped_coming_in() -> None:
+    made = segment()
+    made.error("/err/xdp-d0-tx/no free tx slots", 3, 1)
+    made.error("/err/xdp-d0-tx/syscall required", 3, 3)
+    sockets = Interface(PhyPort(index=0), 1, "xdp-d0", "xdp", "d0")
+    links = {"d0": LinkStatistics(rx=120, tx=0, rx_dropped=15, tx_dropped=0)}
+    (found,) = counters.read(stats.StatsSegment(made.bytes()), [sockets], links)
+    assert (found.rx, found.rx_dropped) == (105, 3 + 15)
+    assert (found.tx, found.tx_dropped) == (205 - 4, 4)  # a system call is no frame
+    kernels = Interface(PhyPort(index=0), 1, "host-d0", "netdev", "d0")
+    (found,) = counters.read(stats.StatsSegment(made.bytes()), [kernels], links)
+    assert found.rx_dropped == 3
 
 
 def test_a_segment_that_never_holds_still_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

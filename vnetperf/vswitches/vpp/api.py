@@ -20,7 +20,7 @@ ADMIN_UP, LINK_UP = 1, 2
 DEFINITIONS = frozenset(
     (
         *("memclnt", "vlib", "vpe", "interface", "l2", "ip", "ip_neighbor"),
-        *("memif", "vhost_user", "af_packet", "vxlan", "gre", "geneve"),
+        *("memif", "vhost_user", "af_packet", "af_xdp", "vxlan", "gre", "geneve"),
     )
 )
 
@@ -98,6 +98,17 @@ class VppApi:
         """Have `interfaces_changed` set from now on."""
         self.call("want_interface_events", enable_disable=1, pid=os.getpid())
         self.interfaces_changed.set()
+
+    def knows(self, message: str) -> bool:
+        """Whether this VPP has a message.
+
+        Args:
+            message: Its name.
+
+        Returns:
+            True when it can be sent.
+        """
+        return self._client is not None and hasattr(self._client.api, message)
 
     def call(
         self,

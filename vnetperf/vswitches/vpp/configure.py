@@ -11,7 +11,7 @@ from vnetperf.model.plan import NicUse, Plan
 from vnetperf.model.ports import PhyPort
 from vnetperf.model.scenario import Scenario
 from vnetperf.vswitches import pins
-from vnetperf.vswitches.vpp import ports, queues, startup, tunnels
+from vnetperf.vswitches.vpp import ports, queues, startup, tunnels, xdp
 from vnetperf.vswitches.vpp.install import (
     SUPPORTED,
     TELLS_MESSAGES,
@@ -62,8 +62,13 @@ def _needed(scenario: Scenario) -> list[str]:
     if scenario.wire == "memif":
         plugins.append(ports.PLUGINS["memif"])
     elif scenario.wire == "veth":
-        plugins.append(ports.PLUGINS["netdev"])
+        plugins.append(ports.PLUGINS[_netdev_kind(scenario)])
     return plugins
+
+
+def _netdev_kind(scenario: Scenario) -> str:
+    """How kernel interfaces are taken."""
+    return "xdp" if xdp.asked(scenario.options) else "netdev"
 
 
 def check_wire(plan: Plan, facts: MachineFacts) -> None:
@@ -74,9 +79,11 @@ def check_wire(plan: Plan, facts: MachineFacts) -> None:
         facts: The machine, with a VPP.
 
     Raises:
-        CapabilityError: Names the plugin.
+        CapabilityError: Names the plugin, or the wire that the mode needs.
     """
-    kind = {"memif": "memif", "veth": "netdev"}.get(plan.wire)
+    if problem := xdp.trouble_on_wire(plan.scenario, plan.wire):
+        raise CapabilityError(problem, where=plan.scenario.id)
+    kind = {"memif": "memif", "veth": _netdev_kind(plan.scenario)}.get(plan.wire)
     if kind is None or not plan.scenario.deployment.phy_ports:
         return  # NICs have nics_missing
     installation, plugin = find_installation(facts.programs["vpp"]), ports.PLUGINS[kind]
@@ -175,7 +182,7 @@ def make_startup(
         (m.users[scenario.vswitch], m.size_kb) for m in plan.memory if m.users.get(scenario.vswitch)
     ]
     size = startup.data_size(scenario.mtu)
-    kinds = {*attachments, "memif", "netdev", *(["pci"] if nics else [])}
+    kinds = {*attachments, "memif", _netdev_kind(scenario), *(["pci"] if nics else [])}
     plugins = [ports.PLUGINS[kind] for kind in sorted(kinds)]
     plugins += [tunnels.PLUGINS[scenario.tunnel]] if scenario.deployment.tunnelled else []
     return startup.Startup(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from vnetperf.host.linkstats import LinkStatistics
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.vpp.ports import Interface
 from vnetperf.vswitches.vpp.stats import StatsSegment
 
 #: Errors of a transmit node that are no lost frames: a frame put back to be tried again, a system
-#: call to be repeated.
-NO_LOSS = ("rollback", "sendto")
+#: call that was needed or must be repeated.
+NO_LOSS = ("rollback", "sendto", "syscall")
 COUNTERS = ("/if/rx", "/if/tx", "/if/drops", "/if/rx-miss", "/if/tx-error")
 
 
@@ -30,12 +31,18 @@ def lost_by_transmit(errors: Mapping[str, int]) -> int:
     return sum(n for name, n in errors.items() if not any(word in name for word in NO_LOSS))
 
 
-def read(segment: StatsSegment, interfaces: Iterable[Interface]) -> tuple[HopCounters, ...]:
+def read(
+    segment: StatsSegment,
+    interfaces: Iterable[Interface],
+    links: Mapping[str, LinkStatistics],
+) -> tuple[HopCounters, ...]:
     """Counters of interfaces since they were made.
 
     Args:
         segment: VPP's statistics.
         interfaces: The interfaces.
+        links: Statistics of the kernel's interfaces, which has frames for AF_XDP that VPP never
+            sees.
 
     Returns:
         One entry per interface.
@@ -53,6 +60,8 @@ def read(segment: StatsSegment, interfaces: Iterable[Interface]) -> tuple[HopCou
         drops = of("/if/drops", index)
         if interface.kind == "vhost-user":  # the only one whose transmit losses are in here too
             drops = max(0, drops - lost)
+        if interface.kind == "xdp" and interface.netdev in links:
+            drops += links[interface.netdev].rx_dropped  # the socket's ring was full
         found.append(
             HopCounters(
                 port=str(interface.port),

@@ -9,6 +9,7 @@ from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.vswitches.vpp import xdp
 from vnetperf.vswitches.vpp.api import VppApi
 from vnetperf.vswitches.vpp.install import Installation
 from vnetperf.vswitches.vpp.startup import Startup
@@ -93,7 +94,7 @@ class PrivateVpp:
         self.process = self._machine.spawn(
             "vpp",
             self.argv(),
-            env={"LD_LIBRARY_PATH": str(libraries)} if libraries else None,
+            env={**xdp.ENVIRONMENT, **({"LD_LIBRARY_PATH": str(libraries)} if libraries else {})},
             isolated=True,
         )
         try:

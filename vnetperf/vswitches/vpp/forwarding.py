@@ -10,7 +10,9 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.vswitches.vpp.passages import bridge_trouble, entries
 
 Kind = Literal["xconnect", "l2patch", "bridge", "l3"]
-MODES: tuple[str, ...] = ("xconnect", "l2patch", "bridge")
+#: A mode of the ports and not of the forwarding, which is what it is without a mode.
+AF_XDP = "af_xdp"
+MODES: tuple[str, ...] = ("xconnect", "l2patch", "bridge", AF_XDP)
 #: A message and its fields.
 Operation = tuple[str, dict[str, Any]]
 #: Bridge domain of the first segment; 0 is VPP's own, which drops.
@@ -29,7 +31,7 @@ def kind_of(scenario: Scenario) -> Kind:
     """
     if scenario.routed:
         return "l3"
-    mode = scenario.options.mode
+    mode = _asked(scenario)
     if mode == "l2patch":
         return "l2patch"
     if mode == "bridge" or (
@@ -37,6 +39,12 @@ def kind_of(scenario: Scenario) -> Kind:
     ):
         return "bridge"
     return "xconnect"
+
+
+def _asked(scenario: Scenario) -> str:
+    """The mode of forwarding that is asked for; "" for none."""
+    mode = scenario.options.mode
+    return "" if mode == AF_XDP else mode
 
 
 def trouble(scenario: Scenario) -> str:
@@ -73,10 +81,9 @@ def _joining_trouble(scenario: Scenario, kind: Kind) -> str:
 
 def _routing_trouble(scenario: Scenario) -> str:
     graph = scenario.deployment
-    if scenario.options.mode:
+    if mode := _asked(scenario):
         return (
-            f"the mode {scenario.options.mode} switches and does not route; leave the mode out "
-            "with --forwarding l3"
+            f"the mode {mode} switches and does not route; leave the mode out with --forwarding l3"
         )
     if graph.chains > 1:
         return "parallel chains have the same IP addresses, which routing cannot tell apart"

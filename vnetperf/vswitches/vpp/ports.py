@@ -9,6 +9,7 @@ from vnetperf.model.addresses import dut_mac
 from vnetperf.model.errors import DutError
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.ports import Attachment, PhyPort, Port, WireEnd
+from vnetperf.vswitches.vpp import xdp
 from vnetperf.vswitches.vpp.api import ADMIN_UP, VppApi
 from vnetperf.vswitches.vpp.startup import data_size
 
@@ -19,7 +20,13 @@ AF_PACKET_FRAMES = 1024
 MEMIF_RING = 2048
 ETHERNET_MODE = 1
 MASTER, SLAVE = 0, 1
-PLUGINS = {"memif": "memif", "vhost-user": "vhost", "netdev": "af_packet", "pci": "dpdk"}
+PLUGINS = {
+    "memif": "memif",
+    "vhost-user": "vhost",
+    "netdev": "af_packet",
+    "xdp": "af_xdp",
+    "pci": "dpdk",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +38,14 @@ class Interface:
         index: VPP's number of it.
         name: VPP's name of it.
         kind: A key of PLUGINS.
+        netdev: The kernel interface behind it; "" for none.
     """
 
     port: Port
     index: int
     name: str
     kind: str
+    netdev: str = ""
 
 
 class Ports:
@@ -70,6 +79,9 @@ class Ports:
             return self._memif(
                 port, end.socket, end.wire, MASTER if end.role == "server" else SLAVE
             )
+        if end.netdev and xdp.asked(self._options):
+            made = xdp.create(self._api, port, end.netdev, self._options)
+            return self._up(port, made, "xdp", end.netdev)
         if end.netdev:
             return self._af_packet(port, end.netdev)
         if end.pci:
@@ -145,7 +157,7 @@ class Ports:
             num_rx_queues=self._options.rx_queues or 1,
             num_tx_queues=self._options.workers or 1,
         )
-        return self._up(port, answer, "netdev")
+        return self._up(port, answer, "netdev", netdev)
 
     def _nic(self, port: Port, pci: str) -> Interface:
         there = self._api.interfaces()
@@ -164,7 +176,7 @@ class Ports:
         )
         return self._up(port, found, "pci")
 
-    def _up(self, port: Port, made: Any, kind: str) -> Interface:
+    def _up(self, port: Port, made: Any, kind: str, netdev: str = "") -> Interface:
         index = int(made.sw_if_index)
         details = self._api.interfaces()[index]
         # A vhost-user interface has no MTU of its own to set: its peer's buffers say what it takes.
@@ -173,7 +185,7 @@ class Ports:
         if details.mtu[0] != self._mtu:
             self._api.call("sw_interface_set_mtu", sw_if_index=index, mtu=[self._mtu, 0, 0, 0])
         self._api.call("sw_interface_set_flags", sw_if_index=index, flags=ADMIN_UP)
-        return Interface(port, index, str(details.interface_name), kind)
+        return Interface(port, index, str(details.interface_name), kind, netdev)
 
     def delete(self, interface: Interface) -> None:
         """Delete an interface.
@@ -194,7 +206,9 @@ class Ports:
         elif interface.kind == "vhost-user":
             self._api.call("delete_vhost_user_if", sw_if_index=interface.index)
         elif interface.kind == "netdev":
-            self._api.call("af_packet_delete", host_if_name=interface.name.removeprefix("host-"))
+            self._api.call("af_packet_delete", host_if_name=interface.netdev)
+        elif interface.kind == "xdp":
+            self._api.call("af_xdp_delete", sw_if_index=interface.index)
         else:  # a NIC stays until VPP ends
             self._api.call("sw_interface_set_flags", sw_if_index=interface.index, flags=0)
 

@@ -16,7 +16,7 @@ from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.model.tunnel import TUNNELS
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
-from vnetperf.vswitches.vpp import configure, counters, forwarding, queues, routing, tunnels
+from vnetperf.vswitches.vpp import configure, counters, forwarding, queues, routing, tunnels, xdp
 from vnetperf.vswitches.vpp.api import LINK_UP
 from vnetperf.vswitches.vpp.daemon import PrivateVpp
 from vnetperf.vswitches.vpp.forwarding import Operation
@@ -66,13 +66,16 @@ class Vpp(VSwitch):
         """What keeps VPP from carrying the scenario here."""
         if problem := facts.missing_program("vpp", "vpp (from its project's package repository)"):
             return problem
-        return configure.missing(facts, scenario) or forwarding.trouble(scenario)
+        return (
+            configure.missing(facts, scenario)
+            or xdp.trouble(scenario)
+            or forwarding.trouble(scenario)
+        )
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
         """What the NICs' drivers need of VPP."""
-        del scenario
-        return configure.nics_missing(nics, facts)
+        return xdp.trouble_with_nics(scenario) or configure.nics_missing(nics, facts)
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
@@ -224,7 +227,10 @@ class Vpp(VSwitch):
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of every port."""
-        return counters.read(self.vpp.stats, self.interfaces.values())
+        there = self.interfaces.values()
+        sockets = any(interface.kind == "xdp" for interface in there)
+        links = self.machine.link_statistics() if sockets else {}
+        return counters.read(self.vpp.stats, there, links)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Workers are called vpp_wk_N; without them the main thread forwards."""
