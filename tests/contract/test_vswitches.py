@@ -23,6 +23,10 @@ KNOWN = {
         "test_frames_for_nobody[phy2phy_l3-broadcast]": (
             "VPP routes a packet that came in a broadcast frame, which RFC 1812 5.3.4 forbids"
         ),
+        "[phy2phy_stream": "VPP's rule for a flow is a route; the kit asks for it at layer 2",
+        "[phy2phy_af_xdp": (
+            "AF_XDP takes kernel interfaces, and the kit lays memif for a mode; tests/real has veth"
+        ),
         "test_it_comes_back_after_a_restart[pvp]": (
             "vhost-user between VPP and a virtio-user that listens does not start a second time"
         ),
