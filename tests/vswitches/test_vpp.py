@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.machine import PROGRAMS, cpus, facts
 from vnetperf.host.programs import find_programs
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.errors import CapabilityError, DutError
+from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.plan import MemoryPlan, NicUse, Placement, Plan
@@ -21,6 +21,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches.vpp import Vpp, configure, xdp
+from vnetperf.vswitches.vpp.daemon import PrivateVpp
 from vnetperf.vswitches.vpp.install import find_installation, parse_version
 from vnetperf.vswitches.vpp.ports import Interface
 from vnetperf.vswitches.vpp.startup import Startup
@@ -351,6 +352,70 @@ def test_a_pin_of_a_port_that_is_not_there_is_refused(tmp_path: Path) -> None:
     pin = QueuePin(port="phy2", queue=0, worker=0)
     of = scenario(options=SwitchOptions(rxq_affinity=(pin,)))
     assert "name one of phy0, phy1, vnf0.0, vnf0.1" in Vpp.missing(machine(tmp_path), of)
+
+
+# --- a start on starved processors ---
+
+
+class Starting:
+    """A machine on which VPP ends in a way while it starts, some times, and then starts."""
+
+    def __init__(self, directory: Path, failures: int, code: int, says: str) -> None:
+        self.directory, self.failures, self.code, self.says = directory, failures, code, says
+        self.started = 0
+
+    def subdir(self, name: str) -> Path:
+        return self.directory / name
+
+    def remove_at_end(self, path: Path) -> None:
+        del path
+
+    def spawn(self, *_: Any, **__: Any) -> MagicMock:
+        self.started += 1
+        process = MagicMock()
+        if self.started <= self.failures:
+            process.wait_for.side_effect = HostError("vpp ended", where="vpp.log")
+            process.returncode, process.log_text = self.code, lambda: self.says
+        return process
+
+
+@pytest.mark.parametrize(
+    ("failures", "how", "tries"),
+    [
+        (0, (0, ""), 1),
+        (2, (-6, "#4 vlib_worker_thread_barrier_sync_int + 0x666"), 3),
+        (9, (-6, "#4 vlib_worker_thread_barrier_sync_int + 0x666"), 3),
+        (1, (-6, "#4 something_else"), 1),
+        (1, (-11, "#4 vlib_worker_thread_barrier_sync_int + 0x666"), 1),
+        (1, (1, "unknown input"), 1),
+    ],
+)
+def test_a_vpp_whose_worker_found_no_processor_is_started_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: int,
+    how: tuple[int, str],
+    tries: int,
+) -> None:
+    (tmp_path / "vpp").mkdir()
+    made = Starting(tmp_path, failures, *how)
+    segment = MagicMock()
+    monkeypatch.setattr("vnetperf.vswitches.vpp.daemon.StatsSegment", segment)
+    there = machine(tmp_path / "opt")
+    private = PrivateVpp(
+        made,  # type: ignore[arg-type]  # as much of a machine as is asked
+        find_installation(there.programs["vpp"]),
+        (26, 6),
+    )
+    of = startup(plan(scenario()), there)
+    of = of.model_copy(update={"directory": tmp_path / "vpp"})
+    if failures < tries:
+        private.start(of)
+        assert segment.open.called
+    else:
+        with pytest.raises(DutError, match="vpp ended"):
+            private.start(of)
+    assert made.started == tries
 
 
 # --- ports that go ---------------------------------------------------------------------------

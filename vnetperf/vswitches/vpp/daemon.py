@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from pathlib import Path
 
 from vnetperf.backend import check_process
@@ -17,6 +18,9 @@ from vnetperf.vswitches.vpp.stats import StatsSegment
 
 START_S = 60.0  # a process that ends is told at once; one on starved cores is slow
 STOP_S = 3.0
+#: VPP aborts when a worker does not come to a standstill within a second, as happens where threads
+#: wait for a processor; the function at which it does so stands in its log.
+STARVED, START_TRIES = "vlib_worker_thread_barrier_sync", 3
 
 
 class PrivateVpp:
@@ -83,6 +87,25 @@ class PrivateVpp:
         Raises:
             DutError: It ends, or does not answer in time; with the log's tail.
         """
+        for last in (False,) * (START_TRIES - 1) + (True,):
+            try:
+                self._launch(startup)
+            except HostError as error:
+                if not last and self._starved():
+                    self.stop()
+                    continue
+                raise DutError(error.what, where=error.where, cure=error.cure) from error
+            break
+        self._stats = StatsSegment.open(startup.stats_socket)
+
+    def _starved(self) -> bool:
+        """Whether VPP gave up because a worker of its had no processor for too long."""
+        process = self.process
+        if process is None or process.returncode != -signal.SIGABRT:
+            return False
+        return STARVED in process.log_text()
+
+    def _launch(self, startup: Startup) -> None:
         self._startup = startup
         file = self.directory / "startup.conf"
         file.write_text(startup.text())
@@ -97,18 +120,14 @@ class PrivateVpp:
             env={**xdp.ENVIRONMENT, **({"LD_LIBRARY_PATH": str(libraries)} if libraries else {})},
             isolated=True,
         )
-        try:
-            self.process.wait_for(
-                lambda: startup.api_socket.exists() and startup.stats_socket.exists(),
-                timeout_s=START_S,
-                what="its sockets",
-                poll_s=0.01,
-            )
-            self._api = VppApi(startup.api_socket, self._installation, self._version)
-            self.process.wait_for(self._answers, timeout_s=START_S, what="its API", poll_s=0.01)
-        except HostError as error:
-            raise DutError(error.what, where=error.where, cure=error.cure) from error
-        self._stats = StatsSegment.open(startup.stats_socket)
+        self.process.wait_for(
+            lambda: startup.api_socket.exists() and startup.stats_socket.exists(),
+            timeout_s=START_S,
+            what="its sockets",
+            poll_s=0.01,
+        )
+        self._api = VppApi(startup.api_socket, self._installation, self._version)
+        self.process.wait_for(self._answers, timeout_s=START_S, what="its API", poll_s=0.01)
 
     def _answers(self) -> bool:
         """A socket file does not mean ready: nobody may listen yet."""
