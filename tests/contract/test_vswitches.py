@@ -28,7 +28,7 @@ KNOWN = {
             "AF_XDP takes kernel interfaces, and the kit lays memif for a mode; tests/real has veth"
         ),
         "test_it_comes_back_after_a_restart[pvp]": (
-            "vhost-user between VPP and a virtio-user that listens does not start a second time"
+            "VPP starts a vhost-user ring at its first kick, and virtio-user does not kick anew"
         ),
     },
 }
