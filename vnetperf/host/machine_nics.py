@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vnetperf.host import ethtool, netdevs, nics, vfs
+from vnetperf.host import ethtool, netdevs, nics, uplink, vfs
 from vnetperf.host.machine_base import MachineBase
 from vnetperf.host.session import HostRun
 from vnetperf.model.machine import MachineFacts
@@ -86,3 +86,35 @@ class MachineNics(MachineBase):
             HostError: The NIC cannot have as many, or has some that are in use.
         """
         return vfs.make(self._run.journal, address, count)
+
+    def make_switchdev(self, address: str, count: int) -> tuple[str, ...]:
+        """Make virtual functions as `make_vfs` of a NIC whose switch is in switchdev mode.
+
+        The interface of the physical function, which was borrowed, is back in the machine's own
+        namespace then, as all of the switch's are. The former mode is back with the run's end.
+
+        Args:
+            address: PCI address of the physical function.
+            count: How many.
+
+        Returns:
+            Their PCI addresses, by number.
+
+        Raises:
+            HostError: The NIC has no such mode or not as many, or has some that are in use.
+        """
+        uplink.bring_home(self._borrowed[address], self.netns)
+        return vfs.make(self._run.journal, address, count, eswitch="switchdev")
+
+    def take_uplink(self, name: str, *, mtu: int, promiscuous: bool = False) -> None:
+        """Make the uplink of a switch in switchdev mode ready for rules: quiet, and up.
+
+        Args:
+            name: Interface name, in the machine's own namespace.
+            mtu: MTU, octets.
+            promiscuous: Take frames for all addresses.
+
+        Raises:
+            HostError: Somebody's rules are on it already, or the kernel refuses.
+        """
+        uplink.take_uplink(self._run.journal, name, mtu=mtu, promiscuous=promiscuous)

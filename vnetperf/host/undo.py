@@ -48,6 +48,8 @@ KINDS: dict[str, Kind] = {
     "link": Kind("vnetperf.host.links:undo_link"),
     "netdev": Kind("vnetperf.host.netdevs:undo_netdev"),
     "link-state": Kind("vnetperf.host.links:undo_link_state"),
+    "eswitch": Kind("vnetperf.host.devlink:undo_mode"),
+    "uplink": Kind("vnetperf.host.uplink:undo_uplink"),
     "netns": Kind("vnetperf.host.netns:undo_netns"),
     "mount": Kind("vnetperf.host.mounts:undo_mount"),
     "modules": Kind("vnetperf.host.modules:undo_modules"),

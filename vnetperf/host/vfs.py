@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host import nic_use, pci
+from vnetperf.host import devlink, nic_use, pci
 from vnetperf.host.journal import Journal
 from vnetperf.host.netns import run_in
 from vnetperf.host.pci_drivers import USER_DRIVERS
@@ -95,7 +95,9 @@ def in_use(
     return ""
 
 
-def make(journal: Journal, physical: str, count: int, *, sys: Path = pci.SYS) -> tuple[str, ...]:
+def make(
+    journal: Journal, physical: str, count: int, *, eswitch: str = "", sys: Path = pci.SYS
+) -> tuple[str, ...]:
     """Make virtual functions that no driver takes by itself; undoing brings the earlier number.
 
     Drivers read the address of a virtual function once, when they take it: it must be set before.
@@ -104,6 +106,7 @@ def make(journal: Journal, physical: str, count: int, *, sys: Path = pci.SYS) ->
         journal: The run's journal.
         physical: PCI address of the physical function.
         count: How many.
+        eswitch: Mode that the NIC's switch is to have, "switchdev"; "" leaves it alone.
         sys: Root of sysfs.
 
     Returns:
@@ -125,6 +128,9 @@ def make(journal: Journal, physical: str, count: int, *, sys: Path = pci.SYS) ->
     autoprobe = sys / "bus/pci/devices" / physical / "sriov_drivers_autoprobe"
     if autoprobe.exists():  # since Linux 4.12
         write_value(journal, autoprobe, "0")
+    if eswitch:
+        # Between the two: drivers change it only while there are no functions, when undone too.
+        devlink.set_mode(journal, physical, eswitch)
     pci.set_vfs(journal, physical, count, sys=sys)
     found = addresses(physical, sys=sys)
     if len(found) != count:

@@ -1,0 +1,237 @@
+"""The mode of a NIC's switch is set for a run and comes back, on a made-up devlink and sysfs."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroute2.netlink.exceptions import NetlinkError
+
+from tests.host.test_vfs import PHYSICAL, Kernel
+from vnetperf.host import devlink, journal_file, uplink, values, vfs
+from vnetperf.host.journal import Journal
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.restore import restore
+from vnetperf.host.undo import KINDS
+from vnetperf.model.errors import HostError
+
+
+class Switch:
+    """The switch of a NIC as ice has it: its mode changes only without virtual functions."""
+
+    def __init__(self, kernel: Kernel, mode: str = "legacy") -> None:
+        self.kernel = kernel
+        self.number = devlink.MODES[mode]
+        self.refusal = 0
+        self.deaf = False
+        self.said: list[str] = []
+
+    def __call__(self, address: str, number: int | None = None) -> int | None:
+        assert address == PHYSICAL
+        if self.refusal and (number is not None or self.refusal in devlink.NO_SWITCH):
+            raise NetlinkError(self.refusal, os.strerror(self.refusal))
+        if number is None:
+            return self.number
+        if self.kernel.drivers():
+            raise NetlinkError(errno.EOPNOTSUPP, "there are virtual functions")
+        self.said.append(self.mode if self.deaf else next(n for n, v in MODES if v == number))
+        if not self.deaf:
+            self.number = number
+        return None
+
+    @property
+    def mode(self) -> str:
+        return next(name for name, value in MODES if value == self.number)
+
+
+MODES = tuple(devlink.MODES.items())
+
+
+def made_up(path: Path, monkeypatch: pytest.MonkeyPatch, before: int = 0) -> Switch:
+    kernel = Kernel(path, before)
+    switch = Switch(kernel)
+    monkeypatch.setattr(values, "_write", kernel.write)
+    monkeypatch.setattr(vfs.nic_use, "interface_uses", dict)
+    monkeypatch.setattr(devlink, "_eswitch", switch)
+    there = SimpleNamespace(driver="ice")
+    monkeypatch.setattr(devlink, "pci", SimpleNamespace(exists=exists, nic=lambda _: there))
+    return switch
+
+
+def exists(address: str) -> bool:
+    return address == PHYSICAL
+
+
+@pytest.mark.parametrize("before", [0, 2, 3])
+def test_the_mode_changes_while_there_are_no_functions_and_comes_back(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    switch = made_up(tmp_path, monkeypatch, before)
+    made = vfs.make(journal, PHYSICAL, 3, eswitch="switchdev", sys=tmp_path)
+    assert len(made) == 3
+    assert switch.mode == "switchdev"
+    assert journal.undo().complete
+    assert switch.said == ["switchdev", "legacy"]
+    assert switch.kernel.drivers() == [True] * before
+
+
+def test_the_mode_comes_back_after_sigkill(
+    roots: HostRoots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = made_up(tmp_path / "machine", monkeypatch, 2)
+    journal = Journal.create(roots, "r1")
+    vfs.make(journal, PHYSICAL, 1, eswitch="switchdev", sys=tmp_path / "machine")
+    journal.close()  # all that a killed process leaves is its journal
+    monkeypatch.setattr("vnetperf.host.restore.living_owner", lambda _: None)
+    report = restore(roots)
+    assert report.complete
+    kinds = [step.kind for step in report.restored[0].undone]
+    assert kinds == ["value", "eswitch", "value", "value"]
+    assert switch.mode == "legacy"
+    assert switch.kernel.drivers() == [True] * 2
+
+
+def test_a_run_killed_before_it_changed_the_mode_leaves_it(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = made_up(tmp_path, monkeypatch)
+    journal.intend("eswitch", "announced only", {"pci": PHYSICAL, "previous": "legacy"})
+    report = journal.undo()
+    assert [step.outcome for step in report.undone] == ["already legacy"]
+    assert switch.said == []
+
+
+def test_a_switch_that_is_in_switchdev_mode_already_stays_in_it(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = made_up(tmp_path, monkeypatch)
+    switch.number = devlink.MODES["switchdev"]
+    vfs.make(journal, PHYSICAL, 1, eswitch="switchdev", sys=tmp_path)
+    assert journal.undo().complete
+    assert (switch.said, switch.mode) == ([], "switchdev")
+
+
+@pytest.mark.parametrize("number", devlink.NO_SWITCH)
+def test_a_nic_without_the_mode_is_named_with_its_driver_and_nothing_is_changed(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    switch = made_up(tmp_path, monkeypatch)
+    switch.refusal = number
+    assert devlink.mode(PHYSICAL) == ""
+    with pytest.raises(HostError, match=f"{PHYSICAL}: its driver ice has no switchdev mode"):
+        devlink.set_mode(journal, PHYSICAL, "switchdev")
+    kinds = [r["kind"] for r in journal_file.read(journal.path).records if r["t"] == "change"]
+    assert kinds == []
+
+
+def test_a_driver_that_refuses_the_change_says_so(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = made_up(tmp_path, monkeypatch)
+    switch.refusal = errno.EBUSY
+    with pytest.raises(HostError, match="driver ice refuses to change its eswitch mode"):
+        devlink.set_mode(journal, PHYSICAL, "switchdev")
+    assert switch.mode == "legacy"
+
+
+def test_a_mode_that_reads_back_otherwise_is_an_error(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_up(tmp_path, monkeypatch).deaf = True
+    with pytest.raises(HostError, match="was set to switchdev and is legacy"):
+        devlink.set_mode(journal, PHYSICAL, "switchdev")
+
+
+def test_a_nic_that_is_gone_needs_no_mode() -> None:
+    assert "gone" in devlink.undo_mode({"pci": "0000:ff:1f.7", "previous": "legacy"})
+
+
+@given(st.sampled_from(sorted(devlink.MODES)), st.integers(0, 255))
+def test_what_is_sent_is_what_the_kernel_reads(mode: str, bus: int) -> None:
+    """Bus, device and mode as attributes 1, 2 and 25 of <linux/devlink.h>."""
+    from pyroute2.netlink.devlink import devlinkcmd  # noqa: PLC0415
+
+    message: Any = devlinkcmd()
+    address = f"0000:{bus:02x}:00.0"
+    message["cmd"] = devlink.ESWITCH_SET
+    message["attrs"] = devlink.attributes(address, devlink.MODES[mode])
+    message.encode()
+    data = bytes(message.data)[16:]  # behind the header of netlink
+    assert data[0] == 30  # DEVLINK_CMD_ESWITCH_SET
+    at, found = 4, {}
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 2], "little")
+        found[int.from_bytes(data[at + 2 : at + 4], "little")] = data[at + 4 : at + size]
+        at += (size + 3) // 4 * 4
+    assert found[1] == b"pci\0"
+    assert found[2] == address.encode() + b"\0"
+    assert int.from_bytes(found[25], "little") == devlink.MODES[mode]
+
+
+class Uplink:
+    """An interface with an ingress queue or without, and with hardware rules on or off."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, ingress: bool, tc: bool | None) -> None:
+        self.ingress, self.tc, self.sent = ingress, tc, 0
+        link = SimpleNamespace(name="up0", index=7, mtu=1500)
+        monkeypatch.setattr(uplink.links, "get", lambda *_: link)
+        monkeypatch.setattr(uplink.links, "links", lambda *_: (link,))
+        monkeypatch.setattr(uplink, "has_ingress", lambda _: self.ingress)
+        monkeypatch.setattr(uplink, "hardware_rules", self.rules)
+        monkeypatch.setattr(uplink, "_tc", self.queue)
+        monkeypatch.setattr(uplink, "request", self.request)
+        monkeypatch.setattr(uplink, "IPV6", Path("/nowhere"))
+
+    def rules(self, name: str, wanted: bool | None = None) -> bool | None:
+        assert name == "up0"
+        if wanted is not None and self.tc is not None:
+            self.tc = wanted
+        return self.tc
+
+    def queue(self, command: str, index: int) -> None:
+        assert index == 7
+        self.ingress = command == "add"
+
+    def request(self, command: str, **attributes: Any) -> None:
+        del command, attributes
+        self.sent += 1
+
+
+@pytest.mark.parametrize("tc", [True, False, None])
+def test_an_uplink_is_as_before(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, tc: bool | None
+) -> None:
+    link = Uplink(monkeypatch, ingress=False, tc=tc)
+    uplink.take_uplink(journal, "up0", mtu=9000)
+    assert link.ingress
+    assert link.tc is (None if tc is None else True)
+    assert journal.undo().complete
+    assert not link.ingress
+    assert link.tc is tc
+
+
+def test_rules_of_somebody_else_are_left_alone(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = Uplink(monkeypatch, ingress=True, tc=False)
+    with pytest.raises(HostError, match="rules of somebody else"):
+        uplink.take_uplink(journal, "up0", mtu=1500)
+    assert journal.undo().undone == ()
+    assert (link.ingress, link.tc, link.sent) == (True, False, 0)
+
+
+def test_an_uplink_that_is_gone_has_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uplink.links, "links", lambda *_: ())
+    assert "gone" in uplink.undo_uplink({"index": 7, "tc": True})
+
+
+def test_the_guardian_can_undo_both() -> None:
+    assert KINDS["eswitch"].load() is devlink.undo_mode
+    assert KINDS["uplink"].load() is uplink.undo_uplink
+    assert not KINDS["eswitch"].first
