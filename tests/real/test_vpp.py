@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.real.conftest import UserRun, pids_of
+from tests.real.switches import LONG, deployed, fails, forwards
 from vnetperf.host.programs import find_programs
+from vnetperf.model.trial import TrialResult
+from vnetperf.testbed.deploy import Deployment
+from vnetperf.testbed.pathcheck import check_path
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
@@ -38,10 +44,13 @@ def nothing_left_in_shared_memory() -> Iterator[None]:
         ("phy2phy_vpp", ["--set=mode=bridge"]),
         ("phy2phy_vpp", ["--rules=learning"]),
         ("phy2phy_vpp", ["--forwarding=l3"]),
+        ("phy2phy_vpp", ["--set=workers=1"]),
         ("phy2phy_vpp", ["--wire=veth"]),
+        ("phy2phy_vpp", ["--wire=veth", "--set=mode=af_xdp"]),
         ("phy2phy_vpp", ["--switch=jumbo", "--frame-sizes=9018"]),
         ("pvp_vpp", []),
         ("pvp_vpp", ["--wire=veth"]),
+        ("pvp_vpp", ["--wire=veth", "--set=mode=af_xdp"]),
         ("pvp_vpp", ["--rules=learning"]),
         ("pvp_vpp", ["--forwarding=l3"]),
         ("pvvp_vpp", []),
@@ -88,6 +97,96 @@ def test_counters_of_every_hop_account_for_the_frames(
         assert hops["vnf0.0 (inside)"]["rx"] == hops["vnf0.0"]["tx"]
         assert hops["vnf0.1 (inside)"]["tx"] == hops["vnf0.1"]["rx"]
     assert unchanged() == ()
+
+
+WIRES: tuple[dict[str, Any], ...] = (
+    {"wire": "memif"},
+    {"wire": "veth"},
+    {"wire": "veth", "set": ("mode=af_xdp",)},
+    {"wire": "veth", "set": ("mode=af_xdp",), "forwarding": "l3"},
+    {"wire": "veth", "set": ("mode=af_xdp",), "rules": "learning"},
+)
+
+
+@pytest.mark.parametrize("settings", WIRES, ids=str)
+def test_every_port_counts_what_the_tester_sent(
+    settings: dict[str, Any], unchanged: Unchanged
+) -> None:
+    with deployed("phy2phy_vpp", **settings) as deployment:
+        for size in (64, 1518):
+            forwards(deployment, size)
+        assert deployment.vswitch.links_down() == ()
+        ports = deployment.facts.facts["vswitch"]["ports"]
+        prefix = "memif" if settings["wire"] == "memif" else "host-"
+        prefix = "xdp-" if "set" in settings else prefix
+        assert all(port["interface"].startswith(prefix) for port in ports), ports
+    assert unchanged() == ()
+
+
+@pytest.mark.parametrize("settings", WIRES[:3], ids=str)
+def test_a_sudden_death_is_the_duts(settings: dict[str, Any], unchanged: Unchanged) -> None:
+    with deployed("phy2phy_vpp", **settings) as deployment:
+        result = fails(deployment, lambda: _signal(vpp_of(deployment), signal.SIGKILL))
+        assert "vpp has ended" in result.failure
+    assert unchanged() == ()
+
+
+def test_af_xdp_comes_back_after_a_restart(unchanged: Unchanged) -> None:
+    with deployed("phy2phy_vpp", **WIRES[2]) as deployment:
+        deployment.restart_vswitch()
+        check_path(deployment)
+        forwards(deployment)
+    assert unchanged() == ()
+
+
+def test_what_af_xdp_has_no_room_for_is_counted_by_the_kernel(unchanged: Unchanged) -> None:
+    with deployed("phy2phy_vpp", **WIRES[2]) as deployment:
+        result = pauses(deployment, vpp_of(deployment))
+        hops = {hop.port: hop for hop in result.hops}
+        for d in result.directions:
+            hop = hops[f"phy{d.direction}"]
+            assert hop.rx_dropped > 0
+            assert hop.rx + hop.rx_dropped == d.sent
+            assert d.received == d.sent - hop.rx_dropped
+    assert unchanged() == ()
+
+
+def test_what_a_vnf_has_no_room_for_was_not_sent(unchanged: Unchanged) -> None:
+    with deployed("pvp_vpp") as deployment:
+        (vnf,) = {p.pid for p in deployment.vnfs[0].pollers()}
+        result = pauses(deployment, vnf)
+        hops = {hop.port: hop for hop in result.hops}
+        for d in result.directions:
+            entered, left = hops[f"phy{d.direction}"], hops[f"vnf0.{d.direction}"]
+            assert entered.rx == d.sent
+            assert left.tx_dropped > 0
+            assert left.tx + left.tx_dropped == d.sent
+            assert d.received == d.sent - left.tx_dropped
+    assert unchanged() == ()
+
+
+def pauses(deployment: Deployment, pid: int) -> TrialResult:
+    """Run a trial in which a process stands still for a time, long enough to fill its rings."""
+    begin = threading.Timer(1.0, _signal, (pid, signal.SIGSTOP))
+    end = threading.Timer(3.0, _signal, (pid, signal.SIGCONT))
+    begin.start()
+    end.start()
+    try:
+        result = deployment.run_trial(LONG)
+    finally:
+        begin.cancel()
+        end.join()
+    assert not result.failed, result.failure
+    return result
+
+
+def vpp_of(deployment: Deployment) -> int:
+    (poller,) = deployment.vswitch.pollers()
+    return poller.pid
+
+
+def _signal(pid: int, number: int) -> None:
+    os.kill(pid, number)
 
 
 def test_a_vpp_that_dies_in_a_trial_is_no_number(start: Start, unchanged: Unchanged) -> None:
