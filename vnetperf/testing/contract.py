@@ -62,7 +62,6 @@ class Contract:
         return stage
 
     @property
-    @property
     def backend(self) -> type[VSwitch]:
         """The class under test."""
         found: type[VSwitch] = registry.load("vswitches", self.vswitch)
