@@ -107,3 +107,30 @@ def load(family: Family, name: str) -> Any:
         accepted=", ".join(names(family)),
         cure=f"install the plugin package that registers it under vnetperf.{family}",
     )
+
+
+def load_vnf(name: str) -> Any:
+    """Import the class of a VNF loader where it is to run.
+
+    Args:
+        name: What runs, "vloop" (as a process), or what and where: "vloop:vm".
+
+    Returns:
+        The class that implements the VNF contract there.
+
+    Raises:
+        ConfigError: Unknown name, it does not run there, or its package cannot be imported.
+    """
+    what, colon, place = name.partition(":")
+    vnf = load("vnfs", what)
+    if not colon:
+        return vnf
+    target = vnf.places.get(place)
+    if target is None:
+        raise ConfigError(
+            f"{what} does not run in {place!r}",
+            where="vnf",
+            accepted=", ".join((what, *(f"{what}:{place}" for place in vnf.places))),
+        )
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -30,7 +30,7 @@ def add_options(parser: pytest.Parser) -> None:
     add("--preset", metavar="NAME", help="preset under conf/presets/, or a path (default: quick)")
     add("--traffic", metavar="NAME", help="traffic profile under conf/traffic/, or a path")
     add("--frame-sizes", metavar="LIST", help="octets including FCS, e.g. 64,512,1518")
-    add("--vnf", metavar="NAME", help="VNF loader (default: vloop)")
+    add("--vnf", metavar="NAME", help="VNF loader, and where it runs: vloop, vloop:vm (default: vloop)")
     add("--vnf-mode", metavar="MODE", help="io, mac or macswap (default: what the vSwitch needs)")
     add("--vnfs", metavar="N", type=int, help="number of VNFs in pvvp and pvpv (default: 2)")
     add("--switch", metavar="NAME", help="options of the vSwitch under conf/switch/, or a path")
@@ -113,14 +113,15 @@ def _check_names(settings: Settings) -> None:
     """Refuse names that no backend has, before a case is run."""
     from vnetperf import registry  # noqa: PLC0415 - only sessions that measure need it
 
-    families: dict[registry.Family, str] = {"vnfs": settings.vnf, "traffic": settings.generator}
+    families: dict[registry.Family, str] = {"traffic": settings.generator}
     if settings.wire != "auto":
         families["wires"] = settings.wire
     for family, name in families.items():
         if name not in registry.names(family):
             registry.load(family, name)  # raises, with the names there are
+    vnf = registry.load_vnf(settings.vnf)
     if settings.vnf_mode != "auto":
-        modes = registry.load("vnfs", settings.vnf).modes
+        modes = vnf.modes
         if settings.vnf_mode not in modes:
             raise ConfigError(
                 f"{settings.vnf} has no mode {settings.vnf_mode!r}",

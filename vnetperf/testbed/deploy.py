@@ -61,7 +61,7 @@ class Deployment:
         self.machine = Machine(run, facts)
         scenario = plan.scenario
         self.vswitch: VSwitch = registry.load("vswitches", scenario.vswitch)(self.machine, plan)
-        vnf = registry.load("vnfs", scenario.vnf)
+        vnf = registry.load_vnf(scenario.vnf)
         self.vnfs: list[Vnf] = [
             vnf(self.machine, plan, number) for number in range(scenario.deployment.vnf_count)
         ]

@@ -32,7 +32,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         ConfigError: An unknown backend or kind of wire.
     """
     vswitch = registry.load("vswitches", scenario.vswitch)
-    vnf = registry.load("vnfs", scenario.vnf)
+    vnf = registry.load_vnf(scenario.vnf)
     generator = registry.load("traffic", scenario.generator)
     _require_root(facts)
     check_demands(scenario, vswitch, vnf, generator)
@@ -115,7 +115,7 @@ def largest_frame(scenario: Scenario) -> int:
         can = registry.load("vswitches", scenario.vswitch).capabilities
         limits.append(can.wire_frame_sizes.get(scenario.wire, can.max_frame_size))
     if scenario.deployment.vnf_count:
-        limits.append(registry.load("vnfs", scenario.vnf).max_frame_size)
+        limits.append(registry.load_vnf(scenario.vnf).max_frame_size)
     return int(min(limits))
 
 

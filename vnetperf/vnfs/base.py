@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar
 
 from vnetperf.backend import Backend
@@ -20,8 +21,15 @@ class Vnf(Backend):
         machine: The machine it runs on; every lasting change goes through it.
         plan: The plan it belongs to.
         number: 0-based number of the VNF in the deployment.
+
+    Attributes:
+        places: Where it can run besides as a process on the host: "vm", "container" -> the class
+            that implements the contract there, "module:Class". Users write "vloop:vm".
+        attachments: Kinds of attachment it plugs into.
+        modes: Ways it forwards.
     """
 
+    places: ClassVar[Mapping[str, str]] = {}
     attachments: ClassVar[tuple[str, ...]]
     modes: ClassVar[tuple[str, ...]]
     #: Largest frame it forwards, octets including FCS.
