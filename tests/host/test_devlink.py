@@ -177,7 +177,9 @@ def test_what_is_sent_is_what_the_kernel_reads(mode: str, bus: int) -> None:
 class Uplink:
     """An interface with an ingress queue or without, and with hardware rules on or off."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, ingress: bool, tc: bool | None) -> None:
+    def __init__(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, *, ingress: bool, tc: bool | None
+    ) -> None:
         self.ingress, self.tc, self.sent = ingress, tc, 0
         link = SimpleNamespace(name="up0", index=7, mtu=1500)
         monkeypatch.setattr(uplink.links, "get", lambda *_: link)
@@ -186,7 +188,10 @@ class Uplink:
         monkeypatch.setattr(uplink, "hardware_rules", self.rules)
         monkeypatch.setattr(uplink, "_tc", self.queue)
         monkeypatch.setattr(uplink, "request", self.request)
-        monkeypatch.setattr(uplink, "IPV6", Path("/nowhere"))
+        self.ipv6 = path / "up0/disable_ipv6"
+        self.ipv6.parent.mkdir()
+        self.ipv6.write_text("0\n")
+        monkeypatch.setattr(uplink, "IPV6", path)
 
     def rules(self, name: str, wanted: bool | None = None) -> bool | None:
         assert name == "up0"
@@ -205,21 +210,23 @@ class Uplink:
 
 @pytest.mark.parametrize("tc", [True, False, None])
 def test_an_uplink_is_as_before(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, tc: bool | None
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tc: bool | None
 ) -> None:
-    link = Uplink(monkeypatch, ingress=False, tc=tc)
+    link = Uplink(tmp_path, monkeypatch, ingress=False, tc=tc)
     uplink.take_uplink(journal, "up0", mtu=9000)
     assert link.ingress
+    assert link.ipv6.read_text() == "1\n"
     assert link.tc is (None if tc is None else True)
     assert journal.undo().complete
     assert not link.ingress
     assert link.tc is tc
+    assert link.ipv6.read_text() == "0\n"
 
 
 def test_rules_of_somebody_else_are_left_alone(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    link = Uplink(monkeypatch, ingress=True, tc=False)
+    link = Uplink(tmp_path, monkeypatch, ingress=True, tc=False)
     with pytest.raises(HostError, match="rules of somebody else"):
         uplink.take_uplink(journal, "up0", mtu=1500)
     assert journal.undo().undone == ()

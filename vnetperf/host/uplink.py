@@ -13,7 +13,6 @@ from vnetperf.host.journal import Change, Journal
 from vnetperf.host.netdev_state import PROMISCUOUS, UP, request
 from vnetperf.host.netns import run_in
 from vnetperf.host.undo import Data
-from vnetperf.host.values import write_value
 from vnetperf.model.errors import HostError
 
 IPV6 = Path("/proc/sys/net/ipv6/conf")
@@ -70,9 +69,7 @@ def take_uplink(journal: Journal, name: str, *, mtu: int, promiscuous: bool = Fa
             cure=f"end who set it, e.g. Open vSwitch with hw-offload, or `tc qdisc del dev {name} "
             "ingress`",
         )
-    if (IPV6 / name).is_dir():
-        write_value(journal, IPV6 / name / "disable_ipv6", "1")
-    data = {"index": link.index, "tc": hardware_rules(name)}
+    data = {"index": link.index, "tc": hardware_rules(name), "ipv6": _no_ipv6(name)}
     with journal.changing("uplink", f"rules of uplink {name}", data) as change:
         _ready(name, link.index, mtu, PROMISCUOUS if promiscuous else 0)
     return change
@@ -88,13 +85,11 @@ def take_representor(name: str, mtu: int) -> None:
     Raises:
         HostError: The kernel refuses.
     """
-    if (IPV6 / name).is_dir():
-        (IPV6 / name / "disable_ipv6").write_text("1\n")
     _ready(name, links.get(name).index, mtu, 0)
 
 
 def undo_uplink(data: Data) -> str:
-    """Take the ingress queue with its rules off an uplink, and set hardware rules as they were."""
+    """Take the rules off an uplink; IPv6 and rules in hardware are as they were."""
     index = int(data["index"])
     name = next((link.name for link in links.links() if link.index == index), "")
     if not name:
@@ -106,6 +101,9 @@ def undo_uplink(data: Data) -> str:
     if data["tc"] is not None and hardware_rules(name) != data["tc"]:
         hardware_rules(name, bool(data["tc"]))
         done.append(f"{HW_TC} {'on' if data['tc'] else 'off'}")
+    if data["ipv6"] is not None and _no_ipv6(name) != data["ipv6"]:
+        _no_ipv6(name, str(data["ipv6"]))
+        done.append("IPv6")
     return ", ".join(done) or "already as before"
 
 
@@ -155,9 +153,20 @@ def hardware_rules(name: str, wanted: bool | None = None) -> bool | None:
 def _ready(name: str, index: int, mtu: int, flags: int) -> None:
     if links.get(name).mtu != mtu:
         request("set", index=index, mtu=mtu)
+    _no_ipv6(name, "1")
     hardware_rules(name, True)
     _tc("add", index)
     request("set", index=index, flags=NOARP | flags | UP, change=QUIET | PROMISCUOUS | UP)
+
+
+def _no_ipv6(name: str, wanted: str = "") -> str | None:
+    """Whether IPv6 is off on an interface, after it was told; None where the kernel has none."""
+    path = IPV6 / name / "disable_ipv6"
+    if not path.exists():
+        return None
+    if wanted:
+        path.write_text(f"{wanted}\n")
+    return path.read_text().strip()
 
 
 def _tc(command: str, index: int) -> None:
