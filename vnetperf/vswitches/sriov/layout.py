@@ -28,6 +28,37 @@ class Place(Frozen):
     inner: bool = False
 
 
+#: Modes of a NIC's switch, as the backend and devlink call them.
+LEGACY, SWITCHDEV = MODES = ("legacy", "switchdev")
+
+
+def places_of(scenario: Scenario) -> tuple[Place, ...]:
+    """Virtual functions of a scenario.
+
+    Args:
+        scenario: The scenario.
+
+    Returns:
+        Places, by NIC and number; in switchdev mode none for physical ports, which rules join.
+    """
+    found = places(scenario.deployment)
+    if mode_of(scenario) == LEGACY:
+        return found
+    return tuple(place for place in found if isinstance(place.port, VnfPort))
+
+
+def mode_of(scenario: Scenario) -> str:
+    """Mode that a scenario asks for.
+
+    Args:
+        scenario: The scenario.
+
+    Returns:
+        "legacy" or "switchdev".
+    """
+    return scenario.options.mode or LEGACY
+
+
 def places(deployment: Deployment) -> tuple[Place, ...]:
     """Virtual functions of a deployment.
 

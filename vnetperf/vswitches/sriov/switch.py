@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host import ethtool, pci, vfs
+from vnetperf.host import ethtool, links, pci, vfs
 from vnetperf.host.machine import Machine
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.machine import MachineFacts
@@ -15,19 +16,23 @@ from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import redirect
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
-from vnetperf.vswitches.sriov import layout
+from vnetperf.vswitches.sriov import layout, rules
 from vnetperf.vswitches.sriov.counters import of_port
-from vnetperf.vswitches.sriov.function import VFIO, Function
+from vnetperf.vswitches.sriov.drivers import VFIO, driver_of, why_no_vfio
+from vnetperf.vswitches.sriov.eswitch import Eswitch, parents, why_not
+from vnetperf.vswitches.sriov.function import Function
+from vnetperf.vswitches.sriov.layout import SWITCHDEV
 
 
 class Sriov(VSwitch):
-    """A NIC that switches by MAC address between its wire and its virtual functions."""
+    """A NIC that switches between wire and virtual functions: by MAC address, or by rules."""
 
     name: ClassVar[str] = "sriov"
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("nic",),
         attachments=("vf",),
         max_frame_size=9018,
+        modes=layout.MODES,
         options=("rx_queues", "mtu", "vlan", "rate_mbps", "trust", "spoof_check", "vf_driver"),
         addressing="port",
         nic_drivers=("kernel",),
@@ -40,6 +45,8 @@ class Sriov(VSwitch):
         self.parents: dict[int, str] = {}
         self.functions: dict[str, Function] = {}
         self.redirected = ""
+        #: What joins the ports in switchdev mode.
+        self.eswitch = Eswitch(machine, plan.scenario) if self.mode == SWITCHDEV else None
         self._removed: set[str] = set()
 
     @classmethod
@@ -50,14 +57,16 @@ class Sriov(VSwitch):
                 "no NIC of this machine has SR-IOV; turn it on in the firmware, or run in the "
                 "virtual lab: `vnetperf lab run -- ...`"
             )
-        if redirect.joined(scenario.deployment) and (trouble := redirect.missing(facts)):
-            return trouble
-        return layout.refusal(scenario)
+        if layout.mode_of(scenario) == SWITCHDEV:
+            trouble = rules.missing(facts) or rules.refusal(scenario)
+        else:
+            trouble = redirect.missing(facts) if redirect.joined(scenario.deployment) else ""
+        return trouble or layout.refusal(scenario)
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
         """Whether the DUT's NICs can have the virtual functions, and VNFs can be given them."""
-        places = layout.places(scenario.deployment)
+        places = layout.places_of(scenario)
         for use in (nic for nic in nics if nic.side == "dut"):
             nic = facts.nic(use.pci)
             most = nic.max_vfs if nic else 0
@@ -69,46 +78,55 @@ class Sriov(VSwitch):
                     f"{scenario.deployment.name} needs {wanted} virtual functions of {use.pci}, "
                     f"which can have {most}; choose fewer --vnfs, or name another NIC"
                 )
-            if scenario.options.vf_driver == VFIO and (reason := _why_no_vfio(use, facts)):
+            if scenario.options.vf_driver == VFIO and (reason := why_no_vfio(use, facts)):
                 return f"vf_driver is vfio-pci, and {reason}"
+            if layout.mode_of(scenario) == SWITCHDEV and (reason := why_not(use)):
+                return reason
         return ""
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The virtual functions that `--plan` can show."""
         lines = {}
-        for place in layout.places(plan.scenario.deployment):
+        for place in layout.places_of(plan.scenario):
             nic = plan.nic(place.physical, "dut")
-            driver = _driver(place, plan, facts)
+            driver = driver_of(place, plan, facts)
             lines[f"VF {place.number} of {nic.pci if nic else '?'}"] = (
                 f"{place.port}, MAC {place.mac}, driver {driver}"
                 + (f", VLAN {plan.scenario.options.vlan}" if place.inner else "")
                 * (plan.scenario.options.vlan is not None)
             )
+        if layout.mode_of(plan.scenario) == SWITCHDEV:
+            lines["rules"] = ", ".join(str(rule) for rule in rules.rules(plan.scenario))
         return lines
 
     def start(self) -> None:
         """Bring the physical functions up, and make the virtual ones unless a VNF has them."""
         self._make()
-        for name in self.parents.values():
-            self.machine.set_link(name, up=True)
+        self._bring_all(up=True)
 
     def _make(self) -> None:
         """Virtual functions are made once: VNFs hold on to them while the switch restarts."""
-        if self.functions:
+        if self.parents:
             return
-        options, mtu = self.plan.scenario.options, self.plan.scenario.mtu
-        places = layout.places(self.deployment)
+        scenario = self.plan.scenario
+        options, mtu = scenario.options, scenario.mtu
+        places = layout.places_of(scenario)
         made = {}
+        on = tuple(dict.fromkeys(place.physical for place in places))
         try:
-            for index in dict.fromkeys(place.physical for place in places):
+            for index in parents(scenario, on) if self.eswitch else on:
                 use = self._nic(index)
                 # Before the virtual functions are there, or their drivers find it resetting.
                 self.parents[index] = self.machine.borrow_nic(
                     use.pci, mtu=mtu, isolated=self.plan.testbed.isolated
                 )
-                count = sum(place.physical == index for place in places)
-                made[index] = self.machine.make_vfs(use.pci, count)
+                here = tuple(place.port for place in places if place.physical == index)
+                if self.eswitch:
+                    made[index] = self.eswitch.make(index, use, here)
+                    self.parents[index] = self.eswitch.name(f"phy{index}")
+                else:
+                    made[index] = self.machine.make_vfs(use.pci, len(here))
         except HostError as error:
             raise DutError(
                 error.what, where=error.where, accepted=error.accepted, cure=error.cure
@@ -116,10 +134,33 @@ class Sriov(VSwitch):
         for place in places:
             pci_address = made[place.physical][place.number]
             function = Function(place, pci_address, self.parents[place.physical])
-            function.configure(self.machine.netns, options)
-            driver = _driver(place, self.plan, self.machine.facts)
+            function.configure(self._home, options, legacy=self.eswitch is None)
+            driver = driver_of(place, self.plan, self.machine.facts)
             function.bind(self.machine, driver, mtu=mtu, queues=options.rx_queues)
             self.functions[str(place.port)] = function
+
+    @property
+    def _home(self) -> Path | None:
+        """Namespace of the physical functions' interfaces; None is the machine's own."""
+        return None if self.eswitch else self.machine.netns
+
+    def _interfaces(self) -> dict[int, str]:
+        """Interfaces of the physical functions by physical port, as they are called now."""
+        if self.eswitch:
+            return {index: self.eswitch.name(f"phy{index}") for index in self.parents}
+        return self.parents
+
+    def _link(self, name: str) -> links.Link:
+        """A physical function's interface."""
+        return links.get(name) if self.eswitch else self.machine.link(name)
+
+    def _bring_all(self, *, up: bool) -> None:
+        """Bring the physical functions up or down, and with them what the NIC has for others."""
+        if self.eswitch:
+            self.eswitch.bring_all(up=up, without=self._removed)
+            return
+        for name in self.parents.values():
+            self.machine.set_link(name, up=up)
 
     def _nic(self, index: int) -> NicUse:
         use = self.plan.nic(index, "dut")
@@ -131,7 +172,10 @@ class Sriov(VSwitch):
         """The wire's end is the physical function's interface, which is up."""
         if end.netdev is None:
             raise DutError(f"cannot plug a {end.kind} wire in", where=self.name, accepted="nic")
-        self.parents[end.wire] = end.netdev
+        if self.eswitch:  # it went home when the mode was set
+            self.eswitch.bring(f"phy{end.wire}", up=True)
+        else:
+            self.parents[end.wire] = end.netdev
         self._removed.discard(f"phy{end.wire}")
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
@@ -143,8 +187,8 @@ class Sriov(VSwitch):
         return Attachment(
             port=port,
             kind=kind,
-            pci=function.pci,
-            driver=pci.nic(function.pci).driver,
+            pci=function.address,
+            driver=pci.nic(function.address).driver,
             netdev=function.netdev or None,
             queues=queues,
         )
@@ -153,12 +197,21 @@ class Sriov(VSwitch):
         """It is there since it was offered."""
         function = self.functions[str(attachment.port)]
         if str(attachment.port) in self._removed:
-            function.join(self.machine.netns, self.plan.scenario.options)
+            if self.eswitch:
+                self.eswitch.bring(attachment.port, up=True)
+            else:
+                function.join(self.machine.netns, self.plan.scenario.options)
             self._removed.discard(str(attachment.port))
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Join physical ports between which there is no VNF; the rest goes by address."""
+        """Join physical ports between which there is no VNF; the rest goes by address.
+
+        In switchdev mode nothing goes by address: every port is joined.
+        """
         del streams
+        if self.eswitch:
+            self.eswitch.join(self._removed)
+            return
         pairs = {
             self.functions[str(a)].netdev: self.functions[str(b)].netdev
             for a, b in redirect.joined(self.deployment)
@@ -176,7 +229,9 @@ class Sriov(VSwitch):
                 where=self.name,
                 accepted=", ".join(n for n in there if n not in self._removed) or "none",
             )
-        if isinstance(port, PhyPort):
+        if self.eswitch:
+            self.eswitch.cut_off(port)
+        elif isinstance(port, PhyPort):
             self.machine.set_link(self.parents[port.index], up=False)
         else:
             self.functions[name].cut_off(self.machine.netns)
@@ -186,11 +241,11 @@ class Sriov(VSwitch):
         """Physical ports without carrier, and virtual functions that see none."""
         down = [
             f"phy{index} ({name} of {self._nic(index).pci})"
-            for index, name in self.parents.items()
-            if f"phy{index}" not in self._removed and not self.machine.link(name).carrier
+            for index, name in self._interfaces().items()
+            if f"phy{index}" not in self._removed and not self._link(name).carrier
         ]
         down += [
-            f"{port} ({function.netdev}, virtual function {function.pci})"
+            f"{port} ({function.netdev}, virtual function {function.address})"
             for port, function in self.functions.items()
             if port not in self._removed
             and function.netdev
@@ -200,13 +255,14 @@ class Sriov(VSwitch):
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of physical ports and of virtual functions, as far as drivers have them."""
-        netns = self.machine.netns
+        netns = self._home
         found = []
-        for index, name in self.parents.items():
+        interfaces = self._interfaces()
+        for index, name in interfaces.items():
             statistics = ethtool.statistics(name, netns=netns)
             found.append(of_port(f"phy{index}", self._nic(index).driver, statistics))
         table = self.machine.link_statistics()
-        told = {index: vfs.read(name, netns) for index, name in self.parents.items()}
+        told = {index: vfs.read(name, netns) for index, name in interfaces.items()}
         for port, function in self.functions.items():
             if isinstance(function.place.port, PhyPort):
                 continue
@@ -224,10 +280,10 @@ class Sriov(VSwitch):
 
     def facts(self) -> dict[str, Any]:
         """NICs and their virtual functions, as they are."""
-        netns = self.machine.netns
+        netns = self._home
         nics, functions = {}, {}
-        for index, name in self.parents.items():
-            link, nic = self.machine.link(name), pci.nic(self._nic(index).pci)
+        for index, name in self._interfaces().items():
+            link, nic = self._link(name), pci.nic(self._nic(index).pci)
             nics[f"phy{index}"] = (
                 f"{nic.address} ({name}), {nic.driver}, {nic.vfs} of {nic.max_vfs} virtual "
                 f"functions, MTU {link.mtu}"
@@ -235,65 +291,38 @@ class Sriov(VSwitch):
             for port, function in self.functions.items():
                 if function.place.physical == index:
                     state = vfs.read(name, netns)[function.place.number]
-                    functions[port] = _describe(function, state)
-        return {
+                    functions[port] = function.describe(state)
+        found = {
             "backend": self.name,
-            "switch": "the NIC's own, by MAC address (legacy mode)",
+            "mode": self.mode,
             "physical functions": nics,
             "virtual functions": functions,
+        }
+        if self.eswitch:
+            return found | {
+                "switch": "the NIC's own, by rules (switchdev mode)",
+                "representors": self.eswitch.representors(),
+                "rules": self.eswitch.facts(),
+            }
+        return found | {
+            "switch": "the NIC's own, by MAC address (legacy mode)",
             "physical ports are joined by": f"tc ingress, {self.redirected}, mirred redirect"
             if self.redirected
             else "nothing: every frame meets a virtual function",
         }
 
     def check_alive(self) -> None:
-        """Raise when virtual functions have gone, or the NIC with them."""
+        """Raise when virtual functions have gone, or the NIC with them, or its mode."""
+        if self.eswitch:
+            self.eswitch.representors()
         for function in self.functions.values():
-            if not pci.exists(function.pci):
+            if not pci.exists(function.address):
                 raise DutError(
-                    f"virtual function {function.pci} of {function.place.port} is gone",
+                    f"virtual function {function.address} of {function.place.port} is gone",
                     where=self.name,
                     cure="see dmesg; somebody changed sriov_numvfs or reset the NIC",
                 )
 
     def stop(self) -> None:
         """Bring the physical functions down; the run's end takes virtual functions away."""
-        for name in self.parents.values():
-            self.machine.set_link(name, up=False)
-
-
-def _why_no_vfio(use: NicUse, facts: MachineFacts) -> str:
-    """Why virtual functions of a NIC cannot be given to programs."""
-    nic = facts.nic(use.pci)
-    if nic is None or nic.iommu_group is None:
-        return "the machine has no IOMMU, or it is off (boot with intel_iommu=on or amd_iommu=on)"
-    for module in ("vfio_pci", "vfio_iommu_type1"):
-        if trouble := facts.missing_module(module, "a virtual function in a program"):
-            return trouble
-    return ""
-
-
-def _driver(place: layout.Place, plan: Plan, facts: MachineFacts | None) -> str:
-    """Driver of a virtual function: the kernel's where tc joins them, a program's where it can."""
-    if isinstance(place.port, PhyPort):
-        return "kernel"
-    if plan.scenario.options.vf_driver is not None:
-        return plan.scenario.options.vf_driver
-    use = plan.nic(place.physical, "dut")
-    return "kernel" if use is None or facts is None or _why_no_vfio(use, facts) else VFIO
-
-
-def _describe(function: Function, state: vfs.VirtualFunction) -> str:
-    flags = {
-        "spoof check": state.spoof_check,
-        "trusted": state.trusted,
-    }
-    parts = [
-        f"number {state.number} ({function.pci})",
-        f"MAC {state.mac}",
-        f"driver {pci.nic(function.pci).driver}" + f" ({function.netdev})" * bool(function.netdev),
-        f"VLAN {state.vlan or 'none'}",
-        f"rate {f'{state.rate_mbps} Mbit/s at most' if state.rate_mbps else 'not limited'}",
-        *(f"{name} {'on' if on else 'off'}" for name, on in flags.items() if on is not None),
-    ]
-    return ", ".join(parts + ([function.note] if function.note else []))
+        self._bring_all(up=False)
