@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from vnetperf.vswitches.vpp import forwarding, routing, tunnels
 from vnetperf.vswitches.vpp.forwarding import Operation
 from vnetperf.vswitches.vpp.passages import passages
 from vnetperf.vswitches.vpp.ports import Interface
-from vnetperf.vswitches.vpp.queues import Queue, wanted
+from vnetperf.vswitches.vpp.queues import Queue, arrange, wanted
 
 
 def scenario(deployment: str, vnfs: int | None = None, **changes: Any) -> Scenario:
@@ -242,6 +243,34 @@ def test_queues_go_to_the_workers_in_turn_and_pinned_ones_where_they_are_told() 
     pins = (QueuePin(port="phy0", queue=0, worker=1),)
     assert wanted(there, 2, pins)[1, 0] == 1
     assert wanted(there, 0, ()) == {}
+
+
+class Interfaces:
+    """A VPP with one receive queue for each interface, all in one mode."""
+
+    def __init__(self, mode: int) -> None:
+        self.mode = mode
+        self.set: dict[int, int] = {}
+
+    def call(self, message: str, *, sw_if_index: int, **fields: Any) -> Any:
+        if message == "sw_interface_rx_placement_dump":
+            queue = {"sw_if_index": sw_if_index, "queue_id": 0, "worker_id": 1, "mode": self.mode}
+            return [SimpleNamespace(**queue)]
+        assert message == "sw_interface_set_rx_mode"
+        assert sw_if_index not in self.set
+        self.set[sw_if_index] = fields["mode"]
+        return None
+
+
+def test_shared_memory_is_polled_where_kernel_interfaces_wait_for_interrupts() -> None:
+    polling, interrupt = 1, 2
+    kinds = ("memif", "vhost-user", "netdev", "xdp", "pci")
+    there = [Interface(PhyPort(index=n), n, kind, kind) for n, kind in enumerate(kinds)]
+    for before in (polling, interrupt):
+        api = Interfaces(before)
+        arrange(api, there, workers=1, pins=(), mode="interrupt")  # type: ignore[arg-type]  # enough of an API
+        wanted_modes = dict(enumerate((polling, polling, interrupt, interrupt, interrupt)))
+        assert api.set == {n: mode for n, mode in wanted_modes.items() if mode != before}
 
 
 @given(st.integers(1, 8), st.integers(1, 5))

@@ -131,7 +131,7 @@ def hugepage_mib(scenario: Scenario) -> int:
 
 
 def rx_mode(plan: Plan) -> queues.RxMode:
-    """How receive queues are served.
+    """How receive queues are served, other than those of shared memory.
 
     Args:
         plan: Cores.

@@ -16,6 +16,9 @@ RxMode = Literal["polling", "interrupt", "adaptive"]
 #: Answers for a port whose peer does not tell when it has sent, or has not connected yet.
 NO_INTERRUPTS = (-9, -126)
 RX_MODES: dict[int, RxMode] = {1: "polling", 2: "interrupt", 3: "adaptive"}
+#: Kinds of interface that wake a worker once and not again for what one vector left in the ring: up
+#: to a ring of frames then lies there until its peer sends more.
+STRANDING = ("memif", "vhost-user")
 
 
 class Queue(NamedTuple):
@@ -78,6 +81,19 @@ def wanted(
     return places
 
 
+def mode_of(interface: Interface, mode: RxMode) -> RxMode:
+    """How the queues of an interface are to be served.
+
+    Args:
+        interface: The interface.
+        mode: The worker's wish.
+
+    Returns:
+        The wish; "polling" where anything else would leave frames lying.
+    """
+    return "polling" if interface.kind in STRANDING else mode
+
+
 def arrange(
     api: VppApi,
     interfaces: Sequence[Interface],
@@ -93,14 +109,13 @@ def arrange(
         interfaces: All interfaces, in the order of the deployment's ports.
         workers: Number of workers.
         pins: What is asked.
-        mode: How queues are to be served.
+        mode: How queues are to be served where frames are not left lying.
 
     Raises:
         DutError: VPP refuses.
     """
     queues = [(interface, queue) for interface in interfaces for queue in read(api, interface)]
     places = wanted(queues, workers, pins)
-    number = next(n for n, name in RX_MODES.items() if name == mode)
     for _, queue in queues:
         worker = places.get((queue.interface, queue.queue))
         if worker is not None and worker != queue.worker:
@@ -111,14 +126,16 @@ def arrange(
                 worker_id=worker,
                 is_main=False,
             )
-    for index in dict.fromkeys(queue.interface for _, queue in queues if queue.mode != number):
+    numbers = {name: number for number, name in RX_MODES.items()}
+    modes = {i: mode_of(i, mode) for i, queue in queues if queue.mode != numbers[mode_of(i, mode)]}
+    for interface, chosen in modes.items():
         api.call(
             "sw_interface_set_rx_mode",
-            sw_if_index=index,
+            sw_if_index=interface.index,
             queue_id_valid=False,
             queue_id=0,
-            mode=number,
-            tolerated=() if mode == "polling" else NO_INTERRUPTS,  # it goes on polling then
+            mode=numbers[chosen],
+            tolerated=() if chosen == "polling" else NO_INTERRUPTS,  # it goes on polling then
         )
 
 
