@@ -15,9 +15,9 @@ MODES = {"legacy": 0, "switchdev": 1}
 ESWITCH_GET, ESWITCH_SET = 29, 30
 #: NLM_F_REQUEST and NLM_F_ACK.
 ASK = 0x1 | 0x4
-#: What the kernel says of a NIC that is no switch for devlink: its driver has none, there is no
-#: such instance (ENODEV; EINVAL before Linux 5.16), there is no devlink.
-NO_SWITCH = (errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL, errno.ENOENT)
+#: What the kernel says of a NIC that is no switch for devlink: its driver has none, the NIC is not
+#: in devlink, the kernel has no devlink.
+NO_SWITCH = (errno.EOPNOTSUPP, errno.ENODEV, errno.ENOENT)
 
 
 def mode(address: str) -> str:
