@@ -1,0 +1,1 @@
+"""Where a VNF runs besides as a process: in a VM, in a container."""
