@@ -355,6 +355,7 @@ class Nics:
         self.netns, self.facts = Path("/nowhere"), with_nics(facts())
         self.rules: dict[str, str] = {}
         self.renamed = False
+        self.modules: set[str] = set()
         for name, double in {
             "eswitch.representors.uplink": self.uplink,
             "eswitch.representors.representor": self.representor,
@@ -396,10 +397,12 @@ class Nics:
         return tuple(f"{address[:-1]}{n + 1}" for n in range(count))
 
     def take_uplink(self, name: str, *, mtu: int, promiscuous: bool) -> None:
+        assert self.modules == set(eswitch.MODULES)  # or its queue's would stay loaded
         self.say(f"take {name} {mtu}" + " promiscuous" * promiscuous)
 
     def load_module(self, name: str) -> None:
         assert name in eswitch.MODULES
+        self.modules.add(name)
 
     def install(self, rule: Rule, source: str, target: str) -> tuple[tuple[Part, ...], str]:
         self.rules[f"{source} {rule.prio}"] = target

@@ -57,6 +57,8 @@ class Eswitch:
             DutError: Its representors do not appear.
         """
         mtu = self._scenario.mtu
+        for module in MODULES:
+            self._machine.load_module(module)
         made = self._machine.make_switchdev(use.pci, len(ports))
         representors.wait_for(use.pci, len(ports))
         # Without virtual functions some drivers let the wire's interface filter addresses.
@@ -111,8 +113,6 @@ class Eswitch:
         """
         from vnetperf.vswitches.sriov import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
-        for module in MODULES:
-            self._machine.load_module(module)
         for rule in rules(self._scenario):
             if rule in self._made or {str(rule.src), str(rule.dst)} & (without or set()):
                 continue
