@@ -187,6 +187,22 @@ def set_address(name: str, mac: str, *, netns: Path | None = None) -> None:
     _set(name, netns, address=mac)
 
 
+def move(name: str, target: Path, *, netns: Path | None = None) -> None:
+    """Move a link that this run created, or has written down, into another namespace; it is down.
+
+    Args:
+        name: Interface name; it keeps it.
+        target: File that names the namespace it goes to.
+        netns: Namespace it is in; None is the caller's.
+
+    Raises:
+        HostError: There is no such link, its name is taken there, or the kernel refuses.
+    """
+    must_be_new(name, target)
+    with target.open("rb") as namespace:
+        _set(name, netns, net_ns_fd=namespace.fileno())
+
+
 def silence(name: str, *, netns: Path | None = None) -> None:
     """Keep the kernel from sending frames of its own on a link that this run created."""
     _set(name, netns, flags=IFF_NOARP, change=IFF_NOARP | IFF_MULTICAST)

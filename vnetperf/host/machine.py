@@ -11,6 +11,7 @@ from vnetperf.host import hugepages
 from vnetperf.host.kill import RUN_ID_VARIABLE
 from vnetperf.host.machine_links import MachineLinks
 from vnetperf.host.machine_nics import MachineNics
+from vnetperf.host.netns import run_in
 from vnetperf.host.patience import patient
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import HostError
@@ -52,6 +53,7 @@ class Machine(MachineLinks, MachineNics):
         cpus: Iterable[int] | None = None,
         keep_stdin_open: bool = False,
         isolated: bool = False,
+        netns: Path | None = None,
     ) -> ManagedProcess:
         """Start a program that ends with the run at the latest.
 
@@ -62,6 +64,7 @@ class Machine(MachineLinks, MachineNics):
             cpus: Processors it may run on; None for all.
             keep_stdin_open: True gives it a pipe that never ends instead of /dev/null.
             isolated: True starts it in the run's own network namespace.
+            netns: File of another network namespace to start it in.
 
         Returns:
             The running process.
@@ -74,7 +77,7 @@ class Machine(MachineLinks, MachineNics):
             argv,
             env=env,
             cpus=cpus,
-            netns=self.netns if isolated else None,
+            netns=self.netns if isolated else netns,
             stdin=keep_stdin_open,
         )
 
@@ -85,6 +88,7 @@ class Machine(MachineLinks, MachineNics):
         env: Mapping[str, str] | None = None,
         timeout: float = 15.0,
         isolated: bool = False,
+        netns: Path | None = None,
     ) -> str:
         """Run a short-lived tool to its end.
 
@@ -93,6 +97,7 @@ class Machine(MachineLinks, MachineNics):
             env: Variables added to the environment.
             timeout: Longest run, seconds.
             isolated: True runs it in the run's own network namespace.
+            netns: File of another network namespace to run it in.
 
         Returns:
             Standard output.
@@ -114,7 +119,7 @@ class Machine(MachineLinks, MachineNics):
             )
 
         try:
-            done = self.in_netns(call) if isolated else call()
+            done = self.in_netns(call) if isolated else run_in(netns, call)
         except FileNotFoundError as error:
             raise HostError(
                 f"{argv[0]} is not installed", cure="`vnetperf doctor` names the package"

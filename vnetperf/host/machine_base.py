@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from vnetperf.host import modules, netns
+from vnetperf.host import cgroups, modules, netns
 from vnetperf.host.session import HostRun
 from vnetperf.model.machine import MachineFacts
 
@@ -40,6 +40,37 @@ class MachineBase:
             netns.create_netns(self._run.journal, path)
             self._netns = path
         return self._netns
+
+    def create_netns(self, path: Path) -> Path:
+        """Make a network namespace that ends with the run.
+
+        Args:
+            path: File that is to name it, in the run's directory; not there yet.
+
+        Returns:
+            The file.
+
+        Raises:
+            HostError: The file is there, or the kernel refuses.
+        """
+        netns.create_netns(self._run.journal, path)
+        return path
+
+    def create_cpuset(self, name: str, cpus: Iterable[int]) -> Path:
+        """Make a group of processes that run on some processors only; it ends with the run.
+
+        Args:
+            name: What it is for; the run's id is added.
+            cpus: Processors.
+
+        Returns:
+            Directory of the group, for `vnetperf.host.cgroups.joining`.
+
+        Raises:
+            HostError: The kernel refuses; `vnetperf.host.cgroups.why_no_cpusets` says beforehand.
+        """
+        group = f"vnetperf-{self.run_id}-{name}"
+        return cgroups.create_cpuset(self._run.journal, group, cpus)
 
     def load_module(self, name: str) -> None:
         """Load a kernel module; it is unloaded with the run's end if it was not there before.

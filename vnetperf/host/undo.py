@@ -51,6 +51,7 @@ KINDS: dict[str, Kind] = {
     "eswitch": Kind("vnetperf.host.devlink:undo_mode"),
     "uplink": Kind("vnetperf.host.uplink:undo_uplink"),
     "netns": Kind("vnetperf.host.netns:undo_netns"),
+    "cgroup": Kind("vnetperf.host.cgroups:undo_cgroup"),
     "mount": Kind("vnetperf.host.mounts:undo_mount"),
     "modules": Kind("vnetperf.host.modules:undo_modules"),
     # Files outlive a reboot, and on some systems /run does too.
