@@ -5,7 +5,7 @@ from __future__ import annotations
 from vnetperf import registry
 from vnetperf.config import Configuration
 from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
-from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario, split_id
+from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
 
 
 def scenario_ids() -> list[str]:
@@ -46,7 +46,7 @@ def make_scenario(scenario_id: str, configuration: Configuration) -> Scenario:
         wire=settings.wire,
         forwarding=settings.forwarding,
         rules=settings.rules,
-        addressing="port" if by_port or mode == "mac" else "far",
+        addressing="port" if by_port or mode in ADDRESSING_MODES else "far",
         tunnel=settings.tunnel,
         options=configuration.switch,
         max_frame_size=max(STANDARD_FRAME_SIZE, *configuration.preset.frame_sizes),

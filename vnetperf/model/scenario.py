@@ -20,6 +20,11 @@ Rules = Literal["port", "stream", "learning"]
 STANDARD_FRAME_SIZE, ETHERNET_OCTETS = 1518, 18
 
 
+#: Modes in which a VNF addresses frames to whoever takes them in next, and in which it addresses
+#: them back to where they came from.
+ADDRESSING_MODES, SWAPPING_MODES = ("mac", "route"), ("macswap", "5tswap")
+
+
 class Scenario(Frozen):
     """What is deployed and measured.
 
@@ -27,7 +32,8 @@ class Scenario(Frozen):
         deployment: The graph.
         vswitch: Registered name of the vSwitch.
         vnf: Registered name of the VNF loader.
-        vnf_mode: The VNF's forwarding mode: "io", "mac", "macswap".
+        vnf_mode: The VNF's forwarding mode: "io", "mac", "macswap", "5tswap", "bridge", "route",
+            "xdp"; not every VNF has every mode.
         traffic: The traffic profile.
         generator: Registered name of the traffic generator.
         wire: Kind of wire, or "auto" for the best both ends accept.
@@ -63,6 +69,16 @@ class Scenario(Frozen):
     def routed(self) -> bool:
         """True when the vSwitch routes."""
         return self.forwarding == "l3"
+
+    @property
+    def vnf_addresses(self) -> bool:
+        """True when VNFs write the address of whoever takes a frame in next."""
+        return self.vnf_mode in ADDRESSING_MODES
+
+    @property
+    def vnf_swaps(self) -> bool:
+        """True when VNFs address a frame to where it came from."""
+        return self.vnf_mode in SWAPPING_MODES
 
     @property
     def streams(self) -> tuple[Stream, ...]:

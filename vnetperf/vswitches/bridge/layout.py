@@ -76,7 +76,7 @@ def entries(scenario: Scenario, streams: tuple[Stream, ...]) -> tuple[Entry, ...
         path = deployment.path(deployment.ends[stream.direction], stream.chain)
         # Ports of a path come in pairs: into the vSwitch, out of it.
         for source, target in zip(path[0::2], path[1::2], strict=True):
-            if isinstance(source, VnfPort) and source != path[0] and scenario.vnf_mode == "mac":
+            if isinstance(source, VnfPort) and source != path[0] and scenario.vnf_addresses:
                 mac = scenario.peer_mac(source)
             if target in crowded:
                 found[Entry(mac, target)] = None

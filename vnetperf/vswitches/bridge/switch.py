@@ -49,7 +49,7 @@ class LinuxBridge(VSwitch):
             return trouble
         if scenario.deployment.chains == 1:
             return ""
-        if scenario.vnf_mode == "macswap":
+        if scenario.vnf_swaps:
             return (
                 "parallel chains are told apart by destination MAC, and a VNF that swaps addresses "
                 "sends frames back where they come from; choose --vnf-mode io or mac"

@@ -76,7 +76,7 @@ def refusal(scenario: Scenario) -> str:
             "macvtap in mode passthru has a physical port to itself, and this deployment puts "
             "several VNFs on one; choose another mode"
         )
-    if vnf_to_vnf and deployment.vnf_count and scenario.vnf_mode != "mac":
+    if vnf_to_vnf and deployment.vnf_count and not scenario.vnf_addresses:
         return (
             "between VNFs macvtap finds the next one by destination MAC, which a VNF in mode "
             f"{scenario.vnf_mode} does not write; choose --vnf-mode mac"

@@ -29,7 +29,7 @@ def why_no_rules(scenario: Scenario) -> str:
             "parallel chains are told apart by destination MAC, which this traffic varies; "
             "vary another field than eth_dst"
         )
-    steered = scenario.addressing == "port" and scenario.vnf_mode == "mac"
+    steered = scenario.addressing == "port" and scenario.vnf_addresses
     if scenario.rules == "learning" and graph.chains > 1 and not steered:
         reason = (
             "parallel chains are loops to a vSwitch that learns, unless frames are addressed to "
@@ -47,7 +47,7 @@ def _why_not_routed(scenario: Scenario) -> str:
             "a router takes frames that are addressed to it, and this traffic varies their "
             "destination MAC; vary another field than eth_dst"
         )
-    if graph.vnf_count and scenario.vnf_mode != "mac":
+    if graph.vnf_count and not scenario.vnf_addresses:
         return (
             "a router takes frames that are addressed to it, which a VNF sends in mode mac only, "
             f"not in {scenario.vnf_mode}; leave --vnf-mode out"

@@ -103,7 +103,7 @@ def refusal(scenario: Scenario) -> str:
             "a NIC steers by destination MAC, which this traffic varies; "
             "vary another field than eth_dst"
         )
-    if deployment.vnf_count > 1 and deployment.chains == 1 and scenario.vnf_mode != "mac":
+    if deployment.vnf_count > 1 and deployment.chains == 1 and not scenario.vnf_addresses:
         return (
             f"in a chain each VNF must address the next, and mode {scenario.vnf_mode} does not; "
             "choose --vnf-mode mac"

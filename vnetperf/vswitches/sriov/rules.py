@@ -134,7 +134,7 @@ def missing(facts: MachineFacts) -> str:
 
 def _address(hop: Hop, scenario: Scenario) -> str:
     """Destination address of frames of a hop; "" when the VNF before it leaves it as it is."""
-    writes = scenario.vnf_mode == "mac" or hop.src in scenario.deployment.ends
+    writes = scenario.vnf_addresses or hop.src in scenario.deployment.ends
     if isinstance(hop.src, PhyPort):
         return dut_mac(hop.src) if isinstance(hop.dst, PhyPort) else vnf_mac(hop.dst)
     if not writes:

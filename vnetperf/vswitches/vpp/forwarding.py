@@ -89,7 +89,7 @@ def _routing_trouble(scenario: Scenario) -> str:
         return "parallel chains have the same IP addresses, which routing cannot tell apart"
     if graph.tunnelled:
         return "tunnels carry switched frames here; leave out --forwarding l3"
-    if graph.vnf_count and scenario.vnf_mode != "mac":
+    if graph.vnf_count and not scenario.vnf_addresses:
         return (
             f"a router takes only frames that are addressed to it, and a VNF in the mode "
             f"{scenario.vnf_mode} addresses them to others; use --vnf-mode mac"

@@ -47,9 +47,9 @@ def passages(scenario: Scenario) -> Iterator[Passage]:
 
 def _through_vnf(scenario: Scenario, out: Port, eth_src: str, eth_dst: str) -> tuple[str, str]:
     """Addresses of a frame that a VNF sends from its port `out`."""
-    if scenario.vnf_mode == "macswap":
+    if scenario.vnf_swaps:
         return eth_dst, eth_src
-    if scenario.vnf_mode == "mac" and isinstance(out, VnfPort):
+    if scenario.vnf_addresses and isinstance(out, VnfPort):
         return vnf_mac(out), scenario.peer_mac(out)
     return eth_src, eth_dst
 
