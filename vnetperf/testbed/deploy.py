@@ -124,14 +124,15 @@ class Deployment:
         """Wires, vSwitch, VNFs, connections, tester; what can start together does."""
         for memory in self.plan.memory:
             self.machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
-        graph = self.plan.scenario.deployment
+        scenario = self.plan.scenario
+        graph = scenario.deployment
         wire = registry.load("wires", self.plan.wire)
         wires = {p: wire(self.machine, self.plan, p.index).lay() for p in graph.phy_ports}
         self._dut_ends = [dut_end for _, dut_end in wires.values()]
         offers = [
             (
-                self._offer(VnfPort(vnf=vnf.number, index=0), type(vnf).attachments),
-                self._offer(VnfPort(vnf=vnf.number, index=1), type(vnf).attachments),
+                self._offer(VnfPort(vnf=vnf.number, index=0), vnf.accepts(scenario)),
+                self._offer(VnfPort(vnf=vnf.number, index=1), vnf.accepts(scenario)),
             )
             for vnf in self.vnfs
         ]

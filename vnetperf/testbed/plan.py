@@ -48,7 +48,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     demands: tuple[RoleDemand, ...] = (
         *generator.roles(),
         *vswitch.roles(scenario),
-        *(role for number in vnfs for role in vnf.roles(number)),
+        *(role for number in vnfs for role in vnf.demands(scenario, number)),
     )
     placement = place(demands, testbed.cores, facts, preferred_node(nics))
     plan = Plan(
@@ -187,7 +187,7 @@ def _memory(
     for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
         by_node.setdefault(node, {})[scenario.vswitch] = mib
     for number in range(graph.vnf_count):
-        kind = attachment_kind(vswitch, vnf.attachments)
+        kind = attachment_kind(vswitch, vnf.accepts(scenario))
         if mib := vnf.hugepage_mib(scenario, kind):
             by_node[home][f"vnf{number}"] = mib
             for node in plan.placement.far_nodes:

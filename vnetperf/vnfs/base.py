@@ -40,6 +40,33 @@ class Vnf(Backend):
         self.number = number
 
     @classmethod
+    def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
+        """Kinds of attachment it plugs into in the scenario's mode.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            Kinds, among its `attachments`.
+        """
+        del scenario
+        return cls.attachments
+
+    @classmethod
+    def demands(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
+        """Poll-mode threads of one VNF in the scenario's mode.
+
+        Args:
+            scenario: The scenario.
+            number: Number of the VNF.
+
+        Returns:
+            Demands; empty where the kernel forwards.
+        """
+        del scenario
+        return cls.roles(number)
+
+    @classmethod
     @abstractmethod
     def roles(cls, number: int) -> tuple[RoleDemand, ...]:
         """Poll-mode threads of one VNF.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,10 +29,14 @@ class Vloop(Vnf):
     """dpdk-testpmd forwarding between two ports."""
 
     name: ClassVar[str] = "vloop"
+    places: ClassVar[Mapping[str, str]] = {
+        "container": "vnetperf.vnfs.vloop.container:ContainerVloop",
+    }
     attachments: ClassVar[tuple[str, ...]] = KINDS
-    modes: ClassVar[tuple[str, ...]] = ("io", "mac", "macswap")
+    modes: ClassVar[tuple[str, ...]] = ("io", "mac", "macswap", "5tswap")
     max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
     far_mib: ClassVar[int] = testpmd.FAR_MIB
+    launcher: ClassVar[str] = "process (no VM)"
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
@@ -48,6 +53,12 @@ class Vloop(Vnf):
         """What keeps testpmd from running here."""
         if scenario.vnf_mode not in cls.modes:
             return f"vloop has no mode {scenario.vnf_mode!r}; accepted: {', '.join(cls.modes)}"
+        if scenario.vnf_mode == "5tswap" and (scenario.routed or scenario.rules == "stream"):
+            return (
+                "vloop in mode 5tswap swaps IP addresses and ports, so that a frame is routed back "
+                "and its flow's rule does not know it; choose another --vnf-mode, or l2 forwarding "
+                "by port"
+            )
         return facts.missing_program(testpmd.PROGRAM, testpmd.PACKAGE)
 
     @classmethod
@@ -74,18 +85,22 @@ class Vloop(Vnf):
         self.argv = self._command(attachments).argv()
         for port, attachment in zip(self.devices, attachments, strict=True):
             if port.netdev and attachment.mac and not port.resets:
-                self.machine.set_link(port.netdev, mac=attachment.mac)  # the port's from here on
+                self._address(port.netdev, attachment.mac)  # the port's from here on
         # What the drivers make of a tap's own settings is put right when testpmd is up.
         self._found = {
             port.netdev: self.machine.link(port.netdev) for port in self.devices if port.resets
         }
-        self.process = self.machine.spawn(
-            self.role,
-            self.argv,
-            env={"RUNTIME_DIRECTORY": str(self.directory)},
-            keep_stdin_open=True,  # testpmd ends at the end of its input
-            isolated=any(port.netdev for port in self.devices),
-        )
+        # It ends at the end of its input.
+        self.process = self._spawn(self.argv, {"RUNTIME_DIRECTORY": str(self.directory)})
+
+    def _address(self, netdev: str, mac: str) -> None:
+        """Give a kernel interface the port's address."""
+        self.machine.set_link(netdev, mac=mac)
+
+    def _spawn(self, argv: list[str], env: dict[str, str]) -> ManagedProcess:
+        """Start testpmd with an input that does not end, where its interfaces are."""
+        isolated = any(port.netdev for port in self.devices)
+        return self.machine.spawn(self.role, argv, env=env, keep_stdin_open=True, isolated=isolated)
 
     def _devices(self, attachments: tuple[Attachment, Attachment]) -> tuple[Device, ...]:
         mtu, vhost_net = self.plan.scenario.mtu, Path(VHOST_NET).exists()
@@ -151,7 +166,7 @@ class Vloop(Vnf):
         return {
             "application": "dpdk-testpmd",
             "version": self._telemetry.version(),
-            "launcher": "process (no VM)",
+            "launcher": self.launcher,
             "mode": self.plan.scenario.vnf_mode,
             "launch line": " ".join(self.argv),
             "rx/tx descriptors": RING,

@@ -1,0 +1,210 @@
+"""A container: a network namespace of its own, and processors that its processes keep to.
+
+It shares the machine's files. What a benchmark of a data plane needs of a container is where its
+interfaces and processors end, and that is the kernel's part of it: a container engine adds nothing
+to the path of a frame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vnetperf.host import cgroups, links, linkstats
+from vnetperf.host.cpulist import format_cpus
+from vnetperf.host.machine import Machine
+from vnetperf.host.netns import run_in
+from vnetperf.host.process import ManagedProcess
+from vnetperf.model.errors import HostError
+
+NETNS = "netns"
+
+
+class Container:
+    """A container of a run; what is in it is gone with the run, whatever ends the run.
+
+    Args:
+        machine: The machine.
+        name: Its name, of which the run has no other.
+        cpus: Processors of its processes.
+    """
+
+    def __init__(self, machine: Machine, name: str, cpus: Sequence[int]) -> None:
+        self.machine = machine
+        self.name = name
+        self.cpus = tuple(sorted(set(cpus)))
+        self.directory = machine.subdir(name)
+        self.netns: Path | None = None
+        self.group: Path | None = None
+        self.why_no_group = ""
+        self._taken: list[str] = []
+
+    def create(self) -> None:
+        """Make its namespace, and its cpuset where the machine has them.
+
+        Raises:
+            HostError: The kernel refuses.
+        """
+        self.netns = self.machine.create_netns(self.directory / NETNS)
+        self.why_no_group = cgroups.why_no_cpusets()
+        if not self.why_no_group:
+            self.group = self.machine.create_cpuset(self.name, self.cpus)
+
+    def _namespace(self) -> Path:
+        if self.netns is None:
+            raise HostError("the container has not been made", where=self.name)
+        return self.netns
+
+    def take(self, netdev: str, *, mac: str = "") -> None:
+        """Move an interface from the run's namespace into the container, quiet and up.
+
+        Args:
+            netdev: Its name, which it keeps.
+            mac: MAC address it gets; "" leaves its own.
+
+        Raises:
+            HostError: There is no such interface, or the kernel refuses.
+        """
+        inside = self._namespace()
+        links.move(netdev, inside, netns=self.machine.netns)
+        self._taken.append(netdev)
+        if mac and links.get(netdev, inside).mac != mac.lower():
+            links.set_address(netdev, mac, netns=inside)
+        links.silence(netdev, netns=inside)
+        links.set_up(netdev, netns=inside)
+
+    def give_back(self) -> None:
+        """Move what was taken back into the run's namespace, as far as it is still there."""
+        if self.netns is None:
+            return
+        for netdev in self._taken:
+            with contextlib.suppress(HostError):
+                links.move(netdev, self.machine.netns, netns=self.netns)
+                links.set_up(netdev, netns=self.machine.netns)
+        self._taken = []
+
+    def run(self, argv: Sequence[str]) -> str:
+        """Run a short-lived tool of the machine in the container's namespace, to its end.
+
+        Args:
+            argv: Program and arguments.
+
+        Returns:
+            Standard output.
+
+        Raises:
+            HostError: It is missing, fails, or does not end in time.
+        """
+        return self.machine.run(argv, netns=self._namespace())
+
+    def spawn(
+        self, name: str, argv: Sequence[str], *, env: Mapping[str, str], keep_stdin_open: bool
+    ) -> ManagedProcess:
+        """Start a program in the container.
+
+        Args:
+            name: What it is called in messages.
+            argv: Program and arguments.
+            env: Variables added to the environment.
+            keep_stdin_open: True gives it a pipe that never ends instead of /dev/null.
+
+        Returns:
+            The running process.
+
+        Raises:
+            HostError: It cannot be started.
+        """
+        return self.machine.spawn(
+            name,
+            cgroups.joining(self.group, argv) if self.group else argv,
+            env=env,
+            cpus=None if self.group else self.cpus,
+            keep_stdin_open=keep_stdin_open,
+            netns=self._namespace(),
+        )
+
+    def write(self, name: str, content: bytes) -> str:
+        """Write a file that the container's tools can read.
+
+        Args:
+            name: Its name, in the container's own directory.
+            content: What it holds.
+
+        Returns:
+            Its path.
+        """
+        path = self.directory / name
+        path.write_bytes(content)
+        return str(path)
+
+    def read(self, path: str) -> str:
+        """Read a text file as it is seen from the container: /proc/sys/net is its namespace's.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The text, without white space around it.
+
+        Raises:
+            HostError: It cannot be read.
+        """
+        try:
+            return run_in(self._namespace(), Path(path).read_text).strip()
+        except OSError as error:
+            raise HostError(f"cannot be read: {error.strerror}", where=path) from error
+
+    def index(self, netdev: str) -> int:
+        """Index of an interface in the container.
+
+        Args:
+            netdev: Its name.
+
+        Returns:
+            The index.
+
+        Raises:
+            HostError: There is none.
+        """
+        return links.get(netdev, self._namespace()).index
+
+    def link(self, netdev: str) -> links.Link:
+        """An interface of the container.
+
+        Args:
+            netdev: Its name.
+
+        Returns:
+            The interface.
+
+        Raises:
+            HostError: There is none.
+        """
+        return links.get(netdev, self._namespace())
+
+    def statistics(self) -> dict[str, linkstats.LinkStatistics]:
+        """Statistics of all interfaces in the container.
+
+        Returns:
+            Interface name -> statistics.
+
+        Raises:
+            HostError: The container is gone.
+        """
+        return linkstats.statistics(self._namespace())
+
+    def facts(self) -> dict[str, Any]:
+        """What it is made of, for the result.
+
+        Returns:
+            JSON values.
+        """
+        cpus = format_cpus(self.cpus)
+        return {
+            "kind": "network namespace of its own, the machine's files",
+            "processors": f"{cpus}, by cgroup v2 cpuset {self.group}"
+            if self.group
+            else f"{cpus}, by scheduler affinity ({self.why_no_group})",
+        }

@@ -1,0 +1,152 @@
+"""vloop in a container: testpmd, or the kernel forwarding in a namespace of its own."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.host.process import ManagedProcess
+from vnetperf.launchers.container import Container
+from vnetperf.model.errors import DutError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.ports import Attachment
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.trial import HopCounters
+from vnetperf.vnfs.vloop.forms import FORMS, Port
+from vnetperf.vnfs.vloop.forms.kernel import KernelForwarder
+from vnetperf.vnfs.vloop.forms.route import network
+from vnetperf.vnfs.vloop.testpmd import Vloop
+
+LAUNCHER = "container"
+
+
+class ContainerVloop(Vloop):
+    """vloop in a network namespace of its own, which takes the interfaces it plugs into.
+
+    In the modes of testpmd it is testpmd; in the others nothing of it runs, and the kernel forwards
+    on whichever processor a frame comes in.
+    """
+
+    #: A tap has one end, which is the switch's: there is none to give to a container.
+    attachments: ClassVar[tuple[str, ...]] = ("veth", "vhost-user", "memif", "vf", "macvtap")
+    modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS)
+    launcher: ClassVar[str] = LAUNCHER
+
+    def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
+        super().__init__(machine, plan, number)
+        placement = plan.placement
+        cpus = (*placement.cores.get(self.role, ()), *placement.housekeeping[:1])
+        self.container = Container(machine, f"ct{number}", cpus)
+        self.form = FORMS.get(plan.scenario.vnf_mode)
+        self.forwarder: KernelForwarder | None = None
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps the scenario's form from working in a container here."""
+        form = FORMS.get(scenario.vnf_mode)
+        if form is None:
+            return super().missing(facts, scenario)
+        found = (facts.missing_module(name, f"the form {form.name}") for name in form.modules)
+        return next((trouble for trouble in found if trouble), "")
+
+    @classmethod
+    def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
+        """Kinds whose interfaces the form works on."""
+        form = FORMS.get(scenario.vnf_mode)
+        if form is None:
+            return cls.attachments
+        return tuple(kind for kind in cls.attachments if kind in form.attachments)
+
+    @classmethod
+    def demands(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
+        """A thread of testpmd; the kernel needs no processor of its own."""
+        return () if scenario.vnf_mode in FORMS else super().demands(scenario, number)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
+        """Memory of testpmd; the kernel has its own."""
+        return 0 if scenario.vnf_mode in FORMS else super().hugepage_mib(scenario, attachment)
+
+    def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
+        """Make the container, move the interfaces in, and start what forwards."""
+        self.container.create()
+        if self.form is None:
+            super().launch(attachments)
+            return
+        self._attachments = attachments
+        for attachment in attachments:
+            if attachment.netdev is None:
+                raise DutError(
+                    f"the {attachment.kind} attachment is no kernel interface",
+                    where=f"{attachment.port}, mode {self.form.name}",
+                    accepted=", ".join(self.form.attachments),
+                )
+            mac = "" if self.form.keeps_own_mac else attachment.mac or ""
+            self.container.take(attachment.netdev, mac=mac)
+        for module in self.form.modules:
+            self.machine.load_module(module)
+        first, second = (self._port(attachment) for attachment in attachments)
+        self.forwarder = KernelForwarder(self.container, self.form, self.role, (first, second))
+        self.forwarder.set_up()
+
+    def _port(self, attachment: Attachment) -> Port:
+        netdev = str(attachment.netdev)
+        return Port(
+            netdev=netdev,
+            index=self.container.index(netdev),
+            peer_mac=attachment.peer_mac or "",
+            network=network(self.plan.scenario.deployment, attachment.port),
+        )
+
+    def _address(self, netdev: str, mac: str) -> None:
+        self.container.take(netdev, mac=mac)
+
+    def _spawn(self, argv: list[str], env: dict[str, str]) -> ManagedProcess:
+        return self.container.spawn(self.role, argv, env=env, keep_stdin_open=True)
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until testpmd's links are up; the kernel forwards at once."""
+        if self.forwarder is None:
+            super().wait_ready(timeout_s)
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """What the VNF itself counted."""
+        return super().counters() if self.forwarder is None else self.forwarder.counters()
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """The worker of testpmd; the kernel has none."""
+        return super().pollers() if self.forwarder is None else ()
+
+    def facts(self) -> dict[str, Any]:
+        """What forwards, and what the container is made of."""
+        container = self.container.facts()
+        if self.forwarder is None:
+            return super().facts() | {"container": container}
+        del container["processors"]  # nothing of it runs there
+        return {
+            **self.forwarder.facts(),
+            "version": f"Linux {platform.release()}",
+            "launcher": LAUNCHER,
+            "mode": self.plan.scenario.vnf_mode,
+            "container": container | {"processors": "those that frames come in on"},
+            "ports": [self._describe(attachment) for attachment in self._attachments],
+        }
+
+    def _describe(self, attachment: Attachment) -> str:
+        link = self.container.link(str(attachment.netdev))
+        return f"{attachment.port}: {attachment.kind} {link.name}, {link.mac}, MTU {link.mtu}"
+
+    def check_alive(self) -> None:
+        """Raise when testpmd has ended, or what the kernel forwards between is gone."""
+        if self.forwarder is None:
+            super().check_alive()
+        else:
+            self.forwarder.check_alive()
+
+    def stop(self) -> None:
+        """End it, and give the interfaces back to whoever made them."""
+        super().stop()
+        self.forwarder = None
+        self.container.give_back()
