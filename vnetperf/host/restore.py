@@ -139,6 +139,8 @@ def living_owner(path: Path) -> LiveRun | None:
 def _journals(roots: HostRoots) -> list[Path]:
     try:
         return sorted(roots.journals.glob("*.jsonl"))
+    except FileNotFoundError:
+        return []  # the last run to end has just removed the folder
     except OSError as error:
         raise HostError(
             f"the journals cannot be listed: {error.strerror}",

@@ -132,7 +132,9 @@ def _links() -> dict[str, str]:
         if not (path / "ifindex").exists():  # bonding_masters is a file
             continue
         flags = int(_text(path / "flags") or "0", 16) & 0x1181  # up, promisc, noarp, multicast
-        found[path.name] = f"index {_text(path / 'ifindex')} mtu {_text(path / 'mtu')} {flags:#x}"
+        # A driver that is bound again makes its device's interface anew, with another index.
+        index = "" if (path / "device").exists() else f"index {_text(path / 'ifindex')} "
+        found[path.name] = f"{index}mtu {_text(path / 'mtu')} {flags:#x}"
     return found
 
 
