@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vnetperf.images import apt, building, store
+from vnetperf.images.recipe import recipe
 from vnetperf.model.errors import HostError
 
 DEFAULT = "vloop"
@@ -21,8 +23,8 @@ class Image:
         key: Hash over everything that it was made of: recipe and exact package versions.
         kernel: Bootable kernel, for QEMU's ``-kernel`` (libvirt's ``<kernel>``).
         initrd: First file system, for ``-initrd``; None when it needs none.
-        disk: Root file system, to be attached read-only as a virtio disk with the serial number
-            "vnetperf-root"; None when all is in `initrd`.
+        disk: Root file system, to be attached read-only as a virtio-blk disk; the guest finds it
+            among others by the image's key. None when all is in `initrd`.
         disk_format: "raw" or "qcow2"; "" without a disk.
         cmdline: Kernel command line; more may be appended, after a space.
         facts: For results and people: packages with their versions, kernel release, size in bytes.
@@ -50,8 +52,8 @@ def find(name: str = DEFAULT) -> Image | None:
     Raises:
         HostError: It is damaged, or was built for another processor.
     """
-    del name
-    return None
+    found = store.entries(name)
+    return _image(found[0]) if found else None
 
 
 def build(name: str, tell: Callable[[str], None]) -> Image:
@@ -62,10 +64,53 @@ def build(name: str, tell: Callable[[str], None]) -> Image:
         tell: Told what is being done.
 
     Returns:
-        The image.
+        The image, which `find` returns from now on.
 
     Raises:
+        ConfigError: There is no recipe of that name.
         HostError: It could not be built.
     """
-    del tell
-    raise HostError("images are not built yet", where=f"vnetperf image build {name}")
+    wanted = recipe(name)
+    with store.work_dir() as work:
+        tell("asking the distribution for its packages")
+        made_of = building.inputs(wanted, work)
+        there = _the_same(name, made_of.key)
+        if there is not None:
+            tell("it is there already, of these very packages")
+            return there
+        packages = store.packages_dir()
+        apt.download(made_of.everything, packages, tell)
+        out = work / "image"
+        out.mkdir(mode=0o700)
+        facts = building.build(made_of, packages, work, out, tell)
+        content = {"cmdline": wanted.cmdline, "facts": facts}
+        entry = store.put(out, name, made_of.key, content)
+        store.keep_packages({package.file for package in made_of.everything})
+    return _image(entry)
+
+
+def _the_same(name: str, key: str) -> Image | None:
+    """The image of a key, made the newest; None when it is not there, or damaged."""
+    for entry in store.entries(name):
+        if entry.key == key:
+            try:
+                image = _image(entry)
+            except HostError:
+                return None  # built again
+            store.touch(entry)
+            return image
+    return None
+
+
+def _image(entry: store.Entry) -> Image:
+    said = store.checked(entry)
+    return Image(
+        name=entry.name,
+        key=entry.key,
+        kernel=entry.folder / building.KERNEL,
+        initrd=entry.folder / building.INITRD,
+        disk=entry.folder / building.DISK,
+        disk_format="raw",
+        cmdline=f"{said['cmdline']} vnetperf.image={entry.key}",
+        facts=dict(said["facts"]),
+    )

@@ -46,7 +46,7 @@ def cached() -> Kernel | None:
     root = make_lab_dir() / "kernel"
     done = sorted(root.glob("*/.complete"), key=lambda path: path.stat().st_mtime)
     for mark in reversed(done):
-        found = _inside(mark.parent)
+        found = inside(mark.parent)
         if found is not None:
             return found
     return None
@@ -80,7 +80,7 @@ def fetch(tell: Callable[[str], None]) -> Kernel:
         for package in sorted(work.glob("*.deb")):
             _run(["dpkg-deb", "-x", str(package), str(tree)])
             package.unlink()
-        made = _inside(tree)
+        made = inside(tree)
         if made is None:
             raise HostError(
                 "the kernel's packages hold no kernel with modules",
@@ -89,7 +89,7 @@ def fetch(tell: Callable[[str], None]) -> Kernel:
             )
         _run(["depmod", "-b", str(_modules_root(made)), made.release])
         (tree / ".complete").touch()
-        if not (target / ".complete").exists() or _inside(target) is None:
+        if not (target / ".complete").exists() or inside(target) is None:
             # Else another process has it by now, and its lab may run on it.
             shutil.rmtree(target, ignore_errors=True)
             tree.rename(target)
@@ -102,7 +102,15 @@ def fetch(tell: Callable[[str], None]) -> Kernel:
     )
 
 
-def _inside(tree: Path) -> Kernel | None:
+def inside(tree: Path) -> Kernel | None:
+    """The kernel of an unpacked package.
+
+    Args:
+        tree: Where it is unpacked.
+
+    Returns:
+        The kernel; None when there is none with modules.
+    """
     for image in sorted((tree / "boot").glob("vmlinuz-*")):
         release = image.name.removeprefix("vmlinuz-")
         for base in ("lib", "usr/lib"):
