@@ -1,0 +1,1 @@
+"""Virtual machines by libvirt: a typed description, a private session, the guest's agent."""

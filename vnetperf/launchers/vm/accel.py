@@ -1,0 +1,110 @@
+"""Hardware acceleration of guests, used only where a kernel was seen to boot with it.
+
+`/dev/kvm` can be there, can be opened, and the guest then hangs or dies. So the kernel that guests
+boot is booted once with it, within a time limit, as far as it comes without a file system. What
+came of it is remembered until the machine boots again, or QEMU or the kernel is another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vnetperf.host.identity import boot_id
+from vnetperf.host.machine import Machine
+from vnetperf.host.patience import patient
+from vnetperf.model.errors import HostError
+
+DEVICE = Path("/dev/kvm")
+#: With working acceleration a kernel comes to its end without a root within two seconds.
+LIMIT_S = 10.0
+#: What a kernel without a root file system says last.
+WORD = "Unable to mount root fs"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What came of the attempt.
+
+    Attributes:
+        works: Whether a kernel booted.
+        why: What happened, for people.
+    """
+
+    works: bool
+    why: str
+
+
+def proof(machine: Machine, qemu: str, kernel: Path | None) -> Proof:
+    """Whether acceleration works; tried once per boot of the machine.
+
+    Args:
+        machine: The machine.
+        qemu: Path of QEMU.
+        kernel: The kernel to boot; None when guests boot from a disk of their own.
+
+    Returns:
+        What came of it.
+    """
+    if not DEVICE.exists():
+        return Proof(False, f"there is no {DEVICE}")
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        return Proof(False, f"{DEVICE} may not be used")
+    if kernel is None:
+        return Proof(False, "there is no kernel to prove it with")
+    file = _file(qemu, kernel)
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return Proof(**json.loads(file.read_text()))
+    found = _try(machine, qemu, kernel)
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as part:
+            part.write(json.dumps(asdict(found)))
+        Path(part.name).rename(file)
+    return found
+
+
+def _try(machine: Machine, qemu: str, kernel: Path) -> Proof:
+    directory = machine.subdir("kvm-proof")
+    console = directory / "console"
+    argv = [qemu, "-machine", "q35,kernel-irqchip=split", "-accel", "kvm", "-cpu", "host"]
+    argv += ["-m", "256M", "-nodefaults", "-display", "none", "-no-reboot"]
+    argv += ["-serial", f"file:{console}", "-kernel", str(kernel)]
+    argv += ["-append", "console=ttyS0 panic=-1"]
+    process = machine.spawn("kvm-proof", argv)
+    seen = ""
+
+    def said() -> bool:
+        nonlocal seen
+        with contextlib.suppress(OSError):
+            seen = console.read_text(errors="replace")
+        return WORD in seen
+
+    try:
+        process.wait_for(said, LIMIT_S / patient(1.0), "a kernel's last word", poll_s=0.05)
+        return Proof(True, "a kernel booted with it")
+    except HostError:
+        if said():
+            return Proof(True, "a kernel booted with it")
+        how = "said nothing" if not seen else "did not come to its end"
+        if not process.alive():
+            last = process.log_tail(1)
+            return Proof(False, f"QEMU ended with status {process.returncode}: {last}")
+        return Proof(False, f"a kernel booted with it {how} within {LIMIT_S:g} s")
+    finally:
+        process.signal(9)
+        with contextlib.suppress(HostError):
+            process.stop(1.0)
+
+
+def _file(qemu: str, kernel: Path) -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+    stamps = [f"{path}:{Path(path).stat().st_mtime_ns}" for path in (qemu, kernel)]
+    key = hashlib.sha256(" ".join([boot_id(), *stamps]).encode()).hexdigest()[:16]
+    return base / "vnetperf" / "vm" / f"kvm-{key}.json"

@@ -1,0 +1,227 @@
+"""One guest: started, waited for, looked at, ended. Every error ends with its console's tail."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from vnetperf.host.cpulist import format_cpus
+from vnetperf.host.identity import ProcessId
+from vnetperf.host.patience import patient
+from vnetperf.host.threads import list_threads
+from vnetperf.launchers.vm.agent import GuestAgent
+from vnetperf.launchers.vm.domain import Domain
+from vnetperf.launchers.vm.render import domain_xml
+from vnetperf.launchers.vm.session import Session
+from vnetperf.model.errors import DutError, HostError
+
+PROC = Path("/proc")
+#: What QEMU calls the threads of vCPUs: "CPU 1/KVM", "CPU 1/TCG".
+VCPU_THREAD = re.compile(r"CPU (\d+)/")
+CONSOLE_LINES, CONSOLE_BYTES = 15, 16384
+PING_S = 2
+#: What a kernel says when it gives up.
+PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
+SHOWN = re.compile(r"[^\x20-\x7e\n]")
+
+
+class Guest:
+    """A guest of a session.
+
+    Args:
+        session: The session.
+        domain: What it is made of.
+    """
+
+    def __init__(self, session: Session, domain: Domain) -> None:
+        self.session = session
+        self.domain = domain
+        self.agent = GuestAgent(domain.name, self._ask)
+        self.boot_s = 0.0
+        self._process: ProcessId | None = None
+
+    def _ask(self, command: str, seconds: int) -> str:
+        answer = self.session.call(
+            "agent",
+            timeout_s=seconds + 10,
+            domain=self.domain.name,
+            command=command,
+            seconds=seconds,
+        )
+        return str(answer)
+
+    def start(self) -> None:
+        """Start it; it boots when this returns.
+
+        Raises:
+            DutError: libvirt or QEMU refuses.
+        """
+        try:
+            self.session.call("start", xml=domain_xml(self.domain))
+        except HostError as error:
+            raise self.error(f"does not start: {error.what}") from error
+        self._process = ProcessId.of(self._find_process())
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until its agent answers.
+
+        Args:
+            timeout_s: Longest wait, seconds.
+
+        Raises:
+            DutError: It panicked, ended, or its agent does not answer in time.
+        """
+        began = time.monotonic()
+        while not self.agent.answers(PING_S):
+            self.check_alive()
+            if time.monotonic() - began > patient(timeout_s):
+                raise self.error(
+                    f"runs, but its agent does not answer within {timeout_s:g} s",
+                    cure="see its console for how far it came; an image needs qemu-guest-agent, "
+                    "and a slow machine more time: --guest boot_s=SECONDS",
+                )
+            time.sleep(0.05)
+        self.boot_s = time.monotonic() - began
+
+    @property
+    def pid(self) -> int:
+        """Process id of its QEMU on this machine; 0 when it is not a process of this run."""
+        return self._process.pid if self._process is not None else 0
+
+    def check_alive(self) -> None:
+        """Raise when it has ended. Cheap for a guest of this run.
+
+        Raises:
+            DutError: It has ended, with its console's tail.
+        """
+        if self._process is not None:
+            gone = not self._process.alive()
+        else:
+            gone = self.session.call("state", domain=self.domain.name) != "running"
+        if gone:
+            panic = PANIC.search(self._console())
+            raise self.error(f"panicked: {panic[1].strip()}" if panic else "has ended")
+
+    def error(self, what: str, *, cure: str = "") -> DutError:
+        """An error of this guest, with the tail of its console and of QEMU's log.
+
+        Args:
+            what: What is wrong.
+            cure: What can be done.
+
+        Returns:
+            The error, to be raised.
+        """
+        lines = [line.rstrip() for line in self._console().splitlines() if line.strip()]
+        tail = "\n    ".join(lines[-CONSOLE_LINES:]) or "(nothing)"
+        return DutError(
+            f"the guest {what}; its console ends with:\n    {tail}",
+            where=self.domain.name,
+            cure=cure,
+        )
+
+    def _console(self) -> str:
+        try:
+            with self.domain.console.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - CONSOLE_BYTES))
+                return SHOWN.sub("", file.read().decode(errors="replace"))
+        except OSError:
+            return ""
+
+    def _find_process(self) -> int:
+        """Its QEMU among the processes of the session's namespace; 0 for a daemon's guest."""
+        if not self.session.private:
+            return 0
+        wanted = f"guest={self.domain.name},".encode()
+        home = f"{self.domain.console}".encode()  # the same name may run in another run
+        for path in PROC.glob("[0-9]*/cmdline"):
+            try:
+                line = path.read_bytes()
+            except OSError:
+                continue
+            if wanted in line and home in line:
+                return int(path.parent.name)
+        raise self.error("started, but its process is not there")
+
+    def vcpu_threads(self) -> dict[int, int]:
+        """Its vCPUs' threads.
+
+        Returns:
+            Number of the vCPU -> thread id.
+        """
+        found = {}
+        for thread in list_threads(self.pid) if self.pid else ():
+            if match := VCPU_THREAD.match(thread.name):
+                found[int(match[1])] = thread.tid
+        return found
+
+    def placement(self) -> dict[str, Any]:
+        """Where its threads and its memory really are, read back from the kernel.
+
+        Returns:
+            "vCPU 0" -> "processors 2", "emulator" -> ..., "memory by node, MiB" -> ...
+        """
+        if not self.pid:
+            pins = self.session.call("pins", domain=self.domain.name)
+            placed = {f"vCPU {n}": format_cpus(cpus) for n, cpus in enumerate(pins["vcpus"])}
+            return {**placed, "emulator": format_cpus(pins["emulator"])}
+        placed = {}
+        others = set()
+        for thread in list_threads(self.pid):
+            cpus = format_cpus(thread.cpus)
+            if match := VCPU_THREAD.match(thread.name):
+                placed[f"vCPU {match[1]}"] = cpus
+            elif not thread.name.startswith("vhost-"):
+                others.add(cpus)
+        return {**placed, "emulator": " and ".join(sorted(others)), "memory, MiB": self._memory()}
+
+    def _memory(self) -> dict[str, int]:
+        """Its memory by node of the host; the kernel counts pages of each mapping."""
+        return memory_by_node((PROC / f"{self.pid}/numa_maps").read_text(), self.domain.memory_mib)
+
+    def check_pins(self) -> None:
+        """Compare the pins that were asked for with those of the threads.
+
+        Raises:
+            DutError: A vCPU may run elsewhere.
+        """
+        threads = self.vcpu_threads()
+        for number, cpus in enumerate(self.domain.vcpu_pins if self.pid else ()):
+            taken = os.sched_getaffinity(threads[number]) if number in threads else set()
+            if taken != set(cpus):
+                raise self.error(
+                    f"has vCPU {number} on processors {format_cpus(taken) or 'unknown'} "
+                    f"instead of {format_cpus(cpus)}"
+                )
+
+    def stop(self) -> None:
+        """End it. Idempotent."""
+        try:
+            self.session.call("destroy", timeout_s=5.0, domain=self.domain.name)
+        except HostError:
+            if self.session.process.alive():
+                raise
+
+
+def memory_by_node(numa_maps: str, memory_mib: int) -> dict[str, int]:
+    """Memory of the largest mapping, which is the guest's, by node.
+
+    Args:
+        numa_maps: Text of /proc/PID/numa_maps.
+        memory_mib: What the guest has, MiB.
+
+    Returns:
+        "node 0" -> MiB; empty when no mapping is as large as an eighth of it.
+    """
+    best: dict[str, int] = {}
+    for line in numa_maps.splitlines():
+        size = re.search(r"kernelpagesize_kB=(\d+)", line)
+        pages = re.findall(r"\bN(\d+)=(\d+)", line)
+        if size and pages:
+            here = {f"node {node}": int(count) * int(size[1]) // 1024 for node, count in pages}
+            if sum(here.values()) > sum(best.values()):
+                best = here
+    return best if sum(best.values()) * 8 >= memory_mib else {}

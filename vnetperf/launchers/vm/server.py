@@ -1,0 +1,211 @@
+"""The process that holds the connection to libvirt, the first of a process namespace of its own.
+
+``python -m vnetperf.launchers.vm.server SOCKET URI DIRECTORY``. With the embedded driver QEMU is a
+process of the same namespace: when this one ends, however it ends, the kernel ends every guest
+with it. Requests and answers are JSON, one a line: ``{"call": "start", "xml": ...}`` is answered
+by ``{"ok": value}`` or ``{"error": text}``. Each connection is served by a thread of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import signal
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+EMBEDDED = "qemu:///embed"
+#: The user that libvirt's QEMU driver looks up before it reads its configuration.
+QEMU_USER = "libvirt-qemu"
+QEMU_CONF = """\
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+cgroup_controllers = []
+namespaces = []
+stdio_handler = "file"
+"""
+PROC = Path("/proc")
+
+
+class Libvirt:
+    """A connection, and what is asked of it.
+
+    Args:
+        uri: URI of the driver; a private one is embedded in this process.
+        directory: Private directory.
+    """
+
+    def __init__(self, uri: str, directory: Path) -> None:
+        self._embedded = uri == EMBEDDED
+        if self._embedded:
+            _prepare(directory)
+            uri = f"{EMBEDDED}?root={directory}"
+        import libvirt  # noqa: PLC0415 - looks users up, which were not there before
+        import libvirt_qemu  # noqa: PLC0415
+
+        self._libvirt, self._qemu = libvirt, libvirt_qemu
+        libvirt.registerErrorHandler(lambda *_: None, None)
+        libvirt.virEventRegisterDefaultImpl()
+        threading.Thread(target=self._loop, name="libvirt-events", daemon=True).start()
+        self._connection = libvirt.open(uri)
+
+    def _loop(self) -> None:
+        while True:
+            self._libvirt.virEventRunDefaultImpl()
+
+    def version(self) -> dict[str, str]:
+        """Versions of libvirt and QEMU."""
+        return {
+            "libvirt": _dotted(self._connection.getLibVersion()),
+            "QEMU": _dotted(self._connection.getVersion()),
+        }
+
+    def start(self, xml: str) -> str:
+        """Start a guest that ends with this process: a daemon of libvirt's must be asked for it."""
+        flags = 0 if self._embedded else self._libvirt.VIR_DOMAIN_START_AUTODESTROY
+        domain = self._connection.createXML(xml, flags)
+        return str(domain.name())
+
+    def agent(self, domain: str, command: str, seconds: int) -> str:
+        """Ask a guest's agent."""
+        found = self._connection.lookupByName(domain)
+        return str(self._qemu.qemuAgentCommand(found, command, seconds, 0))
+
+    def state(self, domain: str) -> str:
+        """"running", "paused", ... as libvirt has it; "gone" when it has ended."""
+        names = {
+            value: name.removeprefix("VIR_DOMAIN_").lower()
+            for name, value in vars(self._libvirt).items()
+            if name.startswith("VIR_DOMAIN_") and name.removeprefix("VIR_DOMAIN_") in _STATES
+        }
+        try:
+            return names.get(self._connection.lookupByName(domain).state()[0], "unknown")
+        except self._libvirt.libvirtError as error:
+            if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
+                return "gone"
+            raise
+
+    def pins(self, domain: str) -> dict[str, Any]:
+        """Host processors of a guest's vCPUs and of its emulator, as libvirt reads them back."""
+        found = self._connection.lookupByName(domain)
+        vcpus = found.vcpuPinInfo()
+        return {"vcpus": [_numbers(v) for v in vcpus], "emulator": _numbers(found.emulatorPinInfo())}
+
+    def destroy(self, domain: str) -> bool:
+        """End a guest; False when it had ended."""
+        try:
+            self._connection.lookupByName(domain).destroy()
+        except self._libvirt.libvirtError as error:
+            if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
+                return False
+            raise
+        return True
+
+    def answer(self, line: bytes) -> dict[str, Any]:
+        """Answer a request."""
+        request = json.loads(line)
+        call = getattr(self, request.pop("call"))
+        try:
+            return {"ok": call(**request)}
+        except self._libvirt.libvirtError as error:
+            return {"error": str(error)}
+
+
+_STATES = ("RUNNING", "BLOCKED", "PAUSED", "SHUTDOWN", "SHUTOFF", "CRASHED", "PMSUSPENDED")
+
+
+def _dotted(number: int) -> str:
+    return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def _numbers(flags: tuple[bool, ...]) -> list[int]:
+    return [cpu for cpu, set_ in enumerate(flags) if set_]
+
+
+def _prepare(directory: Path) -> None:
+    """What the embedded driver wants to find before it opens, for this process alone."""
+    etc = directory / "etc"
+    etc.mkdir(parents=True, exist_ok=True)
+    (etc / "qemu.conf").write_text(QEMU_CONF)
+    try:
+        pwd.getpwnam(QEMU_USER)
+    except KeyError:
+        # Only in this process's own view of the machine: nothing is added to its users.
+        for name, line in (
+            ("passwd", f"{QEMU_USER}:x:64055:64055::/nonexistent:/usr/sbin/nologin\n"),
+            ("group", f"{QEMU_USER}:x:64055:\n"),
+        ):
+            mine = directory / name
+            mine.write_text(Path("/etc", name).read_text() + line)
+            mine.chmod(0o644)
+            subprocess.run(["mount", "--bind", str(mine), f"/etc/{name}"], check=True, timeout=10)
+
+
+def _reap() -> None:
+    """Take the exit codes of guests that have ended.
+
+    Their starters detached them, so they are this process's children, and libvirt, which would
+    otherwise see them alive for ever, waits for none of them. Its own short-lived children are in
+    this session, or lead one of their own.
+    """
+    mine = os.getsid(0)
+    while True:
+        for path in PROC.glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text(errors="replace").rpartition(")")[2].split()
+                pid, session = int(path.parent.name), int(fields[3])
+                if fields[0] == "Z" and int(fields[1]) == os.getpid():
+                    if session not in (mine, pid):
+                        os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.05)
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    libvirt: Libvirt
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            answer = self.server.libvirt.answer(line)
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+def main(socket: str, uri: str, directory: str) -> None:
+    """Serve until SIGTERM.
+
+    Args:
+        socket: Path of the socket to listen on.
+        uri: URI of libvirt's driver.
+        directory: Private directory.
+    """
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        os._exit(0)  # the guests end with the namespace
+
+    signal.signal(signal.SIGTERM, end)
+    if os.getpid() == 1:
+        threading.Thread(target=_reap, name="reaper", daemon=True).start()
+    connection = Libvirt(uri, Path(directory))
+    with _Server(socket, _Handler) as server:
+        server.libvirt = connection
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
