@@ -30,8 +30,16 @@ def add_options(parser: pytest.Parser) -> None:
     add("--preset", metavar="NAME", help="preset under conf/presets/, or a path (default: quick)")
     add("--traffic", metavar="NAME", help="traffic profile under conf/traffic/, or a path")
     add("--frame-sizes", metavar="LIST", help="octets including FCS, e.g. 64,512,1518")
-    add("--vnf", metavar="NAME", help="VNF loader, and where it runs: vloop, vloop:vm (default: vloop)")
-    add("--vnf-mode", metavar="MODE", help="io, mac, macswap, bridge ... (default: what the vSwitch needs)")
+    add(
+        "--vnf",
+        metavar="NAME",
+        help="VNF loader, and where it runs: vloop, vloop:vm (default: vloop)",
+    )
+    add(
+        "--vnf-mode",
+        metavar="MODE",
+        help="io, mac, macswap, bridge ... (default: what the vSwitch needs)",
+    )
     add("--vnfs", metavar="N", type=int, help="number of VNFs in pvvp and pvpv (default: 2)")
     add("--switch", metavar="NAME", help="options of the vSwitch under conf/switch/, or a path")
     add(
