@@ -27,6 +27,8 @@ class MachineBase:
         self.run_id = run.run_id
         self.run_dir = run.rundir.path
         self._netns: Path | None = None
+        #: Links that are in another namespace of the run than its own.
+        self._elsewhere: dict[str, Path] = {}
 
     @property
     def netns(self) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from vnetperf.host import links, linkstats, taps
@@ -10,7 +11,29 @@ from vnetperf.host.offloads import disable_offloads
 
 
 class MachineLinks(MachineBase):
-    """The links of the run's network namespace."""
+    """The links of the run's network namespace, those among them that it lent to containers."""
+
+    def move_link(self, name: str, target: Path | None = None) -> None:
+        """Move a link into a container's namespace, or back; it is down then.
+
+        Whoever asks for the link by its name still finds it: its settings, its statistics.
+
+        Args:
+            name: Its name, which it keeps.
+            target: File that names the container's namespace; None is the run's.
+
+        Raises:
+            HostError: There is no such link, its name is taken there, or the kernel refuses.
+        """
+        links.move(name, target or self.netns, netns=self._home(name))
+        if target is None:
+            self._elsewhere.pop(name, None)
+        else:
+            self._elsewhere[name] = target
+
+    def _home(self, name: str) -> Path:
+        """The namespace that a link of the run is in."""
+        return self._elsewhere.get(name, self.netns)
 
     def interface_name(self, role: str) -> str:
         """A name for a network interface of this run.
@@ -82,7 +105,8 @@ class MachineLinks(MachineBase):
         Raises:
             HostError: When the kernel refuses.
         """
-        links.delete(name, netns=self.netns)
+        links.delete(name, netns=self._home(name))
+        self._elsewhere.pop(name, None)
 
     def link_statistics(self) -> dict[str, linkstats.LinkStatistics]:
         """Statistics of all links of the run's network namespace.
@@ -90,7 +114,11 @@ class MachineLinks(MachineBase):
         Returns:
             Interface name -> statistics.
         """
-        return linkstats.statistics(self.netns)
+        table = linkstats.statistics(self.netns)
+        for netns in set(self._elsewhere.values()):
+            there = linkstats.statistics(netns).items()
+            table |= {n: seen for n, seen in there if self._elsewhere.get(n) == netns}
+        return table
 
     def create_link(
         self,
@@ -135,7 +163,7 @@ class MachineLinks(MachineBase):
         Raises:
             HostError: There is no such link, or the kernel refuses.
         """
-        links.set_up(name, up=up, netns=self.netns)
+        links.set_up(name, up=up, netns=self._home(name))
 
     def all_links(self) -> tuple[links.Link, ...]:
         """All links of the run's network namespace.
@@ -143,7 +171,13 @@ class MachineLinks(MachineBase):
         Returns:
             The links.
         """
-        return links.links(self.netns)
+        lent = (
+            link
+            for netns in set(self._elsewhere.values())
+            for link in links.links(netns)
+            if self._elsewhere.get(link.name) == netns
+        )
+        return (*links.links(self.netns), *lent)
 
     def link(self, name: str) -> links.Link:
         """A link in the run's network namespace.
@@ -157,7 +191,7 @@ class MachineLinks(MachineBase):
         Raises:
             HostError: There is none.
         """
-        return links.get(name, self.netns)
+        return links.get(name, self._home(name))
 
     def set_link(
         self,
@@ -180,8 +214,8 @@ class MachineLinks(MachineBase):
         """
         now = self.link(name)
         if mac is not None and now.mac != mac.lower():
-            links.set_address(name, mac, netns=self.netns)
+            links.set_address(name, mac, netns=self._home(name))
         if mtu is not None and now.mtu != mtu:
-            links.set_mtu(name, mtu, netns=self.netns)
+            links.set_mtu(name, mtu, netns=self._home(name))
         if up is not None and now.up != up:
-            links.set_up(name, up=up, netns=self.netns)
+            links.set_up(name, up=up, netns=self._home(name))

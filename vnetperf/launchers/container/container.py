@@ -15,7 +15,6 @@ from typing import Any
 from vnetperf.host import cgroups, links, linkstats
 from vnetperf.host.cpulist import format_cpus
 from vnetperf.host.machine import Machine
-from vnetperf.host.netns import run_in
 from vnetperf.host.process import ManagedProcess
 from vnetperf.model.errors import HostError
 
@@ -67,22 +66,19 @@ class Container:
         Raises:
             HostError: There is no such interface, or the kernel refuses.
         """
-        inside = self._namespace()
-        links.move(netdev, inside, netns=self.machine.netns)
+        self.machine.move_link(netdev, self._namespace())
         self._taken.append(netdev)
-        if mac and links.get(netdev, inside).mac != mac.lower():
-            links.set_address(netdev, mac, netns=inside)
-        links.silence(netdev, netns=inside)
-        links.set_up(netdev, netns=inside)
+        # The kernel's settings of an interface by its name stay behind in the namespace it leaves.
+        links.silence(netdev, netns=self.netns)
+        self.machine.set_link(netdev, mac=mac or None, up=True)
 
     def give_back(self) -> None:
         """Move what was taken back into the run's namespace, as far as it is still there."""
-        if self.netns is None:
-            return
         for netdev in self._taken:
             with contextlib.suppress(HostError):
-                links.move(netdev, self.machine.netns, netns=self.netns)
-                links.set_up(netdev, netns=self.machine.netns)
+                self.machine.move_link(netdev)
+                links.silence(netdev, netns=self.machine.netns)
+                self.machine.set_link(netdev, up=True)
         self._taken = []
 
     def run(self, argv: Sequence[str]) -> str:
@@ -138,51 +134,6 @@ class Container:
         path = self.directory / name
         path.write_bytes(content)
         return str(path)
-
-    def read(self, path: str) -> str:
-        """Read a text file as it is seen from the container: /proc/sys/net is its namespace's.
-
-        Args:
-            path: The file.
-
-        Returns:
-            The text, without white space around it.
-
-        Raises:
-            HostError: It cannot be read.
-        """
-        try:
-            return run_in(self._namespace(), Path(path).read_text).strip()
-        except OSError as error:
-            raise HostError(f"cannot be read: {error.strerror}", where=path) from error
-
-    def index(self, netdev: str) -> int:
-        """Index of an interface in the container.
-
-        Args:
-            netdev: Its name.
-
-        Returns:
-            The index.
-
-        Raises:
-            HostError: There is none.
-        """
-        return links.get(netdev, self._namespace()).index
-
-    def link(self, netdev: str) -> links.Link:
-        """An interface of the container.
-
-        Args:
-            netdev: Its name.
-
-        Returns:
-            The interface.
-
-        Raises:
-            HostError: There is none.
-        """
-        return links.get(netdev, self._namespace())
 
     def statistics(self) -> dict[str, linkstats.LinkStatistics]:
         """Statistics of all interfaces in the container.

@@ -95,7 +95,7 @@ class ContainerVloop(Vloop):
         netdev = str(attachment.netdev)
         return Port(
             netdev=netdev,
-            index=self.container.index(netdev),
+            index=self.machine.link(netdev).index,
             peer_mac=attachment.peer_mac or "",
             network=network(self.plan.scenario.deployment, attachment.port),
         )
@@ -135,7 +135,7 @@ class ContainerVloop(Vloop):
         }
 
     def _describe(self, attachment: Attachment) -> str:
-        link = self.container.link(str(attachment.netdev))
+        link = self.machine.link(str(attachment.netdev))
         return f"{attachment.port}: {attachment.kind} {link.name}, {link.mac}, MTU {link.mtu}"
 
     def check_alive(self) -> None:

@@ -1,0 +1,255 @@
+"""vloop in a VM: testpmd or the kernel, forwarding between two NICs of a guest."""
+
+from __future__ import annotations
+
+import importlib.util
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillRunning
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vnetperf.host import testpmd
+from vnetperf.host.machine import Machine
+from vnetperf.images import image as images
+from vnetperf.launchers.vm.accel import Proof, proof
+from vnetperf.launchers.vm.guest import Guest
+from vnetperf.launchers.vm.session import session_of
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.guest import GuestOptions
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.ports import Attachment
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.trial import HopCounters
+from vnetperf.vnfs.base import Vnf
+from vnetperf.vnfs.vloop import guest_domain
+from vnetperf.vnfs.vloop.guest_testpmd import GuestTestpmd
+
+QEMU, QEMU_PACKAGE = "qemu-system-x86_64", "qemu-system-x86"
+VHOST_NET = Path("/dev/vhost-net")
+PORTS = 2
+#: Beyond the wait for the agent: NICs, hugepages and testpmd in the guest, seconds.
+SET_UP_S = 120.0
+#: What a kernel and its programs need beside testpmd's hugepages, MiB.
+SYSTEM_MIB = 192
+
+
+class VmVloop(Vnf):
+    """A guest that forwards between two NICs."""
+
+    name: ClassVar[str] = "vloop:vm"
+    attachments: ClassVar[tuple[str, ...]] = ("vhost-user", "tap")
+    modes: ClassVar[tuple[str, ...]] = ("io", "mac", "macswap", "5tswap")
+
+    def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
+        super().__init__(machine, plan, number)
+        self.directory = machine.subdir(f"vnf{number}")
+        self.guest: Guest | None = None
+        self.testpmd: GuestTestpmd | None = None
+        self.image: images.Image | None = None
+        self.proof = Proof(False, "it was not asked for")
+        self._attachments: tuple[Attachment, ...] = ()
+        self._ready: Future[None] | None = None
+        self._starts = 0
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps a guest from running here."""
+        if scenario.vnf_mode not in cls.modes:
+            return f"vloop:vm has no mode {scenario.vnf_mode!r}; accepted: {', '.join(cls.modes)}"
+        if problem := facts.missing_program(QEMU, QEMU_PACKAGE):
+            return problem
+        if importlib.util.find_spec("libvirt") is None:
+            return (
+                "the Python package libvirt-python is not installed; run `make deps`, "
+                "or `pip install libvirt-python` with libvirt-dev and pkg-config installed"
+            )
+        options = scenario.guest
+        if problem := guest_domain.trouble(options, facts):
+            return f"--guest: {problem}"
+        needed = SYSTEM_MIB + cls._inside_mib(scenario)
+        if options.memory_mib < needed:
+            return (
+                f"a guest of {options.memory_mib} MiB is too small, "
+                f"{needed} MiB are needed: --guest memory_mib={needed}"
+            )
+        try:
+            found = images.find(options.image)
+        except HostError as error:
+            return f"the guest image {options.image} cannot be used: {error}"
+        if found is None:
+            return (
+                f"there is no guest image {options.image}; build it once: "
+                f"`vnetperf image build {options.image}`"
+            )
+        return ""
+
+    @classmethod
+    def roles(cls, number: int) -> tuple[RoleDemand, ...]:
+        """One forwarding vCPU."""
+        return (RoleDemand(role=f"vnf{number}", threads=1, group="vnf"),)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
+        """Memory of the guest, where it is on hugepages."""
+        del attachment
+        return scenario.guest.memory_mib if scenario.guest.hugepage_kb else 0
+
+    @classmethod
+    def _inside_mib(cls, scenario: Scenario) -> int:
+        """Hugepages that testpmd needs in the guest."""
+        return testpmd.memory_mib(PORTS, scenario.options.rx_queues or 1, scenario.mtu)
+
+    @property
+    def role(self) -> str:
+        """Role of its forwarding vCPU."""
+        return f"vnf{self.number}"
+
+    @property
+    def options(self) -> GuestOptions:
+        """What is asked of guests."""
+        return self.plan.scenario.guest
+
+    def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
+        """Begin to start the guest; others may begin meanwhile."""
+        self._attachments = attachments
+        self._starts += 1
+        self.image = self._find_image()
+        self.guest = self._make_guest(self.image)
+        worker = ThreadPoolExecutor(1, thread_name_prefix=self.role)
+        self._ready = worker.submit(self._bring_up, self.guest)
+        worker.shutdown(wait=False)
+
+    def _find_image(self) -> images.Image:
+        found = images.find(self.options.image)
+        if found is None:
+            raise DutError(f"there is no guest image {self.options.image}", where=self.role)
+        return found
+
+    def _make_guest(self, image: images.Image) -> Guest:
+        qemu = self.machine.facts.programs[QEMU]
+        if self.options.accel != "tcg":
+            self.proof = proof(self.machine, qemu, image.kernel)
+            if self.options.accel == "kvm" and not self.proof.works:
+                raise DutError(
+                    f"hardware acceleration does not work: {self.proof.why}",
+                    where="--guest accel=kvm",
+                    cure="leave it out: guests are then emulated, and the result says so",
+                )
+        name = f"{self.role}-{self._starts}"
+        where = guest_domain.Where(
+            role=self.role,
+            qemu=qemu,
+            accelerator="kvm" if self.proof.works else "tcg",
+            console=self.directory / f"console-{self._starts}.log",
+            vhost_net=VHOST_NET.exists(),
+            placement=self.plan.placement,
+        )
+        mtu = self.plan.scenario.mtu
+        domain = guest_domain.domain(name, image, self._attachments, self.options, where, mtu)
+        taps = any(attachment.netdev for attachment in self._attachments)
+        return Guest(session_of(self.machine, self.options.uri, in_netns=taps), domain)
+
+    def _bring_up(self, guest: Guest) -> None:
+        guest.start()
+        guest.wait_ready(self.options.boot_s)
+        guest.check_pins()
+        running = GuestTestpmd(guest, self.role)
+        pcis = running.take_nics(tuple(a.mac or "" for a in self._attachments))
+        running.start(self._command(running, pcis))
+        self.testpmd = running
+
+    def _command(self, running: GuestTestpmd, pcis: tuple[str, ...]) -> testpmd.Command:
+        scenario = self.plan.scenario
+        queues = max(attachment.queues for attachment in self._attachments)
+        count = guest_domain.vcpus(self.options)
+        peers = {running.number(n): a.peer_mac for n, a in enumerate(self._attachments)}
+        return testpmd.Command(
+            program=testpmd.PROGRAM,
+            name=self.role,
+            devices=tuple(f"-a{pci}" for pci in pcis),
+            forwarding=tuple(running.number(n) for n in range(PORTS)),
+            main=guest_domain.SYSTEM_VCPU,
+            workers=(1 if count > 1 else 0,),
+            node=0,
+            memory_mib=self._inside_mib(scenario),
+            mode=scenario.vnf_mode,
+            mtu=scenario.mtu,
+            tells_mtu=True,
+            queues=queues,
+            peers={number: mac for number, mac in peers.items() if mac},
+        )
+
+    def _running(self) -> GuestTestpmd:
+        if self.testpmd is None:
+            raise DutError("it is not up", where=self.role)
+        return self.testpmd
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until testpmd in the guest forwards; a boot has a limit of its own."""
+        if self._ready is None:
+            raise DutError("it has not been launched", where=self.role)
+        limit_s = max(timeout_s, self.options.boot_s + SET_UP_S)
+        try:
+            self._ready.result(limit_s)
+        except StillRunning as error:
+            raise DutError(f"is not ready within {limit_s:g} s", where=self.role) from error
+        except HostError as error:
+            raise self._guest().error(f"cannot be set up: {error}") from error
+        # When the switch came back QEMU took its connection, and the link is up again.
+        self._running().wait_links(timeout_s)
+
+    def _guest(self) -> Guest:
+        if self.guest is None:
+            raise DutError("it has not been launched", where=self.role)
+        return self.guest
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """What testpmd in the guest counted."""
+        return self.testpmd.counters() if self.testpmd is not None else ()
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """The vCPU that testpmd's worker polls on."""
+        pid = self.guest.pid if self.guest is not None else 0
+        prefix = f"CPU {1 if guest_domain.vcpus(self.options) > 1 else 0}/"
+        return (Pollers(role=self.role, pid=pid, thread_prefix=prefix),) if pid else ()
+
+    def facts(self) -> dict[str, Any]:
+        """Image, acceleration, pins and memory as read back, what forwards and how."""
+        guest, running, image = self._guest(), self._running(), self.image
+        domain = guest.domain
+        return {
+            "application": "dpdk-testpmd",
+            "version": running.version,
+            "launcher": "VM",
+            "mode": self.plan.scenario.vnf_mode,
+            "launch line": " ".join(running.argv),
+            "acceleration": "kvm" if domain.accelerator == "kvm" else f"none: {self.proof.why}",
+            **guest.session.call("version"),
+            "image": f"{image.name} {image.key}" if image is not None else "",
+            "guest": {
+                "vCPUs": domain.vcpus,
+                "memory, MiB": domain.memory_mib,
+                "pages, KiB": domain.hugepage_kb or "ordinary",
+                "ready after, s": round(guest.boot_s, 2),
+                "placement": guest.placement(),
+            },
+            "ports": [
+                f"{attachment.port}: {attachment.kind}, {nic.model}, {nic.mac}, "
+                f"{nic.queues} queue pairs, rings {nic.rx_ring}/{nic.tx_ring}"
+                for attachment, nic in zip(self._attachments, domain.nics, strict=True)
+            ],
+        }
+
+    def check_alive(self) -> None:
+        """Raise when the guest has ended."""
+        self._guest().check_alive()
+
+    def stop(self) -> None:
+        """End the guest."""
+        guest, self.guest, self.testpmd = self.guest, None, None
+        if guest is not None:
+            guest.stop()
+        if self._ready is not None and not self._ready.cancel():
+            self._ready.exception(timeout=SET_UP_S)  # it fails at once without its guest
+        self._ready = None
