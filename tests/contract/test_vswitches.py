@@ -24,9 +24,6 @@ KNOWN = {
             "VPP routes a packet that came in a broadcast frame, which RFC 1812 5.3.4 forbids"
         ),
         "[phy2phy_stream": "VPP's rule for a flow is a route; the kit asks for it at layer 2",
-        "[phy2phy_af_xdp": (
-            "AF_XDP takes kernel interfaces, and the kit lays memif for a mode; tests/real has veth"
-        ),
         "test_it_comes_back_after_a_restart[pvp]": (
             "VPP starts a vhost-user ring at its first kick, and virtio-user does not kick anew"
         ),

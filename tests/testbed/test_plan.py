@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.backends import FakeSwitch
 from tests.fakes.machine import PROGRAMS, facts
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.machine import HugepageFacts, MachineFacts
+from vnetperf.model.options import SwitchOptions
 from vnetperf.model.plan import Plan
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
@@ -117,6 +119,16 @@ def test_the_first_wire_both_ends_accept_is_chosen() -> None:
     assert plan(scenario("vethonly")).refusal_is_loss is False
     assert plan(scenario(), wires=("veth", "memif")).wire == "veth"
     assert plan(scenario(wire="veth")).wire == "veth"
+
+
+def test_a_mode_may_need_wires_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    can = FakeSwitch.capabilities.model_copy(
+        update={"modes": ("any", "kernel"), "mode_wires": {"kernel": ("veth",)}}
+    )
+    monkeypatch.setattr(FakeSwitch, "capabilities", can)
+    asked = scenario(deployment="phy2phy", options=SwitchOptions(mode="kernel"))
+    assert plan(asked, wires=("memif", "veth")).wire == "veth"
+    assert "memif: fake cannot plug it in" in refusal(asked, wires=("memif",))
 
 
 def test_no_wire_in_common() -> None:

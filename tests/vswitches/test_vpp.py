@@ -209,7 +209,7 @@ XDP = SwitchOptions(mode="af_xdp")
         ("phy2phy", {"wire": "memif"}, "--wire veth"),
         ("phy2phy", {"wire": "nic"}, "leaves its XDP program on a NIC"),
         ("v2v", {}, "no physical port"),
-        ("phy2phy", {"max_frame_size": 9018}, "up to 1900"),
+        ("phy2phy", {"max_frame_size": 9018}, "up to 1700"),
         ("phy2phy", {"options": SwitchOptions(mode="af_xdp", rx_descriptors=128)}, "256"),
         (
             "phy2phy",

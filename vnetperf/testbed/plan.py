@@ -114,6 +114,7 @@ def largest_frame(scenario: Scenario) -> int:
     if scenario.vswitch:
         can = registry.load("vswitches", scenario.vswitch).capabilities
         limits.append(can.wire_frame_sizes.get(scenario.wire, can.max_frame_size))
+        limits.append(can.mode_frame_sizes.get(scenario.options.mode, can.max_frame_size))
     if scenario.deployment.vnf_count:
         limits.append(registry.load_vnf(scenario.vnf).max_frame_size)
     return int(min(limits))
@@ -141,7 +142,9 @@ def _choose_wire(
             )
     reasons = []
     for kind in wishes:
-        strangers = [end.name for end in ends if kind not in end.capabilities.wires]
+        strangers = [
+            end.name for end in ends if kind not in _wires(end.capabilities, scenario.options.mode)
+        ]
         if strangers:
             reasons.append(f"{kind}: {' and '.join(strangers)} cannot plug it in")
             continue
@@ -166,6 +169,13 @@ def _choose_wire(
         where=scenario.id,
         cure="list another kind under `wires` in the testbed file, or leave --wire out",
     )
+
+
+def _wires(capabilities: Any, mode: str) -> tuple[str, ...]:
+    """Wires that an end takes in the mode that is asked for."""
+    of_modes: dict[str, tuple[str, ...]] = getattr(capabilities, "mode_wires", {})
+    every: tuple[str, ...] = capabilities.wires
+    return of_modes.get(mode, every)
 
 
 def _memory(

@@ -36,6 +36,8 @@ class VSwitchCapabilities(Frozen):
         max_frame_size: Largest frame it carries, octets including FCS.
         wire_frame_sizes: Largest frame by kind of wire, where that is less.
         modes: Names of its modes, the first being the default; empty when it has but one.
+        mode_frame_sizes: Largest frame by mode, where that is less.
+        mode_wires: Mode -> wires it takes, where not all do.
         rewriting_modes: Those of its modes in which it writes other MAC addresses into frames.
         rules: What it can forward by.
         forwarding: Layers it can forward at.
@@ -52,6 +54,8 @@ class VSwitchCapabilities(Frozen):
     max_frame_size: int = STANDARD_FRAME_SIZE
     wire_frame_sizes: dict[str, int] = Field(default_factory=dict)
     modes: tuple[str, ...] = ()
+    mode_frame_sizes: dict[str, int] = Field(default_factory=dict)
+    mode_wires: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     rewriting_modes: tuple[str, ...] = ()
     rules: tuple[Rules, ...] = ("port",)
     forwarding: tuple[Forwarding, ...] = ("l2",)

@@ -20,6 +20,8 @@ from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.macvtap import layout
 
 JUMBO_FRAME_SIZE = 9018
+#: A macvlan is the interface alone, for containers; a macvtap has a file besides, for VMs.
+KINDS = ("macvtap", "macvlan")
 
 
 class Macvtap(VSwitch):
@@ -28,7 +30,7 @@ class Macvtap(VSwitch):
     name: ClassVar[str] = "macvtap"
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),
-        attachments=("macvtap",),
+        attachments=KINDS,
         max_frame_size=JUMBO_FRAME_SIZE,
         modes=layout.MODES,
         options=("rx_queues", "mtu", "offloads"),
@@ -95,7 +97,7 @@ class Macvtap(VSwitch):
         self.lowers[PhyPort(index=end.wire)] = end.netdev
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A macvtap: an interface, and /dev/tapN of the same device for a VM."""
+        """A macvtap, with /dev/tapN of the same device for a VM, or a macvlan for a container."""
         if kind not in self.capabilities.attachments:
             raise self.no_attachment(kind)
         netdev = self._name(port)
@@ -109,9 +111,9 @@ class Macvtap(VSwitch):
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Make the macvtap on the device of the port's segment."""
         port = attachment.port
-        self._make(port, vnf_mac(port), attachment.queues)
+        self._make(port, vnf_mac(port), attachment.queues, attachment.kind)
 
-    def _make(self, port: Port, mac: str, queues: int) -> None:
+    def _make(self, port: Port, mac: str, queues: int, kind: str = KINDS[0]) -> None:
         lower = self.lowers.get(layout.lower_of(self.deployment, port))
         if lower is None:
             raise DutError(f"there is nothing under {port} yet", where=self.name)
@@ -121,12 +123,12 @@ class Macvtap(VSwitch):
         else:
             self.machine.create_link(
                 name,
-                "macvtap",
+                kind,
                 mtu=mtu,
                 offloads=bool(self.plan.scenario.options.offloads),
                 index=_index(name),
                 link=self.machine.link(lower).index,
-                macvtap_mode=self.mode,
+                **{f"{kind}_mode": self.mode},
                 address=mac,
                 num_tx_queues=queues,
                 num_rx_queues=queues,
@@ -140,7 +142,7 @@ class Macvtap(VSwitch):
             "mac": link.mac,
             "mtu": link.mtu,
             "queues": queues,
-            "tap": f"/dev/tap{link.index}",
+            "tap": f"/dev/tap{link.index}" if link.kind == "macvtap" else "none: a macvlan",
         }
 
     def connect(self, streams: tuple[Stream, ...]) -> None:

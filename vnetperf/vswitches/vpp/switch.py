@@ -37,6 +37,8 @@ class Vpp(VSwitch):
         attachments=("vhost-user", "memif"),
         max_frame_size=MAX_FRAME,
         modes=forwarding.MODES,
+        mode_frame_sizes={forwarding.AF_XDP: xdp.MAX_FRAME},
+        mode_wires={forwarding.AF_XDP: ("veth",)},
         rules=("port", "learning", "stream"),
         forwarding=("l2", "l3"),
         tunnels=TUNNELS,
