@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,26 @@ class HostRoots:
     def lock(self, testbed: str) -> Path:
         """Path of one testbed's lock file."""
         return self.locks / f"{testbed}.lock"
+
+
+def cache_directory() -> Path:
+    """Where what can be built again is kept: ``$XDG_CACHE_HOME/vnetperf`` or ``~/.cache/vnetperf``.
+
+    Root with another user's HOME (``sudo -E``) keeps them in its own: what that user can write
+    must not be run as root, nor should that user's directory get files of root.
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    if os.geteuid() == 0 and _owner(root) != 0:
+        root = Path(pwd.getpwuid(0).pw_dir) / ".cache"
+    return root / "vnetperf"
+
+
+def _owner(path: Path) -> int:
+    """Who owns a path, or the nearest above it that is there."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path.stat().st_uid
 
 
 def make_private(directory: Path) -> None:

@@ -83,9 +83,9 @@ def build(name: str, tell: Callable[[str], None]) -> Image:
         out = work / "image"
         out.mkdir(mode=0o700)
         facts = building.build(made_of, packages, work, out, tell)
-        content = {"cmdline": wanted.cmdline, "facts": facts}
+        files = [package.file for package in made_of.everything]
+        content = {"cmdline": wanted.cmdline, "facts": facts, "package_files": files}
         entry = store.put(out, name, made_of.key, content)
-        store.keep_packages({package.file for package in made_of.everything})
     return _image(entry)
 
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vnetperf.host.paths import make_private
-from vnetperf.lab.place import lab_dir
+from vnetperf.host.paths import cache_directory, make_private
 from vnetperf.model.errors import HostError
 
 MANIFEST = "image.json"
@@ -50,7 +49,7 @@ def store_dir() -> Path:
     Returns:
         Its path; it may not exist yet.
     """
-    return lab_dir().with_name("images")
+    return cache_directory() / "images"
 
 
 def make_store() -> Path:
@@ -172,21 +171,11 @@ def packages_dir() -> Path:
     return path
 
 
-def keep_packages(files: set[str]) -> None:
-    """Remove the packages of former builds: they can be had again.
-
-    Args:
-        files: Names of those that stay.
-    """
-    for path in packages_dir().iterdir():
-        if path.name not in files:
-            path.unlink()
-
-
 def remove_old() -> list[Entry]:
     """Remove each image that is not the newest of its name.
 
-    A newest one that is damaged, or for another processor, goes too: it cannot be used.
+    A newest one that is damaged, or for another processor, goes too: it cannot be used. Of the
+    downloaded packages those stay that an image is made of, so that it can be built again at once.
 
     Returns:
         What was removed.
@@ -199,6 +188,10 @@ def remove_old() -> list[Entry]:
                 continue
             shutil.rmtree(entry.folder)
             removed.append(entry)
+        used = {file for entry in entries() for file in checked(entry)["package_files"]}
+        for path in packages_dir().iterdir():
+            if path.name not in used:
+                path.unlink()
     return removed
 
 

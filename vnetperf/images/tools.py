@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
+from vnetperf.lab.programs import leashed, need
 from vnetperf.model.errors import HostError
 
 #: Tool -> package that brings it.
@@ -16,7 +16,6 @@ TOOLS = {
     "depmod": "kmod",
     "mksquashfs": "squashfs-tools",
 }
-_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 _UPDATE = "apt-get update, with a mirror of the distribution configured, then try again"
 
 
@@ -27,7 +26,7 @@ def run(
     timeout_s: float = 300,
     environment: dict[str, str] | None = None,
 ) -> str:
-    """Run a tool to its end.
+    """Run a tool to its end; it dies with this process.
 
     Args:
         argv: Program, one of `TOOLS`, and arguments.
@@ -41,18 +40,11 @@ def run(
     Raises:
         HostError: It is not installed, fails, or does not end.
     """
-    program = shutil.which(argv[0], path=f"{os.environ.get('PATH', '')}:{_PATH}")
-    if program is None:
-        raise HostError(
-            f"program {argv[0]!r} is not installed",
-            where="vnetperf image",
-            accepted=f"the one of package {TOOLS[argv[0]]}",
-            cure="run scripts/install-deps lab (as root)",
-        )
+    command = [need(argv[0], TOOLS[argv[0]]), *argv[1:]]
     told = " ".join(argv[:8]) + (" ..." if len(argv) > 8 else "")
     try:
         done = subprocess.run(
-            [program, *argv[1:]],
+            leashed(command),
             cwd=cwd,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import pwd
 import shutil
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from vnetperf.host.facts_system import virtual_lab
-from vnetperf.host.paths import make_private
+from vnetperf.host.paths import cache_directory, make_private
 from vnetperf.model.errors import HostError, VnetperfError
 
 SOURCES = Path(__file__).with_name("engine")
@@ -35,26 +34,6 @@ class Variant(Enum):
     """For any x86-64 processor since 2009: what the virtual lab runs, built outside it."""
     SANITIZED = "sanitized"
     """With AddressSanitizer and UBSan: slow, for tests."""
-
-
-def cache_directory() -> Path:
-    """Where built engines are kept: ``$XDG_CACHE_HOME/vnetperf`` or ``~/.cache/vnetperf``.
-
-    Root with another user's HOME (``sudo -E``) keeps them in its own: what that user can write
-    must not be run as root, nor should that user's directory get files of root.
-    """
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    if os.geteuid() == 0 and _owner(root) != 0:
-        root = Path(pwd.getpwuid(0).pw_dir) / ".cache"
-    return root / "vnetperf"
-
-
-def _owner(path: Path) -> int:
-    """Who owns a path, or the nearest above it that is there."""
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path.stat().st_uid
 
 
 def usual_variant() -> Variant:
