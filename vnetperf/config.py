@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError
+from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.preset import FrameSizes, Preset
 from vnetperf.model.scenario import Forwarding, Rules
@@ -43,6 +44,8 @@ class Settings(Frozen):
         vnfs: Number of VNFs in pvvp and pvpv; None for two.
         switch: Name of a file under conf/switch/, or a path: options of the vSwitch.
         set: Single options of the vSwitch as "key=value", over those of the file.
+        guest: Options of guests, where VNFs run in VMs: "key=value", and at most one name of a file
+            under conf/guest/, or a path.
         forwarding: "l2" switches frames, "l3" routes packets.
         rules: What the vSwitch forwards by: "port", "stream" (a rule per flow), "learning".
         tunnel: Kind of tunnel of the overlay deployments: "vxlan", "gre", "geneve".
@@ -61,6 +64,7 @@ class Settings(Frozen):
     vnfs: Annotated[int, Field(ge=1, le=64)] | None = None
     switch: str = "default"
     set: tuple[str, ...] = ()
+    guest: tuple[str, ...] = ()
     forwarding: Forwarding = "l2"
     rules: Rules = "port"
     tunnel: TunnelKind = "vxlan"
@@ -81,6 +85,7 @@ class Configuration:
         preset: The preset file, with the settings' frame sizes applied.
         traffic: The traffic file.
         switch: The options of the vSwitch, with the settings' single ones applied.
+        guest: The options of guests, likewise.
     """
 
     settings: Settings
@@ -89,6 +94,7 @@ class Configuration:
     preset: Preset
     traffic: TrafficProfile
     switch: SwitchOptions
+    guest: GuestOptions = GuestOptions()
 
     def as_record(self) -> dict[str, dict[str, Any]]:
         """Settings with their sources, for the log and `show-config`.
@@ -114,7 +120,7 @@ def find_file(kind: str, name: str) -> Path:
     """The file of a named testbed, preset or traffic profile.
 
     Args:
-        kind: "testbeds", "presets", "traffic" or "switch".
+        kind: "testbeds", "presets", "traffic", "switch" or "guest".
         name: Name without ".toml", or a path ending in ".toml".
 
     Returns:
@@ -277,7 +283,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def _parse(key: str, text: str, where: str) -> Any:
     if key == "frame_sizes":
         return parse_frame_sizes(text, where)
-    return tuple(text.split(";")) if key == "set" else text
+    return tuple(text.split(";")) if key in ("set", "guest") else text
 
 
 def switch_options(settings: Settings) -> SwitchOptions:
@@ -293,20 +299,50 @@ def switch_options(settings: Settings) -> SwitchOptions:
         ConfigError: Anything wrong in either.
     """
     path = find_file("switch", settings.switch)
-    content = {"name": path.stem, **read_toml(path)}
-    validate(SwitchOptions, content, str(path))  # so that an error names the layer it is in
-    for pair in settings.set:
+    return _options(SwitchOptions, path, settings.set, "--set")
+
+
+def guest_options(settings: Settings) -> GuestOptions:
+    """Options of guests: those of a file, if one is named, and single ones over them.
+
+    Args:
+        settings: Names the file and the single options.
+
+    Returns:
+        The options.
+
+    Raises:
+        ConfigError: Anything wrong in either.
+    """
+    files = [given for given in settings.guest if "=" not in given]
+    if len(files) > 1:
+        raise ConfigError(
+            f"{files[1]!r} is a second file beside {files[0]!r}",
+            where="--guest",
+            accepted="one file and any number of KEY=VALUE",
+        )
+    path = find_file("guest", files[0]) if files else None
+    pairs = tuple(given for given in settings.guest if "=" in given)
+    return _options(GuestOptions, path, pairs, "--guest")
+
+
+def _options(model: type[Model], path: Path | None, pairs: tuple[str, ...], option: str) -> Model:
+    content: dict[str, Any] = {}
+    if path is not None:
+        content = {"name": path.stem, **read_toml(path)}
+        validate(model, content, str(path))  # so that an error names the layer it is in
+    keys = [key for key in model.model_fields if key != "name"]
+    for pair in pairs:
         key, equals, text = pair.partition("=")
-        if not equals or key not in SwitchOptions.model_fields:
-            near = get_close_matches(key, list(SwitchOptions.model_fields), 1)
+        if not equals or key not in keys:
+            near = get_close_matches(key, keys, 1)
             raise ConfigError(
                 f"{pair!r} sets no option" + (f", did you mean {near[0]!r}?" if near else ""),
-                where="--set",
-                accepted="KEY=VALUE with KEY one of "
-                + ", ".join(k for k in SwitchOptions.model_fields if k not in ("name",)),
+                where=option,
+                accepted=f"KEY=VALUE with KEY one of {', '.join(keys)}",
             )
         content[key] = _toml_value(text)
-    return validate(SwitchOptions, content, "--set" if settings.set else str(path))
+    return validate(model, content, option if pairs else str(path or option))
 
 
 def _toml_value(text: str) -> Any:
@@ -389,4 +425,5 @@ def load(
         preset=preset,
         traffic=load_model(TrafficProfile, find_file("traffic", settings.traffic)),
         switch=switch_options(settings),
+        guest=guest_options(settings),
     )

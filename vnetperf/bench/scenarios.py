@@ -49,5 +49,6 @@ def make_scenario(scenario_id: str, configuration: Configuration) -> Scenario:
         addressing="port" if by_port or mode in ADDRESSING_MODES else "far",
         tunnel=settings.tunnel,
         options=configuration.switch,
+        guest=configuration.guest,
         max_frame_size=max(STANDARD_FRAME_SIZE, *configuration.preset.frame_sizes),
     )

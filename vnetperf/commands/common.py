@@ -18,6 +18,7 @@ _OPTIONS = {
     "vnfs": "number of VNFs in pvvp and pvpv",
     "switch": "options of the vSwitch under conf/switch/, or a path",
     "set": "one option of the vSwitch, KEY=VALUE (may be repeated)",
+    "guest": "one option of guests, KEY=VALUE, or a file under conf/guest/ (may be repeated)",
     "forwarding": "l2 or l3",
     "rules": "port, stream or learning",
     "tunnel": "vxlan, gre or geneve, in overlays",
@@ -36,7 +37,7 @@ def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
         *names: Settings; none for all.
     """
     for name in names or _OPTIONS:
-        action = "append" if name == "set" else "store"
+        action = "append" if name in ("set", "guest") else "store"
         parser.add_argument(f"--{name.replace('_', '-')}", action=action, help=_OPTIONS[name])
 
 

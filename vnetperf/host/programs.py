@@ -31,6 +31,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "ovs-ofctl": ("ovs-ofctl",),
     "dpdk-testpmd": ("dpdk-testpmd", "testpmd"),
     "vpp": ("vpp",),
+    "qemu-system-x86_64": ("qemu-system-x86_64", "qemu-kvm"),
     "gcc": ("gcc", "cc"),
     "pkg-config": ("pkg-config", "pkgconf"),
 }

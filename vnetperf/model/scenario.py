@@ -8,6 +8,7 @@ from vnetperf.model.addresses import peer_mac
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, make_deployment
 from vnetperf.model.errors import ConfigError
+from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.ports import VnfPort
 from vnetperf.model.traffic import Addressing, Stream, TrafficProfile, make_streams
@@ -43,6 +44,7 @@ class Scenario(Frozen):
         addressing: Whom frames are addressed to.
         tunnel: Kind of tunnel of an overlay deployment.
         options: What is asked of the vSwitch.
+        guest: What is asked of guests, where VNFs run in VMs.
         max_frame_size: Largest frame that is to be measured, octets including FCS.
     """
 
@@ -58,6 +60,7 @@ class Scenario(Frozen):
     addressing: Addressing = "far"
     tunnel: TunnelKind = "vxlan"
     options: SwitchOptions = SwitchOptions()
+    guest: GuestOptions = GuestOptions()
     max_frame_size: int = STANDARD_FRAME_SIZE
 
     @property
@@ -120,7 +123,8 @@ class Scenario(Frozen):
             found.append(f"{self.tunnel} tunnel (+{overhead(self.tunnel)} octets a frame)")
         if self.options.mode:
             found.append(f"mode {self.options.mode}")
-        return (*found, *(f"{key} = {value}" for key, value in self.options.given().items()))
+        found += [f"{key} = {value}" for key, value in self.options.given().items()]
+        return (*found, *(f"guest {key} = {value}" for key, value in self.guest.given().items()))
 
     def peer_mac(self, port: VnfPort) -> str:
         """Address that a VNF's port must send to, when the VNF writes addresses.

@@ -48,6 +48,12 @@ def add_options(parser: pytest.Parser) -> None:
         action="append",
         help="one option of the vSwitch, e.g. mtu=9000 (may be repeated)",
     )
+    add(
+        "--guest",
+        metavar="KEY=VALUE",
+        action="append",
+        help="one option of guests, e.g. memory_mib=1024, or a file under conf/guest/ (repeatable)",
+    )
     add("--forwarding", metavar="LAYER", help="l2 or l3 (default: l2)")
     add("--rules", metavar="KIND", help="port, stream or learning (default: port)")
     add("--tunnel", metavar="KIND", help="vxlan, gre or geneve, in overlays (default: vxlan)")
@@ -69,6 +75,7 @@ KEYS = (
     "vnfs",
     "switch",
     "set",
+    "guest",
     "forwarding",
     "rules",
     "tunnel",
@@ -100,8 +107,9 @@ def configuration_of(
     try:
         if given["frame_sizes"] is not None:
             given["frame_sizes"] = config.parse_frame_sizes(given["frame_sizes"])
-        if given["set"] is not None:
-            given["set"] = tuple(given["set"])
+        for key in ("set", "guest"):
+            if given[key] is not None:
+                given[key] = tuple(given[key])
         testbeds = given["testbed"] or os.environ.get("VNETPERF_TESTBED")
         if testbeds and "," in testbeds:
             raise ConfigError(

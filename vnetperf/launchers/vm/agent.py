@@ -89,7 +89,9 @@ class GuestAgent:
         Returns:
             Its process id in the guest.
         """
-        more = {"input_data": base64.b64encode(given.encode()).decode()} if given else {}
+        more: dict[str, Any] = (
+            {"input_data": base64.b64encode(given.encode()).decode()} if given else {}
+        )
         started = self.ask(
             "guest-exec", path=argv[0], arg=list(argv[1:]), capture_output=capture, **more
         )

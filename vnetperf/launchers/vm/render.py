@@ -75,9 +75,7 @@ def _numa_memory(root: Element, cells: tuple[Cell, ...]) -> None:
     nodes = format_cpus(sorted({cell.host_node for cell in cells}))
     SubElement(tune, "memory", mode="strict", nodeset=nodes)
     for number, cell in enumerate(cells):
-        SubElement(
-            tune, "memnode", cellid=str(number), mode="strict", nodeset=str(cell.host_node)
-        )
+        SubElement(tune, "memnode", cellid=str(number), mode="strict", nodeset=str(cell.host_node))
 
 
 def _boot(root: Element, domain: Domain) -> None:
@@ -99,15 +97,11 @@ def _cpu(root: Element, domain: Domain) -> None:
     if domain.cells:
         numa = SubElement(cpu, "numa")
         for number, cell in enumerate(domain.cells):
-            SubElement(
-                numa,
-                "cell",
-                id=str(number),
-                cpus=_cpuset(cell.cpus),
-                memory=str(cell.memory_mib),
-                unit="MiB",
-                **({"memAccess": "shared"} if domain.shares_memory else {}),
-            )
+            element = SubElement(numa, "cell", id=str(number), cpus=_cpuset(cell.cpus))
+            element.set("memory", str(cell.memory_mib))
+            element.set("unit", "MiB")
+            if domain.shares_memory:
+                element.set("memAccess", "shared")
 
 
 def _devices(root: Element, domain: Domain) -> None:
@@ -132,8 +126,9 @@ def _devices(root: Element, domain: Domain) -> None:
 def _disk(devices: Element, domain: Domain) -> None:
     boot = domain.boot
     disk = SubElement(devices, "disk", type="file", device="disk")
-    driver = {"iothread": "1"} if domain.iothread_pins else {}
-    SubElement(disk, "driver", name="qemu", type=boot.disk_format, **driver)
+    driver = SubElement(disk, "driver", name="qemu", type=boot.disk_format)
+    if domain.iothread_pins:
+        driver.set("iothread", "1")
     SubElement(disk, "source", file=str(boot.disk))
     SubElement(disk, "target", dev="vda", bus="virtio")
     if not boot.disk_writable:

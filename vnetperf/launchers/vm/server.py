@@ -83,14 +83,14 @@ class Libvirt:
         return str(self._qemu.qemuAgentCommand(found, command, seconds, 0))
 
     def state(self, domain: str) -> str:
-        """"running", "paused", ... as libvirt has it; "gone" when it has ended."""
+        """ "running", "paused", ... as libvirt has it; "gone" when it has ended."""
         names = {
             value: name.removeprefix("VIR_DOMAIN_").lower()
             for name, value in vars(self._libvirt).items()
             if name.startswith("VIR_DOMAIN_") and name.removeprefix("VIR_DOMAIN_") in _STATES
         }
         try:
-            return names.get(self._connection.lookupByName(domain).state()[0], "unknown")
+            return str(names.get(self._connection.lookupByName(domain).state()[0], "unknown"))
         except self._libvirt.libvirtError as error:
             if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
                 return "gone"
@@ -100,7 +100,10 @@ class Libvirt:
         """Host processors of a guest's vCPUs and of its emulator, as libvirt reads them back."""
         found = self._connection.lookupByName(domain)
         vcpus = found.vcpuPinInfo()
-        return {"vcpus": [_numbers(v) for v in vcpus], "emulator": _numbers(found.emulatorPinInfo())}
+        return {
+            "vcpus": [_numbers(v) for v in vcpus],
+            "emulator": _numbers(found.emulatorPinInfo()),
+        }
 
     def destroy(self, domain: str) -> bool:
         """End a guest; False when it had ended."""
@@ -165,9 +168,9 @@ def _reap() -> None:
             with contextlib.suppress(OSError):
                 fields = path.read_text(errors="replace").rpartition(")")[2].split()
                 pid, session = int(path.parent.name), int(fields[3])
-                if fields[0] == "Z" and int(fields[1]) == os.getpid():
-                    if session not in (mine, pid):
-                        os.waitpid(pid, os.WNOHANG)
+                ours = fields[0] == "Z" and int(fields[1]) == os.getpid()
+                if ours and session not in (mine, pid):
+                    os.waitpid(pid, os.WNOHANG)
         time.sleep(0.05)
 
 

@@ -69,7 +69,7 @@ class Session:
                 connection.sendall(json.dumps({"call": name, **arguments}).encode() + b"\n")
                 line = connection.makefile("rb").readline()
             except TimeoutError as error:
-                raise HostError(f"libvirt did not answer {name} in time", where=self._uri) from error
+                raise HostError(f"no answer to {name} in time", where=self._uri) from error
             except OSError as error:
                 raise HostError(f"libvirt is not there: {error}", where=self._uri) from error
         if not line:
@@ -115,4 +115,3 @@ def session_of(machine: Machine, uri: str = "", *, in_netns: bool = False) -> Se
         if found is None or not found.process.alive():
             found = _sessions[machine] = Session(machine, uri, in_netns=in_netns)
         return found
-

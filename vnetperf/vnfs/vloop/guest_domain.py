@@ -38,6 +38,9 @@ class Where:
     """What a guest is given of the machine.
 
     Attributes:
+        name: Name of the guest.
+        image: What it boots.
+        mtu: MTU of its NICs.
         role: Role of its forwarding threads.
         qemu: Path of QEMU.
         accelerator: "kvm" or "tcg".
@@ -46,6 +49,9 @@ class Where:
         placement: The plan's.
     """
 
+    name: str
+    image: Image
+    mtu: int
     role: str
     qemu: str
     accelerator: str
@@ -66,34 +72,24 @@ def vcpus(options: GuestOptions) -> int:
     return options.vcpus or len(options.vcpu_pins) or 2
 
 
-def domain(
-    name: str,
-    image: Image,
-    attachments: tuple[Attachment, ...],
-    options: GuestOptions,
-    where: Where,
-    mtu: int,
-) -> Domain:
+def domain(attachments: tuple[Attachment, ...], options: GuestOptions, where: Where) -> Domain:
     """The guest.
 
     Args:
-        name: Its name.
-        image: What it boots.
         attachments: Where its NICs plug in.
         options: What is asked of it.
         where: What it is given.
-        mtu: MTU of its NICs.
 
     Returns:
         The guest.
     """
-    count, placement = vcpus(options), where.placement
+    count, placement, image = vcpus(options), where.placement, where.image
     cells: tuple[Cell, ...] = ()
     node = placement.node if options.node is None else options.node
     if len(placement.nodes) > 1 or options.node is not None:
         cells = (Cell(cpus=tuple(range(count)), memory_mib=options.memory_mib, host_node=node),)
     return Domain(
-        name=name,
+        name=where.name,
         accelerator="kvm" if where.accelerator == "kvm" else "tcg",
         emulator=Path(where.qemu),
         vcpus=count,
@@ -105,7 +101,7 @@ def domain(
             disk=image.disk,
             disk_format="qcow2" if image.disk_format == "qcow2" else "raw",
         ),
-        nics=tuple(nic(attachment, options, where, mtu) for attachment in attachments),
+        nics=tuple(nic(attachment, options, where) for attachment in attachments),
         console=where.console,
         vcpu_pins=_pins(count, options, where),
         emulator_pin=parse_cpus(options.emulator_pin)
@@ -125,14 +121,13 @@ def _pins(count: int, options: GuestOptions, where: Where) -> tuple[tuple[int, .
     return ((housekeeping if count > 1 else pollers), *forwarding)
 
 
-def nic(attachment: Attachment, options: GuestOptions, where: Where, mtu: int) -> Nic:
+def nic(attachment: Attachment, options: GuestOptions, where: Where) -> Nic:
     """A NIC of the guest.
 
     Args:
         attachment: Where it plugs in.
         options: What is asked of it.
         where: What the machine has.
-        mtu: Its MTU.
 
     Returns:
         The NIC.
@@ -171,7 +166,7 @@ def nic(attachment: Attachment, options: GuestOptions, where: Where, mtu: int) -
             ecn=options.ecn,
             gso=options.gso,
         ),
-        mtu=mtu if mtu > STANDARD_MTU else None,
+        mtu=where.mtu if where.mtu > STANDARD_MTU else None,
     )
 
 

@@ -55,15 +55,17 @@ class VmVloop(Vnf):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps a guest from running here."""
+        return (
+            _missing_software(facts)
+            or cls._misfit(facts, scenario)
+            or _missing_image(scenario.guest)
+        )
+
+    @classmethod
+    def _misfit(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What is asked for and cannot be had."""
         if scenario.vnf_mode not in cls.modes:
             return f"vloop:vm has no mode {scenario.vnf_mode!r}; accepted: {', '.join(cls.modes)}"
-        if problem := facts.missing_program(QEMU, QEMU_PACKAGE):
-            return problem
-        if importlib.util.find_spec("libvirt") is None:
-            return (
-                "the Python package libvirt-python is not installed; run `make deps`, "
-                "or `pip install libvirt-python` with libvirt-dev and pkg-config installed"
-            )
         options = scenario.guest
         if problem := guest_domain.trouble(options, facts):
             return f"--guest: {problem}"
@@ -72,15 +74,6 @@ class VmVloop(Vnf):
             return (
                 f"a guest of {options.memory_mib} MiB is too small, "
                 f"{needed} MiB are needed: --guest memory_mib={needed}"
-            )
-        try:
-            found = images.find(options.image)
-        except HostError as error:
-            return f"the guest image {options.image} cannot be used: {error}"
-        if found is None:
-            return (
-                f"there is no guest image {options.image}; build it once: "
-                f"`vnetperf image build {options.image}`"
             )
         return ""
 
@@ -136,8 +129,10 @@ class VmVloop(Vnf):
                     where="--guest accel=kvm",
                     cure="leave it out: guests are then emulated, and the result says so",
                 )
-        name = f"{self.role}-{self._starts}"
         where = guest_domain.Where(
+            name=f"{self.role}-{self._starts}",
+            image=image,
+            mtu=self.plan.scenario.mtu,
             role=self.role,
             qemu=qemu,
             accelerator="kvm" if self.proof.works else "tcg",
@@ -145,8 +140,7 @@ class VmVloop(Vnf):
             vhost_net=VHOST_NET.exists(),
             placement=self.plan.placement,
         )
-        mtu = self.plan.scenario.mtu
-        domain = guest_domain.domain(name, image, self._attachments, self.options, where, mtu)
+        domain = guest_domain.domain(self._attachments, self.options, where)
         taps = any(attachment.netdev for attachment in self._attachments)
         return Guest(session_of(self.machine, self.options.uri, in_netns=taps), domain)
 
@@ -253,3 +247,25 @@ class VmVloop(Vnf):
         if self._ready is not None and not self._ready.cancel():
             self._ready.exception(timeout=SET_UP_S)  # it fails at once without its guest
         self._ready = None
+
+
+def _missing_software(facts: MachineFacts) -> str:
+    if importlib.util.find_spec("libvirt") is None:
+        return (
+            "the Python package libvirt-python is not installed; run `make deps`, "
+            "or `pip install libvirt-python` with libvirt-dev and pkg-config installed"
+        )
+    return facts.missing_program(QEMU, QEMU_PACKAGE)
+
+
+def _missing_image(options: GuestOptions) -> str:
+    try:
+        found = images.find(options.image)
+    except HostError as error:
+        return f"the guest image {options.image} cannot be used: {error}"
+    if found is None:
+        return (
+            f"there is no guest image {options.image}; build it once: "
+            f"`vnetperf image build {options.image}`"
+        )
+    return ""
