@@ -138,8 +138,10 @@ def _own_files(root: Path, key: str) -> None:
     (etc / "hostname").write_text("vnetperf\n")
     (etc / "mtab").symlink_to("/proc/self/mounts")
     for name in ("modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"):
-        link = root / "usr/sbin" / name
-        link.symlink_to("../bin/kmod")
+        (root / "usr/sbin" / name).symlink_to("../bin/kmod")
+    sh = root / "usr/bin/sh"
+    sh.unlink(missing_ok=True)  # a release's dash may bring it
+    sh.symlink_to("dash")
 
 
 def _applets(root: Path) -> None:

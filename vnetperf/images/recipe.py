@@ -79,6 +79,7 @@ VLOOP = Recipe(
         "ethtool",
         "kmod",
         "busybox-static",
+        "dash",  # as sh: busybox's own would take its own ip and tc for the real ones
         "qemu-guest-agent",
         "xdp-tools",
     ),
@@ -101,6 +102,7 @@ VLOOP = Recipe(
     programs=(
         "usr/bin/dpdk-testpmd",
         "usr/bin/busybox",
+        "usr/bin/dash",
         "usr/bin/kmod",
         "usr/bin/ip",
         "usr/sbin/bridge",
