@@ -22,7 +22,12 @@ def part(**capabilities: Any) -> Any:
     return SimpleNamespace(capabilities=VSwitchCapabilities(**{**wanted, **capabilities}))
 
 
-VNF: Any = SimpleNamespace(attachments=("vhost-user",))
+VNF: Any = SimpleNamespace(attachments=("vhost-user",), accepts=lambda scenario: ("vhost-user",))
+
+
+def choosy(kind: str) -> Any:
+    """A VNF that plugs into one kind less in the scenario's mode."""
+    return SimpleNamespace(attachments=("vhost-user", kind), accepts=lambda scenario: (kind,))
 
 
 def check(deployment: str = "pvp", vswitch: Any = None, vnf: Any = VNF, **wishes: Any) -> None:
@@ -34,6 +39,13 @@ def check(deployment: str = "pvp", vswitch: Any = None, vnf: Any = VNF, **wishes
     )
     can = GeneratorCapabilities(wires=("memif",), attachments=("tap",), tunnels=("gre",))
     check_demands(scenario, vswitch or part(), vnf, SimpleNamespace(capabilities=can))
+
+
+def test_a_mode_may_not_plug_in_where_the_vnf_can() -> None:
+    check(vnf=choosy("tap"), vnf_mode="bridge")
+    expected = "offers vhost-user, tap; vloop in mode bridge accepts veth.*another --vnf-mode"
+    with pytest.raises(CapabilityError, match=expected):
+        check(vnf=choosy("veth"), vnf_mode="bridge")
 
 
 def test_what_everybody_can_is_accepted() -> None:

@@ -76,7 +76,7 @@ class Attachment(Frozen):
 
     Attributes:
         port: The VNF port it belongs to.
-        kind: "vhost-user", "tap", "veth", "memif", "vf", "macvtap".
+        kind: "vhost-user", "tap", "veth", "memif", "vf", "macvtap", "macvlan".
         socket: Unix socket path (vhost-user, memif).
         vnf_is_server: True when the VNF must listen on the socket and the vSwitch connects.
         netdev: Kernel interface name (tap, veth, macvtap, vf under its kernel driver), in the

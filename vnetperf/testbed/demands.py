@@ -75,23 +75,22 @@ def _of_attachments(
     scenario: Scenario, can: Any, vnf: Any, generator: Any
 ) -> Iterator[CapabilityError]:
     offered = can.attachments
-    for needed, taker, accepts in (
-        (scenario.deployment.vnf_count, scenario.vnf, vnf.accepts(scenario)),
-        (len(scenario.deployment.tester_vnf_ports), scenario.generator, generator.attachments),
+    in_mode = vnf.accepts(scenario)
+    narrowed = f" in mode {scenario.vnf_mode}" if in_mode != vnf.attachments else ""
+    for needed, taker, mode, accepts in (
+        (scenario.deployment.vnf_count, scenario.vnf, narrowed, in_mode),
+        (len(scenario.deployment.tester_vnf_ports), scenario.generator, "", generator.attachments),
     ):
         if needed and not set(offered) & set(accepts):
             yield CapabilityError(
                 f"{scenario.vswitch} offers {', '.join(offered) or 'no attachment'}; "
-                f"{taker}{_in_mode(scenario, taker)} accepts {', '.join(accepts) or 'none'}",
+                f"{taker}{mode} accepts {', '.join(accepts) or 'none'}",
                 where=scenario.id,
-                cure="choose another VNF loader with --vnf, or another --vnf-mode"
+                cure="choose another VNF loader with --vnf"
+                + (", another --vnf-mode, or another vSwitch" if mode else "")
                 if taker == scenario.vnf
                 else "choose another generator with --generator, or a deployment without VNF ports",
             )
-
-
-def _in_mode(scenario: Scenario, taker: str) -> str:
-    return f" in mode {scenario.vnf_mode}" if taker == scenario.vnf else ""
 
 
 def _of_generator(scenario: Scenario, can: Any) -> Iterator[CapabilityError]:

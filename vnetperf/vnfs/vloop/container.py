@@ -30,7 +30,7 @@ class ContainerVloop(Vloop):
     """
 
     #: A tap has one end, which is the switch's: there is none to give to a container.
-    attachments: ClassVar[tuple[str, ...]] = ("veth", "vhost-user", "memif", "vf", "macvtap")
+    attachments: ClassVar[tuple[str, ...]] = ("veth", "vhost-user", "memif", "vf", "macvlan")
     modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS)
     launcher: ClassVar[str] = LAUNCHER
 

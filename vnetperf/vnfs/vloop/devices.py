@@ -77,7 +77,7 @@ def device(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) ->
         pci = _needs(attachment, "pci")
         how = f"{pci} through {attachment.driver}"
         return Device(f"-a{pci}", how, hugepages=True, takes_mtu=True)
-    if kind in ("veth", "macvtap", "vf"):
+    if kind in ("veth", "macvtap", "macvlan", "vf"):
         netdev = _needs(attachment, "netdev")
         note = "; a process cannot use the macvtap's character device, VMs do"
         how = f"af_packet on {netdev}{note if kind == 'macvtap' else ''}"

@@ -36,7 +36,7 @@ class Route(Form):
     """IPv4 forwarding: a frame for the port's address leaves with new addresses and a lower TTL."""
 
     name: ClassVar[str] = "route"
-    attachments: ClassVar[tuple[str, ...]] = ("veth", "macvtap", "vf", "virtio")
+    attachments: ClassVar[tuple[str, ...]] = ("veth", "macvlan", "vf", "virtio")
 
     @classmethod
     def steps(cls, ports: tuple[Port, Port]) -> tuple[Step, ...]:

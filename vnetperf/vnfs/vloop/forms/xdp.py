@@ -15,7 +15,7 @@ class Xdp(Form):
     """
 
     name: ClassVar[str] = "xdp"
-    attachments: ClassVar[tuple[str, ...]] = ("veth", "virtio")
+    attachments: ClassVar[tuple[str, ...]] = ("veth", "macvlan", "virtio")
 
     @classmethod
     def steps(cls, ports: tuple[Port, Port]) -> tuple[Step, ...]:
