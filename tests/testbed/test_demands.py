@@ -43,7 +43,7 @@ def check(deployment: str = "pvp", vswitch: Any = None, vnf: Any = VNF, **wishes
 
 def test_a_mode_may_not_plug_in_where_the_vnf_can() -> None:
     check(vnf=choosy("tap"), vnf_mode="bridge")
-    expected = "offers vhost-user, tap; vloop in mode bridge accepts veth.*another --vnf-mode"
+    expected = r"offers vhost-user, tap; vloop in mode bridge accepts veth\n.*another --vnf-mode"
     with pytest.raises(CapabilityError, match=expected):
         check(vnf=choosy("veth"), vnf_mode="bridge")
 
