@@ -180,6 +180,8 @@ class Domain(Frozen):
         boot: What it boots.
         nics: NICs.
         console: File that gets what the guest writes to its serial console.
+        output: File that gets what a program of the guest writes to its terminal /dev/hvc0, where
+            a C library does not keep lines back; None for none.
         vcpu_pins: Host processors of each vCPU; empty pins none.
         emulator_pin: Host processors of QEMU's other threads; empty for any.
         iothread_pins: Host processors of each I/O thread.
@@ -195,6 +197,7 @@ class Domain(Frozen):
     boot: Boot
     nics: tuple[Nic, ...] = ()
     console: Path
+    output: Path | None = None
     vcpu_pins: tuple[Cpus, ...] = ()
     emulator_pin: Cpus = ()
     iothread_pins: tuple[Cpus, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -136,14 +137,15 @@ class Guest:
         if not self.session.private:
             return 0
         wanted = f"guest={self.domain.name},".encode()
-        home = f"{self.domain.console}".encode()  # the same name may run in another run
+        try:
+            # The same name may run in another run.
+            home = (PROC / f"{self.session.process.pid}/ns/pid_for_children").readlink()
+        except OSError:
+            home = Path()
         for path in PROC.glob("[0-9]*/cmdline"):
-            try:
-                line = path.read_bytes()
-            except OSError:
-                continue
-            if wanted in line and home in line:
-                return int(path.parent.name)
+            with contextlib.suppress(OSError):
+                if wanted in path.read_bytes() and (path.parent / "ns/pid").readlink() == home:
+                    return int(path.parent.name)
         raise self.error("started, but its process is not there")
 
     def vcpu_threads(self) -> dict[int, int]:

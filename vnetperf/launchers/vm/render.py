@@ -116,6 +116,13 @@ def _devices(root: Element, domain: Domain) -> None:
     serial = SubElement(devices, "serial", type="file")
     SubElement(serial, "source", path=str(domain.console))
     SubElement(serial, "target", port="0")
+    console = SubElement(devices, "console", type="file")
+    SubElement(console, "source", path=str(domain.console))
+    SubElement(console, "target", type="serial", port="0")
+    if domain.output is not None:
+        output = SubElement(devices, "console", type="file")
+        SubElement(output, "source", path=str(domain.output))
+        SubElement(output, "target", type="virtio", port="1")
     channel = SubElement(devices, "channel", type="unix")
     SubElement(channel, "target", type="virtio", name=AGENT)
     rng = SubElement(devices, "rng", model="virtio")

@@ -45,6 +45,7 @@ class Where:
         qemu: Path of QEMU.
         accelerator: "kvm" or "tcg".
         console: File of its serial console.
+        output: File of what testpmd says in it.
         vhost_net: True when the kernel has vhost-net.
         placement: The plan's.
     """
@@ -56,6 +57,7 @@ class Where:
     qemu: str
     accelerator: str
     console: Path
+    output: Path
     vhost_net: bool
     placement: Placement
 
@@ -103,6 +105,7 @@ def domain(attachments: tuple[Attachment, ...], options: GuestOptions, where: Wh
         ),
         nics=tuple(nic(attachment, options, where) for attachment in attachments),
         console=where.console,
+        output=where.output,
         vcpu_pins=_pins(count, options, where),
         emulator_pin=parse_cpus(options.emulator_pin)
         if options.emulator_pin

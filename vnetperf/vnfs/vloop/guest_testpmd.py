@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from vnetperf.host.patience import patient
 from vnetperf.host.testpmd import Command
@@ -15,9 +16,9 @@ from vnetperf.model.trial import HopCounters
 PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 NOIOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
 PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-COMMANDS, LOG = "/run/testpmd.commands", "/run/testpmd.log"
-#: Its input is a pipe that never ends; what it says goes to a file.
-START = f'exec "$@" <>{COMMANDS} >{LOG} 2>&1'
+COMMANDS, TERMINAL = "/run/testpmd.commands", "/dev/hvc0"
+#: Its input is a pipe that never ends; what it says comes out on the host, line by line.
+START = f'exec "$@" <>{COMMANDS} >{TERMINAL} 2>&1'
 UP_S, ANSWER_S, POLL_S = 60.0, 10.0, 0.03
 PROMPT = "testpmd> "
 BLOCK = re.compile(r"NIC statistics for port (\d+)(.*?)\n\s*#{20,}", re.DOTALL)
@@ -37,13 +38,16 @@ class GuestTestpmd:
         self.guest = guest
         self.role = role
         self.argv: list[str] = []
-        self.version = "unknown"
+        self.driver = "unknown"
         self._pid = 0
-        self._log = self._input = -1
+        self._input = self._read = 0
         self._numbers: tuple[int, ...] = ()
 
     def take_nics(self, macs: tuple[str, ...]) -> tuple[str, ...]:
-        """Give the guest's NICs to vfio-pci.
+        """Give the guest's NICs to a driver that hands them to programs.
+
+        A guest has no IOMMU: vfio-pci is taken where the kernel lets it do without, which Debian's
+        does not any more, and uio_pci_generic elsewhere.
 
         Args:
             macs: Their addresses, in the order of the VNF's ports.
@@ -52,7 +56,7 @@ class GuestTestpmd:
             Their PCI addresses in the same order.
 
         Raises:
-            DutError: There is no such NIC, or the guest's kernel has no vfio.
+            DutError: There is no such NIC, or the guest's kernel has neither driver.
         """
         agent, found = self.guest.agent, []
         interfaces = agent.interfaces()
@@ -63,16 +67,25 @@ class GuestTestpmd:
                 )
             path = agent.run(["readlink", "-f", f"/sys/class/net/{interfaces[mac]}/device"])
             found.append(PCI.findall(path)[-1])
-        agent.run(["modprobe", "vfio-pci"])
-        agent.write(NOIOMMU, "1")
+        self.driver = self._load_driver()
         for pci in found:
             device = f"/sys/bus/pci/devices/{pci}"
-            agent.write(f"{device}/driver_override", "vfio-pci")
+            agent.write(f"{device}/driver_override", self.driver)
             agent.write(f"{device}/driver/unbind", pci)
             agent.write("/sys/bus/pci/drivers_probe", pci)
         order = sorted(found)  # DPDK numbers ports by PCI address, whatever the order of -a
         self._numbers = tuple(order.index(pci) for pci in found)
         return tuple(found)
+
+    def _load_driver(self) -> str:
+        agent = self.guest.agent
+        try:
+            agent.run(["modprobe", "vfio-pci"])
+            agent.write(NOIOMMU, "1")
+        except (DutError, HostError):
+            agent.run(["modprobe", "uio_pci_generic"])
+            return "uio_pci_generic"
+        return "vfio-pci"
 
     def number(self, port: int) -> int:
         """DPDK's number of a port of the VNF.
@@ -108,42 +121,22 @@ class GuestTestpmd:
         self._pid = agent.start(["sh", "-c", START, "sh", *argv])
         self._wait_up()
         self._input = agent.open(COMMANDS, "w")
-        self._log = agent.open(LOG)
-        self._drain()
 
     def _wait_up(self) -> None:
-        said = ""
+        self._wait(lambda: PROMPT in self._said(), UP_S, "come up")
 
-        def up() -> bool:
-            nonlocal said
-            try:
-                said = self.guest.agent.read(LOG)
-            except HostError:
-                return False  # its shell has not opened it yet
-            return PROMPT in said
-
-        self._wait(up, UP_S, "come up", lambda: said)
-        version = re.search(r"DPDK (\d+\.\d+\S*)", said)
-        self.version = version[1] if version else "unknown"
-
-    def _wait(
-        self, done: Callable[[], bool], limit_s: float, what: str, said: Callable[[], str]
-    ) -> None:
+    def _wait(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
         deadline = time.monotonic() + patient(limit_s)
         while not done():
-            self.check(said())
+            self.check()
             if time.monotonic() > deadline:
                 raise self.guest.error(
-                    f"runs testpmd, which did not {what} within {limit_s:g} s; it said:\n    "
-                    + "\n    ".join(said().splitlines()[-8:])
+                    f"runs testpmd, which did not {what} within {limit_s:g} s; {self._last_words()}"
                 )
             time.sleep(POLL_S)
 
-    def check(self, said: str = "") -> None:
+    def check(self) -> None:
         """Raise when testpmd has ended.
-
-        Args:
-            said: What it is known to have said.
 
         Raises:
             DutError: It has ended.
@@ -151,23 +144,24 @@ class GuestTestpmd:
         self.guest.check_alive()
         ended = self.guest.agent.ended(self._pid)
         if ended is not None:
-            tail = "\n    ".join((said or self._last_words()).splitlines()[-8:])
             raise self.guest.error(
                 f"runs no testpmd any more: it ended with status {ended.status}; "
-                f"its last lines:\n    {tail}"
+                f"{self._last_words()}"
             )
 
-    def _last_words(self) -> str:
+    def _said(self) -> str:
+        """All that it has said since the last command."""
+        output = self.guest.domain.output
         try:
-            return self.guest.agent.read(LOG)
-        except HostError:
+            with (output or Path("/dev/null")).open("rb") as file:
+                file.seek(self._read)
+                return file.read().decode(errors="replace").replace("\r", "")
+        except FileNotFoundError:
             return ""
 
-    def _drain(self) -> str:
-        parts = []
-        while part := self.guest.agent.get(self._log):
-            parts.append(part)
-        return "".join(parts)
+    def _last_words(self) -> str:
+        lines = [line for line in self._said().splitlines() if line.strip()]
+        return "it said last:\n    " + "\n    ".join(lines[-8:])
 
     def say(self, command: str, blocks: int, pattern: re.Pattern[str]) -> list[re.Match[str]]:
         """Give it a command, and take what it answers.
@@ -183,18 +177,17 @@ class GuestTestpmd:
         Raises:
             DutError: It has ended, or does not answer in time.
         """
-        said = self._drain()
-        said = ""
+        output = self.guest.domain.output
+        self._read = output.stat().st_size if output is not None else 0
         self.guest.agent.put(self._input, command + "\n")
         found: list[re.Match[str]] = []
 
         def answered() -> bool:
-            nonlocal said, found
-            said += self.guest.agent.get(self._log)
-            found = list(pattern.finditer(said))
+            nonlocal found
+            found = list(pattern.finditer(self._said()))
             return len(found) >= blocks
 
-        self._wait(answered, ANSWER_S, f"answer {command!r}", lambda: said)
+        self._wait(answered, ANSWER_S, f"answer {command!r}")
         return found[:blocks]
 
     def wait_links(self, timeout_s: float) -> None:
@@ -206,7 +199,7 @@ class GuestTestpmd:
         Raises:
             DutError: They are not up in time.
         """
-        self._wait(self._links_up, timeout_s, "see both its links up", lambda: "")
+        self._wait(self._links_up, timeout_s, "see both its links up")
 
     def _links_up(self) -> bool:
         states = self.say("show port info all", len(self._numbers), LINK)

@@ -31,6 +31,7 @@ class Vloop(Vnf):
     name: ClassVar[str] = "vloop"
     places: ClassVar[Mapping[str, str]] = {
         "container": "vnetperf.vnfs.vloop.container:ContainerVloop",
+        "vm": "vnetperf.vnfs.vloop.vm:VmVloop",
     }
     attachments: ClassVar[tuple[str, ...]] = KINDS
     modes: ClassVar[tuple[str, ...]] = ("io", "mac", "macswap", "5tswap")

@@ -137,6 +137,7 @@ class VmVloop(Vnf):
             qemu=qemu,
             accelerator="kvm" if self.proof.works else "tcg",
             console=self.directory / f"console-{self._starts}.log",
+            output=self.directory / f"testpmd-{self._starts}.log",
             vhost_net=VHOST_NET.exists(),
             placement=self.plan.placement,
         )
@@ -214,7 +215,7 @@ class VmVloop(Vnf):
         domain = guest.domain
         return {
             "application": "dpdk-testpmd",
-            "version": running.version,
+            "version": image.facts.get("packages", {}).get("dpdk-dev", "unknown") if image else "",
             "launcher": "VM",
             "mode": self.plan.scenario.vnf_mode,
             "launch line": " ".join(running.argv),
@@ -229,8 +230,8 @@ class VmVloop(Vnf):
                 "placement": guest.placement(),
             },
             "ports": [
-                f"{attachment.port}: {attachment.kind}, {nic.model}, {nic.mac}, "
-                f"{nic.queues} queue pairs, rings {nic.rx_ring}/{nic.tx_ring}"
+                f"{attachment.port}: {attachment.kind}, {nic.model} through {running.driver}, "
+                f"{nic.mac}, {nic.queues} queue pairs, rings {nic.rx_ring}/{nic.tx_ring}"
                 for attachment, nic in zip(self._attachments, domain.nics, strict=True)
             ],
         }
