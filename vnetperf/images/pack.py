@@ -66,9 +66,15 @@ def squashfs(root: Path, target: Path) -> None:
         root: The directory; all in it will belong to root.
         target: The file to make.
     """
+    for path in (root, *root.rglob("*")):
+        if not path.is_symlink():  # whatever the umask was
+            executable = path.is_dir() or path.stat().st_mode & 0o100
+            path.chmod(0o755 if executable else 0o644)
     # Small blocks: a guest reads pieces of large libraries. zstd is quick to unpack.
     options = "-noappend -no-progress -quiet -comp zstd -b 64K -all-root -no-xattrs -no-exports"
+    times = f"-mkfs-time {EPOCH} -all-time {EPOCH}"
+    # It refuses these when the variable says the same.
     run(
-        ["mksquashfs", str(root), str(target), *options.split()],
-        environment={"SOURCE_DATE_EPOCH": str(EPOCH)},
+        ["mksquashfs", str(root), str(target), *options.split(), *times.split()],
+        without=("SOURCE_DATE_EPOCH",),
     )

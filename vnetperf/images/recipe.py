@@ -15,7 +15,7 @@ from vnetperf.model.errors import ConfigError
 #: Scripts of the guest: `boot` is first in its initramfs, the others come with its root.
 SCRIPTS = Path(__file__).with_name("guest")
 #: Counted up when the way images are made changes, so that old ones are not taken for new ones.
-METHOD = 1
+METHOD = 2
 
 
 @dataclass(frozen=True, slots=True)

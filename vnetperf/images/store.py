@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vnetperf.host.paths import cache_directory, make_private
+from vnetperf.host.paths import cache_directory, check_private, make_private
 from vnetperf.model.errors import HostError
 
 MANIFEST = "image.json"
@@ -113,10 +113,17 @@ def entries(name: str | None = None) -> list[Entry]:
 
     Returns:
         The entries, damaged ones too.
+
+    Raises:
+        HostError: Others may write to the store.
     """
     found = []
     root = store_dir()
-    for folder in root.glob("[!.]*-*/") if root.is_dir() else ():
+    try:
+        check_private(root)
+    except FileNotFoundError:
+        return []
+    for folder in root.glob("[!.]*-*/"):
         own, _, key = folder.name.rpartition("-")
         if name in (None, own):
             found.append(Entry(folder, own, key, folder.stat().st_mtime))

@@ -24,7 +24,7 @@ def run(
     *,
     cwd: Path | None = None,
     timeout_s: float = 300,
-    environment: dict[str, str] | None = None,
+    without: tuple[str, ...] = (),
 ) -> str:
     """Run a tool to its end; it dies with this process.
 
@@ -32,7 +32,7 @@ def run(
         argv: Program, one of `TOOLS`, and arguments.
         cwd: Where it runs.
         timeout_s: Seconds it may take.
-        environment: Variables besides those of this process.
+        without: Variables of this process that it does not get.
 
     Returns:
         What it printed.
@@ -41,6 +41,7 @@ def run(
         HostError: It is not installed, fails, or does not end.
     """
     command = [need(argv[0], TOOLS[argv[0]]), *argv[1:]]
+    kept = {name: value for name, value in os.environ.items() if name not in without}
     told = " ".join(argv[:8]) + (" ..." if len(argv) > 8 else "")
     try:
         done = subprocess.run(
@@ -52,7 +53,7 @@ def run(
             errors="replace",
             timeout=timeout_s,
             check=False,
-            env={**os.environ, "LC_ALL": "C", **(environment or {})},
+            env={**kept, "LC_ALL": "C"},
         )
     except subprocess.TimeoutExpired as error:
         raise HostError(

@@ -1,0 +1,65 @@
+"""The key of an image: the same for the same inputs, another for any other."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.images.conftest import package
+from vnetperf.images.apt import Package
+from vnetperf.images.recipe import RECIPES, VLOOP, recipe
+from vnetperf.model.errors import ConfigError
+
+names = st.text("abcdefgh-123", min_size=1, max_size=12)
+packages = st.lists(
+    st.builds(package, names, names), min_size=1, max_size=8, unique_by=lambda p: p.name
+)
+
+
+@given(packages, st.randoms())
+def test_the_order_of_packages_does_not_matter(found: list[Package], random: object) -> None:
+    shuffled = list(found)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert VLOOP.key(found, "x86_64") == VLOOP.key(shuffled, "x86_64")
+
+
+@given(packages, st.sampled_from(["version", "sha256", "name"]), st.data())
+def test_any_other_package_is_another_key(
+    found: list[Package], field: str, data: st.DataObject
+) -> None:
+    index = data.draw(st.integers(0, len(found) - 1))
+    changed = list(found)
+    other = getattr(found[index], field) + "x"
+    changed[index] = dataclasses.replace(found[index], **{field: other})
+    assert VLOOP.key(found, "x86_64") != VLOOP.key(changed, "x86_64")
+
+
+def test_recipe_and_processor_are_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [package("dpdk-dev")]
+    own = VLOOP.key(found, "x86_64")
+    assert own != VLOOP.key(found, "aarch64")
+    for field in dataclasses.fields(VLOOP):
+        value = getattr(VLOOP, field.name)
+        other = value + 1 if isinstance(value, int) else value + value[:1]
+        changed = dataclasses.replace(VLOOP, **{field.name: other})
+        assert changed.key(found, "x86_64") != own, field.name
+    monkeypatch.setattr("vnetperf.images.recipe.METHOD", 99)
+    assert VLOOP.key(found, "x86_64") != own
+
+
+def test_the_guest_s_scripts_are_in_the_key(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = VLOOP.key([], "x86_64")
+    (tmp_path / "init").write_text("#!/bin/sh\n")  # type: ignore[operator]
+    monkeypatch.setattr("vnetperf.images.recipe.SCRIPTS", tmp_path)
+    assert VLOOP.key([], "x86_64") != own
+
+
+def test_an_unknown_image_is_refused() -> None:
+    with pytest.raises(ConfigError, match="accepted: vloop"):
+        recipe("vlop")
+    assert all(name == each.name for name, each in RECIPES.items())
