@@ -7,6 +7,10 @@ from typing import ClassVar
 from vnetperf.vnfs.vloop.forms import bpf
 from vnetperf.vnfs.vloop.forms.form import FILE, Form, Port, Put, Step, tool
 
+#: ip mounts a bpf file system on /sys/fs/bpf where there is none, and leaves it there: in a mount
+#: namespace of its own that is gone when it ends. The program stays, the interface holds it.
+ALONE = "unshare --mount"
+
 
 class Xdp(Form):
     """XDP_REDIRECT in generic mode: before the kernel's network stack, after its buffers.
@@ -26,7 +30,8 @@ class Xdp(Form):
             steps += [
                 Put(f"forward{number}.o", bpf.object_file(program)),
                 tool(
-                    f"ip link set dev {port.netdev} xdpgeneric object {FILE} section {bpf.SECTION}"
+                    f"{ALONE} ip link set dev {port.netdev} "
+                    f"xdpgeneric object {FILE} section {bpf.SECTION}"
                 ),
             ]
         return tuple(steps)

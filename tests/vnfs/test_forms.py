@@ -1,0 +1,159 @@
+"""The kernel's forms as steps: what is run, in which order, with which file."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.host.linkstats import LinkStatistics
+from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.ports import VnfPort
+from vnetperf.vnfs.vloop.container import ContainerVloop
+from vnetperf.vnfs.vloop.forms import FORMS, Port, Put, Run, bpf
+from vnetperf.vnfs.vloop.forms.kernel import KernelForwarder
+from vnetperf.vnfs.vloop.forms.route import NETWORKS, network
+
+PORTS = (
+    Port(netdev="in0", index=7, peer_mac="02:76:65:00:00:00", network=NETWORKS[0]),
+    Port(netdev="in1", index=9, peer_mac="02:76:65:01:00:00", network=NETWORKS[1]),
+)
+
+
+class Paper:
+    """A place that writes down what is asked of it."""
+
+    def __init__(self, links: Sequence[str] = ("in0", "in1", "vloop"), refuses: str = "") -> None:
+        self.links = list(links)
+        self.refuses = refuses
+        self.ran: list[str] = []
+        self.files: dict[str, bytes] = {}
+
+    def run(self, argv: Sequence[str]) -> str:
+        line = " ".join(argv)
+        if self.refuses and self.refuses in line:
+            raise HostError("RTNETLINK answers: no", where=line)
+        self.ran.append(line)
+        return ""
+
+    def write(self, name: str, content: bytes) -> str:
+        self.files[name] = content
+        return f"/there/{name}"
+
+    def statistics(self) -> dict[str, LinkStatistics]:
+        return {name: LinkStatistics(10 + n, 20 + n, 1, 2) for n, name in enumerate(self.links)}
+
+
+def forwarder(place: Paper, form: str) -> KernelForwarder:
+    return KernelForwarder(place, FORMS[form], "vnf0", PORTS)
+
+
+def test_a_bridge_learns_nothing_and_floods() -> None:
+    place = Paper()
+    forwarder(place, "bridge").set_up()
+    assert place.ran[0] == "ip link add vloop type bridge stp_state 0 mcast_snooping 0"
+    assert place.ran[-1] == "ip link set dev vloop up"
+    for name in ("in0", "in1"):
+        joined = place.ran.index(f"ip link set dev {name} master vloop")
+        told = place.ran.index(f"bridge link set dev {name} learning off flood on")
+        assert 0 < joined < told
+
+
+def test_routes_lead_to_neighbours_that_are_told() -> None:
+    place = Paper()
+    forwarder(place, "route").set_up()
+    assert "sysctl -q -w net.ipv4.ip_forward=1" in place.ran
+    for port, hop in zip(PORTS, ("169.254.0.1", "169.254.0.2"), strict=True):
+        told = f"ip neigh replace {hop} lladdr {port.peer_mac} dev {port.netdev} nud permanent"
+        route = f"ip route replace {port.network} via {hop} dev {port.netdev} onlink"
+        assert place.ran.index(told) < place.ran.index(route)
+
+
+def test_a_port_that_sends_nothing_has_no_route() -> None:
+    silent = Port(netdev="in1", index=9, peer_mac="", network=NETWORKS[1])
+    lines = [
+        " ".join(s.argv) for s in FORMS["route"].steps((PORTS[0], silent)) if isinstance(s, Run)
+    ]
+    assert not [line for line in lines if line.startswith("ip") and "in1" in line]
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_what_leaves_by_a_port_is_for_the_tester_beyond_it(name: str) -> None:
+    graph = make_deployment(name)
+    for number in graph.directions:
+        for chain in range(graph.chains):
+            path = graph.path(graph.ends[number], chain)
+            for port in path[2::2]:  # where a VNF sends
+                assert isinstance(port, VnfPort)
+                assert network(graph, port) == NETWORKS[1 - number]
+
+
+def test_each_port_gets_the_program_that_sends_to_the_other() -> None:
+    place = Paper()
+    forwarder(place, "xdp").set_up()
+    assert place.files == {
+        "forward0.o": bpf.object_file(bpf.redirect(9)),
+        "forward1.o": bpf.object_file(bpf.redirect(7)),
+    }
+    assert place.ran == [
+        "unshare --mount ip link set dev in0 xdpgeneric object /there/forward0.o section xdp",
+        "unshare --mount ip link set dev in1 xdpgeneric object /there/forward1.o section xdp",
+    ]
+
+
+@given(index=st.integers(1, 2**31 - 1))
+def test_the_program_is_four_instructions(index: int) -> None:
+    program = bpf.redirect(index)
+    code, registers, offset, value = struct.unpack_from("<BBhi", program)
+    assert (len(program), code, registers, offset, value) == (32, 0xB4, 1, 0, index)
+    assert program[8:] == bytes.fromhex("b402000000000000 8500000017000000 9500000000000000")
+
+
+@pytest.mark.skipif(not shutil.which("readelf"), reason="no readelf (package binutils)")
+def test_the_object_file_is_one_to_the_tools(tmp_path: Path) -> None:
+    file = tmp_path / "forward.o"
+    file.write_bytes(bpf.object_file(bpf.redirect(3)))
+    done = subprocess.run(["readelf", "-aW", file], capture_output=True, text=True, check=True)
+    assert "Warning" not in done.stderr
+    assert "Linux BPF" in done.stdout
+    assert " xdp               PROGBITS" in done.stdout
+    assert "FUNC    GLOBAL DEFAULT    1 forward" in done.stdout
+    assert "OBJECT  GLOBAL DEFAULT    2 _license" in done.stdout
+
+
+def test_a_step_that_fails_says_which() -> None:
+    with pytest.raises(DutError, match=r"form bridge could not be set up.*no") as caught:
+        forwarder(Paper(refuses="learning off"), "bridge").set_up()
+    assert "bridge link set dev in0" in str(caught.value)
+
+
+def test_counters_are_those_of_the_interfaces_inside() -> None:
+    first, second = forwarder(Paper(), "xdp").counters()
+    assert (first.port, first.rx, first.tx, first.rx_dropped) == ("vnf0.0 (inside)", 10, 20, 1)
+    assert (second.port, second.rx, second.tx, second.tx_dropped) == ("vnf0.1 (inside)", 11, 21, 2)
+
+
+@pytest.mark.parametrize(("form", "gone"), [("bridge", "vloop"), ("xdp", "in1"), ("route", "in0")])
+def test_what_is_gone_is_named(form: str, gone: str) -> None:
+    place = Paper()
+    works = forwarder(place, form)
+    works.check_alive()
+    place.links.remove(gone)
+    with pytest.raises(DutError, match=f"gone: the interface {gone} of form {form}"):
+        works.check_alive()
+
+
+def test_every_form_has_a_mode_and_takes_attachments_of_a_container() -> None:
+    for name, form in FORMS.items():
+        assert form.name == name
+        assert name in ContainerVloop.modes
+        assert set(form.attachments) & set(ContainerVloop.attachments)
+        files = [step for step in form.steps(PORTS) if isinstance(step, Put)]
+        assert len({file.name for file in files}) == len(files)
