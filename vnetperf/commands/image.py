@@ -18,6 +18,7 @@ ACTIONS = {
     "verify": "read every image and compare it with what was built",
     "gc": "remove what is not the newest of its name, damaged or left by a killed build",
 }
+_NONE = "there is none; `vnetperf image build vloop` makes one"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +64,7 @@ def _list() -> int:
         size = sum(path.stat().st_size for path in entry.folder.iterdir())
         print(f"{entry.name:<12} {entry.key}  {when}  {size / 1e6:6.1f} MB  {entry.folder}")
     if not found:
-        _tell("there is none; `vnetperf image build vloop` makes one")
+        _tell(_NONE)
     return 0
 
 
@@ -71,7 +72,10 @@ def _verify() -> int:
     from vnetperf.images import store  # noqa: PLC0415
 
     status = 0
-    for entry in store.entries():
+    found = store.entries()
+    if not found:
+        _tell(_NONE)
+    for entry in found:
         try:
             store.checked(entry)
             print(f"{entry.name:<12} {entry.key}  as it was built")
