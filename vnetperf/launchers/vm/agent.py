@@ -151,14 +151,14 @@ class GuestAgent:
         """
         return int(self.ask("guest-file-open", path=path, mode=mode))
 
-    def put(self, handle: int, text: str) -> None:
+    def put(self, handle: int, text: str | bytes) -> None:
         """Write to an open file, and see it through.
 
         Args:
             handle: The file.
             text: What to write.
         """
-        data = base64.b64encode(text.encode()).decode()
+        data = base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
         self.ask("guest-file-write", handle=handle, buf_b64=data)
         self.ask("guest-file-flush", handle=handle)
 
@@ -192,7 +192,7 @@ class GuestAgent:
             self.ask("guest-file-close", handle=handle)
         return "".join(parts)
 
-    def write(self, path: str, text: str) -> None:
+    def write(self, path: str, text: str | bytes) -> None:
         """Write a file of the guest, of /sys and /proc too.
 
         Args:

@@ -24,6 +24,7 @@ PROC = Path("/proc")
 VCPU_THREAD = re.compile(r"CPU (\d+)/")
 CONSOLE_LINES, CONSOLE_BYTES = 15, 16384
 PING_S = 2
+TRIES = 3
 #: What a kernel says when it gives up.
 PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
 SHOWN = re.compile(r"[^\x20-\x7e\n]")
@@ -87,6 +88,33 @@ class Guest:
             time.sleep(0.05)
         self.boot_s = time.monotonic() - began
 
+    def boot(self, timeout_s: float) -> None:
+        """Start it and wait until its agent answers.
+
+        QEMU's emulation with several processors aborts now and then while the firmware moves
+        devices. Nothing has been done by then, and it is started again.
+
+        Args:
+            timeout_s: Longest wait for the agent, seconds.
+
+        Raises:
+            DutError: As of `start` and `wait_ready`.
+        """
+        for attempt in range(TRIES):
+            try:
+                self.start()
+                self.wait_ready(timeout_s)
+                return
+            except DutError:
+                emulated = self.domain.accelerator == "tcg"
+                if self._alive() or self._console() or not emulated or attempt == TRIES - 1:
+                    raise
+
+    def _alive(self) -> bool:
+        if self._process is not None:
+            return self._process.alive()
+        return str(self.session.call("state", domain=self.domain.name)) == "running"
+
     @property
     def pid(self) -> int:
         """Process id of its QEMU on this machine; 0 when it is not a process of this run."""
@@ -98,11 +126,7 @@ class Guest:
         Raises:
             DutError: It has ended, with its console's tail.
         """
-        if self._process is not None:
-            gone = not self._process.alive()
-        else:
-            gone = self.session.call("state", domain=self.domain.name) != "running"
-        if gone:
+        if not self._alive():
             panic = PANIC.search(self._console())
             raise self.error(f"panicked: {panic[1].strip()}" if panic else "has ended")
 
@@ -116,21 +140,20 @@ class Guest:
         Returns:
             The error, to be raised.
         """
+        log = self.session.directory / "log/qemu" / f"{self.domain.name}.log"
+        # The first lines of QEMU's log are its command.
+        said = [line for line in _tail(log).splitlines() if "qemu-system" in line and ": " in line]
+        qemu = f"; QEMU said last: {said[-1]}" if said else ""
         lines = [line.rstrip() for line in self._console().splitlines() if line.strip()]
         tail = "\n    ".join(lines[-CONSOLE_LINES:]) or "(nothing)"
         return DutError(
-            f"the guest {what}; its console ends with:\n    {tail}",
+            f"the guest {what}{qemu}; its console ends with:\n    {tail}",
             where=self.domain.name,
             cure=cure,
         )
 
     def _console(self) -> str:
-        try:
-            with self.domain.console.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - CONSOLE_BYTES))
-                return SHOWN.sub("", file.read().decode(errors="replace"))
-        except OSError:
-            return ""
+        return _tail(self.domain.console)
 
     def _find_process(self) -> int:
         """Its QEMU among the processes of the session's namespace; 0 for a daemon's guest."""
@@ -147,6 +170,23 @@ class Guest:
                 if wanted in path.read_bytes() and (path.parent / "ns/pid").readlink() == home:
                     return int(path.parent.name)
         raise self.error("started, but its process is not there")
+
+    def interface(self, mac: str) -> str:
+        """Name in the guest of a NIC.
+
+        Args:
+            mac: Its address.
+
+        Returns:
+            The name.
+
+        Raises:
+            DutError: There is no such NIC.
+        """
+        found = self.agent.interfaces()
+        if mac not in found:
+            raise self.error(f"has no NIC {mac}, it has {', '.join(sorted(found)) or 'none'}")
+        return found[mac]
 
     def vcpu_threads(self) -> dict[int, int]:
         """Its vCPUs' threads.
@@ -206,6 +246,16 @@ class Guest:
         except HostError:
             if self.session.process.alive():
                 raise
+
+
+def _tail(file: Path) -> str:
+    """The end of a file, without what a terminal would take for commands."""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - CONSOLE_BYTES))
+            return SHOWN.sub("", opened.read().decode(errors="replace"))
+    except OSError:
+        return ""
 
 
 def memory_by_node(numa_maps: str, memory_mib: int) -> dict[str, int]:

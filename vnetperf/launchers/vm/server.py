@@ -83,7 +83,7 @@ class Libvirt:
         return str(self._qemu.qemuAgentCommand(found, command, seconds, 0))
 
     def state(self, domain: str) -> str:
-        """ "running", "paused", ... as libvirt has it; "gone" when it has ended."""
+        """State as libvirt has it, running or paused, or "gone" when it has ended."""
         names = {
             value: name.removeprefix("VIR_DOMAIN_").lower()
             for name, value in vars(self._libvirt).items()

@@ -34,6 +34,7 @@ class Session:
     def __init__(self, machine: Machine, uri: str = "", *, in_netns: bool = False) -> None:
         self._uri = uri or EMBEDDED
         directory = machine.subdir("libvirt")
+        self.directory = directory
         self._socket = directory / "session.sock"
         self._socket.unlink(missing_ok=True)
         python = [sys.executable, "-m", "vnetperf.launchers.vm.server"]

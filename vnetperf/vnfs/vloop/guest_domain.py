@@ -29,6 +29,10 @@ STANDARD_MTU = 1500
 SYSTEM_VCPU = 0
 #: A kernel that panics must not wait for somebody to look: the guest ends, and its console stays.
 PANIC = "panic=-1"
+OWN = f"{ord('g'):02x}"
+#: The taps of switches are made for several queues, and libvirt opens one for a single queue
+#: otherwise, which the kernel refuses. A guest that uses one queue pair leaves the other alone.
+TAP_QUEUES = 2
 #: Only vhost-user has transmit rings of more than this.
 TX_RING, RX_RING = 256, 1024
 
@@ -46,6 +50,7 @@ class Where:
         accelerator: "kvm" or "tcg".
         console: File of its serial console.
         output: File of what testpmd says in it.
+        own_macs: True gives NICs other addresses than the frames for them carry.
         vhost_net: True when the kernel has vhost-net.
         placement: The plan's.
     """
@@ -58,6 +63,7 @@ class Where:
     accelerator: str
     console: Path
     output: Path
+    own_macs: bool
     vhost_net: bool
     placement: Placement
 
@@ -154,10 +160,12 @@ def nic(attachment: Attachment, options: GuestOptions, where: Where) -> Nic:
         )
     is_socket = attachment.kind == "vhost-user"
     return Nic(
-        mac=attachment.mac or "",
+        mac=own_mac(attachment) if where.own_macs else attachment.mac or "",
         backing=backing,
         model=options.nic,
-        queues=attachment.queues,
+        queues=max(TAP_QUEUES, attachment.queues)
+        if attachment.kind == "tap"
+        else attachment.queues,
         rx_ring=options.rx_ring or RX_RING,
         tx_ring=options.tx_ring or (RX_RING if is_socket else TX_RING),
         mergeable=options.mergeable,
@@ -171,6 +179,19 @@ def nic(attachment: Attachment, options: GuestOptions, where: Where) -> Nic:
         ),
         mtu=where.mtu if where.mtu > STANDARD_MTU else None,
     )
+
+
+def own_mac(attachment: Attachment) -> str:
+    """An address that no frame carries.
+
+    Args:
+        attachment: Where the NIC plugs in.
+
+    Returns:
+        Six hexadecimal octets, "g" for guest in the third.
+    """
+    octets = (attachment.mac or "").split(":")
+    return ":".join((*octets[:2], OWN, *octets[3:]))
 
 
 def _needs(attachment: Attachment, what: str) -> str:

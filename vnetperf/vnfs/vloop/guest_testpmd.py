@@ -32,9 +32,11 @@ class GuestTestpmd:
     Args:
         guest: The guest, its agent answering.
         role: What it is called in results.
+        packages: Packages of its image with their versions.
     """
 
-    def __init__(self, guest: Guest, role: str) -> None:
+    def __init__(self, guest: Guest, role: str, packages: dict[str, str]) -> None:
+        self.packages = packages
         self.guest = guest
         self.role = role
         self.argv: list[str] = []
@@ -59,13 +61,9 @@ class GuestTestpmd:
             DutError: There is no such NIC, or the guest's kernel has neither driver.
         """
         agent, found = self.guest.agent, []
-        interfaces = agent.interfaces()
         for mac in macs:
-            if mac not in interfaces:
-                raise self.guest.error(
-                    f"has no NIC {mac}, it has {', '.join(sorted(interfaces)) or 'none'}"
-                )
-            path = agent.run(["readlink", "-f", f"/sys/class/net/{interfaces[mac]}/device"])
+            name = self.guest.interface(mac)
+            path = agent.run(["readlink", "-f", f"/sys/class/net/{name}/device"])
             found.append(PCI.findall(path)[-1])
         self.driver = self._load_driver()
         for pci in found:
@@ -204,6 +202,20 @@ class GuestTestpmd:
     def _links_up(self) -> bool:
         states = self.say("show port info all", len(self._numbers), LINK)
         return all(state[1].lower() == "up" for state in states)
+
+    def facts(self) -> dict[str, object]:
+        """How it was started.
+
+        Returns:
+            JSON values.
+        """
+        packages = self.packages
+        return {
+            "application": "dpdk-testpmd",
+            "version": packages.get("dpdk-dev", "unknown: the image does not say"),
+            "launch line": " ".join(self.argv),
+            "driver of its NICs": self.driver,
+        }
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of both ports.

@@ -25,6 +25,28 @@ from vnetperf.vnfs.vloop.devices import KINDS, RING, VHOST_NET, Device, device, 
 PORTS = 2
 
 
+def mode_trouble(scenario: Scenario, modes: tuple[str, ...], name: str) -> str:
+    """What keeps a vloop from the scenario's mode.
+
+    Args:
+        scenario: The scenario.
+        modes: Modes it has.
+        name: What it is called in the message.
+
+    Returns:
+        "" when nothing does; otherwise why, in one sentence.
+    """
+    if scenario.vnf_mode not in modes:
+        return f"{name} has no mode {scenario.vnf_mode!r}; accepted: {', '.join(modes)}"
+    if scenario.vnf_mode == "5tswap" and (scenario.routed or scenario.rules == "stream"):
+        return (
+            "vloop in mode 5tswap swaps IP addresses and ports, so that a frame is routed back "
+            "and its flow's rule does not know it; choose another --vnf-mode, or l2 forwarding "
+            "by port"
+        )
+    return ""
+
+
 class Vloop(Vnf):
     """dpdk-testpmd forwarding between two ports."""
 
@@ -52,14 +74,8 @@ class Vloop(Vnf):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps testpmd from running here."""
-        if scenario.vnf_mode not in cls.modes:
-            return f"vloop has no mode {scenario.vnf_mode!r}; accepted: {', '.join(cls.modes)}"
-        if scenario.vnf_mode == "5tswap" and (scenario.routed or scenario.rules == "stream"):
-            return (
-                "vloop in mode 5tswap swaps IP addresses and ports, so that a frame is routed back "
-                "and its flow's rule does not know it; choose another --vnf-mode, or l2 forwarding "
-                "by port"
-            )
+        if problem := mode_trouble(scenario, cls.modes, cls.name):
+            return problem
         return facts.missing_program(testpmd.PROGRAM, testpmd.PACKAGE)
 
     @classmethod

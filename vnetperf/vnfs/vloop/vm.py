@@ -23,7 +23,10 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vloop import guest_domain
+from vnetperf.vnfs.vloop.forms import FORMS
+from vnetperf.vnfs.vloop.guest_kernel import GuestKernel
 from vnetperf.vnfs.vloop.guest_testpmd import GuestTestpmd
+from vnetperf.vnfs.vloop.testpmd import Vloop, mode_trouble
 
 QEMU, QEMU_PACKAGE = "qemu-system-x86_64", "qemu-system-x86"
 VHOST_NET = Path("/dev/vhost-net")
@@ -39,13 +42,14 @@ class VmVloop(Vnf):
 
     name: ClassVar[str] = "vloop:vm"
     attachments: ClassVar[tuple[str, ...]] = ("vhost-user", "tap")
-    modes: ClassVar[tuple[str, ...]] = ("io", "mac", "macswap", "5tswap")
+    modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS)
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
         self.directory = machine.subdir(f"vnf{number}")
         self.guest: Guest | None = None
-        self.testpmd: GuestTestpmd | None = None
+        self.forwarder: GuestTestpmd | GuestKernel | None = None
+        self.form = FORMS.get(plan.scenario.vnf_mode)
         self.image: images.Image | None = None
         self.proof = Proof(False, "it was not asked for")
         self._attachments: tuple[Attachment, ...] = ()
@@ -64,9 +68,14 @@ class VmVloop(Vnf):
     @classmethod
     def _misfit(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What is asked for and cannot be had."""
-        if scenario.vnf_mode not in cls.modes:
-            return f"vloop:vm has no mode {scenario.vnf_mode!r}; accepted: {', '.join(cls.modes)}"
+        if problem := mode_trouble(scenario, cls.modes, cls.name):
+            return problem
         options = scenario.guest
+        if options.nic != "virtio":
+            return (
+                f"a guest's NIC cannot be {options.nic} yet: the switches' taps are made for "
+                "several queues, vhost-user is virtio; leave nic out"
+            )
         if problem := guest_domain.trouble(options, facts):
             return f"--guest: {problem}"
         needed = SYSTEM_MIB + cls._inside_mib(scenario)
@@ -138,6 +147,7 @@ class VmVloop(Vnf):
             accelerator="kvm" if self.proof.works else "tcg",
             console=self.directory / f"console-{self._starts}.log",
             output=self.directory / f"testpmd-{self._starts}.log",
+            own_macs=self.form is not None and self.form.keeps_own_mac,
             vhost_net=VHOST_NET.exists(),
             placement=self.plan.placement,
         )
@@ -146,13 +156,20 @@ class VmVloop(Vnf):
         return Guest(session_of(self.machine, self.options.uri, in_netns=taps), domain)
 
     def _bring_up(self, guest: Guest) -> None:
-        guest.start()
-        guest.wait_ready(self.options.boot_s)
+        guest.boot(self.options.boot_s)
         guest.check_pins()
-        running = GuestTestpmd(guest, self.role)
-        pcis = running.take_nics(tuple(a.mac or "" for a in self._attachments))
+        scenario = self.plan.scenario
+        if self.form is not None:
+            kernel = GuestKernel(guest, self.form, self.role)
+            first, second = self._attachments
+            kernel.set_up(scenario.deployment, (first, second), scenario.mtu)
+            self.forwarder = kernel
+            return
+        packages = self.image.facts.get("packages", {}) if self.image is not None else {}
+        running = GuestTestpmd(guest, self.role, packages)
+        pcis = running.take_nics(tuple(nic.mac for nic in guest.domain.nics))
         running.start(self._command(running, pcis))
-        self.testpmd = running
+        self.forwarder = running
 
     def _command(self, running: GuestTestpmd, pcis: tuple[str, ...]) -> testpmd.Command:
         scenario = self.plan.scenario
@@ -175,10 +192,10 @@ class VmVloop(Vnf):
             peers={number: mac for number, mac in peers.items() if mac},
         )
 
-    def _running(self) -> GuestTestpmd:
-        if self.testpmd is None:
+    def _running(self) -> GuestTestpmd | GuestKernel:
+        if self.forwarder is None:
             raise DutError("it is not up", where=self.role)
-        return self.testpmd
+        return self.forwarder
 
     def wait_ready(self, timeout_s: float) -> None:
         """Wait until testpmd in the guest forwards; a boot has a limit of its own."""
@@ -192,7 +209,9 @@ class VmVloop(Vnf):
         except HostError as error:
             raise self._guest().error(f"cannot be set up: {error}") from error
         # When the switch came back QEMU took its connection, and the link is up again.
-        self._running().wait_links(timeout_s)
+        running = self._running()
+        if isinstance(running, GuestTestpmd):
+            running.wait_links(timeout_s)
 
     def _guest(self) -> Guest:
         if self.guest is None:
@@ -200,11 +219,13 @@ class VmVloop(Vnf):
         return self.guest
 
     def counters(self) -> tuple[HopCounters, ...]:
-        """What testpmd in the guest counted."""
-        return self.testpmd.counters() if self.testpmd is not None else ()
+        """What testpmd in the guest, or its kernel, counted."""
+        return self.forwarder.counters() if self.forwarder is not None else ()
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """The vCPU that testpmd's worker polls on."""
+        """The vCPU that testpmd's worker polls on; a kernel has none that is busy when idle."""
+        if self.form is not None:
+            return ()
         pid = self.guest.pid if self.guest is not None else 0
         prefix = f"CPU {1 if guest_domain.vcpus(self.options) > 1 else 0}/"
         return (Pollers(role=self.role, pid=pid, thread_prefix=prefix),) if pid else ()
@@ -214,11 +235,9 @@ class VmVloop(Vnf):
         guest, running, image = self._guest(), self._running(), self.image
         domain = guest.domain
         return {
-            "application": "dpdk-testpmd",
-            "version": image.facts.get("packages", {}).get("dpdk-dev", "unknown") if image else "",
+            **running.facts(),
             "launcher": "VM",
             "mode": self.plan.scenario.vnf_mode,
-            "launch line": " ".join(running.argv),
             "acceleration": "kvm" if domain.accelerator == "kvm" else f"none: {self.proof.why}",
             **guest.session.call("version"),
             "image": f"{image.name} {image.key}" if image is not None else "",
@@ -230,7 +249,7 @@ class VmVloop(Vnf):
                 "placement": guest.placement(),
             },
             "ports": [
-                f"{attachment.port}: {attachment.kind}, {nic.model} through {running.driver}, "
+                f"{attachment.port}: {attachment.kind}, {nic.model}, "
                 f"{nic.mac}, {nic.queues} queue pairs, rings {nic.rx_ring}/{nic.tx_ring}"
                 for attachment, nic in zip(self._attachments, domain.nics, strict=True)
             ],
@@ -242,7 +261,7 @@ class VmVloop(Vnf):
 
     def stop(self) -> None:
         """End the guest."""
-        guest, self.guest, self.testpmd = self.guest, None, None
+        guest, self.guest, self.forwarder = self.guest, None, None
         if guest is not None:
             guest.stop()
         if self._ready is not None and not self._ready.cancel():
