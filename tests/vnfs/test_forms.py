@@ -7,15 +7,20 @@ import struct
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.machine import facts
 from vnetperf.host.linkstats import LinkStatistics
 from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.ports import VnfPort
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.container import ContainerVloop
 from vnetperf.vnfs.vloop.forms import FORMS, Port, Put, Run, bpf
 from vnetperf.vnfs.vloop.forms.kernel import KernelForwarder
@@ -157,3 +162,41 @@ def test_every_form_has_a_mode_and_takes_attachments_of_a_container() -> None:
         assert set(form.attachments) & set(ContainerVloop.attachments)
         files = [step for step in form.steps(PORTS) if isinstance(step, Put)]
         assert len({file.name for file in files}) == len(files)
+
+
+def deploying(**wishes: object) -> Scenario:
+    plain: dict[str, Any] = {"deployment": make_deployment("pvp"), "traffic": TrafficProfile()}
+    return Scenario(vswitch="any", **(plain | wishes))
+
+
+@pytest.mark.parametrize(
+    ("mode", "kinds"),
+    [
+        ("io", ("veth", "vhost-user", "memif", "vf", "macvlan")),
+        ("bridge", ("veth",)),
+        ("route", ("veth", "vf", "macvlan")),
+        ("xdp", ("veth", "macvlan")),
+    ],
+)
+def test_a_form_plugs_in_where_it_works(mode: str, kinds: tuple[str, ...]) -> None:
+    assert ContainerVloop.accepts(deploying(vnf_mode=mode)) == kinds
+
+
+@pytest.mark.parametrize(("mode", "polls"), [("io", True), ("bridge", False), ("xdp", False)])
+def test_the_kernel_takes_no_processor_and_no_hugepages(mode: str, *, polls: bool) -> None:
+    scenario = deploying(vnf_mode=mode)
+    assert bool(ContainerVloop.demands(scenario, 0)) is polls
+    assert bool(ContainerVloop.hugepage_mib(scenario, "vhost-user")) is polls
+
+
+def test_what_the_kernel_lacks_is_told_and_testpmd_is_not_asked_for() -> None:
+    without = facts(programs={}, modules={"bridge": "it is not there"})
+    assert "no module bridge" in ContainerVloop.missing(without, deploying(vnf_mode="bridge"))
+    assert ContainerVloop.missing(without, deploying(vnf_mode="xdp")) == ""
+    assert "dpdk-testpmd" in ContainerVloop.missing(without, deploying(vnf_mode="io"))
+
+
+@pytest.mark.parametrize("wishes", [{"forwarding": "l3"}, {"rules": "stream"}])
+def test_swapped_ip_addresses_are_refused_where_they_decide(wishes: dict[str, str]) -> None:
+    assert "5tswap" in Vloop.missing(facts(), deploying(vnf_mode="5tswap", **wishes))
+    assert Vloop.missing(facts(), deploying(vnf_mode="5tswap")) == ""

@@ -81,7 +81,8 @@ class ContainerVloop(Vloop):
                 raise DutError(
                     f"the {attachment.kind} attachment is no kernel interface",
                     where=f"{attachment.port}, mode {self.form.name}",
-                    accepted=", ".join(self.form.attachments),
+                    accepted=f"interfaces of {', '.join(type(self).accepts(self.plan.scenario))}",
+                    cure="--set vf_driver=kernel for a virtual function, or another --vnf-mode",
                 )
             mac = "" if self.form.keeps_own_mac else attachment.mac or ""
             self.container.take(attachment.netdev, mac=mac)
