@@ -10,8 +10,7 @@ import os
 import subprocess
 import sys
 
-#: Soak tests are for a calm machine and patience: `pytest tests -m soak`.
-SERIAL = "(real or slow or browser) and not soak"
+SERIAL = "real or slow or browser"
 
 
 def main() -> int:
@@ -23,7 +22,7 @@ def main() -> int:
     pytest = [sys.executable, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider"]
     workers = str(min(4, os.cpu_count() or 1))
     halves = [
-        [*pytest, "-n", workers, "-m", "not (real or slow or browser)"],
+        [*pytest, "-n", workers, "-m", f"not ({SERIAL})"],
         [*pytest, "-m", SERIAL, "--durations=10"],
     ]
     statuses = [subprocess.run(argv, check=False).returncode for argv in halves]

@@ -14,23 +14,20 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.lab.guest import TIMED_OUT
+
 TOP = Path(__file__).parents[2]
+LAB = [sys.executable, "-m", "vnetperf.cli", "lab"]
 #: What needs the lab's kernel: Open vSwitch's module, NICs with virtual functions.
 NEEDY = ("ovs", "sriov")
 TESTS = "test_every_frame_is_forwarded_and_counted and phy2phy"
 
 
-@pytest.mark.real
-@pytest.mark.slow
-@pytest.mark.soak
-def test_the_contract_is_kept_in_the_lab() -> None:
-    lab = [sys.executable, "-m", "vnetperf.cli", "lab"]
-    doctor = subprocess.run([*lab, "doctor"], capture_output=True, text=True, check=False, cwd=TOP)
-    if doctor.returncode:
-        pytest.skip(f"the lab cannot run here: {doctor.stdout.strip() or doctor.stderr.strip()}")
-    done = subprocess.run(
+def in_the_lab() -> subprocess.CompletedProcess[str]:
+    """Run the chosen tests there."""
+    return subprocess.run(
         [
-            *(*lab, "run", "--timeout=900", f"--env=VNETPERF_REQUIRE={','.join(NEEDY)}", "--"),
+            *(*LAB, "run", "--timeout=480", f"--env=VNETPERF_REQUIRE={','.join(NEEDY)}", "--"),
             *("python", "-m", "pytest", "tests/contract/test_vswitches.py", "-v"),
             *("-p", "no:cacheprovider"),
             *("-k", f"({' or '.join(f'Test_{name}' for name in NEEDY)}) and {TESTS}"),
@@ -41,5 +38,16 @@ def test_the_contract_is_kept_in_the_lab() -> None:
         cwd=TOP,
         env={k: v for k, v in os.environ.items() if not k.startswith("VNETPERF_")},
     )
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_the_contract_is_kept_in_the_lab() -> None:
+    doctor = subprocess.run([*LAB, "doctor"], capture_output=True, text=True, check=False, cwd=TOP)
+    if doctor.returncode:  # e.g. not x86-64; CI's machines have what it needs, see tests/lab
+        pytest.skip(f"the lab cannot run here: {doctor.stdout.strip() or doctor.stderr.strip()}")
+    done = in_the_lab()
+    if done.returncode == TIMED_OUT:  # an emulated guest of several processors may stand still
+        done = in_the_lab()
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert f"{len(NEEDY)} passed" in done.stdout
