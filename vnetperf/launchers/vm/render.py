@@ -124,6 +124,8 @@ def _devices(root: Element, domain: Domain) -> None:
         SubElement(output, "source", path=str(domain.output))
         SubElement(output, "target", type="virtio", port="1")
     channel = SubElement(devices, "channel", type="unix")
+    # libvirt's own place for the socket is too deep for a socket's path.
+    SubElement(channel, "source", mode="bind", path=str(domain.console.with_suffix(".agent")))
     SubElement(channel, "target", type="virtio", name=AGENT)
     rng = SubElement(devices, "rng", model="virtio")
     SubElement(rng, "backend", model="random").text = "/dev/urandom"

@@ -33,7 +33,7 @@ class Session:
 
     def __init__(self, machine: Machine, uri: str = "", *, in_netns: bool = False) -> None:
         self._uri = uri or EMBEDDED
-        directory = machine.subdir("libvirt")
+        directory = machine.subdir("lv")  # short: libvirt's sockets are deep below it
         self.directory = directory
         self._socket = directory / "session.sock"
         self._socket.unlink(missing_ok=True)

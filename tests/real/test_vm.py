@@ -1,0 +1,179 @@
+"""VNFs in real guests: every attachment and form, guests that die or hang, and nothing left."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.real.switches import deployed, fails, forwards
+from vnetperf.images import image as images
+from vnetperf.launchers.vm.guest import Guest
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.testbed.deploy import Deployment
+from vnetperf.vnfs.vloop.vm import VmVloop
+
+Unchanged = Callable[[], tuple[str, ...]]
+
+
+def _why_not() -> str:
+    if importlib.util.find_spec("libvirt") is None:
+        return "libvirt-python is not installed"
+    try:
+        found = images.find()
+    except HostError as error:
+        return str(error)
+    return "" if found else "no guest image: vnetperf image build vloop"
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(_why_not()), reason=_why_not() or "guests can be had"),
+]
+
+
+def guest_of(deployment: Deployment) -> Guest:
+    (vnf,) = deployment.vnfs
+    assert isinstance(vnf, VmVloop)
+    assert vnf.guest is not None
+    return vnf.guest
+
+
+@pytest.mark.parametrize(
+    ("scenario", "settings"),
+    [
+        ("pvp_dpdk", {"vnf_mode": "macswap"}),
+        ("pvp_testpmd", {"vnf_mode": "5tswap"}),
+        ("pvp_bridge", {"vnf_mode": "mac"}),
+        ("pvp_bridge", {"vnf_mode": "bridge"}),
+        ("pvp_bridge", {"vnf_mode": "route"}),
+        ("pvp_dpdk", {"vnf_mode": "xdp"}),
+        ("pvvp_dpdk", {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value.values()) or "plain",
+)
+def test_every_hop_counts_what_the_tester_sent(
+    scenario: str, settings: dict[str, str], unchanged: Unchanged
+) -> None:
+    with deployed(scenario, vnf="vloop:vm", **settings) as deployment:
+        result = forwards(deployment)
+        inside = [hop for hop in result.hops if "(inside)" in hop.port]
+        assert len(inside) == 2 * len(deployment.vnfs)
+        assert {(hop.rx, hop.tx) for hop in inside} == {(result.directions[0].sent,) * 2}
+        for told in deployment.facts.facts["vnfs"]:
+            placement = told["guest"]["placement"]
+            assert sum(placement["memory, MiB"].values()) >= told["guest"]["memory, MiB"]
+            assert set(placement) >= {"vCPU 0", "vCPU 1", "emulator"}
+    assert unchanged() == ()
+
+
+def _kill(deployment: Deployment) -> None:
+    os.kill(guest_of(deployment).pid, signal.SIGKILL)
+
+
+def _panic(deployment: Deployment) -> None:
+    with contextlib.suppress(HostError):  # nobody answers any more
+        guest_of(deployment).agent.write("/proc/sysrq-trigger", "c")
+
+
+def _end_agent(deployment: Deployment) -> None:
+    agent = guest_of(deployment).agent
+    line = "mv /run/qemu-ga.pid /run/pid; kill -STOP $(cat /run/pid)"
+    with contextlib.suppress(HostError):
+        agent.start(["sh", "-c", line])
+
+
+def _hang(deployment: Deployment) -> None:
+    os.kill(guest_of(deployment).pid, signal.SIGSTOP)
+
+
+def _end_testpmd(deployment: Deployment) -> None:
+    guest_of(deployment).agent.run(["killall", "-9", "dpdk-testpmd"])
+
+
+@pytest.mark.parametrize(
+    ("luck", "says"),
+    [
+        (_kill, "the guest has ended"),
+        (_panic, "the guest panicked"),
+        (_hang, "lost its agent|no answer"),
+        (_end_testpmd, "runs no testpmd any more"),
+        (_end_agent, "lost its agent|no answer"),
+    ],
+)
+def test_bad_luck_in_mid_trial_is_no_number(
+    luck: Callable[[Deployment], None], says: str, unchanged: Unchanged
+) -> None:
+    with deployed("pvp_testpmd", vnf="vloop:vm") as deployment:
+        result = fails(deployment, lambda: luck(deployment))
+        assert re.search(says, result.failure), result.failure
+        assert "console ends with" in result.failure
+    assert unchanged() == ()
+
+
+def test_a_guest_that_never_boots_is_told_with_its_console(unchanged: Unchanged) -> None:
+    with (
+        pytest.raises(DutError, match=r"does not answer within 1 s; its console ends"),
+        deployed("pvp_testpmd", vnf="vloop:vm", guest=("boot_s=1",)),
+    ):
+        pass
+    assert unchanged() == ()
+
+
+STARTER = """
+import sys, time
+from pathlib import Path
+from vnetperf.host.machine import Machine
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun
+from vnetperf.images import image
+from vnetperf.launchers.vm.domain import Boot, Domain
+from vnetperf.launchers.vm.guest import Guest
+from vnetperf.launchers.vm.session import session_of
+from vnetperf.model.machine import MachineFacts
+root = Path(sys.argv[1])
+run = HostRun.open(testbed="vm", roots=HostRoots(root / "s", root / "r"), timeout_s=9)
+machine = Machine(run, MachineFacts(cpus=()))
+session = session_of(machine)
+boot = Boot(kernel=image.find().kernel, cmdline="console=ttyS0")
+qemu = Path("/usr/bin/qemu-system-x86_64")
+console = machine.run_dir / "console"
+guest = Guest(session, Domain(name="doomed", accelerator="tcg", emulator=qemu, vcpus=1,
+                              memory_mib=128, boot=boot, console=console))
+guest.start()
+print(guest.pid, session.process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("victim", ["starter", "session", "server"])
+def test_no_guest_survives_the_end_of_anything(victim: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="v") as directory:  # sockets want short paths
+        _end(victim, [sys.executable, "-c", STARTER, directory])
+
+
+def _end(victim: str, argv: list[str]) -> None:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as starter:
+        try:
+            assert starter.stdout is not None
+            qemu, session = map(int, starter.stdout.readline().split())
+            assert Path(f"/proc/{qemu}/exe").readlink().name.startswith("qemu")
+            (server,) = Path(f"/proc/{session}/task/{session}/children").read_text().split()
+            pids = {"starter": starter.pid, "session": session, "server": int(server)}
+            os.kill(pids[victim], signal.SIGKILL)
+            deadline = time.monotonic() + 5
+            while Path(f"/proc/{qemu}").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert not Path(f"/proc/{qemu}").exists()
+        finally:
+            starter.kill()
