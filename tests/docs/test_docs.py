@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from vnetperf.config import ENV_PREFIX, Settings
 from vnetperf.model.goal import SearchGoal
+from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
@@ -68,6 +69,7 @@ KEYS = [
     *(("Preset", *key) for key in goal_keys()),
     *(("Traffic profile", *key) for key in keys_of(TrafficProfile)),
     *(("vSwitch options", *key) for key in keys_of(SwitchOptions)),
+    *(("Guest options", *key) for key in keys_of(GuestOptions)),
 ]
 
 
@@ -92,6 +94,7 @@ def test_every_key_stands_in_its_table_with_its_default(title: str, key: str, de
         ("Preset", {key for key, _ in (*keys_of(Preset), *goal_keys())}),
         ("Traffic profile", {key for key, _ in keys_of(TrafficProfile)}),
         ("vSwitch options", {key for key, _ in keys_of(SwitchOptions)}),
+        ("Guest options", {key for key, _ in keys_of(GuestOptions)}),
     ],
 )
 def test_no_table_describes_a_key_that_is_gone(title: str, keys: set[str]) -> None:
