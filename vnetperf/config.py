@@ -94,7 +94,7 @@ class Configuration:
     preset: Preset
     traffic: TrafficProfile
     switch: SwitchOptions
-    guest: GuestOptions = GuestOptions()
+    guest: GuestOptions
 
     def as_record(self) -> dict[str, dict[str, Any]]:
         """Settings with their sources, for the log and `show-config`.

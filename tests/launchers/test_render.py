@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import fromstring
+from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from hypothesis import given
@@ -44,6 +44,10 @@ def guest(**changes: Any) -> Domain:
         "console": Path("/r/console.log"),
     }
     return Domain(**(plain | changes))
+
+
+def tree_of(domain: Domain) -> Element:
+    return fromstring(domain_xml(domain))  # noqa: S314 - our own text
 
 
 GUESTS = {
@@ -124,22 +128,22 @@ def test_a_guest_boots_something() -> None:
 
 
 def test_memory_is_shared_exactly_when_another_process_maps_it() -> None:
-    shared = fromstring(domain_xml(guest(nics=(nic(),))))
+    shared = tree_of(guest(nics=(nic(),)))
     assert shared.find("memoryBacking/access[@mode='shared']") is not None
-    alone = fromstring(domain_xml(guest(nics=(nic(0, backing=Tap(netdev="t")),))))
+    alone = tree_of(guest(nics=(nic(0, backing=Tap(netdev="t")),)))
     assert alone.find("memoryBacking") is None
 
 
 @given(st.text(alphabet=st.characters(codec="ascii", exclude_categories=["Cc"])))
 def test_whatever_a_command_line_holds_comes_back(text: str) -> None:
     boot = BOOT.model_copy(update={"cmdline": text})
-    assert (fromstring(domain_xml(guest(boot=boot))).findtext("os/cmdline") or "") == text
+    assert (tree_of(guest(boot=boot)).findtext("os/cmdline") or "") == text
 
 
 @given(st.lists(st.sets(st.integers(0, 200), min_size=1), min_size=1, max_size=8))
 def test_every_vcpu_has_its_pin(pins: list[set[int]]) -> None:
     wanted = tuple(tuple(sorted(cpus)) for cpus in pins)
-    tree = fromstring(domain_xml(guest(vcpus=len(pins), vcpu_pins=wanted)))
+    tree = tree_of(guest(vcpus=len(pins), vcpu_pins=wanted))
     assert [pin.get("vcpu") for pin in tree.findall("cputune/vcpupin")] == [
         str(number) for number in range(len(pins))
     ]

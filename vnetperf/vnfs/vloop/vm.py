@@ -116,11 +116,22 @@ class VmVloop(Vnf):
         """Begin to start the guest; others may begin meanwhile."""
         self._attachments = attachments
         self._starts += 1
+        self._reserve()
         self.image = self._find_image()
         self.guest = self._make_guest(self.image)
         worker = ThreadPoolExecutor(1, thread_name_prefix=self.role)
         self._ready = worker.submit(self._bring_up, self.guest)
         worker.shutdown(wait=False)
+
+    def _reserve(self) -> None:
+        """Reserve pages that the plan has not: of another size, or on another node."""
+        options, plan = self.options, self.plan
+        node = plan.placement.node if options.node is None else options.node
+        planned = (plan.placement.node, plan.testbed.hugepage_kb)
+        if options.hugepage_kb and (node, options.hugepage_kb) != planned and not self.number:
+            guests = plan.scenario.deployment.vnf_count
+            pages = guests * -(-options.memory_mib * 1024 // options.hugepage_kb)
+            self.machine.reserve_hugepages(node, options.hugepage_kb, pages)
 
     def _find_image(self) -> images.Image:
         found = images.find(self.options.image)

@@ -1,0 +1,151 @@
+"""vloop in a VM: which guest it asks for, what it cannot have, how its settings are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.machine import facts
+from vnetperf import config, registry
+from vnetperf.images.image import Image
+from vnetperf.launchers.vm.domain import Cell, Tap, VhostUser
+from vnetperf.model.errors import ConfigError, DutError
+from vnetperf.model.guest import GuestOptions
+from vnetperf.model.plan import Placement
+from vnetperf.model.ports import Attachment, VnfPort
+from vnetperf.vnfs.vloop import guest_domain
+from vnetperf.vnfs.vloop.guest_testpmd import BLOCK, FIELD
+from vnetperf.vnfs.vloop.vm import VmVloop
+
+MACS = ("02:76:61:00:00:00", "02:76:61:01:00:00")
+IMAGE = Image("vloop", "k", Path("/i/k"), None, Path("/i/root"), "raw", "console=ttyS0", {})
+PLACEMENT = Placement(mode="dedicated", reason="", cores={"vnf0": (3,)}, housekeeping=(0,))
+
+
+def attachments(kind: str, **changes: Any) -> tuple[Attachment, ...]:
+    return tuple(
+        Attachment(
+            port=VnfPort(vnf=0, index=n),
+            kind=kind,
+            socket=f"/r/{n}" if kind == "vhost-user" else None,
+            netdev=f"t{n}" if kind == "tap" else None,
+            vnf_is_server=True,
+            mac=MACS[n],
+            **changes,
+        )
+        for n in (0, 1)
+    )
+
+
+def domain(kind: str = "vhost-user", **changes: Any) -> Any:
+    placement = changes.pop("placement", PLACEMENT)
+    own_macs, mtu = changes.pop("own_macs", False), changes.pop("mtu", 1500)
+    queues = changes.pop("queues", 1)
+    where = guest_domain.Where(
+        name="vnf0-1",
+        image=IMAGE,
+        mtu=mtu,
+        role="vnf0",
+        qemu="/q",
+        accelerator="tcg",
+        console=Path("/r/c"),
+        output=Path("/r/o"),
+        own_macs=own_macs,
+        vhost_net=False,
+        placement=placement,
+    )
+    return guest_domain.domain(attachments(kind, queues=queues), GuestOptions(**changes), where)
+
+
+def test_it_is_a_place_of_vloop() -> None:
+    assert registry.load_vnf("vloop:vm") is VmVloop
+
+
+def test_the_forwarding_vcpu_is_where_the_plan_says_and_the_rest_beside_the_system() -> None:
+    guest = domain()
+    assert (guest.vcpu_pins, guest.emulator_pin) == (((0,), (3,)), (0,))
+    assert guest.cells == ()
+    assert guest.boot.cmdline.endswith("panic=-1")
+
+
+def test_memory_is_tied_to_the_pollers_node_where_there_are_several() -> None:
+    two = PLACEMENT.model_copy(update={"node": 1, "nodes": (0, 1)})
+    assert domain(placement=two).cells == (Cell(cpus=(0, 1), memory_mib=512, host_node=1),)
+    assert domain(placement=two, node=0).cells[0].host_node == 0
+
+
+def test_nics_plug_in_where_they_are_told() -> None:
+    first, second = domain().nics
+    assert first.backing == VhostUser(socket="/r/0", server=True)
+    assert (second.mac, second.tx_ring, second.queues) == (MACS[1], 1024, 1)
+    tap = domain("tap", mtu=9000).nics[0]
+    assert (tap.backing, tap.tx_ring, tap.mtu) == (Tap(netdev="t0"), 256, 9000)
+    assert tap.queues == 2  # the kernel refuses one, since the tap was made for several
+    with pytest.raises(DutError, match="cannot plug into a memif"):
+        domain("memif")
+
+
+def test_a_kernel_that_passes_frames_on_does_not_take_them_for_its_own() -> None:
+    macs = [nic.mac for nic in domain(own_macs=True).nics]
+    assert macs == ["02:76:67:00:00:00", "02:76:67:01:00:00"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"vcpu_pins": ("0",), "vcpus": 2}, "vcpu_pins has 1 entries for 2 vCPUs"),
+        ({"vcpu_pins": ("0", "500")}, "vcpu_pins names processor 500"),
+        ({"emulator_pin": "0-900"}, "emulator_pin names processor"),
+        ({"node": 7}, "there is no node 7"),
+        ({}, ""),
+    ],
+)
+def test_what_the_machine_lacks_is_told_before_anything_is_done(
+    options: dict[str, Any], says: str
+) -> None:
+    told = guest_domain.trouble(GuestOptions(**options), facts())
+    assert says in told
+    assert bool(told) == bool(says)
+
+
+def test_options_of_guests_come_from_a_file_and_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "big.toml"
+    file.write_text("memory_mib = 1024\npacked = true\n")
+    given = {"guest": (str(file), "memory_mib=2048")}
+    guest = config.load(given, environment={}).guest
+    assert (guest.name, guest.memory_mib, guest.packed) == ("big", 2048, True)
+    assert guest.given() == {"memory_mib": 2048, "packed": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("memory=2048", "did you mean 'memory_mib'"),
+        ("rx_ring=300", "power of two"),
+        ("nic=ne2000", "nic"),
+        ("nowhere", "nowhere"),
+    ],
+)
+def test_a_wrong_option_is_told(given: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        config.load({"guest": (given,)}, environment={})
+
+
+def test_counters_are_read_from_what_testpmd_prints() -> None:
+    said = """
+  ######################## NIC statistics for port 0  ########################
+  RX-packets: 600        RX-missed: 2          RX-bytes:  36000
+  RX-errors: 0
+  RX-nombuf:  0
+  TX-packets: 599        TX-errors: 1          TX-bytes:  36000
+
+  Throughput (since last show)
+  Rx-pps:            0          Rx-bps:            0
+  ############################################################################
+"""
+    (block,) = BLOCK.finditer(said)
+    assert block[1] == "0"
+    found = dict(FIELD.findall(block[2]))
+    assert (found["RX-packets"], found["RX-missed"], found["TX-errors"]) == ("600", "2", "1")
