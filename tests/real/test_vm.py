@@ -87,10 +87,8 @@ def _panic(deployment: Deployment) -> None:
 
 
 def _end_agent(deployment: Deployment) -> None:
-    agent = guest_of(deployment).agent
-    line = "mv /run/qemu-ga.pid /run/pid; kill -STOP $(cat /run/pid)"
     with contextlib.suppress(HostError):
-        agent.start(["sh", "-c", line])
+        guest_of(deployment).agent.start(["killall", "-STOP", "qemu-ga"])
 
 
 def _hang(deployment: Deployment) -> None:

@@ -27,6 +27,8 @@ PING_S = 2
 TRIES = 3
 #: What a kernel says when it gives up.
 PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
+#: QEMU's own words in its log, apart from what it tells of its way.
+WORDS = re.compile(r"qemu-system\S*: (?!.*\binfo: )")
 SHOWN = re.compile(r"[^\x20-\x7e\n]")
 
 
@@ -142,7 +144,7 @@ class Guest:
         """
         log = self.session.directory / "log/qemu" / f"{self.domain.name}.log"
         # The first lines of QEMU's log are its command.
-        said = [line for line in _tail(log).splitlines() if "qemu-system" in line and ": " in line]
+        said = [line for line in _tail(log).splitlines() if WORDS.search(line)]
         qemu = f"; QEMU said last: {said[-1]}" if said else ""
         lines = [line.rstrip() for line in self._console().splitlines() if line.strip()]
         tail = "\n    ".join(lines[-CONSOLE_LINES:]) or "(nothing)"

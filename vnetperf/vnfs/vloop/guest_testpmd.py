@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable
@@ -229,7 +230,8 @@ class GuestTestpmd:
         try:
             found = self.say("show port stats all", len(self._numbers), BLOCK)
         except HostError as error:
-            self.guest.check_alive()
+            with contextlib.suppress(HostError):
+                self.check()  # a testpmd that ended says more than its broken pipe
             raise self.guest.error(f"lost its agent: {error.what}") from error
         stats = {int(block[1]): dict(FIELD.findall(block[2])) for block in found}
         return tuple(_counters(f"{self.role}.{n} (inside)", stats[d]) for n, d in self._order())
