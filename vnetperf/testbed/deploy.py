@@ -38,6 +38,9 @@ VNF_READY_S = 30.0
 DYING_S = 2.0
 #: Longest wait for counters to stand still after learning frames, seconds.
 SETTLE_S = 0.5
+#: Counters that stay the same for this long stand still: a poller without a core of its own may be
+#: away for some of it, seconds.
+STILL_S = 0.02
 #: Share of the wait after learning frames by which they have come through; counters are read in
 #: the rest of it.
 SETTLED = 0.7
@@ -254,6 +257,7 @@ class Deployment:
         counters = self.counters()
         deadline = time.monotonic() + patient(SETTLE_S)
         while time.monotonic() < deadline:
+            time.sleep(STILL_S)
             again = self.counters()
             if again == counters:
                 break

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
+from vnetperf.host.patience import patient
 from vnetperf.model.scenario import Scenario
 from vnetperf.testbed.deploy import Deployment
 from vnetperf.testing.cases import Case
@@ -15,6 +18,8 @@ from vnetperf.testing.frames import BATCH, FrameTester, stream_frame
 from vnetperf.testing.headers import ADDRESSES, STRANGERS, TAGS, addressed, contents, routed, tagged
 from vnetperf.testing.stage import Stage
 
+#: Longest wait for a stopped process to stand still, seconds.
+STOP_S = 5.0
 RFC2544_SIZES = (64, 128, 256, 512, 1024, 1280, 1518)
 
 
@@ -110,6 +115,7 @@ class SingleFrames(Sight):
             for pid in pids:
                 os.kill(pid, signal.SIGSTOP)
             try:
+                _wait_stopped(pids)
                 for stream in scenario.streams:
                     frames = [stream_frame(stream, 64, n) for n in range(BATCH)]
                     back, out = both(deployment, stream.tx_port, frames)
@@ -118,6 +124,22 @@ class SingleFrames(Sight):
             finally:
                 for pid in pids:
                     os.kill(pid, signal.SIGCONT)
+
+
+def _wait_stopped(pids: set[int]) -> None:
+    """Wait until every thread stands still: a signal has not arrived when it has been sent."""
+    deadline = time.monotonic() + patient(STOP_S)
+    while not all(_state(task) in "Tt" for pid in pids for task in _tasks(pid)):
+        assert time.monotonic() < deadline, "the VNF cannot be stopped"
+        time.sleep(0.01)
+
+
+def _tasks(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/task").iterdir())
+
+
+def _state(task: Path) -> str:
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def both(deployment: Deployment, port: int, frames: list[bytes]) -> tuple[list[bytes], list[bytes]]:
