@@ -56,7 +56,6 @@ def guest_of(deployment: Deployment) -> Guest:
         ("pvp_testpmd", {"vnf_mode": "5tswap"}),
         ("pvp_bridge", {"vnf_mode": "mac"}),
         ("pvp_bridge", {"vnf_mode": "bridge"}),
-        ("pvp_bridge", {"vnf_mode": "route"}),
         ("pvp_dpdk", {"vnf_mode": "xdp"}),
         ("pvvp_dpdk", {}),
     ],
