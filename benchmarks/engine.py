@@ -96,11 +96,11 @@ def full_rate(running: Engine, streams: Sequence[StreamSpec], frames: int, burst
 def testpmd(cpu: int, size: int, burst: int, mode: str, seconds: float) -> float:
     """Frames/s in sum over both ports that dpdk-testpmd receives on a wire looped to itself."""
     with tempfile.TemporaryDirectory(prefix="tp") as name:
-        return testpmd_on(devices(Path(name)), cpu, size, burst, mode, seconds)
+        return testpmd_on(devices(Path(name)), cpu, size, burst, mode=mode, seconds=seconds)
 
 
 def testpmd_on(
-    ports: Sequence[str], cpu: int, size: int, burst: int, mode: str, seconds: float
+    ports: Sequence[str], cpu: int, size: int, burst: int, *, mode: str, seconds: float
 ) -> float:
     """Frames/s in sum over both ports that dpdk-testpmd receives on two devices."""
     with tempfile.TemporaryDirectory(prefix="tp") as name:

@@ -57,7 +57,7 @@ def testpmd_rate(deployment: Deployment, seconds: float) -> float:
         for number in (0, 1)
     ]
     cpu = deployment.plan.placement.cores["tester"][0]
-    return testpmd_on(ports, cpu, SIZE, 32, "flowgen", seconds)
+    return testpmd_on(ports, cpu, SIZE, 32, mode="flowgen", seconds=seconds)
 
 
 def main() -> None:
