@@ -156,7 +156,7 @@ def test_a_nic_that_is_gone_needs_no_mode() -> None:
 @given(st.sampled_from(sorted(devlink.MODES)), st.integers(0, 255))
 def test_what_is_sent_is_what_the_kernel_reads(mode: str, bus: int) -> None:
     """Bus, device and mode as attributes 1, 2 and 25 of <linux/devlink.h>."""
-    from pyroute2.netlink.devlink import devlinkcmd  # noqa: PLC0415
+    from pyroute2.netlink.devlink import devlinkcmd  # noqa: PLC0415 - one test needs it
 
     message: Any = devlinkcmd()
     address = f"0000:{bus:02x}:00.0"

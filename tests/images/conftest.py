@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +11,12 @@ from vnetperf.images import apt, building, image
 from vnetperf.images.apt import Package
 from vnetperf.images.recipe import VLOOP
 
-Programs = Callable[[dict[str, str]], Path]
-
 
 @pytest.fixture
 def store_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The store, empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "vnetperf" / "images"
-
-
-@pytest.fixture
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """Put made-up programs first in PATH: name -> shell script."""
-
-    def make(scripts: dict[str, str]) -> Path:
-        folder = tmp_path / "bin"
-        folder.mkdir(exist_ok=True)
-        for name, text in scripts.items():
-            path = folder / name
-            path.write_text(f"#!/bin/sh\n{text}\n")
-            path.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin:/usr/sbin:/sbin")
-        return folder
-
-    return make
 
 
 def package(name: str, version: str = "1.0-1", sha256: str = "0" * 64) -> Package:

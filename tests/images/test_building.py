@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.conftest import Programs, package
+from tests.conftest import Programs
+from tests.images.conftest import package
 from tests.images.test_pack import unpacked
 from vnetperf.images import building
 from vnetperf.images.recipe import VLOOP

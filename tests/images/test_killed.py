@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.images.conftest import Distribution, Programs
+from tests.conftest import Programs
+from tests.images.conftest import Distribution
 from vnetperf.images import image
 
 BUILD = """
@@ -28,9 +30,9 @@ def ended(pid: int) -> bool:
         return True
 
 
-def wait_for(condition: object) -> None:
+def wait_for(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + 30
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.conftest import Programs
+from tests.conftest import Programs
 from vnetperf.images.modules import Modules
 from vnetperf.model.errors import HostError
 

@@ -114,7 +114,7 @@ def test_a_guest_is_ready_in_time_and_does_what_vloop_needs(vloop: Image, tmp_pa
         guest.ask("guest-ping")
         wall_s, cpu_s = time.monotonic() - started, guest.cpu_s()
         size_mb = vloop.facts["size"] / 1e6
-        print(f"ready: {wall_s:.2f} s, {cpu_s:.2f} s of CPU; {size_mb:.1f} MB")  # noqa: T201
+        print(f"ready: {wall_s:.2f} s, {cpu_s:.2f} s of CPU; {size_mb:.1f} MB")  # noqa: T201 - figures to read
         links = json.loads(guest.run("ip", "-json", "link"))
         devices = {link["address"]: link["ifname"] for link in links}
         assert set(MACS.values()) <= set(devices)

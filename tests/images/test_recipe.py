@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -20,9 +22,9 @@ packages = st.lists(
 
 
 @given(packages, st.randoms())
-def test_the_order_of_packages_does_not_matter(found: list[Package], random: object) -> None:
+def test_the_order_of_packages_does_not_matter(found: list[Package], order: Random) -> None:
     shuffled = list(found)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    order.shuffle(shuffled)
     assert VLOOP.key(found, "x86_64") == VLOOP.key(shuffled, "x86_64")
 
 
@@ -51,10 +53,10 @@ def test_recipe_and_processor_are_in_the_key(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_guest_s_scripts_are_in_the_key(
-    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = VLOOP.key([], "x86_64")
-    (tmp_path / "init").write_text("#!/bin/sh\n")  # type: ignore[operator]
+    (tmp_path / "init").write_text("#!/bin/sh\n")
     monkeypatch.setattr("vnetperf.images.recipe.SCRIPTS", tmp_path)
     assert VLOOP.key([], "x86_64") != own
 

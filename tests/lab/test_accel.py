@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.conftest import Programs
+from tests.conftest import Programs
 from vnetperf.lab import accel, boot
 from vnetperf.lab.kernel import Kernel
 from vnetperf.lab.layout import Machine

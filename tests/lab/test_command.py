@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.conftest import Programs
+from tests.conftest import Programs
 from vnetperf.cli import main
 from vnetperf.commands import lab as command
 from vnetperf.lab import accel, guest, kernel, programs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.conftest import Programs
+from tests.conftest import Programs
 from vnetperf.lab import kernel
 from vnetperf.model.errors import HostError
 

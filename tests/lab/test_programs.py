@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.lab.conftest import Programs
+from tests.conftest import Programs
 from vnetperf.lab import programs as wanted
 from vnetperf.model.errors import HostError
 
