@@ -55,7 +55,13 @@ def test_a_tap_is_one_device_for_both(machine: Machine, notes: Notes) -> None:
     offer = kernelports.offer(machine, PORT, "tap", 4)
     assert not notes.made
     assert kernelports.make(machine, offer, 9000) == offer.netdev
-    assert notes.made == {"vp12345678v12b": ("tap", 9000, {"offloads": False})}
+    assert notes.made == {"vp12345678v12b": ("tap", 9000, {"offloads": False, "multi_queue": True})}
+
+
+def test_a_tap_is_made_for_one_queue_where_it_is_opened_so(machine: Machine, notes: Notes) -> None:
+    offer = kernelports.offer(machine, PORT, "tap").model_copy(update={"multi_queue": False})
+    made = kernelports.make(machine, offer, 1500)
+    assert notes.made[made] == ("tap", 1500, {"offloads": False, "multi_queue": False})
 
 
 def test_the_vnf_has_one_end_of_a_pair_and_the_switch_the_other(

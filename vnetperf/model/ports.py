@@ -84,6 +84,8 @@ class Attachment(Frozen):
         pci: PCI address (vf).
         driver: Driver a PCI function is bound to: "vfio-pci" or the kernel's.
         queues: Number of queue pairs.
+        multi_queue: False when who plugs into a tap opens it for one queue, without
+            IFF_MULTI_QUEUE; the kernel wants to know when the tap is made.
         mac: MAC address of the VNF's port.
         peer_mac: MAC address that frames sent by the VNF's port must carry as destination.
     """
@@ -96,6 +98,7 @@ class Attachment(Frozen):
     pci: str | None = None
     driver: str | None = None
     queues: int = 1
+    multi_queue: bool = True
     mac: str | None = None
     peer_mac: str | None = None
 

@@ -134,8 +134,8 @@ class Deployment:
         self._dut_ends = [dut_end for _, dut_end in wires.values()]
         offers = [
             (
-                self._offer(VnfPort(vnf=vnf.number, index=0), vnf.accepts(scenario)),
-                self._offer(VnfPort(vnf=vnf.number, index=1), vnf.accepts(scenario)),
+                self._offer_vnf(vnf, 0),
+                self._offer_vnf(vnf, 1),
             )
             for vnf in self.vnfs
         ]
@@ -165,6 +165,13 @@ class Deployment:
         for vnf in self.vnfs:
             vnf.wait_ready(VNF_READY_S)
         self.slices = self._cut_slices()
+
+    def _offer_vnf(self, vnf: Vnf, index: int) -> Attachment:
+        """Where a port of a VNF plugs in."""
+        accepts = vnf.accepts(self.plan.scenario)
+        offer = self._offer(VnfPort(vnf=vnf.number, index=index), accepts)
+        multi_queue = vnf.opens_multi_queue or offer.queues > 1
+        return offer.model_copy(update={"multi_queue": multi_queue})
 
     def _offer(self, port: VnfPort, accepts: tuple[str, ...]) -> Attachment:
         """Where something plugs in, with the addresses that frames carry there."""

@@ -34,6 +34,8 @@ class Vnf(Backend):
     modes: ClassVar[tuple[str, ...]]
     #: Largest frame it forwards, octets including FCS.
     max_frame_size: ClassVar[int] = STANDARD_FRAME_SIZE
+    #: True when it opens a tap with IFF_MULTI_QUEUE even for one queue, as DPDK does.
+    opens_multi_queue: ClassVar[bool] = True
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan)

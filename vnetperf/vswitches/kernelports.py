@@ -28,8 +28,8 @@ def offer(machine: Machine, port: VnfPort, kind: str, queues: int = 1) -> Attach
         queues: Queue pairs.
 
     Returns:
-        The attachment. A tap is made for several queues even when `queues` is 1: who opens it
-        must ask for IFF_MULTI_QUEUE.
+        The attachment. A tap is made for several queues even when `queues` is 1, unless its
+        `multi_queue` is set to False: who opens it must ask for IFF_MULTI_QUEUE exactly then.
 
     Raises:
         DutError: There is no such kind.
@@ -60,7 +60,8 @@ def make(machine: Machine, attachment: Attachment, mtu: int, *, offloads: bool =
     if switch_side in machine.link_statistics():  # a VNF has it open
         return switch_side
     if attachment.kind == "tap":
-        machine.create_tap(switch_side, mtu, offloads=offloads)
+        multi_queue = attachment.multi_queue
+        machine.create_tap(switch_side, mtu, offloads=offloads, multi_queue=multi_queue)
     else:
         queues = attachment.queues
         machine.create_veth(vnf_side, switch_side, mtu, offloads=offloads, queues=queues)
