@@ -80,10 +80,10 @@ def _of_scenario(record: ScenarioRecord) -> list[str]:
     scenario, said = record.scenario, []
     if scenario.conditions:
         said.append(f"{scenario.id}: {', '.join(scenario.conditions)}")
-    if scenario.deployment.tunnelled:
+    if scenario.encapsulation:
         said.append(
             f"{scenario.id}: sizes and rates are those of the plain frame; "
-            f"in the tunnel each is {overhead(scenario.tunnel)} octets longer"
+            f"in the tunnel each is {overhead(scenario.encapsulation)} octets longer"
         )
     if scenario.deployment.tester_vnf_ports:
         places = ", ".join(str(port) for port in scenario.deployment.tester_vnf_ports)

@@ -48,6 +48,7 @@ class Deployment(Frozen):
         ends: Where the tester's ports 0 and 1 plug in: at a physical port by a wire, at a VNF port
             in the place of a VNF.
         directions: Tester ports that can send.
+        gtp: Ports at which users' packets are in GTP-U; the VNF behind takes them out.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Deployment(Frozen):
     hops: tuple[Hop, ...]
     ends: tuple[Port, Port] = PHY_PORTS
     directions: tuple[int, ...] = (0, 1)
+    gtp: tuple[Port, ...] = ()
 
     @property
     def phy_ports(self) -> tuple[PhyPort, ...]:
@@ -163,6 +165,20 @@ def serial(name: str, vnf_count: int) -> Deployment:
     return Deployment(name=name, vnf_count=vnf_count, chains=1, hops=tuple(hops))
 
 
+def mobile(name: str, vnf_count: int) -> Deployment:
+    """vEPC: radio network and UEs at port 0, a mobile core, the SGi network's server at port 1.
+
+    Args:
+        name: Name of the deployment.
+        vnf_count: 1: the core.
+
+    Returns:
+        The graph: that of PVP, with users' packets in GTP-U before the core.
+    """
+    gtp = (PHY_PORTS[0], VnfPort(vnf=0, index=0))
+    return serial(name, vnf_count).model_copy(update={"gtp": gtp})
+
+
 def parallel(name: str, vnf_count: int) -> Deployment:
     """PVPV: parallel chains of one VNF each, told apart by stream at the physical ports.
 
@@ -190,6 +206,7 @@ CHAINS: dict[str, tuple[Callable[[str, int], Deployment], int, bool]] = {
     "pvp": (serial, 1, False),
     "pvvp": (serial, 2, True),
     "pvpv": (parallel, 2, True),
+    "vepc": (mobile, 1, False),
 }
 #: Name -> hops between the tester's two ports, the second one's way back; without it only the first
 #: port sends. At a VNF port the tester is in the VNF's place.

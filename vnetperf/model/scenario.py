@@ -6,13 +6,14 @@ from typing import Literal
 
 from vnetperf.model.addresses import peer_mac
 from vnetperf.model.base import Frozen
+from vnetperf.model.core import CoreOptions, Stack
 from vnetperf.model.deployment import Deployment, make_deployment
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.ports import VnfPort
 from vnetperf.model.traffic import Addressing, Stream, TrafficProfile, make_streams
-from vnetperf.model.tunnel import TunnelKind, overhead
+from vnetperf.model.tunnel import GTPU, TunnelKind, overhead
 
 Forwarding = Literal["l2", "l3"]
 Rules = Literal["port", "stream", "learning"]
@@ -45,7 +46,10 @@ class Scenario(Frozen):
         tunnel: Kind of tunnel of an overlay deployment.
         options: What is asked of the vSwitch.
         guest: What is asked of guests, where VNFs run in VMs.
+        core: What is asked of a mobile core, where the VNF is one.
+        stack: Which core that is; None where the VNF is none.
         max_frame_size: Largest frame that is to be measured, octets including FCS.
+        variant: What tells it from others in a comparison, "rx_queues=2"; "" outside of one.
     """
 
     deployment: Deployment
@@ -61,12 +65,15 @@ class Scenario(Frozen):
     tunnel: TunnelKind = "vxlan"
     options: SwitchOptions = SwitchOptions()
     guest: GuestOptions = GuestOptions()
+    core: CoreOptions = CoreOptions()
+    stack: Stack | None = None
     max_frame_size: int = STANDARD_FRAME_SIZE
+    variant: str = ""
 
     @property
     def id(self) -> str:
-        """Name as it stands in test ids and results: "pvp_dpdk"."""
-        return f"{self.deployment.name}_{self.vswitch}"
+        """Name as it stands in results: "pvp_dpdk", "pvp_dpdk,rx_queues=2"."""
+        return variant_id(f"{self.deployment.name}_{self.vswitch}", self.variant)
 
     @property
     def routed(self) -> bool:
@@ -97,8 +104,14 @@ class Scenario(Frozen):
     @property
     def largest_on_wire(self) -> int:
         """Largest frame at any port, its tunnel's headers included; octets including FCS."""
-        tunnel = self.tunnel if self.deployment.tunnelled else ""
-        return self.max_frame_size + overhead(tunnel)
+        return self.max_frame_size + overhead(self.encapsulation)
+
+    @property
+    def encapsulation(self) -> str:
+        """What frames are in at some of the ports: kind of tunnel, "gtpu", or "" for nothing."""
+        if self.deployment.gtp:
+            return GTPU
+        return self.tunnel if self.deployment.tunnelled else ""
 
     @property
     def mtu(self) -> int:
@@ -121,6 +134,12 @@ class Scenario(Frozen):
             found.append("a rule for each flow" if self.rules == "stream" else "learned addresses")
         if self.deployment.tunnelled:
             found.append(f"{self.tunnel} tunnel (+{overhead(self.tunnel)} octets a frame)")
+        if self.deployment.gtp and self.stack is not None:
+            sessions = f"{self.core.sessions} session" + ("s" if self.core.sessions > 1 else "")
+            found.append(
+                f"{self.stack.name} (gtpu_mode {self.core.gtpu_mode}), {sessions}, "
+                f"GTP-U at port 0 (+{overhead(GTPU)} octets a frame)"
+            )
         if self.options.mode:
             found.append(f"mode {self.options.mode}")
         found += [f"{key} = {value}" for key, value in self.options.given().items()]
@@ -137,6 +156,19 @@ class Scenario(Frozen):
         """
         chain = port.vnf if self.deployment.chains > 1 else 0
         return peer_mac(self.deployment, port, chain, routed=self.routed)
+
+
+def variant_id(scenario_id: str, variant: str) -> str:
+    """Name of a scenario's variant.
+
+    Args:
+        scenario_id: "pvp_dpdk".
+        variant: "rx_queues=2"; "" for the scenario itself.
+
+    Returns:
+        "pvp_dpdk,rx_queues=2".
+    """
+    return f"{scenario_id},{variant}" if variant else scenario_id
 
 
 def split_id(scenario_id: str) -> tuple[str, str]:

@@ -8,7 +8,9 @@ from pydantic import Field, model_validator
 
 from vnetperf.model.addresses import peer_mac, port_mac
 from vnetperf.model.base import Frozen
+from vnetperf.model.core import Bearers
 from vnetperf.model.deployment import Deployment
+from vnetperf.model.tunnel import GTPU
 from vnetperf.model.units import MAX_FRAME_SIZE, MIN_FRAME_SIZE
 
 #: Whom frames are addressed to: "far" is the tester's port at the other end; "port" is what takes
@@ -87,6 +89,8 @@ class Stream(Frozen):
         udp_src: Source port.
         udp_dst: Destination port.
         tunnel: Kind of tunnel the frames are sent in, from the tester to the DUT; "" for none.
+        bearers: Sessions of UEs whose packets these are, known once UEs have attached; empty where
+            there are none.
     """
 
     id: int
@@ -99,6 +103,7 @@ class Stream(Frozen):
     udp_src: int
     udp_dst: int
     tunnel: str = ""
+    bearers: tuple[Bearers, ...] = ()
 
     @property
     def tx_port(self) -> int:
@@ -132,6 +137,7 @@ def make_streams(
         Streams with ids 0..n-1, by direction, then chain.
     """
     streams: list[Stream] = []
+    kinds = dict.fromkeys(deployment.tunnelled, tunnel) | dict.fromkeys(deployment.gtp, GTPU)
     for direction in profile.directions:
         if direction not in deployment.directions:
             continue
@@ -152,7 +158,7 @@ def make_streams(
                     ipv4_dst=f"198.{dst_net}.0.1",
                     udp_src=1024 + chain,
                     udp_dst=7,  # UDP echo, RFC 2544 appendix C.2.6.2
-                    tunnel=tunnel if src in deployment.tunnelled else "",
+                    tunnel=kinds.get(src, ""),
                 )
             )
     return tuple(streams)

@@ -76,7 +76,7 @@ def _of_attachments(
 ) -> Iterator[CapabilityError]:
     offered = can.attachments
     in_mode = vnf.accepts(scenario)
-    narrowed = f" in mode {scenario.vnf_mode}" if in_mode != vnf.attachments else ""
+    narrowed = vnf.narrowed_by(scenario) if in_mode != vnf.attachments else ""
     for needed, taker, mode, accepts in (
         (scenario.deployment.vnf_count, scenario.vnf, narrowed, in_mode),
         (len(scenario.deployment.tester_vnf_ports), scenario.generator, "", generator.attachments),
@@ -87,7 +87,7 @@ def _of_attachments(
                 f"{taker}{mode} accepts {', '.join(accepts) or 'none'}",
                 where=scenario.id,
                 cure="choose another VNF loader with --vnf"
-                + (", another --vnf-mode, or another vSwitch" if mode else "")
+                + (", ask less of it, or choose another vSwitch" if mode else "")
                 if taker == scenario.vnf
                 else "choose another generator with --generator, or a deployment without VNF ports",
             )
@@ -97,7 +97,7 @@ def _of_generator(scenario: Scenario, can: Any) -> Iterator[CapabilityError]:
     sends = {stream.tunnel for stream in scenario.streams} - {""}
     if sends - set(can.tunnels):
         yield CapabilityError(
-            f"{scenario.generator} cannot send frames in a {scenario.tunnel} tunnel",
+            f"{scenario.generator} cannot send frames in a {scenario.encapsulation} tunnel",
             where=scenario.id,
             accepted=", ".join(can.tunnels) or "no tunnel",
         )

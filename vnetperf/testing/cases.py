@@ -68,7 +68,7 @@ def plain(can: Any) -> list[Case]:
     for name in DEPLOYMENTS:
         graph = make_deployment(name)
         at_vnf_ports = graph.vnf_count or graph.tester_vnf_ports
-        if graph.tunnelled or (at_vnf_ports and not can.attachments):
+        if graph.tunnelled or graph.gtp or (at_vnf_ports and not can.attachments):
             continue
         if graph.chains > 1 and not can.chains:
             continue

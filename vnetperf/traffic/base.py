@@ -14,7 +14,7 @@ from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.model.tunnel import TunnelKind
+from vnetperf.model.tunnel import Encapsulation
 
 
 class GeneratorCapabilities(Frozen):
@@ -32,7 +32,7 @@ class GeneratorCapabilities(Frozen):
 
     wires: tuple[str, ...]
     attachments: tuple[str, ...] = ()
-    tunnels: tuple[TunnelKind, ...] = ()
+    tunnels: tuple[Encapsulation, ...] = ()
     nic_drivers: tuple[str, ...] = ()
     latency_histogram: bool = False
     exact_bursts: bool = False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
 
 from vnetperf.model import tunnel
 from vnetperf.model.addresses import dut_mac, tester_mac
+from vnetperf.model.core import GN_CORE, GN_TESTER
 from vnetperf.model.ports import PhyPort
 from vnetperf.model.traffic import VALUES, Stream, TrafficProfile, VaryField
 from vnetperf.model.units import driver_length
@@ -17,6 +19,10 @@ HEADER_LEN = ETH_LEN + IPV4_LEN + UDP_LEN
 ETHERTYPE_IPV4 = 0x0800
 IPPROTO_UDP, IPPROTO_GRE = 17, 47
 DONT_FRAGMENT = 0x4000
+#: GTP-U: version 1 without options, a user's packet (3GPP TS 29.281 clause 5.1); its port.
+GTP_FLAGS, GTP_GPDU, GTP_LEN, GTP_PORT = 0x30, 0xFF, 8, 2152
+#: Offset of the tunnel endpoint in a frame with GTP-U.
+TEID_OFFSET, TEID_LEN = ETH_LEN + IPV4_LEN + UDP_LEN + 4, 4
 #: Field -> (offset of its varying octets, width of them). MAC addresses vary in their low three.
 FIELD_PLACE: dict[VaryField, tuple[int, int]] = {
     "eth_dst": (3, 3),
@@ -105,9 +111,13 @@ def compile_frame_header(stream: Stream, frame_size: int) -> bytes:
         frame_size: Octets of the plain frame including FCS.
 
     Returns:
-        42 octets, and 38 or 50 more in a tunnel.
+        42 octets, and 36, 38 or 50 more in a tunnel.
     """
     plain = compile_header(stream, frame_size)
+    if stream.tunnel == tunnel.GTPU:
+        # The packet alone is carried: its Ethernet header becomes that of the outer one.
+        outer = compile_gtpu(stream, driver_length(frame_size) - ETH_LEN)
+        return plain[:ETH_LEN] + outer + plain[ETH_LEN:]
     return compile_outer(stream, driver_length(frame_size)) + plain
 
 
@@ -140,6 +150,23 @@ def compile_outer(stream: Stream, inner_octets: int) -> bytes:
     return ethernet + _ipv4(*addresses, protocol, total, DONT_FRAGMENT) + shim
 
 
+def compile_gtpu(stream: Stream, packet_octets: int) -> bytes:
+    """Headers that a radio network's node puts before a user's packet.
+
+    Args:
+        stream: The stream; the tunnel endpoint is that of its first session.
+        packet_octets: The packet it carries.
+
+    Returns:
+        IPv4, UDP and GTP: 36 octets.
+    """
+    teid = stream.bearers[0].teid if stream.bearers else 0
+    gtp = struct.pack("!BBHI", GTP_FLAGS, GTP_GPDU, packet_octets, teid)
+    total = tunnel.GTPU_OVERHEAD + packet_octets
+    udp = _udp(GTP_PORT, GTP_PORT, total - IPV4_LEN)
+    return _ipv4(GN_TESTER, GN_CORE, IPPROTO_UDP, total) + udp + gtp
+
+
 def sent_size(stream: Stream, frame_size: int) -> int:
     """Octets of a frame as the tester sends it.
 
@@ -168,8 +195,47 @@ def compile_varied(stream: Stream, profile: TrafficProfile) -> tuple[VariedField
     header = compile_header(stream, 64)
     fields = []
     for name in profile.vary:
+        if name == _ue_field(stream):
+            continue  # its sessions say who the UEs are
         offset, width = FIELD_PLACE[name]
         base = int.from_bytes(header[offset : offset + width], "big")
         count = min(profile.flows, VALUES[name])
         fields.append(VariedField(offset, width, base, count, profile.vary_mode == "random"))
     return tuple(fields)
+
+
+def _ue_field(stream: Stream) -> VaryField | None:
+    """Field that has the UE's address: uplink comes from it, downlink goes to it."""
+    if not stream.bearers:
+        return None
+    return "ipv4_src" if stream.tunnel == tunnel.GTPU else "ipv4_dst"
+
+
+def compile_sent_varied(stream: Stream, profile: TrafficProfile) -> tuple[VariedField, ...]:
+    """Fields that differ between the frames of a stream, as the tester sends them.
+
+    Args:
+        stream: The stream; of its sessions only the first run is looked at.
+        profile: Number of flows and which fields vary.
+
+    Returns:
+        One entry per field, a session's tunnel endpoint and address in step with each other.
+    """
+    outer = tunnel.overhead(stream.tunnel)
+    # GTP-U carries no Ethernet: those addresses stay where they are.
+    stays = ETH_LEN if stream.tunnel == tunnel.GTPU else 0
+    varied = [
+        replace(field, offset=field.offset + (outer if field.offset >= stays else 0))
+        for field in compile_varied(stream, profile)
+    ]
+    ue = _ue_field(stream)
+    if ue is None or stream.bearers[0].count == 1:
+        return tuple(varied)
+    bearers = stream.bearers[0]
+    offset, width = FIELD_PLACE[ue]
+    first = int(IPv4Address(bearers.ue))
+    fields = [VariedField(offset + outer, width, first, bearers.count, random=False)]
+    if stream.tunnel == tunnel.GTPU:
+        teid = VariedField(TEID_OFFSET, TEID_LEN, bearers.teid, bearers.count, random=False)
+        fields.insert(0, teid)
+    return (*fields, *varied)

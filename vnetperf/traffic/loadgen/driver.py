@@ -19,7 +19,7 @@ from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.model.tunnel import TUNNELS
+from vnetperf.model.tunnel import GTPU, TUNNELS
 from vnetperf.model.units import MAX_FRAME_SIZE
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.traffic.loadgen import results as engine_results
@@ -86,7 +86,7 @@ class Loadgen(TrafficGenerator):
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=WIRES,
         attachments=ATTACHMENTS,
-        tunnels=TUNNELS,
+        tunnels=(*TUNNELS, GTPU),
         nic_drivers=("vfio-pci", "kernel"),
         latency_histogram=True,
         exact_bursts=True,

@@ -7,7 +7,7 @@ would: every flow stays on one queue, and flows are dealt out to the queues in t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import Stream, TrafficProfile
@@ -16,7 +16,7 @@ from vnetperf.traffic.frames import (
     ETH_LEN,
     VariedField,
     compile_frame_header,
-    compile_varied,
+    compile_sent_varied,
     sent_size,
 )
 from vnetperf.traffic.loadgen import spec as engine
@@ -58,17 +58,28 @@ def parts_of(
         GeneratorError: More parts than the engine has streams.
     """
     parts: list[Part] = []
-    for stream in streams:
+    for stream, weight in _by_run(streams):
         for queue, share, fields in _dealt(stream, profile, queues.get(stream.tx_port, 1)):
             spec = _spec(len(parts), stream, frame_size, fields, queue)
-            parts.append(Part(stream=stream, share=share, spec=spec))
+            parts.append(Part(stream=stream, share=share * weight, spec=spec))
     if len(parts) > engine.MAX_STREAMS:
         raise GeneratorError(
-            f"{len(streams)} streams over several queues make {len(parts)}",
+            f"{len(streams)} streams over several queues, or of sessions that are not in order, "
+            f"make {len(parts)}",
             accepted=f"at most {engine.MAX_STREAMS}",
-            cure="use fewer chains or fewer queues",
+            cure="use fewer chains, fewer queues or fewer sessions",
         )
     return tuple(parts)
+
+
+def _by_run(streams: Sequence[Stream]) -> list[tuple[Stream, float]]:
+    """Streams with one run of sessions each, and their share of the frames."""
+    found: list[tuple[Stream, float]] = []
+    for stream in streams:
+        total = sum(run.count for run in stream.bearers)
+        runs = [(stream.model_copy(update={"bearers": (r,)}), r.count) for r in stream.bearers]
+        found += [(one, count / total) for one, count in runs] or [(stream, 1.0)]
+    return found
 
 
 def split(count: int, parts: Sequence[Part]) -> tuple[int, ...]:
@@ -94,7 +105,7 @@ def _dealt(
     stream: Stream, profile: TrafficProfile, queues: int
 ) -> list[tuple[int | None, float, tuple[engine.FieldSpec, ...]]]:
     """Queue, share of the frames, and fields of each part of a stream."""
-    varied = compile_varied(stream, profile)
+    varied = compile_sent_varied(stream, profile)
     if queues == 1:
         return [(None, 1.0, tuple(_field(field) for field in varied))]
     flows = max((field.count for field in varied), default=1)
@@ -143,6 +154,6 @@ def _spec(
         frame_size=sent_size(stream, frame_size),
         header=compile_frame_header(stream, frame_size),
         l3_offset=inner + ETH_LEN,
-        fields=tuple(replace(field, offset=inner + field.offset) for field in fields),
+        fields=fields,
         queue=queue,
     )
