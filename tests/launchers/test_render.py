@@ -16,6 +16,7 @@ from vnetperf.launchers.vm.domain import (
     Cell,
     Domain,
     Function,
+    Macvtap,
     Nic,
     Offloads,
     Tap,
@@ -74,6 +75,12 @@ GUESTS = {
         ),
         iothread_pins=((1,),),
         boot=BOOT.model_copy(update={"disk": Path("/i/root.img")}),
+    ),
+    "macvtaps_of_models": guest(
+        nics=(
+            nic(0, backing=Macvtap(netdev="m0", vhost=True), queues=2),
+            nic(1, backing=Macvtap(netdev="m1"), model="rtl8139"),
+        ),
     ),
     "a_function_and_a_disk_of_its_own": guest(
         nics=(nic(0, backing=Function(pci="0000:3b:02.1")),),

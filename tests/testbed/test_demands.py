@@ -27,7 +27,11 @@ VNF: Any = SimpleNamespace(attachments=("vhost-user",), accepts=lambda scenario:
 
 def choosy(kind: str) -> Any:
     """A VNF that plugs into one kind less in the scenario's mode."""
-    return SimpleNamespace(attachments=("vhost-user", kind), accepts=lambda scenario: (kind,))
+    return SimpleNamespace(
+        attachments=("vhost-user", kind),
+        accepts=lambda scenario: (kind,),
+        narrowed_by=lambda scenario: f" in mode {scenario.vnf_mode}",
+    )
 
 
 def check(deployment: str = "pvp", vswitch: Any = None, vnf: Any = VNF, **wishes: Any) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.machine import facts
 from vnetperf import config, registry
 from vnetperf.images.image import Image
 from vnetperf.launchers.vm.domain import Cell, Tap, VhostUser
@@ -30,7 +29,7 @@ def attachments(kind: str, **changes: Any) -> tuple[Attachment, ...]:
             port=VnfPort(vnf=0, index=n),
             kind=kind,
             socket=f"/r/{n}" if kind == "vhost-user" else None,
-            netdev=f"t{n}" if kind == "tap" else None,
+            netdev=f"t{n}" if kind in ("tap", "macvtap") else None,
             vnf_is_server=True,
             mac=MACS[n],
             **changes,
@@ -42,10 +41,10 @@ def attachments(kind: str, **changes: Any) -> tuple[Attachment, ...]:
 def domain(kind: str = "vhost-user", **changes: Any) -> Any:
     placement = changes.pop("placement", PLACEMENT)
     own_macs, mtu = changes.pop("own_macs", False), changes.pop("mtu", 1500)
-    queues = changes.pop("queues", 1)
+    ports = {key: changes.pop(key) for key in ("queues", "multi_queue") if key in changes}
     where = guest_domain.Where(
         name="vnf0-1",
-        image=IMAGE,
+        boot=guest_domain.boot(IMAGE),
         mtu=mtu,
         role="vnf0",
         qemu="/q",
@@ -56,7 +55,7 @@ def domain(kind: str = "vhost-user", **changes: Any) -> Any:
         vhost_net=False,
         placement=placement,
     )
-    return guest_domain.domain(attachments(kind, queues=queues), GuestOptions(**changes), where)
+    return guest_domain.domain(attachments(kind, **ports), GuestOptions(**changes), where)
 
 
 def test_it_is_a_place_of_vloop() -> None:
@@ -83,31 +82,22 @@ def test_nics_plug_in_where_they_are_told() -> None:
     tap = domain("tap", mtu=9000).nics[0]
     assert (tap.backing, tap.tx_ring, tap.mtu) == (Tap(netdev="t0"), 256, 9000)
     assert tap.queues == 2  # the kernel refuses one, since the tap was made for several
+    assert domain("tap", multi_queue=False).nics[0].queues == 1
     with pytest.raises(DutError, match="cannot plug into a memif"):
         domain("memif")
+
+
+@pytest.mark.parametrize("kind", ["tap", "macvtap"])
+def test_a_model_without_virtio_has_no_rings_and_no_vhost(kind: str) -> None:
+    nic = domain(kind, multi_queue=False, nic="e1000", vhost=True).nics[0]
+    assert (nic.model, nic.queues, nic.rx_ring, nic.tx_ring) == ("e1000", 1, None, None)
+    assert not nic.backing.vhost
+    assert domain(kind, multi_queue=False, vhost=True).nics[0].backing.vhost
 
 
 def test_a_kernel_that_passes_frames_on_does_not_take_them_for_its_own() -> None:
     macs = [nic.mac for nic in domain(own_macs=True).nics]
     assert macs == ["02:76:67:00:00:00", "02:76:67:01:00:00"]
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"vcpu_pins": ("0",), "vcpus": 2}, "vcpu_pins has 1 entries for 2 vCPUs"),
-        ({"vcpu_pins": ("0", "500")}, "vcpu_pins names processor 500"),
-        ({"emulator_pin": "0-900"}, "emulator_pin names processor"),
-        ({"node": 7}, "there is no node 7"),
-        ({}, ""),
-    ],
-)
-def test_what_the_machine_lacks_is_told_before_anything_is_done(
-    options: dict[str, Any], says: str
-) -> None:
-    told = guest_domain.trouble(GuestOptions(**options), facts())
-    assert says in told
-    assert bool(told) == bool(says)
 
 
 def test_options_of_guests_come_from_a_file_and_the_command_line(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def _of_attachments(
                 f"{taker}{mode} accepts {', '.join(accepts) or 'none'}",
                 where=scenario.id,
                 cure="choose another VNF loader with --vnf"
-                + (", ask less of it, or choose another vSwitch" if mode else "")
+                + (", another --vnf-mode or --guest, or another vSwitch" if mode else "")
                 if taker == scenario.vnf
                 else "choose another generator with --generator, or a deployment without VNF ports",
             )

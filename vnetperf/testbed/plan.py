@@ -62,7 +62,10 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
     plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf, generator)})
-    return plan.model_copy(update={"commands": vswitch.launch_lines(plan, facts)})
+    commands = dict(vswitch.launch_lines(plan, facts))
+    for number in vnfs:
+        commands |= vnf.launch_lines(plan, number)
+    return plan.model_copy(update={"commands": commands})
 
 
 def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:

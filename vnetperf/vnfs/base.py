@@ -55,6 +55,32 @@ class Vnf(Backend):
         return cls.attachments
 
     @classmethod
+    def narrowed_by(cls, scenario: Scenario) -> str:
+        """Why it accepts fewer kinds than it could.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            " in mode route": what stands after its name in a message.
+        """
+        return f" in mode {scenario.vnf_mode}"
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, number: int) -> dict[str, str]:
+        """What it starts, for `--plan`, as far as it is known before deployment.
+
+        Args:
+            plan: The plan without commands.
+            number: Number of the VNF.
+
+        Returns:
+            What -> how, in one line.
+        """
+        del plan, number
+        return {}
+
+    @classmethod
     def demands(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
         """Poll-mode threads of one VNF in the scenario's mode.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.cpulist import parse_cpus
 from vnetperf.images.image import Image
 from vnetperf.launchers.vm.domain import (
     Boot,
@@ -18,11 +17,12 @@ from vnetperf.launchers.vm.domain import (
     Tap,
     VhostUser,
 )
+from vnetperf.launchers.vm.overlay import make_overlay
 from vnetperf.model.errors import DutError
-from vnetperf.model.guest import GuestOptions
-from vnetperf.model.machine import MachineFacts
+from vnetperf.model.guest import DISKS, GuestOptions
 from vnetperf.model.plan import Placement
 from vnetperf.model.ports import Attachment
+from vnetperf.vnfs.vloop.guest_pins import pins
 
 STANDARD_MTU = 1500
 #: vCPU that does everything but forwarding; the next ones forward.
@@ -30,8 +30,8 @@ SYSTEM_VCPU = 0
 #: A kernel that panics must not wait for somebody to look: the guest ends, and its console stays.
 PANIC = "panic=-1"
 OWN = f"{ord('g'):02x}"
-#: The taps of switches are made for several queues, and libvirt opens one for a single queue
-#: otherwise, which the kernel refuses. A guest that uses one queue pair leaves the other alone.
+#: A tap that was made for several queues must be opened for several. A guest that uses one queue
+#: pair leaves the other alone.
 TAP_QUEUES = 2
 #: Only vhost-user has transmit rings of more than this.
 TX_RING, RX_RING = 256, 1024
@@ -43,7 +43,7 @@ class Where:
 
     Attributes:
         name: Name of the guest.
-        image: What it boots.
+        boot: What it boots.
         mtu: MTU of its NICs.
         role: Role of its forwarding threads.
         qemu: Path of QEMU.
@@ -56,7 +56,7 @@ class Where:
     """
 
     name: str
-    image: Image
+    boot: Boot
     mtu: int
     role: str
     qemu: str
@@ -66,18 +66,6 @@ class Where:
     own_macs: bool
     vhost_net: bool
     placement: Placement
-
-
-def vcpus(options: GuestOptions) -> int:
-    """Number of vCPUs.
-
-    Args:
-        options: What is asked of guests.
-
-    Returns:
-        As asked for; as many as pins where those are given; otherwise two.
-    """
-    return options.vcpus or len(options.vcpu_pins) or 2
 
 
 def domain(attachments: tuple[Attachment, ...], options: GuestOptions, where: Where) -> Domain:
@@ -91,43 +79,72 @@ def domain(attachments: tuple[Attachment, ...], options: GuestOptions, where: Wh
     Returns:
         The guest.
     """
-    count, placement, image = vcpus(options), where.placement, where.image
+    placement, go = where.placement, pins(options, where.placement, where.role)
+    count = len(go.vcpus)
     cells: tuple[Cell, ...] = ()
-    node = placement.node if options.node is None else options.node
     if len(placement.nodes) > 1 or options.node is not None:
-        cells = (Cell(cpus=tuple(range(count)), memory_mib=options.memory_mib, host_node=node),)
+        every = tuple(range(count))
+        cells = (Cell(cpus=every, memory_mib=options.memory_mib, host_node=go.node),)
     return Domain(
         name=where.name,
         accelerator="kvm" if where.accelerator == "kvm" else "tcg",
         emulator=Path(where.qemu),
         vcpus=count,
         memory_mib=options.memory_mib,
-        boot=Boot(
-            kernel=image.kernel,
-            initrd=image.initrd,
-            cmdline=f"{image.cmdline} {PANIC}",
-            disk=image.disk,
-            disk_format="qcow2" if image.disk_format == "qcow2" else "raw",
-        ),
+        boot=where.boot,
         nics=tuple(nic(attachment, options, where) for attachment in attachments),
         console=where.console,
         output=where.output,
-        vcpu_pins=_pins(count, options, where),
-        emulator_pin=parse_cpus(options.emulator_pin)
-        if options.emulator_pin
-        else placement.housekeeping,
+        vcpu_pins=go.vcpus,
+        emulator_pin=go.emulator,
+        iothread_pins=go.iothreads,
         hugepage_kb=options.hugepage_kb,
         cells=cells,
     )
 
 
-def _pins(count: int, options: GuestOptions, where: Where) -> tuple[tuple[int, ...], ...]:
-    if options.vcpu_pins:
-        return tuple(parse_cpus(text) for text in options.vcpu_pins)
-    housekeeping = where.placement.housekeeping
-    pollers = where.placement.cores.get(where.role, housekeeping)
-    forwarding = tuple((pollers[n % len(pollers)],) for n in range(count - 1))
-    return ((housekeeping if count > 1 else pollers), *forwarding)
+def boot(image: Image) -> Boot:
+    """How a built image is booted.
+
+    Args:
+        image: The image.
+
+    Returns:
+        Kernel, first file system, disk.
+    """
+    return Boot(
+        kernel=image.kernel,
+        initrd=image.initrd,
+        cmdline=f"{image.cmdline} {PANIC}",
+        disk=image.disk,
+        disk_format="qcow2" if image.disk_format == "qcow2" else "raw",
+    )
+
+
+def own_disk(options: GuestOptions, directory: Path) -> Boot:
+    """How a disk image of the user's is booted: through an overlay that takes what it writes.
+
+    Args:
+        options: Name the image, and a kernel beside it if there is one.
+        directory: Where the overlay is made.
+
+    Returns:
+        Disk, and kernel and first file system if given.
+
+    Raises:
+        HostError: The image cannot be read, or is not what its name says.
+    """
+    disk = Path(options.image)
+    overlay = directory / "overlay.qcow2"
+    make_overlay(overlay, disk, DISKS[disk.suffix])
+    return Boot(
+        kernel=options.kernel,
+        initrd=options.initrd,
+        cmdline=options.cmdline,
+        disk=overlay,
+        disk_format="qcow2",
+        disk_writable=True,
+    )
 
 
 def nic(attachment: Attachment, options: GuestOptions, where: Where) -> Nic:
@@ -145,6 +162,7 @@ def nic(attachment: Attachment, options: GuestOptions, where: Where) -> Nic:
         DutError: The kind is unknown, or the attachment does not say where to plug in.
     """
     vhost = where.vhost_net if options.vhost is None else options.vhost
+    vhost = vhost and options.nic == "virtio"
     backing: VhostUser | Tap | Macvtap | Function
     if attachment.kind == "vhost-user":
         backing = VhostUser(socket=_needs(attachment, "socket"), server=attachment.vnf_is_server)
@@ -158,16 +176,16 @@ def nic(attachment: Attachment, options: GuestOptions, where: Where) -> Nic:
         raise DutError(
             f"a guest cannot plug into a {attachment.kind} attachment", where=str(attachment.port)
         )
-    is_socket = attachment.kind == "vhost-user"
+    is_socket, virtio = attachment.kind == "vhost-user", options.nic == "virtio"
     return Nic(
         mac=own_mac(attachment) if where.own_macs else attachment.mac or "",
         backing=backing,
         model=options.nic,
         queues=max(TAP_QUEUES, attachment.queues)
-        if attachment.kind == "tap"
+        if attachment.kind == "tap" and attachment.multi_queue
         else attachment.queues,
-        rx_ring=options.rx_ring or RX_RING,
-        tx_ring=options.tx_ring or (RX_RING if is_socket else TX_RING),
+        rx_ring=options.rx_ring or RX_RING if virtio else None,
+        tx_ring=options.tx_ring or (RX_RING if is_socket else TX_RING) if virtio else None,
         mergeable=options.mergeable,
         packed=options.packed,
         offloads=Offloads(
@@ -179,6 +197,28 @@ def nic(attachment: Attachment, options: GuestOptions, where: Where) -> Nic:
         ),
         mtu=where.mtu if where.mtu > STANDARD_MTU else None,
     )
+
+
+def describe(nic: Nic) -> str:
+    """A NIC as the result tells it.
+
+    Args:
+        nic: The NIC.
+
+    Returns:
+        "virtio, 02:..., 1 queue pair(s), rings 1024/256, csum off".
+    """
+    if isinstance(nic.backing, Function):
+        return f"{nic.backing.pci} by vfio, {nic.mac}"
+    parts = [nic.model, nic.mac, f"{nic.queues} queue pair(s)"]
+    if nic.rx_ring is not None:
+        parts.append(f"rings {nic.rx_ring}/{nic.tx_ring}")
+    asked = {"mergeable buffers": nic.mergeable, "packed rings": nic.packed}
+    asked |= {key: getattr(nic.offloads, key) for key in Offloads.model_fields}
+    parts += [f"{key} {'on' if v else 'off'}" for key, v in asked.items() if v is not None]
+    if not isinstance(nic.backing, VhostUser) and nic.model == "virtio":
+        parts.append("vhost-net" if nic.backing.vhost else "moved by QEMU")
+    return ", ".join(parts)
 
 
 def own_mac(attachment: Attachment) -> str:
@@ -201,35 +241,3 @@ def _needs(attachment: Attachment, what: str) -> str:
             f"the {attachment.kind} attachment has no {what}", where=str(attachment.port)
         )
     return str(value)
-
-
-def trouble(options: GuestOptions, facts: MachineFacts) -> str:
-    """What is asked of guests and cannot be had on a machine.
-
-    Args:
-        options: What is asked.
-        facts: The machine.
-
-    Returns:
-        "" when all can; otherwise what cannot, and the cure, in one sentence.
-    """
-    count, known = vcpus(options), {cpu.cpu for cpu in facts.cpus}
-    if options.vcpu_pins and len(options.vcpu_pins) != count:
-        return (
-            f"vcpu_pins has {len(options.vcpu_pins)} entries for {count} vCPUs; "
-            "name the processors of each vCPU, or leave vcpus out"
-        )
-    for key, texts in (
-        ("vcpu_pins", options.vcpu_pins),
-        ("emulator_pin", (options.emulator_pin or "",)),
-    ):
-        strange = sorted({cpu for text in texts for cpu in parse_cpus(text)} - known)
-        if strange:
-            return (
-                f"{key} names processor {strange[0]}, which is not there or not allowed; "
-                f"choose among {', '.join(map(str, sorted(known)))}"
-            )
-    nodes = {pool.node for pool in facts.hugepages} | set(facts.nodes)
-    if options.node is not None and options.node not in nodes:
-        return f"there is no node {options.node}; choose among {', '.join(map(str, sorted(nodes)))}"
-    return ""

@@ -12,8 +12,10 @@ from vnetperf.host import testpmd
 from vnetperf.host.machine import Machine
 from vnetperf.images import image as images
 from vnetperf.launchers.vm.accel import Proof, proof
+from vnetperf.launchers.vm.domain import Boot
 from vnetperf.launchers.vm.guest import Guest
 from vnetperf.launchers.vm.session import session_of
+from vnetperf.launchers.vm.vhost import pin_vhost, vhost_placement
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.machine import MachineFacts
@@ -21,9 +23,12 @@ from vnetperf.model.plan import Plan, Pollers, RoleDemand
 from vnetperf.model.ports import Attachment
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import HopCounters
+from vnetperf.model.units import MAX_FRAME_SIZE
 from vnetperf.vnfs.base import Vnf
-from vnetperf.vnfs.vloop import guest_domain
+from vnetperf.vnfs.vloop import guest_domain, guest_fit, guest_nics, guest_pins
 from vnetperf.vnfs.vloop.forms import FORMS
+from vnetperf.vnfs.vloop.guest_buildin import GuestBuildin
+from vnetperf.vnfs.vloop.guest_fit import BUILDIN
 from vnetperf.vnfs.vloop.guest_kernel import GuestKernel
 from vnetperf.vnfs.vloop.guest_testpmd import GuestTestpmd
 from vnetperf.vnfs.vloop.testpmd import Vloop, mode_trouble
@@ -41,16 +46,19 @@ class VmVloop(Vnf):
     """A guest that forwards between two NICs."""
 
     name: ClassVar[str] = "vloop:vm"
-    attachments: ClassVar[tuple[str, ...]] = ("vhost-user", "tap")
-    modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS)
+    attachments: ClassVar[tuple[str, ...]] = ("vhost-user", "tap", "macvtap", "vf")
+    modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS, BUILDIN)
+    max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
+    opens_multi_queue: ClassVar[bool] = False
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
         self.directory = machine.subdir(f"vnf{number}")
         self.guest: Guest | None = None
-        self.forwarder: GuestTestpmd | GuestKernel | None = None
+        self.forwarder: GuestTestpmd | GuestKernel | GuestBuildin | None = None
         self.form = FORMS.get(plan.scenario.vnf_mode)
         self.image: images.Image | None = None
+        self.offloads: dict[str, str] = {}
         self.proof = Proof(False, "it was not asked for")
         self._attachments: tuple[Attachment, ...] = ()
         self._ready: Future[None] | None = None
@@ -62,7 +70,7 @@ class VmVloop(Vnf):
         return (
             _missing_software(facts)
             or cls._misfit(facts, scenario)
-            or _missing_image(scenario.guest)
+            or ("" if scenario.vnf_mode == BUILDIN else _missing_image(scenario.guest))
         )
 
     @classmethod
@@ -70,26 +78,46 @@ class VmVloop(Vnf):
         """What is asked for and cannot be had."""
         if problem := mode_trouble(scenario, cls.modes, cls.name):
             return problem
+        testpmd_inside = scenario.vnf_mode in Vloop.modes
+        needed = SYSTEM_MIB + cls._inside_mib(scenario) if testpmd_inside else 0
+        return guest_fit.trouble(scenario, facts, needed)
+
+    @classmethod
+    def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
+        """Kinds that NICs of the model and with the options asked for can plug into."""
+        return guest_fit.kinds(scenario.guest, cls.attachments)
+
+    @classmethod
+    def narrowed_by(cls, scenario: Scenario) -> str:
+        """The model, or the options of virtio NICs."""
         options = scenario.guest
-        if options.nic != "virtio":
-            return (
-                f"a guest's NIC cannot be {options.nic} yet: the switches' taps are made for "
-                "several queues, vhost-user is virtio; leave nic out"
-            )
-        if problem := guest_domain.trouble(options, facts):
-            return f"--guest: {problem}"
-        needed = SYSTEM_MIB + cls._inside_mib(scenario)
-        if options.memory_mib < needed:
-            return (
-                f"a guest of {options.memory_mib} MiB is too small, "
-                f"{needed} MiB are needed: --guest memory_mib={needed}"
-            )
-        return ""
+        return " with " + (options.nic if options.nic != "virtio" else options.virtio_only[0])
 
     @classmethod
     def roles(cls, number: int) -> tuple[RoleDemand, ...]:
         """One forwarding vCPU."""
         return (RoleDemand(role=f"vnf{number}", threads=1, group="vnf"),)
+
+    @classmethod
+    def demands(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
+        """A processor for each forwarding vCPU that has a queue to poll."""
+        threads = max(1, len(cls._workers(scenario)))
+        return (RoleDemand(role=f"vnf{number}", threads=threads, group="vnf"),)
+
+    @classmethod
+    def _workers(cls, scenario: Scenario) -> tuple[int, ...]:
+        """Numbers of vCPUs that testpmd polls on: no more than there are queues."""
+        queues = PORTS * (scenario.options.rx_queues or 1)
+        count = guest_pins.vcpus(scenario.guest)
+        return tuple(range(1, count))[:queues] or (0,)
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, number: int) -> dict[str, str]:
+        """Where the guest goes."""
+        role = f"vnf{number}"
+        vhost = VHOST_NET.exists()
+        text = guest_pins.line(plan.scenario.guest, plan.placement, role, vhost_net=vhost)
+        return {f"guest {role}": text}
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
@@ -117,8 +145,12 @@ class VmVloop(Vnf):
         self._attachments = attachments
         self._starts += 1
         self._reserve()
-        self.image = self._find_image()
-        self.guest = self._make_guest(self.image)
+        if self.options.disk is None:
+            self.image = self._find_image()
+            boot = guest_domain.boot(self.image)
+        else:
+            boot = guest_domain.own_disk(self.options, self.directory)
+        self.guest = self._make_guest(boot)
         worker = ThreadPoolExecutor(1, thread_name_prefix=self.role)
         self._ready = worker.submit(self._bring_up, self.guest)
         worker.shutdown(wait=False)
@@ -139,10 +171,10 @@ class VmVloop(Vnf):
             raise DutError(f"there is no guest image {self.options.image}", where=self.role)
         return found
 
-    def _make_guest(self, image: images.Image) -> Guest:
+    def _make_guest(self, boot: Boot) -> Guest:
         qemu = self.machine.facts.programs[QEMU]
         if self.options.accel != "tcg":
-            self.proof = proof(self.machine, qemu, image.kernel)
+            self.proof = self._proof(qemu, boot)
             if self.options.accel == "kvm" and not self.proof.works:
                 raise DutError(
                     f"hardware acceleration does not work: {self.proof.why}",
@@ -151,7 +183,7 @@ class VmVloop(Vnf):
                 )
         where = guest_domain.Where(
             name=f"{self.role}-{self._starts}",
-            image=image,
+            boot=boot,
             mtu=self.plan.scenario.mtu,
             role=self.role,
             qemu=qemu,
@@ -163,14 +195,32 @@ class VmVloop(Vnf):
             placement=self.plan.placement,
         )
         domain = guest_domain.domain(self._attachments, self.options, where)
+        if domain.nics[0].backing.kind in ("tap", "macvtap") and domain.nics[0].backing.vhost:
+            self.machine.load_module("vhost_net")
         taps = any(attachment.netdev for attachment in self._attachments)
         return Guest(session_of(self.machine, self.options.uri, in_netns=taps), domain)
 
+    def _proof(self, qemu: str, boot: Boot) -> Proof:
+        """Whether acceleration works: proved with a kernel that is known to boot."""
+        kernel = boot.kernel
+        if self.image is None and (built := images.find()) is not None:
+            kernel = built.kernel
+        if kernel is None:
+            return Proof(False, "there is no kernel to prove it with: vnetperf image build vloop")
+        return proof(self.machine, qemu, kernel)
+
     def _bring_up(self, guest: Guest) -> None:
-        guest.boot(self.options.boot_s)
-        guest.check_pins()
         scenario = self.plan.scenario
+        if scenario.vnf_mode == BUILDIN:
+            guest.start()
+            self._check_pins(guest)
+            self.forwarder = GuestBuildin(self.options.image)
+            return
+        guest.boot(self.options.boot_s)
+        self._check_pins(guest)
         if self.form is not None:
+            guest_nics.set_up(guest, self.options)
+            self.offloads = guest_nics.read_back(guest)
             kernel = GuestKernel(guest, self.form, self.role)
             first, second = self._attachments
             kernel.set_up(scenario.deployment, (first, second), scenario.mtu)
@@ -182,10 +232,15 @@ class VmVloop(Vnf):
         running.start(self._command(running, pcis))
         self.forwarder = running
 
+    def _check_pins(self, guest: Guest) -> None:
+        """Pin what libvirt does not, and see where everything is."""
+        pins = guest_pins.pins(self.options, self.plan.placement, self.role)
+        pin_vhost(guest.pid, pins.vhost)
+        guest.check_pins()
+
     def _command(self, running: GuestTestpmd, pcis: tuple[str, ...]) -> testpmd.Command:
         scenario = self.plan.scenario
         queues = max(attachment.queues for attachment in self._attachments)
-        count = guest_domain.vcpus(self.options)
         peers = {running.number(n): a.peer_mac for n, a in enumerate(self._attachments)}
         return testpmd.Command(
             program=testpmd.PROGRAM,
@@ -193,7 +248,7 @@ class VmVloop(Vnf):
             devices=tuple(f"-a{pci}" for pci in pcis),
             forwarding=tuple(running.number(n) for n in range(PORTS)),
             main=guest_domain.SYSTEM_VCPU,
-            workers=(1 if count > 1 else 0,),
+            workers=self._workers(scenario),
             node=0,
             memory_mib=self._inside_mib(scenario),
             mode=scenario.vnf_mode,
@@ -203,7 +258,7 @@ class VmVloop(Vnf):
             peers={number: mac for number, mac in peers.items() if mac},
         )
 
-    def _running(self) -> GuestTestpmd | GuestKernel:
+    def _running(self) -> GuestTestpmd | GuestKernel | GuestBuildin:
         if self.forwarder is None:
             raise DutError("it is not up", where=self.role)
         return self.forwarder
@@ -238,8 +293,10 @@ class VmVloop(Vnf):
         if self.form is not None:
             return ()
         pid = self.guest.pid if self.guest is not None else 0
-        prefix = f"CPU {1 if guest_domain.vcpus(self.options) > 1 else 0}/"
-        return (Pollers(role=self.role, pid=pid, thread_prefix=prefix),) if pid else ()
+        return tuple(
+            Pollers(role=self.role, pid=pid, thread_prefix=f"CPU {vcpu}/")
+            for vcpu in (self._workers(self.plan.scenario) if pid else ())
+        )
 
     def facts(self) -> dict[str, Any]:
         """Image, acceleration, pins and memory as read back, what forwards and how."""
@@ -251,17 +308,17 @@ class VmVloop(Vnf):
             "mode": self.plan.scenario.vnf_mode,
             "acceleration": "kvm" if domain.accelerator == "kvm" else f"none: {self.proof.why}",
             **guest.session.call("version"),
-            "image": f"{image.name} {image.key}" if image is not None else "",
+            "image": f"{image.name} {image.key}" if image is not None else self.options.image,
             "guest": {
                 "vCPUs": domain.vcpus,
                 "memory, MiB": domain.memory_mib,
                 "pages, KiB": domain.hugepage_kb or "ordinary",
                 "ready after, s": round(guest.boot_s, 2),
-                "placement": guest.placement(),
+                "placement": guest.placement() | vhost_placement(guest.pid),
+                "NICs in the guest": self.offloads or "not the kernel's",
             },
             "ports": [
-                f"{attachment.port}: {attachment.kind}, {nic.model}, "
-                f"{nic.mac}, {nic.queues} queue pairs, rings {nic.rx_ring}/{nic.tx_ring}"
+                f"{attachment.port}: {attachment.kind}, {guest_domain.describe(nic)}"
                 for attachment, nic in zip(self._attachments, domain.nics, strict=True)
             ],
         }
