@@ -18,7 +18,7 @@ from vnetperf.model.errors import HostError
 #: Modules that backends and wires may need; the planner knows of these.
 ASKED = (
     *("openvswitch", "vxlan", "geneve", "ip_gre", "bridge", "veth", "tun", "macvtap", "macvlan"),
-    *("vhost_net", "vfio_pci", "vfio_iommu_type1", "uio_pci_generic"),
+    *("gtp", "vhost_net", "vfio_pci", "vfio_iommu_type1", "uio_pci_generic"),
     *("sch_ingress", "cls_matchall", "cls_u32", "cls_flower", "act_mirred", "act_pedit"),
 )
 #: A function of each that a kernel without a list of its built-in modules may have.
@@ -32,6 +32,7 @@ SYMBOLS = {
     "tun": "tun_net_xmit",
     "macvtap": "macvtap_newlink",
     "macvlan": "macvlan_start_xmit",
+    "gtp": "gtp_dev_xmit",
     "vhost_net": "vhost_net_open",
     "vfio_pci": "vfio_pci_probe",
     "vfio_iommu_type1": "vfio_iommu_type1_ioctl",

@@ -32,6 +32,9 @@ PLACES: dict[str, tuple[str, ...]] = {
     "dpdk-testpmd": ("dpdk-testpmd", "testpmd"),
     "vpp": ("vpp",),
     "qemu-system-x86_64": ("qemu-system-x86_64", "qemu-kvm"),
+    "osmo-ggsn": ("osmo-ggsn",),
+    "sgsnemu": ("sgsnemu",),
+    "iperf3": ("iperf3",),
     "gcc": ("gcc", "cc"),
     "pkg-config": ("pkg-config", "pkgconf"),
 }
@@ -42,6 +45,8 @@ MUST_SAY = {"ovs-vswitchd-dpdk": "DPDK"}
 VERSION_ARGS = {
     "ovs-vswitchd-dpdk": ("--version",),
     "ovs-vswitchd": ("--version",),
+    "osmo-ggsn": ("--version",),
+    "iperf3": ("--version",),
     "gcc": ("-dumpfullversion",),
 }
 #: Programs whose version is that of a library they are linked with: they are not asked, since VPP

@@ -13,6 +13,8 @@ GtpuMode = Literal["tun", "kernel"]
 GN_CORE, GN_TESTER, GN_PREFIX = "192.0.2.1", "192.0.2.2", 24
 #: Where UEs and servers are: the test networks beyond tester ports 0 and 1 (RFC 2544 C.2.2).
 UE_NETWORK, SERVER_NETWORK = "198.18.0.0/16", "198.19.0.0/16"
+#: File under conf/stacks/ of the core that is taken when none is named.
+DEFAULT_STACK = "osmo-ggsn"
 #: Sessions that a stream carries at most: addresses of UEs in 198.18.0.0/16.
 MOST_SESSIONS = 65_000
 

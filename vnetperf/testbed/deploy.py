@@ -245,7 +245,10 @@ class Deployment:
         """
         if frame_size != self._prepared_size:
             scenario = self.plan.scenario
-            self.generator.prepare(scenario.streams, scenario.traffic, frame_size)
+            streams = scenario.streams
+            for vnf in self.vnfs:
+                streams = vnf.streams(streams)
+            self.generator.prepare(streams, scenario.traffic, frame_size)
             self._prepared_size = frame_size
 
     def counters(self) -> dict[str, HopCounters]:

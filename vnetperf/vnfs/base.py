@@ -11,6 +11,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.plan import Plan, RoleDemand
 from vnetperf.model.ports import Attachment
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
+from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 
 
@@ -27,11 +28,13 @@ class Vnf(Backend):
             that implements the contract there, "module:Class". Users write "vloop:vm".
         attachments: Kinds of attachment it plugs into.
         modes: Ways it forwards.
+        user_plane: True for a mobile core, whose port 0 takes users' packets in GTP-U.
     """
 
     places: ClassVar[Mapping[str, str]] = {}
     attachments: ClassVar[tuple[str, ...]]
     modes: ClassVar[tuple[str, ...]]
+    user_plane: ClassVar[bool] = False
     #: Largest frame it forwards, octets including FCS.
     max_frame_size: ClassVar[int] = STANDARD_FRAME_SIZE
     #: True when it opens a tap with IFF_MULTI_QUEUE even for one queue, as DPDK does.
@@ -140,6 +143,17 @@ class Vnf(Backend):
         Raises:
             DutError: When it died or is not ready in time.
         """
+
+    def streams(self, streams: tuple[Stream, ...]) -> tuple[Stream, ...]:
+        """Streams with what is known only once it is ready, such as sessions of UEs.
+
+        Args:
+            streams: The scenario's.
+
+        Returns:
+            As many, with the same ids.
+        """
+        return streams
 
     @abstractmethod
     def counters(self) -> tuple[HopCounters, ...]:

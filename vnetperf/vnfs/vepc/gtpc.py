@@ -1,0 +1,314 @@
+"""GTPv1-C (3GPP TS 29.060): echo, and PDP contexts made and deleted; messages as octets."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+PORT_C, PORT_U = 2123, 2152
+ECHO_REQUEST, ECHO_RESPONSE = 1, 2
+CREATE_REQUEST, CREATE_RESPONSE = 16, 17
+DELETE_REQUEST, DELETE_RESPONSE = 20, 21
+#: Version 1, protocol type GTP, a sequence number follows.
+FLAGS, FLAG_SEQUENCE, FLAG_NEXT, FLAGS_OPTIONAL = 0x32, 0x02, 0x04, 0x07
+HEADER, OPTIONAL = 8, 4
+#: Causes: up to 191 a request was accepted (clause 7.7.1).
+ACCEPTED, ALL_ACCEPTED = 128, range(128, 192)
+CAUSES = {
+    192: "non-existent",
+    193: "invalid message format",
+    199: "no resources available",
+    200: "service not supported",
+    201: "mandatory IE incorrect",
+    202: "mandatory IE missing",
+    204: "system failure",
+    208: "no memory is available",
+    209: "user authentication failed",
+    211: "all dynamic PDP addresses are occupied",
+    219: "missing or unknown APN",
+    220: "unknown PDP address or PDP type",
+}
+#: Information elements of fixed length (type below 128): type -> octets after the type.
+FIXED = {1: 1, 2: 8, 3: 6, 4: 4, 5: 4, 8: 1, 11: 1, 12: 3, 13: 1, 14: 1, 15: 1, 16: 4, 17: 4}
+FIXED |= {18: 5, 19: 1, 20: 1, 21: 1, 22: 1, 23: 1, 24: 1, 25: 2, 26: 2, 27: 2, 28: 2, 29: 1}
+FIXED |= {127: 4}
+TLV = 128
+CAUSE, IMSI, RECOVERY, SELECTION, TEID_DATA, TEID_CONTROL, TEARDOWN, NSAPI = (
+    1,
+    2,
+    14,
+    15,
+    16,
+    17,
+    19,
+    20,
+)
+END_USER_ADDRESS, APN, GSN_ADDRESS, MSISDN, QOS = 128, 131, 133, 134, 135
+#: PDP type organisation IETF, number IPv4.
+IPV4 = b"\xf1\x21"
+#: Best effort: interactive class, no reliability asked for (TS 24.008 clause 10.5.6.5).
+BEST_EFFORT = bytes.fromhex("020b921f7396404074f9ffff")
+
+
+class GtpError(ValueError):
+    """Octets that are no GTPv1-C message."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message.
+
+    Attributes:
+        kind: Its type.
+        teid: Tunnel endpoint that it is for; 0 where the peer's is not known yet.
+        sequence: Number that a response repeats.
+        elements: Type and content of its information elements, in order.
+    """
+
+    kind: int
+    teid: int
+    sequence: int
+    elements: tuple[tuple[int, bytes], ...] = ()
+
+    def encode(self) -> bytes:
+        """The message as octets.
+
+        Returns:
+            A UDP payload.
+        """
+        body = b"".join(_element(kind, content) for kind, content in self.elements)
+        length = OPTIONAL + len(body)
+        head = struct.pack("!BBHI", FLAGS, self.kind, length, self.teid)
+        return head + struct.pack("!HBB", self.sequence, 0, 0) + body
+
+    def first(self, kind: int) -> bytes | None:
+        """Content of the first element of a type.
+
+        Args:
+            kind: Type.
+
+        Returns:
+            Octets; None when there is none.
+        """
+        return next((content for found, content in self.elements if found == kind), None)
+
+
+def _element(kind: int, content: bytes) -> bytes:
+    if kind >= TLV:
+        return struct.pack("!BH", kind, len(content)) + content
+    return bytes((kind,)) + content
+
+
+def decode(octets: bytes) -> Message:
+    """Read a message.
+
+    Args:
+        octets: A UDP payload.
+
+    Returns:
+        The message. Elements behind one of an unknown fixed length cannot be found, and are left
+        out.
+
+    Raises:
+        GtpError: It is none.
+    """
+    if len(octets) < HEADER:
+        raise GtpError(f"{len(octets)} octets are no GTP header")
+    flags, kind, length, teid = struct.unpack_from("!BBHI", octets)
+    if flags >> 4 != FLAGS >> 4:
+        raise GtpError(f"first octet {flags:#04x}: not version 1 of GTP")
+    if length > len(octets) - HEADER:
+        raise GtpError(f"{length} octets announced, {len(octets) - HEADER} are there")
+    body, sequence = octets[HEADER : HEADER + length], 0
+    if flags & FLAGS_OPTIONAL:
+        if len(body) < OPTIONAL:
+            raise GtpError("the optional part of the header is cut short")
+        if flags & FLAG_SEQUENCE:
+            sequence = int.from_bytes(body[:2], "big")
+        if flags & FLAG_NEXT and body[3]:
+            raise GtpError(f"extension header {body[3]:#04x}")
+        body = body[OPTIONAL:]
+    return Message(kind, teid, sequence, tuple(_elements(body)))
+
+
+def _elements(body: bytes) -> list[tuple[int, bytes]]:
+    found, at = [], 0
+    while at < len(body):
+        kind, at = body[at], at + 1
+        if kind >= TLV:
+            if at + 2 > len(body):
+                raise GtpError(f"element {kind} is cut short")
+            length, at = int.from_bytes(body[at : at + 2], "big"), at + 2
+        elif kind in FIXED:
+            length = FIXED[kind]
+        else:
+            break
+        if at + length > len(body):
+            raise GtpError(f"element {kind} is cut short")
+        found.append((kind, body[at : at + length]))
+        at += length
+    return found
+
+
+def bcd(digits: str, octets: int = 0) -> bytes:
+    """Digits two to an octet, the first in the low half, filled up with 0xf.
+
+    Args:
+        digits: Decimal digits.
+        octets: Length; 0 for as many as needed.
+
+    Returns:
+        Octets.
+    """
+    padded = digits.ljust(max(2 * octets, len(digits) + len(digits) % 2), "f")
+    return bytes(int(padded[n + 1] + padded[n], 16) for n in range(0, len(padded), 2))
+
+
+def apn(name: str) -> bytes:
+    """An access point name as labels with their lengths.
+
+    Args:
+        name: "internet.example".
+
+    Returns:
+        Octets.
+    """
+    return b"".join(bytes((len(part),)) + part.encode() for part in name.split("."))
+
+
+def echo_request(sequence: int) -> Message:
+    """Ask whether the peer is there.
+
+    Args:
+        sequence: Number of the request.
+
+    Returns:
+        The message.
+    """
+    return Message(ECHO_REQUEST, 0, sequence)
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """Who attaches, and what the SGSN made up for it.
+
+    Attributes:
+        imsi: 15 digits.
+        msisdn: Telephone number, digits.
+        apn: Access point name.
+        teid: Tunnel endpoint of the SGSN, alike for control and data.
+    """
+
+    imsi: str
+    msisdn: str
+    apn: str
+    teid: int
+
+
+def create_request(sequence: int, who: Subscriber, control: str, user: str) -> Message:
+    """Ask for a PDP context.
+
+    Args:
+        sequence: Number of the request.
+        who: For whom.
+        control: Address of the SGSN for signalling.
+        user: Address of the SGSN (or RNC) for user traffic.
+
+    Returns:
+        The message.
+    """
+    teid = struct.pack("!I", who.teid)
+    return Message(
+        CREATE_REQUEST,
+        0,
+        sequence,
+        (
+            (IMSI, bcd(who.imsi, 8)),
+            (RECOVERY, b"\0"),
+            (SELECTION, b"\xfc"),  # subscribed; the other bits are spare ones
+            (TEID_DATA, teid),
+            (TEID_CONTROL, teid),
+            (NSAPI, b"\x05"),
+            (END_USER_ADDRESS, IPV4),
+            (APN, apn(who.apn)),
+            (GSN_ADDRESS, IPv4Address(control).packed),
+            (GSN_ADDRESS, IPv4Address(user).packed),
+            (MSISDN, b"\x91" + bcd(who.msisdn)),
+            (QOS, BEST_EFFORT),
+        ),
+    )
+
+
+def delete_request(sequence: int, teid: int) -> Message:
+    """Ask for the end of a PDP context.
+
+    Args:
+        sequence: Number of the request.
+        teid: The core's tunnel endpoint for control.
+
+    Returns:
+        The message.
+    """
+    elements = ((TEARDOWN, b"\xff"), (NSAPI, b"\x05"))
+    return Message(DELETE_REQUEST, teid, sequence, elements)
+
+
+@dataclass(frozen=True)
+class Context:
+    """A PDP context that the core made.
+
+    Attributes:
+        teid_data: The core's tunnel endpoint for user traffic.
+        teid_control: The core's for signalling.
+        ue: Address of the UE.
+        gateway: The core's address for user traffic.
+    """
+
+    teid_data: int
+    teid_control: int
+    ue: str
+    gateway: str
+
+
+def cause_of(message: Message) -> str:
+    """Why a request was refused.
+
+    Args:
+        message: A response.
+
+    Returns:
+        "" when it was accepted; otherwise the cause in words and its number.
+    """
+    content = message.first(CAUSE)
+    if content is None:
+        return "the response has no cause"
+    number = content[0]
+    return "" if number in ALL_ACCEPTED else f"{CAUSES.get(number, 'refused')} (cause {number})"
+
+
+def context_of(message: Message) -> Context:
+    """What a response to a request for a PDP context says.
+
+    Args:
+        message: The response, whose cause says that it was accepted.
+
+    Returns:
+        The context.
+
+    Raises:
+        GtpError: A part is missing, or the address is not one of IPv4.
+    """
+    addresses = [content for kind, content in message.elements if kind == GSN_ADDRESS]
+    data, control = message.first(TEID_DATA), message.first(TEID_CONTROL)
+    user = message.first(END_USER_ADDRESS)
+    if data is None or control is None or user is None or not addresses:
+        raise GtpError("the response lacks a tunnel endpoint or an address")
+    if user[:2] != IPV4 or len(user) != len(IPV4) + 4 or len(addresses[-1]) != 4:
+        raise GtpError(f"the address {user.hex()} is not one of IPv4")
+    return Context(
+        teid_data=int.from_bytes(data, "big"),
+        teid_control=int.from_bytes(control, "big"),
+        ue=str(IPv4Address(user[2:])),
+        gateway=str(IPv4Address(addresses[-1])),
+    )

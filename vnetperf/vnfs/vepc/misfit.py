@@ -1,0 +1,93 @@
+"""What keeps a core from a scenario: told before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vnetperf.host import programs
+from vnetperf.model.core import Stack
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.scenario import Scenario
+from vnetperf.vnfs.vepc.stack import trouble as stack_trouble
+
+#: Fields of a user's packet that the sessions decide on.
+ADDRESSES = ("ipv4_src", "ipv4_dst")
+
+
+def modules(scenario: Scenario) -> tuple[str, ...]:
+    """Kernel modules that users' traffic goes through.
+
+    Args:
+        scenario: The scenario.
+
+    Returns:
+        Names.
+    """
+    return ("gtp",) if scenario.core.gtpu_mode == "kernel" else ("tun",)
+
+
+def trouble(facts: MachineFacts, scenario: Scenario, name: str) -> str:
+    """What keeps a core from a scenario.
+
+    Args:
+        facts: The machine.
+        scenario: The scenario.
+        name: What the VNF is called.
+
+    Returns:
+        "" when nothing does; otherwise what and the cure, in one sentence.
+    """
+    return _of_scenario(scenario, name) or _of_stack(facts, scenario)
+
+
+def _of_scenario(scenario: Scenario, name: str) -> str:
+    if not scenario.deployment.gtp:
+        return (
+            f"{name} takes users' packets in GTP-U, which {scenario.deployment.name} does not "
+            f"send; it is deployed as vepc_{scenario.vswitch}: -k vepc_{scenario.vswitch}"
+        )
+    if scenario.vnf_mode != "route":
+        return f"{name} has no mode {scenario.vnf_mode!r}: a core routes; leave --vnf-mode out"
+    if scenario.routed:
+        return (
+            "a vSwitch that routes knows the test networks, and not the core's Gn network; "
+            "leave --forwarding out"
+        )
+    if scenario.rules == "stream":
+        return "rules by flow look at addresses that GTP-U hides; choose --rules port or learning"
+    varied = [field for field in scenario.traffic.vary if field in ADDRESSES]
+    if varied:
+        return (
+            f"the sessions decide on addresses of UEs, so that {varied[0]} cannot be varied; "
+            "ask for more sessions with --core sessions=N, and vary udp_src or udp_dst"
+        )
+    return ""
+
+
+def _of_stack(facts: MachineFacts, scenario: Scenario) -> str:
+    if scenario.stack is None:
+        return "no core has been chosen; name one of conf/stacks/ with --core"
+    if found := stack_trouble(scenario.stack, scenario.core):
+        return found
+    for program in scenario.stack.programs:
+        name = program.argv[0]
+        if name in programs.PLACES and (found := facts.missing_program(name, program.package)):
+            return found
+    purpose = f"gtpu_mode {scenario.core.gtpu_mode}"
+    found_all = (facts.missing_module(module, purpose) for module in modules(scenario))
+    return next((text for text in found_all if text), "")
+
+
+def version(facts: MachineFacts, stack: Stack) -> str:
+    """Version of a core.
+
+    Args:
+        facts: The machine.
+        stack: The core.
+
+    Returns:
+        What its first program says of itself, as far as it is one that is asked.
+    """
+    program = Path(stack.programs[0].argv[0]).name
+    text = facts.versions.get(program, "")
+    return text.splitlines()[0] if text else f"unknown: {program} is not asked"

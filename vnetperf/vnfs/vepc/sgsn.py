@@ -1,0 +1,271 @@
+"""The SGSN of a run: asks a core for sessions by GTPv1-C, and times each."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import quantiles
+from typing import Any
+
+from vnetperf.host.patience import patient
+from vnetperf.model.core import Bearers
+from vnetperf.model.errors import DutError
+from vnetperf.vnfs.vepc import gtpc
+
+#: A request is sent this often, this many seconds apart (T3-RESPONSE and N3-REQUESTS).
+TRIES, ANSWER_S = 4, 1.0
+#: Sessions that may be under way at a time when there is a ramp: a core takes in so many at once.
+WINDOW = 256
+BUFFER = 4096
+SEQUENCES = 1 << 16
+ECHO_TRIES = 20
+
+
+@dataclass
+class Attachment:
+    """How the attach phase went.
+
+    Attributes:
+        asked: Sessions asked for.
+        ramp: Sessions asked for in a second; 0 for one after the other.
+        seconds: From the first request to the last answer.
+        contexts: Sessions that were made, in the order of their requests.
+        answer_s: Time from each one's first request to its answer, seconds.
+        refusals: Why others were not made -> how many.
+        repeated: Requests that were sent again.
+    """
+
+    asked: int
+    ramp: float
+    seconds: float = 0.0
+    contexts: list[gtpc.Context] = field(default_factory=list)
+    answer_s: list[float] = field(default_factory=list)
+    refusals: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        """The phase as a result has it.
+
+        Returns:
+            JSON values.
+        """
+        times = sorted(self.answer_s)
+        made = len(self.contexts)
+        found: dict[str, Any] = {
+            "sessions asked for": self.asked,
+            "attached": made,
+            "success rate": round(made / self.asked, 6),
+            "ramp, sessions/s": self.ramp or "one after the other",
+            "whole, s": round(self.seconds, 4),
+            "reached, sessions/s": round(made / self.seconds, 1) if self.seconds else 0.0,
+            "requests sent again": self.repeated,
+        }
+        if times:
+            cuts = quantiles(times, n=100, method="inclusive") if len(times) > 1 else times * 99
+            shown = {"least": times[0], "median": cuts[49], "99 %": cuts[98], "most": times[-1]}
+            found["time of an attach, ms"] = {k: round(v * 1e3, 3) for k, v in shown.items()}
+        if self.refusals:
+            found["not attached"] = dict(self.refusals)
+        return found
+
+
+@dataclass
+class _Request:
+    number: int
+    octets: bytes
+    first: float
+    due: float
+    tries: int = 1
+
+
+class Sgsn:
+    """A GTPv1-C client.
+
+    Its socket is made in the network namespace of the thread that makes it, and stays there.
+
+    Args:
+        local: Own address.
+        core: Address of the core.
+        user: Address that users' traffic goes to.
+        apn: Access point name.
+        check: Raises when the core has ended.
+    """
+
+    def __init__(
+        self, local: str, core: str, user: str, apn: str, check: Callable[[], None]
+    ) -> None:
+        self.local, self.user, self.apn, self.check = local, user, apn, check
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setblocking(False)
+        self.socket.bind((local, gtpc.PORT_C))
+        self.socket.connect((core, gtpc.PORT_C))
+        self._sequence = 0
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self.socket.close()
+
+    def _next(self) -> int:
+        self._sequence = (self._sequence + 1) % SEQUENCES
+        return self._sequence
+
+    def _receive(self, wait_s: float) -> gtpc.Message | None:
+        select.select([self.socket], [], [], max(0.0, wait_s))
+        try:
+            return gtpc.decode(self.socket.recv(BUFFER))
+        except (BlockingIOError, ConnectionRefusedError, gtpc.GtpError):
+            return None  # nothing yet, nobody there yet, or nothing that we know
+
+    def _send(self, octets: bytes) -> None:
+        try:
+            self.socket.send(octets)
+        except (ConnectionRefusedError, BlockingIOError):
+            self.check()  # the request is repeated when it is due
+
+    def echo(self) -> None:
+        """Wait until the core answers.
+
+        Raises:
+            DutError: It has ended, or does not.
+        """
+        for _ in range(ECHO_TRIES):
+            request = gtpc.echo_request(self._next())
+            self._send(request.encode())
+            answer = self._receive(patient(ANSWER_S) / 4)
+            if answer and answer.kind == gtpc.ECHO_RESPONSE:
+                return
+            self.check()
+        raise DutError("the core does not answer an echo request", where=f"GTP-C, {self.local}")
+
+    def attach(self, sessions: int, ramp: float) -> Attachment:
+        """Ask for sessions.
+
+        Args:
+            sessions: How many.
+            ramp: How many in a second; 0 for one after the other.
+
+        Returns:
+            What came of it.
+
+        Raises:
+            DutError: The core has ended.
+        """
+        found = Attachment(asked=sessions, ramp=ramp)
+        made: dict[int, gtpc.Context] = {}
+        waiting: dict[int, _Request] = {}
+        began, asked = time.monotonic(), 0
+        while asked < sessions or waiting:
+            now = time.monotonic()
+            while asked < sessions and self._may_ask(asked, len(waiting), ramp, now - began):
+                sequence = self._next()
+                waiting[sequence] = self._request(sequence, asked, now)
+                asked += 1
+            self._again(waiting, found, now)
+            answer = self._receive(self._wait(waiting, asked, sessions, ramp, began))
+            if answer is not None and answer.kind == gtpc.CREATE_RESPONSE:
+                request = waiting.pop(answer.sequence, None)
+                if request is not None:  # otherwise the answer to a request sent again
+                    self._take(answer, request, made, found)
+        found.seconds = time.monotonic() - began
+        found.contexts = [made[number] for number in sorted(made)]
+        return found
+
+    @staticmethod
+    def _may_ask(asked: int, waiting: int, ramp: float, since_s: float) -> bool:
+        return (waiting < WINDOW and asked <= since_s * ramp) if ramp else waiting == 0
+
+    @staticmethod
+    def _wait(
+        waiting: dict[int, _Request], asked: int, sessions: int, ramp: float, began: float
+    ) -> float:
+        now = time.monotonic()
+        times = [request.due - now for request in waiting.values()][:1]
+        if ramp and asked < sessions and len(waiting) < WINDOW:
+            times.append(began + asked / ramp - now)
+        return min(times, default=0.0)
+
+    def _request(self, sequence: int, number: int, now: float) -> _Request:
+        who = gtpc.Subscriber(
+            imsi=f"00101{number + 1:010d}",
+            msisdn=f"88{number + 1:010d}",
+            apn=self.apn,
+            teid=number + 1,
+        )
+        octets = gtpc.create_request(sequence, who, self.local, self.user).encode()
+        self._send(octets)
+        return _Request(number, octets, now, now + patient(ANSWER_S))
+
+    def _again(self, waiting: dict[int, _Request], found: Attachment, now: float) -> None:
+        """Repeat requests that are due, and give up those repeated often enough."""
+        for sequence, request in list(waiting.items()):
+            if request.due > now:
+                return  # they are in the order in which they fall due
+            self.check()
+            del waiting[sequence]
+            if request.tries == TRIES:
+                found.refusals[f"no answer to {TRIES} requests"] += 1
+                continue
+            self._send(request.octets)
+            found.repeated += 1
+            request.tries, request.due = request.tries + 1, now + patient(ANSWER_S)
+            waiting[sequence] = request
+
+    @staticmethod
+    def _take(
+        answer: gtpc.Message,
+        request: _Request,
+        made: dict[int, gtpc.Context],
+        found: Attachment,
+    ) -> None:
+        if cause := gtpc.cause_of(answer):
+            found.refusals[cause] += 1
+            return
+        try:
+            made[request.number] = gtpc.context_of(answer)
+        except gtpc.GtpError as error:
+            found.refusals[str(error)] += 1
+            return
+        found.answer_s.append(time.monotonic() - request.first)
+
+    def detach(self, contexts: list[gtpc.Context]) -> int:
+        """Give sessions back, one after the other.
+
+        Args:
+            contexts: Which.
+
+        Returns:
+            How many the core gave up.
+        """
+        gone = 0
+        for context in contexts:
+            sequence = self._next()
+            self._send(gtpc.delete_request(sequence, context.teid_control).encode())
+            answer = self._receive(patient(ANSWER_S))
+            if answer and (answer.kind, answer.sequence) == (gtpc.DELETE_RESPONSE, sequence):
+                gone += not gtpc.cause_of(answer)
+        return gone
+
+
+def runs_of(sessions: list[tuple[int, int]]) -> tuple[Bearers, ...]:
+    """Sessions as runs in which endpoints and addresses rise by one.
+
+    Args:
+        sessions: Tunnel endpoint at the core, and address of the UE as a number.
+
+    Returns:
+        Runs that together have every session once.
+    """
+    found: list[list[int]] = []
+    for teid, ue in sessions:
+        if found and (teid - found[-1][0], ue - found[-1][1]) == (found[-1][2],) * 2:
+            found[-1][2] += 1
+        else:
+            found.append([teid, ue, 1])
+    return tuple(
+        Bearers(teid=teid, ue=socket.inet_ntoa(ue.to_bytes(4, "big")), count=count)
+        for teid, ue, count in found
+    )
