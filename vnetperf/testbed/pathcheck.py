@@ -41,6 +41,7 @@ def check_path(deployment: Deployment) -> dict[str, Any]:
     began = time.monotonic()
     deployment.prepare(CHECK.frame_size)
     tries = 0
+    limit_s = max((TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs)))
     while True:
         deployment.check_alive()
         deployment.generator.learn(8)
@@ -49,7 +50,7 @@ def check_path(deployment: Deployment) -> dict[str, Any]:
         tries += 1
         if all(d.received == d.intended for d in result.directions):
             break
-        if time.monotonic() - began > patient(TIMEOUT_S):
+        if time.monotonic() - began > patient(limit_s):
             raise _no_path(deployment, result, before)
         time.sleep(0.02)
     return {
@@ -74,7 +75,8 @@ def _no_path(deployment: Deployment, result: TrialResult, before: dict[str, Any]
     down = (*deployment.generator.links_down(), *deployment.vswitch.links_down())
     return DutError(
         f"the path check failed: {counts}; counters of the last try: {hops}"
-        + (f"; links down: {', '.join(down)}" if down else ""),
+        + (f"; links down: {', '.join(down)}" if down else "")
+        + "".join(f"; {said}" for vnf in deployment.vnfs if (said := vnf.last_words())),
         where=deployment.plan.scenario.id,
         cure=_cure(deployment, down),
     )

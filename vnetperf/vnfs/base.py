@@ -44,6 +44,15 @@ class Vnf(Backend):
         super().__init__(machine, plan)
         self.number = number
 
+    @property
+    def path_s(self) -> float:
+        """Longest time until it forwards that nothing but frames can show; 0 for none, seconds."""
+        return 0.0
+
+    def last_words(self) -> str:
+        """What it said last, for the error when nothing comes through; "" when it says nothing."""
+        return ""
+
     @classmethod
     def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
         """Kinds of attachment it plugs into in the scenario's mode.

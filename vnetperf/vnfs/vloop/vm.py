@@ -136,6 +136,15 @@ class VmVloop(Vnf):
         return f"vnf{self.number}"
 
     @property
+    def path_s(self) -> float:
+        """A disk image of the user's is up when frames come through."""
+        return self.options.boot_s if self.plan.scenario.vnf_mode == BUILDIN else 0.0
+
+    def last_words(self) -> str:
+        """The end of the guest's console."""
+        return self._guest().error("passes nothing on").what if self.guest is not None else ""
+
+    @property
     def options(self) -> GuestOptions:
         """What is asked of guests."""
         return self.plan.scenario.guest
