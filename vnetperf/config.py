@@ -7,16 +7,24 @@ command line. Where each value came from is kept and shown by `vnetperf show-con
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import Field
 
+from vnetperf.config_files import available, find_file, load_model, read_toml, validate
+from vnetperf.config_options import (
+    core_options,
+    core_stack,
+    guest_options,
+    parse_frame_sizes,
+    switch_options,
+)
 from vnetperf.model.base import Frozen
+from vnetperf.model.core import CoreOptions, Stack
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
@@ -25,10 +33,29 @@ from vnetperf.model.scenario import Forwarding, Rules
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.tunnel import TunnelKind
+from vnetperf.model.variant import Variant
+
+__all__ = [
+    "ENV_PREFIX",
+    "USER_FILE",
+    "Configuration",
+    "Settings",
+    "available",
+    "find_file",
+    "load",
+    "load_model",
+    "parse_frame_sizes",
+    "read_toml",
+    "validate",
+]
 
 USER_FILE = "vnetperf.toml"
 ENV_PREFIX = "VNETPERF_"
-Model = TypeVar("Model", bound=BaseModel)
+
+#: Settings of which single ones are laid over others; all others are replaced.
+_ADDED_UP = ("set", "guest", "core")
+#: Settings of a run as a whole: a variant cannot have others.
+OF_THE_RUN = ("testbed", "preset", "frame_sizes", "results_dir", "notes")
 
 
 class Settings(Frozen):
@@ -46,6 +73,8 @@ class Settings(Frozen):
         set: Single options of the vSwitch as "key=value", over those of the file.
         guest: Options of guests, where VNFs run in VMs: "key=value", and at most one name of a file
             under conf/guest/, or a path.
+        core: Options of a mobile core, where the VNF is one: "key=value", and at most one name of a
+            file under conf/stacks/, or a path: which core.
         forwarding: "l2" switches frames, "l3" routes packets.
         rules: What the vSwitch forwards by: "port", "stream" (a rule per flow), "learning".
         tunnel: Kind of tunnel of the overlay deployments: "vxlan", "gre", "geneve".
@@ -65,6 +94,7 @@ class Settings(Frozen):
     switch: str = "default"
     set: tuple[str, ...] = ()
     guest: tuple[str, ...] = ()
+    core: tuple[str, ...] = ()
     forwarding: Forwarding = "l2"
     rules: Rules = "port"
     tunnel: TunnelKind = "vxlan"
@@ -86,6 +116,8 @@ class Configuration:
         traffic: The traffic file.
         switch: The options of the vSwitch, with the settings' single ones applied.
         guest: The options of guests, likewise.
+        core: The options of a mobile core, likewise.
+        stack: Which core.
     """
 
     settings: Settings
@@ -95,6 +127,8 @@ class Configuration:
     traffic: TrafficProfile
     switch: SwitchOptions
     guest: GuestOptions
+    core: CoreOptions
+    stack: Stack
 
     def as_record(self) -> dict[str, dict[str, Any]]:
         """Settings with their sources, for the log and `show-config`.
@@ -105,159 +139,36 @@ class Configuration:
         values = self.settings.model_dump(mode="json")
         return {key: {"value": values[key], "source": self.sources[key]} for key in values}
 
+    def varied(self, variant: Variant) -> Configuration:
+        """This configuration with a variant's settings laid over, as if typed last.
 
-def conf_dirs() -> tuple[Path, ...]:
-    """Folders searched for configuration files, in order.
+        Args:
+            variant: The variant.
 
-    Returns:
-        ./conf of the working directory, then the files shipped with the project.
-    """
-    shipped = (Path(__file__).parent / "conf").resolve()  # in a checkout a link to its conf/
-    return tuple(dict.fromkeys((Path.cwd() / "conf", shipped)))
+        Returns:
+            The configuration of the variant's scenarios.
 
-
-def find_file(kind: str, name: str) -> Path:
-    """The file of a named testbed, preset or traffic profile.
-
-    Args:
-        kind: "testbeds", "presets", "traffic", "switch" or "guest".
-        name: Name without ".toml", or a path ending in ".toml".
-
-    Returns:
-        Path of the file.
-
-    Raises:
-        ConfigError: When there is none, naming those there are.
-    """
-    if name.endswith(".toml"):
-        if _is_file(Path(name)):
-            return Path(name)
-        raise ConfigError(f"there is no file {name}", where=kind)
-    for directory in conf_dirs():
-        path = directory / kind / f"{name}.toml"
-        if _is_file(path):
-            return path
-    known = available(kind)
-    near = get_close_matches(name, known, 1)
-    raise ConfigError(
-        f"unknown name {name!r}" + (f", did you mean {near[0]!r}?" if near else ""),
-        where=kind,
-        accepted=", ".join(known) + ", or a path ending in .toml",
-    )
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # e.g. a name that is too long to be one
-        return False
-
-
-def available(kind: str) -> list[str]:
-    """Names of all files of a kind.
-
-    Args:
-        kind: "testbeds", "presets", "traffic" or "switch".
-
-    Returns:
-        Names, sorted.
-    """
-    return sorted({path.stem for d in conf_dirs() for path in (d / kind).glob("*.toml")})
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its content.
-
-    Raises:
-        ConfigError: When it cannot be read or is not TOML.
-    """
-    try:
-        return tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", where=str(path)) from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"is not valid TOML: {error}", where=str(path)) from error
-
-
-def load_model(model: type[Model], path: Path) -> Model:
-    """Read a file into a model; its name defaults to the file's.
-
-    Args:
-        model: Testbed, Preset or TrafficProfile.
-        path: The file.
-
-    Returns:
-        The value.
-
-    Raises:
-        ConfigError: Unknown keys, wrong types or impossible values.
-    """
-    content = read_toml(path)
-    content.setdefault("name", path.stem)
-    return validate(model, content, str(path))
-
-
-def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Model:
-    """Validate values, with one clear error.
-
-    Args:
-        model: What they should be.
-        content: The values.
-        where: File or option they come from.
-
-    Returns:
-        The model's value.
-
-    Raises:
-        ConfigError: With key path, what is wrong and what is accepted.
-    """
-    try:
-        return model.model_validate(dict(content))
-    except ValidationError as error:
-        raise _as_config_error(model, error, where) from None
-    except ConfigError as error:  # a goal checks itself and names its own key
-        raise ConfigError(
-            error.what,
-            where=f"{where}: {error.where}" if error.where else where,
-            accepted=error.accepted,
-            cure=error.cure,
-        ) from None
-
-
-def _as_config_error(model: type[BaseModel], error: ValidationError, where: str) -> ConfigError:
-    first, *more = error.errors()
-    path = ".".join(str(part) for part in first["loc"])
-    accepted = ""
-    what = first["msg"].removeprefix("Value error, ")
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        keys = _keys_at(model, first["loc"][:-1])
-        near = get_close_matches(str(first["loc"][-1]), keys, 1)
-        what = "unknown key" + (f", did you mean {near[0]!r}?" if near else "")
-        accepted = ", ".join(keys)
-    elif first["type"] != "value_error":
-        what = f"{what}, got {first['input']!r}"
-    if more:
-        what += f" (and {len(more)} more wrong values in the same place)"
-    return ConfigError(what, where=f"{where}: {path}" if path else where, accepted=accepted)
-
-
-def _keys_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Keys accepted at a place, read from the model's JSON schema."""
-    schema: dict[str, Any] = TypeAdapter(model).json_schema()
-    definitions = schema.get("$defs", {})
-    here = schema
-    for part in path:
-        here = here.get("items", {}) if isinstance(part, int) else here["properties"].get(part, {})
-        here = here["allOf"][0] if "allOf" in here else here
-        reference = here.get("$ref", "").rpartition("/")[2]
-        here = definitions.get(reference, here)
-    return sorted(here.get("properties", {}))
+        Raises:
+            ConfigError: A setting that is none, or that belongs to the run; a wrong value.
+        """
+        where = f"variant {variant.id}"
+        values: dict[str, Any] = {}
+        for key, value in variant.settings:
+            if key in OF_THE_RUN:
+                raise ConfigError(
+                    f"{key} belongs to the whole run and cannot be varied",
+                    where=where,
+                    accepted=", ".join(k for k in Settings.model_fields if k not in OF_THE_RUN),
+                )
+            if key in _ADDED_UP:
+                held = values.get(key, getattr(self.settings, key))
+                given = value if isinstance(value, tuple) else (str(value),)
+                values[key] = _laid_over(held, given)
+            else:
+                values[key] = value
+        validate(Settings, values, where)
+        settings = validate(Settings, self.settings.model_dump() | values, where)
+        return _read(settings, self.sources | dict.fromkeys(values, where), self)
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -283,97 +194,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def _parse(key: str, text: str, where: str) -> Any:
     if key == "frame_sizes":
         return parse_frame_sizes(text, where)
-    return tuple(text.split(";")) if key in ("set", "guest") else text
-
-
-def switch_options(settings: Settings) -> SwitchOptions:
-    """Options of the vSwitch: those of the file, and single ones over them.
-
-    Args:
-        settings: Names the file and the single options.
-
-    Returns:
-        The options.
-
-    Raises:
-        ConfigError: Anything wrong in either.
-    """
-    path = find_file("switch", settings.switch)
-    return _options(SwitchOptions, path, settings.set, "--set")
-
-
-def guest_options(settings: Settings) -> GuestOptions:
-    """Options of guests: those of a file, if one is named, and single ones over them.
-
-    Args:
-        settings: Names the file and the single options.
-
-    Returns:
-        The options.
-
-    Raises:
-        ConfigError: Anything wrong in either.
-    """
-    files = [given for given in settings.guest if "=" not in given]
-    if len(files) > 1:
-        raise ConfigError(
-            f"{files[1]!r} is a second file beside {files[0]!r}",
-            where="--guest",
-            accepted="one file and any number of KEY=VALUE",
-        )
-    path = find_file("guest", files[0]) if files else None
-    pairs = tuple(given for given in settings.guest if "=" in given)
-    return _options(GuestOptions, path, pairs, "--guest")
-
-
-def _options(model: type[Model], path: Path | None, pairs: tuple[str, ...], option: str) -> Model:
-    content: dict[str, Any] = {}
-    if path is not None:
-        content = {"name": path.stem, **read_toml(path)}
-        validate(model, content, str(path))  # so that an error names the layer it is in
-    keys = [key for key in model.model_fields if key != "name"]
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or key not in keys:
-            near = get_close_matches(key, keys, 1)
-            raise ConfigError(
-                f"{pair!r} sets no option" + (f", did you mean {near[0]!r}?" if near else ""),
-                where=option,
-                accepted=f"KEY=VALUE with KEY one of {', '.join(keys)}",
-            )
-        content[key] = _toml_value(text)
-    return validate(model, content, option if pairs else str(path or option))
-
-
-def _toml_value(text: str) -> Any:
-    """A value as TOML has it; a bare word is a string."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def parse_frame_sizes(text: str, where: str = "--frame-sizes") -> tuple[int, ...]:
-    """Frame sizes from "64,512,1518".
-
-    Args:
-        text: The text.
-        where: Option or variable it comes from.
-
-    Returns:
-        Octets including FCS.
-
-    Raises:
-        ConfigError: When it is not a list of whole numbers.
-    """
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ConfigError(
-            f"{text!r} is no list of frame sizes",
-            where=where,
-            accepted="whole numbers with commas, e.g. 64,512,1518",
-        ) from None
+    return tuple(text.split(";")) if key in _ADDED_UP else text
 
 
 def load(
@@ -414,16 +235,35 @@ def load(
         for key in values:
             via = f" {ENV_PREFIX}{key.upper()}" if source == "environment" else ""
             sources[key] = source + via
-    settings = validate(Settings, merged, "settings")
-    preset = load_model(Preset, find_file("presets", settings.preset))
-    if settings.frame_sizes:
-        preset = preset.model_copy(update={"frame_sizes": settings.frame_sizes})
+    return _read(validate(Settings, merged, "settings"), sources)
+
+
+def _laid_over(held: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
+    """Single options over others; a file's name replaces the file that was named."""
+    names_file = any("=" not in one for one in given)
+    kept = tuple(one for one in held if "=" in one or not names_file)
+    return (*kept, *given)
+
+
+def _read(
+    settings: Settings, sources: dict[str, str], known: Configuration | None = None
+) -> Configuration:
+    """Read the files that settings name; the run's own are those of `known`, if there is one."""
+    if known is None:
+        preset = load_model(Preset, find_file("presets", settings.preset))
+        if settings.frame_sizes:
+            preset = preset.model_copy(update={"frame_sizes": settings.frame_sizes})
+        testbed = load_model(Testbed, find_file("testbeds", settings.testbed))
+    else:
+        preset, testbed = known.preset, known.testbed
     return Configuration(
         settings=settings,
         sources=sources,
-        testbed=load_model(Testbed, find_file("testbeds", settings.testbed)),
+        testbed=testbed,
         preset=preset,
         traffic=load_model(TrafficProfile, find_file("traffic", settings.traffic)),
-        switch=switch_options(settings),
-        guest=guest_options(settings),
+        switch=switch_options(settings.switch, settings.set),
+        guest=guest_options(settings.guest),
+        core=core_options(settings.core),
+        stack=core_stack(settings.core),
     )

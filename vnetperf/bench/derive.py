@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import isclose
 
 from vnetperf.bench.caveats import warnings_of
+from vnetperf.bench.comparisons import comparisons_of, reading_order
 from vnetperf.bench.compliance import ledger_of
 from vnetperf.bench.directions import latency_of, per_direction
 from vnetperf.bench.logged import LoggedSearch, is_valid, searches_of
@@ -203,6 +204,8 @@ def derive(records: Sequence[Record]) -> RunResults:
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
     ledger = ledger_of(run, [r.scenario for r in deployed.values()], results)
     begins = {s.begin.search: s.begin for s in searches}
+    comparisons = comparisons_of(records)
+    place = reading_order(comparisons)
     return RunResults(
         run=run.identity.model_copy(update={"ended": end.ended if end else ""}),
         preset=run.preset.name,
@@ -213,11 +216,19 @@ def derive(records: Sequence[Record]) -> RunResults:
         environment=next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
         calibrations=_merge(calibrations),
         scenarios=tuple(r.facts for r in deployed.values()),
-        results=tuple(sorted(results, key=lambda r: (r.scenario, r.test, r.frame_size))),
+        results=tuple(sorted(results, key=lambda r: _order(r, place))),
+        comparisons=comparisons,
         trials=tuple(_point(t, begins[t.search]) for s in searches for t in s.trials),
         ledger=tuple(ledger),
         deviations=tuple(entry for entry in ledger if entry.status == "deviated"),
     )
+
+
+def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, str, int]:
+    """Variants follow their scenario, in the order of their comparison."""
+    scenario = result.scenario
+    variant = (scenario.partition(",")[0], place.get(scenario, 0), scenario)
+    return (*variant, result.test, result.frame_size)
 
 
 def _merge(calibrations: Sequence[Calibration]) -> tuple[Calibration, ...]:

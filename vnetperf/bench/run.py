@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -22,13 +23,16 @@ from vnetperf.model.plan import Plan
 from vnetperf.model.result import Calibration, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.units import LinkSpeed
+from vnetperf.model.variant import Comparison
 from vnetperf.results.log import TrialLog, read_log
 from vnetperf.results.records import (
     CalibrationRecord,
+    ComparisonRecord,
     EndRecord,
     EnvironmentRecord,
     RunRecord,
     ScenarioRecord,
+    SkippedRecord,
 )
 from vnetperf.testbed.client import AgentClient
 from vnetperf.testbed.plan import largest_frame, make_loop_plan, make_plan
@@ -65,6 +69,7 @@ class Run:
         self.spent: dict[str, float] = {}
         self._facts: MachineFacts | None = None
         self._machine_then: dict[str, str] = {}
+        self._scenarios_then: dict[str, Scenario] = {}
         self._deployed: Scenario | None = None
         self._failed: dict[str, VnetperfError] = {}
         self._calibration: Calibration | None = None
@@ -109,6 +114,9 @@ class Run:
             )
         machines = [r.machine for r in records if isinstance(r, EnvironmentRecord)]
         self._machine_then = machines[-1] if machines else {}
+        self._scenarios_then = {
+            r.scenario.id: r.scenario for r in records if isinstance(r, ScenarioRecord)
+        }
         # Per case the last search counts: earlier ones were superseded by it.
         self.history = {search.case: search for search in searches_of(records)}
 
@@ -165,6 +173,50 @@ class Run:
             CapabilityError: The testbed cannot carry it.
         """
         return make_plan(scenario, self.configuration.testbed, self.facts())
+
+    def note_comparisons(self, comparisons: Iterable[Comparison]) -> None:
+        """Log which variants are to be compared with each other.
+
+        Args:
+            comparisons: The comparisons.
+        """
+        for comparison in comparisons:
+            self.log.append(ComparisonRecord(comparison=comparison))
+
+    def note_skipped(self, scenario_id: str, why: str) -> None:
+        """Log that the testbed cannot carry a scenario.
+
+        Args:
+            scenario_id: Its name.
+            why: The reason, with its cure.
+        """
+        self.log.append(SkippedRecord(scenario=scenario_id, why=why))
+
+    def measured_before(self, scenario: Scenario, case: Case) -> LoggedSearch | None:
+        """What the run that is continued holds of a case.
+
+        Args:
+            scenario: The scenario.
+            case: The case.
+
+        Returns:
+            Its search; None when there is none, or no run is continued.
+
+        Raises:
+            ConfigError: The scenario of this name was another one then.
+        """
+        held = self.history.get(case)
+        then = self._scenarios_then.get(scenario.id)
+        # The largest frame may differ: a test case can ask for sizes of its own.
+        update = {"max_frame_size": scenario.max_frame_size}
+        if held is not None and then is not None and then.model_copy(update=update) != scenario:
+            raise ConfigError(
+                f"{scenario.id} now stands for other settings than in this log; "
+                "its trials must not be mixed with new ones",
+                where=str(self.log.path),
+                cure="give the variant another id, or start a new run without --resume",
+            )
+        return held
 
     def deploy(self, scenario: Scenario, frame_size: int) -> None:
         """Deploy a scenario unless it is deployed already; the generator is calibrated first.
@@ -245,6 +297,17 @@ class Run:
         self.log.append(CalibrationRecord(calibration=held))
         return held
 
+    def calibrated(self, frame_size: int) -> CalibrationPoint | None:
+        """What the generator can do over the wire of what is deployed.
+
+        Args:
+            frame_size: Octets including FCS.
+
+        Returns:
+            The point; None when that size was not calibrated.
+        """
+        return self._calibration.at(frame_size) if self._calibration else None
+
     def ceiling(self, scenario: Scenario, frame_size: int) -> tuple[float, str]:
         """Largest load worth asking for, frames/s per interface, and what sets it.
 
@@ -256,7 +319,7 @@ class Run:
             Load and reason.
         """
         testbed = self.configuration.testbed
-        point = self._calibration.at(frame_size) if self._calibration else None
+        point = self.calibrated(frame_size)
         limits = []
         if point is not None:
             limits.append((point.max_clean_fps / 2, "the generator's calibrated clean maximum"))

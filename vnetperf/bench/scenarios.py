@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from vnetperf import registry
 from vnetperf.config import Configuration
+from vnetperf.model.core import CoreOptions
 from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
+
+#: The VNF of deployments that are for a mobile core.
+CORE = "vepc"
 
 
 def scenario_ids() -> list[str]:
@@ -17,12 +21,13 @@ def scenario_ids() -> list[str]:
     return [f"{d}_{v}" for d in DEPLOYMENTS for v in registry.names("vswitches")]
 
 
-def make_scenario(scenario_id: str, configuration: Configuration) -> Scenario:
+def make_scenario(scenario_id: str, configuration: Configuration, variant: str = "") -> Scenario:
     """A scenario by its id.
 
     Args:
         scenario_id: "pvp_dpdk".
-        configuration: Says which VNF, traffic and wire.
+        configuration: Says which VNF, traffic and wire; that of the variant, if there is one.
+        variant: Id of the variant, "" outside of a comparison.
 
     Returns:
         The scenario.
@@ -34,12 +39,16 @@ def make_scenario(scenario_id: str, configuration: Configuration) -> Scenario:
     # A chain that is not told apart by its port is told apart by address.
     learned = settings.rules == "learning" and graph.chains > 1
     by_port = learned or capabilities.addressing == "port"
+    vnf = settings.vnf
+    if graph.gtp and not registry.load_vnf(vnf).user_plane:
+        vnf = CORE  # whatever else is asked for, only a mobile core takes users' packets
     rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
-    mode = settings.vnf_mode if settings.vnf_mode != "auto" else "mac" if rewrites else "io"
+    usual = "route" if graph.gtp else "mac" if rewrites else "io"
+    mode = settings.vnf_mode if settings.vnf_mode != "auto" else usual
     return Scenario(
         deployment=graph,
         vswitch=vswitch,
-        vnf=settings.vnf,
+        vnf=vnf,
         vnf_mode=mode,
         traffic=configuration.traffic,
         generator=settings.generator,
@@ -50,5 +59,8 @@ def make_scenario(scenario_id: str, configuration: Configuration) -> Scenario:
         tunnel=settings.tunnel,
         options=configuration.switch,
         guest=configuration.guest,
+        core=configuration.core if graph.gtp else CoreOptions(),
+        stack=configuration.stack if graph.gtp else None,
         max_frame_size=max(STANDARD_FRAME_SIZE, *configuration.preset.frame_sizes),
+        variant=variant,
     )

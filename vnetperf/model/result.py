@@ -76,7 +76,7 @@ class Result(Frozen):
     """Result of one test of one scenario at one frame size.
 
     Attributes:
-        scenario: "pvp_dpdk".
+        scenario: "pvp_dpdk"; of a variant "pvp_dpdk,rx_queues=2".
         test: "throughput".
         frame_size: Octets including FCS.
         status: "measured" or "not measured".
@@ -236,6 +236,38 @@ class ScenarioFacts(Frozen):
     error: str = ""
 
 
+class ComparedVariant(Frozen):
+    """One of the variants that a comparison sets side by side.
+
+    Attributes:
+        variant: "rx_queues=2".
+        scenario: Its results' scenario, "pvp_dpdk,rx_queues=2".
+        typed: What it lays over the run's settings, as a user would type it.
+        skipped: Why the testbed cannot carry it; "".
+    """
+
+    variant: str
+    scenario: str
+    typed: tuple[str, ...] = ()
+    skipped: str = ""
+
+
+class ComparisonResult(Frozen):
+    """Variants of one scenario that are to be compared with each other.
+
+    Attributes:
+        name: The test case, "test_multiqueue::test_throughput_by_queues".
+        title: What it finds out; "" when the test case does not say.
+        scenario: The scenario without a variant, "pvp_dpdk".
+        variants: In the order in which they are to be shown, those without a result too.
+    """
+
+    name: str
+    title: str = ""
+    scenario: str
+    variants: tuple[ComparedVariant, ...]
+
+
 class RunIdentity(Frozen):
     """Who and what made a run.
 
@@ -275,6 +307,7 @@ class RunResults(Frozen):
         calibrations: The generator's calibrations, one for each kind of wire; empty when not done.
         scenarios: What was deployed.
         results: One entry per scenario, test and frame size.
+        comparisons: Which of the scenarios are variants to be compared.
         trials: Every trial in order.
         deviations: Clauses that were not met.
         ledger: All clauses looked at.
@@ -291,6 +324,7 @@ class RunResults(Frozen):
     calibrations: tuple[Calibration, ...] = ()
     scenarios: tuple[ScenarioFacts, ...] = ()
     results: tuple[Result, ...] = ()
+    comparisons: tuple[ComparisonResult, ...] = ()
     trials: tuple[TrialPoint, ...] = ()
     deviations: tuple[LedgerEntry, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from vnetperf.bench.scenarios import scenario_ids
 from vnetperf.config import Configuration
+from vnetperf.model.units import MIN_FRAME_SIZE
+from vnetperf.model.variant import Variant
+from vnetperf.pytest_plugin.variants import Selected, selected_of
 
 
-def parametrize(metafunc: pytest.Metafunc, configuration: Configuration | None) -> None:
+def parametrize(
+    metafunc: pytest.Metafunc,
+    configuration: Configuration | None,
+    variants: Sequence[tuple[Variant, tuple[Any, ...]]],
+) -> None:
     """Parametrise a test that asks for `bench` (and `frame_size`).
 
     The scenario is the outer parameter, so that cases of one scenario follow each other.
@@ -16,14 +26,24 @@ def parametrize(metafunc: pytest.Metafunc, configuration: Configuration | None) 
     Args:
         metafunc: The test function.
         configuration: Says which frame sizes; None when it is wrong, and nothing will be run.
+        variants: What it varies, with marks.
     """
     if "bench" in metafunc.fixturenames:
-        # pytest-xdist's loadgroup keeps a scenario's cases on one worker.
-        params = [pytest.param(s, id=s, marks=pytest.mark.xdist_group(s)) for s in scenario_ids()]
+        params = []
+        for scenario in scenario_ids():
+            for variant, marks in variants:
+                one = Selected(scenario, variant)
+                # pytest-xdist's loadgroup keeps a scenario's cases on one worker.
+                together = (pytest.mark.xdist_group(one.id), *marks)
+                params.append(pytest.param(one, id=one.in_test_id, marks=together))
         metafunc.parametrize("bench", params, indirect=True, scope="session")
     if "frame_size" in metafunc.fixturenames:
         sizes = configuration.preset.frame_sizes if configuration else ()
         metafunc.parametrize("frame_size", sizes, ids=[str(size) for size in sizes])
+
+
+def _parameters(nodeid: str) -> list[str]:
+    return nodeid.rpartition("[")[2].rstrip("]").split("-")
 
 
 def scenario_in(nodeid: str) -> str | None:
@@ -35,22 +55,46 @@ def scenario_in(nodeid: str) -> str | None:
     Returns:
         "pvp_dpdk"; None for a test that measures none.
     """
-    parameters = nodeid.rpartition("[")[2].rstrip("]").split("-")
     known = scenario_ids()
-    return next((part for part in parameters if part in known), None)
+    return next((part for part in _parameters(nodeid) if part in known), None)
+
+
+def deployment_in(nodeid: str) -> str | None:
+    """What is deployed once for tests that follow each other, by their ids.
+
+    Args:
+        nodeid: "test_multiqueue.py::test_queues[pvp_dpdk-rx_queues=2-64]".
+
+    Returns:
+        "pvp_dpdk-rx_queues=2"; None for a test that measures nothing. A parameter of the user's
+        own, in a test without a frame size, counts as a variant: an id does not tell them apart.
+    """
+    scenario = scenario_in(nodeid)
+    if scenario is None:
+        return None
+    parts = _parameters(nodeid)
+    found = [scenario]
+    for part in parts[parts.index(scenario) + 1 :]:
+        if part.isdecimal() and int(part) >= MIN_FRAME_SIZE:
+            break
+        found.append(part)
+    return "-".join(found)
 
 
 def group_by_scenario(items: list[pytest.Item]) -> None:
-    """Bring the cases of a scenario together, so that it is deployed once.
+    """Bring the cases of a scenario, and of each variant, together, so that it is deployed once.
 
     Args:
         items: Collected tests, reordered in place; others keep their places at the front.
     """
+    order = {scenario: number for number, scenario in enumerate(scenario_ids())}
+    variants: dict[Selected, int] = {}
 
-    def scenario_of(item: pytest.Item) -> int:
-        callspec = getattr(item, "callspec", None)
-        bench = callspec.params.get("bench") if callspec is not None else None
-        return order.get(bench, -1) if isinstance(bench, str) else -1
+    def place_of(item: pytest.Item) -> tuple[int, int]:
+        selected = selected_of(item)
+        if selected is None:
+            return -1, 0
+        seen = variants.setdefault(selected, len(variants) + 1)
+        return order.get(selected.scenario, -1), seen if selected.variant else 0
 
-    order = {s: n for n, s in enumerate(scenario_ids())}
-    items.sort(key=scenario_of)
+    items.sort(key=place_of)

@@ -54,6 +54,13 @@ def add_options(parser: pytest.Parser) -> None:
         action="append",
         help="one option of guests, e.g. memory_mib=1024, or a file under conf/guest/ (repeatable)",
     )
+    add(
+        "--core",
+        metavar="KEY=VALUE",
+        action="append",
+        help="one option of a mobile core, e.g. sessions=50, or a file under conf/stacks/ "
+        "(repeatable)",
+    )
     add("--forwarding", metavar="LAYER", help="l2 or l3 (default: l2)")
     add("--rules", metavar="KIND", help="port, stream or learning (default: port)")
     add("--tunnel", metavar="KIND", help="vxlan, gre or geneve, in overlays (default: vxlan)")
@@ -76,6 +83,7 @@ KEYS = (
     "switch",
     "set",
     "guest",
+    "core",
     "forwarding",
     "rules",
     "tunnel",
@@ -107,7 +115,7 @@ def configuration_of(
     try:
         if given["frame_sizes"] is not None:
             given["frame_sizes"] = config.parse_frame_sizes(given["frame_sizes"])
-        for key in ("set", "guest"):
+        for key in ("set", "guest", "core"):
             if given[key] is not None:
                 given[key] = tuple(given[key])
         testbeds = given["testbed"] or os.environ.get("VNETPERF_TESTBED")
@@ -119,14 +127,22 @@ def configuration_of(
                 cure="run them separately, each with its own --testbed",
             )
         loaded = config.load(given, test_case=test_case)
-        _check_names(loaded.settings)
+        check_names(loaded.settings)
+        check_mode(loaded.settings)
         return loaded
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
 
 
-def _check_names(settings: Settings) -> None:
-    """Refuse names that no backend has, before a case is run."""
+def check_names(settings: Settings) -> None:
+    """Refuse names that no backend has, before a case is run.
+
+    Args:
+        settings: The names.
+
+    Raises:
+        ConfigError: One that is unknown, with those there are.
+    """
     from vnetperf import registry  # noqa: PLC0415 - only sessions that measure need it
 
     families: dict[registry.Family, str] = {"traffic": settings.generator}
@@ -135,15 +151,27 @@ def _check_names(settings: Settings) -> None:
     for family, name in families.items():
         if name not in registry.names(family):
             registry.load(family, name)  # raises, with the names there are
-    vnf = registry.load_vnf(settings.vnf)
-    if settings.vnf_mode != "auto":
-        modes = vnf.modes
-        if settings.vnf_mode not in modes:
-            raise ConfigError(
-                f"{settings.vnf} has no mode {settings.vnf_mode!r}",
-                where="vnf_mode",
-                accepted=", ".join(("auto", *modes)),
-            )
+    registry.load_vnf(settings.vnf)
+
+
+def check_mode(settings: Settings) -> None:
+    """Refuse a mode that the VNF has not.
+
+    Args:
+        settings: Names both.
+
+    Raises:
+        ConfigError: It has no such mode.
+    """
+    from vnetperf import registry  # noqa: PLC0415 - only sessions that measure need it
+
+    modes = registry.load_vnf(settings.vnf).modes
+    if settings.vnf_mode not in ("auto", *modes):
+        raise ConfigError(
+            f"{settings.vnf} has no mode {settings.vnf_mode!r}",
+            where="vnf_mode",
+            accepted=", ".join(("auto", *modes)),
+        )
 
 
 def worker_name(pytest_config: pytest.Config) -> str:

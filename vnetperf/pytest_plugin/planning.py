@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from vnetperf.model.plan import Plan
     from vnetperf.model.preset import Preset
     from vnetperf.pytest_plugin.session import BenchSession
+    from vnetperf.pytest_plugin.variants import Selected
 
 
-def print_plans(session: BenchSession, scenario_ids: Sequence[str], terminal: Any) -> None:
+def print_plans(session: BenchSession, wanted: Sequence[Selected], terminal: Any) -> None:
     """Plan scenarios and print the plans; nothing on the machine is touched.
 
     Args:
         session: The session.
-        scenario_ids: Selected scenarios, each once.
+        wanted: Selected scenarios and variants, each once.
         terminal: pytest's terminal reporter.
     """
-    from vnetperf.bench.scenarios import make_scenario  # noqa: PLC0415
     from vnetperf.testbed.client import AgentClient  # noqa: PLC0415
     from vnetperf.testbed.plan import make_plan  # noqa: PLC0415
 
@@ -32,15 +32,19 @@ def print_plans(session: BenchSession, scenario_ids: Sequence[str], terminal: An
     client = AgentClient(configuration.testbed)
     try:
         facts = client.inventory()
-        for scenario_id in scenario_ids:
-            scenario = make_scenario(scenario_id, configuration)
-            terminal.section(f"plan of {scenario_id}")
+        for selected in wanted:
+            terminal.section(f"plan of {selected.id}")
+            for said in selected.variant.typed:
+                terminal.line(f"variant     {said}")
             try:
-                plan = make_plan(scenario, configuration.testbed, facts)
+                plan = make_plan(session.scenario(selected), configuration.testbed, facts)
             except CapabilityError as error:
                 terminal.line(f"would be skipped: {error}")
                 continue
             except ConfigError as error:
+                if selected.variant:
+                    terminal.line(f"would fail: {error}")
+                    continue
                 raise pytest.UsageError(str(error)) from None
             for line in describe(plan, configuration.preset):
                 terminal.line(line)

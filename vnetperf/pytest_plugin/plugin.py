@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 _WRONG: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
+_LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
 
 
 def session_of(config: pytest.Config) -> BenchSession:
@@ -57,6 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "vnetperf(frame_sizes=(...)): what a test case asks for unless the user does"
     )
+    config.addinivalue_line(
+        "markers", "vary(key, values): compares variants: a setting, and the values it is given"
+    )
     try:
         config.hook.pytest_vnetperf_register(register=registry.register)
     except ConfigError as error:
@@ -67,23 +71,57 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise tests that ask for `bench`."""
     if "bench" in metafunc.fixturenames:
         from vnetperf.pytest_plugin.matrix import parametrize  # noqa: PLC0415
+        from vnetperf.pytest_plugin.variants import variants_of  # noqa: PLC0415
 
         try:
             configuration = session_of(metafunc.config).configuration_for(metafunc.definition)
+            variants = variants_of(metafunc.definition)
         except pytest.UsageError as error:  # raised here it would be an error of each test
             metafunc.config.stash[_WRONG] = error
-            configuration = None
-        parametrize(metafunc, configuration)
+            configuration, variants = None, variants_of(None)
+        parametrize(metafunc, configuration, variants)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let -k name a variant, "rx_queues:2": it takes no equals sign."""
+    if "bench" in getattr(item, "fixturenames", ()):
+        from vnetperf.pytest_plugin.variants import selected_of  # noqa: PLC0415
+
+        selected = selected_of(item)
+        if selected is not None and selected.variant:
+            item.extra_keyword_matches.add(selected.in_test_id.replace("=", ":"))
+
+
+# Last: what -k and -m leave is what is counted, and nothing parts a scenario's cases again.
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Bring the cases of a scenario together."""
+    """Leave comparisons out that nobody asked for; bring the cases of a scenario together."""
     if _WRONG in config.stash:
         _raise_wrong(config)
-    if any("bench" in getattr(item, "fixturenames", ()) for item in items):
-        from vnetperf.pytest_plugin.matrix import group_by_scenario  # noqa: PLC0415
+    if not _any_measures(items):
+        return
+    from vnetperf.pytest_plugin.asked import drop_unasked, how_to_ask  # noqa: PLC0415
+    from vnetperf.pytest_plugin.matrix import group_by_scenario  # noqa: PLC0415
+    from vnetperf.pytest_plugin.variants import comparisons_of  # noqa: PLC0415
 
-        group_by_scenario(items)
+    dropped = drop_unasked(config, items)
+    if dropped:
+        config.stash[_LEFT_OUT] = how_to_ask(dropped, config.invocation_params.dir)
+    try:
+        if comparisons := comparisons_of(items):
+            session_of(config).expect(comparisons)
+    except pytest.UsageError as error:
+        _refuse(config, error)
+    group_by_scenario(items)
+
+
+def _any_measures(items: list[pytest.Item]) -> bool:
+    return any("bench" in getattr(item, "fixturenames", ()) for item in items)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str | list[str]:
+    """Say which comparisons were left out."""
+    return config.stash.get(_LEFT_OUT, [])
 
 
 def _raise_wrong(config: pytest.Config) -> None:
@@ -93,7 +131,14 @@ def _raise_wrong(config: pytest.Config) -> None:
             _ = session_of(config).configuration
         except pytest.UsageError:
             return
-    raise config.stash[_WRONG]
+    _refuse(config, config.stash[_WRONG])
+
+
+def _refuse(config: pytest.Config, error: pytest.UsageError) -> None:
+    """End the session; a worker of xdist cannot, and tells each case."""
+    if not session_of(config).worker:
+        raise error
+    session_of(config).refused = str(error)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -102,7 +147,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     config = session.config
     if config.getoption("collectonly"):
         return None
-    wanted = dict.fromkeys(filter(None, map(_scenario_of, session.items)))
+    if not _any_measures(session.items) and not config.getoption("plan"):
+        return None
+    from vnetperf.pytest_plugin.variants import selected_of  # noqa: PLC0415
+
+    wanted = dict.fromkeys(filter(None, map(selected_of, session.items)))
     if not config.getoption("plan"):
         if wanted:
             session_of(config).check_resume()
@@ -112,11 +161,6 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     print_plans(session_of(config), list(wanted), terminal)
     return True
-
-
-def _scenario_of(item: pytest.Item) -> str | None:
-    params: dict[str, str] = getattr(getattr(item, "callspec", None), "params", {})
-    return params.get("bench")
 
 
 @pytest.fixture(scope="session")

@@ -11,18 +11,18 @@ from xdist.scheduler import (  # type: ignore[import-untyped]
     LoadScopeScheduling,
 )
 
-from vnetperf.pytest_plugin.matrix import scenario_in
+from vnetperf.pytest_plugin.matrix import deployment_in, scenario_in
 
 
 class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps the cases of a scenario on one worker, so that it is deployed once.
+    """Keeps the cases of a scenario, or of a variant of it, on one worker: it is deployed once.
 
     It reads the scenario from the test id: xdist's own `loadgroup` marks ids in a way that
     pytest 9.2 no longer sees.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return scenario_in(nodeid) or nodeid
+        return deployment_in(nodeid) or nodeid
 
 
 class LateScheduling:

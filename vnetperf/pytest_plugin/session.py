@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vnetperf.model.errors import ConfigError, LogError, VnetperfError
+from vnetperf.model.errors import CapabilityError, ConfigError, LogError, VnetperfError
 from vnetperf.pytest_plugin.live import LiveProgress
-from vnetperf.pytest_plugin.options import configuration_of, worker_name
+from vnetperf.pytest_plugin.options import (
+    check_mode,
+    check_names,
+    configuration_of,
+    worker_name,
+)
 from vnetperf.pytest_plugin.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from vnetperf.bench.bench import Bench
     from vnetperf.bench.run import Run
     from vnetperf.config import Configuration
+    from vnetperf.model.scenario import Scenario
+    from vnetperf.model.variant import Comparison, Variant
+    from vnetperf.pytest_plugin.variants import Selected
 
 
 #: Longest wait of a pytest-xdist worker for its turn on a testbed, seconds.
@@ -36,8 +45,11 @@ class BenchSession:
         self.worker = worker_name(config)
         self._configuration: Configuration | None = None
         self._run: Run | None = None
+        self._comparisons: Sequence[Comparison] = ()
         self.folder: Path | None = None
         self.results: Any = None
+        #: Under pytest-xdist: why a worker must not measure.
+        self.refused = ""
         #: Why there are no reports.
         self.trouble = ""
         self._name = ""
@@ -166,30 +178,76 @@ class BenchSession:
 
             log = worker_log(self.results_folder(), self.worker)
             self._run = Run(self.configuration, log, progress=self.progress)
+            self._run.note_comparisons(self._comparisons)
         return self._run
 
-    def bench(self, scenario_id: str) -> Bench:
+    def expect(self, comparisons: Sequence[Comparison]) -> None:
+        """Note which comparisons the session's cases belong to, and check their variants.
+
+        Args:
+            comparisons: The comparisons.
+
+        Raises:
+            UsageError: A setting of a variant that is wrong whatever the machine is.
+        """
+        self._comparisons = comparisons
+        checked: set[Variant] = set()
+        for comparison in comparisons:
+            for variant in comparison.variants:
+                if variant in checked:
+                    continue
+                checked.add(variant)
+                try:
+                    check_names(self.configuration.varied(variant).settings)
+                except ConfigError as error:
+                    raise pytest.UsageError(f"{comparison.name}: {error}") from None
+
+    def scenario(self, selected: Selected) -> Scenario:
+        """A scenario as the configuration and its variant have it.
+
+        Args:
+            selected: Scenario and variant.
+
+        Returns:
+            The scenario.
+
+        Raises:
+            CapabilityError: A variant's parts do not fit together.
+        """
+        from vnetperf.bench.scenarios import make_scenario  # noqa: PLC0415
+
+        varied = self.configuration.varied(selected.variant)
+        try:
+            check_mode(varied.settings)
+        except ConfigError as error:  # what is wrong for a variant may be right for others
+            raise CapabilityError(error.what, where=selected.id, accepted=error.accepted) from None
+        return make_scenario(selected.scenario, varied, selected.variant.id)
+
+    def bench(self, selected: Selected) -> Bench:
         """A scenario to measure; skips it when the testbed cannot carry it.
 
         Args:
-            scenario_id: "pvp_dpdk".
+            selected: Scenario and variant.
 
         Returns:
             What the test case is given.
         """
         from vnetperf.bench.bench import Bench  # noqa: PLC0415
-        from vnetperf.bench.scenarios import make_scenario  # noqa: PLC0415
-        from vnetperf.model.errors import CapabilityError  # noqa: PLC0415
 
-        scenario = make_scenario(scenario_id, self.configuration)
+        if self.refused:
+            raise ConfigError(self.refused)
         run = self.run()
         try:
+            scenario = self.scenario(selected)
             run.plan(scenario)
         except CapabilityError as error:
-            pytest.skip(str(error).replace("\n", ";"))
-        except ConfigError as error:  # as wrong for every other case: told once
-            if self.worker:
+            why = str(error).replace("\n", ";")
+            run.note_skipped(selected.id, why)
+            pytest.skip(why)
+        except ConfigError as error:
+            if self.worker or selected.variant:
                 raise
+            # As wrong for every other case: told once.
             pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
         return Bench(run, scenario)
 

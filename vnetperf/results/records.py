@@ -13,6 +13,7 @@ from vnetperf.model.result import Calibration, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
+from vnetperf.model.variant import Comparison
 
 LOG_VERSION = 1
 
@@ -66,6 +67,26 @@ class ScenarioRecord(Frozen):
     type: Literal["scenario"] = "scenario"
     scenario: Scenario
     facts: ScenarioFacts
+
+
+class ComparisonRecord(Frozen):
+    """Variants of a scenario are to be compared with each other."""
+
+    type: Literal["comparison"] = "comparison"
+    comparison: Comparison
+
+
+class SkippedRecord(Frozen):
+    """A scenario is not measured, because the testbed cannot carry it.
+
+    Attributes:
+        scenario: "pvp_dpdk,rx_queues=2".
+        why: The reason, with its cure.
+    """
+
+    type: Literal["skipped"] = "skipped"
+    scenario: str
+    why: str
 
 
 class SearchRecord(Frozen):
@@ -191,6 +212,8 @@ Record = Annotated[
     | EnvironmentRecord
     | CalibrationRecord
     | ScenarioRecord
+    | ComparisonRecord
+    | SkippedRecord
     | SearchRecord
     | TrialRecord
     | SearchEndRecord

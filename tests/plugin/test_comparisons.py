@@ -1,0 +1,248 @@
+"""Variants of a scenario: their ids, how they are asked for, run, resumed and reported."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.plugin.conftest import Site
+from tests.plugin.test_selection import collected
+from vnetperf.report.write import REPORTS
+
+QUEUES = """
+import pytest
+
+@pytest.mark.vary("set", ["rx_queues=1", "rx_queues=2"])
+def test_throughput_by_queues(bench, frame_size):
+    '''How much more queues carry.
+
+    Not part of the title.
+    '''
+    bench.search_throughput(frame_size).check_expectations()
+"""
+CROSS = """
+import pytest
+
+pytestmark = pytest.mark.vary("wire", ["memif"])
+
+@pytest.mark.vary("set", [pytest.param((), id="default"), ("rx_queues=2", "rss=l4")])
+@pytest.mark.vary("guest", ["tso=true", pytest.param("nic=e1000", marks=pytest.mark.skip("no"))])
+def test_cross(bench): pass
+"""
+
+
+@pytest.fixture
+def queues(site: Site) -> Site:
+    site.pytester.makepyfile(test_multiqueue=QUEUES)
+    return site
+
+
+FILE = "test_multiqueue.py"
+VARIANTS = ("rx_queues=1", "rx_queues=2")
+
+
+def test_a_variant_stands_between_scenario_and_frame_size(queues: Site) -> None:
+    assert collected(queues, FILE, "-k", "pvp_dpdk") == [
+        f"test_throughput_by_queues[pvp_dpdk-{variant}-{size}]"
+        for variant in VARIANTS
+        for size in (64, 1518)
+    ]
+
+
+def test_several_marks_are_a_cross_product_in_the_order_they_are_written(site: Site) -> None:
+    site.pytester.makepyfile(test_cross=CROSS)
+    assert collected(site, "test_cross.py", "-k", "pvp_dpdk") == [
+        "test_cross[pvp_dpdk-wire=memif,default,tso=true]",
+        "test_cross[pvp_dpdk-wire=memif,default,nic=e1000]",
+        "test_cross[pvp_dpdk-wire=memif,rx_queues=2,rss=l4,tso=true]",
+        "test_cross[pvp_dpdk-wire=memif,rx_queues=2,rss=l4,nic=e1000]",
+    ]
+    result = site.run("test_cross.py", "-k", "pvp_dpdk and e1000")
+    result.assert_outcomes(skipped=2)
+
+
+ASKED = {
+    (FILE,): 4,
+    (f"{FILE}::test_throughput_by_queues",): 4,
+    ("-k", "pvp_dpdk and multiqueue"): 4,
+    ("-k", "pvp_dpdk and test_throughput_by_queues"): 4,
+    ("-k", "pvp_dpdk and rx_queues"): 4,
+    ("-k", "pvp_dpdk-rx_queues"): 4,
+    ("-k", "pvp_dpdk and rx_queues:2"): 2,
+    ("-m", "vary"): 4,
+    (): 0,
+    (".",): 0,
+    ("-k", "pvp_dpdk"): 0,
+    ("-k", "throughput"): 0,  # a word of other tests' names too
+    ("-k", "test and dpdk and not pvp"): 0,
+    ("-k", "pvp_dpdk and 1518"): 0,
+}
+
+
+@pytest.mark.parametrize(("args", "count"), ASKED.items(), ids=str)
+def test_comparisons_run_only_when_asked_for(
+    queues: Site, args: tuple[str, ...], count: int
+) -> None:
+    found = [i for i in collected(queues, *args) if "[pvp_dpdk-rx_queues" in i]
+    assert len(found) == count
+
+
+def test_the_header_says_what_was_left_out_and_how_to_have_it(queues: Site) -> None:
+    text = queues.run("--collect-only", "-k", "pvp_dpdk").stdout.str()
+    said = "4 cases of comparisons left out (test_multiqueue.py); name the file to run them"
+    assert text.count(said) == 1
+    assert "left out" not in queues.run("--collect-only", FILE, "-k", "pvp_dpdk").stdout.str()
+
+
+def test_each_variant_is_deployed_once_with_what_it_lays_over(queues: Site) -> None:
+    queues.run(FILE, "-k", "pvp_dpdk", "--set", "rx_queues=4", "--set", "mtu=9000").assert_outcomes(
+        passed=4
+    )
+    assert queues.calls("deploy") == {f"deploy pvp_dpdk,{variant}": 1 for variant in VARIANTS}
+    log = (queues.folders[0] / "trials.jsonl").read_text().splitlines()
+    scenarios = [r["scenario"] for r in map(json.loads, log) if r["type"] == "scenario"]
+    assert [(s["variant"], s["options"]["rx_queues"], s["options"]["mtu"]) for s in scenarios] == [
+        ("rx_queues=1", 1, 9000),
+        ("rx_queues=2", 2, 9000),
+    ]
+
+
+def test_results_name_variants_and_the_comparison(queues: Site) -> None:
+    queues.run(FILE, "-k", "pvp_dpdk", "--frame-sizes", "64").assert_outcomes(passed=2)
+    content = queues.results()
+    names = [f"pvp_dpdk,{variant}" for variant in VARIANTS]
+    assert [r["scenario"] for r in content["results"]] == names
+    (comparison,) = content["comparisons"]
+    assert comparison["name"] == "test_multiqueue::test_throughput_by_queues"
+    assert comparison["title"] == "How much more queues carry."
+    assert [(v["variant"], v["scenario"], v["typed"]) for v in comparison["variants"]] == [
+        (variant, name, [f"--set {variant}"]) for variant, name in zip(VARIANTS, names, strict=True)
+    ]
+    folder = queues.folders[0]
+    assert {p.name for p in folder.iterdir()} == {*REPORTS, "trials.jsonl"}
+    for name in ("report.html", "results.csv", "junit.xml"):
+        assert names[1] in (folder / name).read_text(), name
+
+
+def test_a_variant_that_cannot_be_had_is_skipped_alone(site: Site) -> None:
+    text = QUEUES.replace('"rx_queues=1"', '"vlan=5"')  # no option of this vSwitch
+    site.pytester.makepyfile(test_multiqueue=text)
+    result = site.run(FILE, "-k", "pvp_dpdk")
+    result.assert_outcomes(passed=2, skipped=2)
+    assert result.ret == 0
+    assert "dpdk has no option vlan" in result.stdout.str()
+    (comparison,) = site.results()["comparisons"]
+    assert ["no option vlan" in v["skipped"] for v in comparison["variants"]] == [True, False]
+
+
+def test_a_mode_that_a_variants_vnf_has_not_is_a_skip(site: Site) -> None:
+    text = QUEUES.replace('"set"', '"vnf_mode"').replace(
+        '"rx_queues=1", "rx_queues=2"', '"io", "x"'
+    )
+    site.pytester.makepyfile(test_modes=text)
+    result = site.run("test_modes.py", "-k", "pvp_dpdk", "--frame-sizes", "64")
+    result.assert_outcomes(passed=1, skipped=1)
+    assert "vloop has no mode 'x'" in result.stdout.str()
+
+
+def test_plan_shows_each_variant(queues: Site) -> None:
+    text = queues.run("--plan", FILE, "-k", "pvp_dpdk").stdout.str()
+    for variant in VARIANTS:
+        assert text.count(f"plan of pvp_dpdk,{variant}") == 1
+        assert f"variant     --set {variant}" in text
+    assert "rx_queues = 2" in text
+    assert queues.calls() == {"start": 1, "inventory": 1, "close": 1}
+
+
+def test_a_comparison_is_resumed_without_repeating_a_trial(queues: Site) -> None:
+    queues.run(FILE, "-k", "pvp_dpdk", "--frame-sizes", "64").assert_outcomes(passed=2)
+    before = queues.results()
+    log = queues.folders[0] / "trials.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    kept = len(lines) * 3 // 4
+    log.write_bytes(b"".join(lines[:kept]))
+    queues.calls_file.unlink()
+    again = ("--frame-sizes", "64", "--resume", "results/latest")
+    queues.run(FILE, "-k", "pvp_dpdk", *again).assert_outcomes(passed=2)
+    after = queues.results()
+    assert [r["goals"] for r in after["results"]] == [r["goals"] for r in before["results"]]
+    assert after["comparisons"] == before["comparisons"]
+    cut = sum(b'"type":"trial"' in line for line in lines[kept:])
+    assert queues.calls("trial").total() == cut
+    assert queues.calls("deploy") == {"deploy pvp_dpdk,rx_queues=2": 1}
+
+
+def test_a_variant_that_means_something_else_is_not_resumed(site: Site) -> None:
+    named = 'pytest.param("rx_queues={}", id="more")'
+    for queues, outcome in (("2", {"passed": 2}), ("4", {"failed": 1, "passed": 1})):
+        text = QUEUES.replace('"rx_queues=2"', named.format(queues))
+        site.pytester.makepyfile(test_multiqueue=text)
+        again = ("--resume", "results/latest") if queues == "4" else ()
+        result = site.run(FILE, "-k", "pvp_dpdk", "--frame-sizes", "64", *again)
+        result.assert_outcomes(**outcome)
+    assert "pvp_dpdk,more now stands for other settings than in this log" in result.stdout.str()
+
+
+def test_workers_deploy_each_variant_once(queues: Site) -> None:
+    result = queues.run_apart("-n", "2", FILE, "-k", "pvp_dpdk")
+    result.assert_outcomes(passed=4)
+    assert queues.calls("deploy") == {f"deploy pvp_dpdk,{variant}": 1 for variant in VARIANTS}
+    (comparison,) = queues.results()["comparisons"]
+    assert [v["variant"] for v in comparison["variants"]] == list(VARIANTS)
+
+
+def test_workers_leave_comparisons_out_too(queues: Site) -> None:
+    queues.run_apart("-n", "2", "-k", "pvp_dpdk").assert_outcomes(passed=2)
+
+
+WRONG = {
+    'vary("rx_queues=2")': "takes the name of a setting and a list of its values",
+    'vary("set", "rx_queues=2")': "'rx_queues=2' is no list",
+    'vary("set", [])': "the list is empty",
+    'vary("set", [1.5])': "(1.5,) is none",
+    'vary("set", [()])': "'' cannot be the id of a variant",
+    'vary("set", [pytest.param("mtu=1500", id="a b")])': "'a b' cannot be the id of a variant",
+    'vary("set", ["mtu=1500", "mtu=1500"])': "two variants are called 'mtu=1500'",
+    'vary("set", ["rx_queus=2"])': "did you mean 'rx_queues'?",
+    'vary("sett", ["rx_queues=2"])': "did you mean 'set'?",
+    'vary("preset", ["smoke"])': "preset belongs to the whole run and cannot be varied",
+    'vary("wire", ["rj45"])': "unknown wires backend 'rj45'",
+    'vary("vnf", ["nonesuch"])': "unknown vnfs backend 'nonesuch'",
+}
+
+
+@pytest.mark.parametrize(("mark", "message"), WRONG.items())
+def test_a_wrong_mark_is_one_usage_error(site: Site, mark: str, message: str) -> None:
+    text = f"import pytest\n\n@pytest.mark.{mark}\ndef test_wrong(bench): pass\n"
+    site.pytester.makepyfile(test_wrong=text)
+    result = site.run("test_wrong.py", "-k", "pvp_dpdk")
+    output = result.stderr.str() + result.stdout.str()
+    assert result.ret == 4, output
+    assert output.count(message) == 1, output
+    assert "Traceback" not in output
+    assert "INTERNALERROR" not in output
+    assert not (site.path / "results").exists()
+
+
+def test_one_name_for_different_variants_is_refused(site: Site) -> None:
+    case = (
+        '@pytest.mark.vary("set", [pytest.param("mtu={}", id="big")])\ndef test_{}(bench): pass\n'
+    )
+    text = "import pytest\n\n" + case.format(4000, "one") + case.format(9000, "two")
+    site.pytester.makepyfile(test_twice=text)
+    result = site.run("test_twice.py", "-k", "pvp_dpdk")
+    assert result.ret == 4
+    assert "call different variants 'big'" in result.stderr.str() + result.stdout.str()
+
+
+@pytest.mark.parametrize("mark", ['vary("set", ["rx_queus=2"])', 'vary("set", [])'])
+def test_workers_tell_a_wrong_mark_in_each_case(site: Site, mark: str) -> None:
+    text = f"import pytest\n\n@pytest.mark.{mark}\ndef test_wrong(bench): pass\n"
+    site.pytester.makepyfile(test_wrong=text)
+    result = site.run_apart("-n", "1", "test_wrong.py", "-k", "pvp_dpdk")
+    output = result.stderr.str() + result.stdout.str()
+    result.assert_outcomes(errors=1)
+    assert WRONG[mark] in output
+    assert "INTERNALERROR" not in output
+    assert "Traceback" not in output

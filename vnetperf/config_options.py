@@ -1,0 +1,143 @@
+"""Single options as users type them, KEY=VALUE, over those of a file."""
+
+from __future__ import annotations
+
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from vnetperf.config_files import Model, find_file, load_model, read_toml, validate
+from vnetperf.model.core import DEFAULT_STACK, CoreOptions, Stack
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.guest import GuestOptions
+from vnetperf.model.options import SwitchOptions
+
+
+def switch_options(name: str, pairs: tuple[str, ...]) -> SwitchOptions:
+    """Options of the vSwitch: those of a file, and single ones over them.
+
+    Args:
+        name: Name of a file under conf/switch/, or a path.
+        pairs: Single options, "key=value".
+
+    Returns:
+        The options.
+
+    Raises:
+        ConfigError: Anything wrong in either.
+    """
+    return _options(SwitchOptions, find_file("switch", name), pairs, "--set")
+
+
+def guest_options(given: tuple[str, ...]) -> GuestOptions:
+    """Options of guests: those of a file, if one is named, and single ones over them.
+
+    Args:
+        given: Single options, "key=value", and at most one name of a file under conf/guest/, or
+            a path.
+
+    Returns:
+        The options.
+
+    Raises:
+        ConfigError: Anything wrong in either.
+    """
+    name, pairs = _name_and_pairs(given, "--guest")
+    path = find_file("guest", name) if name else None
+    return _options(GuestOptions, path, pairs, "--guest")
+
+
+def core_options(given: tuple[str, ...]) -> CoreOptions:
+    """Options of a mobile core.
+
+    Args:
+        given: Single options, "key=value", and at most one name of a file under conf/stacks/, or
+            a path, which is of no concern here.
+
+    Returns:
+        The options.
+
+    Raises:
+        ConfigError: Anything wrong in one.
+    """
+    _, pairs = _name_and_pairs(given, "--core")
+    return _options(CoreOptions, None, pairs, "--core")
+
+
+def core_stack(given: tuple[str, ...]) -> Stack:
+    """The mobile core that is asked for.
+
+    Args:
+        given: As for `core_options`.
+
+    Returns:
+        Its description.
+
+    Raises:
+        ConfigError: There is none of that name, or its file is wrong.
+    """
+    name, _ = _name_and_pairs(given, "--core")
+    return load_model(Stack, find_file("stacks", name or DEFAULT_STACK))
+
+
+def _name_and_pairs(given: tuple[str, ...], option: str) -> tuple[str, tuple[str, ...]]:
+    """The file's name, "" for none, and the KEY=VALUE among what is given."""
+    files = [one for one in given if "=" not in one]
+    if len(files) > 1:
+        raise ConfigError(
+            f"{files[1]!r} is a second file beside {files[0]!r}",
+            where=option,
+            accepted="one file and any number of KEY=VALUE",
+        )
+    return (files or [""])[0], tuple(one for one in given if "=" in one)
+
+
+def _options(model: type[Model], path: Path | None, pairs: tuple[str, ...], option: str) -> Model:
+    content: dict[str, Any] = {}
+    if path is not None:
+        content = {"name": path.stem, **read_toml(path)}
+        validate(model, content, str(path))  # so that an error names the layer it is in
+    keys = [key for key in model.model_fields if key != "name"]
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or key not in keys:
+            near = get_close_matches(key, keys, 1)
+            raise ConfigError(
+                f"{pair!r} sets no option" + (f", did you mean {near[0]!r}?" if near else ""),
+                where=option,
+                accepted=f"KEY=VALUE with KEY one of {', '.join(keys)}",
+            )
+        content[key] = _toml_value(text)
+    return validate(model, content, option if pairs else str(path or option))
+
+
+def _toml_value(text: str) -> Any:
+    """A value as TOML has it; a bare word is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def parse_frame_sizes(text: str, where: str = "--frame-sizes") -> tuple[int, ...]:
+    """Frame sizes from "64,512,1518".
+
+    Args:
+        text: The text.
+        where: Option or variable it comes from.
+
+    Returns:
+        Octets including FCS.
+
+    Raises:
+        ConfigError: When it is not a list of whole numbers.
+    """
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is no list of frame sizes",
+            where=where,
+            accepted="whole numbers with commas, e.g. 64,512,1518",
+        ) from None
