@@ -56,6 +56,32 @@ def cache_directory() -> Path:
     return root / "vnetperf"
 
 
+def make_cache(name: str, what: str) -> Path:
+    """A directory of the cache, made when it is missing, mode 0700.
+
+    Args:
+        name: Its path in the cache.
+        what: What is kept there, for the message.
+
+    Returns:
+        Its path.
+
+    Raises:
+        HostError: It cannot be made, or others may write to it.
+    """
+    path = cache_directory() / name
+    try:
+        make_private(path)
+    except OSError as error:
+        raise HostError(
+            f"the directory for {what} cannot be made: {error.strerror}",
+            where=str(path),
+            accepted="a directory that you may write to",
+            cure="set XDG_CACHE_HOME to one",
+        ) from error
+    return path
+
+
 def _owner(path: Path) -> int:
     """Who owns a path, or the nearest above it that is there."""
     while not path.exists() and path != path.parent:

@@ -16,9 +16,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from vnetperf.host.paths import cache_directory, check_private, make_private
+from vnetperf.host.paths import cache_directory, check_private, make_cache
 from vnetperf.model.errors import HostError
 
+#: Its place in the cache.
+FOLDER = "images"
 MANIFEST = "image.json"
 #: Version of the manifest's form.
 FORMAT = 1
@@ -49,7 +51,7 @@ def store_dir() -> Path:
     Returns:
         Its path; it may not exist yet.
     """
-    return cache_directory() / "images"
+    return cache_directory() / FOLDER
 
 
 def make_store() -> Path:
@@ -61,17 +63,7 @@ def make_store() -> Path:
     Raises:
         HostError: It cannot be made, or others may write to it.
     """
-    path = store_dir()
-    try:
-        make_private(path)
-    except OSError as error:
-        raise HostError(
-            f"the store of images cannot be made: {error.strerror}",
-            where=str(path),
-            accepted="a directory that you may write to",
-            cure="set XDG_CACHE_HOME to one",
-        ) from error
-    return path
+    return make_cache(FOLDER, "guest images")
 
 
 @contextmanager

@@ -17,10 +17,12 @@ from pathlib import Path
 
 from vnetperf.host.identity import boot_id
 from vnetperf.host.machine import Machine
+from vnetperf.host.paths import cache_directory, make_cache
 from vnetperf.host.patience import patient
 from vnetperf.model.errors import HostError
 
 DEVICE = Path("/dev/kvm")
+FOLDER = "vm"
 #: With working acceleration a kernel comes to its end without a root within two seconds.
 LIMIT_S = 10.0
 #: What a kernel without a root file system says last.
@@ -61,8 +63,8 @@ def proof(machine: Machine, qemu: str, kernel: Path | None) -> Proof:
     with contextlib.suppress(OSError, ValueError, TypeError):
         return Proof(**json.loads(file.read_text()))
     found = _try(machine, qemu, kernel)
-    with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.suppress(OSError, HostError):
+        make_cache(FOLDER, "what guests need")
         with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as part:
             part.write(json.dumps(asdict(found)))
         Path(part.name).rename(file)
@@ -103,8 +105,6 @@ def _try(machine: Machine, qemu: str, kernel: Path) -> Proof:
 
 
 def _file(qemu: str, kernel: Path) -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
     stamps = [f"{path}:{Path(path).stat().st_mtime_ns}" for path in (qemu, kernel)]
     key = hashlib.sha256(" ".join([boot_id(), *stamps]).encode()).hexdigest()[:16]
-    return base / "vnetperf" / "vm" / f"kvm-{key}.json"
+    return cache_directory() / FOLDER / f"kvm-{key}.json"

@@ -18,9 +18,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from vnetperf.launchers.vm import capabilities
 
 EMBEDDED = "qemu:///embed"
 #: The user that libvirt's QEMU driver looks up before it reads its configuration.
@@ -48,6 +51,7 @@ class Libvirt:
 
     def __init__(self, uri: str, directory: Path) -> None:
         self._embedded = uri == EMBEDDED
+        self._directory = directory
         if self._embedded:
             _prepare(directory)
             uri = f"{EMBEDDED}?root={directory}"
@@ -58,7 +62,8 @@ class Libvirt:
         libvirt.registerErrorHandler(lambda *_: None, None)
         libvirt.virEventRegisterDefaultImpl()
         threading.Thread(target=self._loop, name="libvirt-events", daemon=True).start()
-        self._connection = libvirt.open(uri)
+        with _on_one_processor():
+            self._connection = libvirt.open(uri)
 
     def _loop(self) -> None:
         while True:
@@ -66,16 +71,23 @@ class Libvirt:
 
     def version(self) -> dict[str, str]:
         """Versions of libvirt and QEMU."""
-        return {
+        found = {
             "libvirt": _dotted(self._connection.getLibVersion()),
             "QEMU": _dotted(self._connection.getVersion()),
         }
+        self._keep()
+        return found
 
     def start(self, xml: str) -> str:
         """Start a guest that ends with this process: a daemon of libvirt's must be asked for it."""
         flags = 0 if self._embedded else self._libvirt.VIR_DOMAIN_START_AUTODESTROY
         domain = self._connection.createXML(xml, flags)
+        self._keep()
         return str(domain.name())
+
+    def _keep(self) -> None:
+        if self._embedded:
+            capabilities.keep(self._directory)
 
     def agent(self, domain: str, command: str, seconds: int) -> str:
         """Ask a guest's agent."""
@@ -128,6 +140,21 @@ class Libvirt:
 _STATES = ("RUNNING", "BLOCKED", "PAUSED", "SHUTDOWN", "SHUTOFF", "CRASHED", "PMSUSPENDED")
 
 
+@contextlib.contextmanager
+def _on_one_processor() -> Iterator[None]:
+    """Keep the calling thread to the first of its processors.
+
+    What libvirt has kept about QEMU it throws away when CPUID differs from that time's, and CPUID
+    has the number of the processor it is asked on.
+    """
+    every = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(every)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, every)
+
+
 def _dotted(number: int) -> str:
     return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
 
@@ -141,6 +168,7 @@ def _prepare(directory: Path) -> None:
     etc = directory / "etc"
     etc.mkdir(parents=True, exist_ok=True)
     (etc / "qemu.conf").write_text(QEMU_CONF)
+    capabilities.bring(directory)
     try:
         pwd.getpwnam(QEMU_USER)
     except KeyError:
@@ -174,6 +202,13 @@ def _reap() -> None:
         time.sleep(0.05)
 
 
+def _end_with_input() -> None:
+    """End when standard input does: whoever started this process closes it, or has ended."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os._exit(0)
+
+
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     libvirt: Libvirt
@@ -189,7 +224,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 def main(socket: str, uri: str, directory: str) -> None:
-    """Serve until SIGTERM.
+    """Serve until SIGTERM, or until standard input ends.
 
     Args:
         socket: Path of the socket to listen on.
@@ -202,6 +237,7 @@ def main(socket: str, uri: str, directory: str) -> None:
         os._exit(0)  # the guests end with the namespace
 
     signal.signal(signal.SIGTERM, end)
+    threading.Thread(target=_end_with_input, name="input", daemon=True).start()
     if os.getpid() == 1:
         threading.Thread(target=_reap, name="reaper", daemon=True).start()
     connection = Libvirt(uri, Path(directory))

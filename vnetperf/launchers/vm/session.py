@@ -42,6 +42,7 @@ class Session:
             "libvirt",
             [*(UNSHARE if not uri else ()), *python, str(self._socket), self._uri, str(directory)],
             isolated=in_netns,
+            keep_stdin_open=True,  # closed when it is stopped: unshare keeps signals to itself
         )
 
     @property
