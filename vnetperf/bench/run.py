@@ -20,7 +20,7 @@ from vnetperf.config import Configuration
 from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
-from vnetperf.model.result import Calibration, RunIdentity, ScenarioFacts
+from vnetperf.model.result import Calibration, CalibrationPoint, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.units import LinkSpeed
 from vnetperf.model.variant import Comparison
