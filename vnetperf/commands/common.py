@@ -18,6 +18,7 @@ _OPTIONS = {
     "vnfs": "number of VNFs in pvvp and pvpv",
     "switch": "options of the vSwitch under conf/switch/, or a path",
     "set": "one option of the vSwitch, KEY=VALUE (may be repeated)",
+    "core": "one option of a mobile core, KEY=VALUE, or a file under conf/stacks/ (repeatable)",
     "guest": "one option of guests, KEY=VALUE, or a file under conf/guest/ (may be repeated)",
     "forwarding": "l2 or l3",
     "rules": "port, stream or learning",
@@ -37,7 +38,7 @@ def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
         *names: Settings; none for all.
     """
     for name in names or _OPTIONS:
-        action = "append" if name in ("set", "guest") else "store"
+        action = "append" if name in ("set", "guest", "core") else "store"
         parser.add_argument(f"--{name.replace('_', '-')}", action=action, help=_OPTIONS[name])
 
 
