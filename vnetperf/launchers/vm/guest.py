@@ -22,6 +22,8 @@ from vnetperf.model.errors import DutError, HostError
 PROC = Path("/proc")
 #: What QEMU calls the threads of vCPUs: "CPU 1/KVM", "CPU 1/TCG".
 VCPU_THREAD = re.compile(r"CPU (\d+)/")
+#: What it calls those of I/O threads.
+IO_THREAD = re.compile(r"IO iothread(\d+)")
 CONSOLE_LINES, CONSOLE_BYTES = 15, 16384
 PING_S = 2
 TRIES = 3
@@ -218,6 +220,8 @@ class Guest:
             cpus = format_cpus(thread.cpus)
             if match := VCPU_THREAD.match(thread.name):
                 placed[f"vCPU {match[1]}"] = cpus
+            elif match := IO_THREAD.match(thread.name):
+                placed[f"I/O thread {match[1]}"] = cpus
             elif not thread.name.startswith("vhost-"):
                 others.add(cpus)
         return {**placed, "emulator": " and ".join(sorted(others)), "memory, MiB": self._memory()}
