@@ -78,7 +78,7 @@ GUESTS = {
     ),
     "macvtaps_of_models": guest(
         nics=(
-            nic(0, backing=Macvtap(netdev="m0", vhost=True), queues=2),
+            nic(0, backing=Macvtap(netdev="m0", vhost=True), queues=2, mtu=9000),
             nic(1, backing=Macvtap(netdev="m1"), model="rtl8139"),
         ),
     ),

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,20 +50,30 @@ def guest_of(deployment: Deployment) -> Guest:
     return vnf.guest
 
 
+#: testpmd in the guest polls two queues of each port from two vCPUs.
+MULTIQUEUE = {
+    "vnf_mode": "macswap",
+    "traffic": "multi-flow",
+    "set": ("rx_queues=2",),
+    "guest": ("vcpus=3", "memory_mib=768"),
+}
+
+
 @pytest.mark.parametrize(
     ("scenario", "settings"),
     [
-        ("pvp_dpdk", {"vnf_mode": "macswap"}),
+        pytest.param("pvp_dpdk", MULTIQUEUE, id="pvp_dpdk-two_queues_and_workers"),
         ("pvp_testpmd", {"vnf_mode": "5tswap"}),
         ("pvp_bridge", {"vnf_mode": "mac"}),
-        ("pvp_bridge", {"vnf_mode": "bridge"}),
+        ("pvp_bridge", {"vnf_mode": "bridge", "guest": ("nic=e1000", "gro=false")}),
+        ("pvp_macvtap", {}),
         ("pvp_dpdk", {"vnf_mode": "xdp"}),
         ("pvvp_dpdk", {}),
     ],
-    ids=lambda value: value if isinstance(value, str) else "-".join(value.values()) or "plain",
+    ids=lambda value: value if isinstance(value, str) else value.get("vnf_mode", "plain"),
 )
 def test_every_hop_counts_what_the_tester_sent(
-    scenario: str, settings: dict[str, str], unchanged: Unchanged
+    scenario: str, settings: dict[str, Any], unchanged: Unchanged
 ) -> None:
     with deployed(scenario, vnf="vloop:vm", **settings) as deployment:
         result = forwards(deployment)

@@ -139,3 +139,12 @@ def test_features_are_read_from_what_ethtool_prints() -> None:
     assert found["tx-checksumming"] == "off"
     assert found["generic-receive-offload"] == "on"
     assert found["tcp-segmentation-offload"] == "unknown"
+
+
+def test_features_of_virtio_are_read_from_its_bits() -> None:
+    bits = "".join("1" if bit in (0, 15, 34) else "0" for bit in range(64))
+    said = guest_nics.parse_bits(bits)
+    assert said == (
+        "checksum on, checksum in off, TSO off, TSO in off, mergeable buffers on, "
+        "several queues off, packed rings on"
+    )

@@ -138,7 +138,8 @@ class Nic(Frozen):
         mergeable: Mergeable receive buffers; None for QEMU's own.
         packed: Packed rings; None for QEMU's own.
         offloads: Offloads.
-        mtu: MTU that the guest is told, octets; None tells none.
+        mtu: MTU that the guest is told, octets; None tells none. At a vhost-user socket it is
+            never told, and set in the guest.
     """
 
     mac: str

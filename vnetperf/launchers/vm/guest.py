@@ -48,6 +48,7 @@ class Guest:
         self.agent = GuestAgent(domain.name, self._ask)
         self.boot_s = 0.0
         self._process: ProcessId | None = None
+        self._stopped = False
 
     def _ask(self, command: str, seconds: int) -> str:
         answer = self.session.call(
@@ -63,12 +64,15 @@ class Guest:
         """Start it; it boots when this returns.
 
         Raises:
-            DutError: libvirt or QEMU refuses.
+            DutError: libvirt or QEMU refuses, or it was stopped meanwhile.
         """
         try:
             self.session.call("start", xml=domain_xml(self.domain))
         except HostError as error:
             raise self.error(f"does not start: {error.what}") from error
+        if self._stopped:
+            self.stop()  # nobody else knows of it
+            raise self.error("was stopped while it started")
         self._process = ProcessId.of(self._find_process())
 
     def wait_ready(self, timeout_s: float) -> None:
@@ -111,7 +115,8 @@ class Guest:
                 return
             except DutError:
                 emulated = self.domain.accelerator == "tcg"
-                if self._alive() or self._console() or not emulated or attempt == TRIES - 1:
+                again = emulated and not self._stopped and attempt < TRIES - 1
+                if not again or self._alive() or self._console():
                     raise
 
     def _alive(self) -> bool:
@@ -246,7 +251,8 @@ class Guest:
                 )
 
     def stop(self) -> None:
-        """End it. Idempotent."""
+        """End it. Idempotent; it does not start again."""
+        self._stopped = True
         try:
             self.session.call("destroy", timeout_s=5.0, domain=self.domain.name)
         except HostError:

@@ -163,7 +163,8 @@ def _nic(devices: Element, nic: Nic) -> None:
     SubElement(element, "model", type=nic.model)
     if nic.model == "virtio":
         _virtio(element, nic, backing)
-    if nic.mtu is not None and nic.model == "virtio":
+    # libvirt would set the MTU of an interface of the host, which a socket has not.
+    if nic.mtu is not None and nic.model == "virtio" and not is_socket:
         SubElement(element, "mtu", size=str(nic.mtu))
     # No boot ROM: nothing boots from the network under test.
     SubElement(element, "rom", enabled="no")

@@ -16,6 +16,16 @@ FEATURES = {
     "generic-receive-offload": "GRO",
     "large-receive-offload": "LRO",
 }
+#: Bits of virtio's features, https://docs.oasis-open.org/virtio/virtio/v1.2/virtio-v1.2.html
+VIRTIO = {
+    "checksum": 0,
+    "checksum in": 1,
+    "TSO": 11,
+    "TSO in": 7,
+    "mergeable buffers": 15,
+    "several queues": 22,
+    "packed rings": 34,
+}
 FEATURE = re.compile(r"^(\S+): (on|off)( \[fixed\])?", re.MULTILINE)
 
 
@@ -38,6 +48,40 @@ def set_up(guest: Guest, options: GuestOptions) -> None:
             guest.agent.run(["ethtool", "-K", name, "gro", "on" if options.gro else "off"])
 
 
+def virtio_features(guest: Guest) -> dict[str, str]:
+    """What virtio NICs and the guest's kernel have agreed on, before a program takes them.
+
+    Args:
+        guest: The guest, its agent answering.
+
+    Returns:
+        Name in the guest -> "virtio: checksum on, ..."; empty for NICs of other models.
+
+    Raises:
+        DutError: They cannot be read.
+    """
+    told = {}
+    for nic in guest.domain.nics:
+        if nic.model == "virtio" and nic.backing.kind != "vf":
+            name = guest.interface(nic.mac)
+            bits = guest.agent.read(f"/sys/class/net/{name}/device/features").strip()
+            told[name] = f"virtio: {parse_bits(bits)}"
+    return told
+
+
+def parse_bits(bits: str) -> str:
+    """What a string of virtio's feature bits says.
+
+    Args:
+        bits: "0" and "1", the lowest bit first.
+
+    Returns:
+        "checksum on, ..., packed rings off".
+    """
+    found = ((name, bits[bit : bit + 1] == "1") for name, bit in VIRTIO.items())
+    return ", ".join(f"{name} {'on' if on else 'off'}" for name, on in found)
+
+
 def read_back(guest: Guest) -> dict[str, str]:
     """Driver and offloads of each NIC, as the guest's kernel has them.
 
@@ -45,18 +89,19 @@ def read_back(guest: Guest) -> dict[str, str]:
         guest: The guest, its agent answering.
 
     Returns:
-        Name in the guest -> "virtio_net: rx checksum on, TSO off (fixed), ...".
+        Name in the guest -> "virtio_net: rx checksum on, TSO off (fixed), ...; virtio: ...".
 
     Raises:
         DutError: ethtool fails.
     """
-    told = {}
+    told, agreed = {}, virtio_features(guest)
     for nic in guest.domain.nics:
         name = guest.interface(nic.mac)
         path = guest.agent.run(["readlink", f"/sys/class/net/{name}/device/driver"])
         features = parse_features(guest.agent.run(["ethtool", "-k", name]))
         text = ", ".join(f"{shown} {features[key]}" for key, shown in FEATURES.items())
         told[name] = f"{path.strip().rpartition('/')[2]}: {text}"
+        told[name] += f"; {agreed[name]}" if name in agreed else ""
     return told
 
 

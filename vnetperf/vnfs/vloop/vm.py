@@ -235,6 +235,7 @@ class VmVloop(Vnf):
             kernel.set_up(scenario.deployment, (first, second), scenario.mtu)
             self.forwarder = kernel
             return
+        self.offloads = guest_nics.virtio_features(guest)
         packages = self.image.facts.get("packages", {}) if self.image is not None else {}
         running = GuestTestpmd(guest, self.role, packages)
         pcis = running.take_nics(tuple(nic.mac for nic in guest.domain.nics))
@@ -324,7 +325,7 @@ class VmVloop(Vnf):
                 "pages, KiB": domain.hugepage_kb or "ordinary",
                 "ready after, s": round(guest.boot_s, 2),
                 "placement": guest.placement() | vhost_placement(guest.pid),
-                "NICs in the guest": self.offloads or "not the kernel's",
+                "NICs in the guest": self.offloads or "not looked at",
             },
             "ports": [
                 f"{attachment.port}: {attachment.kind}, {guest_domain.describe(nic)}"
