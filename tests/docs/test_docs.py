@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from vnetperf.config import ENV_PREFIX, Settings
 from vnetperf.model.goal import SearchGoal
+from vnetperf.model.core import CoreOptions
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.preset import Preset
@@ -70,6 +71,7 @@ KEYS = [
     *(("Traffic profile", *key) for key in keys_of(TrafficProfile)),
     *(("vSwitch options", *key) for key in keys_of(SwitchOptions)),
     *(("Guest options", *key) for key in keys_of(GuestOptions)),
+    *(("Core options", *key) for key in keys_of(CoreOptions)),
 ]
 
 
@@ -95,6 +97,7 @@ def test_every_key_stands_in_its_table_with_its_default(title: str, key: str, de
         ("Traffic profile", {key for key, _ in keys_of(TrafficProfile)}),
         ("vSwitch options", {key for key, _ in keys_of(SwitchOptions)}),
         ("Guest options", {key for key, _ in keys_of(GuestOptions)}),
+        ("Core options", {key for key, _ in keys_of(CoreOptions)}),
     ],
 )
 def test_no_table_describes_a_key_that_is_gone(title: str, keys: set[str]) -> None:

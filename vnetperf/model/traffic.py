@@ -115,6 +115,18 @@ class Stream(Frozen):
         """Tester port that must receive."""
         return 1 - self.direction
 
+    def of(self, run: Bearers) -> Stream:
+        """The frames of some of its sessions: uplink comes from their UEs, downlink goes there.
+
+        Args:
+            run: The sessions.
+
+        Returns:
+            A stream with the first one's addresses.
+        """
+        end = "ipv4_src" if self.tunnel == GTPU else "ipv4_dst"
+        return self.model_copy(update={"bearers": (run,), end: run.ue})
+
 
 def make_streams(
     deployment: Deployment,

@@ -77,7 +77,7 @@ def _by_run(streams: Sequence[Stream]) -> list[tuple[Stream, float]]:
     found: list[tuple[Stream, float]] = []
     for stream in streams:
         total = sum(run.count for run in stream.bearers)
-        runs = [(stream.model_copy(update={"bearers": (r,)}), r.count) for r in stream.bearers]
+        runs = [(stream.of(run), run.count) for run in stream.bearers]
         found += [(one, count / total) for one, count in runs] or [(stream, 1.0)]
     return found
 

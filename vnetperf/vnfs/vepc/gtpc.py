@@ -34,16 +34,8 @@ FIXED = {1: 1, 2: 8, 3: 6, 4: 4, 5: 4, 8: 1, 11: 1, 12: 3, 13: 1, 14: 1, 15: 1, 
 FIXED |= {18: 5, 19: 1, 20: 1, 21: 1, 22: 1, 23: 1, 24: 1, 25: 2, 26: 2, 27: 2, 28: 2, 29: 1}
 FIXED |= {127: 4}
 TLV = 128
-CAUSE, IMSI, RECOVERY, SELECTION, TEID_DATA, TEID_CONTROL, TEARDOWN, NSAPI = (
-    1,
-    2,
-    14,
-    15,
-    16,
-    17,
-    19,
-    20,
-)
+CAUSE, IMSI, RECOVERY, SELECTION = 1, 2, 14, 15
+TEID_DATA, TEID_CONTROL, TEARDOWN, NSAPI = 16, 17, 19, 20
 END_USER_ADDRESS, APN, GSN_ADDRESS, MSISDN, QOS = 128, 131, 133, 134, 135
 #: PDP type organisation IETF, number IPv4.
 IPV4 = b"\xf1\x21"

@@ -1,0 +1,109 @@
+"""scapy is the judge of users' packets: in GTP-U towards the core, plain towards the UE."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+
+from hypothesis import given
+from hypothesis import strategies as st
+from scapy.contrib.gtp import GTP_U_Header
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from vnetperf.model.core import Bearers
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
+from vnetperf.traffic.frames import compile_frame_header, compile_sent_varied, sent_size
+from vnetperf.traffic.loadgen.streams import parts_of
+
+SIZES = st.integers(64, 9000)
+PROFILE = TrafficProfile()
+QUEUES = st.integers(1, 4)
+
+
+def runs() -> st.SearchStrategy[tuple[Bearers, ...]]:
+    one = st.builds(
+        Bearers,
+        teid=st.integers(1, 2**31),
+        ue=st.integers(1, 60_000).map(lambda n: str(IPv4Address("198.18.0.0") + n)),
+        count=st.integers(1, 500),
+    )
+    return st.lists(one, min_size=1, max_size=4).map(tuple)
+
+
+def streams(bearers: tuple[Bearers, ...]) -> tuple[Stream, ...]:
+    made = make_streams(make_deployment("vepc"), PROFILE, addressing="port")
+    return tuple(stream.model_copy(update={"bearers": bearers}) for stream in made)
+
+
+@given(SIZES, runs())
+def test_uplink_is_a_packet_in_gtpu(size: int, bearers: tuple[Bearers, ...]) -> None:
+    uplink, _ = streams(bearers)
+    header = compile_frame_header(parts_of((uplink,), PROFILE, size, {})[0].stream, size)
+    whole = Ether(header + bytes(sent_size(uplink, size) - 4 - len(header)))
+    assert sent_size(uplink, size) == size + 36
+    assert (whole[IP].src, whole[IP].dst) == ("192.0.2.2", "192.0.2.1")
+    assert (whole[UDP].dport, whole[UDP].len) == (2152, size + 36 - 4 - 14 - 20)
+    assert whole[IP].len == size + 36 - 4 - 14
+    gtp = whole[GTP_U_Header]
+    assert (gtp.version, gtp.gtp_type, gtp.teid) == (1, 255, bearers[0].teid)
+    inner = IP(bytes(gtp.payload))
+    assert gtp.length == inner.len == size - 4 - 14
+    assert (inner.src, inner.dst) == (bearers[0].ue, "198.19.0.1")
+    for part in (whole[IP], inner):
+        told, again = part.chksum, part.copy()
+        del again.chksum
+        assert IP(bytes(again)).chksum == told
+
+
+@given(SIZES, runs())
+def test_downlink_is_plain_and_for_the_ue(size: int, bearers: tuple[Bearers, ...]) -> None:
+    _, downlink = streams(bearers)
+    part = parts_of((downlink,), PROFILE, size, {})[0]
+    whole = Ether(part.spec.header + bytes(size - 4 - len(part.spec.header)))
+    assert part.spec.frame_size == size
+    assert (whole[IP].src, whole[IP].dst) == ("198.19.0.1", bearers[0].ue)
+    assert whole[UDP].dport == 7
+
+
+@given(runs(), QUEUES)
+def test_every_session_has_its_share_and_its_own_addresses(
+    bearers: tuple[Bearers, ...], queues: int
+) -> None:
+    for stream in streams(bearers):
+        parts = parts_of((stream,), PROFILE, 64, {0: queues, 1: queues})
+        assert abs(sum(part.share for part in parts) - 1) < 1e-9
+        sessions = []
+        for part in parts:
+            header = part.spec.header
+            fields = {field.offset: field for field in part.spec.fields}
+            uplink = stream.tunnel == "gtpu"
+            ue_at = 62 if uplink else 30
+            first = int.from_bytes(header[ue_at : ue_at + 4], "big")
+            ues, teids = [first], [int.from_bytes(header[46:50], "big")]
+            if ue_at in fields:
+                f = fields[ue_at]
+                ues = [f.base + f.step * n for n in range(f.count)]
+            if 46 in fields:
+                f = fields[46]
+                teids = [f.base + f.step * n for n in range(f.count)]
+            sessions += list(zip(teids, ues, strict=True)) if uplink else [(0, ue) for ue in ues]
+        wanted = [
+            (run.teid + n if stream.tunnel else 0, int(IPv4Address(run.ue)) + n)
+            for run in bearers
+            for n in range(run.count)
+        ]
+        assert sorted(sessions) == sorted(wanted)
+
+
+def test_the_outer_ethernet_header_can_vary_and_the_inner_udp_port_too() -> None:
+    profile = TrafficProfile(flows=4, vary=("eth_src", "udp_src"))
+    uplink, downlink = streams((Bearers(teid=1, ue="198.18.0.1", count=1),))
+    assert [field.offset for field in compile_sent_varied(uplink, profile)] == [9, 34 + 36]
+    assert [field.offset for field in compile_sent_varied(downlink, profile)] == [9, 34]
+
+
+def test_streams_without_sessions_are_as_ever() -> None:
+    for stream in make_streams(make_deployment("pvp"), PROFILE):
+        (part,) = parts_of((stream,), PROFILE, 64, {})
+        assert (part.share, part.spec.fields, part.spec.frame_size) == (1.0, (), 64)

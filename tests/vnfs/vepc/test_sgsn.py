@@ -1,0 +1,158 @@
+"""The SGSN against a core made of a socket: what it asks, how often, and what it makes of it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.model.errors import DutError
+from vnetperf.vnfs.vepc import gtpc, sgsn
+
+Answer = Callable[[gtpc.Message, int], gtpc.Message | None]
+
+
+def accepted(message: gtpc.Message, number: int) -> gtpc.Message:
+    """What a core with room says."""
+    ue = IPv4Address("198.18.0.0") + number
+    return gtpc.Message(
+        gtpc.CREATE_RESPONSE,
+        0,
+        message.sequence,
+        (
+            (gtpc.CAUSE, bytes((gtpc.ACCEPTED,))),
+            (gtpc.TEID_DATA, struct.pack("!I", number)),
+            (gtpc.TEID_CONTROL, struct.pack("!I", number)),
+            (gtpc.END_USER_ADDRESS, gtpc.IPV4 + ue.packed),
+            (gtpc.GSN_ADDRESS, IPv4Address("192.0.2.1").packed),
+        ),
+    )
+
+
+def refused(message: gtpc.Message, number: int) -> gtpc.Message:
+    """What a core without room says."""
+    del number
+    return gtpc.Message(gtpc.CREATE_RESPONSE, 0, message.sequence, ((gtpc.CAUSE, bytes((199,))),))
+
+
+@contextmanager
+def core(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> Iterator[sgsn.Sgsn]:
+    """A core on a port of its own, and an SGSN that asks it."""
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("127.0.0.1", 0))
+    server.settimeout(10)
+    monkeypatch.setattr(gtpc, "PORT_C", server.getsockname()[1])
+    seen: dict[int, int] = {}
+
+    def serve() -> None:
+        while True:
+            try:
+                octets, peer = server.recvfrom(4096)
+            except OSError:
+                return
+            if not octets:
+                return
+            message = gtpc.decode(octets)
+            if message.kind == gtpc.ECHO_REQUEST:
+                reply = gtpc.Message(gtpc.ECHO_RESPONSE, 0, message.sequence)
+                server.sendto(reply.encode(), peer)
+                continue
+            number = seen.setdefault(message.sequence, len(seen) + 1)
+            found = answer(message, number)
+            if found is not None:
+                server.sendto(found.encode(), peer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    client = sgsn.Sgsn("127.0.0.2", "127.0.0.1", "192.0.2.2", "internet", lambda: None)
+    try:
+        yield client
+    finally:
+        client.socket.send(b"")
+        thread.join(10)
+        client.close()
+        server.close()
+
+
+@pytest.mark.parametrize("ramp", [0.0, 2000.0])
+def test_every_session_is_made_and_timed(monkeypatch: pytest.MonkeyPatch, ramp: float) -> None:
+    with core(monkeypatch, accepted) as client:
+        client.echo()
+        phase = client.attach(40, ramp)
+    assert [context.teid_data for context in phase.contexts] == list(range(1, 41))
+    assert (phase.asked, len(phase.answer_s), phase.refusals) == (40, 40, {})
+    facts = phase.facts()
+    assert facts["success rate"] == 1.0
+    assert facts["attached"] == 40
+    times = facts["time of an attach, ms"]
+    assert times["least"] <= times["median"] <= times["99 %"] <= times["most"]
+    if ramp:
+        assert phase.seconds >= 39 / ramp  # never sooner than asked for
+
+
+def test_refusals_are_counted_by_their_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(message: gtpc.Message, number: int) -> gtpc.Message:
+        return accepted(message, number) if number <= 3 else refused(message, number)
+
+    with core(monkeypatch, half) as client:
+        phase = client.attach(5, 0.0)
+    assert len(phase.contexts) == 3
+    assert phase.refusals == {"no resources available (cause 199)": 2}
+    assert phase.facts()["success rate"] == 0.6
+
+
+def test_what_is_lost_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sgsn, "ANSWER_S", 0.05)
+    heard: dict[int, int] = {}
+
+    def deaf_at_first(message: gtpc.Message, number: int) -> gtpc.Message | None:
+        heard[number] = heard.get(number, 0) + 1
+        return accepted(message, number) if heard[number] > 1 else None
+
+    with core(monkeypatch, deaf_at_first) as client:
+        phase = client.attach(3, 0.0)
+    assert len(phase.contexts) == 3
+    assert phase.repeated >= 3
+
+
+def test_silence_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sgsn, "ANSWER_S", 0.02)
+    with core(monkeypatch, lambda message, number: None) as client:
+        phase = client.attach(2, 0.0)
+    assert phase.contexts == []
+    assert phase.refusals == {f"no answer to {sgsn.TRIES} requests": 2}
+
+
+def test_a_core_that_has_ended_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sgsn, "ANSWER_S", 0.02)
+
+    def ended() -> None:
+        raise DutError("osmo-ggsn has ended")
+
+    with core(monkeypatch, lambda message, number: None) as client:
+        client.check = ended
+        with pytest.raises(DutError, match="has ended"):
+            client.attach(2, 0.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 60)), max_size=80))
+def test_runs_have_every_session_once(sessions: list[tuple[int, int]]) -> None:
+    found = [
+        (run.teid + n, int(IPv4Address(run.ue)) + n)
+        for run in sgsn.runs_of(sessions)
+        for n in range(run.count)
+    ]
+    assert found == sessions
+
+
+def test_sessions_in_order_are_one_run() -> None:
+    sessions = [(n, int(IPv4Address("198.18.0.0")) + n) for n in range(1, 1001)]
+    (run,) = sgsn.runs_of(sessions)
+    assert (run.teid, run.ue, run.count) == (1, "198.18.0.1", 1000)

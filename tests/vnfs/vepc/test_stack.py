@@ -1,0 +1,121 @@
+"""Descriptions of cores: what ships is right, and what is wrong is told before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vnetperf import config
+from vnetperf.bench.scenarios import make_scenario
+from vnetperf.model.core import CoreOptions, Program, Stack
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.scenario import Scenario
+from vnetperf.vnfs.vepc import misfit, stack
+from vnetperf.vnfs.vloop import Vloop
+
+INTERFACES = stack.Interfaces("gn0", "sgi0")
+
+
+def shipped() -> list[str]:
+    return config.available("stacks")
+
+
+def scenario(scenario_id: str = "vepc_bridge", **settings: Any) -> Scenario:
+    return make_scenario(scenario_id, config.load(settings, environment={}))
+
+
+def with_text(**changes: Any) -> Stack:
+    return Stack(
+        name="mine",
+        programs=(Program(role="core", argv=("mycore",), ready="up"),),
+        gtpu_modes={"tun": "tun"},
+        tun="tun0",
+    ).model_copy(update=changes)
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_stack_that_ships_has_nothing_that_stands_for_nothing(name: str) -> None:
+    found = config.load({"core": (name,)}, environment={}).stack
+    assert found.name == name
+    for mode in found.gtpu_modes:
+        assert stack.trouble(found, CoreOptions(gtpu_mode=mode)) == ""
+
+
+def test_values_reach_files_and_command_lines() -> None:
+    osmo = config.load({}, environment={}).stack
+    known = stack.values(osmo, CoreOptions(gtpu_mode="kernel"), INTERFACES, Path("/run/x"))
+    (text,) = stack.files_of(osmo, known).values()
+    assert "gtpu-mode kernel-gtp\n" in text
+    assert "gtp bind-ip 192.0.2.1\n" in text
+    assert "gtp state-dir /run/x\n" in text
+    assert "$" not in text
+    paths = known | {"osmo-ggsn.cfg": "/run/x/osmo-ggsn.cfg"}
+    argv = stack.command(osmo.programs[0], paths, osmo)
+    assert argv == ("osmo-ggsn", "-c", "/run/x/osmo-ggsn.cfg")
+
+
+def test_an_unknown_name_is_told_with_those_there_are() -> None:
+    wrong = with_text(files={"a.conf": "listen ${gn_adress}"})
+    said = stack.trouble(wrong, CoreOptions())
+    assert "${gn_adress} stands for nothing" in said
+    assert "gn_address" in said
+    assert "mine.toml" in said
+
+
+def test_a_mode_that_a_core_has_not_is_told() -> None:
+    assert "accepted: tun" in stack.trouble(with_text(), CoreOptions(gtpu_mode="kernel"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"forwarding": "l3"}, "--forwarding"),
+        ({"vnf_mode": "mac"}, "--vnf-mode"),
+        ({"rules": "stream"}, "--rules"),
+    ],
+)
+def test_what_a_core_cannot_is_one_sentence(settings: dict[str, str], said: str) -> None:
+    found = misfit.trouble(MachineFacts.model_construct(programs={}), scenario(**settings), "vepc")
+    assert said in found
+    assert "\n" not in found
+
+
+def test_addresses_of_ues_are_not_varied_twice() -> None:
+    plain = scenario()
+    traffic = plain.traffic.model_copy(update={"flows": 4, "vary": ("ipv4_src",)})
+    varied = plain.model_copy(update={"traffic": traffic})
+    assert "--core sessions" in misfit.trouble(MachineFacts.model_construct(), varied, "vepc")
+
+
+def test_a_core_that_is_not_installed_is_named_with_its_package() -> None:
+    facts = MachineFacts.model_construct(programs={"osmo-ggsn": ""}, program_troubles={})
+    assert "install the package osmo-ggsn" in misfit.trouble(facts, scenario(), "vepc")
+
+
+def test_the_deployment_chooses_the_vnf() -> None:
+    assert scenario(vnf="vloop:container").vnf == "vepc"
+    assert scenario(vnf="vepc:container").vnf == "vepc:container"
+    assert scenario("pvp_bridge").stack is None
+    assert not Vloop.user_plane
+    facts = MachineFacts.model_construct()
+    elsewhere = misfit.trouble(facts, scenario("pvp_bridge", vnf="vepc"), "vepc")
+    assert "-k vepc_bridge" in elsewhere
+
+
+def test_a_stack_file_with_an_unknown_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('tun = "t"\ngtpu_modes = { tun = "tun" }\nprogram = []\n')
+    with pytest.raises(ConfigError, match=r"mine\.toml"):
+        config.load({"core": (str(path),)}, environment={})
+
+
+def test_sessions_are_options() -> None:
+    loaded = config.load({"core": ("osmo-ggsn", "sessions=50", "ramp=10")}, environment={})
+    assert (loaded.core.sessions, loaded.core.ramp) == (50, 10.0)
+    with pytest.raises(ConfigError, match="--core"):
+        config.load({"core": ("session=50",)}, environment={})
+    with pytest.raises(ConfigError, match="second file"):
+        config.load({"core": ("osmo-ggsn", "other")}, environment={})
