@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from vnetperf import registry
@@ -29,6 +30,7 @@ from vnetperf.model.trial import HopCounters, TrialResult, TrialSpec
 from vnetperf.testbed import turns
 from vnetperf.testbed.demands import attachment_kind
 from vnetperf.testbed.pathcheck import check_path
+from vnetperf.testbed.together import all_or_first_error, every_error
 from vnetperf.traffic.base import TrafficGenerator
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vswitches.base import VSwitch
@@ -162,8 +164,7 @@ class Deployment:
                 self.vswitch.add_vnf_port(attachment)
         self._launch(offers, [n for n, listens in enumerate(listening) if not listens])
         self.vswitch.connect(self.plan.scenario.streams)
-        for vnf in self.vnfs:
-            vnf.wait_ready(VNF_READY_S)
+        self._wait_vnfs()
         self.slices = self._cut_slices()
 
     def _offer_vnf(self, vnf: Vnf, index: int) -> Attachment:
@@ -188,7 +189,11 @@ class Deployment:
 
     def _launch(self, offers: list[tuple[Attachment, Attachment]], numbers: list[int]) -> None:
         for number in numbers:
-            self.vnfs[number].launch(offers[number])
+            self.vnfs[number].launch(offers[number])  # begins: its end is waited for below
+
+    def _wait_vnfs(self) -> None:
+        """Wait for all VNFs; the first that fails ends the waiting for the others."""
+        all_or_first_error([partial(vnf.wait_ready, VNF_READY_S) for vnf in self.vnfs])
 
     def restart_vswitch(self) -> None:
         """End the vSwitch and bring it back with the same ports and rules.
@@ -206,8 +211,7 @@ class Deployment:
         self.generator.reconnect()
         self._prepared_size = 0
         self.vswitch.connect(self.plan.scenario.streams)
-        for vnf in self.vnfs:
-            vnf.wait_ready(VNF_READY_S)  # virtio-user takes a new connection when it is looked at
+        self._wait_vnfs()  # virtio-user takes a new connection when it is looked at
         self.slices = self._cut_slices()
 
     def _cut_slices(self) -> dict[str, str]:
@@ -352,11 +356,12 @@ class Deployment:
 
     def _stop_backends(self) -> list[str]:
         """Stop everything in the opposite order; what fails is left to the journal."""
-        troubles = []
-        for part in (self.generator.close, *(v.stop for v in self.vnfs), self.vswitch.stop):
-            try:
-                part()
-            except (VnetperfError, OSError) as error:
+        troubles: list[str] = []
+        stages = ([self.generator.close], [v.stop for v in self.vnfs], [self.vswitch.stop])
+        for parts in stages:
+            for error in every_error(parts):
+                if not isinstance(error, VnetperfError | OSError):
+                    raise error
                 troubles.append(str(error))
         return troubles
 
