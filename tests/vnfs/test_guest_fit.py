@@ -46,6 +46,7 @@ def asked(*guest: str, scenario: str = "pvp_bridge", **settings: Any) -> Scenari
         (asked("gro=false"), "gro is done by the guest's kernel, which has no part in mode io"),
         (asked("nic=e1000", "vhost=true"), "vhost is for virtio NICs, and nic is e1000"),
         (asked("vhost=false", "vhost_pin='0'"), "vhost_pin has nothing to pin with vhost off"),
+        (asked(set=("vf_driver=kernel",)), "leaves virtual functions to the host"),
         (asked("memory_mib=128"), "a guest of 128 MiB is too small"),
         (asked(vnf_mode="buildin"), "name it: --guest image=/path/NAME.qcow2"),
         (asked("image=/x/y.qcow2"), "y.qcow2 is a disk image"),

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from vnetperf import config, registry
+from vnetperf.bench.scenarios import make_scenario
 from vnetperf.images.image import Image
-from vnetperf.launchers.vm.domain import Cell, Tap, VhostUser
+from vnetperf.launchers.vm.domain import Cell, Function, Tap, VhostUser
 from vnetperf.model.errors import ConfigError, DutError
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.plan import Placement
 from vnetperf.model.ports import Attachment, VnfPort
+from vnetperf.model.scenario import Scenario
 from vnetperf.vnfs.vloop import guest_domain
 from vnetperf.vnfs.vloop.guest_testpmd import BLOCK, FIELD
 from vnetperf.vnfs.vloop.vm import VmVloop
@@ -41,7 +43,11 @@ def attachments(kind: str, **changes: Any) -> tuple[Attachment, ...]:
 def domain(kind: str = "vhost-user", **changes: Any) -> Any:
     placement = changes.pop("placement", PLACEMENT)
     own_macs, mtu = changes.pop("own_macs", False), changes.pop("mtu", 1500)
-    ports = {key: changes.pop(key) for key in ("queues", "multi_queue") if key in changes}
+    ports = {
+        key: changes.pop(key)
+        for key in ("queues", "multi_queue", "pci", "driver")
+        if key in changes
+    }
     where = guest_domain.Where(
         name="vnf0-1",
         boot=guest_domain.boot(IMAGE),
@@ -93,6 +99,23 @@ def test_a_model_without_virtio_has_no_rings_and_no_vhost(kind: str) -> None:
     assert (nic.model, nic.queues, nic.rx_ring, nic.tx_ring) == ("e1000", 1, None, None)
     assert not nic.backing.vhost
     assert domain(kind, multi_queue=False, vhost=True).nics[0].backing.vhost
+
+
+def test_a_virtual_function_must_be_free_for_the_guest() -> None:
+    given = {"pci": "0000:41:10.0", "driver": "vfio-pci"}
+    assert domain("vf", **given).nics[0].backing == Function(pci="0000:41:10.0")
+    with pytest.raises(DutError, match="and its driver is igbvf"):
+        domain("vf", **(given | {"driver": "igbvf"}))
+
+
+def test_a_form_that_takes_every_frame_is_not_at_a_virtual_function() -> None:
+    accepts = {mode: VmVloop.accepts(_scenario(mode)) for mode in ("mac", "route", "bridge", "xdp")}
+    assert [mode for mode, kinds in accepts.items() if "vf" in kinds] == ["mac", "route"]
+
+
+def _scenario(mode: str) -> Scenario:
+    given = {"vnf": "vloop:vm", "vnf_mode": mode}
+    return make_scenario("pvp_sriov", config.load(given, environment={}))
 
 
 def test_a_kernel_that_passes_frames_on_does_not_take_them_for_its_own() -> None:

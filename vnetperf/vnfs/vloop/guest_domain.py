@@ -29,6 +29,7 @@ STANDARD_MTU = 1500
 SYSTEM_VCPU = 0
 #: A kernel that panics must not wait for somebody to look: the guest ends, and its console stays.
 PANIC = "panic=-1"
+VFIO = "vfio-pci"
 OWN = f"{ord('g'):02x}"
 #: A tap that was made for several queues must be opened for several. A guest that uses one queue
 #: pair leaves the other alone.
@@ -82,7 +83,7 @@ def domain(attachments: tuple[Attachment, ...], options: GuestOptions, where: Wh
     placement, go = where.placement, pins(options, where.placement, where.role)
     count = len(go.vcpus)
     cells: tuple[Cell, ...] = ()
-    if len(placement.nodes) > 1 or options.node is not None:
+    if go.node is not None and (len(placement.nodes) > 1 or options.node is not None):
         every = tuple(range(count))
         cells = (Cell(cpus=every, memory_mib=options.memory_mib, host_node=go.node),)
     return Domain(
@@ -171,7 +172,7 @@ def nic(attachment: Attachment, options: GuestOptions, where: Where) -> Nic:
     elif attachment.kind == "macvtap":
         backing = Macvtap(netdev=_needs(attachment, "netdev"), vhost=vhost)
     elif attachment.kind == "vf":
-        backing = Function(pci=_needs(attachment, "pci"))
+        backing = _function(attachment)
     else:
         raise DutError(
             f"a guest cannot plug into a {attachment.kind} attachment", where=str(attachment.port)
@@ -197,6 +198,18 @@ def nic(attachment: Attachment, options: GuestOptions, where: Where) -> Nic:
         ),
         mtu=where.mtu if where.mtu > STANDARD_MTU else None,
     )
+
+
+def _function(attachment: Attachment) -> Function:
+    """A virtual function, which must be free for the guest."""
+    if attachment.driver != VFIO:
+        raise DutError(
+            f"a guest is given a virtual function by {VFIO}, and its driver is {attachment.driver}",
+            where=str(attachment.port),
+            cure="turn the IOMMU on (boot with intel_iommu=on or amd_iommu=on), and leave "
+            "vf_driver out",
+        )
+    return Function(pci=_needs(attachment, "pci"))
 
 
 def describe(nic: Nic) -> str:

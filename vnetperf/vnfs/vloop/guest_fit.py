@@ -105,6 +105,11 @@ def _nics(scenario: Scenario) -> Iterator[str]:
             f"the rtl8139 carries an MTU of at most {RTL8139_MTU}, not {scenario.mtu}; "
             "choose smaller frames, or another nic"
         )
+    if scenario.options.vf_driver == "kernel":
+        yield (
+            "vf_driver=kernel leaves virtual functions to the host, and guests are given them by "
+            "vfio-pci; leave it out, or choose --vnf vloop:container"
+        )
     if options.gro is not None and not by_kernel:
         yield (
             f"gro is done by the guest's kernel, which has no part in mode {mode}; choose "

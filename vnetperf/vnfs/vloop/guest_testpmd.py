@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from vnetperf.host import vdev
 from vnetperf.host.patience import patient
 from vnetperf.host.testpmd import Command
 from vnetperf.launchers.vm.guest import Guest
@@ -16,6 +17,10 @@ from vnetperf.model.trial import HopCounters
 
 PAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 NOIOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
+#: What drives a NIC without an IOMMU, if it has an interrupt line; virtual functions have none.
+INTX_DRIVER = "uio_pci_generic"
+#: What a guest says by itself would be counted with what it forwards.
+QUIET = "/proc/sys/net/ipv6/conf/all/disable_ipv6"
 PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 COMMANDS, TERMINAL = "/run/testpmd.commands", "/dev/hvc0"
 #: Its input is a pipe that never ends; what it says comes out on the host, line by line.
@@ -46,27 +51,35 @@ class GuestTestpmd:
         self._input = self._read = 0
         self._numbers: tuple[int, ...] = ()
 
-    def take_nics(self, macs: tuple[str, ...]) -> tuple[str, ...]:
+    def take_nics(self, mtu: int) -> tuple[str, ...]:
         """Give the guest's NICs to a driver that hands them to programs.
 
         A guest has no IOMMU: vfio-pci is taken where the kernel lets it do without, which Debian's
-        does not any more, and uio_pci_generic elsewhere.
+        does not any more, and uio_pci_generic elsewhere. That cannot drive a virtual function,
+        which stays the kernel's then, and testpmd has it by packet sockets.
 
         Args:
-            macs: Their addresses, in the order of the VNF's ports.
+            mtu: MTU of the NICs, octets.
 
         Returns:
-            Their PCI addresses in the same order.
+            EAL arguments of its ports, in the order of the VNF's ports.
 
         Raises:
             DutError: There is no such NIC, or the guest's kernel has neither driver.
         """
+        nics = self.guest.domain.nics
+        names = tuple(self.guest.interface(nic.mac) for nic in nics)
+        driver = self._load_driver()
+        if driver == INTX_DRIVER and any(nic.backing.kind == "vf" for nic in nics):
+            return self._by_sockets(names, mtu)
+        self.driver = driver
+        return self._by_driver(names)
+
+    def _by_driver(self, names: tuple[str, ...]) -> tuple[str, ...]:
         agent, found = self.guest.agent, []
-        for mac in macs:
-            name = self.guest.interface(mac)
+        for name in names:
             path = agent.run(["readlink", "-f", f"/sys/class/net/{name}/device"])
             found.append(PCI.findall(path)[-1])
-        self.driver = self._load_driver()
         for pci in found:
             device = f"/sys/bus/pci/devices/{pci}"
             agent.write(f"{device}/driver_override", self.driver)
@@ -74,7 +87,16 @@ class GuestTestpmd:
             agent.write("/sys/bus/pci/drivers_probe", pci)
         order = sorted(found)  # DPDK numbers ports by PCI address, whatever the order of -a
         self._numbers = tuple(order.index(pci) for pci in found)
-        return tuple(found)
+        return tuple(f"-a{pci}" for pci in found)
+
+    def _by_sockets(self, names: tuple[str, ...], mtu: int) -> tuple[str, ...]:
+        self.guest.agent.write(QUIET, "1")
+        for name in names:
+            self.guest.agent.run(["ip", "link", "set", "dev", name, "mtu", str(mtu), "up"])
+        self._numbers = tuple(range(len(names)))
+        self.driver = "the kernel's own, by packet sockets: no IOMMU in the guest"
+        numbered = enumerate(names)
+        return tuple(f"--vdev={vdev.af_packet(number, name, mtu)}" for number, name in numbered)
 
     def _load_driver(self) -> str:
         agent = self.guest.agent
@@ -82,8 +104,8 @@ class GuestTestpmd:
             agent.run(["modprobe", "vfio-pci"])
             agent.write(NOIOMMU, "1")
         except (DutError, HostError):
-            agent.run(["modprobe", "uio_pci_generic"])
-            return "uio_pci_generic"
+            agent.run(["modprobe", INTX_DRIVER])
+            return INTX_DRIVER
         return "vfio-pci"
 
     def number(self, port: int) -> int:

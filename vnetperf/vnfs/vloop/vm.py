@@ -50,6 +50,7 @@ class VmVloop(Vnf):
     modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS, BUILDIN)
     max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
     opens_multi_queue: ClassVar[bool] = False
+    memory_floats: ClassVar[bool] = True
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
@@ -85,13 +86,21 @@ class VmVloop(Vnf):
     @classmethod
     def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
         """Kinds that NICs of the model and with the options asked for can plug into."""
-        return guest_fit.kinds(scenario.guest, cls.attachments)
+        found = guest_fit.kinds(scenario.guest, cls.attachments)
+        form = FORMS.get(scenario.vnf_mode)
+        if form is not None and "vf" not in form.attachments:
+            return tuple(kind for kind in found if kind != "vf")
+        return found
 
     @classmethod
     def narrowed_by(cls, scenario: Scenario) -> str:
         """The model, or the options of virtio NICs."""
         options = scenario.guest
-        return " with " + (options.nic if options.nic != "virtio" else options.virtio_only[0])
+        if options.nic != "virtio":
+            return f" with {options.nic}"
+        if options.virtio_only:
+            return f" with {options.virtio_only[0]}"
+        return super().narrowed_by(scenario)
 
     @classmethod
     def roles(cls, number: int) -> tuple[RoleDemand, ...]:
@@ -124,6 +133,11 @@ class VmVloop(Vnf):
         """Memory of the guest, where it is on hugepages."""
         del attachment
         return scenario.guest.memory_mib if scenario.guest.hugepage_kb else 0
+
+    @classmethod
+    def page_kb(cls, scenario: Scenario) -> int | None:
+        """Size of the pages under the guest's memory."""
+        return scenario.guest.hugepage_kb or None
 
     @classmethod
     def _inside_mib(cls, scenario: Scenario) -> int:
@@ -165,11 +179,11 @@ class VmVloop(Vnf):
         worker.shutdown(wait=False)
 
     def _reserve(self) -> None:
-        """Reserve pages that the plan has not: of another size, or on another node."""
+        """Reserve pages that the plan has not: those on a node of the user's."""
         options, plan = self.options, self.plan
-        node = plan.placement.node if options.node is None else options.node
-        planned = (plan.placement.node, plan.testbed.hugepage_kb)
-        if options.hugepage_kb and (node, options.hugepage_kb) != planned and not self.number:
+        node = plan.placement.home_of_vnfs if options.node is None else options.node
+        planned = [(memory.node, memory.size_kb) for memory in plan.memory]
+        if options.hugepage_kb and (node, options.hugepage_kb) not in planned and not self.number:
             guests = plan.scenario.deployment.vnf_count
             pages = guests * -(-options.memory_mib * 1024 // options.hugepage_kb)
             self.machine.reserve_hugepages(node, options.hugepage_kb, pages)
@@ -238,8 +252,8 @@ class VmVloop(Vnf):
         self.offloads = guest_nics.virtio_features(guest)
         packages = self.image.facts.get("packages", {}) if self.image is not None else {}
         running = GuestTestpmd(guest, self.role, packages)
-        pcis = running.take_nics(tuple(nic.mac for nic in guest.domain.nics))
-        running.start(self._command(running, pcis))
+        devices = running.take_nics(scenario.mtu)
+        running.start(self._command(running, devices))
         self.forwarder = running
 
     def _check_pins(self, guest: Guest) -> None:
@@ -248,14 +262,14 @@ class VmVloop(Vnf):
         pin_vhost(guest.pid, pins.vhost)
         guest.check_pins()
 
-    def _command(self, running: GuestTestpmd, pcis: tuple[str, ...]) -> testpmd.Command:
+    def _command(self, running: GuestTestpmd, devices: tuple[str, ...]) -> testpmd.Command:
         scenario = self.plan.scenario
         queues = max(attachment.queues for attachment in self._attachments)
         peers = {running.number(n): a.peer_mac for n, a in enumerate(self._attachments)}
         return testpmd.Command(
             program=testpmd.PROGRAM,
             name=self.role,
-            devices=tuple(f"-a{pci}" for pci in pcis),
+            devices=devices,
             forwarding=tuple(running.number(n) for n in range(PORTS)),
             main=guest_domain.SYSTEM_VCPU,
             workers=self._workers(scenario),
@@ -263,7 +277,7 @@ class VmVloop(Vnf):
             memory_mib=self._inside_mib(scenario),
             mode=scenario.vnf_mode,
             mtu=scenario.mtu,
-            tells_mtu=True,
+            tells_mtu=devices[0].startswith("-a"),
             queues=queues,
             peers={number: mac for number, mac in peers.items() if mac},
         )
