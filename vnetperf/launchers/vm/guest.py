@@ -31,6 +31,8 @@ TRIES = 3
 PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
 #: QEMU's own words in its log, apart from what it tells of its way.
 WORDS = re.compile(r"qemu-system\S*: (?!.*\binfo: )")
+#: What it says when it finds itself in a state that it holds to be impossible.
+ABORT = re.compile(r"Assertion `.*' failed|^Bail out!", re.MULTILINE)
 SHOWN = re.compile(r"[^\x20-\x7e\n]")
 
 
@@ -99,8 +101,8 @@ class Guest:
     def boot(self, timeout_s: float) -> None:
         """Start it and wait until its agent answers.
 
-        QEMU's emulation with several processors aborts now and then while the firmware moves
-        devices. Nothing has been done by then, and it is started again.
+        QEMU's emulation with several processors aborts now and then while the firmware or the
+        kernel moves devices. Nothing has been done by then, and it is started again.
 
         Args:
             timeout_s: Longest wait for the agent, seconds.
@@ -109,6 +111,7 @@ class Guest:
             DutError: As of `start` and `wait_ready`.
         """
         for attempt in range(TRIES):
+            said_before = len(self._log())
             try:
                 self.start()
                 self.wait_ready(timeout_s)
@@ -116,7 +119,8 @@ class Guest:
             except DutError:
                 emulated = self.domain.accelerator == "tcg"
                 again = emulated and not self._stopped and attempt < TRIES - 1
-                if not again or self._alive() or self._console():
+                aborted = ABORT.search(self._log()[said_before:]) or not self._console()
+                if not again or self._alive() or not aborted:
                     raise
 
     def _alive(self) -> bool:
@@ -149,9 +153,8 @@ class Guest:
         Returns:
             The error, to be raised.
         """
-        log = self.session.directory / "log/qemu" / f"{self.domain.name}.log"
         # The first lines of QEMU's log are its command.
-        said = [line for line in _tail(log).splitlines() if WORDS.search(line)]
+        said = [line for line in self._log().splitlines() if WORDS.search(line)]
         qemu = f"; QEMU said last: {said[-1]}" if said else ""
         lines = [line.rstrip() for line in self._console().splitlines() if line.strip()]
         tail = "\n    ".join(lines[-CONSOLE_LINES:]) or "(nothing)"
@@ -160,6 +163,14 @@ class Guest:
             where=self.domain.name,
             cure=cure,
         )
+
+    def _log(self) -> str:
+        """All that QEMU wrote, of earlier starts too."""
+        file = self.session.directory / "log/qemu" / f"{self.domain.name}.log"
+        try:
+            return SHOWN.sub("", file.read_text(errors="replace"))
+        except OSError:
+            return ""
 
     def _console(self) -> str:
         return _tail(self.domain.console)
