@@ -29,7 +29,7 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.preset import FrameSizes, Preset
-from vnetperf.model.scenario import Forwarding, Rules
+from vnetperf.model.scenario import Forwarding, Rules, VnfPlacement
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.tunnel import TunnelKind
@@ -68,6 +68,8 @@ class Settings(Frozen):
         frame_sizes: Octets including FCS; empty for the preset's.
         vnf: Registered name of the VNF loader.
         vnf_mode: Forwarding mode of the VNF; "auto" rewrites addresses where the vSwitch needs it.
+        vnf_placement: Where VNFs run: "auto" where there is room, "local" on the pollers' NUMA
+            node, "remote" on another one, "unpinned" where the kernel likes.
         vnfs: Number of VNFs in pvvp and pvpv; None for two.
         switch: Name of a file under conf/switch/, or a path: options of the vSwitch.
         set: Single options of the vSwitch as "key=value", over those of the file.
@@ -90,6 +92,7 @@ class Settings(Frozen):
     frame_sizes: FrameSizes = ()
     vnf: str = "vloop"
     vnf_mode: str = "auto"
+    vnf_placement: VnfPlacement = "auto"
     vnfs: Annotated[int, Field(ge=1, le=64)] | None = None
     switch: str = "default"
     set: tuple[str, ...] = ()

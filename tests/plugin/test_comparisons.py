@@ -246,3 +246,27 @@ def test_workers_tell_a_wrong_mark_in_each_case(site: Site, mark: str) -> None:
     assert WRONG[mark] in output
     assert "INTERNALERROR" not in output
     assert "Traceback" not in output
+
+
+def test_wishes_of_a_comparison_hold_unless_the_user_has_others(site: Site) -> None:
+    own = '@pytest.mark.vnetperf(traffic="multi-flow", frame_sizes=(128,))\n@pytest.mark.vary'
+    site.pytester.makepyfile(test_multiqueue=QUEUES.replace("@pytest.mark.vary", own))
+    text = site.run("--plan", FILE, "-k", "pvp_dpdk").stdout.str()
+    assert text.count("traffic     multi-flow") == 2
+    assert text.count("variant     --traffic multi-flow") == 2
+    text = site.run("--plan", FILE, "-k", "pvp_dpdk", "--traffic", "unidirectional").stdout.str()
+    assert text.count("traffic     unidirectional") == 2
+    assert "--traffic" not in text
+    found = collected(site, FILE, "-k", "pvp_dpdk")
+    assert len(found) == 2
+    assert all(i.endswith("-128]") for i in found)
+
+
+def test_a_case_that_varies_nothing_has_no_settings_of_its_own(site: Site) -> None:
+    site.pytester.makepyfile(
+        test_own="import pytest\n\n"
+        '@pytest.mark.vnetperf(traffic="multi-flow")\ndef test_own(bench): pass\n'
+    )
+    result = site.run("test_own.py", "-k", "pvp_dpdk")
+    assert result.ret == 4
+    assert "all other settings belong to the whole run" in result.stderr.str()

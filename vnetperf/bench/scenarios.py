@@ -50,6 +50,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         vswitch=vswitch,
         vnf=vnf,
         vnf_mode=mode,
+        vnf_placement=settings.vnf_placement,
         traffic=configuration.traffic,
         generator=settings.generator,
         wire=settings.wire,

@@ -15,6 +15,7 @@ _OPTIONS = {
     "frame_sizes": "octets including FCS, e.g. 64,512,1518",
     "vnf": "VNF loader",
     "vnf_mode": "forwarding mode of the VNF",
+    "vnf_placement": "auto, local, remote or unpinned",
     "vnfs": "number of VNFs in pvvp and pvpv",
     "switch": "options of the vSwitch under conf/switch/, or a path",
     "set": "one option of the vSwitch, KEY=VALUE (may be repeated)",

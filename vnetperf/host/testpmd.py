@@ -46,6 +46,7 @@ class Command:
         rx_descriptors: Descriptors of each receive ring.
         tx_descriptors: Descriptors of each transmit ring.
         peers: Port number -> destination address of what it sends, of mode "mac".
+        anywhere: Processors among which forwarding threads may be moved; empty pins each.
         far_nodes: Nodes of forwarding threads that are not its memory's.
         hugepages: False where nobody else maps its memory: ordinary pages do then.
     """
@@ -65,6 +66,7 @@ class Command:
     rx_descriptors: int = RING
     tx_descriptors: int = RING
     peers: dict[int, str] = field(default_factory=dict)
+    anywhere: tuple[int, ...] = ()
     far_nodes: tuple[int, ...] = ()
     hugepages: bool = True
 
@@ -77,7 +79,7 @@ class Command:
         pci = any(device.startswith("-a") for device in self.devices)
         return [
             self.program,
-            *lcores(self.main, self.workers),
+            *lcores(self.main, self.workers, self.anywhere),
             f"--file-prefix={self.name}",
             *([] if pci else ["--no-pci"]),
             *self._memory(),
@@ -126,7 +128,7 @@ class Command:
         return self.mtu > STANDARD_MTU and self.tells_mtu
 
 
-def lcores(main: int, workers: Sequence[int]) -> list[str]:
+def lcores(main: int, workers: Sequence[int], anywhere: Sequence[int] = ()) -> list[str]:
     """EAL's arguments for a main thread that sleeps and workers that poll.
 
     DPDK takes a thread's node from the processor that has its lcore's number, and testpmd accepts
@@ -135,6 +137,7 @@ def lcores(main: int, workers: Sequence[int]) -> list[str]:
     Args:
         main: Processor of the main thread.
         workers: Processor of each worker; one may be named several times.
+        anywhere: Processors among which workers may be moved; empty pins each to its own.
 
     Returns:
         Arguments.
@@ -145,7 +148,9 @@ def lcores(main: int, workers: Sequence[int]) -> list[str]:
         number = cpu if cpu < MAX_LCORE and cpu not in taken else free.pop(0)
         taken[number] = cpu
     *polling, sleeping = taken
-    pairs = [f"{number}@{taken[number]}" for number in (sleeping, *polling)]
+    loose = f"({','.join(map(str, anywhere))})" if anywhere else ""
+    pairs = [f"{sleeping}@{taken[sleeping]}"]
+    pairs += [f"{number}@{loose or taken[number]}" for number in polling]
     return [f"--lcores={','.join(pairs)}", f"--main-lcore={sleeping}"]
 
 

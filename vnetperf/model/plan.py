@@ -51,6 +51,8 @@ class Placement(Frozen):
         node: NUMA node of the pollers' memory.
         nodes: NUMA nodes of the machine.
         far_nodes: The other nodes, when pollers sit on several.
+        vnf_node: NUMA node of VNFs' memory, when it is not the pollers'.
+        unpinned: Role -> processors among which the kernel moves it; such a role has no cores.
         slice_us: EEVDF slice for threads on shared cores, microseconds; 0: the kernel's own.
         slice_note: What is known about slices: "" or why they are not available.
     """
@@ -62,6 +64,8 @@ class Placement(Frozen):
     node: int = 0
     nodes: tuple[int, ...] = (0,)
     far_nodes: tuple[int, ...] = ()
+    vnf_node: int | None = None
+    unpinned: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     slice_us: int = 0
     slice_note: str = ""
 
@@ -69,6 +73,11 @@ class Placement(Frozen):
     def shared(self) -> bool:
         """True when pollers share cores."""
         return self.mode == "shared"
+
+    @property
+    def home_of_vnfs(self) -> int:
+        """NUMA node of VNFs' memory."""
+        return self.node if self.vnf_node is None else self.vnf_node
 
     def takes_turns(self, role: str) -> bool:
         """Whether a role's core is also another role's.

@@ -17,6 +17,7 @@ from vnetperf.model.tunnel import GTPU, TunnelKind, overhead
 
 Forwarding = Literal["l2", "l3"]
 Rules = Literal["port", "stream", "learning"]
+VnfPlacement = Literal["auto", "local", "remote", "unpinned"]
 
 #: Largest frame of an MTU of 1500, and what Ethernet adds to an MTU (header 14, FCS 4).
 STANDARD_FRAME_SIZE, ETHERNET_OCTETS = 1518, 18
@@ -36,6 +37,8 @@ class Scenario(Frozen):
         vnf: Registered name of the VNF loader.
         vnf_mode: The VNF's forwarding mode: "io", "mac", "macswap", "5tswap", "bridge", "route",
             "xdp"; not every VNF has every mode.
+        vnf_placement: Where VNFs' processors and memory are: "local" on the pollers' NUMA node,
+            "remote" on another, "unpinned" where the kernel likes, "auto" where there is room.
         traffic: The traffic profile.
         generator: Registered name of the traffic generator.
         wire: Kind of wire, or "auto" for the best both ends accept.
@@ -56,6 +59,7 @@ class Scenario(Frozen):
     vswitch: str
     vnf: str = "vloop"
     vnf_mode: str = "io"
+    vnf_placement: VnfPlacement = "auto"
     traffic: TrafficProfile
     generator: str = "loadgen"
     wire: str = "auto"
@@ -140,6 +144,8 @@ class Scenario(Frozen):
                 f"{self.stack.name} (gtpu_mode {self.core.gtpu_mode}), {sessions}, "
                 f"GTP-U at port 0 (+{overhead(GTPU)} octets a frame)"
             )
+        if self.vnf_placement != "auto" and self.deployment.vnf_count:
+            found.append(f"VNFs {self.vnf_placement}")
         if self.options.mode:
             found.append(f"mode {self.options.mode}")
         found += [f"{key} = {value}" for key, value in self.options.given().items()]

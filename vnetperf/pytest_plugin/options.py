@@ -40,6 +40,11 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="MODE",
         help="io, mac, macswap, bridge ... (default: what the vSwitch needs)",
     )
+    add(
+        "--vnf-placement",
+        metavar="WHERE",
+        help="NUMA node of VNFs: auto, local, remote or unpinned (default: auto)",
+    )
     add("--vnfs", metavar="N", type=int, help="number of VNFs in pvvp and pvpv (default: 2)")
     add("--switch", metavar="NAME", help="options of the vSwitch under conf/switch/, or a path")
     add(
@@ -79,6 +84,7 @@ KEYS = (
     "frame_sizes",
     "vnf",
     "vnf_mode",
+    "vnf_placement",
     "vnfs",
     "switch",
     "set",

@@ -79,6 +79,10 @@ def describe(plan: Plan, preset: Preset) -> list[str]:
             f"            {role} on {', '.join(map(str, cpus))}"
             for role, cpus in placement.cores.items()
         ),
+        *(
+            f"            {role} anywhere on {', '.join(map(str, cpus))}"
+            for role, cpus in placement.unpinned.items()
+        ),
     ]
     if placement.shared:
         slices = f"{placement.slice_us} us" if placement.slice_us else placement.slice_note

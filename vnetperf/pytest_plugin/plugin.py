@@ -75,10 +75,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
         try:
             configuration = session_of(metafunc.config).configuration_for(metafunc.definition)
-            variants = variants_of(metafunc.definition)
+            variants = variants_of(metafunc.definition, configuration.sources)
         except pytest.UsageError as error:  # raised here it would be an error of each test
             metafunc.config.stash[_WRONG] = error
-            configuration, variants = None, variants_of(None)
+            configuration, variants = None, variants_of(None, {})
         parametrize(metafunc, configuration, variants)
 
 
@@ -108,8 +108,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if dropped:
         config.stash[_LEFT_OUT] = how_to_ask(dropped, config.invocation_params.dir)
     try:
-        if comparisons := comparisons_of(items):
-            session_of(config).expect(comparisons)
+        if any(item.get_closest_marker("vary") for item in items):
+            ours = session_of(config)
+            ours.expect(comparisons_of(items, ours.configuration.sources))
     except pytest.UsageError as error:
         _refuse(config, error)
     group_by_scenario(items)

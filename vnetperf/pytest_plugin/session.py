@@ -88,12 +88,14 @@ class BenchSession:
         marker = item.get_closest_marker("vnetperf")
         if marker is None:
             return self.configuration
-        if marker.args or set(marker.kwargs) - {"frame_sizes"}:
+        varies = item.get_closest_marker("vary") is not None
+        if marker.args or (set(marker.kwargs) - {"frame_sizes"} and not varies):
             raise pytest.UsageError(
-                f"{item.nodeid}: @pytest.mark.vnetperf takes frame_sizes=(...) and nothing else: "
-                "all other settings belong to the whole run"
+                f"{item.nodeid}: @pytest.mark.vnetperf takes frame_sizes=(...) and nothing else "
+                "in a test case that varies nothing: all other settings belong to the whole run"
             )
-        return configuration_of(self.config, marker.kwargs)
+        own = {key: value for key, value in marker.kwargs.items() if key == "frame_sizes"}
+        return configuration_of(self.config, own)
 
     def results_folder(self) -> Path:
         """The run's folder: the one to resume, the one xdist's controller named, or a new one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -15,6 +15,8 @@ from vnetperf.model.variant import Comparison, Value, Variant
 
 #: What an id may hold: it stands in test ids, where brackets and blanks have a meaning.
 _ID = re.compile(r"[\w=:.,+%/-]+", re.ASCII)
+#: Wishes that are no setting of a variant.
+_OWN = ("frame_sizes",)
 _PARAM = type(pytest.param())
 _HOW = (
     '@pytest.mark.vary takes the name of a setting and a list of its values: vary("set", '
@@ -45,11 +47,13 @@ class Selected:
         return "-".join(part for part in (self.scenario, self.variant.id) if part)
 
 
-def variants_of(node: Any) -> list[tuple[Variant, tuple[Any, ...]]]:
+def variants_of(node: Any, sources: Mapping[str, str]) -> list[tuple[Variant, tuple[Any, ...]]]:
     """All combinations of what a test case varies.
 
     Args:
         node: The test function, or its definition; None for one that varies nothing.
+        sources: Where the user's settings come from: a test case's own wishes, in
+            `@pytest.mark.vnetperf(traffic="multi-flow")`, hold for those left at their default.
 
     Returns:
         Each with the marks of its values, the first mark's values changing last; one without an
@@ -61,9 +65,10 @@ def variants_of(node: Any) -> list[tuple[Variant, tuple[Any, ...]]]:
     marks = (
         list(node.iter_markers("vary"))[::-1] if node else []
     )  # the first written is the last applied
+    wishes = _wishes(node, sources) if marks else ()
     found = []
     for combination in product(*(list(_values(mark, node.nodeid)) for mark in marks)):
-        variant, decorations = Variant(), ()
+        variant, decorations = Variant(settings=wishes), ()
         for one, more in combination:
             variant, decorations = variant.and_also(one), (*decorations, *more)
         found.append((variant, decorations))
@@ -74,6 +79,21 @@ def variants_of(node: Any) -> list[tuple[Variant, tuple[Any, ...]]]:
             f"{node.nodeid}: two variants are called {twice!r}; give pytest.param(..., id=...)"
         )
     return found
+
+
+def _wishes(node: Any, sources: Mapping[str, str]) -> tuple[tuple[str, Value], ...]:
+    mark = node.get_closest_marker("vnetperf")
+    asked = mark.kwargs if mark is not None else {}
+    wrong = next(
+        (key for key, value in asked.items() if key not in _OWN and not _is_value(value)), ""
+    )
+    if wrong:
+        raise pytest.UsageError(f"{node.nodeid}: @pytest.mark.vnetperf: {wrong} is no text")
+    return tuple(
+        (key, value)
+        for key, value in asked.items()
+        if key not in _OWN and sources.get(key, "default") == "default"
+    )
 
 
 def _values(mark: pytest.Mark, where: str) -> Iterator[tuple[Variant, tuple[Any, ...]]]:
@@ -130,11 +150,12 @@ def names_of_settings(variant: Variant) -> set[str]:
     return found
 
 
-def comparisons_of(items: Iterable[pytest.Item]) -> list[Comparison]:
+def comparisons_of(items: Iterable[pytest.Item], sources: Mapping[str, str]) -> list[Comparison]:
     """The comparisons that tests belong to.
 
     Args:
         items: Tests that will be run.
+        sources: Where the user's settings come from.
 
     Returns:
         One for each test case and scenario, with all variants of the test case.
@@ -162,7 +183,7 @@ def comparisons_of(items: Iterable[pytest.Item]) -> list[Comparison]:
                 name=name,
                 title=" ".join(said.strip().partition("\n\n")[0].split()),
                 scenario=selected.scenario,
-                variants=tuple(variant for variant, _ in variants_of(item)),
+                variants=tuple(variant for variant, _ in variants_of(item, sources)),
             )
     return list(found.values())
 

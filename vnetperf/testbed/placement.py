@@ -36,7 +36,7 @@ def place(
         ConfigError: Processors are named that are not there.
         CapabilityError: Sharing is refused and there are too few cores.
     """
-    cpus = _allowed(config, facts)
+    cpus = allowed_cpus(config, facts)
     wanted = _wanted(demands)
     if config.policy != "shared":
         dedicated = _dedicated(demands, config, cpus, facts, near)
@@ -57,7 +57,19 @@ def _wanted(demands: tuple[RoleDemand, ...]) -> int:
     return sum(demand.threads for demand in demands)
 
 
-def _allowed(config: CoresConfig, facts: MachineFacts) -> list[CpuFacts]:
+def allowed_cpus(config: CoresConfig, facts: MachineFacts) -> list[CpuFacts]:
+    """Processors that may be used.
+
+    Args:
+        config: The testbed's wishes.
+        facts: The machine.
+
+    Returns:
+        By number.
+
+    Raises:
+        ConfigError: Processors are named that are not there.
+    """
     known = {cpu.cpu: cpu for cpu in facts.cpus}
     for key, cpus in (("allowed", config.allowed), ("housekeeping", config.housekeeping)):
         strange = sorted(set(cpus) - set(known))

@@ -14,6 +14,7 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.testbed.demands import attachment_kind, check_demands
 from vnetperf.testbed.nics import choose_nics, preferred_node
 from vnetperf.testbed.placement import place
+from vnetperf.testbed.vnf_placement import place_with_vnfs
 
 
 def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
@@ -50,7 +51,8 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         *vswitch.roles(scenario),
         *(role for number in vnfs for role in vnf.demands(scenario, number)),
     )
-    placement = place(demands, testbed.cores, facts, preferred_node(nics))
+    near, where = preferred_node(nics), scenario.vnf_placement
+    placement = place_with_vnfs(demands, testbed.cores, facts, near, where)
     plan = Plan(
         scenario=scenario,
         testbed=testbed,
@@ -100,8 +102,10 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
     mib = generator.hugepage_mib(scenario, (wire,))
-    by_node = {node: {scenario.generator: mib} for node in _nodes(plan, ("tester", "dut"))}
-    return plan.model_copy(update={"memory": _memory_of_nodes(by_node, plan, facts)})
+    nodes = _nodes(plan, ("tester", "dut"))
+    size: int = testbed.hugepage_kb
+    pools = {(node, size): {scenario.generator: mib} for node in nodes}
+    return plan.model_copy(update={"memory": _memory_of_pools(pools, plan, facts)})
 
 
 def largest_frame(scenario: Scenario) -> int:
@@ -181,33 +185,42 @@ def _wires(capabilities: Any, mode: str) -> tuple[str, ...]:
     return of_modes.get(mode, every)
 
 
+#: A pool of hugepages: NUMA node and size of a page, KiB.
+Pool = tuple[int, int]
+
+
 def _memory(
     plan: Plan, facts: MachineFacts, vswitch: Any, vnf: Any, generator: Any
 ) -> tuple[MemoryPlan, ...]:
     """Hugepages by node: the pollers' and the NICs' nodes, unless the scenario says others."""
-    scenario, home = plan.scenario, plan.placement.node
+    scenario, placement, size = plan.scenario, plan.placement, plan.testbed.hugepage_kb
     graph = scenario.deployment
     kinds = [plan.wire] if graph.phy_ports else []
     if graph.tester_vnf_ports:
         kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
-    by_node: dict[int, dict[str, int]] = {home: {}}
+    pools: dict[Pool, dict[str, int]] = {(placement.node, size): {}}
     mib = generator.hugepage_mib(scenario, tuple(kinds))
     for node in _nodes(plan, ("tester",)):
-        by_node.setdefault(node, {})[scenario.generator] = mib
+        pools.setdefault((node, size), {})[scenario.generator] = mib
     # The wire decides too: a poll-mode NIC needs memory where an af_packet interface needs none.
     decided = scenario.model_copy(update={"wire": plan.wire})
-    needed = dict.fromkeys(_nodes(plan, ("dut",)), vswitch.hugepage_mib(decided))
+    # Rings of a VNF lie in its memory, and a switch may want buffers beside them.
+    nodes = dict.fromkeys((*_nodes(plan, ("dut",)), placement.home_of_vnfs))
+    needed = dict.fromkeys(nodes, vswitch.hugepage_mib(decided))
     for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
-        by_node.setdefault(node, {})[scenario.vswitch] = mib
+        pools.setdefault((node, size), {})[scenario.vswitch] = mib
     for number in range(graph.vnf_count):
-        kind = attachment_kind(vswitch, vnf.accepts(scenario))
+        role, kind = f"vnf{number}", attachment_kind(vswitch, vnf.accepts(scenario))
         if mib := vnf.hugepage_mib(scenario, kind):
-            by_node[home][f"vnf{number}"] = mib
-            for node in plan.placement.far_nodes:
-                by_node.setdefault(node, {})[f"vnf{number}"] = vnf.far_mib
-    for node in plan.placement.far_nodes:
-        by_node.setdefault(node, {}).setdefault(scenario.vswitch, vswitch.far_mib)
-    return _memory_of_nodes(by_node, plan, facts)
+            vnf_size = vnf.page_kb(scenario) or size
+            loose = role in placement.unpinned and vnf.memory_floats
+            for node in placement.nodes if loose else (placement.home_of_vnfs,):
+                pools.setdefault((node, vnf_size), {})[role] = mib
+            for node in placement.far_nodes:
+                pools.setdefault((node, size), {}).setdefault(role, vnf.far_mib)
+    for node in placement.far_nodes:
+        pools.setdefault((node, size), {}).setdefault(scenario.vswitch, vswitch.far_mib)
+    return _memory_of_pools(pools, plan, facts)
 
 
 def _nodes(plan: Plan, sides: tuple[str, ...]) -> list[int]:
@@ -216,17 +229,17 @@ def _nodes(plan: Plan, sides: tuple[str, ...]) -> list[int]:
     return list(dict.fromkeys((plan.placement.node, *nics)))
 
 
-def _memory_of_nodes(
-    by_node: dict[int, dict[str, int]], plan: Plan, facts: MachineFacts
+def _memory_of_pools(
+    pools: dict[Pool, dict[str, int]], plan: Plan, facts: MachineFacts
 ) -> tuple[MemoryPlan, ...]:
-    plans = (_memory_of(node, users, plan, facts) for node, users in sorted(by_node.items()))
+    plans = (_memory_of(pool, users, plan, facts) for pool, users in sorted(pools.items()))
     return tuple(memory for memory in plans if memory is not None)
 
 
 def _memory_of(
-    node: int, asked: dict[str, int], plan: Plan, facts: MachineFacts
+    wanted: Pool, asked: dict[str, int], plan: Plan, facts: MachineFacts
 ) -> MemoryPlan | None:
-    size_kb = plan.testbed.hugepage_kb
+    node, size_kb = wanted
     users = {user: mib for user, mib in asked.items() if mib}
     pages = sum(ceil(mib * 1024 / size_kb) for mib in users.values())
     if not pages:

@@ -40,6 +40,9 @@ class Vnf(Backend):
     #: True when it opens a tap with IFF_MULTI_QUEUE even for one queue, as DPDK does.
     opens_multi_queue: ClassVar[bool] = True
 
+    #: True when the memory of an unpinned one is wherever the kernel puts it.
+    memory_floats: ClassVar[bool] = False
+
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan)
         self.number = number
@@ -130,6 +133,19 @@ class Vnf(Backend):
         Returns:
             MiB; 0 for none.
         """
+
+    @classmethod
+    def page_kb(cls, scenario: Scenario) -> int | None:
+        """Size of the hugepages one VNF needs.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            KiB; None for the testbed's.
+        """
+        del scenario
+        return None
 
     @abstractmethod
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:

@@ -37,7 +37,8 @@ class ContainerVloop(Vloop):
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
         placement = plan.placement
-        cpus = (*placement.cores.get(self.role, ()), *placement.housekeeping[:1])
+        mine = placement.unpinned.get(self.role) or placement.cores.get(self.role, ())
+        cpus = (*mine, *placement.housekeeping[:1])
         self.container = Container(machine, f"ct{number}", cpus)
         self.form = FORMS.get(plan.scenario.vnf_mode)
         self.forwarder: KernelForwarder | None = None

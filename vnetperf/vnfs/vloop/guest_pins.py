@@ -20,14 +20,14 @@ class GuestPins:
         emulator: Processors of QEMU's other threads.
         vhost: Processors of the threads of vhost-net.
         iothreads: Processors of each I/O thread.
-        node: Node of its memory.
+        node: Node of its memory; None for any.
     """
 
     vcpus: tuple[Cpus, ...]
     emulator: Cpus
     vhost: Cpus
     iothreads: tuple[Cpus, ...]
-    node: int
+    node: int | None
 
 
 def vcpus(options: GuestOptions) -> int:
@@ -57,13 +57,17 @@ def pins(options: GuestOptions, placement: Placement, role: str) -> GuestPins:
     pollers = placement.cores.get(role, housekeeping)
     forwarding = tuple((pollers[n % len(pollers)],) for n in range(count - 1))
     planned = ((housekeeping if count > 1 else pollers), *forwarding)
+    home: int | None = placement.home_of_vnfs
+    if role in placement.unpinned:
+        housekeeping, home = placement.unpinned[role], None
+        planned = (housekeeping,) * count
     asked = tuple(parse_cpus(text) for text in options.vcpu_pins)
     return GuestPins(
         vcpus=asked or planned,
         emulator=_cpus(options.emulator_pin) or housekeeping,
         vhost=_cpus(options.vhost_pin) or housekeeping,
         iothreads=tuple(parse_cpus(text) for text in options.iothread_pins),
-        node=placement.node if options.node is None else options.node,
+        node=home if options.node is None else options.node,
     )
 
 
@@ -91,5 +95,6 @@ def line(options: GuestOptions, placement: Placement, role: str, *, vhost_net: b
         parts.append(f"vhost threads of taps on {format_cpus(found.vhost)}")
     parts += [f"I/O thread {n} on {format_cpus(c)}" for n, c in enumerate(found.iothreads, 1)]
     pages = f"hugepages of {size} KiB" if size else "ordinary pages"
-    parts.append(f"{options.memory_mib} MiB of {pages} on node {found.node}")
+    where = "any node" if found.node is None else f"node {found.node}"
+    parts.append(f"{options.memory_mib} MiB of {pages} on {where}")
     return ", ".join([*parts, f"NICs {options.nic}"])

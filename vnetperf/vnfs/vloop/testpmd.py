@@ -123,6 +123,12 @@ class Vloop(Vnf):
         mtu, vhost_net = self.plan.scenario.mtu, Path(VHOST_NET).exists()
         return tuple(device(n, a, mtu, vhost_net=vhost_net) for n, a in enumerate(attachments))
 
+    def _worker(self) -> tuple[int, ...]:
+        """Processor of its forwarding thread; one on its memory's node where any will do."""
+        placement = self.plan.placement
+        here = (c.cpu for c in self.machine.facts.cpus if c.node == placement.home_of_vnfs)
+        return placement.cores.get(self.role, tuple(here))[:1]
+
     def _command(self, attachments: tuple[Attachment, Attachment]) -> testpmd.Command:
         scenario, placement = self.plan.scenario, self.plan.placement
         queues = max(attachment.queues for attachment in attachments)
@@ -132,8 +138,9 @@ class Vloop(Vnf):
             devices=tuple(port.argument for port in self.devices),
             forwarding=tuple(range(PORTS)),
             main=placement.housekeeping[0],
-            workers=placement.cores[self.role][:1],
-            node=placement.node,
+            workers=self._worker(),
+            anywhere=placement.unpinned.get(self.role, ()),
+            node=placement.home_of_vnfs,
             far_nodes=placement.far_nodes,
             memory_mib=testpmd.memory_mib(PORTS, queues, scenario.mtu),
             mode=scenario.vnf_mode,

@@ -84,6 +84,7 @@ def memory_by_node(plan: Plan) -> tuple[int, ...]:
     """
     home, given = plan.placement.node, plan.scenario.options.memory_mib
     nics = [n.node for n in plan.nics if n.side == "dut" and not n.kernel and n.node >= 0]
+    nics.append(plan.placement.home_of_vnfs)  # vhost has buffers beside the rings of a guest
     count = 1 + max(home, *plan.placement.nodes, *nics, len(given) - 1)
     if given:
         return (*given, *(0,) * (count - len(given)))

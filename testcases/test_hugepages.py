@@ -1,0 +1,23 @@
+"""What the pages under a guest's memory cost: ordinary ones, 2 MiB and 1 GiB.
+
+vhost-user shares the guest's memory, with pages of any size. TLB misses, where the processor lets
+us count them, stand with each variant's trials.
+"""
+
+import pytest
+
+from vnetperf.bench.bench import Bench
+
+
+@pytest.mark.vary("vnf", [pytest.param("vloop:vm", id="vm")])
+@pytest.mark.vary(
+    "guest",
+    [
+        pytest.param("hugepage_kb=0", id="pages=4K"),
+        pytest.param("hugepage_kb=2048", id="pages=2M"),
+        pytest.param("hugepage_kb=1048576", id="pages=1G"),
+    ],
+)
+def test_throughput_by_pages(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput of a guest by the size of the pages under its memory."""
+    bench.search_throughput(frame_size).check_expectations()
