@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from vnetperf.collectors.base import Collector
+from vnetperf.collectors.base import Collector, busy_threads
 from vnetperf.model.plan import Pollers
 from vnetperf.model.trial import ThreadLoad
 
@@ -23,7 +24,7 @@ class _Sample:
     involuntary: int
 
 
-class CpuCollector(Collector):
+class CpuCollector(Collector[ThreadLoad]):
     """User and system time, last processor and involuntary switches of each polling thread.
 
     The kernel counts time in ticks of 10 ms (at 100 Hz): over a trial of one second a share is
@@ -71,14 +72,11 @@ class CpuCollector(Collector):
 
     def _samples(self) -> dict[int, _Sample]:
         samples = {}
-        for poller in self.pollers:
-            for task in Path(f"/proc/{poller.pid}/task").glob("*"):
-                try:
-                    name = (task / "comm").read_text().strip()
-                    if name.startswith(poller.thread_prefix):
-                        samples[int(task.name)] = _sample(task, name, poller.role)
-                except (OSError, ValueError, IndexError):
-                    continue  # the thread ended while it was read
+        for poller, thread in busy_threads(self.pollers):
+            task = Path(f"/proc/{poller.pid}/task/{thread.tid}")
+            # The thread may end while it is read.
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                samples[thread.tid] = _sample(task, thread.name, poller.role)
         return samples
 
 

@@ -134,6 +134,20 @@ class ThreadLoad(Frozen):
     involuntary_switches: int = 0
 
 
+class ThreadEvents(Frozen):
+    """Events of the processor that one thread met with over one trial.
+
+    Attributes:
+        role: "pmd", "vnf0", "tester", ...
+        thread: Name of the thread.
+        counts: Event -> how often; an event for which no counter was free is left out.
+    """
+
+    role: str
+    thread: str
+    counts: dict[str, int] = Field(default_factory=dict)
+
+
 class TrialResult(Frozen):
     """What the machine side returns for a trial.
 
@@ -150,6 +164,8 @@ class TrialResult(Frozen):
             refused frame is one the DUT dropped; False when refusal is the generator's limit.
         hops: Counter differences of the DUT's ports.
         threads: Processor use by thread.
+        events: Events of the processor by thread.
+        uncollected: Collector -> "not measured: why", for those that had nothing to tell.
         failure: Why the trial has no number: "" or a message with the log's tail.
         failed: "" | "dut" | "generator" | "timeout".
     """
@@ -165,6 +181,8 @@ class TrialResult(Frozen):
     refusal_is_loss: bool = True
     hops: tuple[HopCounters, ...] = ()
     threads: tuple[ThreadLoad, ...] = ()
+    events: tuple[ThreadEvents, ...] = ()
+    uncollected: dict[str, str] = Field(default_factory=dict)
     failure: str = ""
     failed: str = ""
 

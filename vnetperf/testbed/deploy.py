@@ -28,6 +28,7 @@ from vnetperf.model.ports import Attachment, VnfPort, WireEnd
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.trial import HopCounters, TrialResult, TrialSpec
 from vnetperf.testbed import turns
+from vnetperf.testbed.collecting import Collecting
 from vnetperf.testbed.demands import attachment_kind
 from vnetperf.testbed.pathcheck import check_path
 from vnetperf.testbed.together import all_or_first_error, every_error
@@ -337,20 +338,22 @@ class Deployment:
         if spec.learning_frames:
             self.generator.learn(spec.learning_frames)
         learned = time.monotonic()
-        collector = registry.load("collectors", "cpu")(self.pollers())
+        collecting = Collecting(self.pollers())
         time.sleep(spec.learning_wait_s * SETTLED)
         before = self._settled_counters()
         time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
-        collector.start()
-        result = self.generator.run(spec, watch)
-        threads = collector.stop()
+        collecting.start()
+        try:
+            result = self.generator.run(spec, watch)
+        finally:
+            collected = collecting.stop()
         self.check_alive()
         after = self.counters()
         return result.model_copy(
             update={
                 "hops": tuple(_difference(before.get(name), now) for name, now in after.items()),
-                "threads": threads,
                 "refusal_is_loss": self.plan.refusal_is_loss,
+                **collected,
             }
         )
 

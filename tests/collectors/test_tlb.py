@@ -1,0 +1,149 @@
+"""Counting events of the processor by thread: proved with one that every kernel counts."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from vnetperf.collectors.tlb import TlbCollector
+from vnetperf.host import perf
+from vnetperf.host.perf import Count, Event
+from vnetperf.model.errors import HostError
+from vnetperf.model.plan import Pollers
+from vnetperf.model.trial import ThreadEvents
+from vnetperf.testbed.collecting import Collecting
+
+PAGE_FAULTS, PAGES = 2, 500
+
+
+class FaultCollector(TlbCollector):
+    """The same, of an event that needs no counter of the processor."""
+
+    events: ClassVar[tuple[Event, ...]] = (Event("page faults", perf.SOFTWARE, PAGE_FAULTS),)
+
+
+def _allowed() -> bool:
+    try:
+        os.close(perf.open_counter(FaultCollector.events[0], threading.get_native_id()))
+    except HostError:
+        return False
+    return True
+
+
+def me(prefix: str) -> tuple[Pollers, ...]:
+    return (Pollers(role="pmd", pid=os.getpid(), thread_prefix=prefix),)
+
+
+@contextmanager
+def toucher() -> Iterator[threading.Event]:
+    """A thread that touches new pages once it is told, and is done when this ends."""
+    go, done, end = threading.Event(), threading.Event(), threading.Event()
+
+    def touch() -> None:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text("pmd-c01")
+        done.set()
+        go.wait(20)
+        done.clear()
+        with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as memory:
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            for page in range(PAGES):
+                memory[page * mmap.PAGESIZE] = 1
+        done.set()
+        end.wait(20)
+
+    thread = threading.Thread(target=touch)
+    thread.start()
+    assert done.wait(20)
+    try:
+        yield go
+    finally:
+        go.set()
+        end.set()
+        thread.join()
+
+
+@pytest.mark.skipif(not _allowed(), reason="the kernel lets this process count nothing")
+def test_events_of_a_busy_thread_are_counted_and_no_others() -> None:
+    fds = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with toucher() as go:
+        collector = FaultCollector(me("pmd-"))
+        collector.start()
+        go.set()
+        deadline = threading.Event()
+        for _ in range(200):
+            if (now := collector._open[0]) and perf.read_counter(now[2]["page faults"]).value > 400:
+                break
+            deadline.wait(0.05)
+        (told,) = collector.stop()
+    assert (told.role, told.thread) == ("pmd", "pmd-c01")
+    assert PAGES * 0.8 <= told.counts["page faults"] <= PAGES * 2
+    assert collector.why == ""
+    assert len(os.listdir("/proc/self/fd")) == fds  # noqa: PTH208
+
+
+def test_a_thread_that_is_not_busy_is_not_counted() -> None:
+    collector = FaultCollector(me("no such thread"))
+    collector.start()
+    assert collector.stop() == ()
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (errno.ENOENT, "neither this processor nor a hypervisor under this machine counts them"),
+        (errno.EACCES, "root and CAP_PERFMON are needed"),
+        (errno.ENOSYS, "CONFIG_PERF_EVENTS"),
+        (errno.EMFILE, "Too many open files"),
+    ],
+)
+def test_what_cannot_be_counted_says_why_once(
+    number: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(perf, "raw_syscall", refuse)
+    collector = TlbCollector(me(""))
+    collector.start()
+    assert collector.stop() == ()
+    assert collector.why.startswith("not measured: ")
+    assert says in collector.why
+    collecting = Collecting(me(""))
+    collecting.start()
+    told = collecting.stop()
+    assert told["events"] == ()
+    assert told["uncollected"] == {"tlb": collector.why}
+    assert told["threads"]  # processor time is told all the same
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "events"),
+    [
+        (Count(100, 10, 10), Count(160, 40, 40), 60),
+        (Count(100, 10, 10), Count(160, 70, 40), 120),  # half of the time somebody else counted
+        (Count(100, 10, 10), Count(100, 40, 10), None),  # all of the time
+        (Count(100, 10, 10), Count(100, 10, 10), 0),  # the thread did not run
+    ],
+)
+def test_a_shared_counter_is_scaled_up(before: Count, after: Count, events: int | None) -> None:
+    assert after.since(before) == events
+
+
+def test_a_count_that_is_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = iter([Count(5, 10, 10), Count(7, 10, 10), Count(9, 30, 30), Count(7, 30, 10)])
+    monkeypatch.setattr(perf, "open_counter", lambda *_: os.open("/dev/null", os.O_RDONLY))
+    monkeypatch.setattr(perf, "read_counter", lambda _: next(states))
+    with toucher():
+        collector = TlbCollector(me("pmd-"))
+        collector.start()
+        assert collector.stop() == (
+            ThreadEvents(role="pmd", thread="pmd-c01", counts={"dTLB load misses": 4}),
+        )
