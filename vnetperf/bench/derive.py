@@ -15,6 +15,7 @@ from vnetperf.bench.comparisons import comparisons_of, reading_order
 from vnetperf.bench.compliance import ledger_of
 from vnetperf.bench.directions import latency_of, per_direction
 from vnetperf.bench.logged import LoggedSearch, is_valid, searches_of
+from vnetperf.bench.threads import threads_of, uncollected_at
 from vnetperf.model.errors import LogError
 from vnetperf.model.result import (
     Calibration,
@@ -125,6 +126,8 @@ def _goal(found: SearchGoalResult, logged: LoggedSearch) -> GoalResult:
         throughput_l1_bps=_times(lower, n * l1_bits_per_frame(logged.begin.frame_size)),
         latency=latency_of(there, logged.begin.ends),
         trials_at_lower_bound=tuple(t.number for t in there),
+        threads=threads_of(there),
+        uncollected=uncollected_at(there),
     )
 
 

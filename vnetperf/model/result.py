@@ -30,6 +30,30 @@ class DirectionBound(Frozen):
     loss_ratio_at_lower_bound: float | None = None
 
 
+class ThreadUse(Frozen):
+    """What one busy thread did in the trial that stands for a lower bound.
+
+    Attributes:
+        role: "pmd", "vnf0", "tester" ...
+        thread: Name of the thread.
+        cpu: Processor it last ran on.
+        user: Share of wall time in user mode, 0..1.
+        system: Share of wall time in kernel mode, 0..1.
+        involuntary_switches_per_s: Times a second it was descheduled against its will.
+        events_per_s: Event of the processor ("dTLB load misses") -> times a second.
+        events_per_frame: Event -> times for each frame that came through; empty without frames.
+    """
+
+    role: str
+    thread: str
+    cpu: int
+    user: float
+    system: float
+    involuntary_switches_per_s: float
+    events_per_s: dict[str, float] = Field(default_factory=dict)
+    events_per_frame: dict[str, float] = Field(default_factory=dict)
+
+
 class GoalResult(Frozen):
     """Result of one search goal; rates are the sum over the directions that send.
 
@@ -51,6 +75,8 @@ class GoalResult(Frozen):
         throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
         latency: Latency per direction at the lower bound (last trial there), by direction.
         trials_at_lower_bound: Numbers of the trials at that load, as in trials.jsonl.
+        threads: Busy threads at the lower bound (last of the longest trials there).
+        uncollected: Collector -> "not measured: why", where it had nothing to tell of them.
     """
 
     name: str
@@ -70,6 +96,8 @@ class GoalResult(Frozen):
     throughput_l1_bps: float | None = None
     latency: dict[str, Latency] = Field(default_factory=dict)
     trials_at_lower_bound: tuple[int, ...] = ()
+    threads: tuple[ThreadUse, ...] = ()
+    uncollected: dict[str, str] = Field(default_factory=dict)
 
 
 class Result(Frozen):

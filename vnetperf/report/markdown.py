@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vnetperf.model.result import Calibration, RunResults
-from vnetperf.report import bounds, opening
+from vnetperf.report import bounds, opening, threads
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group, case_of, goals_used, groups, trials_by_case
 from vnetperf.report.facts import flatten, scalar
 from vnetperf.report.losses import account
+from vnetperf.report.markdown_comparison import comparisons
 from vnetperf.report.markdown_text import code, escaped, table
 from vnetperf.report.trialstats import summarise
 from vnetperf.report.unknowns import gather
@@ -142,6 +143,12 @@ def _group(group: Group, results: RunResults) -> Iterator[str]:
     yield "### Where lost frames died"
     head = ("octets", "VALID trials that lost frames", "frames lost at", "lossy, no hop named")
     yield table(head, _loss_rows(group, results))
+    if any(goal.threads for r in group.measured for goal in r.goals):
+        yield f"### {threads.TITLE}"
+        yield threads.EVENTS
+        rows = (tuple(map(escaped, cells)) for cells in threads.rows(group))
+        yield table(threads.head(group), rows)
+    yield "\n".join(f"- {escaped(said)}" for said in threads.uncollected(group))
 
 
 def _calibration(results: RunResults) -> Iterator[str]:
@@ -235,6 +242,7 @@ def markdown_report(results: RunResults) -> str:
     parts.append(f"# vnetperf report: {escaped(results.preset)}")
     parts += [f"> **Warning:** {escaped(w)}" for w in results.warnings]
     parts += _identity(results)
+    parts += comparisons(results)
     for group in groups(results):
         parts += _group(group, results)
     parts += _calibration(results)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from vnetperf.model.result import DirectionBound, GoalResult, Result, TrialPoint
-from vnetperf.report import bounds
+from vnetperf.report import bounds, threads
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Case, Group, case_of, goals_used
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.notes import notes
 from vnetperf.report.page_losses import losses_table
-from vnetperf.report.page_parts import badge, row, scroller, section
+from vnetperf.report.page_parts import badge, folded, row, scroller, section, table
 from vnetperf.report.plot_latency import latency_legend, latency_plot
 from vnetperf.report.plot_loss import loss_legend, loss_plot
 from vnetperf.report.plot_throughput import throughput_plot
@@ -134,6 +134,19 @@ def _grid(title: str, key: Markup, figures: Sequence[Markup]) -> Markup | None:
     return el("div", el("h3", title), key, el("div", shown, class_="plots")) if shown else None
 
 
+def _threads(group: Group) -> Markup | None:
+    rows = list(threads.rows(group))
+    if not rows:
+        return None
+    css = ("", "", "", "", *["num"] * (len(rows[0]) - 4))
+    said = (threads.EVENTS, *threads.uncollected(group))
+    return folded(
+        el("span", el("b", threads.TITLE), class_="line"),
+        el("div", [el("p", line, class_="muted") for line in said]),
+        table(f"Busy threads of {group.title}", threads.head(group), rows, css=css),
+    )
+
+
 def group_section(group: Group, trials: Mapping[Case, list[TrialPoint]], anchor: str) -> Markup:
     """The part of the page that shows one scenario and test.
 
@@ -158,6 +171,7 @@ def group_section(group: Group, trials: Mapping[Case, list[TrialPoint]], anchor:
         _results_table(group),
         el("ul", [el("li", n) for n in said], class_="notes") if said else None,
         el("div", throughput_plot(group), losses_table(group, trials), class_="pair"),
+        _threads(group),
         _grid("Loss against load", loss_legend(mine, group), losses),
         _grid("Latency at the lower bounds", latency_legend(names, directions), latencies),
     )

@@ -73,6 +73,9 @@ def _missing_of_result(result: Result) -> Iterator[Unknown]:
         yield Unknown(f"{where}.generator_max_fps", "not measured: size not calibrated")
     if result.media_max_fps is None:
         yield Unknown(f"{where}.media_max_fps", "unknown: no reference medium was recorded")
+    said = {name: why for goal in result.goals for name, why in goal.uncollected.items()}
+    for collector, why in said.items():
+        yield Unknown(f"{where}.{collector}", why)
     for goal in result.goals:
         if goal.lower_bound_fps is not None and not goal.latency:
             yield Unknown(

@@ -1,0 +1,67 @@
+"""Busy threads at a lower bound, from the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from vnetperf.bench.threads import threads_of, uncollected_at
+from vnetperf.model.trial import (
+    DirectionCounts,
+    ThreadEvents,
+    ThreadLoad,
+    TrialResult,
+    TrialSpec,
+    Verdict,
+)
+from vnetperf.results.records import TrialRecord
+
+
+def trial(
+    seconds: float, *, received: int = 1000, dtlb: tuple[int, ...] = (50, 500), why: str = ""
+) -> TrialRecord:
+    """Two workers of one name, of which the second may not have been counted."""
+    counts = DirectionCounts(
+        direction=0, intended=1000, sent=1000, refused=0, unsent=0, received=received
+    )
+    loads = [ThreadLoad(role="vnf0", thread="worker", cpu=c, user=0.5, system=0.1) for c in (2, 3)]
+    loads[0] = loads[0].model_copy(update={"involuntary_switches": 8})
+    events = [
+        ThreadEvents(role="vnf0", thread="worker", counts={"dTLB load misses": n} if n else {})
+        for n in dtlb
+    ]
+    return TrialRecord(
+        number=1,
+        search=1,
+        spec=TrialSpec(frame_size=64, load_fps=1000.0, duration_s=seconds),
+        result=TrialResult(
+            directions=(counts,) if received else (),
+            threads=tuple(loads),
+            events=tuple(events),
+            uncollected={"tlb": why} if why else {},
+        ),
+        verdict=Verdict.VALID,
+        started="2025-01-01T00:00:00Z",
+    )
+
+
+def test_the_last_of_the_longest_trials_tells_by_second_and_frame() -> None:
+    first, second = threads_of([trial(2.0, dtlb=(1, 1)), trial(2.0), trial(1.0, dtlb=(9, 9))])
+    assert (first.cpu, second.cpu) == (2, 3)
+    assert first.involuntary_switches_per_s == pytest.approx(4.0)
+    assert first.events_per_s == {"dTLB load misses": pytest.approx(25.0)}
+    assert second.events_per_s == {"dTLB load misses": pytest.approx(250.0)}
+    assert second.events_per_frame == {"dTLB load misses": pytest.approx(0.5)}
+
+
+def test_what_was_not_counted_is_not_nought() -> None:
+    first, second = threads_of([trial(1.0, dtlb=(0, 7), received=0)])
+    assert first.events_per_s == {}
+    assert second.events_per_s == {"dTLB load misses": pytest.approx(7.0)}
+    assert second.events_per_frame == {}
+    assert threads_of([trial(1.0, dtlb=())])[0].events_per_s == {}
+    assert uncollected_at([trial(1.0, why="not measured: no")]) == {"tlb": "not measured: no"}
+
+
+def test_without_a_lower_bound_there_is_nothing_to_tell() -> None:
+    assert threads_of([]) == ()
+    assert uncollected_at([]) == {}

@@ -1,0 +1,45 @@
+"""Busy threads and their TLB misses, as reports show them."""
+
+from vnetperf.report.html import html_report
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.unknowns import gather
+
+TITLE = "Busy threads at the lower bounds"
+
+
+def test_both_reports_have_them(results):
+    md, page = markdown_report(results), html_report(results)
+    group = md.split(f"### {TITLE}")[1].split("\n\n")
+    assert "dTLB load misses | iTLB load misses" in group[2]
+    first = group[2].splitlines()[2]
+    assert "| 64 | ndr | pmd | pmd-c00 | 0 | 97 % | 2 % | 4.00 | 120 (" in first
+    assert "not measured" in group[2]  # of the goal whose trial had no counter
+    assert TITLE in page
+    assert "dTLB load misses" in page
+    for report in (md, page):
+        assert "tlb: not measured: nobody counts them" in report
+
+
+def test_what_was_not_counted_is_listed_once_for_each_search(results):
+    found = [u for u in gather(results) if u.where.endswith(".tlb")]
+    assert {u.what for u in found} == {"not measured: nobody counts them"}
+    assert len({u.where for u in found}) == len(found)
+
+
+def test_a_run_of_before_has_none(results):
+    plain = results.model_copy(
+        update={
+            "results": tuple(
+                r.model_copy(
+                    update={
+                        "goals": tuple(
+                            g.model_copy(update={"threads": (), "uncollected": {}}) for g in r.goals
+                        )
+                    }
+                )
+                for r in results.results
+            )
+        }
+    )
+    assert TITLE not in markdown_report(plain)
+    assert TITLE not in html_report(plain)
