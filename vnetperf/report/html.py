@@ -10,7 +10,9 @@ from importlib.resources import files
 from vnetperf.model.result import RunResults
 from vnetperf.report import opening
 from vnetperf.report.cases import Group, groups, trials_by_case, undeployed
+from vnetperf.report.comparing import Compared, compared
 from vnetperf.report.markup import Markup, el
+from vnetperf.report.page_comparison import comparison_section
 from vnetperf.report.page_facts import (
     calibration_section,
     environment_section,
@@ -82,8 +84,9 @@ def _header(results: RunResults) -> Markup:
     )
 
 
-def _navigation(found: Sequence[Group]) -> Markup:
+def _navigation(found: Sequence[Group], comparisons: Sequence[Compared]) -> Markup:
     links = [("overview", "Overview")]
+    links += [(f"compare-{i}", one.title) for i, one in enumerate(comparisons)]
     links += [(f"case-{i}", group.title) for i, group in enumerate(found)]
     links += [(anchor, title) for anchor, title, _ in _FACTS]
     links.append(("trials", "All trials"))
@@ -108,7 +111,7 @@ def html_report(results: RunResults) -> str:
         A complete page; its first line says so when the run is no benchmark.
     """
     style, script = _asset("report.css"), _asset("report.js")
-    found = groups(results)
+    found, comparisons = groups(results), compared(results)
     trials = trials_by_case(results)
     first = opening.first_line(results)
     banner = "banner" if opening.is_benchmark(results) else "banner alarm"
@@ -118,11 +121,12 @@ def html_report(results: RunResults) -> str:
         el(
             "div",
             _header(results),
-            _navigation(found),
+            _navigation(found, comparisons),
             el(
                 "main",
                 overview_section(results, found, "overview"),
                 _not_deployed(results),
+                [comparison_section(one, f"compare-{i}") for i, one in enumerate(comparisons)],
                 [group_section(group, trials, f"case-{i}") for i, group in enumerate(found)],
                 [render(results, anchor) for anchor, _, render in _FACTS],
                 trials_section(trials, "trials"),

@@ -24,13 +24,14 @@ def at(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def svg(title: str, *children: object, css: str = "") -> Markup:
+def svg(title: str, *children: object, css: str = "", height: int = HEIGHT) -> Markup:
     """A drawing that a screen reader can name.
 
     Args:
         title: What it shows.
         *children: Its elements.
         css: Further class names.
+        height: Its height in its own units.
 
     Returns:
         The svg element.
@@ -38,7 +39,7 @@ def svg(title: str, *children: object, css: str = "") -> Markup:
     return el(
         "svg",
         *children,
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        viewBox=f"0 0 {WIDTH} {height}",
         class_=f"plot {css}".strip(),
         role="img",
         aria_label=title,
@@ -143,6 +144,8 @@ _MARKS = {
     "ring": Markup('<circle class="{}" cx="14" cy="6" r="3.5"/>'),
     "arrow": Markup('<path class="{}" d="M14 11V2m-3 3l3-3l3 3"/>'),
     "arrow-down": Markup('<path class="{}" d="M14 1V10m-3-3l3 3l3-3"/>'),
+    "arrow-right": Markup('<path class="{}" d="M7 6H20m-3-3l3 3l-3 3"/>'),
+    "arrow-left": Markup('<path class="{}" d="M20 6H7m3-3l-3 3l3 3"/>'),
     "box": Markup('<rect class="{}" x="8" y="1" width="12" height="10" rx="2"/>'),
     "line": Markup('<path class="{}" d="M2 6H26"/>'),
 }

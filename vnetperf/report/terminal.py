@@ -11,17 +11,20 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
+from vnetperf.model.result import ComparedVariant, DirectionBound, GoalResult, Result, RunResults
 from vnetperf.model.trial import Latency
 from vnetperf.report import bounds, opening
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group, groups, undeployed
+from vnetperf.report.comparing import Compared, compared
 from vnetperf.report.notes import notes
 from vnetperf.report.printable import printable
 from vnetperf.report.unknowns import gather
 
 _NONE = "-"
-_ASCII = str.maketrans({"µ": "u", "\N{MIDDLE DOT}": "-", "\N{NO-BREAK SPACE}": " "})
+_ASCII = str.maketrans(
+    {"µ": "u", "\N{MIDDLE DOT}": "-", "\N{NO-BREAK SPACE}": " ", "\N{MULTIPLICATION SIGN}": "x"}
+)
 _COLUMNS = (
     "size, goal,\ndirection",
     "lower bound\nfps",
@@ -124,6 +127,35 @@ def _table(group: Group, *, plain: bool) -> Table:
     return table
 
 
+def _comparison(found: Compared, name: str, *, plain: bool) -> Table:
+    table = Table(
+        title=Text(_encodable(f"{found.title}, {name}", plain=plain), style="bold"),
+        title_justify="left",
+        box=box.ASCII2 if plain else box.SIMPLE_HEAD,
+        padding=0,
+        show_edge=False,
+        pad_edge=False,
+    )
+    table.add_column("variant", overflow="fold")
+    for size in found.sizes:
+        table.add_column(f"{size}\nfps", justify="right", overflow="fold")
+    for variant in found.comparison.variants:
+        cells = (_compared(found, variant, size, name, plain=plain) for size in found.sizes)
+        table.add_row(Text(_encodable(variant.variant, plain=plain), style="bold"), *cells)
+    return table
+
+
+def _compared(
+    found: Compared, variant: ComparedVariant, size: int, name: str, *, plain: bool
+) -> Text:
+    goal = found.goal(variant, size, name)
+    if goal is None:
+        return Text(found.absence(variant, size)[0], style="dim")
+    relative = found.relative(variant, size, name)
+    shown = _headline(goal)
+    return shown.append(f" {_encodable(relative, plain=plain)}", "dim") if relative else shown
+
+
 def _encodable(said: str, *, plain: bool) -> str:
     shown = printable(said)
     if not plain:
@@ -176,6 +208,15 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
             yield line(group.title, "bold")
         for note in notes(group):
             yield _bullet(_encodable(note, plain=plain))
+    for found in compared(results):
+        yield line("")
+        for name in found.goal_names:
+            yield _comparison(found, name, plain=plain)
+        yield line("Lower bounds, and their ratio to the first variant's.", "dim")
+        for variant in found.comparison.variants:
+            if variant.skipped:
+                said = f"{variant.variant}: skipped: {variant.skipped}"
+                yield _bullet(_encodable(said, plain=plain))
     for facts in undeployed(results):
         yield line(f"{facts.scenario}: not deployed: {facts.error}", "red")
     yield line("")

@@ -1,0 +1,96 @@
+"""Variants side by side, in every report."""
+
+import re
+
+import pytest
+
+from vnetperf.report import html_report, markdown_report, write_all
+from vnetperf.report.comparing import compared
+from vnetperf.report.page_comparison import comparison_section
+from vnetperf.report.plot_frame import RIGHT
+from vnetperf.report.plot_variants import variants_plot
+from vnetperf.report.terminal import terminal_text
+
+from . import chromium
+from .sample_comparison import FACTORS, with_comparison
+from .test_browser import OVERFLOW, TEXT
+
+
+@pytest.fixture(scope="module")
+def found(results):
+    return with_comparison(results)
+
+
+@pytest.fixture(scope="module")
+def page(found, tmp_path_factory):
+    written = write_all(found, tmp_path_factory.mktemp("comparison"))
+    return next(p for p in written if p.name == "report.html")
+
+
+def test_rates_are_held_against_the_first_variant_where_both_are_numbers(found):
+    (one,) = compared(found)
+    virtio, slower, e1000, rtl8139 = one.comparison.variants
+    assert one.relative(virtio, 64, "ndr") == ""
+    assert one.relative(slower, 64, "ndr") == "0.810\N{MULTIPLICATION SIGN}"
+    assert one.relative(slower, 1518, "ndr") == ""  # both carry all that can be offered
+    assert one.absence(e1000, 64) == ("skipped", "e1000: the switch has no taps")
+    assert one.absence(rtl8139, 64)[0] == "not measured"
+
+
+def test_markdown_has_a_row_for_each_variant_goal_and_size(found):
+    said = markdown_report(found).split("by nic\n")[1].split("\n## ")[0]
+    assert len(re.findall(r"^\| (?!variant|---)", said, re.MULTILINE)) == len(FACTORS) * 2 * 2
+    assert "**skipped**" in said
+    assert "0.810\N{MULTIPLICATION SIGN}" in said
+    assert "`--guest nic=virtio`" in said
+
+
+def test_the_terminal_shows_it_in_eighty_columns(found):
+    said = terminal_text(found, plain=True)
+    assert max(map(len, said.splitlines())) <= 80
+    assert "pvp_dpdk - throughput by nic, ndr" in said
+    assert "14.65M 0.810x" in said
+    assert "e1000: skipped: e1000: the switch has no taps" in said
+
+
+def test_a_plot_shows_every_variant_and_stays_inside_its_frame(found):
+    (one,) = compared(found)
+    shown = variants_plot(one, 64)
+    for variant in FACTORS:
+        assert f">{variant}</text>" in shown
+    assert ">skipped</text>" in shown
+    assert ">not measured</text>" in shown
+    for x in re.findall(r'cx="([\d.]+)"', shown):
+        assert 12 <= float(x) <= RIGHT
+    assert shown.count("<circle") == 4
+
+
+def test_a_comparison_of_which_nothing_was_measured_says_why(found):
+    (comparison,) = found.comparisons
+    none = tuple(v.model_copy(update={"skipped": "no guests here"}) for v in comparison.variants)
+    empty = found.model_copy(
+        update={
+            "comparisons": (comparison.model_copy(update={"variants": none}),),
+            "results": tuple(r for r in found.results if "," not in r.scenario),
+        }
+    )
+    (one,) = compared(empty)
+    shown = comparison_section(one, "compare-0")
+    assert shown.count("no guests here") == len(FACTORS)
+    assert "<svg" not in shown
+    assert markdown_report(empty).count("no guests here") == len(FACTORS)
+    assert "no guests here" in terminal_text(empty)
+
+
+def test_a_run_without_comparisons_says_nothing_of_them(results):
+    assert "compare-0" not in html_report(results)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(chromium.BINARY is None, reason="no chromium on the PATH")
+@pytest.mark.parametrize("width", [400, 1600])
+def test_it_fits_every_page(page, width):
+    found = chromium.probe_framed(page, OVERFLOW, width=width)
+    assert found["scroll"] <= found["client"], found["wide"]
+    assert found["wide"] == []
+    assert chromium.probe_framed(page, TEXT, width=width)["out"] == []
