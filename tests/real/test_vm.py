@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.real.switches import deployed, fails, forwards
+from tests.real.switches import SLOW, deployed, fails, forwards
 from vnetperf.images import image as images
 from vnetperf.launchers.vm.guest import Guest
 from vnetperf.model.errors import DutError, HostError
@@ -84,7 +84,22 @@ def test_every_hop_counts_what_the_tester_sent(
             placement = told["guest"]["placement"]
             assert sum(placement["memory, MiB"].values()) >= told["guest"]["memory, MiB"]
             assert set(placement) >= {"vCPU 0", "vCPU 1", "emulator"}
+        if len(deployment.vnfs) > 1:
+            _another_size_and_load_boots_no_guest(deployment)
     assert unchanged() == ()
+
+
+def _another_size_and_load_boots_no_guest(deployment: Deployment) -> None:
+    def boots() -> list[str]:
+        guests = (vnf.guest for vnf in deployment.vnfs if isinstance(vnf, VmVloop))
+        return [g.agent.read("/proc/sys/kernel/random/boot_id") for g in guests if g is not None]
+
+    before = boots()
+    forwards(deployment, 1518)
+    half = SLOW.model_copy(update={"load_fps": SLOW.load_fps / 2})
+    assert not deployment.run_trial(half).failed
+    assert boots() == before
+    assert len(set(before)) == len(deployment.vnfs)
 
 
 def _kill(deployment: Deployment) -> None:
