@@ -13,9 +13,10 @@ from vnetperf.bench.bench import Bench
 @pytest.mark.vary(
     "guest",
     [
-        pytest.param("hugepage_kb=0", id="pages=4K"),
-        pytest.param("hugepage_kb=2048", id="pages=2M"),
-        pytest.param("hugepage_kb=1048576", id="pages=1G"),
+        # 1 GiB each, so that a page of any size fits it.
+        pytest.param(("hugepage_kb=0", "memory_mib=1024"), id="pages=4K"),
+        pytest.param(("hugepage_kb=2048", "memory_mib=1024"), id="pages=2M"),
+        pytest.param(("hugepage_kb=1048576", "memory_mib=1024"), id="pages=1G"),
     ],
 )
 def test_throughput_by_pages(bench: Bench, frame_size: int) -> None:

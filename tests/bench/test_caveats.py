@@ -49,3 +49,13 @@ def test_a_kernel_that_forwards_in_others_time_is_said() -> None:
     assert "carry the switch's work" in warnings(
         "phy2phy_dpdk", {"vswitch": {"forwards in": "the kernel"}}
     )
+
+
+def test_what_holds_for_several_scenarios_is_told_once() -> None:
+    loaded = configuration(set=("mtu=4000",))
+    records = []
+    for name in ("pvp_dpdk", "pvvp_dpdk"):
+        scenario = make_scenario(name, loaded)
+        records.append(ScenarioRecord(scenario=scenario, facts=ScenarioFacts(scenario=scenario.id)))
+    run = RunRecord.model_construct(testbed=loaded.testbed)
+    assert "pvp_dpdk; pvvp_dpdk: mtu = 4000" in warnings_of(run, [], records, [])

@@ -55,14 +55,12 @@ def warnings_of(
         warnings.append(
             "this run was interrupted or is still going on: some results may be missing"
         )
-    for facts in (r.facts for r in scenarios):
-        placement = facts.plan.get("placement", {})
-        if placement.get("mode") == "shared":
-            warnings.append(
-                f"{facts.scenario}: shared processors ({placement.get('reason', '')}); "
-                "rates say what this machine can do, not what the switch could on dedicated cores"
-            )
-    warnings += [text for record in scenarios for text in _of_scenario(record)]
+    said: dict[str, list[str]] = {}  # what holds for several scenarios is told once
+    for look in (_of_placement, _of_scenario):
+        for record in scenarios:
+            for text in look(record):
+                said.setdefault(text, []).append(record.facts.scenario)
+    warnings += [f"{'; '.join(names)}: {text}" for text, names in said.items()]
     if run.testbed.media.nominal and scenarios:
         warnings.append(
             f"virtual wires have no speed of their own: the theoretical maximum is that of "
@@ -75,25 +73,35 @@ def warnings_of(
     return tuple(warnings)
 
 
+def _of_placement(record: ScenarioRecord) -> list[str]:
+    placement = record.facts.plan.get("placement", {})
+    if placement.get("mode") != "shared":
+        return []
+    return [
+        f"shared processors ({placement.get('reason', '')}); "
+        "rates say what this machine can do, not what the switch could on dedicated cores"
+    ]
+
+
 def _of_scenario(record: ScenarioRecord) -> list[str]:
     """What a number of this scenario stands for, where it is not what its name says at first."""
     scenario, said = record.scenario, []
     if scenario.conditions:
-        said.append(f"{scenario.id}: {', '.join(scenario.conditions)}")
+        said.append(", ".join(scenario.conditions))
     if scenario.encapsulation:
         said.append(
-            f"{scenario.id}: sizes and rates are those of the plain frame; "
+            f"sizes and rates are those of the plain frame; "
             f"in the tunnel each is {overhead(scenario.encapsulation)} octets longer"
         )
     if scenario.deployment.tester_vnf_ports:
         places = ", ".join(str(port) for port in scenario.deployment.tester_vnf_ports)
         said.append(
-            f"{scenario.id}: the tester is in a VNF's place at {places}; "
+            f"the tester is in a VNF's place at {places}; "
             "what it can do there was not calibrated, only what it can do on a wire"
         )
     if record.facts.facts.get("vswitch", {}).get("forwards in") == "the kernel":
         said.append(
-            f"{scenario.id}: the kernel forwards in the time of whoever hands it a frame, "
+            "the kernel forwards in the time of whoever hands it a frame, "
             "so that the processors of tester and VNFs carry the switch's work too"
         )
     return said

@@ -129,8 +129,6 @@ def _table(group: Group, *, plain: bool) -> Table:
 
 def _comparison(found: Compared, name: str, *, plain: bool) -> Table:
     table = Table(
-        title=Text(_encodable(f"{found.title}, {name}", plain=plain), style="bold"),
-        title_justify="left",
         box=box.ASCII2 if plain else box.SIMPLE_HEAD,
         padding=0,
         show_edge=False,
@@ -211,6 +209,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
     for found in compared(results):
         yield line("")
         for name in found.goal_names:
+            yield line(f"{found.title}, {name}", "bold")
             yield _comparison(found, name, plain=plain)
         yield line("Lower bounds, and their ratio to the first variant's.", "dim")
         for variant in found.comparison.variants:

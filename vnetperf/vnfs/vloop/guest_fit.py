@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from math import ceil
 
 from vnetperf.host.cpulist import parse_cpus
 from vnetperf.model.guest import GuestOptions
@@ -157,6 +158,13 @@ def _disk(scenario: Scenario) -> Iterator[str]:
 
 
 def _memory(options: GuestOptions, inside_mib: int) -> Iterator[str]:
+    page_mib = options.hugepage_kb / 1024
+    if page_mib and options.memory_mib % page_mib:
+        whole = ceil(options.memory_mib / page_mib) * page_mib
+        yield (
+            f"memory_mib={options.memory_mib} is no whole number of pages of {page_mib:g} MiB; "
+            f"choose a multiple: --guest memory_mib={whole:g}"
+        )
     if options.memory_mib < inside_mib:
         yield (
             f"a guest of {options.memory_mib} MiB is too small, "
