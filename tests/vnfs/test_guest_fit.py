@@ -21,6 +21,8 @@ from vnetperf.vnfs.vloop.vm import VmVloop
 from vnetperf.vswitches.bridge import LinuxBridge
 from vnetperf.vswitches.dpdk import OvsDpdk
 
+SHIPPED = Path(__file__).parents[2] / "conf/guest"
+
 
 def asked(*guest: str, scenario: str = "pvp_bridge", **settings: Any) -> Scenario:
     given = {"vnf": "vloop:vm", "guest": guest, **settings}
@@ -149,3 +151,11 @@ def test_features_of_virtio_are_read_from_its_bits() -> None:
         "checksum on, checksum in off, TSO off, TSO in off, mergeable buffers on, "
         "several queues off, packed rings on"
     )
+
+
+@pytest.mark.parametrize("file", sorted(SHIPPED.glob("*.toml")), ids=lambda file: file.stem)
+def test_every_file_that_is_shipped_asks_for_what_can_be_had(file: Path) -> None:
+    guest = asked(file.stem, vnf_mode="bridge")
+    assert guest.guest.name == file.stem
+    assert guest.guest.description
+    assert guest_fit.trouble(guest, facts(), 0) == ""
