@@ -70,3 +70,26 @@ def test_options_are_part_of_the_question(
 ) -> None:
     _, text = doctor(facts(), monkeypatch, capsys, "--set", "mode=vepa")
     assert "dpdk has no mode 'vepa'" in text
+
+
+@pytest.mark.parametrize(
+    ("images", "says"),
+    [
+        ({}, "MISSING: there is no guest image vloop; build it once"),
+        ({"vloop": ""}, "built, whole, for this machine's processors"),
+        (
+            {"vloop": "this image was built for processors aarch64; cure: ..."},
+            "MISSING: the guest image vloop cannot be used: this image was built for processors",
+        ),
+    ],
+)
+def test_what_guests_need_is_told(
+    images: dict[str, str],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, text = doctor(facts(images=images), monkeypatch, capsys)
+    (line,) = [ln for ln in text.splitlines() if ln.startswith("  image vloop")]
+    assert says in line
+    assert "libvirt-python     MISSING: run `make deps`" in text

@@ -161,3 +161,18 @@ def test_a_store_that_others_can_write_to_is_not_trusted(
     store_home.chmod(0o777)
     with pytest.raises(HostError, match="cannot be trusted"):
         image.find()
+
+
+def test_a_look_tells_of_each_name_whether_it_can_be_booted(
+    distribution: Distribution, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert image.look() == {}
+    made = distribution.image()
+    assert image.look() == {"vloop": ""}
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(store.platform, "machine", lambda: "riscv64")
+        assert "for riscv64, which this machine is" in image.look()["vloop"]
+    spoil(made.kernel, b"not a kernel")
+    assert "the guest image is damaged: its content is not what was built" in image.look()["vloop"]
+    made.kernel.parent.parent.chmod(0o777)
+    assert "may be written to by others" in image.look()["vloop"]

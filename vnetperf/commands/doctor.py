@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser: The subcommand's parser.
     """
     add_settings(parser, "testbed", "vnf", "vnf_mode", "vnfs", "traffic", "generator", "wire")
-    add_settings(parser, "switch", "set", "forwarding", "rules", "tunnel")
+    add_settings(parser, "switch", "set", "guest", "forwarding", "rules", "tunnel")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -62,6 +62,21 @@ def _print_machine(facts: MachineFacts) -> None:
     for name, path in facts.programs.items():
         version = facts.versions.get(name, "").splitlines()
         print(f"  {name:<18} {path or 'MISSING'}{f'  ({version[0]})' if version else ''}")
+    _print_guests(facts)
+
+
+def _print_guests(facts: MachineFacts) -> None:
+    """What VNFs in virtual machines need besides QEMU, which is among the programs."""
+    from vnetperf.images.image import DEFAULT  # noqa: PLC0415 - slow to import
+    from vnetperf.model.machine import LIBVIRT_PYTHON  # noqa: PLC0415
+
+    print("guests (VNFs in virtual machines, --vnf vloop:vm)")
+    libvirt = facts.versions.get(LIBVIRT_PYTHON) or "MISSING: run `make deps`"
+    print(f"  {LIBVIRT_PYTHON:<18} {libvirt}")
+    for name in dict.fromkeys((DEFAULT, *facts.images)):
+        trouble = facts.missing_image(name)
+        says = f"MISSING: {trouble}" if trouble else "built, whole, for this machine's processors"
+        print(f"  {f'image {name}':<18} {says}")
 
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:

@@ -56,6 +56,28 @@ def find(name: str = DEFAULT) -> Image | None:
     return _image(found[0]) if found else None
 
 
+def look() -> dict[str, str]:
+    """Whether what was built here can be booted here: each file of it is read.
+
+    Returns:
+        Name of an image -> "" or what is wrong with the newest of that name, with the cure.
+    """
+    found: dict[str, str] = {}
+    try:
+        entries = store.entries()
+    except HostError as error:
+        return {DEFAULT: str(error)}
+    for entry in entries:
+        if entry.name not in found:
+            try:
+                store.checked(entry)
+            except HostError as error:
+                found[entry.name] = str(error)
+            else:
+                found[entry.name] = ""
+    return found
+
+
 def build(name: str, tell: Callable[[str], None]) -> Image:
     """Build an image, unless the very same is there.
 

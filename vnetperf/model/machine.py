@@ -6,6 +6,9 @@ from pydantic import Field
 
 from vnetperf.model.base import Frozen
 
+#: The Python package that guests are started with; its version is among `MachineFacts.versions`.
+LIBVIRT_PYTHON = "libvirt-python"
+
 
 class CpuFacts(Frozen):
     """One processor.
@@ -87,6 +90,8 @@ class MachineFacts(Frozen):
         modules: Kernel module -> "" when it is there or can be loaded, otherwise why not; modules
             that are not named are not known.
         nics: PCI network devices.
+        images: Name of a guest image built there -> "" when it is whole and for its processors,
+            otherwise what is wrong with it.
         record: The whole environment record for results.json.
     """
 
@@ -100,6 +105,7 @@ class MachineFacts(Frozen):
     program_troubles: dict[str, str] = Field(default_factory=dict)
     modules: dict[str, str] = Field(default_factory=dict)
     nics: tuple[NicFacts, ...] = ()
+    images: dict[str, str] = Field(default_factory=dict)
     record: dict[str, object] = Field(default_factory=dict)
 
     @property
@@ -140,6 +146,23 @@ class MachineFacts(Frozen):
             f"the kernel has no module {module}, which {purpose} needs: {trouble}; "
             "boot a distribution's kernel, or run it in the virtual lab: `vnetperf lab run -- ...`"
         )
+
+    def missing_image(self, name: str) -> str:
+        """What keeps a guest image from being booted.
+
+        Args:
+            name: Its name.
+
+        Returns:
+            "" when it is there, otherwise why not, with the cure.
+        """
+        if name not in self.images:
+            return (
+                f"there is no guest image {name}; build it once, as root: "
+                f"`vnetperf image build {name}`"
+            )
+        trouble = self.images[name]
+        return f"the guest image {name} cannot be used: {trouble}" if trouble else ""
 
     def nic(self, name: str) -> NicFacts | None:
         """A network device by PCI address or by the name of its interface.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from vnetperf.host import cpu, hugepages, modules, nics
@@ -10,8 +12,9 @@ from vnetperf.host.facts import collect
 from vnetperf.host.programs import find_programs
 from vnetperf.host.sched import why_no_slices
 from vnetperf.host.values import read_value
+from vnetperf.images import image
 from vnetperf.model.errors import HostError
-from vnetperf.model.machine import CpuFacts, HugepageFacts, MachineFacts
+from vnetperf.model.machine import LIBVIRT_PYTHON, CpuFacts, HugepageFacts, MachineFacts
 from vnetperf.model.testbed import Testbed
 
 
@@ -47,12 +50,20 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         is_root=os.geteuid() == 0,
         slices=why_no_slices(),
         programs=paths,
-        versions=versions,
+        versions=versions | _python_packages(),
         program_troubles=troubles,
         modules={name: modules.trouble(name) for name in modules.ASKED},
         nics=nics.inventory(),
+        images=image.look(),
         record=collect(),
     )
+
+
+def _python_packages() -> dict[str, str]:
+    """Versions of Python packages that only some VNFs need."""
+    with contextlib.suppress(PackageNotFoundError):
+        return {LIBVIRT_PYTHON: version(LIBVIRT_PYTHON)}
+    return {}
 
 
 def _free_memory() -> dict[int, int]:

@@ -71,7 +71,7 @@ class VmVloop(Vnf):
         return (
             _missing_software(facts)
             or cls._misfit(facts, scenario)
-            or ("" if scenario.vnf_mode == BUILDIN else _missing_image(scenario.guest))
+            or ("" if scenario.vnf_mode == BUILDIN else facts.missing_image(scenario.guest.image))
         )
 
     @classmethod
@@ -368,16 +368,3 @@ def _missing_software(facts: MachineFacts) -> str:
             "or `pip install libvirt-python` with libvirt-dev and pkg-config installed"
         )
     return facts.missing_program(QEMU, QEMU_PACKAGE)
-
-
-def _missing_image(options: GuestOptions) -> str:
-    try:
-        found = images.find(options.image)
-    except HostError as error:
-        return f"the guest image {options.image} cannot be used: {error}"
-    if found is None:
-        return (
-            f"there is no guest image {options.image}; build it once: "
-            f"`vnetperf image build {options.image}`"
-        )
-    return ""
