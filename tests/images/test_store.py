@@ -170,7 +170,7 @@ def test_a_look_tells_of_each_name_whether_it_can_be_booted(
     made = distribution.image()
     assert image.look() == {"vloop": ""}
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(store.platform, "machine", lambda: "riscv64")
+        elsewhere.setattr("platform.machine", lambda: "riscv64")
         assert "for riscv64, which this machine is" in image.look()["vloop"]
     spoil(made.kernel, b"not a kernel")
     assert "the guest image is damaged: its content is not what was built" in image.look()["vloop"]
