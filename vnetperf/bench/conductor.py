@@ -74,7 +74,7 @@ class Conductor:
             VnetperfError: There is no number; the log says why.
         """
         case = (self.scenario.id, "throughput", frame_size)
-        held = self.run.measured_before(self.scenario, case)
+        held = self.run.before.search(self.scenario, case)
         if held is not None and held.end is not None and not held.end.superseded:
             return self._result(held)  # measured before the run was interrupted
         try:

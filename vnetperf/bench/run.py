@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vnetperf import __version__
 from vnetperf.bench.calibration_store import CalibrationStore
-from vnetperf.bench.logged import Case, LoggedSearch, searches_of
+from vnetperf.bench.continued import Continued
 from vnetperf.bench.progress import Progress, Quiet
 from vnetperf.bench.sameness import identity_of, require_same
 from vnetperf.config import Configuration
@@ -24,7 +24,7 @@ from vnetperf.model.result import Calibration, CalibrationPoint, RunIdentity, Sc
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.units import LinkSpeed
 from vnetperf.model.variant import Comparison
-from vnetperf.results.log import TrialLog, read_log
+from vnetperf.results.log import TrialLog
 from vnetperf.results.records import (
     CalibrationRecord,
     ComparisonRecord,
@@ -65,11 +65,9 @@ class Run:
         self.progress = progress or Quiet()
         self.client = client or AgentClient(configuration.testbed, self._on_event)
         self.store = calibrations or CalibrationStore()
-        self.history: dict[Case, LoggedSearch] = {}
+        self.before = Continued(log_path)
         self.spent: dict[str, float] = {}
         self._facts: MachineFacts | None = None
-        self._machine_then: dict[str, str] = {}
-        self._scenarios_then: dict[str, Scenario] = {}
         self._deployed: Scenario | None = None
         self._failed: dict[str, VnetperfError] = {}
         self._calibration: Calibration | None = None
@@ -77,7 +75,7 @@ class Run:
         self._ceilings: dict[tuple[str, int], float] = {}
         resumed = log_path.exists() and log_path.stat().st_size > 0
         if resumed:
-            self._continue_from(log_path)
+            self.before = Continued.read(log_path, self.fingerprint())
         self.log = TrialLog(log_path)
         self.log.append(self._run_record(resumed))
 
@@ -101,24 +99,6 @@ class Run:
             ]
         )
         return sha256(text.encode()).hexdigest()[:16]
-
-    def _continue_from(self, path: Path) -> None:
-        records = read_log(path)
-        first = next((r for r in records if isinstance(r, RunRecord)), None)
-        if first is None or first.fingerprint != self.fingerprint():
-            raise ConfigError(
-                "this log was made with another version, preset, testbed or traffic; "
-                "its trials must not be mixed with new ones",
-                where=str(path),
-                cure="give the options of that run again, or start a new one without --resume",
-            )
-        machines = [r.machine for r in records if isinstance(r, EnvironmentRecord)]
-        self._machine_then = machines[-1] if machines else {}
-        self._scenarios_then = {
-            r.scenario.id: r.scenario for r in records if isinstance(r, ScenarioRecord)
-        }
-        # Per case the last search counts: earlier ones were superseded by it.
-        self.history = {search.case: search for search in searches_of(records)}
 
     def _run_record(self, resumed: bool) -> RunRecord:
         c = self.configuration
@@ -151,8 +131,8 @@ class Run:
         if self._facts is None:
             found = self.client.inventory()
             machine = identity_of(found)
-            if self._machine_then:
-                require_same(self._machine_then, machine, str(self.log.path))
+            if self.before.machine:
+                require_same(self.before.machine, machine, str(self.log.path))
             self._facts = found
             self.log.append(EnvironmentRecord(facts=found.record, machine=machine))
             for report in self.client.restored:
@@ -191,32 +171,6 @@ class Run:
             why: The reason, with its cure.
         """
         self.log.append(SkippedRecord(scenario=scenario_id, why=why))
-
-    def measured_before(self, scenario: Scenario, case: Case) -> LoggedSearch | None:
-        """What the run that is continued holds of a case.
-
-        Args:
-            scenario: The scenario.
-            case: The case.
-
-        Returns:
-            Its search; None when there is none, or no run is continued.
-
-        Raises:
-            ConfigError: The scenario of this name was another one then.
-        """
-        held = self.history.get(case)
-        then = self._scenarios_then.get(scenario.id)
-        # The largest frame may differ: a test case can ask for sizes of its own.
-        update = {"max_frame_size": scenario.max_frame_size}
-        if held is not None and then is not None and then.model_copy(update=update) != scenario:
-            raise ConfigError(
-                f"{scenario.id} now stands for other settings than in this log; "
-                "its trials must not be mixed with new ones",
-                where=str(self.log.path),
-                cure="give the variant another id, or start a new run without --resume",
-            )
-        return held
 
     def deploy(self, scenario: Scenario, frame_size: int) -> None:
         """Deploy a scenario unless it is deployed already; the generator is calibrated first.

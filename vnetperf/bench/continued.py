@@ -1,0 +1,86 @@
+"""What an interrupted run left to be continued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vnetperf.bench.logged import Case, LoggedSearch, searches_of
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.scenario import Scenario
+from vnetperf.results.log import read_log
+from vnetperf.results.records import EnvironmentRecord, RunRecord, ScenarioRecord
+
+
+@dataclass(frozen=True)
+class Continued:
+    """What a log holds of the run that is continued; of a new run, nothing.
+
+    Attributes:
+        path: The log.
+        history: Each case's last search: earlier ones were superseded by it.
+        machine: What must be equal for the run to go on: name -> value.
+        scenarios: What was deployed, by name.
+    """
+
+    path: Path
+    history: dict[Case, LoggedSearch] = field(default_factory=dict)
+    machine: dict[str, str] = field(default_factory=dict)
+    scenarios: dict[str, Scenario] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path, fingerprint: str) -> Continued:
+        """Read what a log holds.
+
+        Args:
+            path: The log.
+            fingerprint: What must be equal for trials to be mixed.
+
+        Returns:
+            What it holds.
+
+        Raises:
+            ConfigError: The log was made with another configuration.
+        """
+        records = read_log(path)
+        first = next((r for r in records if isinstance(r, RunRecord)), None)
+        if first is None or first.fingerprint != fingerprint:
+            raise ConfigError(
+                "this log was made with another version, preset, testbed or traffic; "
+                "its trials must not be mixed with new ones",
+                where=str(path),
+                cure="give the options of that run again, or start a new one without --resume",
+            )
+        machines = [r.machine for r in records if isinstance(r, EnvironmentRecord)]
+        return cls(
+            path=path,
+            history={search.case: search for search in searches_of(records)},
+            machine=machines[-1] if machines else {},
+            scenarios={r.scenario.id: r.scenario for r in records if isinstance(r, ScenarioRecord)},
+        )
+
+    def search(self, scenario: Scenario, case: Case) -> LoggedSearch | None:
+        """What it holds of a case.
+
+        Args:
+            scenario: The scenario as it is asked for now.
+            case: The case.
+
+        Returns:
+            Its search; None when there is none.
+
+        Raises:
+            ConfigError: The scenario of this name was another one then.
+        """
+        held, then = self.history.get(case), self.scenarios.get(scenario.id)
+        if held is None or then is None:
+            return held
+        # The largest frame may differ: a test case can ask for sizes of its own.
+        if then.model_copy(update={"max_frame_size": scenario.max_frame_size}) == scenario:
+            return held
+        raise ConfigError(
+            f"{scenario.id} now stands for other settings than in this log; "
+            "its trials must not be mixed with new ones",
+            where=str(self.path),
+            cure="give the variant another id, or start a new run without --resume",
+        )
