@@ -166,7 +166,7 @@ def test_every_form_has_a_mode_and_takes_attachments_of_a_container() -> None:
 
 def deploying(**wishes: object) -> Scenario:
     plain: dict[str, Any] = {"deployment": make_deployment("pvp"), "traffic": TrafficProfile()}
-    return Scenario(vswitch="any", **(plain | wishes))
+    return Scenario(vswitch="bridge", **(plain | wishes))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from vnetperf.model.plan import Plan, Pollers, RoleDemand
 from vnetperf.model.ports import Attachment
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import HopCounters
+from vnetperf.vnfs import functions
 from vnetperf.vnfs.vloop.forms import FORMS, Port
 from vnetperf.vnfs.vloop.forms.kernel import KernelForwarder
 from vnetperf.vnfs.vloop.forms.route import network
@@ -50,7 +51,8 @@ class ContainerVloop(Vloop):
         if form is None:
             return super().missing(facts, scenario)
         found = (facts.missing_module(name, f"the form {form.name}") for name in form.modules)
-        return next((trouble for trouble in found if trouble), "")
+        missing = next((trouble for trouble in found if trouble), "")
+        return missing or functions.trouble(facts, scenario, f"mode {form.name}")
 
     @classmethod
     def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
