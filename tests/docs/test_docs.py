@@ -14,8 +14,8 @@ import pytest
 from pydantic import BaseModel
 
 from vnetperf.config import ENV_PREFIX, Settings
-from vnetperf.model.goal import SearchGoal
 from vnetperf.model.core import CoreOptions
+from vnetperf.model.goal import SearchGoal
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.preset import Preset

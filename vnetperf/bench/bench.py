@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from vnetperf.bench.conductor import Conductor
 from vnetperf.bench.run import Run
+from vnetperf.bench.transfers import measure
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.transfer import Transfers
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,30 @@ class Throughput:
                 )
 
 
+@dataclass(frozen=True)
+class UsersTraffic:
+    """What users' own traffic came to.
+
+    Attributes:
+        result: TCP and UDP, each both ways.
+    """
+
+    result: Transfers
+
+    def check_expectations(self) -> None:
+        """Fail the case when nothing arrived.
+
+        Raises:
+            AssertionError: A transfer moved nothing.
+        """
+        for transfer in self.result.transfers:
+            if not transfer.bits_per_second:
+                spec = transfer.spec
+                raise AssertionError(
+                    f"{self.result.scenario}: {spec.protocol} {spec.way}: nothing arrived"
+                )
+
+
 class Bench:
     """A scenario on a testbed, ready to be measured.
 
@@ -45,6 +71,7 @@ class Bench:
 
     def __init__(self, run: Run, scenario: Scenario) -> None:
         self.scenario = scenario
+        self._run = run
         self._conductor = Conductor(run, scenario)
 
     def search_throughput(self, frame_size: int) -> Throughput:
@@ -60,3 +87,14 @@ class Bench:
             VnetperfError: There is no number: the DUT or the generator failed.
         """
         return Throughput(self._conductor.throughput(frame_size))
+
+    def users_traffic(self) -> UsersTraffic:
+        """TCP and UDP throughput between a UE of the VNF and a server, each both ways.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            VnetperfError: There is no number: nothing has users here, or something failed.
+        """
+        return UsersTraffic(measure(self._run, self.scenario))

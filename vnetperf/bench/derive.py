@@ -35,6 +35,7 @@ from vnetperf.results.records import (
     RunRecord,
     ScenarioRecord,
     SearchRecord,
+    TransfersRecord,
     TrialRecord,
 )
 from vnetperf.search import (
@@ -205,6 +206,7 @@ def derive(records: Sequence[Record]) -> RunResults:
     ]
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
+    transfers = {r.result.scenario: r.result for r in records if isinstance(r, TransfersRecord)}
     ledger = ledger_of(run, [r.scenario for r in deployed.values()], results)
     begins = {s.begin.search: s.begin for s in searches}
     comparisons = comparisons_of(records)
@@ -221,6 +223,7 @@ def derive(records: Sequence[Record]) -> RunResults:
         scenarios=tuple(r.facts for r in deployed.values()),
         results=tuple(sorted(results, key=lambda r: _order(r, place))),
         comparisons=comparisons,
+        transfers=tuple(transfers.values()),
         trials=tuple(_point(t, begins[t.search]) for s in searches for t in s.trials),
         ledger=tuple(ledger),
         deviations=tuple(entry for entry in ledger if entry.status == "deviated"),

@@ -82,6 +82,7 @@ class Stack(Frozen):
         tun: Name of the interface that UEs' packets leave and enter the core's kernel by.
         image: Guest image that has it, where it runs in a VM.
         attach: How UEs attach.
+        ue: A UE that makes itself an interface `${tun}` and routes by it, for users' own traffic.
     """
 
     name: str = ""
@@ -92,6 +93,7 @@ class Stack(Frozen):
     tun: str
     image: str = "vepc"
     attach: Attach = Attach()
+    ue: Program | None = None
 
 
 class CoreOptions(Frozen):

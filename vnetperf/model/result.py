@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from vnetperf.model.base import Frozen
+from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import Latency, Verdict
 
 SCHEMA_VERSION = 1
@@ -337,6 +338,7 @@ class RunResults(Frozen):
         results: One entry per scenario, test and frame size.
         comparisons: Which of the scenarios are variants to be compared.
         trials: Every trial in order.
+        transfers: Users' own traffic, one entry for each scenario in which it was measured.
         deviations: Clauses that were not met.
         ledger: All clauses looked at.
     """
@@ -354,6 +356,7 @@ class RunResults(Frozen):
     results: tuple[Result, ...] = ()
     comparisons: tuple[ComparisonResult, ...] = ()
     trials: tuple[TrialPoint, ...] = ()
+    transfers: tuple[Transfers, ...] = ()
     deviations: tuple[LedgerEntry, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()
 

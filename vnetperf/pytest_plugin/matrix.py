@@ -9,6 +9,7 @@ import pytest
 
 from vnetperf.bench.scenarios import scenario_ids
 from vnetperf.config import Configuration
+from vnetperf.model.scenario import split_id
 from vnetperf.model.units import MIN_FRAME_SIZE
 from vnetperf.model.variant import Variant
 from vnetperf.pytest_plugin.variants import Selected, selected_of
@@ -30,7 +31,10 @@ def parametrize(
     """
     if "bench" in metafunc.fixturenames:
         params = []
+        asked = metafunc.definition.get_closest_marker("deployments")
         for scenario in scenario_ids():
+            if asked is not None and split_id(scenario)[0] not in asked.args:
+                continue
             for variant, marks in variants:
                 one = Selected(scenario, variant)
                 # pytest-xdist's loadgroup keeps a scenario's cases on one worker.

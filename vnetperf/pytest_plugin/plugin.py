@@ -59,6 +59,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "vnetperf(frame_sizes=(...)): what a test case asks for unless the user does"
     )
     config.addinivalue_line(
+        "markers", "deployments(*names): a test case is for these deployments only"
+    )
+    config.addinivalue_line(
         "markers", "vary(key, values): compares variants: a setting, and the values it is given"
     )
     try:

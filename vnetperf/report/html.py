@@ -25,6 +25,8 @@ from vnetperf.report.page_overview import overview_section
 from vnetperf.report.page_parts import facts_table
 from vnetperf.report.page_results import group_section
 from vnetperf.report.page_trials import trials_section
+from vnetperf.report.transfers import TITLE as TRANSFERS
+from vnetperf.report.transfers import transfers_section
 
 _FACTS = (
     ("ledger", "Standards ledger", ledger_section),
@@ -84,10 +86,13 @@ def _header(results: RunResults) -> Markup:
     )
 
 
-def _navigation(found: Sequence[Group], comparisons: Sequence[Compared]) -> Markup:
+def _navigation(
+    found: Sequence[Group], comparisons: Sequence[Compared], *, transfers: bool
+) -> Markup:
     links = [("overview", "Overview")]
     links += [(f"compare-{i}", one.title) for i, one in enumerate(comparisons)]
     links += [(f"case-{i}", group.title) for i, group in enumerate(found)]
+    links += [("transfers", TRANSFERS)] if transfers else []
     links += [(anchor, title) for anchor, title, _ in _FACTS]
     links.append(("trials", "All trials"))
     items = [el("li", el("a", title, href=f"#{anchor}")) for anchor, title in links]
@@ -121,13 +126,14 @@ def html_report(results: RunResults) -> str:
         el(
             "div",
             _header(results),
-            _navigation(found, comparisons),
+            _navigation(found, comparisons, transfers=bool(results.transfers)),
             el(
                 "main",
                 overview_section(results, found, "overview"),
                 _not_deployed(results),
                 [comparison_section(one, f"compare-{i}") for i, one in enumerate(comparisons)],
                 [group_section(group, trials, f"case-{i}") for i, group in enumerate(found)],
+                transfers_section(results, "transfers"),
                 [render(results, anchor) for anchor, _, render in _FACTS],
                 trials_section(trials, "trials"),
             ),

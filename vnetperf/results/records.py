@@ -12,6 +12,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.result import Calibration, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
+from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
 from vnetperf.model.variant import Comparison
 
@@ -181,6 +182,17 @@ class NotMeasuredRecord(Frozen):
     kind: Literal["failed", "incapable"] = "failed"
 
 
+class TransfersRecord(Frozen):
+    """What users' own traffic came to.
+
+    Attributes:
+        result: The transfers of a scenario.
+    """
+
+    type: Literal["transfers"] = "transfers"
+    result: Transfers
+
+
 class MergedRecord(Frozen):
     """The records of other logs stand above: those of pytest-xdist's workers.
 
@@ -213,6 +225,7 @@ Record = Annotated[
     | CalibrationRecord
     | ScenarioRecord
     | ComparisonRecord
+    | TransfersRecord
     | SkippedRecord
     | SearchRecord
     | TrialRecord

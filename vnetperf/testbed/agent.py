@@ -22,6 +22,7 @@ from vnetperf.model import errors
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.testbed import Testbed
+from vnetperf.model.transfer import TransferSpec
 from vnetperf.model.trial import TrialSpec
 from vnetperf.testbed.calibrate import calibrate
 from vnetperf.testbed.deploy import Deployment
@@ -130,6 +131,13 @@ class Agent:
             raise errors.HostError("no scenario is deployed", where="run_trial")
         result = self.deployment.run_trial(TrialSpec.model_validate(spec), self._watch)
         return result.model_dump(mode="json")
+
+    def call_transfer(self, specs: list[dict[str, Any]]) -> Any:
+        """Let users of the deployed scenario's VNF talk to a server."""
+        if self.deployment is None:
+            raise errors.HostError("no scenario is deployed", where="transfer")
+        asked = tuple(TransferSpec.model_validate(spec) for spec in specs)
+        return [one.model_dump(mode="json") for one in self.deployment.transfer(asked)]
 
     def call_teardown(self) -> list[str]:
         """Take the deployment away."""

@@ -16,6 +16,7 @@ from vnetperf.host.patience import patient
 from vnetperf.host.session import HostRun
 from vnetperf.model.addresses import vnf_mac
 from vnetperf.model.errors import (
+    CapabilityError,
     DutError,
     GeneratorError,
     HostError,
@@ -26,6 +27,7 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers
 from vnetperf.model.ports import Attachment, VnfPort, WireEnd
 from vnetperf.model.result import ScenarioFacts
+from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters, TrialResult, TrialSpec
 from vnetperf.testbed import turns
 from vnetperf.testbed.collecting import Collecting
@@ -78,6 +80,7 @@ class Deployment:
         self.slices: dict[str, str] = {}
         self._prepared_size = 0
         self._dut_ends: list[WireEnd] = []
+        self._tester_ends: tuple[WireEnd, ...] = ()
         self._attachments: list[Attachment] = []
 
     @classmethod
@@ -154,12 +157,11 @@ class Deployment:
         # vSwitch, which tries again until somebody does.
         for attachment in places.values():
             self.vswitch.add_vnf_port(attachment)
-        self.generator.connect(
-            tuple(
-                places[end].as_tester_end(number) if isinstance(end, VnfPort) else wires[end][0]
-                for number, end in enumerate(graph.ends)
-            )
+        self._tester_ends = tuple(
+            places[end].as_tester_end(number) if isinstance(end, VnfPort) else wires[end][0]
+            for number, end in enumerate(graph.ends)
         )
+        self.generator.connect(self._tester_ends)
         for pair in offers:
             for attachment in pair:
                 self.vswitch.add_vnf_port(attachment)
@@ -316,6 +318,31 @@ class Deployment:
         except (DutError, HostError) as error:
             result = TrialResult(directions=(), failed="dut", failure=str(self._cause(error)))
         return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+
+    def transfer(self, specs: tuple[TransferSpec, ...]) -> tuple[Transfer, ...]:
+        """Let users of the VNF talk to a server in place of the tester.
+
+        Args:
+            specs: What is to be transferred, one after the other.
+
+        Returns:
+            What each came to; the tester is back.
+
+        Raises:
+            VnetperfError: Nothing has users here, or it failed.
+        """
+        if not self.vnfs:
+            raise CapabilityError("nothing here has users", where=self.plan.scenario.id)
+        self.check_alive()
+        self.generator.close()
+        self._prepared_size = 0
+        try:
+            return self.vnfs[0].transfer(self._tester_ends, specs)
+        except (DutError, HostError) as error:
+            raise self._cause(error) from None
+        finally:
+            self.generator.connect(self._tester_ends)
+            self.slices = self._cut_slices()
 
     def _cause(self, error: VnetperfError) -> VnetperfError:
         """A part that has died says more than the call that found it gone.

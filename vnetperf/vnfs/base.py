@@ -8,10 +8,12 @@ from typing import ClassVar
 
 from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
+from vnetperf.model.errors import CapabilityError
 from vnetperf.model.plan import Plan, RoleDemand
-from vnetperf.model.ports import Attachment
+from vnetperf.model.ports import Attachment, WireEnd
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
 from vnetperf.model.traffic import Stream
+from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters
 
 
@@ -179,6 +181,27 @@ class Vnf(Backend):
             As many, with the same ids.
         """
         return streams
+
+    def transfer(
+        self, ends: tuple[WireEnd, ...], specs: tuple[TransferSpec, ...]
+    ) -> tuple[Transfer, ...]:
+        """Put a user and a server in the tester's places, and let them talk.
+
+        Args:
+            ends: The tester's ends of the wires; the tester has let go of them.
+            specs: What is to be transferred, one after the other.
+
+        Returns:
+            What each came to; the ends are as they were.
+
+        Raises:
+            CapabilityError: It has no users, or they cannot plug in there.
+            DutError: It has ended, or nothing arrives.
+        """
+        del ends, specs
+        raise CapabilityError(
+            f"{self.name} has no users of its own", where="users' traffic", cure="-k vepc"
+        )
 
     @abstractmethod
     def counters(self) -> tuple[HopCounters, ...]:

@@ -14,17 +14,20 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.launchers.container import Container
 from vnetperf.model.core import GN_CORE, GN_TESTER, Bearers, Stack
-from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers, RoleDemand
-from vnetperf.model.ports import Attachment
+from vnetperf.model.ports import Attachment, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
+from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vepc import misfit, network, stack
 from vnetperf.vnfs.vepc.sgsn import Attachment as AttachPhase
 from vnetperf.vnfs.vepc.sgsn import Sgsn, runs_of
+from vnetperf.vnfs.vepc.users import Users
+from vnetperf.vnfs.vepc.users import missing as missing_for_users
 
 LAUNCHER = "container"
 #: Longest wait for each program of a core, seconds.
@@ -52,6 +55,7 @@ class Vepc(Vnf):
         self.phase: AttachPhase | None = None
         self.sessions: tuple[Bearers, ...] = ()
         self.lines: list[str] = []
+        self.users: Users | None = None
         self._files: dict[str, str] = {}
         self._known: dict[str, str] = {}
         self._attachments: tuple[Attachment, Attachment] | None = None
@@ -214,6 +218,17 @@ class Vepc(Vnf):
     def streams(self, streams: tuple[Stream, ...]) -> tuple[Stream, ...]:
         """Streams of the sessions that are attached."""
         return tuple(stream.model_copy(update={"bearers": self.sessions}) for stream in streams)
+
+    def transfer(
+        self, ends: tuple[WireEnd, ...], specs: tuple[TransferSpec, ...]
+    ) -> tuple[Transfer, ...]:
+        """Put a UE and a server in the tester's places, and run iperf3 between them."""
+        if problem := missing_for_users(self.machine.facts.programs, self.stack):
+            raise CapabilityError(problem, where="users' traffic")
+        if self.users is None:
+            cpus = self.plan.placement.cores.get("tester", ())
+            self.users = Users(self.machine, self.stack, self.number, cpus, self.check_alive)
+        return tuple(self.users.transfer(ends, specs))
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Both interfaces, the one to the core's program, and its GTP-U socket."""

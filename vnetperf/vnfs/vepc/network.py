@@ -27,6 +27,9 @@ def lines(interfaces: Interfaces, radio_mac: str, server_mac: str) -> tuple[str,
     """
     gn, sgi = interfaces.gn, interfaces.sgi
     return (
+        # The interface to the core's program is made by that program: silent from the start, on a
+        # kernel that has IPv6 at all.
+        "sysctl -q -e -w net.ipv6.conf.default.disable_ipv6=1",
         "sysctl -q -w net.ipv4.ip_forward=1",
         # Users' packets come in by one interface and are answered by another.
         "sysctl -q -w net.ipv4.conf.all.rp_filter=0",

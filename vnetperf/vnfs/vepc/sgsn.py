@@ -22,7 +22,8 @@ TRIES, ANSWER_S = 4, 1.0
 WINDOW = 256
 BUFFER = 4096
 SEQUENCES = 1 << 16
-ECHO_TRIES = 20
+#: Longest wait for a core that has just started to answer, and between two questions, seconds.
+ECHO_S, ECHO_EVERY_S = 10.0, 0.1
 
 
 @dataclass
@@ -132,13 +133,16 @@ class Sgsn:
         Raises:
             DutError: It has ended, or does not.
         """
-        for _ in range(ECHO_TRIES):
-            request = gtpc.echo_request(self._next())
-            self._send(request.encode())
-            answer = self._receive(patient(ANSWER_S) / 4)
+        deadline = time.monotonic() + patient(ECHO_S)
+        while time.monotonic() < deadline:
+            asked = time.monotonic()
+            self._send(gtpc.echo_request(self._next()).encode())
+            answer = self._receive(ECHO_EVERY_S)
             if answer and answer.kind == gtpc.ECHO_RESPONSE:
                 return
             self.check()
+            # A port that nobody listens on is told at once.
+            time.sleep(max(0.0, asked + ECHO_EVERY_S - time.monotonic()))
         raise DutError("the core does not answer an echo request", where=f"GTP-C, {self.local}")
 
     def attach(self, sessions: int, ramp: float) -> Attachment:

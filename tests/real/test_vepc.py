@@ -1,0 +1,123 @@
+"""A mobile core for real: UEs attach, users' packets pass both ways, and deaths are no numbers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.switches import SLOW, deployed, fails, forwards
+from vnetperf import config
+from vnetperf.host import modules
+from vnetperf.model.errors import DutError
+from vnetperf.model.transfer import TransferSpec
+from vnetperf.testbed.deploy import Deployment
+
+Unchanged = Callable[[], tuple[str, ...]]
+SESSIONS = 50
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("osmo-ggsn") is None, reason="osmo-ggsn is not installed"),
+    *(
+        pytest.mark.skipif(bool(modules.trouble(name)), reason=f"no {name} in this kernel")
+        for name in ("bridge", "tun")
+    ),
+]
+
+
+def stack_file(folder: Path, *changes: tuple[str, str]) -> str:
+    """The shipped core with some of its text changed."""
+    text = config.find_file("stacks", "osmo-ggsn").read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / "changed.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def inside(deployment: Deployment, result: Any) -> dict[str, Any]:
+    """What the core counted: place -> counters."""
+    return {
+        hop.port.removesuffix(" (inside)"): hop
+        for hop in result.hops
+        if hop.port.endswith(" (inside)")
+    }
+
+
+def test_fifty_sessions_carry_every_frame_both_ways(unchanged: Unchanged) -> None:
+    core = (f"sessions={SESSIONS}", "ramp=500")
+    with deployed("vepc_bridge", core=core) as deployment:
+        facts = deployment.vnfs[0].facts()
+        attach = facts["attach"]
+        assert (attach["attached"], attach["success rate"]) == (SESSIONS, 1.0)
+        assert attach["whole, s"] >= (SESSIONS - 1) / 500
+        assert facts["sessions"] == [f"{SESSIONS} from UE 198.18.0.1, TEID 0x1"]
+        for size in (64, 1518):
+            result = forwards(deployment, size)
+            hops, sent = inside(deployment, result), result.directions[0].sent
+            assert (hops["vnf0.tun"].rx, hops["vnf0.tun"].tx) == (sent, sent)
+            assert (hops["vnf0.gtp-u"].rx, hops["vnf0.gtp-u"].tx) == (sent, sent)
+            assert not any(hop.rx_dropped or hop.tx_dropped for hop in hops.values())
+        deployment.restart_vswitch()
+        deployment.run_trial(SLOW)  # what was sent into nothing meanwhile is over
+        forwards(deployment)  # of the sessions that are still there
+    assert unchanged() == ()
+
+
+def test_a_core_that_dies_in_a_trial_is_no_number(unchanged: Unchanged) -> None:
+    with deployed("vepc_macvtap", vnf="vepc:container") as deployment:
+        (pid,) = {poller.pid for poller in deployment.vnfs[0].pollers()}
+        result = fails(deployment, lambda: os.kill(pid, signal.SIGKILL))
+        assert "vnf0 (osmo-ggsn) has ended" in result.failure
+        assert "Successfully started" in result.failure  # the log's tail
+    assert unchanged() == ()
+
+
+def test_a_session_that_is_refused_is_one_message(tmp_path: Path, unchanged: Unchanged) -> None:
+    few = stack_file(tmp_path, ("prefix dynamic ${ue_network}", "prefix dynamic 198.18.0.0/30"))
+    with (
+        pytest.raises(DutError, match=r"of 9 sessions were refused.*occupied") as caught,
+        deployed("vepc_bridge", core=(few, "sessions=9")),
+    ):
+        pass
+    assert "--core sessions=N" in str(caught.value)
+    assert unchanged() == ()
+
+
+def test_a_core_that_dies_on_attach_is_told_with_its_last_words(
+    tmp_path: Path, unchanged: Unchanged
+) -> None:
+    script = "ip tuntap add gtp0 mode tun; echo Successfully started; sleep 1; echo bad luck"
+    doomed = stack_file(
+        tmp_path, ('["osmo-ggsn", "-c", "${osmo-ggsn.cfg}"]', f'["sh", "-c", "{script}"]')
+    )
+    with (
+        pytest.raises(DutError, match=r"has ended.*\n.*bad luck"),
+        deployed("vepc_bridge", core=(doomed,)),
+    ):
+        pass
+    assert unchanged() == ()
+
+
+def test_a_ue_talks_to_a_server_and_the_tester_comes_back(unchanged: Unchanged) -> None:
+    specs = tuple(
+        TransferSpec(protocol=protocol, way=way, duration_s=0.5, rate_bps=1e6)
+        for protocol in ("tcp", "udp")
+        for way in ("uplink", "downlink")
+    )
+    with deployed("vepc_bridge") as deployment:
+        found = deployment.transfer(specs)
+        assert [transfer.spec for transfer in found] == list(specs)
+        for transfer in found:
+            assert transfer.bits_per_second > 0
+            assert transfer.ue == "198.18.0.2"  # the first is the tester's
+            assert transfer.tool.startswith("iperf 3")
+        assert [transfer.loss_ratio for transfer in found] == [None, None, 0.0, 0.0]
+        forwards(deployment)
+    assert unchanged() == ()

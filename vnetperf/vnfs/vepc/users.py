@@ -1,0 +1,226 @@
+"""A UE and a server in place of the tester: an attach over the vSwitch, and iperf3 between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from vnetperf.host.machine import Machine
+from vnetperf.host.patience import patient
+from vnetperf.host.process import ManagedProcess
+from vnetperf.launchers.container import Container
+from vnetperf.model.addresses import tester_mac, vnf_mac
+from vnetperf.model.core import (
+    GN_CORE,
+    GN_PREFIX,
+    GN_TESTER,
+    SERVER_NETWORK,
+    UE_NETWORK,
+    Program,
+    Stack,
+)
+from vnetperf.model.errors import CapabilityError, DutError, HostError
+from vnetperf.model.ports import VnfPort, WireEnd
+from vnetperf.model.transfer import Transfer, TransferSpec
+from vnetperf.vnfs.vepc import iperf, stack
+
+#: Interface that a UE's packets leave by.
+UE_TUN = "ue0"
+#: Longest waits: for a UE's attach, for a server to listen, and beyond a transfer, seconds.
+ATTACH_S, LISTEN_S, GRACE_S = 20.0, 5.0, 15.0
+POLL_S = 0.05
+SGI_HOP = "169.254.0.1"
+
+
+class Users:
+    """What plugs in at both of the tester's places while the tester is away.
+
+    Args:
+        machine: The machine.
+        what: The core.
+        number: Number of the VNF.
+        cpus: Processors of both.
+        check: Raises when the core has ended.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        what: Stack,
+        number: int,
+        cpus: Sequence[int],
+        check: Callable[[], None],
+    ) -> None:
+        self.machine, self.stack, self.number, self.check = machine, what, number, check
+        self.radio = Container(machine, f"ue{number}", cpus)
+        self.sgi = Container(machine, f"sgi{number}", cpus)
+        self._running: list[ManagedProcess] = []
+
+    def transfer(self, ends: tuple[WireEnd, ...], specs: Sequence[TransferSpec]) -> list[Transfer]:
+        """Attach a UE, run transfers one after the other, and give the wires back.
+
+        Args:
+            ends: The tester's ends of the wires.
+            specs: What is to be transferred.
+
+        Returns:
+            What each came to.
+
+        Raises:
+            CapabilityError: The wires are none of the kernel's, or the stack names no UE.
+            DutError: The UE does not attach, the core has ended, or nothing arrives.
+        """
+        netdevs = _netdevs(ends)
+        if self.stack.ue is None:
+            raise CapabilityError(
+                f"{self.stack.name} names no program for a UE",
+                where=f"conf/stacks/{self.stack.name}.toml",
+                cure="describe one under [ue]",
+            )
+        macs = {netdev: self.machine.link(netdev).mac for netdev in netdevs}
+        try:
+            self._plug_in(netdevs)
+            ue, attach_s = self._attach(self.stack.ue, netdevs)
+            self._spawn(self.sgi, "iperf3-server", iperf.server(stack.SERVER))
+            time.sleep(POLL_S)
+            return self._run(specs, ue, round(attach_s, 3))
+        finally:
+            self._unplug(macs)
+
+    def _plug_in(self, netdevs: tuple[str, str]) -> None:
+        core = [vnf_mac(VnfPort(vnf=self.number, index=index)) for index in (0, 1)]
+        radio, server = netdevs
+        lines: dict[Container, tuple[str, ...]] = {
+            self.radio: (
+                f"ip address replace {GN_TESTER}/{GN_PREFIX} dev {radio}",
+                f"ip neigh replace {GN_CORE} lladdr {core[0]} dev {radio} nud permanent",
+            ),
+            self.sgi: (
+                f"ip address replace {stack.SERVER}/{SERVER_NETWORK.partition('/')[2]} "
+                f"dev {server}",
+                f"ip neigh replace {SGI_HOP} lladdr {core[1]} dev {server} nud permanent",
+                f"ip route replace {UE_NETWORK} via {SGI_HOP} dev {server} onlink",
+            ),
+        }
+        for number, (place, commands) in enumerate(lines.items()):
+            if place.netns is None:
+                place.create()
+            place.take(netdevs[number], mac=tester_mac(number, 0))
+            for line in ("sysctl -q -w net.ipv4.conf.all.rp_filter=0", *commands):
+                place.run(line.split())
+
+    def _attach(self, program: Program, netdevs: tuple[str, str]) -> tuple[str, float]:
+        """Start the UE; its address, and how long it took."""
+        known = {
+            "apn": self.stack.attach.apn,
+            "directory": str(self.radio.directory),
+            "gn": netdevs[0],
+            "gn_address": GN_CORE,
+            "radio_address": GN_TESTER,
+            "tun": UE_TUN,
+        }
+        began = time.monotonic()
+        argv = stack.command(program, known, self.stack)
+        process = self._spawn(self.radio, "ue", argv)
+        try:
+            process.wait_for(
+                lambda: program.ready in process.log_text() and bool(self._address()),
+                timeout_s=ATTACH_S,
+                what=f"the address of its interface {UE_TUN}",
+            )
+        except HostError as error:
+            self.check()
+            raise DutError(f"the UE does not attach: {error}", where=self.stack.name) from error
+        return self._address(), time.monotonic() - began
+
+    def _address(self) -> str:
+        """Address of the UE, "" while it has none."""
+        for line in self.radio.run(["ip", "-4", "-o", "address", "show"]).splitlines():
+            words = line.split()
+            if words[1] == UE_TUN:
+                return words[3].partition("/")[0]
+        return ""
+
+    def _spawn(
+        self,
+        place: Container,
+        name: str,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+    ) -> ManagedProcess:
+        process = place.spawn(name, argv, env=env or {}, keep_stdin_open=False)
+        self._running.append(process)
+        return process
+
+    def _run(self, specs: Sequence[TransferSpec], ue: str, attach_s: float) -> list[Transfer]:
+        found: list[Transfer] = []
+        for spec in specs:
+            reached = [
+                t.bits_per_second
+                for t in found
+                if (t.spec.way, t.spec.protocol) == (spec.way, "tcp")
+            ]
+            rate = spec.rate_bps or (reached or [iperf.FALLBACK_BPS])[-1]
+            asked = spec if spec.protocol == "tcp" else spec.model_copy(update={"rate_bps": rate})
+            one = self._one(asked, ue)
+            found.append(one.model_copy(update={"ue": ue, "attach_s": attach_s}))
+        return found
+
+    def _one(self, spec: TransferSpec, ue: str) -> Transfer:
+        where = f"iperf3 {spec.protocol} {spec.way}"
+        deadline = time.monotonic() + patient(LISTEN_S)
+        while True:
+            client = self._spawn(self.radio, "iperf3", iperf.client(stack.SERVER, ue, spec))
+            limit = time.monotonic() + spec.duration_s + patient(GRACE_S)
+            while client.alive():
+                self.check()
+                if time.monotonic() > limit:
+                    raise DutError(
+                        "it does not end", where=where, cure=f"its output:\n{client.log_tail()}"
+                    )
+                time.sleep(POLL_S)
+            try:
+                return iperf.read(client.log_text(), spec)
+            except ValueError as error:
+                self.check()
+                if time.monotonic() > deadline:
+                    raise DutError(str(error), where=where) from error
+                time.sleep(POLL_S)
+
+    def _unplug(self, macs: Mapping[str, str]) -> None:
+        for process in reversed(self._running):
+            process.stop(timeout_s=3.0)
+        self._running = []
+        self.radio.give_back()
+        self.sgi.give_back()
+        for netdev, mac in macs.items():
+            self.machine.set_link(netdev, mac=mac)
+
+
+def _netdevs(ends: tuple[WireEnd, ...]) -> tuple[str, str]:
+    names = [end.netdev for end in ends if end.kind == "veth" and end.netdev]
+    if len(names) != 2:
+        kinds = ", ".join(sorted({end.kind for end in ends}))
+        raise CapabilityError(
+            f"a UE and a server plug into veth wires; these are {kinds}",
+            where="users' traffic",
+            cure="--wire veth, on a vSwitch that takes them",
+        )
+    return names[0], names[1]
+
+
+def missing(programs: Mapping[str, str], what: Stack) -> str:
+    """What keeps users' traffic from being measured.
+
+    Args:
+        programs: Program -> path, "" where it is missing.
+        what: The core.
+
+    Returns:
+        "" when nothing does; otherwise what is missing and the cure.
+    """
+    ue = (what.ue.argv[0], what.ue.package) if what.ue else ("", "")
+    for name, package in ((iperf.PROGRAM, iperf.PROGRAM), ue):
+        if name in programs and not programs[name]:
+            return f"{name} is not installed; install the package {package} or run `make deps`"
+    return ""
