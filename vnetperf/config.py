@@ -37,6 +37,7 @@ from vnetperf.model.variant import Variant
 
 __all__ = [
     "ENV_PREFIX",
+    "OF_THE_RUN",
     "USER_FILE",
     "Configuration",
     "Settings",

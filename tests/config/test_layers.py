@@ -11,6 +11,7 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.model.variant import Variant
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -120,3 +121,31 @@ def test_what_is_no_list_of_frame_sizes(text: str) -> None:
     with pytest.raises(ConfigError, match="--frame-sizes") as caught:
         config.parse_frame_sizes(text)
     assert "64,512,1518" in caught.value.accepted
+
+
+def test_a_variant_is_laid_over_as_if_typed_last(tmp_path: Path) -> None:
+    given = {"set": ("mtu=9000", "rx_queues=4"), "wire": "veth"}
+    loaded = config.load(given, environment={}, directory=tmp_path)
+    variant = Variant(id="x", settings=(("set", "rx_queues=2"), ("wire", "memif")))
+    varied = loaded.varied(variant)
+    assert varied.switch.given() == {"rx_queues": 2, "mtu": 9000}
+    assert (varied.settings.wire, varied.sources["wire"]) == ("memif", "variant x")
+    assert (varied.testbed, varied.preset) == (loaded.testbed, loaded.preset)
+    assert loaded.switch.rx_queues == 4
+    assert loaded.varied(Variant()) == loaded
+
+
+def test_the_file_of_a_variant_replaces_the_users(tmp_path: Path) -> None:
+    mine, other = tmp_path / "mine.toml", tmp_path / "other.toml"
+    mine.write_text("vcpus = 3\n")
+    other.write_text("vcpus = 4\n")
+    loaded = config.load({"guest": (str(mine), "tso=true")}, environment={}, directory=tmp_path)
+    varied = loaded.varied(Variant(id="x", settings=(("guest", (str(other), "csum=true")),)))
+    assert varied.guest.given() == {"vcpus": 4, "tso": True, "csum": True}
+
+
+@pytest.mark.parametrize("key", config.OF_THE_RUN)
+def test_what_belongs_to_the_run_is_no_variant(tmp_path: Path, key: str) -> None:
+    loaded = config.load({}, environment={}, directory=tmp_path)
+    with pytest.raises(ConfigError, match="belongs to the whole run"):
+        loaded.varied(Variant(id="x", settings=((key, "x"),)))

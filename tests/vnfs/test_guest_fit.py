@@ -159,3 +159,23 @@ def test_every_file_that_is_shipped_asks_for_what_can_be_had(file: Path) -> None
     assert guest.guest.name == file.stem
     assert guest.guest.description
     assert guest_fit.trouble(guest, facts(), 0) == ""
+
+
+def test_a_guest_goes_where_vnfs_are_to_be() -> None:
+    far = PLACEMENT.model_copy(update={"vnf_node": 1, "nodes": (0, 1)})
+    assert "on node 1" in guest_pins.line(GuestOptions(), far, "vnf0", vhost_net=False)
+    cores = {role: cpus for role, cpus in PLACEMENT.cores.items() if role != "vnf0"}
+    loose = far.model_copy(update={"cores": cores, "unpinned": {"vnf0": (0, 1, 2, 3)}})
+    line = guest_pins.line(GuestOptions(), loose, "vnf0", vhost_net=True)
+    assert "vCPU 0 on 0-3, vCPU 1 on 0-3, emulator on 0-3" in line
+    assert "on any node" in line
+    assert guest_pins.pins(GuestOptions(node=1), loose, "vnf0").node == 1
+
+
+def test_a_guest_of_half_a_page_is_refused() -> None:
+    half = asked("hugepage_kb=1048576", scenario="pvp_dpdk")
+    text = guest_fit.trouble(half, facts(), 0)
+    assert "memory_mib=512 is no whole number of pages of 1024 MiB" in text
+    assert "--guest memory_mib=1024" in text
+    whole = asked("hugepage_kb=1048576", "memory_mib=1024", scenario="pvp_dpdk")
+    assert guest_fit.trouble(whole, facts(), 0) == ""

@@ -99,6 +99,11 @@ def test_each_thread_has_an_lcore_and_runs_where_it_is_to(main: int, workers: li
     assert dict(pairs)[main_lcore.removeprefix("--main-lcore=")] == str(main)
 
 
+def test_workers_that_may_be_anywhere_keep_a_number_of_their_memorys_node() -> None:
+    loose = testpmd.lcores(0, (4,), (0, 1, 4, 5))
+    assert loose == ["--lcores=0@0,4@(0,1,4,5)", "--main-lcore=0"]
+
+
 def test_the_command_line_says_what_was_asked_for() -> None:
     argv = command(queues=4, rx_descriptors=512, tx_descriptors=2048, workers=(2, 3), mode="mac")
     for argument in ("--rxq=4", "--txq=4", "--rxd=512", "--txd=2048", "--nb-cores=2"):
