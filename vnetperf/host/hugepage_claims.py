@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from vnetperf.host import journal_file, undoing
+from vnetperf.host import flock, journal_file, undoing
 from vnetperf.host.identity import boot_id
 from vnetperf.host.journal import Journal
 from vnetperf.host.undo import Data
@@ -87,7 +85,6 @@ def turn(directory: Path) -> Iterator[None]:
     Raises:
         HostError: The pool is gone, or another process does not let go of it.
     """
-    deadline = time.monotonic() + TURN_S
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -97,18 +94,15 @@ def turn(directory: Path) -> Iterator[None]:
             cure="check that this kernel still has these pages, and run as root",
         ) from error
     try:
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise HostError(
-                        f"another process has been changing this pool for {TURN_S:.0f} s",
-                        where=str(directory),
-                        cure="wait for it, or find and end it",
-                    ) from None
-                time.sleep(0.02)
+        flock.take(
+            fd,
+            TURN_S,
+            lambda: HostError(
+                f"another process has been changing this pool for {TURN_S:.0f} s",
+                where=str(directory),
+                cure="wait for it, or find and end it",
+            ),
+        )
         yield
     finally:
         os.close(fd)

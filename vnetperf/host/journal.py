@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host import journal_file, undoing
+from vnetperf.host import flock, journal_file, undoing
 from vnetperf.host.identity import ProcessId, boot_id, check_run_id, user_name
 from vnetperf.host.paths import HostRoots, make_private, remove_if_empty
 from vnetperf.host.undo import UndoReport, kind_of
@@ -251,24 +249,20 @@ class Journal:
             yield
             return
         fd = self._fd
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise HostError(
-                        f"another process has been undoing this journal for {timeout_s:.0f} s",
-                        where=str(self.path),
-                        cure="wait for it, or find and end it",
-                    ) from None
-                time.sleep(0.02)
+        flock.take(
+            fd,
+            timeout_s,
+            lambda: HostError(
+                f"another process has been undoing this journal for {timeout_s:.0f} s",
+                where=str(self.path),
+                cure="wait for it, or find and end it",
+            ),
+        )
         try:
             yield
         finally:
             if self._fd == fd:
-                fcntl.flock(fd, fcntl.LOCK_UN)
+                flock.release(fd)
 
     def _finish(self, *, damaged: bool) -> None:
         if damaged:
