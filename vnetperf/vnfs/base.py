@@ -151,7 +151,7 @@ class Vnf(Backend):
 
     @abstractmethod
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
-        """Start the VNF between its two attachments.
+        """Begin to start the VNF between its two attachments; others are launched after it.
 
         Args:
             attachments: Where its ports 0 and 1 plug in.
@@ -162,7 +162,9 @@ class Vnf(Backend):
 
     @abstractmethod
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until it forwards.
+        """Wait until it forwards: in a thread of its own, while others are waited for.
+
+        Returns, with an error, when it is stopped meanwhile.
 
         Args:
             timeout_s: Longest wait, seconds.
