@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from vnetperf.bench.run import Run
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.scenario import Scenario
@@ -23,7 +25,7 @@ def measure(run: Run, scenario: Scenario) -> Transfers:
         VnetperfError: There is no number; what was deployed is not used again.
     """
     preset = run.configuration.preset
-    duration = max(goal.final_trial_s for goal in preset.goals)
+    duration = ceil(max(goal.final_trial_s for goal in preset.goals))
     specs = [
         TransferSpec(protocol=protocol, way=way, duration_s=duration)
         for protocol in ("tcp", "udp")

@@ -18,13 +18,13 @@ class TransferSpec(Frozen):
     Attributes:
         protocol: "tcp" sends as fast as it may, "udp" at a rate.
         way: "uplink" from the UE to the server, "downlink" back.
-        duration_s: Seconds.
+        duration_s: Whole seconds; iperf3 takes half of one for "without end".
         rate_bps: Of udp: payload offered, bit/s; 0 for what tcp reached the same way before.
     """
 
     protocol: Protocol
     way: Way
-    duration_s: float = Field(gt=0)
+    duration_s: int = Field(ge=1)
     rate_bps: float = Field(default=0.0, ge=0)
 
 

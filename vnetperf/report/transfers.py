@@ -36,7 +36,7 @@ def rows(results: RunResults) -> list[tuple[str, ...]]:
                 (
                     one.scenario,
                     f"{transfer.spec.protocol.upper()} {transfer.spec.way}, "
-                    f"{transfer.spec.duration_s:g} s",
+                    f"{transfer.spec.duration_s} s",
                     text.significant(transfer.bits_per_second / 1e6),
                     lost,
                     _NONE if jitter is None else text.nanoseconds(jitter * 1e6),

@@ -35,7 +35,7 @@ def client(address: str, ue: str, spec: TransferSpec) -> tuple[str, ...]:
     Returns:
         Program and arguments.
     """
-    argv = [PROGRAM, "--client", address, "--bind", ue, "--json", "--time", f"{spec.duration_s:g}"]
+    argv = [PROGRAM, "--client", address, "--bind", ue, "--json", "--time", str(spec.duration_s)]
     argv += ["--reverse"] if spec.way == "downlink" else []
     argv += ["--udp", "--bitrate", f"{spec.rate_bps:.0f}"] if spec.protocol == "udp" else []
     return tuple(argv)

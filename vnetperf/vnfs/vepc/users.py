@@ -29,6 +29,8 @@ UE_TUN = "ue0"
 #: Longest waits: for a UE's attach, for a server to listen, and beyond a transfer, seconds.
 ATTACH_S, LISTEN_S, GRACE_S = 20.0, 5.0, 15.0
 POLL_S = 0.05
+#: IPv4, UDP and a GTP header with a sequence number, which sgsnemu sends.
+LONGEST_GTPU = 40
 SGI_HOP = "169.254.0.1"
 
 
@@ -131,6 +133,9 @@ class Users:
         except HostError as error:
             self.check()
             raise DutError(f"the UE does not attach: {error}", where=self.stack.name) from error
+        # A full packet in the longest GTP-U header goes in one frame.
+        room = self.machine.link(netdevs[0]).mtu - LONGEST_GTPU
+        self.radio.run(["ip", "link", "set", "dev", UE_TUN, "mtu", str(room)])
         return self._address(), time.monotonic() - began
 
     def _address(self) -> str:

@@ -1,0 +1,36 @@
+"""A mobile core's user plane: `-k vepc` measures RFC 2544 throughput too (test_rfc2544.py).
+
+Packets of UEs are in GTP-U at the tester's port 0 and plain at port 1; `--core sessions=N` says
+how many UEs attach before, and the attach phase stands with the facts of the scenario.
+"""
+
+import pytest
+
+from vnetperf.bench.bench import Bench
+
+
+@pytest.mark.deployments("vepc")
+def test_users_traffic(bench: Bench) -> None:
+    """TCP and UDP between a UE and a server behind the core, by iperf3, each both ways."""
+    bench.users_traffic().check_expectations()
+
+
+@pytest.mark.deployments("vepc")
+@pytest.mark.vary("core", ["sessions=1", "sessions=100", "sessions=10000"])
+def test_throughput_by_sessions(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput by the number of UEs whose packets are carried."""
+    bench.search_throughput(frame_size).check_expectations()
+
+
+@pytest.mark.deployments("vepc")
+@pytest.mark.vary("core", ["gtpu_mode=tun", "gtpu_mode=kernel"])
+def test_throughput_by_gtpu_mode(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput by what moves users' packets: the core's program, or the kernel."""
+    bench.search_throughput(frame_size).check_expectations()
+
+
+@pytest.mark.deployments("vepc")
+@pytest.mark.vary("set", ["offloads=false", "offloads=true"])
+def test_throughput_by_offloads(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 throughput with and without checksum and segmentation offloads of the ports."""
+    bench.search_throughput(frame_size).check_expectations()
