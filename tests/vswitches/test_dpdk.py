@@ -289,7 +289,7 @@ def test_what_a_port_cannot_be_is_told_before(options: dict[str, Any], says: str
 def test_workers_are_demanded() -> None:
     (demand,) = OvsDpdk.roles(scenario(options=SwitchOptions(workers=3)))
     assert (demand.role, demand.threads) == ("pmd", 3)
-    assert OvsDpdk.tx_queues(plan().placement) == 3
+    assert OvsDpdk.tx_queues(plan().scenario, plan().placement) == 3
 
 
 def test_more_workers_than_processors_are_refused_by_the_plan() -> None:

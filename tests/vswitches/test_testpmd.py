@@ -19,7 +19,8 @@ from vnetperf.model.ports import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.testbed.plan import make_plan
+from vnetperf.testbed.plan import make_loop_plan, make_plan
+from vnetperf.traffic.loadgen.devices import port_of
 from vnetperf.vswitches.testpmd import TestpmdSwitch, cabling
 from vnetperf.vswitches.testpmd.devices import phy_device, vnf_device
 
@@ -97,6 +98,18 @@ def test_each_thread_has_an_lcore_and_runs_where_it_is_to(main: int, workers: li
     assert max(numbers) < testpmd.MAX_LCORE
     assert sorted(int(cpu) for _, cpu in pairs) == sorted([main, *workers])
     assert dict(pairs)[main_lcore.removeprefix("--main-lcore=")] == str(main)
+
+
+def test_the_tester_polls_as_many_queues_as_are_sent_on_and_no_more() -> None:
+    asked = scenario("phy2phy", options=SwitchOptions(rx_queues=4))
+    assert make_plan(asked, Testbed(), facts()).tester_rx_queues == 4
+    # A memif does not connect to one that sends on fewer queues than it polls.
+    ovs = asked.model_copy(update={"vswitch": "dpdk"})
+    assert make_plan(ovs, Testbed(), facts()).tester_rx_queues == 2
+    assert make_loop_plan(ovs, Testbed(), facts()).tester_rx_queues == 4
+    end = WireEnd(wire=0, kind="memif", side="tester", socket="/run/x.sock")
+    port = port_of(0, end, ovs, 2, vhost_net=False)
+    assert (port.rx_queues, port.tx_queues) == (2, 4)
 
 
 def test_workers_that_may_be_anywhere_keep_a_number_of_their_memorys_node() -> None:

@@ -75,8 +75,8 @@ def _row(compared: Compared, variant: ComparedVariant, size: int, x: Scale, top:
             measured = True
     if not measured:
         word, why = compared.absence(variant, size)
-        y = at(top + _NAME + _MARK / 2 + 3.5)
-        parts.append(el("text", el("title", why), word, x=_LEFT, y=y, class_="absent"))
+        foot = at(top + _NAME + _MARK / 2 + 3.5)
+        parts.append(el("text", el("title", why), word, x=_LEFT, y=foot, class_="absent"))
     return el("g", parts)
 
 

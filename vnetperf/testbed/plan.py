@@ -59,7 +59,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         wire=wire,
         nics=nics,
         placement=placement,
-        tester_rx_queues=vswitch.tx_queues(placement),
+        tester_rx_queues=vswitch.tx_queues(scenario, placement),
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
@@ -100,6 +100,7 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
         placement=place(generator.roles(), testbed.cores, facts, preferred_node(nics)),
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
+        tester_rx_queues=scenario.options.rx_queues or 1,  # looped to itself it gets what it sends
     )
     mib = generator.hugepage_mib(scenario, (wire,))
     nodes = _nodes(plan, ("tester", "dut"))

@@ -97,16 +97,17 @@ class VSwitch(Backend):
         return 0
 
     @classmethod
-    def tx_queues(cls, placement: Placement) -> int:
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
         """Queues it sends on at a physical port; the tester polls as many.
 
         Args:
+            scenario: The scenario.
             placement: Cores.
 
         Returns:
             Number of queues.
         """
-        del placement
+        del scenario, placement
         return 1
 
     @classmethod

@@ -52,7 +52,7 @@ def port_of(number: int, end: WireEnd, scenario: Scenario, polled: int, *, vhost
         number: Number of the port.
         end: Where.
         scenario: Its MTU, queues, and whether a VNF would be here.
-        polled: Queues that the vSwitch may send on at a physical port.
+        polled: Queues that the other end of a wire sends on.
         vhost_net: True when the machine has /dev/vhost-net.
 
     Returns:
@@ -73,9 +73,10 @@ def port_of(number: int, end: WireEnd, scenario: Scenario, polled: int, *, vhost
             mtu=mtu,
             mac=mac,
         )
-        # memif has no hash: the sender's queue is the receiver's.
+        # memif has no hash: the sender's queue is the receiver's. Nor does one connect whose other
+        # end sends on fewer queues than it polls.
         tx_queues = scenario.options.rx_queues or 1
-        rx_queues = max(polled, queues, tx_queues)  # looped to itself it gets what it sends
+        rx_queues = max(polled, queues)
         return Port(f"--vdev={argument}", rx_queues=rx_queues, tx_queues=tx_queues)
     if end.kind == "vhost-user":
         argument = vdev.virtio_user(

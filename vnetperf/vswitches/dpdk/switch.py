@@ -70,11 +70,12 @@ class OvsDpdk(OpenVSwitch):
         return memory.switch_mib(scenario)
 
     @classmethod
-    def tx_queues(cls, placement: Placement) -> int:
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
         """One per PMD and one for the other threads.
 
         A memif client that has fewer receive queues makes OVS drop what it sends on the others.
         """
+        del scenario
         return len(placement.cores["pmd"]) + 1
 
     @classmethod

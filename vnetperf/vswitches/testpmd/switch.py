@@ -77,6 +77,12 @@ class TestpmdSwitch(VSwitch):
         return testpmd.memory_mib(ports, options.rx_queues or 1, scenario.mtu, descriptors)
 
     @classmethod
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
+        """It sends on the queue of the number that a frame came in on."""
+        del placement
+        return scenario.options.rx_queues or 1
+
+    @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The pairs and the threads that `--plan` can show."""
         del facts

@@ -91,8 +91,9 @@ class Vpp(VSwitch):
         return configure.hugepage_mib(scenario)
 
     @classmethod
-    def tx_queues(cls, placement: Placement) -> int:
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
         """One per worker."""
+        del scenario
         return len(placement.cores["worker"])
 
     @classmethod
