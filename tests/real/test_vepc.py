@@ -14,6 +14,7 @@ import pytest
 from tests.real.switches import SLOW, deployed, fails, forwards
 from vnetperf import config
 from vnetperf.host import modules
+from vnetperf.images import image as images
 from vnetperf.model.errors import DutError
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.testbed.deploy import Deployment
@@ -120,4 +121,27 @@ def test_a_ue_talks_to_a_server_and_the_tester_comes_back(unchanged: Unchanged) 
             assert transfer.tool.startswith("iperf 3")
         assert [transfer.loss_ratio for transfer in found] == [None, None, 0.0, 0.0]
         forwards(deployment)
+    assert unchanged() == ()
+
+
+@pytest.mark.skipif(images.find("vepc") is None, reason="no image: vnetperf image build vepc")
+def test_a_core_in_a_guest_carries_every_frame_at_some_load(unchanged: Unchanged) -> None:
+    with deployed("vepc_bridge", vnf="vepc:vm", core=("sessions=20",)) as deployment:
+        facts = deployment.vnfs[0].facts()
+        assert facts["attach"]["attached"] == 20
+        assert facts["sessions"] == ["20 from UE 198.18.0.1, TEID 0x1"]
+        for load in (400.0, 200.0, 100.0, 50.0):  # an emulated guest has little, and shares it
+            result = deployment.run_trial(SLOW.model_copy(update={"load_fps": load}))
+            assert not result.failed, result.failure
+            if all(d.received == d.sent for d in result.directions):
+                break
+        else:
+            pytest.fail(f"frames are lost at every load: {result}")
+        hops, sent = inside(deployment, result), result.directions[0].sent
+        assert (hops["vnf0.tun"].rx, hops["vnf0.tun"].tx) == (sent, sent)
+        core: Any = deployment.vnfs[0]
+        core.guest.agent.run(["kill", "-9", str(core.core.pids[0])])
+        result = deployment.run_trial(SLOW)
+        assert result.failed == "dut"
+        assert "osmo-ggsn in the guest has ended" in result.failure
     assert unchanged() == ()

@@ -6,6 +6,7 @@ from vnetperf import registry
 from vnetperf.config import Configuration
 from vnetperf.model.core import CoreOptions
 from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
+from vnetperf.model.guest import GuestOptions
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
 
 #: The VNF of deployments that are for a mobile core.
@@ -45,6 +46,9 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
     usual = "route" if graph.gtp else "mac" if rewrites else "io"
     mode = settings.vnf_mode if settings.vnf_mode != "auto" else usual
+    guest = configuration.guest
+    if graph.gtp and guest.image == GuestOptions().image:
+        guest = guest.model_copy(update={"image": configuration.stack.image})
     return Scenario(
         deployment=graph,
         vswitch=vswitch,
@@ -59,7 +63,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         addressing="port" if by_port or mode in ADDRESSING_MODES else "far",
         tunnel=settings.tunnel,
         options=configuration.switch,
-        guest=configuration.guest,
+        guest=guest,
         core=configuration.core if graph.gtp else CoreOptions(),
         stack=configuration.stack if graph.gtp else None,
         max_frame_size=max(STANDARD_FRAME_SIZE, *configuration.preset.frame_sizes),

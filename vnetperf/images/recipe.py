@@ -143,7 +143,19 @@ VLOOP = Recipe(
     cmdline="console=ttyS0 loglevel=4 panic=1 net.ifnames=0",
 )
 
-RECIPES = {recipe.name: recipe for recipe in (VLOOP,)}
+#: A mobile core in place of testpmd.
+VEPC = dataclasses.replace(
+    VLOOP,
+    name="vepc",
+    packages=(*(name for name in VLOOP.packages if name != "dpdk-dev"), "osmo-ggsn"),
+    programs=(
+        *(path for path in VLOOP.programs if "testpmd" not in path and "/dpdk/" not in path),
+        "usr/bin/osmo-ggsn",
+    ),
+    extras=tuple(path for path in VLOOP.extras if "/dpdk/" not in path),
+)
+
+RECIPES = {recipe.name: recipe for recipe in (VLOOP, VEPC)}
 
 
 def recipe(name: str) -> Recipe:

@@ -162,6 +162,8 @@ class Deployment:
             for number, end in enumerate(graph.ends)
         )
         self.generator.connect(self._tester_ends)
+        for vnf in self.vnfs:
+            vnf.tester_ends = self._tester_ends
         for pair in offers:
             for attachment in pair:
                 self.vswitch.add_vnf_port(attachment)

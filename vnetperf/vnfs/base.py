@@ -48,6 +48,8 @@ class Vnf(Backend):
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan)
         self.number = number
+        #: The tester's ends of the wires, from the moment that it is plugged in.
+        self.tester_ends: tuple[WireEnd, ...] = ()
 
     @property
     def path_s(self) -> float:

@@ -14,7 +14,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.launchers.container import Container
 from vnetperf.model.core import GN_CORE, GN_TESTER, Bearers, Stack
-from vnetperf.model.errors import CapabilityError, DutError, HostError
+from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers, RoleDemand
 from vnetperf.model.ports import Attachment, WireEnd
@@ -26,8 +26,7 @@ from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vepc import misfit, network, stack
 from vnetperf.vnfs.vepc.sgsn import Attachment as AttachPhase
 from vnetperf.vnfs.vepc.sgsn import Sgsn, runs_of
-from vnetperf.vnfs.vepc.users import Users
-from vnetperf.vnfs.vepc.users import missing as missing_for_users
+from vnetperf.vnfs.vepc.users import let_talk
 
 LAUNCHER = "container"
 #: Longest wait for each program of a core, seconds.
@@ -40,7 +39,10 @@ class Vepc(Vnf):
     """A mobile core: packets of UEs in GTP-U at port 0, plain at port 1."""
 
     name: ClassVar[str] = "vepc"
-    places: ClassVar[Mapping[str, str]] = {"container": "vnetperf.vnfs.vepc.container:Vepc"}
+    places: ClassVar[Mapping[str, str]] = {
+        "container": "vnetperf.vnfs.vepc.container:Vepc",
+        "vm": "vnetperf.vnfs.vepc.vm:VmVepc",
+    }
     attachments: ClassVar[tuple[str, ...]] = ("veth", "vf", "macvlan")
     modes: ClassVar[tuple[str, ...]] = ("route",)
     user_plane: ClassVar[bool] = True
@@ -55,7 +57,6 @@ class Vepc(Vnf):
         self.phase: AttachPhase | None = None
         self.sessions: tuple[Bearers, ...] = ()
         self.lines: list[str] = []
-        self.users: Users | None = None
         self._files: dict[str, str] = {}
         self._known: dict[str, str] = {}
         self._attachments: tuple[Attachment, Attachment] | None = None
@@ -166,7 +167,10 @@ class Vepc(Vnf):
         core = self.plan.scenario.core
         if self.stack.attach.by == "gtpc":
             self.phase = self._by_gtpc(core.sessions, core.ramp)
-            self._must_all_be_attached(self.phase)
+            if self.phase.refusals:
+                self.check_alive()
+            where = f"{self.role}, attach to {self.stack.name}"
+            self.phase.must_be_whole(where, self.processes[0].log_tail)
             found = [(c.teid_data, int(IPv4Address(c.ue))) for c in self.phase.contexts]
         else:
             found = self._by_command(core.sessions)
@@ -185,18 +189,6 @@ class Vepc(Vnf):
             return client[0].attach(sessions, ramp)
         finally:
             client[0].close()
-
-    def _must_all_be_attached(self, phase: AttachPhase) -> None:
-        """A trial's traffic is of all sessions: one that is missing would look like loss."""
-        if phase.refusals:
-            self.check_alive()
-            why = ", ".join(f"{count} by {text!r}" for text, count in phase.refusals.items())
-            raise DutError(
-                f"{sum(phase.refusals.values())} of {phase.asked} sessions were refused: {why}; "
-                f"log ends with:\n{self.processes[0].log_tail()}",
-                where=f"{self.role}, attach to {self.stack.name}",
-                cure="ask for fewer with --core sessions=N, or more slowly with --core ramp=N",
-            )
 
     def _by_command(self, sessions: int) -> list[tuple[int, int]]:
         """Run the stack's own attach command; it prints a line for each session."""
@@ -223,12 +215,7 @@ class Vepc(Vnf):
         self, ends: tuple[WireEnd, ...], specs: tuple[TransferSpec, ...]
     ) -> tuple[Transfer, ...]:
         """Put a UE and a server in the tester's places, and run iperf3 between them."""
-        if problem := missing_for_users(self.machine.facts.programs, self.stack):
-            raise CapabilityError(problem, where="users' traffic")
-        if self.users is None:
-            cpus = self.plan.placement.cores.get("tester", ())
-            self.users = Users(self.machine, self.stack, self.number, cpus, self.check_alive)
-        return tuple(self.users.transfer(ends, specs))
+        return let_talk(self, self.stack, ends, specs)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Both interfaces, the one to the core's program, and its GTP-U socket."""

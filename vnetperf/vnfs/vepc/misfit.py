@@ -37,39 +37,44 @@ def trouble(facts: MachineFacts, scenario: Scenario, name: str) -> str:
     Returns:
         "" when nothing does; otherwise what and the cure, in one sentence.
     """
-    return _of_scenario(scenario, name) or _of_stack(facts, scenario)
+    return of_scenario(scenario, name) or _of_machine(facts, scenario)
 
 
-def _of_scenario(scenario: Scenario, name: str) -> str:
+def of_scenario(scenario: Scenario, name: str) -> str:
+    """What of a scenario no core can do, or this one, wherever it runs.
+
+    Args:
+        scenario: The scenario.
+        name: What the VNF is called.
+
+    Returns:
+        "" for nothing; otherwise what and the cure, in one sentence.
+    """
     if not scenario.deployment.gtp:
         return (
             f"{name} takes users' packets in GTP-U, which {scenario.deployment.name} does not "
             f"send; it is deployed as vepc_{scenario.vswitch}: -k vepc_{scenario.vswitch}"
         )
-    if scenario.vnf_mode != "route":
-        return f"{name} has no mode {scenario.vnf_mode!r}: a core routes; leave --vnf-mode out"
-    if scenario.routed:
-        return (
-            "a vSwitch that routes knows the test networks, and not the core's Gn network; "
-            "leave --forwarding out"
-        )
-    if scenario.rules == "stream":
-        return "rules by flow look at addresses that GTP-U hides; choose --rules port or learning"
     varied = [field for field in scenario.traffic.vary if field in ADDRESSES]
-    if varied:
-        return (
-            f"the sessions decide on addresses of UEs, so that {varied[0]} cannot be varied; "
-            "ask for more sessions with --core sessions=N, and vary udp_src or udp_dst"
-        )
-    return ""
+    found = {
+        f"{name} has no mode {scenario.vnf_mode!r}: a core routes; leave --vnf-mode out": (
+            scenario.vnf_mode != "route"
+        ),
+        "a vSwitch that routes knows the test networks, and not the core's Gn network; "
+        "leave --forwarding out": scenario.routed,
+        "rules by flow look at addresses that GTP-U hides; choose --rules port or learning": (
+            scenario.rules == "stream"
+        ),
+        f"the sessions decide on addresses of UEs, so that {', '.join(varied)} cannot be varied; "
+        "ask for more sessions with --core sessions=N, and vary udp_src or udp_dst": bool(varied),
+        "no core has been chosen; name one of conf/stacks/ with --core": scenario.stack is None,
+    }
+    first = next((said for said, holds in found.items() if holds), "")
+    return first or (stack_trouble(scenario.stack, scenario.core) if scenario.stack else "")
 
 
-def _of_stack(facts: MachineFacts, scenario: Scenario) -> str:
-    if scenario.stack is None:
-        return "no core has been chosen; name one of conf/stacks/ with --core"
-    if found := stack_trouble(scenario.stack, scenario.core):
-        return found
-    for program in scenario.stack.programs:
+def _of_machine(facts: MachineFacts, scenario: Scenario) -> str:
+    for program in scenario.stack.programs if scenario.stack else ():
         name = program.argv[0]
         if name in programs.PLACES and (found := facts.missing_program(name, program.package)):
             return found

@@ -54,7 +54,19 @@ def udp_counters(netns: Path, port: str) -> HopCounters:
     Returns:
         Datagrams read and sent; those that found a full buffer count as dropped.
     """
-    text = run_in(netns, SNMP.read_text)
+    return udp_of(run_in(netns, SNMP.read_text), port)
+
+
+def udp_of(text: str, port: str) -> HopCounters:
+    """What a namespace's table of protocols says of UDP.
+
+    Args:
+        text: /proc/net/snmp.
+        port: What the entry is called.
+
+    Returns:
+        Datagrams read, sent and dropped.
+    """
     names, numbers = (line.split()[1:] for line in text.splitlines() if line.startswith("Udp:"))
     table = dict(zip(names, map(int, numbers), strict=True))
     return HopCounters(

@@ -73,6 +73,26 @@ class Attachment:
             found["not attached"] = dict(self.refusals)
         return found
 
+    def must_be_whole(self, where: str, log_tail: Callable[[], str]) -> None:
+        """Refuse a phase in which a session is missing: its packets would look like loss.
+
+        Args:
+            where: What is attached to, for the message.
+            log_tail: Gives the end of the core's log.
+
+        Raises:
+            DutError: Sessions were refused: why, how many, and the log's tail.
+        """
+        if not self.refusals:
+            return
+        why = ", ".join(f"{count} by {text!r}" for text, count in self.refusals.items())
+        raise DutError(
+            f"{sum(self.refusals.values())} of {self.asked} sessions were refused: {why}; "
+            f"log ends with:\n{log_tail()}",
+            where=where,
+            cure="ask for fewer with --core sessions=N, or more slowly with --core ramp=N",
+        )
+
 
 @dataclass
 class _Request:

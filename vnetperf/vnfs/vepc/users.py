@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.patience import patient
@@ -22,6 +23,7 @@ from vnetperf.model.core import (
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.ports import VnfPort, WireEnd
 from vnetperf.model.transfer import Transfer, TransferSpec
+from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vepc import iperf, stack
 
 #: Interface that a UE's packets leave by.
@@ -32,6 +34,8 @@ POLL_S = 0.05
 #: IPv4, UDP and a GTP header with a sequence number, which sgsnemu sends.
 LONGEST_GTPU = 40
 SGI_HOP = "169.254.0.1"
+#: Namespaces stay until the run ends: those of one call are not those of the next.
+_NUMBERS = count()
 
 
 class Users:
@@ -54,8 +58,9 @@ class Users:
         check: Callable[[], None],
     ) -> None:
         self.machine, self.stack, self.number, self.check = machine, what, number, check
-        self.radio = Container(machine, f"ue{number}", cpus)
-        self.sgi = Container(machine, f"sgi{number}", cpus)
+        unique = next(_NUMBERS)
+        self.radio = Container(machine, f"ue{number}-{unique}", cpus)
+        self.sgi = Container(machine, f"sgi{number}-{unique}", cpus)
         self._running: list[ManagedProcess] = []
 
     def transfer(self, ends: tuple[WireEnd, ...], specs: Sequence[TransferSpec]) -> list[Transfer]:
@@ -105,8 +110,7 @@ class Users:
             ),
         }
         for number, (place, commands) in enumerate(lines.items()):
-            if place.netns is None:
-                place.create()
+            place.create()
             place.take(netdevs[number], mac=tester_mac(number, 0))
             for line in ("sysctl -q -w net.ipv4.conf.all.rp_filter=0", *commands):
                 place.run(line.split())
@@ -200,6 +204,32 @@ class Users:
         self.sgi.give_back()
         for netdev, mac in macs.items():
             self.machine.set_link(netdev, mac=mac)
+
+
+def let_talk(
+    vnf: Vnf, what: Stack, ends: tuple[WireEnd, ...], specs: Sequence[TransferSpec]
+) -> tuple[Transfer, ...]:
+    """Put a UE and a server in the tester's places, and run iperf3 between them.
+
+    Args:
+        vnf: The core's VNF.
+        what: The core.
+        ends: The tester's ends of the wires.
+        specs: What is to be transferred.
+
+    Returns:
+        What each came to.
+
+    Raises:
+        CapabilityError: A program is missing, the wires are none of the kernel's, or the stack
+            names no UE.
+        DutError: The UE does not attach, the core has ended, or nothing arrives.
+    """
+    if problem := missing(vnf.machine.facts.programs, what):
+        raise CapabilityError(problem, where="users' traffic")
+    cpus = vnf.plan.placement.cores.get("tester", ())
+    users = Users(vnf.machine, what, vnf.number, cpus, vnf.check_alive)
+    return tuple(users.transfer(ends, specs))
 
 
 def _netdevs(ends: tuple[WireEnd, ...]) -> tuple[str, str]:
