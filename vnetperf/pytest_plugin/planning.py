@@ -25,6 +25,7 @@ def print_plans(session: BenchSession, wanted: Sequence[Selected], terminal: Any
         wanted: Selected scenarios and variants, each once.
         terminal: pytest's terminal reporter.
     """
+    from vnetperf.pytest_plugin.varied import scenario_of  # noqa: PLC0415
     from vnetperf.testbed.client import AgentClient  # noqa: PLC0415
     from vnetperf.testbed.plan import make_plan  # noqa: PLC0415
 
@@ -37,7 +38,7 @@ def print_plans(session: BenchSession, wanted: Sequence[Selected], terminal: Any
             for said in selected.variant.typed:
                 terminal.line(f"variant     {said}")
             try:
-                plan = make_plan(session.scenario(selected), configuration.testbed, facts)
+                plan = make_plan(scenario_of(configuration, selected), configuration.testbed, facts)
             except CapabilityError as error:
                 terminal.line(f"would be skipped: {error}")
                 continue

@@ -12,20 +12,14 @@ import pytest
 
 from vnetperf.model.errors import CapabilityError, ConfigError, LogError, VnetperfError
 from vnetperf.pytest_plugin.live import LiveProgress
-from vnetperf.pytest_plugin.options import (
-    check_mode,
-    check_names,
-    configuration_of,
-    worker_name,
-)
+from vnetperf.pytest_plugin.options import configuration_of, worker_name
 from vnetperf.pytest_plugin.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from vnetperf.bench.bench import Bench
     from vnetperf.bench.run import Run
     from vnetperf.config import Configuration
-    from vnetperf.model.scenario import Scenario
-    from vnetperf.model.variant import Comparison, Variant
+    from vnetperf.model.variant import Comparison
     from vnetperf.pytest_plugin.variants import Selected
 
 
@@ -184,7 +178,7 @@ class BenchSession:
         return self._run
 
     def expect(self, comparisons: Sequence[Comparison]) -> None:
-        """Note which comparisons the session's cases belong to, and check their variants.
+        """Note which comparisons the session's cases belong to.
 
         Args:
             comparisons: The comparisons.
@@ -192,38 +186,10 @@ class BenchSession:
         Raises:
             UsageError: A setting of a variant that is wrong whatever the machine is.
         """
+        from vnetperf.pytest_plugin.varied import check_variants  # noqa: PLC0415
+
+        check_variants(self.configuration, comparisons)
         self._comparisons = comparisons
-        checked: set[Variant] = set()
-        for comparison in comparisons:
-            for variant in comparison.variants:
-                if variant in checked:
-                    continue
-                checked.add(variant)
-                try:
-                    check_names(self.configuration.varied(variant).settings)
-                except ConfigError as error:
-                    raise pytest.UsageError(f"{comparison.name}: {error}") from None
-
-    def scenario(self, selected: Selected) -> Scenario:
-        """A scenario as the configuration and its variant have it.
-
-        Args:
-            selected: Scenario and variant.
-
-        Returns:
-            The scenario.
-
-        Raises:
-            CapabilityError: A variant's parts do not fit together.
-        """
-        from vnetperf.bench.scenarios import make_scenario  # noqa: PLC0415
-
-        varied = self.configuration.varied(selected.variant)
-        try:
-            check_mode(varied.settings)
-        except ConfigError as error:  # what is wrong for a variant may be right for others
-            raise CapabilityError(error.what, where=selected.id, accepted=error.accepted) from None
-        return make_scenario(selected.scenario, varied, selected.variant.id)
 
     def bench(self, selected: Selected) -> Bench:
         """A scenario to measure; skips it when the testbed cannot carry it.
@@ -235,12 +201,13 @@ class BenchSession:
             What the test case is given.
         """
         from vnetperf.bench.bench import Bench  # noqa: PLC0415
+        from vnetperf.pytest_plugin.varied import scenario_of  # noqa: PLC0415
 
         if self.refused:
             raise ConfigError(self.refused)
         run = self.run()
         try:
-            scenario = self.scenario(selected)
+            scenario = scenario_of(self.configuration, selected)
             run.plan(scenario)
         except CapabilityError as error:
             why = str(error).replace("\n", ";")
