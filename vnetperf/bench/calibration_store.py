@@ -8,22 +8,13 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
+from vnetperf.host.paths import cache_directory
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.result import Calibration
 
 #: A stored calibration that is older is measured anew.
 MAX_AGE = timedelta(hours=12)
-
-
-def cache_dir() -> Path:
-    """Where this user's caches are.
-
-    Returns:
-        $XDG_CACHE_HOME/vnetperf or ~/.cache/vnetperf.
-    """
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "vnetperf"
 
 
 class CalibrationStore:
@@ -34,7 +25,7 @@ class CalibrationStore:
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        self.directory = directory or cache_dir() / "calibration"
+        self.directory = directory or cache_directory() / "calibration"
 
     def key(self, plan: Plan, facts: MachineFacts) -> str:
         """What a calibration depends on.
