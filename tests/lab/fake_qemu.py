@@ -1,7 +1,7 @@
 """Stands in for QEMU and its guest: `fake_qemu.py CTL IN OUT ERR -- PLAY`, descriptors and a play.
 
 Plays: ``status N``, ``echo`` (input back, until its end), ``die``, ``fail``, ``mute``,
-``crash FILE`` (once), ``signals`` (tell each signal's name, end at INT),
+``crash FILE`` and ``hang FILE`` (once), ``signals`` (tell each signal's name, end at INT),
 ``stubborn`` (end at nothing).
 """
 
@@ -25,6 +25,10 @@ def main() -> None:
         sys.stderr.write("qemu: Assertion failed\n")
         sys.stderr.flush()
         os.abort()
+    if play == "hang" and not Path(rest[0]).exists():
+        Path(rest[0]).touch()
+        while True:  # as if the firmware waited for a processor
+            pass
     if play == "fail":
         ctl.sendall(b"failed no such directory\n")
         time.sleep(60)

@@ -105,6 +105,14 @@ def test_a_qemu_that_crashes_at_its_start_is_started_again(start: Start, tmp_pat
     assert nothing_left(tmp_path)
 
 
+def test_a_qemu_that_hangs_at_its_start_is_started_again(start: Start, tmp_path: Path) -> None:
+    process = start("hang", str(tmp_path / "hung"))
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "hung before the command started, once more: no word" in err
+    assert nothing_left(tmp_path)
+
+
 def test_a_command_is_ended_when_its_time_is_over(start: Start, tmp_path: Path) -> None:
     process = start("stubborn", timeout=1)
     _, err = process.communicate(timeout=30)

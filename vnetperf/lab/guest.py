@@ -25,6 +25,8 @@ from vnetperf.model.errors import HostError
 
 #: Longest that a start may take; emulated on a very busy machine it takes minutes.
 BOOT_S = 600.0
+#: A start takes 20 s of processor time, however busy the machine is: QEMU hangs that took so much.
+BOOT_CPU_S = 120.0
 #: After Ctrl-C the command has this long to end by itself.
 GRACE_S = 30.0
 TIMED_OUT = 124
@@ -79,14 +81,14 @@ def run(task: Task, kernel: Kernel, machine: Machine, tell: Callable[[str], None
         try:
             return _start(task, kernel, machine, tell)
         except _CrashedError as error:
-            tell(f"QEMU crashed before the command started, once more: {error.last_word}")
+            tell(f"QEMU {error.how} before the command started, once more: {error.last_word}")
     return _start(task, kernel, machine, tell)
 
 
 class _CrashedError(HostError):
-    """QEMU was ended by a signal before the command started; nothing has been done yet."""
+    """QEMU ended by a signal, or hangs, before the command started; nothing has been done yet."""
 
-    last_word = ""
+    how, last_word = "crashed", ""
 
 
 def _start(task: Task, kernel: Kernel, machine: Machine, tell: Callable[[str], None]) -> int:
@@ -162,6 +164,9 @@ class _Watch:
             if relay.closed or qemu.poll() is not None:
                 relay.drain()
                 raise self._ended(qemu, directory)
+            if self._relay is None and _cpu_seconds(qemu.pid) > BOOT_CPU_S:
+                qemu.kill()
+                raise _hung(directory)
             if time.monotonic() > self._deadline:
                 return self._overdue(directory)
 
@@ -200,6 +205,25 @@ class _Watch:
             raise _died(f"the lab did not start within {BOOT_S:g} s", directory)
         self._tell(f"the command did not end within {self._task.timeout_s:g} s: ended")
         return TIMED_OUT
+
+
+def _hung(directory: Path) -> _CrashedError:
+    hung = _CrashedError(
+        f"the lab did not start within {BOOT_CPU_S:g} s of processor time",
+        where="vnetperf lab",
+        cure=_cure(directory),
+    )
+    hung.how, hung.last_word = "hung", _tail(directory / "console.log", 1) or "no word"
+    return hung
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Processor time that a process has taken, seconds; 0 for one that is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _below(path: Path, shares: Sequence[Path]) -> bool:
