@@ -94,7 +94,9 @@ class Machine:
 
     def qemu_options(self) -> list[str]:
         """QEMU arguments for accelerator, IOMMU, buses and NICs."""
-        options = ["-accel", "tcg,thread=multi"]
+        # One thread for all processors: with several QEMU (10.0) aborts or hangs in the firmware
+        # (iotlb_to_section), and on two processors the lab starts no sooner.
+        options = ["-accel", "tcg,thread=single"]
         if self.accelerator == "kvm":
             # Interrupt remapping by the emulated IOMMU needs the I/O APIC in QEMU.
             options = ["-accel", "kvm", "-machine", "kernel-irqchip=split"]
