@@ -58,7 +58,8 @@ def plain_spawn(argv: Sequence[str], env: Mapping[str, str], log: Path) -> Proce
 
 def connect(process: Process, run_dir: Path, log: Path, timeout_s: float) -> TelemetryClient:
     """Wait for the socket of this very process to answer."""
-    deadline = time.monotonic() + patient(timeout_s)
+    timeout_s = patient(timeout_s)
+    deadline = time.monotonic() + timeout_s
     reason = "no telemetry socket"
     while time.monotonic() < deadline:
         status = process.poll()
@@ -76,7 +77,8 @@ def connect(process: Process, run_dir: Path, log: Path, timeout_s: float) -> Tel
             client.close()
         time.sleep(_POLL_S)
     raise GeneratorError(
-        f"the engine does not answer after {timeout_s} s ({reason}){_tail(log)}", where=str(run_dir)
+        f"the engine does not answer after {timeout_s:g} s ({reason}){_tail(log)}",
+        where=str(run_dir),
     )
 
 
