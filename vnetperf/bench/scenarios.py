@@ -8,6 +8,7 @@ from vnetperf.model.core import CoreOptions
 from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
+from vnetperf.model.tunnel import GTPU, overhead
 
 #: The VNF of deployments that are for a mobile core.
 CORE = "vepc"
@@ -49,6 +50,8 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     guest = configuration.guest
     if graph.gtp and guest.image == GuestOptions().image:
         guest = guest.model_copy(update={"image": configuration.stack.image})
+    # A wire that carries no more than usual is enough while frames in GTP-U are no longer.
+    usual_size = STANDARD_FRAME_SIZE - (overhead(GTPU) if graph.gtp else 0)
     return Scenario(
         deployment=graph,
         vswitch=vswitch,
@@ -66,6 +69,6 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         guest=guest,
         core=configuration.core if graph.gtp else CoreOptions(),
         stack=configuration.stack if graph.gtp else None,
-        max_frame_size=max(STANDARD_FRAME_SIZE, *configuration.preset.frame_sizes),
+        max_frame_size=max(usual_size, *configuration.preset.frame_sizes),
         variant=variant,
     )

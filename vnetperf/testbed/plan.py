@@ -149,7 +149,13 @@ def _choose_wire(
                 f"unknown kind of wire {kind!r}", where="wires", accepted=", ".join(known)
             )
     reasons = []
+    # Some VNFs have business of their own at the tester's end.
+    vnf = registry.load_vnf(scenario.vnf) if scenario.deployment.vnf_count else None
+    needed: tuple[str, ...] = vnf.wires if vnf is not None and scenario.vswitch else ()
     for kind in wishes:
+        if needed and kind not in needed:
+            reasons.append(f"{kind}: {scenario.vnf} needs {' or '.join(needed)}")
+            continue
         strangers = [
             end.name for end in ends if kind not in _wires(end.capabilities, scenario.options.mode)
         ]

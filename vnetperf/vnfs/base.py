@@ -30,12 +30,15 @@ class Vnf(Backend):
             that implements the contract there, "module:Class". Users write "vloop:vm".
         attachments: Kinds of attachment it plugs into.
         modes: Ways it forwards.
+        wires: Kinds of wire that the tester must be on, because the VNF has business of its own at
+            the tester's end; empty for any.
         user_plane: True for a mobile core, whose port 0 takes users' packets in GTP-U.
     """
 
     places: ClassVar[Mapping[str, str]] = {}
     attachments: ClassVar[tuple[str, ...]]
     modes: ClassVar[tuple[str, ...]]
+    wires: ClassVar[tuple[str, ...]] = ()
     user_plane: ClassVar[bool] = False
     #: Largest frame it forwards, octets including FCS.
     max_frame_size: ClassVar[int] = STANDARD_FRAME_SIZE

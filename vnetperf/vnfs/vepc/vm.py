@@ -31,7 +31,8 @@ class VmVepc(VmVloop):
 
     name: ClassVar[str] = "vepc:vm"
     places: ClassVar[Mapping[str, str]] = {}
-    attachments: ClassVar[tuple[str, ...]] = ("tap", "macvtap")
+    attachments: ClassVar[tuple[str, ...]] = ("vhost-user", "tap", "macvtap")
+    wires: ClassVar[tuple[str, ...]] = ("veth",)
     modes: ClassVar[tuple[str, ...]] = ("route",)
     user_plane: ClassVar[bool] = True
     max_frame_size: ClassVar[int] = 9000
