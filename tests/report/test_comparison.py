@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from vnetperf.model.result import ThreadUse
 from vnetperf.report import html_report, markdown_report, write_all
 from vnetperf.report.comparing import compared
 from vnetperf.report.page_comparison import comparison_section
@@ -38,7 +39,7 @@ def test_rates_are_held_against_the_first_variant_where_both_are_numbers(found):
 
 
 def test_markdown_has_a_row_for_each_variant_goal_and_size(found):
-    said = markdown_report(found).split("by nic\n")[1].split("\n## ")[0]
+    said = markdown_report(found).split("by nic\n")[1].split("\n##")[0]
     assert len(re.findall(r"^\| (?!variant|---)", said, re.MULTILINE)) == len(FACTORS) * 2 * 2
     assert "**skipped**" in said
     assert "0.810\N{MULTIPLICATION SIGN}" in said
@@ -80,6 +81,42 @@ def test_a_comparison_of_which_nothing_was_measured_says_why(found):
     assert "<svg" not in shown
     assert markdown_report(empty).count("no guests here") == len(FACTORS)
     assert "no guests here" in terminal_text(empty)
+
+
+def test_events_of_the_dut_stand_beside_each_other(found):
+    def counted(result, factor):
+        uses = [
+            ThreadUse(
+                role=role,
+                thread="lcore",
+                cpu=1,
+                user=1.0,
+                system=0.0,
+                involuntary_switches_per_s=0.0,
+                events_per_frame={"dTLB load misses": factor},
+            )
+            for role in ("tester", "pmd", "vnf0")
+        ]
+        goals = tuple(g.model_copy(update={"threads": tuple(uses)}) for g in result.goals)
+        return result.model_copy(update={"goals": goals})
+
+    results = tuple(counted(r, 0.25) for r in found.results if "," in r.scenario)
+    (one,) = compared(found.model_copy(update={"results": results}))
+    assert one.events == ("dTLB load misses",)
+    assert next(iter(one.event_rows())) == ("nic=virtio", "64", "ndr", "0.500")
+    assert "0.500" in comparison_section(one, "compare-0")
+
+
+def test_what_could_not_be_counted_is_told_once(found):
+    why = {"tlb": "not measured: no counters here"}
+    results = tuple(
+        r.model_copy(
+            update={"goals": tuple(g.model_copy(update={"uncollected": why}) for g in r.goals)}
+        )
+        for r in found.results
+    )
+    (one,) = compared(found.model_copy(update={"results": results}))
+    assert comparison_section(one, "compare-0").count("no counters here") == 1
 
 
 def test_a_run_without_comparisons_says_nothing_of_them(results):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vnetperf.model.result import (
@@ -10,9 +11,13 @@ from vnetperf.model.result import (
     GoalResult,
     Result,
     RunResults,
+    ThreadUse,
 )
 from vnetperf.report import bounds
 from vnetperf.report import units_text as text
+
+#: Heading of what the processor counted.
+EVENTS = "Events of the processor for each frame, switch and VNFs together, at the lower bounds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +123,47 @@ class Compared:
         base = self._exact(first, size, name)
         return f"{text.significant(value / base, 3)}\N{MULTIPLICATION SIGN}" if base else ""
 
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Events of the processor that were counted for any variant."""
+        goals = (goal for result in self.results.values() for goal in result.goals)
+        uses = (use for goal in goals for use in _dut(goal))
+        return tuple(dict.fromkeys(name for use in uses for name in use.events_per_frame))
+
+    @property
+    def uncollected(self) -> tuple[str, ...]:
+        """What could not be counted, and why: "tlb: not measured: ..."."""
+        goals = (goal for result in self.results.values() for goal in result.goals)
+        told = (item for goal in goals for item in goal.uncollected.items())
+        return tuple(dict.fromkeys(f"{name}: {why}" for name, why in told))
+
+    def event_rows(self) -> Iterator[tuple[str, ...]]:
+        """Events for each frame, of the switch's and VNFs' threads together.
+
+        Yields:
+            Variant, frame size, goal, and each event's number.
+        """
+        for size in self.sizes:
+            for name in self.goal_names:
+                for variant in self.comparison.variants:
+                    goal = self.goal(variant, size, name)
+                    if goal is not None:
+                        numbers = (_each(goal, event) for event in self.events)
+                        yield variant.variant, str(size), name, *numbers
+
     def _exact(self, variant: ComparedVariant, size: int, name: str) -> float | None:
         """A lower bound that says how fast the DUT is, and not how fast the generator."""
         goal = self.goal(variant, size, name)
         return goal.lower_bound_fps if goal is not None and not goal.qualifier else None
+
+
+def _dut(goal: GoalResult) -> tuple[ThreadUse, ...]:
+    return tuple(use for use in goal.threads if use.role != "tester")
+
+
+def _each(goal: GoalResult, event: str) -> str:
+    found = [u.events_per_frame[event] for u in _dut(goal) if event in u.events_per_frame]
+    return text.significant(sum(found), 3) if found else bounds.NOT_MEASURED
 
 
 def compared(results: RunResults) -> tuple[Compared, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vnetperf.model.result import ComparedVariant, RunResults
 from vnetperf.report import bounds
-from vnetperf.report.comparing import Compared, compared
+from vnetperf.report.comparing import EVENTS, Compared, compared
 from vnetperf.report.markdown_text import code, escaped, table
 
 _NONE = "\N{EN DASH}"
@@ -36,6 +36,12 @@ def comparisons(results: RunResults) -> Iterator[str]:
         if found.comparison.title:
             yield escaped(found.comparison.title)
         yield table(_HEAD, _rows(found))
+        if found.events:
+            yield f"### {EVENTS}"
+            head = ("variant", "octets", "goal", *map(escaped, found.events))
+            yield table(head, (tuple(map(escaped, row)) for row in found.event_rows()))
+        if found.uncollected:
+            yield "\n".join(f"- {escaped(said)}" for said in found.uncollected)
 
 
 def _rows(found: Compared) -> Iterator[tuple[str, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vnetperf.model.result import ComparedVariant
 from vnetperf.report import bounds
-from vnetperf.report.comparing import Compared, shown_upper
+from vnetperf.report.comparing import EVENTS, Compared, shown_upper
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.page_parts import badge, section, table
 from vnetperf.report.plot_variants import variants_legend, variants_plot
@@ -52,6 +52,17 @@ def _tables(compared: Compared) -> Iterator[Markup]:
         yield table(label, head, rows, css=css, kind="matrix variants")
 
 
+def _events(compared: Compared) -> Markup | None:
+    said = [el("li", one) for one in compared.uncollected]
+    notes = el("ul", said, class_="notes") if said else None
+    if not compared.events:
+        return notes
+    head = ("variant", "octets", "goal", *compared.events)
+    css = ("name", "num", "", *["num"] * len(compared.events))
+    shown = table(f"Events, {compared.title}", head, compared.event_rows(), css=css)
+    return el("div", el("h3", EVENTS), shown, notes)
+
+
 def _skipped(compared: Compared) -> Markup | None:
     said = [
         el("li", el("b", v.variant), ": skipped: ", v.skipped)
@@ -80,4 +91,5 @@ def comparison_section(compared: Compared, anchor: str) -> Markup:
         _skipped(compared),
         variants_legend(compared) if plots else None,
         el("div", plots, class_="plots") if plots else None,
+        _events(compared),
     )
