@@ -18,7 +18,7 @@ def main() -> int:
     """Run it; the exit status of `vnetperf lab run`."""
     home, timeout, *play = sys.argv[1:]
     os.environ["XDG_CACHE_HOME"] = home
-    guest.BOOT_S, guest.BOOT_CPU_S, guest.GRACE_S = 5.0, 0.8, 2.0
+    guest.BOOT_S, guest.BOOT_CPU_S, guest.GRACE_S = 3.0, 0.8, 2.0
 
     def command(*_: object, ports: dict[str, int], **__: object) -> Sequence[str]:
         fds = [str(ports[name]) for name in ("ctl", "in", "out", "err")]
