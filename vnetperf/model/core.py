@@ -79,6 +79,8 @@ class Stack(Frozen):
         programs: What runs, in order of its start; the first is the core's user plane.
         files: Name -> text of files that programs read, with `${NAME}` for values.
         gtpu_modes: Ways in which it forwards user traffic: "tun", "kernel" -> its own name for it.
+        mode_marks: Mode -> text in the first program's file, without which that build has not the
+            mode.
         tun: Name of the interface that UEs' packets leave and enter the core's kernel by.
         image: Guest image that has it, where it runs in a VM.
         attach: How UEs attach.
@@ -90,6 +92,7 @@ class Stack(Frozen):
     programs: Annotated[tuple[Program, ...], Field(min_length=1)]
     files: dict[str, str] = Field(default_factory=dict)
     gtpu_modes: Annotated[dict[GtpuMode, str], Field(min_length=1)]
+    mode_marks: dict[GtpuMode, str] = Field(default_factory=dict)
     tun: str
     image: str = "vepc"
     attach: Attach = Attach()

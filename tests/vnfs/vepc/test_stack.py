@@ -119,3 +119,14 @@ def test_sessions_are_options() -> None:
         config.load({"core": ("session=50",)}, environment={})
     with pytest.raises(ConfigError, match="second file"):
         config.load({"core": ("osmo-ggsn", "other")}, environment={})
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_build_without_the_mode_is_told(tmp_path: Path, linked: bool) -> None:
+    program = tmp_path / "osmo-ggsn"
+    program.write_bytes(b"\x7fELF libgtpnl.so.0" if linked else b"\x7fELF")
+    facts = MachineFacts.model_construct(
+        programs={"osmo-ggsn": str(program)}, program_troubles={}, modules={"gtp": ""}
+    )
+    said = misfit.trouble(facts, scenario(core=("gtpu_mode=kernel",)), "vepc")
+    assert ("this build of osmo-ggsn has no gtpu_mode kernel" in said) != linked

@@ -88,6 +88,8 @@ class GuestCore:
             self.pids.append(agent.start(["sh", "-c", f"exec {pinned} >{self._log(number)} 2>&1"]))
             self.lines.append(line)
             self._wait(number, program.ready)
+        if self.stack.tun not in self.place.statistics():
+            raise self._error(0, f"runs, but has made no interface {self.stack.tun}")
         agent.run(["ip", "link", "set", "dev", self.stack.tun, "mtu", str(mtu)])
 
     def _forwarding(self) -> str:

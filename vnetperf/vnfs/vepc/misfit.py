@@ -78,9 +78,27 @@ def _of_machine(facts: MachineFacts, scenario: Scenario) -> str:
         name = program.argv[0]
         if name in programs.PLACES and (found := facts.missing_program(name, program.package)):
             return found
+    if found := _of_build(facts, scenario):
+        return found
     purpose = f"gtpu_mode {scenario.core.gtpu_mode}"
     found_all = (facts.missing_module(module, purpose) for module in modules(scenario))
     return next((text for text in found_all if text), "")
+
+
+def _of_build(facts: MachineFacts, scenario: Scenario) -> str:
+    """Whether the core that is installed was built with the mode."""
+    core, mode = scenario.stack, scenario.core.gtpu_mode
+    mark = core.mode_marks.get(mode, "") if core is not None else ""
+    name = core.programs[0].argv[0] if core is not None else ""
+    path = Path(facts.programs.get(name) or name)
+    if not mark or not path.is_file():  # another machine's: its log says so when it starts
+        return ""
+    if mark.encode() in path.read_bytes():
+        return ""
+    return (
+        f"this build of {name} has no gtpu_mode {mode} ({path} is not built with {mark}); "
+        "install one that is, or leave gtpu_mode out"
+    )
 
 
 def version(facts: MachineFacts, stack: Stack) -> str:
