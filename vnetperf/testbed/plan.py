@@ -66,7 +66,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf, generator)})
     commands = dict(vswitch.launch_lines(plan, facts))
     for number in vnfs:
-        commands |= vnf.launch_lines(plan, number)
+        commands |= vnf.launch_lines(plan, facts, number)
     return plan.model_copy(update={"commands": commands})
 
 

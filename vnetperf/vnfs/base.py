@@ -9,6 +9,7 @@ from typing import ClassVar
 from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
 from vnetperf.model.errors import CapabilityError
+from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, RoleDemand
 from vnetperf.model.ports import Attachment, WireEnd
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
@@ -89,17 +90,18 @@ class Vnf(Backend):
         return f" in mode {scenario.vnf_mode}"
 
     @classmethod
-    def launch_lines(cls, plan: Plan, number: int) -> dict[str, str]:
+    def launch_lines(cls, plan: Plan, facts: MachineFacts, number: int) -> dict[str, str]:
         """What it starts, for `--plan`, as far as it is known before deployment.
 
         Args:
             plan: The plan without commands.
+            facts: The machine.
             number: Number of the VNF.
 
         Returns:
             What -> how, in one line.
         """
-        del plan, number
+        del plan, facts, number
         return {}
 
     @classmethod

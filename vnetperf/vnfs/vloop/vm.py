@@ -121,10 +121,10 @@ class VmVloop(Vnf):
         return tuple(range(1, count))[:queues] or (0,)
 
     @classmethod
-    def launch_lines(cls, plan: Plan, number: int) -> dict[str, str]:
+    def launch_lines(cls, plan: Plan, facts: MachineFacts, number: int) -> dict[str, str]:
         """Where the guest goes."""
         role = f"vnf{number}"
-        vhost = VHOST_NET.exists()
+        vhost = not facts.modules.get("vhost_net")
         text = guest_pins.line(plan.scenario.guest, plan.placement, role, vhost_net=vhost)
         return {f"guest {role}": text}
 
