@@ -124,3 +124,22 @@ def test_nothing_lost_or_not_counted_is_no_place() -> None:
     assert lost_at(deployment, TrialResult(directions=(d,), hops=hops)) == {}
     lossy_trial = TrialResult(directions=(d.model_copy(update={"received": 1}),))
     assert lost_at(deployment, lossy_trial) == {}
+
+
+@given(st.integers(1, 500), st.integers(0, 500), st.integers(0, 500))
+def test_drops_that_a_vnf_counted_itself_are_named(lost: int, socket: int, tun: int) -> None:
+    deployment = make_deployment("vepc")
+    path = deployment.path(deployment.ends[0], 0)
+    losses = {(d, 0): [0] * (len(path) + 1) for d in deployment.directions}
+    losses[0, 0][2] = lost
+    result, _ = drive(deployment, losses, 1000)
+    inside = (
+        HopCounters(port="vnf0.gtp-u (inside)", rx=0, tx=0, rx_dropped=socket),
+        HopCounters(port="vnf0.tun (inside)", rx=0, tx=0, tx_dropped=tun),
+        HopCounters(port="vnf1.tun (inside)", rx=0, tx=0, tx_dropped=7),
+    )
+    places = lost_at(deployment, result.model_copy(update={"hops": (*result.hops, *inside)}))
+    assert sum(places.values()) == lost
+    assert places.get("inside vnf0, dropped at vnf0.gtp-u", 0) == min(lost, socket)
+    assert places.get("inside vnf0, dropped at vnf0.tun", 0) == min(lost - min(lost, socket), tun)
+    assert not any("vnf1" in place for place in places)

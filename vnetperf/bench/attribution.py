@@ -6,6 +6,9 @@ from vnetperf.model.deployment import Deployment
 from vnetperf.model.ports import Port, VnfPort
 from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
 
+#: How counters that a VNF keeps itself are named: "vnf0.0 (inside)".
+INSIDE = " (inside)"
+
 
 def lost_at(deployment: Deployment, result: TrialResult) -> dict[str, int]:
     """Follow each direction's frames along its path and note where they become fewer.
@@ -30,7 +33,25 @@ def lost_at(deployment: Deployment, result: TrialResult) -> dict[str, int]:
             continue
         for place, frames in _along(deployment, by_port, result, counts).items():
             places[place] = places.get(place, 0) + frames
-    return places
+    return _split_inside(places, result.hops)
+
+
+def _split_inside(places: dict[str, int], hops: tuple[HopCounters, ...]) -> dict[str, int]:
+    """Name the place inside a VNF, as far as the VNF's own counters say where it dropped."""
+    found: dict[str, int] = {}
+    for place, frames in places.items():
+        left = frames
+        for hop in hops:
+            name = hop.port.removesuffix(INSIDE)
+            if name == hop.port or f"inside {name.partition('.')[0]}" != place:
+                continue
+            dropped = min(left, hop.rx_dropped + hop.tx_dropped)
+            if dropped > 0:
+                found[f"{place}, dropped at {name}"] = dropped
+                left -= dropped
+        if left:
+            found[place] = left
+    return found
 
 
 def _along(
