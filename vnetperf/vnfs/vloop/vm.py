@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
-from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import testpmd
@@ -34,7 +33,6 @@ from vnetperf.vnfs.vloop.guest_testpmd import GuestTestpmd
 from vnetperf.vnfs.vloop.testpmd import Vloop, mode_trouble
 
 QEMU, QEMU_PACKAGE = "qemu-system-x86_64", "qemu-system-x86"
-VHOST_NET = Path("/dev/vhost-net")
 PORTS = 2
 #: Beyond the wait for the agent: NICs, hugepages and testpmd in the guest, seconds.
 SET_UP_S = 120.0
@@ -124,7 +122,7 @@ class VmVloop(Vnf):
     def launch_lines(cls, plan: Plan, facts: MachineFacts, number: int) -> dict[str, str]:
         """Where the guest goes."""
         role = f"vnf{number}"
-        vhost = not facts.modules.get("vhost_net")
+        vhost = _has_vhost(facts)
         text = guest_pins.line(plan.scenario.guest, plan.placement, role, vhost_net=vhost)
         return {f"guest {role}": text}
 
@@ -214,7 +212,7 @@ class VmVloop(Vnf):
             console=self.directory / f"console-{self._starts}.log",
             output=self.directory / f"testpmd-{self._starts}.log",
             own_macs=self.form is not None and self.form.keeps_own_mac,
-            vhost_net=VHOST_NET.exists(),
+            vhost_net=_has_vhost(self.machine.facts),
             placement=self.plan.placement,
         )
         domain = guest_domain.domain(self._attachments, self.options, where)
@@ -368,3 +366,7 @@ def _missing_software(facts: MachineFacts) -> str:
             "or `pip install libvirt-python` with libvirt-dev and pkg-config installed"
         )
     return facts.missing_program(QEMU, QEMU_PACKAGE)
+
+
+def _has_vhost(facts: MachineFacts) -> bool:
+    return not facts.modules.get("vhost_net")
