@@ -9,6 +9,9 @@ from importlib.resources import files
 
 from vnetperf.model.result import RunResults
 from vnetperf.report import opening
+from vnetperf.report.attach import TITLE as ATTACH
+from vnetperf.report.attach import attach_section
+from vnetperf.report.attach import rows as attach_rows
 from vnetperf.report.cases import Group, groups, trials_by_case, undeployed
 from vnetperf.report.comparing import Compared, compared
 from vnetperf.report.markup import Markup, el
@@ -87,12 +90,13 @@ def _header(results: RunResults) -> Markup:
 
 
 def _navigation(
-    found: Sequence[Group], comparisons: Sequence[Compared], *, transfers: bool
+    results: RunResults, found: Sequence[Group], comparisons: Sequence[Compared]
 ) -> Markup:
     links = [("overview", "Overview")]
     links += [(f"compare-{i}", one.title) for i, one in enumerate(comparisons)]
     links += [(f"case-{i}", group.title) for i, group in enumerate(found)]
-    links += [("transfers", TRANSFERS)] if transfers else []
+    links += [("attach", ATTACH)] if attach_rows(results) else []
+    links += [("transfers", TRANSFERS)] if results.transfers else []
     links += [(anchor, title) for anchor, title, _ in _FACTS]
     links.append(("trials", "All trials"))
     items = [el("li", el("a", title, href=f"#{anchor}")) for anchor, title in links]
@@ -126,13 +130,14 @@ def html_report(results: RunResults) -> str:
         el(
             "div",
             _header(results),
-            _navigation(found, comparisons, transfers=bool(results.transfers)),
+            _navigation(results, found, comparisons),
             el(
                 "main",
                 overview_section(results, found, "overview"),
                 _not_deployed(results),
                 [comparison_section(one, f"compare-{i}") for i, one in enumerate(comparisons)],
                 [group_section(group, trials, f"case-{i}") for i, group in enumerate(found)],
+                attach_section(results, "attach"),
                 transfers_section(results, "transfers"),
                 [render(results, anchor) for anchor, _, render in _FACTS],
                 trials_section(trials, "trials"),

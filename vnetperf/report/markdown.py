@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vnetperf.model.result import Calibration, RunResults
-from vnetperf.report import bounds, opening, threads, transfers
+from vnetperf.report import attach, bounds, opening, threads, transfers
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group, case_of, goals_used, groups, trials_by_case
 from vnetperf.report.facts import flatten, scalar
@@ -245,6 +245,7 @@ def markdown_report(results: RunResults) -> str:
     parts += comparisons(results)
     for group in groups(results):
         parts += _group(group, results)
+    parts += attach.markdown(results)
     parts += transfers.markdown(results)
     parts += _calibration(results)
     parts += _surroundings(results)

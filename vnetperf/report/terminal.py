@@ -13,7 +13,7 @@ from rich.text import Text
 
 from vnetperf.model.result import ComparedVariant, DirectionBound, GoalResult, Result, RunResults
 from vnetperf.model.trial import Latency
-from vnetperf.report import bounds, opening, transfers
+from vnetperf.report import attach, bounds, opening, transfers
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group, groups, undeployed
 from vnetperf.report.comparing import Compared, compared
@@ -178,13 +178,14 @@ def _bullet(said: str) -> Table:
     return grid
 
 
-def _transfers(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
-    said = transfers.sentences(results)
-    if said:
-        yield Text("")
-        yield Text(transfers.TITLE, style="bold")
-    for sentence in said:
-        yield _bullet(_encodable(sentence, plain=plain))
+def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
+    for part in (attach, transfers):
+        said = part.sentences(results)
+        if said:
+            yield Text("")
+            yield Text(part.TITLE, style="bold")
+        for sentence in said:
+            yield _bullet(_encodable(sentence, plain=plain))
 
 
 def renderables(results: RunResults, *, plain: bool = False) -> Iterator[RenderableType]:
@@ -225,7 +226,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
             if variant.skipped:
                 said = f"{variant.variant}: skipped: {variant.skipped}"
                 yield _bullet(_encodable(said, plain=plain))
-    yield from _transfers(results, plain=plain)
+    yield from _users(results, plain=plain)
     for facts in undeployed(results):
         yield line(f"{facts.scenario}: not deployed: {facts.error}", "red")
     yield line("")

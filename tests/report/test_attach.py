@@ -1,0 +1,43 @@
+"""The attach phase of a mobile core, as reports show it."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from vnetperf.model.result import RunResults
+from vnetperf.report.html import html_report
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.terminal import renderables
+from vnetperf.vnfs.vepc.sgsn import Attachment
+
+TITLE = "Attach phase"
+
+
+def attached(results: RunResults, phase: object) -> RunResults:
+    first, *others = results.scenarios
+    facts = {**first.facts, "vnfs": [{"attach": phase}]}
+    return results.model_copy(
+        update={"scenarios": (first.model_copy(update={"facts": facts}), *others)}
+    )
+
+
+def test_what_the_sgsn_says_stands_in_every_report(results: RunResults) -> None:
+    phase = Attachment(asked=50, ramp=25.0, seconds=2.0, answer_s=[0.001] * 49 + [0.003])
+    phase.contexts = [object()] * 50  # type: ignore[list-item]  # they are only counted
+    run = attached(results, phase.facts())
+    row = "| 50 of 50 | 100 % | 25.00/s | 25.00/s | 2 s | 1.000 ms | 2.020 ms |"
+    assert row in markdown_report(run).split(f"## {TITLE}")[1]
+    page = html_report(run)
+    assert 'href="#attach"' in page
+    assert "50 of 50" in page.split('id="attach"')[1]
+    told = Console(file=io.StringIO(), width=200)
+    told.print(*renderables(run))
+    assert "50 of 50 sessions attached in 2 s (25.00/s), median 1.000 ms" in told.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_stack_with_a_command_of_its_own_was_not_timed(results: RunResults) -> None:
+    for phase in ({}, "by the stack's own command"):
+        assert TITLE not in markdown_report(attached(results, phase))
+        assert 'href="#attach"' not in html_report(attached(results, phase))

@@ -1,0 +1,99 @@
+"""How sessions of a mobile core were attached before the first trial, alike in every report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vnetperf.model.result import RunResults
+from vnetperf.report import units_text as text
+from vnetperf.report.markdown_text import escaped
+from vnetperf.report.markdown_text import table as markdown_table
+from vnetperf.report.markup import Markup
+from vnetperf.report.page_parts import section, table
+
+TITLE = "Attach phase"
+HEAD = ("scenario", "attached", "success", "ramp asked", "reached", "whole", "median", "99 %")
+_NONE = "\N{EN DASH}"
+_HOW = (
+    "Sessions that were attached before the first trial; their packets are the flows. "
+    "Median and 99 % of the time from a session's first request to its answer."
+)
+
+
+def rows(results: RunResults) -> list[tuple[str, ...]]:
+    """One row for each core whose attach phase was timed.
+
+    Args:
+        results: The run.
+
+    Returns:
+        Cells as in HEAD; empty when there was none.
+    """
+    return [
+        _row(scenario.scenario, vnf["attach"])
+        for scenario in results.scenarios
+        for vnf in scenario.facts.get("vnfs", ())
+        if isinstance(vnf, dict) and isinstance(vnf.get("attach"), dict) and vnf["attach"]
+    ]
+
+
+def _row(scenario: str, phase: dict[str, Any]) -> tuple[str, ...]:
+    times = phase.get("time of an attach, ms", {})
+    ramp = phase["ramp, sessions/s"]
+    return (
+        scenario,
+        f"{phase['attached']} of {phase['sessions asked for']}",
+        text.percent(phase["success rate"]),
+        ramp if isinstance(ramp, str) else f"{text.significant(ramp)}/s",
+        f"{text.significant(phase['reached, sessions/s'])}/s",
+        text.seconds(phase["whole, s"]),
+        *(text.nanoseconds(times[k] * 1e6) if k in times else _NONE for k in ("median", "99 %")),
+    )
+
+
+def sentences(results: RunResults) -> list[str]:
+    """The same for a terminal.
+
+    Args:
+        results: The run.
+
+    Returns:
+        One sentence for each core.
+    """
+    return [
+        f"{scenario}: {attached} sessions attached in {whole} ({reached}), median {median}"
+        for scenario, attached, _, _, reached, whole, median, _ in rows(results)
+    ]
+
+
+def markdown(results: RunResults) -> list[str]:
+    """The part of report.md.
+
+    Args:
+        results: The run.
+
+    Returns:
+        Paragraphs; empty when nothing was attached.
+    """
+    found = rows(results)
+    if not found:
+        return []
+    cells = [tuple(escaped(cell) for cell in row) for row in found]
+    return [f"## {TITLE}", markdown_table(HEAD, cells), _HOW]
+
+
+def attach_section(results: RunResults, anchor: str) -> Markup | None:
+    """The part of the page.
+
+    Args:
+        results: The run.
+        anchor: Id of the section.
+
+    Returns:
+        HTML; None when nothing was attached.
+    """
+    found = rows(results)
+    if not found:
+        return None
+    css = ("name", *["num"] * (len(HEAD) - 1))
+    return section(anchor, TITLE, table(TITLE, HEAD, found, css=css), _HOW)
