@@ -112,6 +112,24 @@ def test_the_tester_polls_as_many_queues_as_are_sent_on_and_no_more() -> None:
     assert (port.rx_queues, port.tx_queues) == (2, 4)
 
 
+@pytest.mark.parametrize(
+    ("node", "housekeeping", "workers", "main"),
+    [
+        (0, (1, 2), (0,), 1),
+        (0, (2,), (1,), 0),  # what is left to the system is on the other node
+        (1, (0,), (2,), 3),
+        (1, (0,), (2, 3), 2),
+        (0, (8,), (1,), 8),  # nothing is known of it
+        (7, (0,), (1,), 0),
+    ],
+)
+def test_the_main_thread_is_where_its_memory_is(
+    node: int, housekeeping: tuple[int, ...], workers: tuple[int, ...], main: int
+) -> None:
+    node_of = {0: 0, 1: 0, 2: 1, 3: 1}
+    assert testpmd.main_processor(node, node_of, housekeeping, workers) == main
+
+
 def test_workers_that_may_be_anywhere_keep_a_number_of_their_memorys_node() -> None:
     loose = testpmd.lcores(0, (4,), (0, 1, 4, 5))
     assert loose == ["--lcores=0@0,4@(0,1,4,5)", "--main-lcore=0"]

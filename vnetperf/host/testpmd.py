@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vnetperf.host import vdev
@@ -152,6 +152,26 @@ def lcores(main: int, workers: Sequence[int], anywhere: Sequence[int] = ()) -> l
     pairs = [f"{sleeping}@{taken[sleeping]}"]
     pairs += [f"{number}@{loose or taken[number]}" for number in polling]
     return [f"--lcores={','.join(pairs)}", f"--main-lcore={sleeping}"]
+
+
+def main_processor(
+    node: int, node_of: Mapping[int, int], housekeeping: Sequence[int], workers: Sequence[int]
+) -> int:
+    """A processor for the main thread on its memory's node: it allocates there and nowhere else.
+
+    Args:
+        node: NUMA node of its memory.
+        node_of: Processor -> node, of all that are known.
+        housekeeping: Processors left to the system, the best ones.
+        workers: Processors of workers: they poll, it sleeps, but a number of its own is better.
+
+    Returns:
+        The processor; one left to the system where none is known on the node.
+    """
+    here = [cpu for cpu in housekeeping if node_of.get(cpu, node) == node]
+    here += [cpu for cpu, its in node_of.items() if its == node and cpu not in workers]
+    here += [cpu for cpu in workers if node_of.get(cpu) == node]
+    return here[0] if here else housekeeping[0]
 
 
 def buffers(ports: int, queues: int, mtu: int, descriptors: int = 2 * RING) -> int:

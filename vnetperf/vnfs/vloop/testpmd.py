@@ -132,15 +132,17 @@ class Vloop(Vnf):
     def _command(self, attachments: tuple[Attachment, Attachment]) -> testpmd.Command:
         scenario, placement = self.plan.scenario, self.plan.placement
         queues = max(attachment.queues for attachment in attachments)
+        node_of = {cpu.cpu: cpu.node for cpu in self.machine.facts.cpus}
+        home, workers = placement.home_of_vnfs, self._worker()
         return testpmd.Command(
             program=self.machine.facts.programs[testpmd.PROGRAM],
             name=self.role,
             devices=tuple(port.argument for port in self.devices),
             forwarding=tuple(range(PORTS)),
-            main=placement.housekeeping[0],
-            workers=self._worker(),
+            main=testpmd.main_processor(home, node_of, placement.housekeeping, workers),
+            workers=workers,
             anywhere=placement.unpinned.get(self.role, ()),
-            node=placement.home_of_vnfs,
+            node=home,
             far_nodes=placement.far_nodes,
             memory_mib=testpmd.memory_mib(PORTS, queues, scenario.mtu),
             mode=scenario.vnf_mode,
