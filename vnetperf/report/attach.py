@@ -14,6 +14,17 @@ from vnetperf.report.page_parts import section, table
 TITLE = "Attach phase"
 HEAD = ("scenario", "attached", "success", "ramp asked", "reached", "whole", "median", "99 %")
 _NONE = "\N{EN DASH}"
+#: What a row takes from the facts of a VNF; a plugin's own facts may be called alike.
+_KEYS = frozenset(
+    (
+        "attached",
+        "sessions asked for",
+        "success rate",
+        "ramp, sessions/s",
+        "reached, sessions/s",
+        "whole, s",
+    )
+)
 _HOW = (
     "Sessions that were attached before the first trial; their packets are the flows. "
     "Median and 99 % of the time from a session's first request to its answer."
@@ -33,7 +44,9 @@ def rows(results: RunResults) -> list[tuple[str, ...]]:
         _row(scenario.scenario, vnf["attach"])
         for scenario in results.scenarios
         for vnf in scenario.facts.get("vnfs", ())
-        if isinstance(vnf, dict) and isinstance(vnf.get("attach"), dict) and vnf["attach"]
+        if isinstance(vnf, dict)
+        and isinstance(vnf.get("attach"), dict)
+        and vnf["attach"].keys() >= _KEYS
     ]
 
 
