@@ -145,10 +145,9 @@ def _group(group: Group, results: RunResults) -> Iterator[str]:
     yield table(head, _loss_rows(group, results))
     if any(goal.threads for r in group.measured for goal in r.goals):
         yield f"### {threads.TITLE}"
-        yield threads.EVENTS
         rows = (tuple(map(escaped, cells)) for cells in threads.rows(group))
         yield table(threads.head(group), rows)
-    yield "\n".join(f"- {escaped(said)}" for said in threads.uncollected(group))
+    yield "\n".join(f"- {escaped(said)}" for said in threads.notes(group))
 
 
 def _calibration(results: RunResults) -> Iterator[str]:

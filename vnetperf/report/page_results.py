@@ -139,10 +139,9 @@ def _threads(group: Group) -> Markup | None:
     if not rows:
         return None
     css = ("", "", "", "", *["num"] * (len(rows[0]) - 4))
-    said = (threads.EVENTS, *threads.uncollected(group))
     return folded(
         el("span", el("b", threads.TITLE), class_="line"),
-        el("div", [el("p", line, class_="muted") for line in said]),
+        el("div", [el("p", line, class_="muted") for line in threads.notes(group)]),
         table(f"Busy threads of {group.title}", threads.head(group), rows, css=css),
     )
 

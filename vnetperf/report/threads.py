@@ -10,8 +10,7 @@ from vnetperf.report.cases import Group
 
 TITLE = "Busy threads at the lower bounds"
 _HEAD = ("octets", "goal", "role", "thread", "processor", "user", "system", "descheduled per s")
-#: What the last columns say, and what is said where there are none.
-EVENTS = "Events: a second, and a frame that came through in brackets."
+_EVENTS = "Events: a second, and a frame that came through in brackets."
 
 
 def head(group: Group) -> tuple[str, ...]:
@@ -52,17 +51,18 @@ def rows(group: Group) -> Iterator[tuple[str, ...]]:
                 )
 
 
-def uncollected(group: Group) -> tuple[str, ...]:
-    """What could not be told of the threads.
+def notes(group: Group) -> tuple[str, ...]:
+    """How to read the events, and what could not be told of the threads.
 
     Args:
         group: Results of one scenario and test.
 
     Returns:
-        "tlb: not measured: why", each once.
+        Sentences; "tlb: not measured: why", each once.
     """
     told = (goal.uncollected for result in group.measured for goal in result.goals)
-    return tuple(dict.fromkeys(f"{name}: {why}" for said in told for name, why in said.items()))
+    missing = dict.fromkeys(f"{name}: {why}" for said in told for name, why in said.items())
+    return (*([_EVENTS] if _events(group) else []), *missing)
 
 
 def _events(group: Group) -> tuple[str, ...]:
