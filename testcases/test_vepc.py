@@ -18,7 +18,7 @@ def test_users_traffic(bench: Bench) -> None:
 
 
 @pytest.mark.deployments("vepc")
-@pytest.mark.vary("core", ["sessions=1", "sessions=100", "sessions=10000"])
+@pytest.mark.vary("core", ["sessions=1", "sessions=100", "sessions=1000"])
 def test_throughput_by_sessions(bench: Bench, frame_size: int) -> None:
     """RFC 2544 throughput by the number of UEs whose packets are carried."""
     bench.search_throughput(frame_size).check_expectations()
