@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from vnetperf.model.base import Frozen
 
@@ -17,6 +17,8 @@ UE_NETWORK, SERVER_NETWORK = "198.18.0.0/16", "198.19.0.0/16"
 DEFAULT_STACK = "osmo-ggsn"
 #: Sessions that a stream carries at most: addresses of UEs in 198.18.0.0/16.
 MOST_SESSIONS = 65_000
+#: What no file of a core can be called in its directory: its network namespace is there.
+TAKEN = frozenset({"netns", ".", ".."})
 
 
 class Bearers(Frozen):
@@ -79,8 +81,8 @@ class Stack(Frozen):
         programs: What runs, in order of its start; the first is the core's user plane.
         files: Name -> text of files that programs read, with `${NAME}` for values.
         gtpu_modes: Ways in which it forwards user traffic: "tun", "kernel" -> its own name for it.
-        mode_marks: Mode -> text in the first program's file, without which that build has not the
-            mode.
+        mode_marks: Mode -> library that the first program must be linked with to have it.
+        max_sessions: Sessions that it has room for, one more kept for the UE of users' traffic.
         tun: Name of the interface that UEs' packets leave and enter the core's kernel by.
         image: Guest image that has it, where it runs in a VM.
         attach: How UEs attach.
@@ -93,10 +95,19 @@ class Stack(Frozen):
     files: dict[str, str] = Field(default_factory=dict)
     gtpu_modes: Annotated[dict[GtpuMode, str], Field(min_length=1)]
     mode_marks: dict[GtpuMode, str] = Field(default_factory=dict)
+    max_sessions: int = Field(default=MOST_SESSIONS, ge=1, le=MOST_SESSIONS)
     tun: str
     image: str = "vepc"
     attach: Attach = Attach()
     ue: Program | None = None
+
+    @field_validator("files")
+    @classmethod
+    def _plain_names(cls, files: dict[str, str]) -> dict[str, str]:
+        for name in files:
+            if "/" in name or not name or name in TAKEN:
+                raise ValueError(f"{name!r} is no plain name of a file in the core's directory")
+        return files
 
 
 class CoreOptions(Frozen):

@@ -121,6 +121,29 @@ def test_sessions_are_options() -> None:
         config.load({"core": ("osmo-ggsn", "other")}, environment={})
 
 
+def test_more_sessions_than_a_core_has_room_for_are_told() -> None:
+    osmo = config.load({}, environment={}).stack
+    assert stack.trouble(osmo, CoreOptions(sessions=1023)) == ""
+    assert "up to 1023" in stack.trouble(osmo, CoreOptions(sessions=1024))
+
+
+@pytest.mark.parametrize("name", ["/etc/cron.d/x", "../x", "", "..", "netns"])
+def test_a_file_stays_in_the_directory_of_its_core(name: str) -> None:
+    with pytest.raises(ValueError, match="no plain name"):
+        Stack.model_validate({**with_text().model_dump(), "files": {name: ""}})
+
+
+def test_a_file_is_not_called_like_a_value() -> None:
+    assert "${gn} would be either" in stack.trouble(with_text(files={"gn": ""}), CoreOptions())
+
+
+def test_a_ue_is_looked_at_before_anything_starts() -> None:
+    ue = Program(role="ue", argv=("ue", "--tun", "${tun}", "--to", "${sgsn}"), ready="up")
+    assert "${sgsn} stands for nothing" in stack.trouble(with_text(ue=ue), CoreOptions())
+    right = ue.model_copy(update={"argv": ("ue", "${tun}", "${gn_address}", "${ue_network}")})
+    assert stack.trouble(with_text(ue=right), CoreOptions()) == ""
+
+
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_build_without_the_mode_is_told(tmp_path: Path, linked: bool) -> None:
     program = tmp_path / "osmo-ggsn"

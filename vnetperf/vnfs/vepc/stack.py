@@ -25,6 +25,8 @@ PLACE = re.compile(r"\$\{([^{}]*)\}")
 SERVER = "198.19.0.1"
 #: Where the SGSN's signalling comes from: an address of the core's own loopback interface.
 SGSN = "127.0.0.2"
+#: Interface that the packets of a UE of users' traffic leave by.
+UE_TUN = "ue0"
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,31 @@ def values(
         "sgi": interfaces.sgi,
         "sgsn_address": SGSN,
         "tun": stack.tun,
+        "ue_network": UE_NETWORK,
+    }
+
+
+def ue_values(stack: Stack, radio: str, directory: Path) -> dict[str, str]:
+    """What `${NAME}` can stand for in the command line of a UE, besides the stack's files.
+
+    Args:
+        stack: The stack.
+        radio: The UE's interface towards the core.
+        directory: Its directory.
+
+    Returns:
+        Name -> value.
+    """
+    return {
+        "apn": stack.attach.apn,
+        "directory": str(directory),
+        "gn": radio,
+        "gn_address": GN_CORE,
+        "gn_prefix": str(GN_PREFIX),
+        "radio_address": GN_TESTER,
+        "server": SERVER,
+        "server_network": SERVER_NETWORK,
+        "tun": UE_TUN,
         "ue_network": UE_NETWORK,
     }
 
@@ -151,7 +178,17 @@ def trouble(stack: Stack, options: CoreOptions) -> str:
             f"{stack.name} has no gtpu_mode {options.gtpu_mode}; "
             f"accepted: {', '.join(stack.gtpu_modes)}"
         )
+    if options.sessions > stack.max_sessions:
+        return (
+            f"{stack.name} has no room for {options.sessions} sessions; "
+            f"accepted: --core sessions=N with N up to {stack.max_sessions}"
+        )
     known = values(stack, options, Interfaces("gn", "sgi"), Path("/"))
+    for name in known.keys() & stack.files.keys():
+        return (
+            f"the file {name!r} in conf/stacks/{stack.name}.toml is called like a value: "
+            f"${{{name}}} would be either; call it otherwise"
+        )
     paths = known | {name: f"/{name}" for name in stack.files}
     try:
         files_of(stack, known)
@@ -159,6 +196,8 @@ def trouble(stack: Stack, options: CoreOptions) -> str:
             command(program, paths, stack)
         if stack.attach.argv:
             command(stack.attach.argv, paths, stack)
+        if stack.ue is not None:
+            command(stack.ue, ue_values(stack, "gn", Path("/")), stack)
     except ConfigError as error:
         return str(error)
     return ""
