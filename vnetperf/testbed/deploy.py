@@ -12,7 +12,6 @@ from vnetperf import registry
 from vnetperf.host.lock import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.patience import patient
 from vnetperf.host.session import HostRun
 from vnetperf.model.addresses import vnf_mac
 from vnetperf.model.errors import (
@@ -31,6 +30,7 @@ from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters, TrialResult, TrialSpec
 from vnetperf.testbed import turns
 from vnetperf.testbed.collecting import Collecting
+from vnetperf.testbed.counting import difference, settled
 from vnetperf.testbed.demands import attachment_kind
 from vnetperf.testbed.pathcheck import check_path
 from vnetperf.testbed.together import all_or_first_error, every_error
@@ -41,11 +41,6 @@ from vnetperf.vswitches.base import VSwitch
 VNF_READY_S = 30.0
 #: Longest time between a process's last answer and its end, seconds.
 DYING_S = 2.0
-#: Longest wait for counters to stand still after learning frames, seconds.
-SETTLE_S = 0.5
-#: Counters that stay the same for this long stand still: a poller without a core of its own may be
-#: away for some of it, seconds.
-STILL_S = 0.02
 #: Share of the wait after learning frames by which they have come through; counters are read in
 #: the rest of it.
 SETTLED = 0.7
@@ -271,18 +266,6 @@ class Deployment:
             counters += vnf.counters()
         return {c.port: c for c in counters}
 
-    def _settled_counters(self) -> dict[str, HopCounters]:
-        """Counters once they have stopped moving: learning frames may still be on their way."""
-        counters = self.counters()
-        deadline = time.monotonic() + patient(SETTLE_S)
-        while time.monotonic() < deadline:
-            time.sleep(STILL_S)
-            again = self.counters()
-            if again == counters:
-                break
-            counters = again
-        return counters
-
     def check_alive(self) -> None:
         """Raise when a part of the DUT has ended.
 
@@ -369,7 +352,7 @@ class Deployment:
         learned = time.monotonic()
         collecting = Collecting(self.pollers())
         time.sleep(spec.learning_wait_s * SETTLED)
-        before = self._settled_counters()
+        before = settled(self.counters)
         time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
         collecting.start()
         try:
@@ -380,7 +363,7 @@ class Deployment:
         after = self.counters()
         return result.model_copy(
             update={
-                "hops": tuple(_difference(before.get(name), now) for name, now in after.items()),
+                "hops": tuple(difference(before.get(name), now) for name, now in after.items()),
                 "refusal_is_loss": self.plan.refusal_is_loss,
                 **collected,
             }
@@ -408,12 +391,3 @@ class Deployment:
         finally:
             report = self.run.close()
         return [f"{step.what}: {step.outcome}" for step in report.failed]
-
-
-def _difference(before: HopCounters | None, after: HopCounters) -> HopCounters:
-    if before is None:
-        return after
-    fields = ("rx", "tx", "rx_dropped", "tx_dropped")
-    return HopCounters(
-        port=after.port, **{f: getattr(after, f) - getattr(before, f) for f in fields}
-    )
