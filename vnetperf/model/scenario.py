@@ -85,6 +85,11 @@ class Scenario(Frozen):
         return self.forwarding == "l3"
 
     @property
+    def has_guests(self) -> bool:
+        """True when VNFs run in VMs."""
+        return self.deployment.vnf_count > 0 and self.vnf.endswith(":vm")
+
+    @property
     def vnf_addresses(self) -> bool:
         """True when VNFs write the address of whoever takes a frame in next."""
         return self.vnf_mode in ADDRESSING_MODES
@@ -149,7 +154,9 @@ class Scenario(Frozen):
         if self.options.mode:
             found.append(f"mode {self.options.mode}")
         found += [f"{key} = {value}" for key, value in self.options.given().items()]
-        return (*found, *(f"guest {key} = {value}" for key, value in self.guest.given().items()))
+        if self.has_guests:
+            found += [f"guest {key} = {value}" for key, value in self.guest.given().items()]
+        return tuple(found)
 
     def peer_mac(self, port: VnfPort) -> str:
         """Address that a VNF's port must send to, when the VNF writes addresses.

@@ -38,7 +38,8 @@ def print_plans(session: BenchSession, wanted: Sequence[Selected], terminal: Any
             for said in selected.variant.typed:
                 terminal.line(f"variant     {said}")
             try:
-                plan = make_plan(scenario_of(configuration, selected), configuration.testbed, facts)
+                scenario = scenario_of(configuration, selected, facts)
+                plan = make_plan(scenario, configuration.testbed, facts)
             except CapabilityError as error:
                 terminal.line(f"would be skipped: {error}")
                 continue

@@ -207,7 +207,7 @@ class BenchSession:
             raise ConfigError(self.refused)
         run = self.run()
         try:
-            scenario = scenario_of(self.configuration, selected)
+            scenario = scenario_of(self.configuration, selected, run.facts())
             run.plan(scenario)
         except CapabilityError as error:
             why = str(error).replace("\n", ";")

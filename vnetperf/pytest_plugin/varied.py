@@ -12,6 +12,7 @@ from vnetperf.pytest_plugin.options import check_mode, check_names
 
 if TYPE_CHECKING:
     from vnetperf.config import Configuration
+    from vnetperf.model.machine import MachineFacts
     from vnetperf.model.scenario import Scenario
     from vnetperf.model.variant import Comparison, Variant
     from vnetperf.pytest_plugin.variants import Selected
@@ -39,19 +40,21 @@ def check_variants(configuration: Configuration, comparisons: Iterable[Compariso
                 raise pytest.UsageError(f"{comparison.name}: {error}") from None
 
 
-def scenario_of(configuration: Configuration, selected: Selected) -> Scenario:
+def scenario_of(configuration: Configuration, selected: Selected, facts: MachineFacts) -> Scenario:
     """A scenario as the configuration and its variant have it.
 
     Args:
         configuration: What the variant is laid over.
         selected: Scenario and variant.
+        facts: The machine.
 
     Returns:
         The scenario.
 
     Raises:
-        CapabilityError: A variant's parts do not fit together.
+        CapabilityError: A variant's parts do not fit together, or change nothing.
     """
+    from vnetperf.bench.effect import check_effect  # noqa: PLC0415
     from vnetperf.bench.scenarios import make_scenario  # noqa: PLC0415 - slow to import
 
     varied = configuration.varied(selected.variant)
@@ -59,4 +62,6 @@ def scenario_of(configuration: Configuration, selected: Selected) -> Scenario:
         check_mode(varied.settings)
     except ConfigError as error:  # what is wrong for a variant may be right for others
         raise CapabilityError(error.what, where=selected.id, accepted=error.accepted) from None
-    return make_scenario(selected.scenario, varied, selected.variant.id)
+    scenario = make_scenario(selected.scenario, varied, selected.variant.id)
+    check_effect(scenario, selected.variant, facts)
+    return scenario
