@@ -10,7 +10,7 @@ from vnetperf.model.result import RunResults
 from vnetperf.report.html import html_report
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.terminal import renderables
-from vnetperf.vnfs.vepc.sgsn import Attachment
+from vnetperf.vnfs.vepc.sgsn import AttachPhase
 
 TITLE = "Attach phase"
 
@@ -24,7 +24,9 @@ def attached(results: RunResults, phase: object) -> RunResults:
 
 
 def test_what_the_sgsn_says_stands_in_every_report(results: RunResults) -> None:
-    phase = Attachment(asked=50, ramp=25.0, seconds=2.0, answer_s=[0.001] * 49 + [0.003])
+    phase = AttachPhase(
+        asked=50, ramp=25.0, seconds=2.0, asking_s=1.96, answer_s=[0.001] * 49 + [0.003]
+    )
     phase.contexts = [object()] * 50  # type: ignore[list-item]  # they are only counted
     run = attached(results, phase.facts())
     row = "| 50 of 50 | 100 % | 25.00/s | 25.00/s | 2 s | 1.000 ms | 2.020 ms |"

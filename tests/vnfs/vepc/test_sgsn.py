@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import threading
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import DutError, HostError
 from vnetperf.vnfs.vepc import gtpc, sgsn
 
 Answer = Callable[[gtpc.Message, int], gtpc.Message | None]
@@ -109,7 +110,7 @@ def test_refusals_are_counted_by_their_cause(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_is_lost_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sgsn, "ANSWER_S", 0.05)
+    monkeypatch.setattr(sgsn, "ANSWER_S", 0.5)  # four times as long as a busy machine needs
     heard: dict[int, int] = {}
 
     def deaf_at_first(message: gtpc.Message, number: int) -> gtpc.Message | None:
@@ -120,6 +121,36 @@ def test_what_is_lost_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> Non
         phase = client.attach(3, 0.0)
     assert len(phase.contexts) == 3
     assert phase.repeated >= 3
+
+
+def test_the_rate_is_that_of_requests_where_there_is_a_ramp() -> None:
+    phase = sgsn.AttachPhase(asked=50, ramp=25.0, seconds=3.0, asking_s=1.96)
+    assert phase.rate == pytest.approx(25.0)
+    phase = sgsn.AttachPhase(asked=2, ramp=0.0, seconds=4.0, asking_s=2.0)
+    phase.contexts = [gtpc.Context(1, 1, "198.18.0.1", "192.0.2.1")] * 2
+    assert phase.rate == 0.5  # one after the other: as fast as they are made
+
+
+def test_an_address_that_is_taken_is_one_message() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.3", 0))
+        port = taken.getsockname()[1]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gtpc, "PORT_C", port)
+            with pytest.raises(HostError, match=r"127\.0\.0\.3.*in use"):
+                sgsn.Sgsn("127.0.0.3", "127.0.0.1", "192.0.2.2", "internet", lambda: None)
+
+
+def test_a_network_that_is_not_there_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone:
+        def send(self, octets: bytes) -> None:
+            raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    with core(monkeypatch, accepted) as client:
+        real, client.socket = client.socket, Gone()  # type: ignore[assignment]
+        with pytest.raises(HostError, match="unreachable"):
+            client.echo()
+        client.socket = real
 
 
 def test_silence_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,7 @@ from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vepc import misfit, network, stack
-from vnetperf.vnfs.vepc.sgsn import Attachment as AttachPhase
-from vnetperf.vnfs.vepc.sgsn import Sgsn, runs_of
+from vnetperf.vnfs.vepc.sgsn import AttachPhase, Sgsn, runs_of
 from vnetperf.vnfs.vepc.users import let_talk
 
 LAUNCHER = "container"

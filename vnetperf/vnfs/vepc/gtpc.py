@@ -1,4 +1,4 @@
-"""GTPv1-C (3GPP TS 29.060): echo, and PDP contexts made and deleted; messages as octets."""
+"""GTPv1-C (3GPP TS 29.060): echo, and requests for PDP contexts; messages as octets."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import struct
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-PORT_C, PORT_U = 2123, 2152
+PORT_C = 2123
 ECHO_REQUEST, ECHO_RESPONSE = 1, 2
 CREATE_REQUEST, CREATE_RESPONSE = 16, 17
-DELETE_REQUEST, DELETE_RESPONSE = 20, 21
 #: Version 1, protocol type GTP, a sequence number follows.
 FLAGS, FLAG_SEQUENCE, FLAG_NEXT, FLAGS_OPTIONAL = 0x32, 0x02, 0x04, 0x07
 HEADER, OPTIONAL = 8, 4
@@ -35,7 +34,7 @@ FIXED |= {18: 5, 19: 1, 20: 1, 21: 1, 22: 1, 23: 1, 24: 1, 25: 2, 26: 2, 27: 2, 
 FIXED |= {127: 4}
 TLV = 128
 CAUSE, IMSI, RECOVERY, SELECTION = 1, 2, 14, 15
-TEID_DATA, TEID_CONTROL, TEARDOWN, NSAPI = 16, 17, 19, 20
+TEID_DATA, TEID_CONTROL, NSAPI = 16, 17, 20
 END_USER_ADDRESS, APN, GSN_ADDRESS, MSISDN, QOS = 128, 131, 133, 134, 135
 #: PDP type organisation IETF, number IPv4.
 IPV4 = b"\xf1\x21"
@@ -230,20 +229,6 @@ def create_request(sequence: int, who: Subscriber, control: str, user: str) -> M
             (QOS, BEST_EFFORT),
         ),
     )
-
-
-def delete_request(sequence: int, teid: int) -> Message:
-    """Ask for the end of a PDP context.
-
-    Args:
-        sequence: Number of the request.
-        teid: The core's tunnel endpoint for control.
-
-    Returns:
-        The message.
-    """
-    elements = ((TEARDOWN, b"\xff"), (NSAPI, b"\x05"))
-    return Message(DELETE_REQUEST, teid, sequence, elements)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import time
@@ -13,7 +14,7 @@ from typing import Any
 
 from vnetperf.host.patience import patient
 from vnetperf.model.core import Bearers
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import DutError, HostError
 from vnetperf.vnfs.vepc import gtpc
 
 #: A request is sent this often, this many seconds apart (T3-RESPONSE and N3-REQUESTS).
@@ -22,18 +23,21 @@ TRIES, ANSWER_S = 4, 1.0
 WINDOW = 256
 BUFFER = 4096
 SEQUENCES = 1 << 16
+#: Why a request may not be sent now: it is repeated when it is due.
+PASSING = (errno.ECONNREFUSED, errno.EAGAIN, errno.ENOBUFS)
 #: Longest wait for a core that has just started to answer, and between two questions, seconds.
 ECHO_S, ECHO_EVERY_S = 10.0, 0.1
 
 
 @dataclass
-class Attachment:
+class AttachPhase:
     """How the attach phase went.
 
     Attributes:
         asked: Sessions asked for.
         ramp: Sessions asked for in a second; 0 for one after the other.
         seconds: From the first request to the last answer.
+        asking_s: From the first request to the first one of the last session.
         contexts: Sessions that were made, in the order of their requests.
         answer_s: Time from each one's first request to its answer, seconds.
         refusals: Why others were not made -> how many.
@@ -43,10 +47,18 @@ class Attachment:
     asked: int
     ramp: float
     seconds: float = 0.0
+    asking_s: float = 0.0
     contexts: list[gtpc.Context] = field(default_factory=list)
     answer_s: list[float] = field(default_factory=list)
     refusals: Counter[str] = field(default_factory=Counter)
     repeated: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Sessions in a second: asked for, where there is a ramp; made, one after the other."""
+        if self.ramp and self.asking_s:
+            return (self.asked - 1) / self.asking_s  # the first one was asked for at 0 s
+        return len(self.contexts) / self.seconds if self.seconds else 0.0
 
     def facts(self) -> dict[str, Any]:
         """The phase as a result has it.
@@ -62,7 +74,7 @@ class Attachment:
             "success rate": round(made / self.asked, 6),
             "ramp, sessions/s": self.ramp or "one after the other",
             "whole, s": round(self.seconds, 4),
-            "reached, sessions/s": round(made / self.seconds, 1) if self.seconds else 0.0,
+            "reached, sessions/s": round(self.rate, 1),
             "requests sent again": self.repeated,
         }
         if times:
@@ -114,6 +126,9 @@ class Sgsn:
         user: Address that users' traffic goes to.
         apn: Access point name.
         check: Raises when the core has ended.
+
+    Raises:
+        HostError: Its address cannot be had.
     """
 
     def __init__(
@@ -122,13 +137,20 @@ class Sgsn:
         self.local, self.user, self.apn, self.check = local, user, apn, check
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setblocking(False)
-        self.socket.bind((local, gtpc.PORT_C))
-        self.socket.connect((core, gtpc.PORT_C))
         self._sequence = 0
+        try:
+            self.socket.bind((local, gtpc.PORT_C))
+            self.socket.connect((core, gtpc.PORT_C))
+        except OSError as error:
+            self.socket.close()
+            raise self._error("cannot speak to the core", error) from error
 
     def close(self) -> None:
         """Let go of the socket."""
         self.socket.close()
+
+    def _error(self, what: str, error: OSError) -> HostError:
+        return HostError(f"the SGSN {what}: {error.strerror}", where=f"GTP-C, {self.local}")
 
     def _next(self) -> int:
         self._sequence = (self._sequence + 1) % SEQUENCES
@@ -140,12 +162,17 @@ class Sgsn:
             return gtpc.decode(self.socket.recv(BUFFER))
         except (BlockingIOError, ConnectionRefusedError, gtpc.GtpError):
             return None  # nothing yet, nobody there yet, or nothing that we know
+        except OSError as error:
+            self.check()
+            raise self._error("cannot hear the core", error) from error
 
     def _send(self, octets: bytes) -> None:
         try:
             self.socket.send(octets)
-        except (ConnectionRefusedError, BlockingIOError):
-            self.check()  # the request is repeated when it is due
+        except OSError as error:
+            self.check()
+            if error.errno not in PASSING:
+                raise self._error("cannot ask the core", error) from error
 
     def echo(self) -> None:
         """Wait until the core answers.
@@ -165,7 +192,7 @@ class Sgsn:
             time.sleep(max(0.0, asked + ECHO_EVERY_S - time.monotonic()))
         raise DutError("the core does not answer an echo request", where=f"GTP-C, {self.local}")
 
-    def attach(self, sessions: int, ramp: float) -> Attachment:
+    def attach(self, sessions: int, ramp: float) -> AttachPhase:
         """Ask for sessions.
 
         Args:
@@ -178,7 +205,7 @@ class Sgsn:
         Raises:
             DutError: The core has ended.
         """
-        found = Attachment(asked=sessions, ramp=ramp)
+        found = AttachPhase(asked=sessions, ramp=ramp)
         made: dict[int, gtpc.Context] = {}
         waiting: dict[int, _Request] = {}
         began, asked = time.monotonic(), 0
@@ -187,7 +214,7 @@ class Sgsn:
             while asked < sessions and self._may_ask(asked, len(waiting), ramp, now - began):
                 sequence = self._next()
                 waiting[sequence] = self._request(sequence, asked, now)
-                asked += 1
+                asked, found.asking_s = asked + 1, now - began
             self._again(waiting, found, now)
             answer = self._receive(self._wait(waiting, asked, sessions, ramp, began))
             if answer is not None and answer.kind == gtpc.CREATE_RESPONSE:
@@ -223,7 +250,7 @@ class Sgsn:
         self._send(octets)
         return _Request(number, octets, now, now + patient(ANSWER_S))
 
-    def _again(self, waiting: dict[int, _Request], found: Attachment, now: float) -> None:
+    def _again(self, waiting: dict[int, _Request], found: AttachPhase, now: float) -> None:
         """Repeat requests that are due, and give up those repeated often enough."""
         for sequence, request in list(waiting.items()):
             if request.due > now:
@@ -243,7 +270,7 @@ class Sgsn:
         answer: gtpc.Message,
         request: _Request,
         made: dict[int, gtpc.Context],
-        found: Attachment,
+        found: AttachPhase,
     ) -> None:
         if cause := gtpc.cause_of(answer):
             found.refusals[cause] += 1
@@ -254,24 +281,6 @@ class Sgsn:
             found.refusals[str(error)] += 1
             return
         found.answer_s.append(time.monotonic() - request.first)
-
-    def detach(self, contexts: list[gtpc.Context]) -> int:
-        """Give sessions back, one after the other.
-
-        Args:
-            contexts: Which.
-
-        Returns:
-            How many the core gave up.
-        """
-        gone = 0
-        for context in contexts:
-            sequence = self._next()
-            self._send(gtpc.delete_request(sequence, context.teid_control).encode())
-            answer = self._receive(patient(ANSWER_S))
-            if answer and (answer.kind, answer.sequence) == (gtpc.DELETE_RESPONSE, sequence):
-                gone += not gtpc.cause_of(answer)
-        return gone
 
 
 def runs_of(sessions: list[tuple[int, int]]) -> tuple[Bearers, ...]:

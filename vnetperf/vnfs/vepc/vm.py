@@ -19,8 +19,7 @@ from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.vepc import misfit
 from vnetperf.vnfs.vepc.guest_core import CoreForm, GuestCore
-from vnetperf.vnfs.vepc.sgsn import Attachment as AttachPhase
-from vnetperf.vnfs.vepc.sgsn import runs_of
+from vnetperf.vnfs.vepc.sgsn import AttachPhase, runs_of
 from vnetperf.vnfs.vepc.users import let_talk
 from vnetperf.vnfs.vepc.wire import sgsn_at
 from vnetperf.vnfs.vloop.vm import VmVloop
