@@ -38,5 +38,6 @@ def test_an_unpinned_vnf_may_run_anywhere(unchanged: Unchanged) -> None:
             if (task / "comm").read_text().startswith(poller.thread_prefix)
         ]
         assert allowed == [everywhere]
-        forwards(deployment)
+        threads = {(load.role, load.cpu in everywhere) for load in forwards(deployment).threads}
+        assert ("vnf0", True) in threads
     assert unchanged() == ()

@@ -11,8 +11,8 @@ from vnetperf.model.plan import Pollers
 PROGRAM, PACKAGE = "dpdk-testpmd", "dpdk-dev"
 #: RTE_MAX_LCORE of distributions' builds.
 MAX_LCORE = 128
-#: Names of its forwarding threads before and since DPDK 23.07.
-THREADS = ("lcore-worker", "dpdk-worker")
+#: Names of its forwarding threads before DPDK 22.11, in it, and since 23.07.
+THREADS = ("lcore-worker", "rte-worker", "dpdk-worker")
 RING = 1024
 #: Fewest buffers, and fewest of those for jumbo frames; and the ones in caches and other hands,
 #: beside the ones in full rings.
@@ -207,7 +207,7 @@ def memory_mib(ports: int, queues: int, mtu: int, descriptors: int = 2 * RING) -
 
 
 def pollers(role: str, pid: int) -> tuple[Pollers, ...]:
-    """Its forwarding threads, by their names before and since DPDK 23.07.
+    """Its forwarding threads, by the names that versions of DPDK give them.
 
     Args:
         role: Whose they are.
