@@ -10,18 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from vnetperf.host.paths import cache_directory, make_cache
 from vnetperf.model.errors import HostError
 
 
 def lab_dir() -> Path:
-    """The lab's directory, ``$XDG_CACHE_HOME/vnetperf/lab``; all in it can be made again.
+    """The lab's directory in the cache; all in it can be made again.
 
     Returns:
         Its path; it may not exist yet.
     """
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
-    return base / "vnetperf" / "lab"
+    return cache_directory() / "lab"
 
 
 def make_lab_dir() -> Path:
@@ -33,17 +32,7 @@ def make_lab_dir() -> Path:
     Raises:
         HostError: It cannot be written.
     """
-    path = lab_dir()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise HostError(
-            f"the lab's directory cannot be made: {error.strerror}",
-            where=str(path),
-            accepted="a directory that you may write to",
-            cure="set XDG_CACHE_HOME to one",
-        ) from error
-    return path
+    return make_cache("lab", "the lab")
 
 
 @contextmanager
