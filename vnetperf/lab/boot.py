@@ -25,6 +25,8 @@ ROOT_TAG = "vnetperf.root"
 _IOMMU = ("intel_iommu=on", "iommu=pt")
 # An emulated machine pays dearly for what protects real ones, and none of it is measured here.
 _LIGHT = ("mitigations=off", "nowatchdog", "audit=0", "apparmor=0", "selinux=0")
+# The kernel panics when its timer comes late while it looks for one, as on a busy host it does.
+_PATIENT = ("no_timer_check",)
 # Loading what nobody in the lab uses takes seconds of every start. By name they can be loaded.
 _UNUSED = (
     "iTCO_wdt,lpc_ich,i2c_i801,i6300esb,psmouse,pcspkr,joydev,evdev,serio_raw,button,"
@@ -66,7 +68,7 @@ def command(
         argv += ["--numa", node]
     for directory in ("/etc", "/var"):  # the least that its init must write to
         argv += ["--overlay-rwdir", directory]
-    options = (LAB_MARK, *_IOMMU, *_LIGHT, f"modprobe.blacklist={_UNUSED}", *_CONSOLE)
+    options = (LAB_MARK, *_IOMMU, *_LIGHT, *_PATIENT, f"modprobe.blacklist={_UNUSED}", *_CONSOLE)
     for option in options:
         argv += ["--kopt", option]
     argv += ["--script-sh", script, "--qemu-opts", *machine.qemu_options()]
