@@ -75,6 +75,9 @@ def test_with_cpusets_its_processes_are_in_one(tmp_path: Path) -> None:
     assert options["cpus"] is None
     assert options["netns"] == tmp_path / "netns"
     assert "cgroup v2 cpuset" in container.facts()["processors"]
+    container.spawn("vnf0", ["prog"], env={}, keep_stdin_open=True, cpus=(3,))
+    (_, argv), _ = machine.spawn.call_args
+    assert argv[-4:] == ["taskset", "-c", "3", "prog"]  # once it is in the group
 
 
 def test_without_cpusets_they_have_an_affinity_and_the_result_says_why(tmp_path: Path) -> None:
@@ -83,6 +86,8 @@ def test_without_cpusets_they_have_an_affinity_and_the_result_says_why(tmp_path:
     container.spawn("vnf0", ["prog"], env={}, keep_stdin_open=True)
     (_, argv), options = machine.spawn.call_args
     assert (argv, options["cpus"]) == (["prog"], (1, 3))
+    container.spawn("vnf0", ["prog"], env={}, keep_stdin_open=True, cpus=(3,))
+    assert machine.spawn.call_args.kwargs["cpus"] == (3,)
     assert container.facts()["processors"] == "1,3, by scheduler affinity (it is Tuesday)"
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.real.switches import SLOW, deployed, fails, forwards
 from vnetperf import config
 from vnetperf.host import modules
+from vnetperf.host.cpulist import format_cpus
 from vnetperf.images import image as images
 from vnetperf.model.errors import DutError
 from vnetperf.model.transfer import TransferSpec
@@ -59,6 +60,8 @@ def test_fifty_sessions_carry_every_frame_both_ways(unchanged: Unchanged) -> Non
         assert (attach["attached"], attach["success rate"]) == (SESSIONS, 1.0)
         assert attach["whole, s"] >= (SESSIONS - 1) / 500
         assert facts["sessions"] == [f"{SESSIONS} from UE 198.18.0.1, TEID 0x1"]
+        mine = format_cpus(deployment.plan.placement.cores["vnf0"])
+        assert set(facts["threads"].values()) == {f"processors {mine}"}
         for size in (64, 1518):
             result = forwards(deployment, size)
             hops, sent = inside(deployment, result), result.directions[0].sent

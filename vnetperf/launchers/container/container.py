@@ -96,7 +96,13 @@ class Container:
         return self.machine.run(argv, netns=self._namespace())
 
     def spawn(
-        self, name: str, argv: Sequence[str], *, env: Mapping[str, str], keep_stdin_open: bool
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        keep_stdin_open: bool,
+        cpus: Sequence[int] = (),
     ) -> ManagedProcess:
         """Start a program in the container.
 
@@ -105,6 +111,7 @@ class Container:
             argv: Program and arguments.
             env: Variables added to the environment.
             keep_stdin_open: True gives it a pipe that never ends instead of /dev/null.
+            cpus: Those among the container's processors that it starts on; empty for all.
 
         Returns:
             The running process.
@@ -112,11 +119,14 @@ class Container:
         Raises:
             HostError: It cannot be started.
         """
+        if self.group:  # joining gives it all of the group's processors
+            pinned = ["taskset", "-c", format_cpus(cpus), *argv] if cpus else argv
+            argv = cgroups.joining(self.group, pinned)
         return self.machine.spawn(
             name,
-            cgroups.joining(self.group, argv) if self.group else argv,
+            argv,
             env=env,
-            cpus=None if self.group else self.cpus,
+            cpus=None if self.group else tuple(cpus) or self.cpus,
             keep_stdin_open=keep_stdin_open,
             netns=self._namespace(),
         )

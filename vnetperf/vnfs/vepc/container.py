@@ -6,10 +6,12 @@ import json
 import platform
 from collections.abc import Mapping
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.backend import check_process
-from vnetperf.host import links, netns
+from vnetperf.host import links, netns, threads
+from vnetperf.host.cpulist import format_cpus
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.launchers.container import Container
@@ -32,6 +34,8 @@ LAUNCHER = "container"
 PROGRAM_S = 20.0
 #: Longest run of a stack's own attach command, seconds.
 ATTACH_S = 300.0
+#: The kernel keeps so many characters of a thread's name.
+COMM = 15
 
 
 class Vepc(Vnf):
@@ -50,7 +54,10 @@ class Vepc(Vnf):
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
         placement = plan.placement
-        cpus = (*placement.cores.get(self.role, ()), *placement.housekeeping[:1])
+        anywhere = placement.unpinned.get(self.role, ())
+        #: Processors of what moves users' packets; empty where the kernel is to choose.
+        self.cpus = () if anywhere else placement.cores.get(self.role, ())
+        cpus = (*(anywhere or self.cpus), *placement.housekeeping[:1])
         self.container = Container(machine, f"core{number}", cpus)
         self.processes: list[ManagedProcess] = []
         self.phase: AttachPhase | None = None
@@ -135,8 +142,11 @@ class Vepc(Vnf):
         """Start the stack's programs, each once the one before is up."""
         for program in self.stack.programs:
             argv = stack.command(program, self._known, self.stack)
-            name = self.role if not self.processes else f"{self.role}-{len(self.processes)}"
-            process = self.container.spawn(name, argv, env={}, keep_stdin_open=False)
+            first = not self.processes
+            name = self.role if first else f"{self.role}-{len(self.processes)}"
+            process = self.container.spawn(
+                name, argv, env={}, keep_stdin_open=False, cpus=self.cpus if first else ()
+            )
             self.processes.append(process)
             ready = program.ready
             try:
@@ -147,6 +157,8 @@ class Vepc(Vnf):
                 )
             except HostError as error:
                 raise DutError(f"the core does not start: {error}", where=self.role) from error
+        if self.cpus:  # those that it has started meanwhile, wherever it put them
+            threads.pin_process(self.processes[0].pid, self.cpus)
         there = self.container.statistics()
         if self.stack.tun not in there:
             raise DutError(
@@ -197,6 +209,7 @@ class Vepc(Vnf):
             said = self.machine.run(argv, netns=self.container.netns, timeout=ATTACH_S)
             rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
             found = [(int(row["teid"]), int(IPv4Address(row["ue"]))) for row in rows]
+            runs_of(found)  # refuses what is no TEID
         except (HostError, ValueError, KeyError, TypeError) as error:
             self.check_alive()
             raise DutError(f"the attach command failed: {error}", where=where) from error
@@ -246,7 +259,8 @@ class Vepc(Vnf):
         if not self.processes or self.plan.scenario.core.gtpu_mode == "kernel":
             return ()
         core = self.processes[0]
-        return (Pollers(role=self.role, pid=core.pid, thread_prefix=core.argv[0][:15]),)
+        name = Path(self.stack.programs[0].argv[0]).name
+        return (Pollers(role=self.role, pid=core.pid, thread_prefix=name[:COMM]),)
 
     def facts(self) -> dict[str, Any]:
         """The core, how it was set up, and how the attach phase went."""
@@ -269,9 +283,18 @@ class Vepc(Vnf):
                 for program in self.stack.programs
             ],
             "files": self._files,
+            "threads": self._threads(),
             "set up by": self.lines,
             "container": self.container.facts(),
             "ports": [self._describe(attachment) for attachment in self._attachments or ()],
+        }
+
+    def _threads(self) -> dict[str, str]:
+        """Where those of the first program may run, as the kernel says."""
+        pid = self.processes[0].pid if self.processes else 0
+        return {
+            f"{thread.name} {thread.tid}": f"processors {format_cpus(thread.cpus)}"
+            for thread in threads.list_threads(pid)
         }
 
     def _describe(self, attachment: Attachment) -> str:
