@@ -82,6 +82,9 @@ def test_memory_of_vnfs_moves_with_them(monkeypatch: pytest.MonkeyPatch) -> None
     assert users("local") == {(0, 2048): {"vnf0": 64}}
     assert users("remote") == {(1, 2048): {"vnf0": 64}}
     assert users("unpinned") == {(0, 2048): {"vnf0": 64}}
+    monkeypatch.setattr("tests.fakes.backends.FakeVnf.far_mib", 16)
+    assert users("unpinned") == {(0, 2048): {"vnf0": 64}, (1, 2048): {"vnf0": 16}}
+    assert users("remote") == {(1, 2048): {"vnf0": 64}}
     monkeypatch.setattr("tests.fakes.backends.FakeVnf.memory_floats", True)
     assert users("unpinned") == {(0, 2048): {"vnf0": 64}, (1, 2048): {"vnf0": 64}}
     monkeypatch.setattr("tests.fakes.backends.FakeVnf.page_kb", lambda _: 1048576)

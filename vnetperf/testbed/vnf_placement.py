@@ -73,7 +73,10 @@ def _unpinned(
     everywhere = tuple(cpu.cpu for cpu in allowed_cpus(config, facts))
     loose = {demand.role: everywhere for demand in vnfs}
     said = "VNFs are not pinned, as asked for: the kernel moves them, onto pollers' cores too"
-    return _told(placement.model_copy(update={"unpinned": loose}), said)
+    # Wherever a thread comes to be, its little memory must be.
+    nodes = {cpu.node for cpu in allowed_cpus(config, facts)}
+    far = tuple(sorted({*placement.far_nodes, *nodes} - {placement.node}))
+    return _told(placement.model_copy(update={"unpinned": loose, "far_nodes": far}), said)
 
 
 def _remote(
