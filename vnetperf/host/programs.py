@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -52,6 +53,9 @@ VERSION_ARGS = {
 #: Programs whose version is that of a library they are linked with: they are not asked, since VPP
 #: before 26.02 takes "--version" for a piece of its configuration, and starts.
 LINKED_WITH = {"vpp": re.compile(rb"libvlib\.so\.(\d+\.\d+)")}
+#: Programs whose builds differ by the libraries that they are linked with.
+BUILDS = ("osmo-ggsn",)
+LIBRARY = re.compile(rb"\0(lib[\w+.-]+)\.so(?:\.\d+)*(?=\0)")
 CONFIGURED = "correct its path under [programs] of the testbed file"
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
@@ -83,6 +87,24 @@ def find_programs(
     paths = {name: path for name, (path, _, _) in found.items()}
     versions = {name: text for name, (_, text, _) in found.items() if text}
     return paths, versions, {name: trouble for name, (_, _, trouble) in found.items() if trouble}
+
+
+def libraries(paths: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Libraries that programs are linked with, of those whose builds differ by them.
+
+    Args:
+        paths: Program -> path, "" where it is missing.
+
+    Returns:
+        Program -> names of libraries, "libgtp"; programs that cannot be read are left out.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name in BUILDS:
+        with contextlib.suppress(OSError):
+            if path := paths.get(name):
+                names = LIBRARY.findall(Path(path).read_bytes())
+                found[name] = tuple(sorted({one.decode() for one in names}))
+    return found
 
 
 def _find(name: str, override: str, beside: Sequence[str]) -> tuple[str, str, str]:

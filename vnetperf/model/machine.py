@@ -86,6 +86,7 @@ class MachineFacts(Frozen):
         slices: "" when EEVDF slices can be set, otherwise why not.
         programs: Program name -> path, or "" when missing.
         versions: Program name -> version text.
+        libraries: Program -> libraries that it is linked with, "libgtp", where that is known.
         program_troubles: Program name -> what is wrong with the one configured or found.
         modules: Kernel module -> "" when it is there or can be loaded, otherwise why not; modules
             that are not named are not known.
@@ -102,6 +103,7 @@ class MachineFacts(Frozen):
     slices: str = ""
     programs: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
+    libraries: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     program_troubles: dict[str, str] = Field(default_factory=dict)
     modules: dict[str, str] = Field(default_factory=dict)
     nics: tuple[NicFacts, ...] = ()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vnetperf.host import cpu, hugepages, modules, nics
 from vnetperf.host.facts import collect
-from vnetperf.host.programs import find_programs
+from vnetperf.host.programs import find_programs, libraries
 from vnetperf.host.sched import why_no_slices
 from vnetperf.host.values import read_value
 from vnetperf.images import image
@@ -52,6 +52,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         programs=paths,
         versions=versions | _python_packages(),
         program_troubles=troubles,
+        libraries=libraries(paths),
         modules={name: modules.trouble(name) for name in modules.ASKED},
         nics=nics.inventory(),
         images=image.look(),

@@ -9,11 +9,13 @@ import pytest
 
 from vnetperf import config
 from vnetperf.bench.scenarios import make_scenario
-from vnetperf.model.core import CoreOptions, Program, Stack
+from vnetperf.host.programs import libraries
+from vnetperf.model.core import Attach, CoreOptions, Program, Stack
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.scenario import Scenario
 from vnetperf.vnfs.vepc import misfit, stack
+from vnetperf.vnfs.vepc.vm import VmVepc
 from vnetperf.vnfs.vloop import Vloop
 
 INTERFACES = stack.Interfaces("gn0", "sgi0")
@@ -147,9 +149,35 @@ def test_a_ue_is_looked_at_before_anything_starts() -> None:
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_build_without_the_mode_is_told(tmp_path: Path, linked: bool) -> None:
     program = tmp_path / "osmo-ggsn"
-    program.write_bytes(b"\x7fELF libgtpnl.so.0" if linked else b"\x7fELF")
+    program.write_bytes(b"\x7fELF\0libgtp.so.6\0" + b"libgtpnl.so.0\0" * linked)
+    paths = {"osmo-ggsn": str(program), "vpp": ""}
     facts = MachineFacts.model_construct(
-        programs={"osmo-ggsn": str(program)}, program_troubles={}, modules={"gtp": ""}
+        programs=paths, program_troubles={}, modules={"gtp": ""}, libraries=libraries(paths)
     )
+    assert "libgtp" in facts.libraries["osmo-ggsn"]
     said = misfit.trouble(facts, scenario(core=("gtpu_mode=kernel",)), "vepc")
     assert ("this build of osmo-ggsn has no gtpu_mode kernel" in said) != linked
+
+
+def test_what_is_known_of_no_build_is_left_to_its_log() -> None:
+    facts = MachineFacts.model_construct(
+        programs={"osmo-ggsn": "/elsewhere/osmo-ggsn"}, program_troubles={}, modules={"gtp": ""}
+    )
+    assert misfit.trouble(facts, scenario(core=("gtpu_mode=kernel",)), "vepc") == ""
+
+
+def test_a_core_in_a_vm_is_attached_to_over_its_wire() -> None:
+    in_vm = scenario(vnf="vepc:vm")
+    assert misfit.of_guest(in_vm) == ""
+    attach = Attach(by="command", argv=("attach",))
+    own = in_vm.model_copy(update={"stack": with_text(attach=attach)})
+    facts = MachineFacts.model_construct()
+    assert "--vnf vepc:container" in VmVepc.missing(facts, own)
+
+
+def test_a_core_in_our_image_has_no_mode_of_the_kernel() -> None:
+    facts = MachineFacts.model_construct()
+    in_vm = scenario(vnf="vepc:vm", core=("gtpu_mode=kernel",))
+    assert "has no gtpu_mode kernel" in VmVepc.missing(facts, in_vm)
+    other = scenario(vnf="vepc:vm", core=("gtpu_mode=kernel",), guest=("image=mine",))
+    assert misfit.of_guest(other) == ""

@@ -90,15 +90,40 @@ def _of_build(facts: MachineFacts, scenario: Scenario) -> str:
     core, mode = scenario.stack, scenario.core.gtpu_mode
     mark = core.mode_marks.get(mode, "") if core is not None else ""
     name = core.programs[0].argv[0] if core is not None else ""
-    path = Path(facts.programs.get(name) or name)
-    if not mark or not path.is_file():  # another machine's: its log says so when it starts
-        return ""
-    if mark.encode() in path.read_bytes():
+    linked = facts.libraries.get(name)
+    if not mark or linked is None or mark in linked:  # unknown: its log says so when it starts
         return ""
     return (
-        f"this build of {name} has no gtpu_mode {mode} ({path} is not built with {mark}); "
-        "install one that is, or leave gtpu_mode out"
+        f"this build of {name} has no gtpu_mode {mode} ({facts.programs.get(name, name)} is not "
+        f"linked with {mark}); install one that is, or leave gtpu_mode out"
     )
+
+
+def of_guest(scenario: Scenario) -> str:
+    """What of a scenario a core in a VM cannot do.
+
+    Args:
+        scenario: The scenario.
+
+    Returns:
+        "" for nothing; otherwise what and the cure, in one sentence.
+    """
+    core, mode = scenario.stack, scenario.core.gtpu_mode
+    if core is None:
+        return ""
+    if core.attach.by == "command":
+        return (
+            f"UEs attach to a core in a VM by GTPv1-C over its wire, and to {core.name} by a "
+            "command of its own; choose --vnf vepc:container"
+        )
+    # An image of ours has the distribution's build.
+    if core.mode_marks.get(mode) and scenario.guest.image == Stack.model_fields["image"].default:
+        return (
+            f"the core in the image {scenario.guest.image} has no gtpu_mode {mode}: it is not "
+            f"linked with {core.mode_marks[mode]}; name an image whose is with --guest image=NAME, "
+            "or leave gtpu_mode out"
+        )
+    return ""
 
 
 def version(facts: MachineFacts, stack: Stack) -> str:

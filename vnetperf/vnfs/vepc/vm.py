@@ -46,7 +46,11 @@ class VmVepc(VmVloop):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps a guest with a core from running here."""
-        return misfit.of_scenario(scenario, "vepc") or super().missing(facts, scenario)
+        return (
+            misfit.of_scenario(scenario, "vepc")
+            or misfit.of_guest(scenario)
+            or super().missing(facts, scenario)
+        )
 
     @property
     def stack(self) -> Stack:
