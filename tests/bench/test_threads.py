@@ -17,7 +17,12 @@ from vnetperf.results.records import TrialRecord
 
 
 def trial(
-    seconds: float, *, received: int = 1000, dtlb: tuple[int, ...] = (50, 500), why: str = ""
+    seconds: float,
+    *,
+    received: int = 1000,
+    dtlb: tuple[int, ...] = (50, 500),
+    why: str = "",
+    watched_s: float = 0.0,
 ) -> TrialRecord:
     """Two workers of one name, of which the second may not have been counted."""
     counts = DirectionCounts(
@@ -38,6 +43,7 @@ def trial(
             threads=tuple(loads),
             events=tuple(events),
             uncollected={"tlb": why} if why else {},
+            collected_s=watched_s,
         ),
         verdict=Verdict.VALID,
         started="2025-01-01T00:00:00Z",
@@ -51,6 +57,13 @@ def test_the_last_of_the_longest_trials_tells_by_second_and_frame() -> None:
     assert first.events_per_s == {"dTLB load misses": pytest.approx(25.0)}
     assert second.events_per_s == {"dTLB load misses": pytest.approx(250.0)}
     assert second.events_per_frame == {"dTLB load misses": pytest.approx(0.5)}
+
+
+def test_rates_are_of_the_time_in_which_threads_were_watched() -> None:
+    first, _ = threads_of([trial(2.0, watched_s=4.0)])
+    assert first.involuntary_switches_per_s == pytest.approx(2.0)
+    assert first.events_per_s == {"dTLB load misses": pytest.approx(12.5)}
+    assert first.events_per_frame == {"dTLB load misses": pytest.approx(0.05)}
 
 
 def test_what_was_not_counted_is_not_nought() -> None:

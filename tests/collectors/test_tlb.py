@@ -121,7 +121,27 @@ def test_what_cannot_be_counted_says_why_once(
     told = collecting.stop()
     assert told["events"] == ()
     assert told["uncollected"] == {"tlb": collector.why}
+    assert told["collected_s"] > 0
     assert told["threads"]  # processor time is told all the same
+
+
+def test_an_event_that_is_not_counted_takes_no_other_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(event: Event, _: int) -> int:
+        if event.name.startswith("iTLB"):
+            raise HostError("this processor has none")
+        return os.open("/dev/null", os.O_RDONLY)
+
+    states = iter([Count(5, 10, 10), Count(9, 30, 30)])
+    monkeypatch.setattr(perf, "open_counter", refuse)
+    monkeypatch.setattr(perf, "read_counter", lambda _: next(states))
+    with toucher():
+        collector = TlbCollector(me("pmd-"))
+        collector.start()
+        (told,) = collector.stop()
+    assert told.counts == {"dTLB load misses": 4}
+    assert collector.why == "not measured: iTLB load misses: this processor has none"
 
 
 @pytest.mark.parametrize(

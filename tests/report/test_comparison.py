@@ -107,6 +107,29 @@ def test_events_of_the_dut_stand_beside_each_other(found):
     assert "0.500" in comparison_section(one, "compare-0")
 
 
+def test_a_sum_over_some_threads_says_so(found):
+    def use(events):
+        return ThreadUse(
+            role="pmd",
+            thread="lcore",
+            cpu=1,
+            user=1.0,
+            system=0.0,
+            involuntary_switches_per_s=0.0,
+            events_per_frame=events,
+        )
+
+    uses = (use({"dTLB load misses": 0.25}), use({}))
+    results = tuple(
+        r.model_copy(
+            update={"goals": tuple(g.model_copy(update={"threads": uses}) for g in r.goals)}
+        )
+        for r in found.results
+    )
+    (one,) = compared(found.model_copy(update={"results": results}))
+    assert next(iter(one.event_rows()))[-1] == "0.250 (1 of 2 threads)"
+
+
 def test_what_could_not_be_counted_is_told_once(found):
     why = {"tlb": "not measured: no counters here"}
     results = tuple(

@@ -35,7 +35,9 @@ def threads_of(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
     trial = last_of_longest(trials)
     if trial is None:
         return ()
-    seconds, result = trial.spec.duration_s, trial.result
+    result = trial.result
+    # Threads are watched while the generator arms and waits for the last frames, too.
+    seconds = result.collected_s or trial.spec.duration_s
     frames = sum(d.received for d in result.directions)
     # Threads of a role may have one name: they are told in the same order by every collector.
     events: dict[tuple[str, str], list[ThreadEvents]] = defaultdict(list)

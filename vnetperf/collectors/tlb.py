@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import ClassVar
 
@@ -34,17 +33,20 @@ class TlbCollector(Collector[ThreadEvents]):
         self._open: list[tuple[str, str, dict[str, int], dict[str, Count]]] = []
 
     def start(self) -> None:
-        """Open the counters of every thread."""
-        try:
-            for poller, thread in busy_threads(self.pollers):
-                fds: dict[str, int] = {}
+        """Open the counters of every thread, as many as there are."""
+        refused: dict[str, str] = {}
+        for poller, thread in busy_threads(self.pollers):
+            fds: dict[str, int] = {}
+            for event in self.events:
+                try:
+                    fds[event.name] = perf.open_counter(event, thread.tid)
+                except ProcessLookupError:  # it has just ended
+                    break
+                except HostError as error:
+                    refused.setdefault(event.name, error.what)
+            if fds:
                 self._open.append((poller.role, thread.name, fds, {}))
-                with contextlib.suppress(ProcessLookupError):  # it has just ended
-                    for event in self.events:
-                        fds[event.name] = perf.open_counter(event, thread.tid)
-        except HostError as error:
-            self.why = f"not measured: {error.what}"
-            self._close()
+        self.why = _said(refused, len(self.events))
         for _, _, fds, before in self._open:
             for name, fd in fds.items():
                 before[name] = perf.read_counter(fd)
@@ -68,3 +70,12 @@ class TlbCollector(Collector[ThreadEvents]):
             for fd in fds.values():
                 os.close(fd)
         self._open = []
+
+
+def _said(refused: dict[str, str], count: int) -> str:
+    """Why events cannot be counted; once when it is the same for all."""
+    reasons = set(refused.values())
+    if len(refused) == count and len(reasons) == 1:
+        return f"not measured: {reasons.pop()}"
+    said = "; ".join(f"{name}: {what}" for name, what in refused.items())
+    return f"not measured: {said}" if said else ""

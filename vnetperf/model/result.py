@@ -42,7 +42,8 @@ class ThreadUse(Frozen):
         system: Share of wall time in kernel mode, 0..1.
         involuntary_switches_per_s: Times a second it was descheduled against its will.
         events_per_s: Event of the processor ("dTLB load misses") -> times a second.
-        events_per_frame: Event -> times for each frame that came through; empty without frames.
+        events_per_frame: Event -> times for each frame that came through, those while it polled
+            before the first and after the last frame with them; empty without frames.
     """
 
     role: str

@@ -165,6 +165,8 @@ class TrialResult(Frozen):
         hops: Counter differences of the DUT's ports.
         threads: Processor use by thread.
         events: Events of the processor by thread.
+        collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0
+            where it is not known.
         uncollected: Collector -> "not measured: why", for those that had nothing to tell.
         failure: Why the trial has no number: "" or a message with the log's tail.
         failed: "" | "dut" | "generator" | "timeout".
@@ -182,6 +184,7 @@ class TrialResult(Frozen):
     hops: tuple[HopCounters, ...] = ()
     threads: tuple[ThreadLoad, ...] = ()
     events: tuple[ThreadEvents, ...] = ()
+    collected_s: float = 0.0
     uncollected: dict[str, str] = Field(default_factory=dict)
     failure: str = ""
     failed: str = ""

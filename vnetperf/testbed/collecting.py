@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from vnetperf import registry
@@ -23,6 +24,7 @@ class Collecting:
             registry.load("collectors", name)(pollers) for name in registry.names("collectors")
         ]
         self._failed: dict[str, str] = {}
+        self._began = 0.0
 
     def start(self) -> None:
         """Take the first samples."""
@@ -31,13 +33,15 @@ class Collecting:
                 collector.start()
             except (VnetperfError, OSError) as error:
                 self._fail(collector, error)
+        self._began = time.monotonic()
 
     def stop(self) -> dict[str, Any]:
         """Take the second samples.
 
         Returns:
-            Fields of a `TrialResult`: threads, events, uncollected.
+            Fields of a `TrialResult`: threads, events, uncollected, collected_s.
         """
+        collected_s = time.monotonic() - self._began
         loads: list[ThreadLoad] = []
         events: list[ThreadEvents] = []
         for collector in self._collectors:
@@ -54,6 +58,7 @@ class Collecting:
             "threads": tuple(loads),
             "events": tuple(events),
             "uncollected": said | self._failed,
+            "collected_s": collected_s,
         }
 
     def _fail(self, collector: Collector[Any], error: Exception) -> None:
