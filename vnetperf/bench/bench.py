@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vnetperf.bench.conductor import Conductor
 from vnetperf.bench.run import Run
-from vnetperf.bench.transfers import measure
+from vnetperf.bench.transfers import measure, why_not
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.transfer import Transfers
@@ -87,6 +87,14 @@ class Bench:
             VnetperfError: There is no number: the DUT or the generator failed.
         """
         return Throughput(self._conductor.throughput(frame_size))
+
+    def no_users_traffic(self) -> str:
+        """What keeps users' traffic from being measured here, before anything is deployed.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
+        return why_not(self._run, self.scenario)
 
     def users_traffic(self) -> UsersTraffic:
         """TCP and UDP throughput between a UE of the VNF and a server, each both ways.

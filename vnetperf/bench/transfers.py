@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from math import ceil
 
+from vnetperf import registry
 from vnetperf.bench.run import Run
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.results.records import TransfersRecord
+
+
+def why_not(run: Run, scenario: Scenario) -> str:
+    """What keeps users' traffic of a scenario from being measured; it is noted.
+
+    Args:
+        run: The run.
+        scenario: The scenario.
+
+    Returns:
+        "" when nothing does; otherwise what and the cure, in one sentence.
+    """
+    if scenario.deployment.vnf_count:
+        vnf = registry.load_vnf(scenario.vnf)
+        why = str(vnf.no_users(run.facts(), run.plan(scenario)))
+    else:
+        why = f"{scenario.id} has no VNF, and so no users"
+    if why:
+        run.note_skipped(f"{scenario.id}, traffic of users", why)
+    return why
 
 
 def measure(run: Run, scenario: Scenario) -> Transfers:

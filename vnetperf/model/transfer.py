@@ -40,6 +40,7 @@ class Transfer(Frozen):
         tool: What sent and counted: "iperf 3.12".
         ue: Address of the UE.
         attach_s: Seconds from the start of the UE to its address.
+        cpus: Processors that the UE, the client and the server share.
     """
 
     spec: TransferSpec
@@ -50,6 +51,7 @@ class Transfer(Frozen):
     tool: str = ""
     ue: str = ""
     attach_s: float = 0.0
+    cpus: str = ""
 
 
 class Transfers(Frozen):

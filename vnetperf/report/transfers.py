@@ -98,7 +98,9 @@ def transfers_section(results: RunResults, anchor: str) -> Markup | None:
 
 def _how(results: RunResults) -> str:
     tools = dict.fromkeys(t.tool for one in results.transfers for t in one.transfers if t.tool)
+    cpus = dict.fromkeys(t.cpus for one in results.transfers for t in one.transfers if t.cpus)
+    where = f" UE, client and server share processors {'; '.join(cpus)}." if cpus else ""
     return (
         f"Payload by what the receiver counted ({', '.join(tools)}); UDP was offered at the rate "
-        "that TCP reached the same way."
+        f"that TCP reached the same way.{where}"
     )

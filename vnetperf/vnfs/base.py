@@ -191,6 +191,20 @@ class Vnf(Backend):
         """
         return streams
 
+    @classmethod
+    def no_users(cls, facts: MachineFacts, plan: Plan) -> str:
+        """What keeps `transfer` from being possible, told before anything is deployed.
+
+        Args:
+            facts: The machine.
+            plan: The plan.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
+        del facts, plan
+        return f"{cls.name} has no users of its own; choose a deployment with a core: -k vepc"
+
     def transfer(
         self, ends: tuple[WireEnd, ...], specs: tuple[TransferSpec, ...]
     ) -> tuple[Transfer, ...]:

@@ -25,9 +25,8 @@ from vnetperf.model.traffic import Stream
 from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.base import Vnf
-from vnetperf.vnfs.vepc import misfit, network, stack
+from vnetperf.vnfs.vepc import misfit, network, stack, users
 from vnetperf.vnfs.vepc.sgsn import AttachPhase, Sgsn, runs_of
-from vnetperf.vnfs.vepc.users import let_talk
 
 LAUNCHER = "container"
 #: Longest wait for each program of a core, seconds.
@@ -223,11 +222,16 @@ class Vepc(Vnf):
         """Streams of the sessions that are attached."""
         return tuple(stream.model_copy(update={"bearers": self.sessions}) for stream in streams)
 
+    @classmethod
+    def no_users(cls, facts: MachineFacts, plan: Plan) -> str:
+        """What keeps a UE and a server from plugging in."""
+        return users.missing(facts, plan.scenario, plan.wire)
+
     def transfer(
         self, ends: tuple[WireEnd, ...], specs: tuple[TransferSpec, ...]
     ) -> tuple[Transfer, ...]:
         """Put a UE and a server in the tester's places, and run iperf3 between them."""
-        return let_talk(self, self.stack, ends, specs)
+        return users.let_talk(self, self.stack, ends, specs)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Both interfaces, the one to the core's program, and its GTP-U socket."""

@@ -37,7 +37,8 @@ def client(address: str, ue: str, spec: TransferSpec) -> tuple[str, ...]:
     """
     argv = [PROGRAM, "--client", address, "--bind", ue, "--json", "--time", str(spec.duration_s)]
     argv += ["--reverse"] if spec.way == "downlink" else []
-    argv += ["--udp", "--bitrate", f"{spec.rate_bps:.0f}"] if spec.protocol == "udp" else []
+    if spec.protocol == "udp":  # 0 bit/s would be as fast as it can
+        argv += ["--udp", "--bitrate", f"{max(1.0, spec.rate_bps):.0f}"]
     return tuple(argv)
 
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
+from vnetperf.host import programs
+from vnetperf.host.cpulist import format_cpus
 from vnetperf.host.machine import Machine
 from vnetperf.host.patience import patient
 from vnetperf.host.process import ManagedProcess
@@ -21,13 +23,13 @@ from vnetperf.model.core import (
     Stack,
 )
 from vnetperf.model.errors import CapabilityError, DutError, HostError
+from vnetperf.model.machine import MachineFacts
 from vnetperf.model.ports import VnfPort, WireEnd
+from vnetperf.model.scenario import Scenario
 from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vepc import iperf, stack
 
-#: Interface that a UE's packets leave by.
-UE_TUN = "ue0"
 #: Longest waits: for a UE's attach, for a server to listen, and beyond a transfer, seconds.
 ATTACH_S, LISTEN_S, GRACE_S = 20.0, 5.0, 15.0
 POLL_S = 0.05
@@ -117,14 +119,7 @@ class Users:
 
     def _attach(self, program: Program, netdevs: tuple[str, str]) -> tuple[str, float]:
         """Start the UE; its address, and how long it took."""
-        known = {
-            "apn": self.stack.attach.apn,
-            "directory": str(self.radio.directory),
-            "gn": netdevs[0],
-            "gn_address": GN_CORE,
-            "radio_address": GN_TESTER,
-            "tun": UE_TUN,
-        }
+        known = stack.ue_values(self.stack, netdevs[0], self.radio.directory)
         began = time.monotonic()
         argv = stack.command(program, known, self.stack)
         process = self._spawn(self.radio, "ue", argv)
@@ -132,21 +127,21 @@ class Users:
             process.wait_for(
                 lambda: program.ready in process.log_text() and bool(self._address()),
                 timeout_s=ATTACH_S,
-                what=f"the address of its interface {UE_TUN}",
+                what=f"the address of its interface {stack.UE_TUN}",
             )
         except HostError as error:
             self.check()
             raise DutError(f"the UE does not attach: {error}", where=self.stack.name) from error
         # A full packet in the longest GTP-U header goes in one frame.
         room = self.machine.link(netdevs[0]).mtu - LONGEST_GTPU
-        self.radio.run(["ip", "link", "set", "dev", UE_TUN, "mtu", str(room)])
+        self.radio.run(["ip", "link", "set", "dev", stack.UE_TUN, "mtu", str(room)])
         return self._address(), time.monotonic() - began
 
     def _address(self) -> str:
         """Address of the UE, "" while it has none."""
         for line in self.radio.run(["ip", "-4", "-o", "address", "show"]).splitlines():
             words = line.split()
-            if words[1] == UE_TUN:
+            if words[1] == stack.UE_TUN:
                 return words[3].partition("/")[0]
         return ""
 
@@ -164,15 +159,9 @@ class Users:
     def _run(self, specs: Sequence[TransferSpec], ue: str, attach_s: float) -> list[Transfer]:
         found: list[Transfer] = []
         for spec in specs:
-            reached = [
-                t.bits_per_second
-                for t in found
-                if (t.spec.way, t.spec.protocol) == (spec.way, "tcp")
-            ]
-            rate = spec.rate_bps or (reached or [iperf.FALLBACK_BPS])[-1]
-            asked = spec if spec.protocol == "tcp" else spec.model_copy(update={"rate_bps": rate})
-            one = self._one(asked, ue)
-            found.append(one.model_copy(update={"ue": ue, "attach_s": attach_s}))
+            one = self._one(offered(spec, found), ue)
+            told = {"ue": ue, "attach_s": attach_s, "cpus": format_cpus(self.radio.cpus)}
+            found.append(one.model_copy(update=told))
         return found
 
     def _one(self, spec: TransferSpec, ue: str) -> Transfer:
@@ -206,6 +195,26 @@ class Users:
             self.machine.set_link(netdev, mac=mac)
 
 
+def offered(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec:
+    """A transfer with the rate that is offered.
+
+    Args:
+        spec: What is asked.
+        before: Transfers before it.
+
+    Returns:
+        Of udp: at the rate that is asked for, or that tcp reached the same way if it reached any.
+    """
+    if spec.protocol == "tcp" or spec.rate_bps:
+        return spec
+    reached = [
+        one.bits_per_second
+        for one in before
+        if (one.spec.way, one.spec.protocol) == (spec.way, "tcp") and one.bits_per_second >= 1
+    ]
+    return spec.model_copy(update={"rate_bps": (reached or [iperf.FALLBACK_BPS])[-1]})
+
+
 def let_talk(
     vnf: Vnf, what: Stack, ends: tuple[WireEnd, ...], specs: Sequence[TransferSpec]
 ) -> tuple[Transfer, ...]:
@@ -225,7 +234,7 @@ def let_talk(
             names no UE.
         DutError: The UE does not attach, the core has ended, or nothing arrives.
     """
-    if problem := missing(vnf.machine.facts.programs, what):
+    if problem := missing(vnf.machine.facts, vnf.plan.scenario, vnf.plan.wire):
         raise CapabilityError(problem, where="users' traffic")
     cpus = vnf.plan.placement.cores.get("tester", ())
     users = Users(vnf.machine, what, vnf.number, cpus, vnf.check_alive)
@@ -244,18 +253,27 @@ def _netdevs(ends: tuple[WireEnd, ...]) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def missing(programs: Mapping[str, str], what: Stack) -> str:
+def missing(facts: MachineFacts, scenario: Scenario, wire: str) -> str:
     """What keeps users' traffic from being measured.
 
     Args:
-        programs: Program -> path, "" where it is missing.
-        what: The core.
+        facts: The machine.
+        scenario: The scenario.
+        wire: Kind of wire that the tester is on.
 
     Returns:
         "" when nothing does; otherwise what is missing and the cure.
     """
-    ue = (what.ue.argv[0], what.ue.package) if what.ue else ("", "")
-    for name, package in ((iperf.PROGRAM, iperf.PROGRAM), ue):
-        if name in programs and not programs[name]:
-            return f"{name} is not installed; install the package {package} or run `make deps`"
+    what = scenario.stack
+    if what is None or what.ue is None:
+        name = what.name if what else "no core"
+        return f"{name} names no program for a UE; describe one under [ue] of its stack file"
+    if wire != "veth":
+        return (
+            f"a UE and a server plug into veth wires; these are {wire}: choose --wire veth, on a "
+            "vSwitch that takes them"
+        )
+    for name, package in ((iperf.PROGRAM, iperf.PROGRAM), (what.ue.argv[0], what.ue.package)):
+        if name in programs.PLACES and (found := facts.missing_program(name, package)):
+            return found
     return ""

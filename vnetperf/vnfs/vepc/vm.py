@@ -17,10 +17,9 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
 from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters
-from vnetperf.vnfs.vepc import misfit
+from vnetperf.vnfs.vepc import misfit, users
 from vnetperf.vnfs.vepc.guest_core import CoreForm, GuestCore
 from vnetperf.vnfs.vepc.sgsn import AttachPhase, runs_of
-from vnetperf.vnfs.vepc.users import let_talk
 from vnetperf.vnfs.vepc.wire import sgsn_at
 from vnetperf.vnfs.vloop.vm import VmVloop
 
@@ -94,11 +93,16 @@ class VmVepc(VmVloop):
         """Streams of the sessions that are attached."""
         return tuple(stream.model_copy(update={"bearers": self.sessions}) for stream in streams)
 
+    @classmethod
+    def no_users(cls, facts: MachineFacts, plan: Plan) -> str:
+        """What keeps a UE and a server from plugging in."""
+        return users.missing(facts, plan.scenario, plan.wire)
+
     def transfer(
         self, ends: tuple[WireEnd, ...], specs: tuple[TransferSpec, ...]
     ) -> tuple[Transfer, ...]:
         """Put a UE and a server in the tester's places, and run iperf3 between them."""
-        return let_talk(self, self.stack, ends, specs)
+        return users.let_talk(self, self.stack, ends, specs)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Both NICs, the interface to the core's program, and its GTP-U socket."""
