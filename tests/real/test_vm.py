@@ -65,6 +65,7 @@ MULTIQUEUE = {
         pytest.param("pvp_dpdk", MULTIQUEUE, id="pvp_dpdk-two_queues"),
         ("pvp_testpmd", {"vnf_mode": "5tswap"}),
         ("pvp_bridge", {"vnf_mode": "mac"}),
+        ("pvp_bridge", {"vnf_mode": "route"}),
         ("pvp_bridge", {"vnf_mode": "bridge", "guest": ("nic=e1000", "gro=false")}),
         ("pvp_macvtap", {}),
         ("pvp_dpdk", {"vnf_mode": "xdp"}),
