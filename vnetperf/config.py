@@ -121,7 +121,6 @@ class Configuration:
         switch: The options of the vSwitch, with the settings' single ones applied.
         guest: The options of guests, likewise.
         core: The options of a mobile core, likewise.
-        stack: Which core.
     """
 
     settings: Settings
@@ -132,7 +131,15 @@ class Configuration:
     switch: SwitchOptions
     guest: GuestOptions
     core: CoreOptions
-    stack: Stack
+
+    @property
+    def stack(self) -> Stack:
+        """Which core; its file is read only for scenarios with one, unless a user names it.
+
+        Raises:
+            ConfigError: The file is wrong.
+        """
+        return core_stack(self.settings.core)
 
     def as_record(self) -> dict[str, dict[str, Any]]:
         """Settings with their sources, for the log and `show-config`.
@@ -260,6 +267,8 @@ def _read(
         testbed = load_model(Testbed, find_file("testbeds", settings.testbed))
     else:
         preset, testbed = known.preset, known.testbed
+    if any("=" not in one for one in settings.core):
+        core_stack(settings.core)  # what is wrong in it is told before anything starts
     return Configuration(
         settings=settings,
         sources=sources,
@@ -269,5 +278,4 @@ def _read(
         switch=switch_options(settings.switch, settings.set),
         guest=guest_options(settings.guest),
         core=core_options(settings.core),
-        stack=core_stack(settings.core),
     )

@@ -22,6 +22,21 @@ def user_file(directory: Path, text: str) -> Path:
     return path
 
 
+def test_a_broken_core_is_of_no_concern_to_who_measures_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stacks = tmp_path / "conf" / "stacks"
+    stacks.mkdir(parents=True)
+    (stacks / "osmo-ggsn.toml").write_text("broken = [")
+    monkeypatch.chdir(tmp_path)
+    loaded = config.load({"core": ("sessions=2",)}, environment={})
+    assert loaded.core.sessions == 2
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        _ = loaded.stack
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        config.load({"core": ("osmo-ggsn",)}, environment={})
+
+
 def test_every_layer_wins_over_those_below_and_is_remembered(tmp_path: Path) -> None:
     path = user_file(tmp_path, 'notes = "file"\nvnf_mode = "mac"\ntraffic = "multi-flow"\n')
     loaded = config.load(

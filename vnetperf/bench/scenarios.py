@@ -47,9 +47,9 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
     usual = "route" if graph.gtp else "mac" if rewrites else "io"
     mode = settings.vnf_mode if settings.vnf_mode != "auto" else usual
-    guest = configuration.guest
-    if graph.gtp and guest.image == GuestOptions().image:
-        guest = guest.model_copy(update={"image": configuration.stack.image})
+    guest, stack = configuration.guest, configuration.stack if graph.gtp else None
+    if stack is not None and guest.image == GuestOptions().image:
+        guest = guest.model_copy(update={"image": stack.image})
     # A wire that carries no more than usual is enough while frames in GTP-U are no longer.
     usual_size = STANDARD_FRAME_SIZE - (overhead(GTPU) if graph.gtp else 0)
     return Scenario(
@@ -68,7 +68,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         options=configuration.switch,
         guest=guest,
         core=configuration.core if graph.gtp else CoreOptions(),
-        stack=configuration.stack if graph.gtp else None,
+        stack=stack,
         max_frame_size=max(usual_size, *configuration.preset.frame_sizes),
         variant=variant,
     )
