@@ -130,6 +130,12 @@ def test_the_main_thread_is_where_its_memory_is(
     assert testpmd.main_processor(node, node_of, housekeeping, workers) == main
 
 
+@pytest.mark.parametrize(("others", "main"), [((0,), 1), ((0, 1), 4), ((1, 5), 0)])
+def test_the_main_thread_keeps_off_other_pollers(others: tuple[int, ...], main: int) -> None:
+    node_of = {0: 0, 1: 0, 2: 1, 4: 0, 5: 0}
+    assert testpmd.main_processor(0, node_of, (2,), (4,), (*others, 5)) == main
+
+
 def test_workers_that_may_be_anywhere_keep_a_number_of_their_memorys_node() -> None:
     loose = testpmd.lcores(0, (4,), (0, 1, 4, 5))
     assert loose == ["--lcores=0@0,4@(0,1,4,5)", "--main-lcore=0"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vnetperf.host import vdev
@@ -155,7 +155,11 @@ def lcores(main: int, workers: Sequence[int], anywhere: Sequence[int] = ()) -> l
 
 
 def main_processor(
-    node: int, node_of: Mapping[int, int], housekeeping: Sequence[int], workers: Sequence[int]
+    node: int,
+    node_of: Mapping[int, int],
+    housekeeping: Sequence[int],
+    workers: Sequence[int],
+    others: Collection[int] = (),
 ) -> int:
     """A processor for the main thread on its memory's node: it allocates there and nowhere else.
 
@@ -164,12 +168,14 @@ def main_processor(
         node_of: Processor -> node, of all that are known.
         housekeeping: Processors left to the system, the best ones.
         workers: Processors of workers: they poll, it sleeps, but a number of its own is better.
+        others: Processors that are none of its business: other pollers', or not allowed.
 
     Returns:
         The processor; one left to the system where none is known on the node.
     """
     here = [cpu for cpu in housekeeping if node_of.get(cpu, node) == node]
-    here += [cpu for cpu, its in node_of.items() if its == node and cpu not in workers]
+    taken = {*workers, *others}
+    here += [cpu for cpu, its in node_of.items() if its == node and cpu not in taken]
     here += [cpu for cpu in workers if node_of.get(cpu) == node]
     return here[0] if here else housekeeping[0]
 

@@ -125,9 +125,20 @@ class Vloop(Vnf):
 
     def _worker(self) -> tuple[int, ...]:
         """Processor of its forwarding thread; one on its memory's node where any will do."""
-        placement = self.plan.placement
-        here = (c.cpu for c in self.machine.facts.cpus if c.node == placement.home_of_vnfs)
+        placement, allowed = self.plan.placement, self._allowed()
+        cpus = [c for c in self.machine.facts.cpus if c.node == placement.home_of_vnfs]
+        here = sorted((c.cpu for c in cpus), key=lambda cpu: cpu not in allowed)
         return placement.cores.get(self.role, tuple(here))[:1]
+
+    def _allowed(self) -> set[int]:
+        """Processors that the testbed lets be used."""
+        known = (cpu.cpu for cpu in self.machine.facts.cpus)
+        return set(self.plan.testbed.cores.allowed or known)
+
+    def _others(self) -> set[int]:
+        """Processors that its sleeping thread keeps off: other pollers', and those not allowed."""
+        known = {cpu.cpu for cpu in self.machine.facts.cpus}
+        return (known - self._allowed()).union(*self.plan.placement.cores.values())
 
     def _command(self, attachments: tuple[Attachment, Attachment]) -> testpmd.Command:
         scenario, placement = self.plan.scenario, self.plan.placement
@@ -139,7 +150,9 @@ class Vloop(Vnf):
             name=self.role,
             devices=tuple(port.argument for port in self.devices),
             forwarding=tuple(range(PORTS)),
-            main=testpmd.main_processor(home, node_of, placement.housekeeping, workers),
+            main=testpmd.main_processor(
+                home, node_of, placement.housekeeping, workers, self._others()
+            ),
             workers=workers,
             anywhere=placement.unpinned.get(self.role, ()),
             node=home,
