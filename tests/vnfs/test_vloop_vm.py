@@ -87,8 +87,8 @@ def test_nics_plug_in_where_they_are_told() -> None:
     assert (second.mac, second.tx_ring, second.queues) == (MACS[1], 1024, 1)
     tap = domain("tap", mtu=9000).nics[0]
     assert (tap.backing, tap.tx_ring, tap.mtu) == (Tap(netdev="t0"), 256, 9000)
-    assert tap.queues == 2  # the kernel refuses one, since the tap was made for several
-    assert domain("tap", multi_queue=False).nics[0].queues == 1
+    assert tap.queues == 1
+    assert domain("tap", queues=2).nics[0].queues == 2
     with pytest.raises(DutError, match="cannot plug into a memif"):
         domain("memif")
 

@@ -32,9 +32,6 @@ SYSTEM_VCPU = 0
 CMDLINE = "no_timer_check panic=-1"
 VFIO = "vfio-pci"
 OWN = f"{ord('g'):02x}"
-#: A tap that was made for several queues must be opened for several. A guest that uses one queue
-#: pair leaves the other alone.
-TAP_QUEUES = 2
 #: Only vhost-user has transmit rings of more than this.
 TX_RING, RX_RING = 256, 1024
 
@@ -183,9 +180,7 @@ def nic(attachment: Attachment, options: GuestOptions, where: Where) -> Nic:
         mac=own_mac(attachment) if where.own_macs else attachment.mac or "",
         backing=backing,
         model=options.nic,
-        queues=max(TAP_QUEUES, attachment.queues)
-        if attachment.kind == "tap" and attachment.multi_queue
-        else attachment.queues,
+        queues=attachment.queues,
         rx_ring=options.rx_ring or RX_RING if virtio else None,
         tx_ring=options.tx_ring or (RX_RING if is_socket else TX_RING) if virtio else None,
         mergeable=options.mergeable,
