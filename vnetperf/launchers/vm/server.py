@@ -142,17 +142,19 @@ _STATES = ("RUNNING", "BLOCKED", "PAUSED", "SHUTDOWN", "SHUTOFF", "CRASHED", "PM
 
 @contextlib.contextmanager
 def _on_one_processor() -> Iterator[None]:
-    """Keep the calling thread to the first of its processors.
+    """Keep the calling thread to the first of its processors, and what it starts meanwhile.
 
     What libvirt has kept about QEMU it throws away when CPUID differs from that time's, and CPUID
-    has the number of the processor it is asked on.
+    has the number of the processor it is asked on. Afterwards every thread may be anywhere.
     """
     every = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(every)})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, every)
+        for task in (PROC / "self/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.sched_setaffinity(int(task.name), every)
 
 
 def _dotted(number: int) -> str:
