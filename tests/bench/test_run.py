@@ -31,6 +31,8 @@ from vnetperf.results.log import read_log
 from vnetperf.results.records import CalibrationRecord, SearchEndRecord, TrialRecord
 from vnetperf.testing.sim import SimulatedDut
 
+CORE = "vepc_bridge"
+
 
 def duts(forth: float, back: float | None = None) -> tuple[SimulatedDut, SimulatedDut]:
     return SimulatedDut(forth), SimulatedDut(forth if back is None else back)
@@ -194,6 +196,18 @@ def test_a_real_medium_limits_the_search(tmp_path: Path) -> None:
     result = Bench(tmp_path, settings=slow).throughput()
     assert result.max_load_fps == pytest.approx(148_809.52, abs=0.01)
     assert "medium" in result.goals[0].reason
+
+
+def test_a_real_medium_carries_what_frames_are_in_besides(tmp_path: Path) -> None:
+    loaded = configuration()
+    media = loaded.testbed.media.model_copy(update={"bits_per_second": 1e8, "nominal": False})
+    slow = replace(loaded, testbed=loaded.testbed.model_copy(update={"media": media}))
+    bench = Bench(tmp_path, settings=slow)
+    limits = {
+        name: bench.run.ceiling(bench.scenario(name), 512)[0] for name in ("pvp_bridge", CORE)
+    }
+    assert limits["pvp_bridge"] == pytest.approx(1e8 / 8 / (512 + 20))
+    assert limits[CORE] == pytest.approx(1e8 / 8 / (512 + 36 + 20))  # GTP-U in UDP in IPv4
 
 
 # --- what goes wrong -------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.result import Calibration, CalibrationPoint, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.tunnel import overhead
 from vnetperf.model.units import LinkSpeed
 from vnetperf.model.variant import Comparison
 from vnetperf.results.log import TrialLog
@@ -279,7 +280,8 @@ class Run:
             limits.append((point.max_clean_fps / 2, "the generator's calibrated clean maximum"))
         if not testbed.media.nominal:
             speed = LinkSpeed(testbed.media.bits_per_second)
-            limits.append((speed.max_frame_rate(frame_size), "the medium's maximum frame rate"))
+            longest = frame_size + max(overhead(stream.tunnel) for stream in scenario.streams)
+            limits.append((speed.max_frame_rate(longest), "the medium's maximum frame rate"))
         lowered = self._ceilings.get((scenario.id, frame_size))
         if lowered is not None:
             limits.append((lowered, "what the generator offered on its core"))
