@@ -1,8 +1,8 @@
 """What a guest's NIC costs: models of NICs, offloads and rings, and who moves the frames.
 
 The attachment is the vSwitch's: `-k pvp_bridge` and `pvp_ovs` give taps, `pvp_macvtap` macvtaps,
-`pvp_dpdk` and `pvp_vpp` vhost-user, `pvp_sriov` a function of the NIC. What a NIC cannot be on an
-attachment is skipped, and says why.
+`pvp_dpdk` and `pvp_vpp` vhost-user. What a NIC cannot be on an attachment is skipped, and says why:
+all of it on `pvp_sriov`, where the NIC is a function of the machine's.
 """
 
 import pytest

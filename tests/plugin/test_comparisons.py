@@ -38,6 +38,23 @@ def queues(site: Site) -> Site:
     return site
 
 
+def test_a_variant_that_changes_nothing_is_skipped_and_says_why(site: Site) -> None:
+    mark = 'pytest.mark.vary("vnf_mode", ["mac", "macswap"])'
+    site.pytester.makepyfile(
+        test_modes=f"import pytest\n@{mark}\ndef test_throughput_by_mode(bench, frame_size):\n"
+        "    bench.search_throughput(frame_size).check_expectations()\n"
+    )
+    args = ("test_modes.py", "-k", "phy2phy_dpdk or pvp_dpdk", "--frame-sizes", "64")
+    site.run(*args).assert_outcomes(passed=2, skipped=2)
+    skipped, measured = sorted(site.results()["comparisons"], key=lambda c: str(c["scenario"]))
+    for variant in skipped["variants"]:
+        assert "changes nothing: phy2phy has no VNF" in variant["skipped"]
+    assert [v["skipped"] for v in measured["variants"]] == ["", ""]
+    # Typed by a user it may be for the other scenario.
+    typed = ("test_rfc2544.py", *args[1:], "--vnf-mode", "mac")
+    site.run(*typed).assert_outcomes(passed=2)
+
+
 FILE = "test_multiqueue.py"
 VARIANTS = ("rx_queues=1", "rx_queues=2")
 
