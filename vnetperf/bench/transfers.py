@@ -40,7 +40,7 @@ def measure(run: Run, scenario: Scenario) -> Transfers:
         scenario: The scenario.
 
     Returns:
-        What they came to.
+        What they came to; where it ends a core's sessions, what was deployed is not used again.
 
     Raises:
         VnetperfError: There is no number; what was deployed is not used again.
@@ -62,6 +62,8 @@ def measure(run: Run, scenario: Scenario) -> Transfers:
     except VnetperfError:
         run.forget_deployment()
         raise
+    if registry.load_vnf(scenario.vnf).ends_with_users:
+        run.forget_deployment()
     found = Transfers(
         scenario=scenario.id,
         transfers=tuple(Transfer.model_validate(one) for one in answer),

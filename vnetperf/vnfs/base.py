@@ -34,6 +34,7 @@ class Vnf(Backend):
         wires: Kinds of wire that the tester must be on, because the VNF has business of its own at
             the tester's end; empty for any.
         user_plane: True for a mobile core, whose port 0 takes users' packets in GTP-U.
+        ends_with_users: True when `transfer` ends the sessions that trials need.
     """
 
     places: ClassVar[Mapping[str, str]] = {}
@@ -41,6 +42,7 @@ class Vnf(Backend):
     modes: ClassVar[tuple[str, ...]]
     wires: ClassVar[tuple[str, ...]] = ()
     user_plane: ClassVar[bool] = False
+    ends_with_users: ClassVar[bool] = False
     #: Largest frame it forwards, octets including FCS.
     max_frame_size: ClassVar[int] = STANDARD_FRAME_SIZE
     #: True when it opens a tap with IFF_MULTI_QUEUE even for one queue, as DPDK does.

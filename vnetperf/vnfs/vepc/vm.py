@@ -33,6 +33,9 @@ class VmVepc(VmVloop):
     wires: ClassVar[tuple[str, ...]] = ("veth",)
     modes: ClassVar[tuple[str, ...]] = ("route",)
     user_plane: ClassVar[bool] = True
+    #: A core gives up all sessions of an SGSN that has started again. The UE's has the address of
+    #: ours, and so it is to the core.
+    ends_with_users: ClassVar[bool] = True
     max_frame_size: ClassVar[int] = 9000
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
@@ -91,6 +94,12 @@ class VmVepc(VmVloop):
 
     def streams(self, streams: tuple[Stream, ...]) -> tuple[Stream, ...]:
         """Streams of the sessions that are attached."""
+        if not self.sessions:
+            raise DutError(
+                "its sessions ended when a UE attached from the same address",
+                where=self.role,
+                cure="deploy it again",
+            )
         return tuple(stream.model_copy(update={"bearers": self.sessions}) for stream in streams)
 
     @classmethod
@@ -102,6 +111,7 @@ class VmVepc(VmVloop):
         self, ends: tuple[WireEnd, ...], specs: tuple[TransferSpec, ...]
     ) -> tuple[Transfer, ...]:
         """Put a UE and a server in the tester's places, and run iperf3 between them."""
+        self.sessions = ()
         return users.let_talk(self, self.stack, ends, specs)
 
     def counters(self) -> tuple[HopCounters, ...]:
