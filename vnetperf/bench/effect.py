@@ -33,6 +33,8 @@ def check_effect(scenario: Scenario, variant: Variant, facts: MachineFacts) -> N
     Raises:
         CapabilityError: The first setting that changes nothing, and why.
     """
+    if not variant.settings:
+        return
     given: dict[str, tuple[str, ...]] = {}
     for key, value in variant.settings:
         values = value if isinstance(value, tuple) else (str(value),)

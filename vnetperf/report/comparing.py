@@ -17,7 +17,10 @@ from vnetperf.report import bounds
 from vnetperf.report import units_text as text
 
 #: Heading of what the processor counted.
-EVENTS = "Events of the processor for each frame, switch and VNFs together, at the lower bounds"
+EVENTS = (
+    "Events of the processor for each frame, switch and VNFs together, idle polling included, "
+    "at the lower bounds"
+)
 
 
 @dataclass(frozen=True, slots=True)
