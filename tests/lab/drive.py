@@ -20,7 +20,7 @@ def main() -> int:
     os.environ["XDG_CACHE_HOME"] = home
     guest.GRACE_S = 2.0
     if play[0] == "mute":
-        guest.BOOT_S = 3.0
+        guest.BOOT_S = 1.0
     if play[0] == "hang":
         guest.BOOT_CPU_S = 2.0
 

@@ -84,7 +84,7 @@ def test_input_goes_in_to_its_end(start: Start) -> None:
     [
         ("die", ("ended while the command ran", "qemu: out of luck", "lab doctor")),
         ("fail", ("could not be prepared: no such directory",)),
-        ("mute", ("did not start within 3 s",)),
+        ("mute", ("did not start within 1 s",)),
     ],
 )
 def test_a_guest_that_fails_is_one_clear_error(

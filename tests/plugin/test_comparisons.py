@@ -201,6 +201,7 @@ def test_a_variant_that_means_something_else_is_not_resumed(site: Site) -> None:
     assert "pvp_dpdk,more now stands for other settings than in this log" in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_workers_deploy_each_variant_once(queues: Site) -> None:
     result = queues.run_apart("-n", "2", FILE, "-k", "pvp_dpdk")
     result.assert_outcomes(passed=4)
@@ -209,6 +210,7 @@ def test_workers_deploy_each_variant_once(queues: Site) -> None:
     assert [v["variant"] for v in comparison["variants"]] == list(VARIANTS)
 
 
+@pytest.mark.slow
 def test_workers_leave_comparisons_out_too(queues: Site) -> None:
     queues.run_apart("-n", "2", "-k", "pvp_dpdk").assert_outcomes(passed=2)
 
@@ -254,6 +256,7 @@ def test_one_name_for_different_variants_is_refused(site: Site) -> None:
 
 
 @pytest.mark.parametrize("mark", ['vary("set", ["rx_queus=2"])', 'vary("set", [])'])
+@pytest.mark.slow
 def test_workers_tell_a_wrong_mark_in_each_case(site: Site, mark: str) -> None:
     text = f"import pytest\n\n@pytest.mark.{mark}\ndef test_wrong(bench): pass\n"
     site.pytester.makepyfile(test_wrong=text)

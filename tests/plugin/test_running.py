@@ -213,6 +213,7 @@ def test_a_run_is_not_resumed_on_a_machine_that_has_changed(
 WORKERS = ("-n", "2", "-k", "phy2phy_dpdk or pvp_dpdk or pvvp_dpdk")
 
 
+@pytest.mark.slow
 def test_workers_of_xdist_share_one_run(site: Site) -> None:
     result = site.run_apart(*WORKERS)
     result.assert_outcomes(passed=6)
@@ -232,6 +233,7 @@ def test_workers_of_xdist_share_one_run(site: Site) -> None:
     assert "vnetperf results" in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_workers_of_other_projects_leave_no_results(site: Site) -> None:
     (site.path / "test_rfc2544.py").unlink()
     site.pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_other(): pass")
@@ -288,6 +290,7 @@ def pytest_collection_modifyitems(items):
     assert site.run("-k", "pvvp_dpdk").ret == 5
 
 
+@pytest.mark.slow
 def test_workers_that_measure_nothing_are_not_green(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +312,7 @@ def test_a_testbed_file_with_an_unknown_wire_is_one_message_and_no_skip(site: Si
         assert "INTERNALERROR" not in text
 
 
+@pytest.mark.slow
 def test_settings_of_this_tool_do_not_concern_workers_of_other_projects(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
