@@ -21,6 +21,7 @@ b=/bin/busybox
 $b mount -t proc proc /proc; $b mount -t sysfs sysfs /sys; $b mount -t devtmpfs dev /dev
 for m in {" ".join(MODULES)}; do $b insmod /$m.ko; done
 echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6
+echo pfifo_fast > /proc/sys/net/core/default_qdisc
 echo {MARK.decode()} | $b dd of=/dev/vda bs=512 seek={SECTOR} conv=notrunc,sync,fsync
 $b brctl addbr br0
 for n in 0 1; do
