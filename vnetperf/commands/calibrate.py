@@ -31,12 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
         0.
     """
-    from vnetperf import config  # noqa: PLC0415 - slow to import
-    from vnetperf.bench.calibration_store import CalibrationStore  # noqa: PLC0415
-    from vnetperf.model.deployment import make_deployment  # noqa: PLC0415
-    from vnetperf.model.scenario import Scenario  # noqa: PLC0415
-    from vnetperf.testbed.client import AgentClient  # noqa: PLC0415
-    from vnetperf.testbed.plan import make_loop_plan  # noqa: PLC0415
+    from vnetperf import config
+    from vnetperf.bench.calibration_store import CalibrationStore
+    from vnetperf.model.deployment import make_deployment
+    from vnetperf.model.scenario import Scenario
+    from vnetperf.testbed.client import AgentClient
+    from vnetperf.testbed.plan import make_loop_plan
 
     loaded = config.load(given_settings(arguments))
     client = AgentClient(loaded.testbed, tell_event)

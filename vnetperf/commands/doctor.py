@@ -32,8 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
         0 when at least one scenario can run, 1 otherwise.
     """
-    from vnetperf import config  # noqa: PLC0415 - slow to import
-    from vnetperf.testbed.client import AgentClient  # noqa: PLC0415
+    from vnetperf import config
+    from vnetperf.testbed.client import AgentClient
 
     loaded = config.load(given_settings(arguments))
     client = AgentClient(loaded.testbed)
@@ -67,8 +67,8 @@ def _print_machine(facts: MachineFacts) -> None:
 
 def _print_guests(facts: MachineFacts) -> None:
     """What VNFs in virtual machines need besides QEMU, which is among the programs."""
-    from vnetperf.images.image import DEFAULT  # noqa: PLC0415 - slow to import
-    from vnetperf.model.machine import LIBVIRT_PYTHON  # noqa: PLC0415
+    from vnetperf.images.image import DEFAULT
+    from vnetperf.model.machine import LIBVIRT_PYTHON
 
     print("guests (VNFs in virtual machines, --vnf vloop:vm)")
     libvirt = facts.versions.get(LIBVIRT_PYTHON) or "MISSING: run `make deps`"
@@ -80,9 +80,9 @@ def _print_guests(facts: MachineFacts) -> None:
 
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
-    from vnetperf.bench.scenarios import make_scenario, scenario_ids  # noqa: PLC0415
-    from vnetperf.model.errors import CapabilityError  # noqa: PLC0415
-    from vnetperf.testbed.plan import make_plan  # noqa: PLC0415
+    from vnetperf.bench.scenarios import make_scenario, scenario_ids
+    from vnetperf.model.errors import CapabilityError
+    from vnetperf.testbed.plan import make_plan
 
     print("scenarios")
     runnable = 0

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
         Exit status: 0 done, 1 an image is damaged.
     """
-    from vnetperf.images import image, store  # noqa: PLC0415
+    from vnetperf.images import image, store
 
     if arguments.action == "build":
         _print(image.build(arguments.name, _tell))
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list() -> int:
-    from vnetperf.images import store  # noqa: PLC0415
+    from vnetperf.images import store
 
     found = store.entries()
     for entry in found:
@@ -69,7 +69,7 @@ def _list() -> int:
 
 
 def _verify() -> int:
-    from vnetperf.images import store  # noqa: PLC0415
+    from vnetperf.images import store
 
     status = 0
     found = store.entries()

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: The options make no sense, or there is no command.
         HostError: The lab did not start, or died.
     """
-    from vnetperf.lab import accel, checks, guest, kernel, programs  # noqa: PLC0415
+    from vnetperf.lab import accel, checks, guest, kernel, programs
 
     if arguments.action == "doctor":
         return _print(checks.checks(arguments.accel, memory_mib(arguments.memory)))
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _build_generators() -> None:
     """Build here what would take minutes in there; one that cannot be built says so in there."""
-    from vnetperf import registry  # noqa: PLC0415
+    from vnetperf import registry
 
     for name in registry.names("traffic"):
         try:
@@ -134,7 +134,7 @@ def _print(found: Iterable[Check]) -> int:
 
 
 def _machine(arguments: argparse.Namespace) -> Machine:
-    from vnetperf.lab.layout import Machine  # noqa: PLC0415
+    from vnetperf.lab.layout import Machine
 
     return Machine(cpus=arguments.cpus, memory_mib=memory_mib(arguments.memory))
 
@@ -205,7 +205,7 @@ def _python() -> tuple[Path, ...]:
 
 
 def _results_dir() -> list[Path]:
-    from vnetperf import config  # noqa: PLC0415 - slow to import
+    from vnetperf import config
 
     # What is wrong with the configuration is told by the command, if it reads it.
     with contextlib.suppress(VnetperfError):
@@ -231,7 +231,7 @@ def _environment(named: list[str]) -> dict[str, str]:
 
 
 def _testbed_named() -> bool:
-    from vnetperf import config  # noqa: PLC0415 - slow to import
+    from vnetperf import config
 
     try:
         return config.load().sources["testbed"] != "default"

@@ -30,11 +30,11 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
         0.
     """
-    from vnetperf.bench.derive import derive  # noqa: PLC0415 - slow to import
-    from vnetperf.report import write_all  # noqa: PLC0415
-    from vnetperf.report.terminal import print_results  # noqa: PLC0415
-    from vnetperf.results.folder import read_run  # noqa: PLC0415
-    from vnetperf.results.log import read_log  # noqa: PLC0415
+    from vnetperf.bench.derive import derive
+    from vnetperf.report import write_all
+    from vnetperf.report.terminal import print_results
+    from vnetperf.results.folder import read_run
+    from vnetperf.results.log import read_log
 
     given = Path(arguments.folder)
     results = derive(read_log(given) if given.is_file() else read_run(given))

@@ -26,8 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
         0 when nothing is left, 1 when something is.
     """
-    from vnetperf.host.restore import restore  # noqa: PLC0415
-    from vnetperf.host.session import is_root  # noqa: PLC0415
+    from vnetperf.host.restore import restore
+    from vnetperf.host.session import is_root
 
     del arguments
     if not is_root():

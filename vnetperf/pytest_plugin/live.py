@@ -82,7 +82,7 @@ class LiveProgress:
 
     def _show(self, text: str) -> None:
         if self._status is None:
-            from rich.console import Console  # noqa: PLC0415 - slow to import, rarely needed
+            from rich.console import Console
 
             # While a test runs, pytest captures stdout: the terminal itself is what is drawn on.
             try:

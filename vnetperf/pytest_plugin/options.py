@@ -115,7 +115,7 @@ def configuration_of(
     Raises:
         UsageError: Anything wrong in any layer, in one clear message.
     """
-    from vnetperf import config  # noqa: PLC0415 - every pytest on this machine loads this file
+    from vnetperf import config
 
     given: dict[str, Any] = {key: pytest_config.getoption(key, None) for key in KEYS}
     try:
@@ -149,7 +149,7 @@ def check_names(settings: Settings) -> None:
     Raises:
         ConfigError: One that is unknown, with those there are.
     """
-    from vnetperf import registry  # noqa: PLC0415 - only sessions that measure need it
+    from vnetperf import registry
 
     families: dict[registry.Family, str] = {"traffic": settings.generator}
     if settings.wire != "auto":
@@ -169,7 +169,7 @@ def check_mode(settings: Settings) -> None:
     Raises:
         ConfigError: It has no such mode.
     """
-    from vnetperf import registry  # noqa: PLC0415 - only sessions that measure need it
+    from vnetperf import registry
 
     modes = registry.load_vnf(settings.vnf).modes
     if settings.vnf_mode not in ("auto", *modes):

@@ -25,9 +25,9 @@ def print_plans(session: BenchSession, wanted: Sequence[Selected], terminal: Any
         wanted: Selected scenarios and variants, each once.
         terminal: pytest's terminal reporter.
     """
-    from vnetperf.pytest_plugin.varied import scenario_of  # noqa: PLC0415
-    from vnetperf.testbed.client import AgentClient  # noqa: PLC0415
-    from vnetperf.testbed.plan import make_plan  # noqa: PLC0415
+    from vnetperf.pytest_plugin.varied import scenario_of
+    from vnetperf.testbed.client import AgentClient
+    from vnetperf.testbed.plan import make_plan
 
     configuration = session.configuration
     client = AgentClient(configuration.testbed)

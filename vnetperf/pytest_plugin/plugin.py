@@ -32,7 +32,7 @@ def session_of(config: pytest.Config) -> BenchSession:
         The state.
     """
     if _SESSION not in config.stash:
-        from vnetperf.pytest_plugin.session import BenchSession  # noqa: PLC0415
+        from vnetperf.pytest_plugin.session import BenchSession
 
         config.stash[_SESSION] = BenchSession(config)
     return config.stash[_SESSION]
@@ -51,8 +51,8 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Let conftests register their backends."""
-    from vnetperf import registry  # noqa: PLC0415
-    from vnetperf.model.errors import ConfigError  # noqa: PLC0415
+    from vnetperf import registry
+    from vnetperf.model.errors import ConfigError
 
     config.addinivalue_line("markers", "xdist_group(name): cases that share a deployment")
     config.addinivalue_line(
@@ -73,8 +73,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise tests that ask for `bench`."""
     if "bench" in metafunc.fixturenames:
-        from vnetperf.pytest_plugin.matrix import parametrize  # noqa: PLC0415
-        from vnetperf.pytest_plugin.variants import variants_of  # noqa: PLC0415
+        from vnetperf.pytest_plugin.matrix import parametrize
+        from vnetperf.pytest_plugin.variants import variants_of
 
         try:
             configuration = session_of(metafunc.config).configuration_for(metafunc.definition)
@@ -88,7 +88,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let -k name a variant, "rx_queues:2": it takes no equals sign."""
     if "bench" in getattr(item, "fixturenames", ()):
-        from vnetperf.pytest_plugin.variants import selected_of  # noqa: PLC0415
+        from vnetperf.pytest_plugin.variants import selected_of
 
         selected = selected_of(item)
         if selected is not None and selected.variant:
@@ -103,9 +103,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _raise_wrong(config)
     if not _any_measures(items):
         return
-    from vnetperf.pytest_plugin.asked import drop_unasked, how_to_ask  # noqa: PLC0415
-    from vnetperf.pytest_plugin.matrix import group_by_scenario  # noqa: PLC0415
-    from vnetperf.pytest_plugin.variants import comparisons_of  # noqa: PLC0415
+    from vnetperf.pytest_plugin.asked import drop_unasked, how_to_ask
+    from vnetperf.pytest_plugin.matrix import group_by_scenario
+    from vnetperf.pytest_plugin.variants import comparisons_of
 
     dropped = drop_unasked(config, items)
     if dropped:
@@ -153,14 +153,14 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     if not _any_measures(session.items) and not config.getoption("plan"):
         return None
-    from vnetperf.pytest_plugin.variants import selected_of  # noqa: PLC0415
+    from vnetperf.pytest_plugin.variants import selected_of
 
     wanted = dict.fromkeys(filter(None, map(selected_of, session.items)))
     if not config.getoption("plan"):
         if wanted:
             session_of(config).check_resume()
         return None
-    from vnetperf.pytest_plugin.planning import print_plans  # noqa: PLC0415
+    from vnetperf.pytest_plugin.planning import print_plans
 
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     print_plans(session_of(config), list(wanted), terminal)
@@ -183,7 +183,7 @@ def pytest_runtest_makereport(
     report = yield
     if call.excinfo is None or not report.failed:
         return report
-    from vnetperf.model.errors import VnetperfError  # noqa: PLC0415
+    from vnetperf.model.errors import VnetperfError
 
     error = call.excinfo.value
     if isinstance(error, VnetperfError) and item.config.option.tbstyle != "long":
@@ -201,7 +201,7 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     """Under pytest-xdist: only now the controller knows whether anything will be measured."""
-    from vnetperf.pytest_plugin.matrix import scenario_in  # noqa: PLC0415
+    from vnetperf.pytest_plugin.matrix import scenario_in
 
     if any(map(scenario_in, ids)):
         session_of(node.config).expect_workers()
@@ -212,7 +212,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Under pytest-xdist: keep a scenario's cases on one worker."""
     if config.getoption("dist") not in ("load", "loadgroup"):
         return None  # the user wants another order
-    from vnetperf.pytest_plugin.scheduling import LateScheduling  # noqa: PLC0415
+    from vnetperf.pytest_plugin.scheduling import LateScheduling
 
     return LateScheduling(config, log)
 
@@ -241,7 +241,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     results = session.results
     if results is None:
         return
-    from vnetperf.report.terminal import terminal_text  # noqa: PLC0415
+    from vnetperf.report.terminal import terminal_text
 
     terminalreporter.section("vnetperf results")
     width = max(80, terminalreporter._tw.fullwidth)

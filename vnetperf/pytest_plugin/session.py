@@ -98,7 +98,7 @@ class BenchSession:
             The folder.
         """
         if self.folder is None:
-            from vnetperf.results.folder import (  # noqa: PLC0415
+            from vnetperf.results.folder import (
                 make_folder,
                 merge_worker_logs,
                 new_folder,
@@ -131,7 +131,7 @@ class BenchSession:
         Returns:
             Its name; where it is, the configuration says, which other projects have none of.
         """
-        from vnetperf.results.folder import reserve_name  # noqa: PLC0415
+        from vnetperf.results.folder import reserve_name
 
         if self.config.getoption("resume"):
             raise pytest.UsageError(
@@ -169,8 +169,8 @@ class BenchSession:
             The run.
         """
         if self._run is None:
-            from vnetperf.bench.run import Run  # noqa: PLC0415 - `--collect-only` never needs it
-            from vnetperf.results.folder import worker_log  # noqa: PLC0415
+            from vnetperf.bench.run import Run
+            from vnetperf.results.folder import worker_log
 
             log = worker_log(self.results_folder(), self.worker)
             self._run = Run(self.configuration, log, progress=self.progress)
@@ -186,7 +186,7 @@ class BenchSession:
         Raises:
             UsageError: A setting of a variant that is wrong whatever the machine is.
         """
-        from vnetperf.pytest_plugin.varied import check_variants  # noqa: PLC0415
+        from vnetperf.pytest_plugin.varied import check_variants
 
         check_variants(self.configuration, comparisons)
         self._comparisons = comparisons
@@ -200,8 +200,8 @@ class BenchSession:
         Returns:
             What the test case is given.
         """
-        from vnetperf.bench.bench import Bench  # noqa: PLC0415
-        from vnetperf.pytest_plugin.varied import scenario_of  # noqa: PLC0415
+        from vnetperf.bench.bench import Bench
+        from vnetperf.pytest_plugin.varied import scenario_of
 
         if self.refused:
             raise ConfigError(self.refused)
@@ -212,7 +212,7 @@ class BenchSession:
         except CapabilityError as error:
             why = str(error).replace("\n", ";")
             run.note_skipped(selected.id, why)
-            pytest.skip(why)
+            pytest.skip(why)  # told in the log and in every report
         except ConfigError as error:
             if self.worker or selected.variant:
                 raise
@@ -249,10 +249,10 @@ class BenchSession:
         """
         if self.folder is None or self.worker or not self.folder.is_dir():
             return None
-        from vnetperf.bench.derive import derive  # noqa: PLC0415
-        from vnetperf.report import write_all  # noqa: PLC0415
-        from vnetperf.results.folder import merge_worker_logs  # noqa: PLC0415
-        from vnetperf.results.log import LOG_NAME, read_log  # noqa: PLC0415
+        from vnetperf.bench.derive import derive
+        from vnetperf.report import write_all
+        from vnetperf.results.folder import merge_worker_logs
+        from vnetperf.results.log import LOG_NAME, read_log
 
         merge_worker_logs(self.folder)
         if not (self.folder / LOG_NAME).exists():

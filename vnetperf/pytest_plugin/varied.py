@@ -54,8 +54,8 @@ def scenario_of(configuration: Configuration, selected: Selected, facts: Machine
     Raises:
         CapabilityError: A variant's parts do not fit together, or change nothing.
     """
-    from vnetperf.bench.effect import check_effect  # noqa: PLC0415
-    from vnetperf.bench.scenarios import make_scenario  # noqa: PLC0415 - slow to import
+    from vnetperf.bench.effect import check_effect
+    from vnetperf.bench.scenarios import make_scenario
 
     varied = configuration.varied(selected.variant)
     try:
