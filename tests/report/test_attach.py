@@ -10,6 +10,7 @@ from vnetperf.model.result import RunResults
 from vnetperf.report.html import html_report
 from vnetperf.report.markdown import markdown_report
 from vnetperf.report.terminal import renderables
+from vnetperf.vnfs.vepc.gtpc import Context
 from vnetperf.vnfs.vepc.sgsn import AttachPhase
 
 TITLE = "Attach phase"
@@ -27,16 +28,16 @@ def test_what_the_sgsn_says_stands_in_every_report(results: RunResults) -> None:
     phase = AttachPhase(
         asked=50, ramp=25.0, seconds=2.0, asking_s=1.96, answer_s=[0.001] * 49 + [0.003]
     )
-    phase.contexts = [object()] * 50  # type: ignore[list-item]  # they are only counted
+    phase.contexts = [Context(1, 1, "198.18.0.1", "192.0.2.1")] * 50
     run = attached(results, phase.facts())
     row = "| 50 of 50 | 100 % | 25.00/s | 25.00/s | 2 s | 1.000 ms | 2.020 ms |"
     assert row in markdown_report(run).split(f"## {TITLE}")[1]
     page = html_report(run)
     assert 'href="#attach"' in page
     assert "50 of 50" in page.split('id="attach"')[1]
-    told = Console(file=io.StringIO(), width=200)
-    told.print(*renderables(run))
-    assert "50 of 50 sessions attached in 2 s (25.00/s), median 1.000 ms" in told.file.getvalue()  # type: ignore[attr-defined]
+    said = io.StringIO()
+    Console(file=said, width=200).print(*renderables(run))
+    assert "50 of 50 sessions attached in 2 s (25.00/s), median 1.000 ms" in said.getvalue()
 
 
 def test_a_stack_with_a_command_of_its_own_was_not_timed(results: RunResults) -> None:

@@ -86,6 +86,10 @@ def test_an_endpoint_that_is_none_is_told_of_the_attach_command(tmp_path: Path, 
     attach = Attach(by="command", argv=("attach",))
     vepc = core(tmp_path, {"vnf0": (3,)}, stack=STACK.model_copy(update={"attach": attach}))
     started(vepc)
-    vepc.machine.run.return_value = f'{{"ue": "198.18.0.1", "teid": {teid}}}\n'  # type: ignore[attr-defined]
-    with patch.object(vepc, "check_alive"), pytest.raises(DutError, match="attach command failed"):
+    said = f'{{"ue": "198.18.0.1", "teid": {teid}}}\n'
+    with (
+        patch.object(vepc.machine, "run", return_value=said),
+        patch.object(vepc, "check_alive"),
+        pytest.raises(DutError, match="attach command failed"),
+    ):
         vepc._by_command(1)

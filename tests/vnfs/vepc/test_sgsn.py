@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Address
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -146,11 +147,12 @@ def test_a_network_that_is_not_there_is_one_message(monkeypatch: pytest.MonkeyPa
         def send(self, octets: bytes) -> None:
             raise OSError(errno.ENETUNREACH, "Network is unreachable")
 
-    with core(monkeypatch, accepted) as client:
-        real, client.socket = client.socket, Gone()  # type: ignore[assignment]
-        with pytest.raises(HostError, match="unreachable"):
-            client.echo()
-        client.socket = real
+    with (
+        core(monkeypatch, accepted) as client,
+        patch.object(client, "socket", Gone()),
+        pytest.raises(HostError, match="unreachable"),
+    ):
+        client.echo()
 
 
 def test_silence_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping
+from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, ClassVar
@@ -150,7 +151,7 @@ class Vepc(Vnf):
             ready = program.ready
             try:
                 process.wait_for(
-                    lambda process=process, ready=ready: ready in process.log_text(),  # type: ignore[misc]
+                    partial(_has_said, process, ready),
                     timeout_s=PROGRAM_S,
                     what=f"{ready!r} in its log",
                 )
@@ -318,3 +319,7 @@ class Vepc(Vnf):
             process.stop(timeout_s=3.0)
         self.processes, self.sessions, self.phase, self.lines = [], (), None, []
         self.container.give_back()
+
+
+def _has_said(process: ManagedProcess, text: str) -> bool:
+    return text in process.log_text()
