@@ -23,6 +23,8 @@ from vnetperf.vnfs.vloop.guest_kernel import GuestPlace
 DIRECTORY = "/run"
 #: Longest wait for each program of a core in an emulated guest, and between two looks, seconds.
 PROGRAM_S, POLL_S = 60.0, 0.2
+#: The interface goes with its program; the agent hears of the program's end a moment later.
+REAPED_S = 2.0
 TAIL_LINES = 15
 #: What moves users' packets keeps to the vCPUs that forward: the plan gives them a processor, while
 #: the system's shares its own with QEMU. Some interrupts cannot be moved.
@@ -150,7 +152,10 @@ class GuestCore:
         """
         there = self.place.statistics().get(self.stack.tun)
         if there is None:
-            self.check()
+            deadline = time.monotonic() + patient(REAPED_S)
+            while time.monotonic() < deadline:
+                self.check()
+                time.sleep(POLL_S)
             raise DutError(f"gone: the core's interface {self.stack.tun}", where=self.role)
         found = HopCounters(
             port=f"{self.role}.tun (inside)",
