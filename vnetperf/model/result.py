@@ -78,7 +78,8 @@ class GoalResult(Frozen):
         latency: Latency per direction at the lower bound (last trial there), by direction.
         trials_at_lower_bound: Numbers of the trials at that load, as in trials.jsonl.
         threads: Busy threads at the lower bound (last of the longest trials there).
-        uncollected: Collector -> "not measured: why", where it had nothing to tell of them.
+        uncollected: Collector, or count of the generator, -> "not measured: why", where there was
+            nothing to tell.
     """
 
     name: str

@@ -78,6 +78,8 @@ class DirectionCounts(Frozen):
         reordered: Frames with a sequence number below one already seen (RFC 4737).
         late: Own frames too old to tell a duplicate from a new frame; not in `received`.
         misrouted: Own frames of this direction seen at a wrong port.
+            These four are None where the generator does not number its frames: `uncollected` of
+            the result says why.
         tx_seconds: Time from the first to the last frame's due time, measured.
         latency: None when nothing was received.
     """
@@ -88,10 +90,10 @@ class DirectionCounts(Frozen):
     refused: int
     unsent: int
     received: int
-    duplicated: int = 0
-    reordered: int = 0
-    late: int = 0
-    misrouted: int = 0
+    duplicated: int | None = 0
+    reordered: int | None = 0
+    late: int | None = 0
+    misrouted: int | None = 0
     tx_seconds: float = 0.0
     latency: Latency | None = None
 
@@ -167,7 +169,7 @@ class TrialResult(Frozen):
         events: Events of the processor by thread.
         collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0
             where it is not known.
-        uncollected: Collector -> "not measured: why", for those that had nothing to tell.
+        uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
         failure: Why the trial has no number: "" or a message with the log's tail.
         failed: "" | "dut" | "generator" | "timeout".
     """

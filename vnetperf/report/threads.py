@@ -52,7 +52,7 @@ def rows(group: Group) -> Iterator[tuple[str, ...]]:
 
 
 def notes(group: Group) -> tuple[str, ...]:
-    """How to read the events, and what could not be told of the threads.
+    """How to read the events, and what could not be told.
 
     Args:
         group: Results of one scenario and test.

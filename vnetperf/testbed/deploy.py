@@ -366,6 +366,7 @@ class Deployment:
                 "hops": tuple(difference(before.get(name), now) for name, now in after.items()),
                 "refusal_is_loss": self.plan.refusal_is_loss,
                 **collected,
+                "uncollected": result.uncollected | collected["uncollected"],
             }
         )
 
