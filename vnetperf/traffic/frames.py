@@ -44,6 +44,8 @@ class VariedField:
         base: Value of the first flow.
         count: Number of values.
         random: True picks values uniformly, False walks through them in order.
+        step: What is added to the whole of its octets from one value to the next; more than 1
+            where other bits lie below the field's own, as in an MPLS label.
     """
 
     offset: int
@@ -51,6 +53,7 @@ class VariedField:
     base: int
     count: int
     random: bool
+    step: int = 1
 
 
 def internet_checksum(octets: bytes) -> int:

@@ -11,14 +11,8 @@ from dataclasses import dataclass
 
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import Stream, TrafficProfile
-from vnetperf.model.tunnel import overhead
-from vnetperf.traffic.frames import (
-    ETH_LEN,
-    VariedField,
-    compile_frame_header,
-    compile_sent_varied,
-    sent_size,
-)
+from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
+from vnetperf.traffic.frames import VariedField
 from vnetperf.traffic.loadgen import spec as engine
 
 
@@ -58,10 +52,10 @@ def parts_of(
         GeneratorError: More parts than the engine has streams.
     """
     parts: list[Part] = []
-    for stream, weight in _by_run(streams):
-        for queue, share, fields in _dealt(stream, profile, queues.get(stream.tx_port, 1)):
-            spec = _spec(len(parts), stream, frame_size, fields, queue)
-            parts.append(Part(stream=stream, share=share * weight, spec=spec))
+    for frame in compile_traffic(streams, profile, frame_size):
+        for queue, share, fields in _dealt(frame, queues.get(frame.stream.tx_port, 1)):
+            spec = _spec(len(parts), frame, fields, queue)
+            parts.append(Part(stream=frame.stream, share=share * frame.weight, spec=spec))
     if len(parts) > engine.MAX_STREAMS:
         raise GeneratorError(
             f"{len(streams)} streams over several queues, or of sessions that are not in order, "
@@ -70,16 +64,6 @@ def parts_of(
             cure="use fewer chains, fewer queues or fewer sessions",
         )
     return tuple(parts)
-
-
-def _by_run(streams: Sequence[Stream]) -> list[tuple[Stream, float]]:
-    """Streams with one run of sessions each, and their share of the frames."""
-    found: list[tuple[Stream, float]] = []
-    for stream in streams:
-        total = sum(run.count for run in stream.bearers)
-        runs = [(stream.of(run), run.count) for run in stream.bearers]
-        found += [(one, count / total) for one, count in runs] or [(stream, 1.0)]
-    return found
 
 
 def split(count: int, parts: Sequence[Part]) -> tuple[int, ...]:
@@ -102,15 +86,15 @@ def split(count: int, parts: Sequence[Part]) -> tuple[int, ...]:
 
 
 def _dealt(
-    stream: Stream, profile: TrafficProfile, queues: int
+    frame: CompiledFrame, queues: int
 ) -> list[tuple[int | None, float, tuple[engine.FieldSpec, ...]]]:
-    """Queue, share of the frames, and fields of each part of a stream."""
-    varied = compile_sent_varied(stream, profile)
+    """Queue, share of the frames, and fields of each part of one kind of frame."""
+    varied = frame.fields
     if queues == 1:
         return [(None, 1.0, tuple(_field(field) for field in varied))]
     flows = max((field.count for field in varied), default=1)
     if flows == 1:  # one flow stays on one queue; those of several chains are dealt out
-        return [(stream.chain % queues, 1.0, tuple(_field(field) for field in varied))]
+        return [(frame.stream.chain % queues, 1.0, tuple(_field(field) for field in varied))]
     used = min(queues, flows)
     dealt: list[tuple[int | None, float, tuple[engine.FieldSpec, ...]]] = []
     for queue in range(used):
@@ -128,9 +112,9 @@ def _every(field: VariedField, first: int, step: int) -> engine.FieldSpec:
     return engine.FieldSpec(
         offset=field.offset,
         width=field.width,
-        base=field.base + first,
+        base=field.base + first * field.step,
         count=values,
-        step=step,
+        step=step * field.step,
         mode="random" if field.random else "inc",
     )
 
@@ -140,20 +124,15 @@ def _field(field: VariedField) -> engine.FieldSpec:
 
 
 def _spec(
-    number: int,
-    stream: Stream,
-    frame_size: int,
-    fields: tuple[engine.FieldSpec, ...],
-    queue: int | None,
+    number: int, frame: CompiledFrame, fields: tuple[engine.FieldSpec, ...], queue: int | None
 ) -> engine.StreamSpec:
-    inner = overhead(stream.tunnel)
     return engine.StreamSpec(
         id=number,
-        tx_port=stream.tx_port,
-        rx_port=stream.rx_port,
-        frame_size=sent_size(stream, frame_size),
-        header=compile_frame_header(stream, frame_size),
-        l3_offset=inner + ETH_LEN,
+        tx_port=frame.stream.tx_port,
+        rx_port=frame.stream.rx_port,
+        frame_size=frame.size,
+        header=frame.headers,
+        l3_offset=frame.checksums[-1].offset,
         fields=fields,
         queue=queue,
     )
