@@ -10,7 +10,8 @@ from hdrh.histogram import HdrHistogram
 
 
 @pytest.mark.parametrize(
-    "suite", ["seqtrack", "hdr", "order", "pacing", "fields", "params", "args", "stream"]
+    "suite",
+    ["seqtrack", "hdr", "order", "pacing", "fields", "params", "args", "stream", "neighbour"],
 )
 def test_suite_finds_no_fault(unit_tests: Path, suite: str) -> None:
     run = subprocess.run(

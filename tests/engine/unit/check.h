@@ -32,6 +32,7 @@ extern unsigned int checks, failures;
 
 void test_seqtrack(void);
 void test_hdr(void);
+void test_neighbour(void);
 void test_order(void);
 void test_pacing(void);
 void test_fields(void);

@@ -6,9 +6,11 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } suites[] = {
-	{"seqtrack", test_seqtrack}, {"hdr", test_hdr},	      {"pacing", test_pacing},
-	{"fields", test_fields},     {"params", test_params}, {"args", test_args},
-	{"order", test_order},	     {"stream", test_stream}, {"hdr-layout", print_hdr_layout},
+	{"seqtrack", test_seqtrack},   {"hdr", test_hdr},
+	{"pacing", test_pacing},       {"fields", test_fields},
+	{"params", test_params},       {"args", test_args},
+	{"order", test_order},	       {"stream", test_stream},
+	{"neighbour", test_neighbour}, {"hdr-layout", print_hdr_layout},
 };
 
 int main(int argc, char **argv)

@@ -69,6 +69,8 @@ static void add_totals(struct rx_totals *sum, const struct rx_totals *from,
 	sum->stale += to->stale - from->stale;
 	sum->learning += to->learning - from->learning;
 	sum->corrupted += to->corrupted - from->corrupted;
+	sum->answered += to->answered - from->answered;
+	sum->unanswered += to->unanswered - from->unanswered;
 }
 
 void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest)

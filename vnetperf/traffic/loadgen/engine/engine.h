@@ -25,7 +25,9 @@ struct rx_totals {
 	uint64_t foreign, foreign_octets; /* no trailer of ours */
 	uint64_t stale;			  /* ours, of another trial or outside any */
 	uint64_t learning;
-	uint64_t corrupted; /* of this trial, but with a stream or sequence never sent */
+	uint64_t corrupted;  /* of this trial, but with a stream or sequence never sent */
+	uint64_t answered;   /* asked for an address of ours, and were told */
+	uint64_t unanswered; /* likewise, when answers were asked for faster than they leave */
 };
 
 struct rx_queue {
@@ -79,6 +81,7 @@ struct tx_queue {
 	struct rte_mempool *pool;
 	struct tx_stream *streams;
 	struct tx_totals totals;
+	uint64_t answers; /* to neighbours, and announcements; since the start */
 	uint16_t n_stash, n_pending;
 	struct rte_mbuf *stash[LG_MAX_BURST]; /* allocated, to be filled next */
 	struct rte_mbuf *out[LG_MAX_BURST];

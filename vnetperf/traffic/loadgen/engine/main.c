@@ -6,6 +6,7 @@
 #include <rte_eal.h>
 #include <rte_launch.h>
 
+#include "answer.h"
 #include "engine.h"
 #include "telemetry.h"
 
@@ -36,7 +37,8 @@ static bool start(int argc, char **argv, struct problem *why)
 	}
 	engine.hz = rte_get_tsc_hz();
 	engine.ns_mult = (uint64_t)(((unsigned __int128)LG_NS_PER_S << 32) / engine.hz);
-	return ports_start(why) && workers_create(why) && telemetry_register(why);
+	return ports_start(why) && answers_create(why) && workers_create(why) &&
+	       telemetry_register(why);
 }
 
 int main(int argc, char **argv)
@@ -58,6 +60,7 @@ int main(int argc, char **argv)
 	}
 	/* Never released: a command that comes now waits until the process is gone. */
 	pthread_mutex_lock(&engine.control);
+	answers_release();
 	workers_release();
 	ports_stop();
 	rte_eal_cleanup();

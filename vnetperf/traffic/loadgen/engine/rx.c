@@ -5,6 +5,7 @@
  * compared frame by frame but written to the counters once, which is what makes accounting for
  * every frame affordable.
  */
+#include "answer.h"
 #include "engine.h"
 
 #define SIGNATURE_MAGIC	 0xffffffu
@@ -24,11 +25,13 @@ struct run {
 	uint64_t *expected;
 };
 
-static void not_of_this_trial(struct rx_queue *q, uint32_t signature, uint32_t len)
+static void not_of_this_trial(struct rx_queue *q, uint32_t signature, const struct rte_mbuf *m)
 {
 	if ((signature & SIGNATURE_MAGIC) != TRAILER_MAGIC) {
+		if (answer_request(q, m))
+			return;
 		q->totals.foreign++;
-		q->totals.foreign_octets += len + LG_FCS_LEN;
+		q->totals.foreign_octets += m->pkt_len + LG_FCS_LEN;
 	} else if (EPOCH(signature) == 0) {
 		q->totals.learning++;
 	} else {
@@ -193,7 +196,7 @@ unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 		if (LG_LIKELY(t && signature && load_le32(t) == signature))
 			count(&run, w, q, t, now);
 		else
-			not_of_this_trial(q, t ? load_le32(t) : 0, m->pkt_len);
+			not_of_this_trial(q, t ? load_le32(t) : 0, m);
 	}
 	run_flush(&run, now);
 	q->totals.frames += n;

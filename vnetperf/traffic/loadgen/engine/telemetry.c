@@ -30,6 +30,13 @@ static const struct {
 	{"/loadgen/trial/histogram", command_histogram,
 	 "Written to a file beside the socket. Parameters: stream"},
 	{"/loadgen/learn", command_learn, "Send learning frames. Parameters: stream, count, rate"},
+	{"/loadgen/neighbour/add", command_neighbour_add,
+	 "Answer for addresses. Parameters: port, address, mac, count, mac_steps"},
+	{"/loadgen/neighbour/any", command_neighbour_any,
+	 "Answer for every address asked for. Parameters: port, mac"},
+	{"/loadgen/neighbour/clear", command_neighbour_clear, "Answer nobody. Parameters: none"},
+	{"/loadgen/neighbour/announce", command_neighbour_announce,
+	 "Send gratuitous ARP and advertisements. Parameters: none"},
 	{"/loadgen/quit", command_quit, "End the engine. Parameters: none"},
 	/* Last: who gets an answer to this finds all the others there. */
 	{"/loadgen/info", command_info, "Version, limits, clock. Parameters: none"},

@@ -28,6 +28,15 @@ bool command_info(struct params *ps, struct rte_tel_data *d, struct problem *why
 	return true;
 }
 
+static uint64_t answers_sent(uint16_t port)
+{
+	uint64_t sum = 0;
+
+	for (uint16_t i = 0; i < engine.port[port].n_txq; i++)
+		sum += __atomic_load_n(&engine.port[port].txq[i]->answers, __ATOMIC_RELAXED);
+	return sum;
+}
+
 static bool port_number(struct params *ps, uint16_t *port, struct problem *why)
 {
 	uint64_t value = 0;
@@ -64,6 +73,7 @@ bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why
 		      link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed);
 	rte_tel_data_add_dict_int(d, "numa_node", rte_eth_dev_socket_id(port));
 	tel_dict_uint(d, "mtu", mtu);
+	tel_dict_uint(d, "answers", answers_sent(port));
 	tel_dict_uint(d, "rx_queues", engine.port[port].n_rxq);
 	tel_dict_uint(d, "tx_queues", engine.port[port].n_txq);
 	return true;

@@ -88,6 +88,8 @@ static void put_rx(struct rte_tel_data *d, const struct rx_totals *t)
 	tel_dict_uint(d, "stale", t->stale);
 	tel_dict_uint(d, "learning", t->learning);
 	tel_dict_uint(d, "corrupted", t->corrupted);
+	tel_dict_uint(d, "answered", t->answered);
+	tel_dict_uint(d, "unanswered", t->unanswered);
 }
 
 bool command_trial_status(struct params *ps, struct rte_tel_data *d, struct problem *why)

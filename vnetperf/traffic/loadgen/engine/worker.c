@@ -1,4 +1,5 @@
 /* The loop that every lcore runs: receive from all its queues, send what is due, follow orders. */
+#include "answer.h"
 #include "engine.h"
 
 #include <errno.h>
@@ -153,6 +154,15 @@ static unsigned int send_due(struct worker *w)
 	return work;
 }
 
+/* Mostly nobody has asked: then it costs one look at a ring for each port. */
+static void answer_neighbours(struct worker *w)
+{
+	for (uint16_t i = 0; i < w->n_txq; i++) {
+		if (LG_UNLIKELY(answers_waiting(w->txq[i])))
+			answers_send(w->txq[i]);
+	}
+}
+
 /* How long nothing needs to be sent, with half a burst allowed to collect meanwhile. */
 static int64_t slack(const struct worker *w, bool running)
 {
@@ -207,6 +217,7 @@ int worker_main(void *unused)
 		running = order_phase(order) == PHASE_RUN;
 		for (uint16_t i = 0; i < w->n_rxq; i++)
 			work += rx_poll(w, w->rxq[i]);
+		answer_neighbours(w);
 		if (running) {
 			work += send_due(w);
 			if (w->index == 0 && may_be_over(w, work))
