@@ -11,7 +11,18 @@ from hdrh.histogram import HdrHistogram
 
 @pytest.mark.parametrize(
     "suite",
-    ["seqtrack", "hdr", "order", "pacing", "fields", "params", "args", "stream", "neighbour"],
+    [
+        "seqtrack",
+        "hdr",
+        "order",
+        "pacing",
+        "fields",
+        "params",
+        "args",
+        "stream",
+        "neighbour",
+        "capture",
+    ],
 )
 def test_suite_finds_no_fault(unit_tests: Path, suite: str) -> None:
     run = subprocess.run(

@@ -6,11 +6,17 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } suites[] = {
-	{"seqtrack", test_seqtrack},   {"hdr", test_hdr},
-	{"pacing", test_pacing},       {"fields", test_fields},
-	{"params", test_params},       {"args", test_args},
-	{"order", test_order},	       {"stream", test_stream},
-	{"neighbour", test_neighbour}, {"hdr-layout", print_hdr_layout},
+	{"seqtrack", test_seqtrack},
+	{"hdr", test_hdr},
+	{"pacing", test_pacing},
+	{"fields", test_fields},
+	{"params", test_params},
+	{"args", test_args},
+	{"order", test_order},
+	{"stream", test_stream},
+	{"neighbour", test_neighbour},
+	{"capture", test_capture},
+	{"hdr-layout", print_hdr_layout},
 };
 
 int main(int argc, char **argv)

@@ -11,6 +11,7 @@ from typing import Any, Self
 from vnetperf.host.patience import patient
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
 from vnetperf.traffic.loadgen.build import engine_executable
+from vnetperf.traffic.loadgen.captured import CapturedFrame, CaptureWhat, parse_capture
 from vnetperf.traffic.loadgen.connection import Connection
 from vnetperf.traffic.loadgen.info import EngineInfo, PortInfo, WorkerInfo
 from vnetperf.traffic.loadgen.process import Spawn, plain_spawn
@@ -21,7 +22,7 @@ from vnetperf.traffic.loadgen.results import (
     StreamResult,
     TrialResult,
 )
-from vnetperf.traffic.loadgen.spec import EngineConfig, StreamSpec, TrialSpec
+from vnetperf.traffic.loadgen.spec import EngineConfig, NeighbourSpec, StreamSpec, TrialSpec
 
 _POLL_S = 0.002
 
@@ -148,6 +149,29 @@ class Engine:
         for field in stream.fields:
             self._call("stream/field", stream=stream.id, **field.parameters())
 
+    def set_neighbours(
+        self, entries: Iterable[NeighbourSpec], any_macs: Mapping[int, bytes] | None = None
+    ) -> None:
+        """Replace the addresses that the ports answer ARP and neighbour discovery for.
+
+        Args:
+            entries: The addresses; none answers nobody.
+            any_macs: Port -> MAC address with which it answers for all other addresses too.
+        """
+        self._call("neighbour/clear")
+        for entry in entries:
+            self._call("neighbour/add", **entry.parameters())
+        for port, mac in (any_macs or {}).items():
+            self._call("neighbour/any", port=port, mac=mac.hex())
+
+    def announce(self) -> int:
+        """Send gratuitous ARP requests and unsolicited advertisements for those addresses.
+
+        Returns:
+            How many were given to the ports: 1024 of each entry at most.
+        """
+        return int(self._call("neighbour/announce")["announced"])
+
     def start(self, trial: TrialSpec) -> int:
         """Start a trial; returns as soon as its common start has been fixed.
 
@@ -245,15 +269,38 @@ class Engine:
             1 ns..10 s with 3 significant digits.
         """
         reply = self._call("trial/histogram", stream=stream_id)
-        file = self._connection.directory / reply["file"]
-        numbers = array("Q")
+        numbers = array("Q", self._read(reply["file"]))
+        return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+    def capture(self, frames: int, what: CaptureWhat = "first") -> None:
+        """Keep frames of the trials to come.
+
+        Args:
+            frames: Frames of each group, 0..10000; 0 keeps none.
+            what: "first": the first of each port, each way; "streams": the first of each stream,
+                sent and received; "gaps": received ones before which some are missing, of each
+                port; "foreign": received ones that are not of the trial, of each port.
+        """
+        self._call("capture", frames=frames, what=what)
+
+    def captured(self) -> tuple[CapturedFrame, ...]:
+        """Return the frames that were kept of the last trial.
+
+        Returns:
+            Frames, by rising time.
+        """
+        reply = self._call("trial/capture")
+        return parse_capture(self._read(reply["file"]))
+
+    def _read(self, name: str) -> bytes:
+        """What the engine has written beside its socket."""
+        file = self._connection.directory / name
         try:
-            numbers.frombytes(file.read_bytes())
+            return file.read_bytes()
         except OSError as error:
             raise GeneratorError(
-                f"the engine's histogram cannot be read: {error.strerror}", where=str(file)
+                f"what the engine wrote cannot be read: {error.strerror}", where=str(file)
             ) from error
-        return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
     def learn(
         self,

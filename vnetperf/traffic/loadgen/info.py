@@ -23,6 +23,8 @@ class PortInfo:
     """As the driver has it; those that take frames of any size leave it at 1500."""
     rx_queues: int
     tx_queues: int
+    answers: int
+    """Frames sent to neighbours since the start: answers and announcements."""
 
     @classmethod
     def parse(cls, number: int, reply: Mapping[str, Any]) -> PortInfo:
@@ -38,6 +40,7 @@ class PortInfo:
             mtu=reply["mtu"],
             rx_queues=reply["rx_queues"],
             tx_queues=reply["tx_queues"],
+            answers=reply["answers"],
         )
 
 

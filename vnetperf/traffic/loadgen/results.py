@@ -141,6 +141,10 @@ class PortResult:
     learning: int
     corrupted: int
     """Frames of this trial with a stream or sequence number that was never sent."""
+    answered: int
+    """Requests of neighbours for addresses of ours."""
+    unanswered: int
+    """Likewise, when they came faster than answers leave."""
     tx_frames: int
     tx_calls: int
     max_burst: int

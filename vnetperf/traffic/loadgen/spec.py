@@ -168,6 +168,31 @@ class Load:
 
     rate: float | None
     """Frames/s; None: as fast as they go, then `count` is needed."""
+@dataclass(frozen=True)
+class NeighbourSpec:
+    """Addresses that a port answers ARP requests and neighbour solicitations for."""
+
+    port: int
+    address: bytes
+    """The first: four octets of IPv4, or sixteen of IPv6."""
+    mac: bytes
+    """Six octets."""
+    count: int = 1
+    """Addresses from there on."""
+    mac_steps: bool = False
+    """True: the MAC address rises with the address, in its low three octets."""
+
+    def parameters(self) -> dict[str, Any]:
+        """What ``neighbour/add`` takes."""
+        return {
+            "port": self.port,
+            "address": self.address.hex(),
+            "mac": self.mac.hex(),
+            "count": self.count,
+            "mac_steps": int(self.mac_steps),
+        }
+
+
     count: int | None = None
     """Exact number of frames; None: ``round(rate * duration)``."""
 

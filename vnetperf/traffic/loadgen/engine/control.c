@@ -1,5 +1,7 @@
 #include "control.h"
 
+#include "keep.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -180,7 +182,7 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 	atomic_store(&t->end, 0);
 	atomic_store(&t->abort, false);
 	t->aborted = false;
-	if (!plan_apply(plan, why)) {
+	if (!keep_arm(!plan->learning, why) || !plan_apply(plan, why)) {
 		plan_release_tx();
 		return false;
 	}

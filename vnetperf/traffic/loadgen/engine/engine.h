@@ -34,6 +34,7 @@ struct rx_queue {
 	uint16_t port, queue;
 	uint64_t *expected; /* [stream][most_txq]: one above the highest seen here */
 	struct rx_totals totals, at_run, at_rest;
+	uint32_t follows[LG_MAX_STREAMS][LG_MAX_QUEUES]; /* next number, while gaps are captured */
 };
 
 /* One stream as one worker receives it. */

@@ -8,6 +8,7 @@
 
 #include "answer.h"
 #include "engine.h"
+#include "keep.h"
 #include "telemetry.h"
 
 struct engine engine = {.control = PTHREAD_MUTEX_INITIALIZER};
@@ -62,6 +63,7 @@ int main(int argc, char **argv)
 	pthread_mutex_lock(&engine.control);
 	answers_release();
 	workers_release();
+	capture_release(&capture);
 	ports_stop();
 	rte_eal_cleanup();
 	return ok ? EXIT_SUCCESS : give_up(&why);

@@ -7,6 +7,7 @@
  */
 #include "answer.h"
 #include "engine.h"
+#include "keep.h"
 
 #define SIGNATURE_MAGIC	 0xffffffu
 #define EPOCH(signature) ((signature) >> 24)
@@ -180,6 +181,8 @@ unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 	if (n == 0)
 		return 0;
 	now = rte_rdtsc();
+	if (LG_UNLIKELY(capture.on && signature))
+		keep_received(w, q, mbufs, n, now);
 	pool = mbufs[0]->pool;
 	for (uint16_t i = 0; i < n; i++) {
 		const struct rte_mbuf *m = mbufs[i];

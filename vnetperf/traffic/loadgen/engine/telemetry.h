@@ -18,7 +18,7 @@ command_fn command_stream_add, command_stream_field, command_stream_load, comman
 command_fn command_trial_start, command_trial_stop, command_trial_status, command_trial_result;
 command_fn command_trial_port, command_histogram, command_learn;
 command_fn command_neighbour_add, command_neighbour_any, command_neighbour_clear;
-command_fn command_neighbour_announce;
+command_fn command_neighbour_announce, command_capture, command_captured;
 
 /* DPDK 23.03 renamed these; the old names are going away. */
 #if RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)

@@ -1,5 +1,6 @@
 /* The sending side: take what is due, fill it in, stamp it, hand it over, account for it. */
 #include "engine.h"
+#include "keep.h"
 
 /* Frames given up in one call: a long stall is worked off in pieces, receiving goes on between. */
 #define MAX_SKIP 4096u
@@ -193,7 +194,9 @@ static inline void note_times(struct tx_queue *q, uint16_t n, uint64_t now)
 static uint64_t hand_over(struct tx_queue *q, uint16_t n)
 {
 	const uint64_t now = stamp(q, n);
-	const uint16_t sent = rte_eth_tx_burst(q->port, q->queue, q->out, n);
+	const uint16_t sent = LG_UNLIKELY(capture.on)
+				      ? keep_and_send(q, n, now)
+				      : rte_eth_tx_burst(q->port, q->queue, q->out, n);
 
 	note_times(q, n, now);
 	q->totals.calls++;

@@ -1,0 +1,65 @@
+#include "capture.h"
+#include "check.h"
+
+static struct capture c;
+static struct problem why;
+
+static bool arm(uint32_t frames, uint32_t groups, uint32_t longest)
+{
+	const struct capture_request request = {.frames = frames, .what = CAPTURE_STREAMS};
+
+	return capture_arm(&c, &request, groups, longest, &why);
+}
+
+static void slots(void)
+{
+	struct capture_slot *a, *b;
+
+	CHECK(arm(2, 3, 60));
+	CHECK(c.on && c.room == 64);
+	a = capture_take(&c, 1);
+	b = capture_take(&c, 1);
+	CHECK(a && b && a != b && capture_take(&c, 1) == NULL && capture_take(&c, 1) == NULL);
+	memset(a->octets, 0xaa, c.room); /* a sanitizer sees an overlap or an overflow */
+	memset(b->octets, 0xbb, c.room);
+	CHECK(a->octets[c.room - 1] == 0xaa);
+	CHECK(capture_slot_at(&c, 1, 0) == a && capture_slot_at(&c, 1, 1) == b);
+	CHECK(capture_slot_at(&c, 1, 2) == NULL && capture_slot_at(&c, 0, 0) == NULL);
+	a = capture_take(&c, 2);
+	memset(a->octets, 0xcc, c.room);
+	b = capture_take(&c, 2);
+	memset(b->octets, 0xdd, c.room);
+	CHECK(a->octets[0] == 0xcc);
+}
+
+static void room(void)
+{
+	CHECK(arm(10000, 4, 9276)); /* frames are cut where memory ends */
+	CHECK(c.room < 9276 && c.room >= CAPTURE_LEAST);
+	CHECK(c.stride * 40000 <= CAPTURE_MEMORY);
+	CHECK(!arm(10000, 512, 60) && strstr(why.accepted, "fewer"));
+	CHECK(!c.on && capture_slot_at(&c, 0, 0) == NULL);
+	CHECK(arm(0, 4, 60) && !c.on);
+	CHECK(arm(1, 0, 60) && !c.on);
+}
+
+static void gaps(void)
+{
+	uint32_t next = 0;
+
+	CHECK(!capture_gap(&next, 0) && !capture_gap(&next, 1));
+	CHECK(capture_gap(&next, 3) && next == 4);
+	CHECK(!capture_gap(&next, 2) && next == 4); /* late, not missing */
+	CHECK(!capture_gap(&next, 4));
+	next = 0xffffffffu;
+	CHECK(!capture_gap(&next, 0xffffffffu) && next == 0);
+	CHECK(capture_gap(&next, 1) && next == 2);
+}
+
+void test_capture(void)
+{
+	slots();
+	room();
+	gaps();
+	capture_release(&c);
+}
