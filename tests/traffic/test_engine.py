@@ -116,6 +116,8 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "header": "0102",
         "l3": 14,
         "udp": None,
+        "tcp": None,
+        "outer": None,
         "queue": None,
     }
     assert varied == {
@@ -141,6 +143,7 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "delay": 0.0,
         "drain": 1.0,
         "burst": 32,
+        "group": 1,
         "max_lag": 0.01,
         "policy": "drop",
     }

@@ -12,10 +12,9 @@ from vnetperf.model.deployment import make_deployment
 from vnetperf.model.traffic import Stream, TrafficProfile, VaryField, make_streams
 from vnetperf.model.units import RFC2544_FRAME_SIZES
 from vnetperf.traffic.frames import (
-    FIELD_PLACE,
     HEADER_LEN,
+    compile_fields,
     compile_header,
-    compile_varied,
     internet_checksum,
 )
 
@@ -78,10 +77,10 @@ SETTERS = {
 }
 
 
-@pytest.mark.parametrize("name", list(FIELD_PLACE))
+@pytest.mark.parametrize("name", list(SETTERS))
 def test_a_varied_field_changes_that_field_and_no_other(name: VaryField) -> None:
     stream = make_streams(make_deployment("pvp"), TrafficProfile())[0]
-    (field,) = compile_varied(stream, TrafficProfile(flows=2, vary=(name,)))
+    (field,) = compile_fields(stream, TrafficProfile(flows=2, vary=(name,)))
     header = bytearray(compile_header(stream, 64))
     before = Ether(bytes(header))
     here = slice(field.offset, field.offset + field.width)
@@ -99,14 +98,14 @@ def test_a_varied_field_changes_that_field_and_no_other(name: VaryField) -> None
 @given(
     STREAMS,
     st.integers(2, 64_000),
-    st.lists(st.sampled_from(list(FIELD_PLACE)), min_size=1, max_size=6, unique=True),
+    st.lists(st.sampled_from(list(SETTERS)), min_size=1, max_size=6, unique=True),
     st.sampled_from(["inc", "random"]),
 )
 def test_varied_fields_lie_in_the_header_and_hold_all_their_values(
     stream: Stream, flows: int, vary: list[VaryField], mode: str
 ) -> None:
     profile = TrafficProfile.model_validate({"flows": flows, "vary": vary, "vary_mode": mode})
-    fields = compile_varied(stream, profile)
+    fields = compile_fields(stream, profile)
     assert len(fields) == len(vary)
     for field in fields:
         assert field.offset + field.width <= HEADER_LEN
@@ -117,4 +116,4 @@ def test_varied_fields_lie_in_the_header_and_hold_all_their_values(
 
 def test_a_single_flow_varies_nothing() -> None:
     stream = make_streams(make_deployment("pvp"), TrafficProfile())[0]
-    assert compile_varied(stream, TrafficProfile(vary=("ipv4_src",))) == ()
+    assert compile_fields(stream, TrafficProfile(vary=("ipv4_src",))) == ()

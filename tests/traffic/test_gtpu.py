@@ -13,7 +13,7 @@ from scapy.layers.l2 import Ether
 from vnetperf.model.core import Bearers
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
-from vnetperf.traffic.frames import compile_frame_header, compile_sent_varied, sent_size
+from vnetperf.traffic.frames import compile_fields, compile_frame, sent_size
 from vnetperf.traffic.loadgen.streams import parts_of
 
 SIZES = st.integers(64, 9000)
@@ -39,8 +39,8 @@ def streams(bearers: tuple[Bearers, ...]) -> tuple[Stream, ...]:
 @given(SIZES, runs())
 def test_uplink_is_a_packet_in_gtpu(size: int, bearers: tuple[Bearers, ...]) -> None:
     uplink, _ = streams(bearers)
-    header = compile_frame_header(parts_of((uplink,), PROFILE, size, {})[0].stream, size)
-    whole = Ether(header + bytes(sent_size(uplink, size) - 4 - len(header)))
+    whole = Ether(compile_frame(parts_of((uplink,), PROFILE, size, {})[0].stream, PROFILE, size))
+    assert len(whole) == sent_size(uplink, size) - 4
     assert sent_size(uplink, size) == size + 36
     assert (whole[IP].src, whole[IP].dst) == ("192.0.2.2", "192.0.2.1")
     assert (whole[UDP].dport, whole[UDP].len) == (2152, size + 36 - 4 - 14 - 20)
@@ -99,8 +99,8 @@ def test_every_session_has_its_share_and_its_own_addresses(
 def test_the_outer_ethernet_header_can_vary_and_the_inner_udp_port_too() -> None:
     profile = TrafficProfile(flows=4, vary=("eth_src", "udp_src"))
     uplink, downlink = streams((Bearers(teid=1, ue="198.18.0.1", count=1),))
-    assert [field.offset for field in compile_sent_varied(uplink, profile)] == [9, 34 + 36]
-    assert [field.offset for field in compile_sent_varied(downlink, profile)] == [9, 34]
+    assert [field.offset for field in compile_fields(uplink, profile)] == [9, 34 + 36]
+    assert [field.offset for field in compile_fields(downlink, profile)] == [9, 34]
 
 
 def test_streams_without_sessions_are_as_ever() -> None:

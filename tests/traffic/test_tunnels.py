@@ -25,15 +25,15 @@ from vnetperf.model.tunnel import (
     TunnelKind,
 )
 from vnetperf.traffic.frames import (
-    compile_frame_header,
+    compile_frame,
     compile_header,
-    compile_outer,
     sent_size,
 )
 from vnetperf.traffic.loadgen.streams import parts_of
 
 KINDS = st.sampled_from(TUNNELS)
 SIZES = st.integers(64, 9018)
+PROFILE = TrafficProfile()
 
 
 def tunnelled(kind: TunnelKind) -> Stream:
@@ -45,8 +45,7 @@ def tunnelled(kind: TunnelKind) -> Stream:
 
 def frame(stream: Stream, size: int) -> Ether:
     """As the driver gets it."""
-    header = compile_frame_header(stream, size)
-    return Ether(header + bytes(sent_size(stream, size) - 4 - len(header)))
+    return Ether(compile_frame(stream, PROFILE, size))
 
 
 @pytest.mark.parametrize("kind", TUNNELS)
@@ -97,16 +96,16 @@ def test_lengths_and_checksum_of_the_outer_headers_are_scapys(kind: TunnelKind, 
 @given(KINDS, SIZES)
 def test_a_tunnel_costs_what_the_model_says(kind: TunnelKind, size: int) -> None:
     stream = tunnelled(kind)
-    outer = compile_outer(stream, size - 4)
-    assert len(outer) == OVERHEAD[kind]
-    assert sent_size(stream, size) == size + OVERHEAD[kind]
-    assert compile_frame_header(stream, size) == outer + compile_header(stream, size)
+    whole = compile_frame(stream, PROFILE, size)
+    assert sent_size(stream, size) == size + OVERHEAD[kind] == len(whole) + 4
+    plain = compile_header(stream, size).ljust(size - 4, b"\0")
+    assert whole[OVERHEAD[kind] :] == plain
 
 
 def test_a_plain_stream_has_no_outer_headers() -> None:
     (stream,) = make_streams(make_deployment("encap"), TrafficProfile(), tunnel="vxlan")
     assert stream.tunnel == ""
-    assert compile_outer(stream, 60) == b""
+    assert compile_frame(stream, PROFILE, 64)[:42] == compile_header(stream, 64)
     assert sent_size(stream, 64) == 64
 
 

@@ -7,7 +7,8 @@ from ipaddress import IPv4Address
 from math import lcm, prod
 from typing import NamedTuple
 
-from vnetperf.model.traffic import VALUES, Stream, TrafficProfile, VaryField
+from vnetperf.model.headers import PLAIN
+from vnetperf.model.traffic import Stream, TrafficProfile
 
 MAC_BITS, PORT_BITS, ADDRESS_BITS = 24, 16, 32
 
@@ -57,6 +58,17 @@ def why_uncountable(profile: TrafficProfile) -> str:
     Returns:
         "" when they can; otherwise the reason and the cure, in one sentence.
     """
+    if profile.headers != PLAIN:
+        return (
+            f"flows of frames of {', '.join(profile.headers)} cannot be enumerated, those of "
+            f"{', '.join(PLAIN)} can; choose another traffic profile, or other rules"
+        )
+    unknown = [name for name in profile.vary if name not in Flow._fields]
+    if unknown and profile.flows > 1:
+        return (
+            f"flows that differ in {', '.join(unknown)} cannot be enumerated; "
+            f"vary fields among {', '.join(Flow._fields)}"
+        )
     if flow_count(profile) <= profile.flows:
         return ""
     fields = ", ".join(profile.vary)
@@ -65,7 +77,7 @@ def why_uncountable(profile: TrafficProfile) -> str:
             f"fields that are varied at random and together ({fields}) give flows that cannot be "
             'enumerated; vary one field, or set vary_mode = "inc"'
         )
-    fewest = min(VALUES[name] for name in profile.vary)
+    fewest = min(map(profile.room, profile.vary))
     return (
         f"{profile.flows} flows of {fields} cannot be enumerated: one of them has only {fewest} "
         f"values and falls out of step; set flows to {fewest} or fewer, or vary eth_src alone"
@@ -95,23 +107,25 @@ def flows(stream: Stream, profile: TrafficProfile) -> Iterator[Flow]:
 def _counts(profile: TrafficProfile) -> list[int]:
     if profile.flows == 1:
         return [1]
-    return [min(profile.flows, VALUES[name]) for name in profile.vary]
+    return [min(profile.flows, profile.room(name)) for name in profile.vary]
 
 
 def _values(name: str, stream: Stream, profile: TrafficProfile) -> Callable[[int], str | int]:
     """Flow number -> value of a field."""
-    first = getattr(stream, name)
-    varied: VaryField | None = next((field for field in profile.vary if field == name), None)
+    given = profile.value(name, stream.direction)
+    first: str | int = getattr(stream, name) if given is None else given
+    varied = next((field for field in profile.vary if field == name), None)
     if varied is None or profile.flows == 1:
         return lambda number: first
-    count = min(profile.flows, VALUES[varied])
+    count = min(profile.flows, profile.room(varied))
+    if isinstance(first, int):
+        port = first
+        return lambda number: (port + number % count) % (1 << PORT_BITS)
     if name.startswith("eth"):
         fixed, base = first[:9], int(first[9:].replace(":", ""), 16)
         return lambda number: fixed + _three_octets((base + number % count) % (1 << MAC_BITS))
-    if name.startswith("ipv4"):
-        start = int(IPv4Address(first))
-        return lambda number: _dotted((start + number % count) % (1 << ADDRESS_BITS))
-    return lambda number: (first + number % count) % (1 << PORT_BITS)
+    start = int(IPv4Address(first))
+    return lambda number: _dotted((start + number % count) % (1 << ADDRESS_BITS))
 
 
 def _three_octets(value: int) -> str:

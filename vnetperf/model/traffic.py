@@ -1,78 +1,34 @@
-"""What is sent: frame size, directions, flows; vendor-neutral, compiled by each generator."""
+"""Streams: what the generator sends from each tester port, made of a deployment and a profile."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
-
 from vnetperf.model.addresses import peer_mac, port_mac
 from vnetperf.model.base import Frozen
 from vnetperf.model.core import Bearers
 from vnetperf.model.deployment import Deployment
+from vnetperf.model.headers import FIELDS, VaryField
+from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.tunnel import GTPU
 from vnetperf.model.units import MAX_FRAME_SIZE, MIN_FRAME_SIZE
+
+__all__ = [
+    "VALUES",
+    "Addressing",
+    "Stream",
+    "TrafficProfile",
+    "VaryField",
+    "check_frame_size",
+    "make_streams",
+]
 
 #: Whom frames are addressed to: "far" is the tester's port at the other end; "port" is what takes
 #: them in at each step, as NICs with virtual functions, macvtap and routers need.
 Addressing = Literal["far", "port"]
-VaryField = Literal["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src", "udp_dst"]
 
-#: Values a field can take from its first: MAC addresses in their low three octets, addresses within
-#: 198.18.0.0/15 (RFC 2544 appendix C.2.2), ports above the well-known ones.
-VALUES: dict[VaryField, int] = {
-    "eth_src": 1 << 24,
-    "eth_dst": 1 << 24,
-    "ipv4_src": 65_534,
-    "ipv4_dst": 65_534,
-    "udp_src": 64_000,
-    "udp_dst": 64_000,
-}
-
-
-class TrafficProfile(Frozen):
-    """A traffic profile, one file under conf/traffic/.
-
-    Attributes:
-        name: Name of the profile.
-        description: One sentence for the report.
-        bidirectional: True sends the same rate into both ports (RFC 2544 section 14).
-        flows: Number of distinct flows per stream; 1 sends a single flow.
-        vary: Header fields that differ between flows; each takes `flows` values in step.
-        vary_mode: "inc" walks through the values in order, "random" picks uniformly (seeded).
-        learning_frames: Frames sent per stream before a trial to prime tables, at least; there is
-            one for each flow in any case. Never counted; 0 sends none.
-    """
-
-    name: str = ""
-    description: str = ""
-    bidirectional: bool = True
-    flows: int = Field(default=1, ge=1, le=16_777_216)
-    vary: tuple[VaryField, ...] = ()
-    vary_mode: Literal["inc", "random"] = "inc"
-    learning_frames: int = Field(default=64, ge=0, le=16_777_216)
-
-    @model_validator(mode="after")
-    def _flows_fit_their_fields(self) -> TrafficProfile:
-        if self.flows > 1 and not self.vary:
-            raise ValueError("flows > 1 needs `vary` to name at least one field")
-        room = max((VALUES[name] for name in self.vary), default=1)
-        if self.flows > room:
-            raise ValueError(
-                f"{', '.join(self.vary)} give at most {room} flows, not {self.flows}; "
-                "vary eth_src as well, which has 16777216 values"
-            )
-        return self
-
-    @property
-    def learning_frames_per_stream(self) -> int:
-        """Learning frames that are sent: every flow must have been seen before it is measured."""
-        return max(self.learning_frames, self.flows) if self.learning_frames else 0
-
-    @property
-    def directions(self) -> tuple[int, ...]:
-        """Numbers of the ports that send: (0, 1) or (0,)."""
-        return (0, 1) if self.bidirectional else (0,)
+#: Values a field can take from its first, unless that was set.
+VALUES: dict[str, int] = {name: place.values for name, place in FIELDS.items()}
 
 
 class Stream(Frozen):
@@ -86,8 +42,11 @@ class Stream(Frozen):
         eth_dst: Destination MAC address; tells chains apart at the vSwitch.
         ipv4_src: Source address, from 198.18.0.0/15 (RFC 2544 appendix C).
         ipv4_dst: Destination address.
-        udp_src: Source port.
-        udp_dst: Destination port.
+        udp_src: Source port, of TCP too.
+        udp_dst: Destination port, of TCP too.
+        ipv6_src: Source address, from 2001:2::/48 (RFC 5180 section 8).
+        ipv6_dst: Destination address.
+        load: Its direction's load as a share of the trial's load per interface.
         tunnel: Kind of tunnel the frames are sent in, from the tester to the DUT; "" for none.
         bearers: Sessions of UEs whose packets these are, known once UEs have attached; empty where
             there are none.
@@ -102,6 +61,9 @@ class Stream(Frozen):
     ipv4_dst: str
     udp_src: int
     udp_dst: int
+    ipv6_src: str = "2001:2::1"
+    ipv6_dst: str = "2001:2::2"
+    load: float = 1.0
     tunnel: str = ""
     bearers: tuple[Bearers, ...] = ()
 
@@ -170,6 +132,9 @@ def make_streams(
                     ipv4_dst=f"198.{dst_net}.0.1",
                     udp_src=1024 + chain,
                     udp_dst=7,  # UDP echo, RFC 2544 appendix C.2.6.2
+                    ipv6_src=f"2001:2:0:{src_net}::1",
+                    ipv6_dst=f"2001:2:0:{dst_net}::1",
+                    load=profile.loads[direction],
                     tunnel=kinds.get(src, ""),
                 )
             )

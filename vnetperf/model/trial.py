@@ -82,6 +82,9 @@ class DirectionCounts(Frozen):
             the result says why.
         tx_seconds: Time from the first to the last frame's due time, measured.
         latency: None when nothing was received.
+        broadcast_sent: Frames to the broadcast address that the wire accepted besides (RFC 2544
+            section 11.1). A DUT may flood, process or drop them: they are in none of the above.
+        broadcast_received: Distinct ones that came back at the right port.
     """
 
     direction: int
@@ -96,6 +99,8 @@ class DirectionCounts(Frozen):
     misrouted: int | None = 0
     tx_seconds: float = 0.0
     latency: Latency | None = None
+    broadcast_sent: int = 0
+    broadcast_received: int = 0
 
 
 class HopCounters(Frozen):

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 FCS_BYTES = 4
 #: Preamble 7, start-of-frame delimiter 1, inter-frame gap 12 (IEEE 802.3).
 L1_OVERHEAD_BYTES = 20
+#: Octets at a frame's end, before the FCS, that are the traffic generator's own.
+STAMP_OCTETS = 18
 MIN_FRAME_SIZE = 64
 MAX_FRAME_SIZE = 9216
 #: RFC 2544 section 9.1, Ethernet.
@@ -27,11 +29,11 @@ class LinkSpeed:
 
     bits_per_second: float
 
-    def max_frame_rate(self, frame_size: int) -> float:
+    def max_frame_rate(self, frame_size: float) -> float:
         """Maximum frame rate of the medium (RFC 2544 section 20), frames/s, one direction.
 
         Args:
-            frame_size: Octets including FCS.
+            frame_size: Octets including FCS; the mean of a mix.
 
         Returns:
             Frames per second, e.g. 14_880_952.38 for 64 octets at 10 Gbit/s.
@@ -39,7 +41,7 @@ class LinkSpeed:
         return self.bits_per_second / l1_bits_per_frame(frame_size)
 
 
-def l2_bits_per_frame(frame_size: int) -> int:
+def l2_bits_per_frame(frame_size: float) -> float:
     """Bits of one frame on layer 2, FCS included.
 
     Args:
@@ -51,7 +53,7 @@ def l2_bits_per_frame(frame_size: int) -> int:
     return frame_size * 8
 
 
-def l1_bits_per_frame(frame_size: int) -> int:
+def l1_bits_per_frame(frame_size: float) -> float:
     """Bits one frame occupies on the medium: frame, preamble, SFD and gap.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Any
 
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import ETHERNET_OCTETS, Scenario
+from vnetperf.testbed import traffic_demands
 
 
 def check_demands(scenario: Scenario, vswitch: Any, vnf: Any, generator: Any) -> None:
@@ -25,6 +26,8 @@ def check_demands(scenario: Scenario, vswitch: Any, vnf: Any, generator: Any) ->
         *_of_vswitch(scenario, vswitch.capabilities),
         *_of_attachments(scenario, vswitch.capabilities, vnf, generator.capabilities),
         *_of_generator(scenario, generator.capabilities),
+        *traffic_demands.of_deployment(scenario),
+        *traffic_demands.of_generator(scenario, generator.capabilities),
     ):
         raise error
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import GeneratorError
+from vnetperf.model.headers import FIELD_NAMES, HEADERS, HeaderKind, VaryField
 from vnetperf.model.plan import RoleDemand
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
@@ -28,6 +29,15 @@ class GeneratorCapabilities(Frozen):
         attachments: Kinds of attachment it can take the place of a VNF at.
         tunnels: Kinds of tunnel it can send frames in.
         nic_drivers: Drivers it can use a PCI NIC through, in order of preference.
+        headers: Kinds of header that it can send.
+        vary: Fields that it can vary.
+        random_fields: True when it can pick values at random.
+        max_flows: Most flows of a stream.
+        imix: True when it can send a mix of frame sizes.
+        asymmetric: True when it can send different loads into the two ports.
+        broadcast: True when it can send a share of a stream's frames to the broadcast address, and
+            count them apart.
+        paced_bursts: True when it can meet a load with bursts of a given length.
     """
 
     wires: tuple[str, ...]
@@ -37,6 +47,14 @@ class GeneratorCapabilities(Frozen):
     latency_histogram: bool = False
     exact_bursts: bool = False
     max_frame_size: int = 1518
+    headers: frozenset[HeaderKind] = frozenset(HEADERS)
+    vary: frozenset[VaryField] = frozenset(FIELD_NAMES)
+    random_fields: bool = True
+    max_flows: int = 16_777_216
+    imix: bool = True
+    asymmetric: bool = False
+    broadcast: bool = False
+    paced_bursts: bool = False
 
 
 class TrafficGenerator(Backend):

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from vnetperf.model import tunnel
 from vnetperf.model.traffic import Stream, TrafficProfile
-from vnetperf.model.units import driver_length
+from vnetperf.model.units import STAMP_OCTETS
 from vnetperf.traffic.frames import (
-    ETH_LEN,
     VariedField,
-    compile_frame_header,
-    compile_sent_varied,
+    compile_fields,
+    compile_frame,
+    layers_of,
     sent_size,
 )
+from vnetperf.traffic.layers import Layer, has_checksum
 
-#: Octets at a frame's end that are the generator's own: loadgen stamps each frame there, others
+__all__ = ["STAMP_OCTETS", "Checksum", "CompiledFrame", "VariedField", "compile_traffic"]
+
+#: STAMP_OCTETS at a frame's end are the generator's own: loadgen stamps each frame there, others
 #: send zeros or a trailer that measures latency.
-STAMP_OCTETS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,11 @@ class CompiledFrame:
         template: The whole frame of the first flow without FCS: headers, then zeros.
         header_octets: How many of them are headers.
         fields: What differs from frame to frame.
-        checksums: Those to keep right. A UDP checksum of zero is none (RFC 768), not listed here.
+        checksums: Those to keep right, from the outermost header. A UDP checksum of zero is none
+            (RFC 768), not listed here.
+        share: Its frames/s are this share of a trial's load per interface (`TrialSpec.load_fps`).
+        broadcast: True for frames to the broadcast address, which are no frames of the stream:
+            neither counted as received nor as lost.
     """
 
     stream: Stream
@@ -60,6 +66,8 @@ class CompiledFrame:
     header_octets: int
     fields: tuple[VariedField, ...] = ()
     checksums: tuple[Checksum, ...] = ()
+    share: float = 1.0
+    broadcast: bool = False
 
     @property
     def headers(self) -> bytes:
@@ -74,17 +82,43 @@ def compile_traffic(
 
     Args:
         streams: The streams.
-        profile: Flows and the fields that vary.
-        frame_size: Octets of the plain frame including FCS; a tunnel of the deployment adds to it.
+        profile: Headers, flows and the fields that vary.
+        frame_size: Octets of the frame including FCS, a tunnel of the deployment not counted;
+            looked at only where the profile has no mix of sizes.
 
     Returns:
         In the streams' order; the weights of each stream's frames add up to 1.
+
+    Raises:
+        ConfigError: The headers do not fit the frames.
     """
+    senders = Counter(stream.direction for stream in streams)
     return tuple(
-        _compile(one, profile, frame_size, weight)
+        _compile(one, profile, kind, stream.load / senders[stream.direction])
         for stream in streams
-        for one, weight in _by_run(stream)
+        for one, kind in _kinds(stream, profile, frame_size)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    size: int
+    weight: float
+    broadcast: bool
+
+
+def _kinds(
+    stream: Stream, profile: TrafficProfile, frame_size: int
+) -> Iterator[tuple[Stream, _Kind]]:
+    """What a stream's frames differ in, beside their fields: session, size, whom they go to."""
+    mix = profile.mix
+    sizes = mix.shares() if mix is not None else ((frame_size, 1.0),)
+    ways = [(False, 1.0 - profile.broadcast), (True, profile.broadcast)]
+    for one, of_runs in _by_run(stream):
+        for size, of_sizes in sizes:
+            for broadcast, of_ways in ways:
+                if of_ways:
+                    yield one, _Kind(size, of_runs * of_sizes * of_ways, broadcast)
 
 
 def _by_run(stream: Stream) -> list[tuple[Stream, float]]:
@@ -94,23 +128,28 @@ def _by_run(stream: Stream) -> list[tuple[Stream, float]]:
     return runs or [(stream, 1.0)]
 
 
-def _compile(
-    stream: Stream, profile: TrafficProfile, frame_size: int, weight: float
-) -> CompiledFrame:
-    size = sent_size(stream, frame_size)
-    headers = compile_frame_header(stream, frame_size)
+def _compile(stream: Stream, profile: TrafficProfile, kind: _Kind, of_load: float) -> CompiledFrame:
+    template = compile_frame(stream, profile, kind.size, broadcast=kind.broadcast)
+    layers = layers_of(stream, profile)
     return CompiledFrame(
         stream=stream,
-        size=size,
-        weight=weight,
-        template=headers.ljust(driver_length(size), b"\0"),
-        header_octets=len(headers),
-        fields=compile_sent_varied(stream, profile),
-        checksums=_checksums(stream),
+        size=sent_size(stream, kind.size),
+        weight=kind.weight,
+        template=template,
+        header_octets=layers[-1].end,
+        fields=compile_fields(stream, profile, template, broadcast=kind.broadcast),
+        checksums=tuple(_checksums(layers)),
+        share=of_load * kind.weight,
+        broadcast=kind.broadcast,
     )
 
 
-def _checksums(stream: Stream) -> tuple[Checksum, ...]:
-    inner = ETH_LEN + tunnel.overhead(stream.tunnel)
-    own = Checksum("ipv4", inner, inner)
-    return (Checksum("ipv4", ETH_LEN, ETH_LEN), own) if stream.tunnel else (own,)
+def _checksums(layers: Sequence[Layer]) -> Iterator[Checksum]:
+    for place, layer in enumerate(layers):
+        if not has_checksum(layers, place):
+            continue
+        if layer.kind == "ipv4":
+            yield Checksum("ipv4", layer.offset, layer.offset)
+        else:
+            kind: Literal["udp", "tcp"] = "udp" if layer.kind == "udp" else "tcp"
+            yield Checksum(kind, layer.offset, layers[place - 1].offset)

@@ -59,7 +59,7 @@ static void sequences(void)
 		{.offset = 12, .width = 2, .base = 9, .step = 0, .count = 1},
 		{.offset = 14, .width = 4, .base = 1, .step = 1, .count = 5},
 	};
-	const struct checksum_spec none = {-1, -1};
+	const struct checksum_spec none = {.ip = -1, .udp = -1};
 	uint8_t frame[64] = {0};
 	struct fields fs;
 
@@ -83,7 +83,7 @@ static void random_is_even_and_repeatable(void)
 					.count = 16,
 					.mode = FIELD_RANDOM,
 					.seed = 5};
-	const struct checksum_spec none = {-1, -1};
+	const struct checksum_spec none = {.ip = -1, .udp = -1};
 	unsigned int seen[16] = {0}, differ = 0;
 	uint8_t a[64] = {0}, b[64] = {0}, c[64] = {0};
 	struct fields fa, fb, fc;
@@ -179,6 +179,53 @@ static void ip6_udp_follows(void)
 	}
 }
 
+/* VXLAN without its UDP checksum: IPv4 at 14, then at 64 another with TCP behind it. */
+static void tcp_in_a_tunnel_follows(void)
+{
+	enum { LEN = 150, IP = 64, TCP = 84 };
+	static const struct field_spec spec[] = {
+		{.offset = 26, .width = 4, .base = 0xc0000202, .step = 1, .count = 250},
+		{.offset = 34, .width = 2, .base = 49152, .step = 1, .count = 7},
+		{.offset = 77, .width = 3, .base = 1, .step = 1, .count = 1000},
+		{.offset = 84, .width = 2, .base = 1024, .step = 1, .count = 60000},
+	};
+	const struct checksum_spec sums = {.ip = IP, .udp = TCP, .tcp = true, .outer = 14};
+	struct problem why;
+	uint8_t f[LEN] = {0};
+	struct fields fs;
+
+	f[14] = f[IP] = 0x45;
+	f[17] = LEN - 14;
+	f[23] = 17;
+	f[39] = LEN - 34;
+	f[IP + 3] = LEN - IP;
+	f[IP + 9] = 6;
+	f[TCP + 12] = 0x50;
+	CHECK(checksum_check(&sums, f, 104, LEN, &why));
+	CHECK(fields_check_layout(spec, 4, &sums, f, &why));
+	fields_init(&fs, spec, 4, &sums, f, LEN, 0);
+	for (uint64_t i = 0; i < 70000; i++) {
+		store_le64(f + LEN - TRAILER_LEN + TRAILER_TSC, 0);
+		fields_udp(&fs, f, fields_write(&fs, f));
+		store_le64(f + LEN - TRAILER_LEN + TRAILER_TSC, i * 77777777);
+		fields_udp_replace(&fs, f, LEN - TRAILER_LEN + TRAILER_TSC, 0,
+				   __builtin_bswap64(i * 77777777));
+		CHECK_EQ(sum_fold(sum_octets(f + 14, 20)), 0xffff);
+		CHECK_EQ(sum_fold(sum_octets(f + IP, 20)), 0xffff);
+		CHECK_EQ(sum_fold(sum_octets(f + IP + 12, 8) + 6 + LEN - TCP +
+				  sum_octets(f + TCP, LEN - TCP)),
+			 0xffff);
+		CHECK_EQ(read_be(f + 26, 4), 0xc0000202 + i % 250);
+	}
+	CHECK(!checksum_check(&sums, f, 104, LEN + 1, &why)); /* IP ends before the frame */
+	CHECK(!checksum_check(&(struct checksum_spec){.ip = IP, .udp = -1, .outer = 50}, f, 104,
+			      LEN, &why));
+	CHECK(!checksum_check(&(struct checksum_spec){.ip = 14, .udp = -1, .outer = IP}, f, 104,
+			      LEN, &why));
+	f[IP + 9] = 17;
+	CHECK(!checksum_check(&sums, f, 104, LEN, &why));
+}
+
 static bool refused(struct field_spec f, const struct checksum_spec *c)
 {
 	struct problem why = {"", ""};
@@ -193,7 +240,7 @@ static bool refused(struct field_spec f, const struct checksum_spec *c)
 
 static void bad_fields(void)
 {
-	const struct checksum_spec c = {.ip = 14, .udp = 38}, none = {-1, -1};
+	const struct checksum_spec c = {.ip = 14, .udp = 38}, none = {.ip = -1, .udp = -1};
 	struct problem why;
 	uint8_t f[FRAME];
 
@@ -239,5 +286,6 @@ void test_fields(void)
 	random_is_even_and_repeatable();
 	checksums_follow();
 	ip6_udp_follows();
+	tcp_in_a_tunnel_follows();
 	bad_fields();
 }

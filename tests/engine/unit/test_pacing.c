@@ -226,6 +226,52 @@ static void full_rate(void)
 	CHECK_EQ(pacer_take_run(&p, START, 64, &late_sum, &first), 0);
 }
 
+/* Bursts of 64 leave at the beginning of each window, whole, and nothing until the next. */
+static void bursts(bool uniform)
+{
+	const struct pace_load loads[] = {{.rate = 1e6, .count = 4800},
+					  {.rate = uniform ? 1e6 : 0.6e6,
+					   .count = uniform ? 4800 : 2880}};
+	const double window = 64e9 / (uniform ? 2e6 : 1.6e6);
+	uint64_t total = 0;
+	bool end = false;
+
+	memset(sent, 0, sizeof(sent));
+	memset(given_up, 0, sizeof(given_up));
+	pacer_init(&p, loads, 2, false, HZ, 32, MS);
+	pacer_group(&p, 64);
+	pacer_start(&p, START);
+	CHECK_EQ(pacer_horizon(&p, START - 5), START - 5);
+	for (uint64_t w = 0; !end; w++) {
+		const uint64_t begin = START + (uint64_t)(window * (double)w) + 1;
+		unsigned int n = 0;
+
+		/* As tx.c does it: at most 32 frames in a call. */
+		for (int calls = 0; calls < 8 && !end; calls++) {
+			uint16_t stream;
+			uint64_t late;
+			enum pace took = PACE_SEND;
+
+			pacer_refill(&p, begin);
+			for (int i = 0; i < 32 && took == PACE_SEND; i++) {
+				took = pacer_take(&p, pacer_horizon(&p, begin), &stream, &late);
+				if (took == PACE_SEND) {
+					sent[stream]++;
+					n++;
+				}
+				end = took == PACE_END;
+			}
+		}
+		total += n;
+		if (!end)
+			CHECK(n >= 63 && n <= 65);
+		CHECK(end || (total >= 64 * (w + 1) - 1 && total <= 64 * (w + 1) + 1));
+	}
+	CHECK_EQ(sent[0] + given_up[0], 4800);
+	CHECK_EQ(sent[1] + given_up[1], uniform ? 4800 : 2880);
+	CHECK_EQ(given_up[0] + given_up[1], 0);
+}
+
 static void shares(void)
 {
 	for (unsigned int parts = 1; parts < 9; parts++) {
@@ -253,5 +299,7 @@ void test_pacing(void)
 	run_equals_singles();
 	too_late_is_given_up();
 	full_rate();
+	bursts(true);
+	bursts(false);
 	shares();
 }

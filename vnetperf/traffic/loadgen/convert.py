@@ -18,7 +18,11 @@ Histogram = Callable[[int], tuple[tuple[int, int], ...]]
 
 
 def to_trial_result(
-    streams: Sequence[Stream], result: engine.TrialResult, histogram: Histogram | None
+    streams: Sequence[Stream],
+    result: engine.TrialResult,
+    histogram: Histogram | None,
+    *,
+    apart: frozenset[int] = frozenset(),
 ) -> model.TrialResult:
     """Add the streams of each direction up.
 
@@ -26,15 +30,20 @@ def to_trial_result(
         streams: Says which stream is of which direction.
         result: What the engine counted.
         histogram: Gives a stream's histogram; None leaves histograms out.
+        apart: Ids of streams that go to everybody: their frames are neither lost nor received.
 
     Returns:
         The result, without hops and threads.
     """
     directions = sorted({stream.direction for stream in streams})
+
+    def of(direction: int, *, to_all: bool) -> list[engine.StreamResult]:
+        mine = (s.id for s in streams if s.direction == direction and (s.id in apart) == to_all)
+        return [result.stream(number) for number in mine]
+
     return model.TrialResult(
         directions=tuple(
-            _direction(d, [result.stream(s.id) for s in streams if s.direction == d], histogram)
-            for d in directions
+            _direction(d, of(d, to_all=False), of(d, to_all=True), histogram) for d in directions
         ),
         foreign={str(p.port): p.foreign + p.corrupted for p in result.ports},
         stale=sum(p.stale for p in result.ports),
@@ -45,7 +54,10 @@ def to_trial_result(
 
 
 def _direction(
-    direction: int, streams: Sequence[engine.StreamResult], histogram: Histogram | None
+    direction: int,
+    streams: Sequence[engine.StreamResult],
+    broadcast: Sequence[engine.StreamResult],
+    histogram: Histogram | None,
 ) -> model.DirectionCounts:
     def total(name: str) -> int:
         return sum(getattr(s.counts, name) for s in streams)
@@ -63,6 +75,8 @@ def _direction(
         misrouted=total("misrouted"),
         tx_seconds=_tx_seconds(streams),
         latency=_latency(streams, histogram),
+        broadcast_sent=sum(s.counts.sent for s in broadcast),
+        broadcast_received=sum(s.counts.received for s in broadcast),
     )
 
 

@@ -44,6 +44,9 @@ class Loadgen(TrafficGenerator):
         latency_histogram=True,
         exact_bursts=True,
         max_frame_size=MAX_FRAME_SIZE,
+        asymmetric=True,
+        broadcast=True,
+        paced_bursts=True,
     )
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
@@ -169,13 +172,14 @@ class Loadgen(TrafficGenerator):
 
         Args:
             streams: What is sent.
-            profile: Flows.
+            profile: Headers, flows, mix of sizes.
             frame_size: Octets including FCS.
         """
         if frame_size > MAX_FRAME_SIZE:
             raise GeneratorError(f"frame size {frame_size}", accepted=f"up to {MAX_FRAME_SIZE}")
         queues = {number: port.tx_queues for number, port in enumerate(self._ports)}
-        self._prepared = Prepared(parts_of(streams, profile, frame_size, queues))
+        parts = parts_of(streams, profile, frame_size, queues)
+        self._prepared = Prepared(parts, group=profile.burst)
         self._running().set_streams(part.spec for part in self._prepared.parts)
 
     def learn(self, frames_per_stream: int) -> None:

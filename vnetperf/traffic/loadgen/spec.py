@@ -144,6 +144,10 @@ class StreamSpec:
     """Of an IPv4 header whose checksum is to be kept right (or an IPv6 header, for UDP)."""
     udp_offset: int | None = None
     """Of a UDP header whose checksum is to be kept right; None: left as in the template."""
+    tcp_offset: int | None = None
+    """The same of a TCP header; not both."""
+    outer_offset: int | None = None
+    """Of a further IPv4 header whose checksum is to be kept right, before that at `l3_offset`."""
     queue: int | None = None
     """Transmit queue of all its frames; None: shared out over all of the port's."""
     fields: tuple[FieldSpec, ...] = ()
@@ -158,16 +162,12 @@ class StreamSpec:
             "header": self.header.hex(),
             "l3": self.l3_offset,
             "udp": self.udp_offset,
+            "tcp": self.tcp_offset,
+            "outer": self.outer_offset,
             "queue": self.queue,
         }
 
 
-@dataclass(frozen=True)
-class Load:
-    """What a trial sends of one stream."""
-
-    rate: float | None
-    """Frames/s; None: as fast as they go, then `count` is needed."""
 @dataclass(frozen=True)
 class NeighbourSpec:
     """Addresses that a port answers ARP requests and neighbour solicitations for."""
@@ -193,6 +193,12 @@ class NeighbourSpec:
         }
 
 
+@dataclass(frozen=True)
+class Load:
+    """What a trial sends of one stream."""
+
+    rate: float | None
+    """Frames/s; None: as fast as they go, then `count` is needed."""
     count: int | None = None
     """Exact number of frames; None: ``round(rate * duration)``."""
 
@@ -217,6 +223,8 @@ class TrialSpec:
     """Seconds to wait for frames under way, at most."""
     burst: int = 32
     """Frames per transmit call at most, and back to back after a stall, 1..256."""
+    group: int = 1
+    """Frames of each queue that leave back to back, then none until the rate is met, 1..65536."""
     max_lag_s: float = 0.01
     """Seconds behind schedule (or of retrying) after which frames are given up as unsent."""
     policy: Literal["drop", "retry"] = "drop"
@@ -229,6 +237,7 @@ class TrialSpec:
             "delay": float(self.delay_s),
             "drain": float(self.drain_s),
             "burst": self.burst,
+            "group": self.group,
             "max_lag": float(self.max_lag_s),
             "policy": self.policy,
         }

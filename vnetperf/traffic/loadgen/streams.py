@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import Stream, TrafficProfile
-from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
-from vnetperf.traffic.frames import VariedField
+from vnetperf.traffic.compiled import Checksum, CompiledFrame, compile_traffic
+from vnetperf.traffic.frames import IPV4_LEN, VariedField
 from vnetperf.traffic.loadgen import spec as engine
 
 
@@ -24,11 +24,13 @@ class Part:
         stream: The stream.
         share: Its share of the stream's frames, 0..1.
         spec: What the engine is told; its id is the part's own.
+        broadcast: Its frames go to everybody, and are counted apart.
     """
 
     stream: Stream
     share: float
     spec: engine.StreamSpec
+    broadcast: bool = False
 
 
 def parts_of(
@@ -55,13 +57,14 @@ def parts_of(
     for frame in compile_traffic(streams, profile, frame_size):
         for queue, share, fields in _dealt(frame, queues.get(frame.stream.tx_port, 1)):
             spec = _spec(len(parts), frame, fields, queue)
-            parts.append(Part(stream=frame.stream, share=share * frame.weight, spec=spec))
+            part = Part(frame.stream, share * frame.weight, spec, broadcast=frame.broadcast)
+            parts.append(part)
     if len(parts) > engine.MAX_STREAMS:
         raise GeneratorError(
-            f"{len(streams)} streams over several queues, or of sessions that are not in order, "
-            f"make {len(parts)}",
+            f"{len(streams)} streams over several queues, in several sizes, or of sessions that "
+            f"are not in order, make {len(parts)}",
             accepted=f"at most {engine.MAX_STREAMS}",
-            cure="use fewer chains, fewer queues or fewer sessions",
+            cure="use fewer chains, queues, sizes in the mix, or sessions",
         )
     return tuple(parts)
 
@@ -126,13 +129,30 @@ def _field(field: VariedField) -> engine.FieldSpec:
 def _spec(
     number: int, frame: CompiledFrame, fields: tuple[engine.FieldSpec, ...], queue: int | None
 ) -> engine.StreamSpec:
+    own = frame.checksums[-1] if frame.checksums else None
+    packets = [c for c in frame.checksums if c.kind == "ipv4"]
+    inner = own.ip_offset if own else None
     return engine.StreamSpec(
         id=number,
         tx_port=frame.stream.tx_port,
         rx_port=frame.stream.rx_port,
         frame_size=frame.size,
         header=frame.headers,
-        l3_offset=frame.checksums[-1].offset,
+        l3_offset=inner,
+        udp_offset=own.offset if own and own.kind == "udp" else None,
+        tcp_offset=own.offset if own and own.kind == "tcp" else None,
+        outer_offset=_outer(packets, inner, frame.fields),
         fields=fields,
         queue=queue,
     )
+
+
+def _outer(
+    packets: Sequence[Checksum], inner: int | None, fields: Sequence[VariedField]
+) -> int | None:
+    """Offset of an IPv4 header outside the tunnel, if fields in it vary: else it stays right."""
+    for packet in packets:
+        end = packet.offset + IPV4_LEN
+        if packet.offset != inner and any(packet.offset <= f.offset < end for f in fields):
+            return packet.offset
+    return None

@@ -34,9 +34,16 @@ class Prepared:
 
     Attributes:
         parts: What the engine sends, by queue.
+        group: Frames of each queue that are sent back to back; 1 sends evenly.
     """
 
     parts: tuple[Part, ...] = ()
+    group: int = 1
+
+    @property
+    def apart(self) -> frozenset[int]:
+        """Ids of the parts that are no frames of their stream: broadcast."""
+        return frozenset(part.spec.id for part in self.parts if part.broadcast)
 
     @property
     def streams(self) -> tuple[Stream, ...]:
@@ -56,7 +63,7 @@ class Prepared:
         """What each part sends, so that each direction has the load of the trial.
 
         Args:
-            load_fps: Frames/s per direction.
+            load_fps: Frames/s per direction, of the greater load.
             duration_s: Seconds.
 
         Returns:
@@ -66,7 +73,8 @@ class Prepared:
         streams = self.by_stream()
         senders = [parts[0].stream.direction for parts in streams]
         for parts in streams:
-            rate = load_fps / senders.count(parts[0].stream.direction)
+            sender = parts[0].stream
+            rate = load_fps * sender.load / senders.count(sender.direction)
             counts = split(round(rate * duration_s), parts)
             for part, count in zip(parts, counts, strict=True):
                 if count:
@@ -111,6 +119,7 @@ def run_trial(
         duration_s=trial.duration_s,
         drain_s=trial.drain_s,
         burst=BURST,
+        group=prepared.group,
         max_lag_s=patient(MAX_LAG_S),
     )
     began = time.monotonic()
@@ -122,10 +131,12 @@ def run_trial(
         "refusal_is_loss": refusal_is_loss,
         "drain_s": trial.drain_s if trial.full_drain else round(drained, 4),
     }
-    counts = to_trial_result(prepared.streams, result, None).model_copy(update=more)
+    counts = to_trial_result(prepared.streams, result, None, apart=prepared.apart)
+    counts = counts.model_copy(update=more)
     if counts.worst_loss_ratio() > trial.histogram_up_to_loss:
         return counts
-    return to_trial_result(prepared.streams, result, engine.histogram).model_copy(update=more)
+    whole = to_trial_result(prepared.streams, result, engine.histogram, apart=prepared.apart)
+    return whole.model_copy(update=more)
 
 
 def run_burst(engine: Engine, prepared: Prepared, frames: int, watch: Watch) -> TrialResult:
@@ -143,7 +154,8 @@ def run_burst(engine: Engine, prepared: Prepared, frames: int, watch: Watch) -> 
     spec = engine_spec.TrialSpec(
         loads=prepared.bursts(frames), drain_s=BURST_DRAIN_S, burst=BURST, policy="retry"
     )
-    return to_trial_result(prepared.streams, _conduct(engine, spec, 0.0, watch), None)
+    done = _conduct(engine, spec, 0.0, watch)
+    return to_trial_result(prepared.streams, done, None, apart=prepared.apart)
 
 
 def _conduct(

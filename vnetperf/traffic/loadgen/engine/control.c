@@ -227,6 +227,7 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	struct plan plan = {.retry = spec->retry,
 			    .epoch = spec->epoch,
 			    .burst = spec->burst,
+			    .group = spec->group,
 			    .max_lag = cycles(spec->max_lag)};
 
 	if (!control_at_rest(why) || !plan_loads(&plan, spec, why) || !plan_check(&plan, why))

@@ -10,6 +10,7 @@ struct trial_spec {
 	bool has_duration;
 	bool retry;
 	uint16_t burst;
+	uint32_t group; /* frames of each burst; 1: evenly */
 	double duration, delay, drain, max_lag;
 };
 
@@ -57,6 +58,7 @@ struct plan {
 	bool learning, retry;
 	uint8_t epoch;
 	uint16_t burst;
+	uint32_t group;
 	uint64_t max_lag;
 	/* by stream id; count 0: rests */
 	double rate[LG_MAX_STREAMS];

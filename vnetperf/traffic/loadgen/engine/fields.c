@@ -2,10 +2,11 @@
 
 #define IP4_LEN	  20
 #define IP6_LEN	  40
-#define UDP_LEN	  8
 #define IP4_CSUM  10
 #define UDP_CSUM  6
+#define TCP_CSUM  16
 #define PROTO_UDP 17
+#define PROTO_TCP 6
 
 static uint16_t get16(const uint8_t *p)
 {
@@ -48,6 +49,32 @@ static bool within(const struct field_spec *f, int from, unsigned int len)
 	return from >= 0 && f->offset >= from && f->offset + f->width <= from + (int)len;
 }
 
+/* The base sum of an IPv4 header whose varied octets are zero; its checksum is filled in. */
+static uint32_t ip4_base(uint8_t *ip)
+{
+	uint32_t base;
+
+	put16(ip + IP4_CSUM, 0);
+	base = sum_fold(sum_octets(ip, ip_header_len(ip)));
+	put16(ip + IP4_CSUM, ~base & 0xffff);
+	return base;
+}
+
+/* The sum of pseudo header, header and payload, varied octets being zero. */
+static uint64_t l4_base(struct fields *fs, const struct checksum_spec *c, uint8_t *frame,
+			uint16_t frame_len, const uint8_t *addresses, unsigned int n_addresses)
+{
+	const unsigned int at = (unsigned int)c->udp;
+	const unsigned int len = c->tcp ? frame_len - at : get16(frame + at + 4);
+	const unsigned int protocol = c->tcp ? PROTO_TCP : PROTO_UDP;
+
+	fs->tcp = c->tcp;
+	fs->sum_at = (uint16_t)(at + (c->tcp ? TCP_CSUM : UDP_CSUM));
+	put16(frame + fs->sum_at, 0);
+	return sum_fold(sum_octets(addresses, n_addresses) + protocol + len +
+			sum_octets(frame + at, frame_len - at));
+}
+
 void fields_init(struct fields *fs, const struct field_spec *spec, unsigned int n,
 		 const struct checksum_spec *c, uint8_t *frame, uint16_t frame_len, uint64_t salt)
 {
@@ -59,6 +86,7 @@ void fields_init(struct fields *fs, const struct field_spec *spec, unsigned int 
 	fs->n = (uint8_t)n;
 	fs->ip4 = ip4 ? c->ip : -1;
 	fs->udp = c->udp;
+	fs->outer = c->outer;
 	for (unsigned int i = 0; i < n; i++) {
 		struct field *f = &fs->field[i];
 
@@ -71,20 +99,17 @@ void fields_init(struct fields *fs, const struct field_spec *spec, unsigned int 
 		f->in_udp = c->udp >= 0 &&
 			    (f->spec.offset >= c->udp || within(&f->spec, addresses, ip4 ? 8 : 32));
 		field_place(f, c->ip >= 0 ? (unsigned int)c->ip : 0);
+		f->in_outer = c->outer && within(&f->spec, c->outer, IP4_LEN);
+		f->outer_shift = (uint8_t)sum_shift(f->spec.offset + f->spec.width - c->outer);
 		memset(frame + f->spec.offset, 0, f->spec.width);
 	}
-	if (ip4) {
-		put16(frame + c->ip + IP4_CSUM, 0);
-		fs->ip_base = sum_fold(sum_octets(frame + c->ip, ip_len));
-		put16(frame + c->ip + IP4_CSUM, ~fs->ip_base & 0xffff);
-	}
-	if (c->udp >= 0) {
-		put16(frame + c->udp + UDP_CSUM, 0);
-		fs->udp_base = sum_octets(frame + addresses, ip4 ? 8 : 32) + PROTO_UDP +
-			       get16(frame + c->udp + 4) +
-			       sum_octets(frame + c->udp, frame_len - (unsigned int)c->udp);
-		fs->udp_base = sum_fold(fs->udp_base);
-	}
+	if (ip4)
+		fs->ip_base = ip4_base(frame + c->ip);
+	if (c->outer)
+		fs->outer_base = ip4_base(frame + c->outer);
+	if (c->udp >= 0)
+		fs->udp_base =
+			l4_base(fs, c, frame, frame_len, frame + addresses, ip4 ? 8 : 32);
 }
 
 static inline void put_value(uint8_t *p, uint64_t value, unsigned int width)
@@ -133,7 +158,7 @@ static inline bool field_step(struct field *f)
 
 uint64_t fields_write(struct fields *fs, uint8_t *frame)
 {
-	uint64_t ip = fs->ip_base, udp = 0;
+	uint64_t ip = fs->ip_base, udp = 0, outer = fs->outer_base;
 	bool carry = false;
 
 	for (unsigned int i = 0; i < fs->n; i++) {
@@ -146,6 +171,8 @@ uint64_t fields_write(struct fields *fs, uint8_t *frame)
 		add = sum_value(f->value, f->ip_shift);
 		ip += f->in_ip ? add : 0;
 		udp += f->in_udp ? add : 0;
+		if (LG_UNLIKELY(f->in_outer))
+			outer += sum_value(f->value, f->outer_shift);
 		if (f->spec.mode == FIELD_INC || (f->spec.mode == FIELD_CARRY && carry))
 			carry = field_step(f);
 		else
@@ -153,30 +180,32 @@ uint64_t fields_write(struct fields *fs, uint8_t *frame)
 	}
 	if (fs->ip4 >= 0)
 		put16(frame + fs->ip4 + IP4_CSUM, ~sum_fold(ip) & 0xffff);
+	if (LG_UNLIKELY(fs->outer))
+		put16(frame + fs->outer + IP4_CSUM, ~sum_fold(outer) & 0xffff);
 	return udp;
 }
 
-/* RFC 768: a checksum of zero is sent as all ones, for zero means "none". */
-static void put_udp_checksum(const struct fields *fs, uint8_t *frame, uint64_t sum)
+/* RFC 768: UDP's checksum of zero is sent as all ones, for zero means "none". */
+static void put_l4_checksum(const struct fields *fs, uint8_t *frame, uint64_t sum)
 {
 	const uint32_t checksum = ~sum_fold(sum) & 0xffff;
 
-	put16(frame + fs->udp + UDP_CSUM, checksum ? checksum : 0xffff);
+	put16(frame + fs->sum_at, checksum || fs->tcp ? checksum : 0xffff);
 }
 
 void fields_udp(const struct fields *fs, uint8_t *frame, uint64_t sum)
 {
-	put_udp_checksum(fs, frame, fs->udp_base + sum);
+	put_l4_checksum(fs, frame, fs->udp_base + sum);
 }
 
 void fields_udp_replace(const struct fields *fs, uint8_t *frame, unsigned int offset,
 			uint64_t before, uint64_t after)
 {
 	const unsigned int shift = sum_shift(offset + 8 - (unsigned int)fs->udp);
-	uint64_t sum = ~(uint32_t)get16(frame + fs->udp + UDP_CSUM) & 0xffff;
+	uint64_t sum = ~(uint32_t)get16(frame + fs->sum_at) & 0xffff;
 
 	/* RFC 1624: HC' = ~(~HC + ~m + m') */
 	sum += ~(uint32_t)sum_fold(sum_value(before, shift)) & 0xffff;
 	sum += sum_value(after, shift);
-	put_udp_checksum(fs, frame, sum);
+	put_l4_checksum(fs, frame, sum);
 }

@@ -29,7 +29,9 @@ struct field_spec {
 /* Where checksums live; offsets from the start of the frame, -1 for "none". */
 struct checksum_spec {
 	int ip;	 /* IPv4 (checksum kept right) or IPv6 header (pseudo header only) */
-	int udp; /* UDP header whose checksum is kept right; needs ip */
+	int udp; /* UDP or TCP header whose checksum is kept right; needs ip */
+	bool tcp; /* it is TCP */
+	uint16_t outer; /* IPv4 header before ip whose checksum is kept right as well; 0: none */
 };
 
 struct field {
@@ -39,15 +41,21 @@ struct field {
 	struct field_spec spec;
 	uint8_t ip_shift; /* 0 or 8: how the value lies in 16-bit words */
 	bool in_ip;	  /* counted in the IPv4 header checksum */
-	bool in_udp;	  /* counted in the UDP checksum */
+	bool in_udp;	  /* counted in the UDP or TCP checksum */
+	bool in_outer;	  /* counted in the outer IPv4 header's checksum */
+	uint8_t outer_shift;
 };
 
 struct fields {
 	uint8_t n;
 	int ip4; /* offset of the IPv4 header with a checksum, or -1 */
 	int udp;
-	uint32_t ip_base;  /* sum of the constant words of the IPv4 header */
-	uint64_t udp_base; /* of pseudo header, UDP header and payload */
+	uint16_t sum_at;     /* offset of the UDP or TCP checksum in the frame */
+	bool tcp;
+	uint16_t outer;	     /* offset of the outer IPv4 header with a checksum, or 0 */
+	uint32_t outer_base; /* like ip_base, of that header */
+	uint32_t ip_base;    /* sum of the constant words of the IPv4 header */
+	uint64_t udp_base;   /* of pseudo header, UDP or TCP header and payload */
 	struct field field[LG_MAX_FIELDS];
 };
 
@@ -63,9 +71,9 @@ bool fields_check_layout(const struct field_spec *f, unsigned int n, const struc
 void fields_init(struct fields *fs, const struct field_spec *spec, unsigned int n,
 		 const struct checksum_spec *c, uint8_t *frame, uint16_t frame_len, uint64_t salt);
 
-/* Write the next values and the IPv4 checksum; returns the sum for fields_udp(). */
+/* Write the next values and the IPv4 checksums; returns the sum for fields_udp(). */
 uint64_t fields_write(struct fields *fs, uint8_t *frame);
-/* Write the UDP checksum; `sum` has everything that is not in udp_base. */
+/* Write the UDP or TCP checksum; `sum` has everything that is not in udp_base. */
 void fields_udp(const struct fields *fs, uint8_t *frame, uint64_t sum);
 /* Follow a change of `width` octets (big endian values) at an offset of the frame. */
 void fields_udp_replace(const struct fields *fs, uint8_t *frame, unsigned int offset,

@@ -4,7 +4,9 @@
 #define IP4_LEN	  20u
 #define IP6_LEN	  40u
 #define UDP_LEN	  8u
+#define TCP_LEN	  20u
 #define PROTO_UDP 17u
+#define PROTO_TCP 6u
 
 static unsigned int get16(const uint8_t *p)
 {
@@ -60,28 +62,46 @@ static bool ip_check(const struct checksum_spec *c, const uint8_t *header, uint1
 	return true;
 }
 
-static bool udp_check(const struct checksum_spec *c, const uint8_t *header, uint16_t header_len,
-		      uint16_t frame_len, struct problem *why)
+static bool l4_check(const struct checksum_spec *c, const uint8_t *header, uint16_t header_len,
+		     uint16_t frame_len, struct problem *why)
 {
-	const unsigned int udp = (unsigned int)c->udp;
+	const unsigned int at = (unsigned int)c->udp, wanted = c->tcp ? PROTO_TCP : PROTO_UDP;
+	const char *what = c->tcp ? "tcp" : "udp";
 	const uint8_t *ip = header + c->ip;
-	unsigned int proto, ip_end;
+	unsigned int proto, ip_end, ip_total;
 
 	if (c->ip < 0)
-		return problem_set(why, "l3 as well as udp", "udp %u without l3", udp);
+		return problem_set(why, "l3 as well as udp or tcp", "%s %u without l3", what, at);
 	proto = ip[0] >> 4 == 4 ? ip[9] : ip[6];
 	ip_end = (unsigned int)c->ip + (ip[0] >> 4 == 4 ? (ip[0] & 15u) * 4 : IP6_LEN);
-	if (proto != PROTO_UDP)
-		return problem_set(why, "IP protocol 17", "udp %u, but IP protocol %u", udp, proto);
-	if (udp != ip_end || udp + UDP_LEN > header_len)
+	ip_total = ip[0] >> 4 == 4 ? get16(ip + 2) : IP6_LEN + get16(ip + 4);
+	if (proto != wanted)
+		return problem_set(why, c->tcp ? "IP protocol 6" : "IP protocol 17",
+				   "%s %u, but IP protocol %u", what, at, proto);
+	if (at != ip_end || at + (c->tcp ? TCP_LEN : UDP_LEN) > header_len)
 		return problem_set(why,
 				   "the UDP header right behind the IP header, in the template",
-				   "udp %u, IP header ends at %u", udp, ip_end);
+				   "%s %u, IP header ends at %u", what, at, ip_end);
 	/* The checksum covers the trailer, so it must know how far the datagram goes. */
-	if (udp + get16(header + udp + 4) != frame_len)
+	if (!c->tcp && at + get16(header + at + 4) != frame_len)
 		return problem_set(why, "a UDP length that reaches the end of the frame",
 				   "UDP length %u at %u, frame of %u octets without FCS",
-				   get16(header + udp + 4), udp, frame_len);
+				   get16(header + at + 4), at, frame_len);
+	if (c->tcp && (unsigned int)c->ip + ip_total != frame_len)
+		return problem_set(why, "an IP length that reaches the end of the frame",
+				   "IP length %u at %d, frame of %u octets without FCS", ip_total,
+				   c->ip, frame_len);
+	return true;
+}
+
+static bool outer_check(const struct checksum_spec *c, const uint8_t *header, uint16_t header_len,
+			struct problem *why)
+{
+	if (c->outer + IP4_LEN > header_len || header[c->outer] != 0x45)
+		return problem_set(why, "an IPv4 header of 20 octets in the template",
+				   "no IPv4 header at outer %u", c->outer);
+	if (c->ip >= 0 && c->outer + (int)IP4_LEN > c->ip)
+		return problem_set(why, "outer before l3", "outer %u, l3 %d", c->outer, c->ip);
 	return true;
 }
 
@@ -90,7 +110,9 @@ bool checksum_check(const struct checksum_spec *c, const uint8_t *header, uint16
 {
 	if (c->ip >= 0 && !ip_check(c, header, header_len, frame_len, why))
 		return false;
-	return c->udp < 0 || udp_check(c, header, header_len, frame_len, why);
+	if (c->outer && !outer_check(c, header, header_len, why))
+		return false;
+	return c->udp < 0 || l4_check(c, header, header_len, frame_len, why);
 }
 
 static bool overlap(unsigned int a, unsigned int a_len, unsigned int b, unsigned int b_len)
@@ -110,9 +132,11 @@ static bool touches_fixed(const struct field_spec *f, const struct checksum_spec
 		return true;
 	if (c->ip >= 0 && ip4 && touches(f, c->ip + 10, 2))
 		return true;
+	if (c->outer && (touches(f, c->outer, 1) || touches(f, c->outer + 10, 2)))
+		return true;
 	if (c->udp < 0)
 		return false;
-	return touches(f, c->udp + 4, 4) || touches(f, c->ip + (ip4 ? 2 : 4), 2) ||
+	return (c->tcp ? touches(f, c->udp + 16, 2) : touches(f, c->udp + 4, 4)) || touches(f, c->ip + (ip4 ? 2 : 4), 2) ||
 	       touches(f, c->ip + (ip4 ? 9 : 6), 1);
 }
 
@@ -133,6 +157,7 @@ static bool one_layout(const struct field_spec *f, const struct checksum_spec *c
 		return problem_set(why, "fields beside checksum, version, length and protocol",
 				   "field at offset %u covers what checksums rely on", f->offset);
 	if ((ip4 && straddles(f, c->ip, (header[c->ip] & 15u) * 4)) ||
+	    (c->outer && straddles(f, c->outer, IP4_LEN)) ||
 	    (c->udp >= 0 && straddles(f, c->ip + (ip4 ? 12 : 8), ip4 ? 8 : 32)) ||
 	    (c->udp >= 0 && f->offset < c->udp && f->offset + f->width > c->udp))
 		return problem_set(why, "fields wholly inside or outside a header or its addresses",

@@ -59,8 +59,29 @@ void pacer_init(struct pacer *p, const struct pace_load *loads, uint16_t n, bool
 			set_phase(&p->merged, hz / total * loads[0].phase);
 		}
 	}
+	p->hz = hz;
+	p->total = total;
 	p->half = max ? 0 : (uint64_t)ceil(hz / total / 2);
 	p->depth = p->half * burst;
+}
+
+void pacer_group(struct pacer *p, unsigned int group)
+{
+	if (group <= 1 || p->half == 0 || p->total <= 0)
+		return;
+	p->window = p->hz / p->total * group;
+	p->depth = p->half * (group + p->depth / p->half);
+	p->max_lag += (uint64_t)p->window;
+}
+
+uint64_t pacer_horizon(const struct pacer *p, uint64_t now)
+{
+	const int64_t passed = (int64_t)(now - p->start);
+
+	if (passed < 0)
+		return now;
+	/* The window's last cycle; the frame due at its end is the next one's first. */
+	return p->start + (uint64_t)ceil((floor((double)passed / p->window) + 1) * p->window) - 1;
 }
 
 static bool earlier(const struct pacer *p, uint16_t a, uint16_t b)
@@ -104,6 +125,7 @@ void pacer_start(struct pacer *p, uint64_t start)
 {
 	uint16_t live = 0;
 
+	p->start = start;
 	p->merged.due += start;
 	/* A full bucket: the first frames are not held back by the gate. */
 	p->gate = start - p->depth;

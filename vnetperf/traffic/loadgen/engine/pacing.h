@@ -9,6 +9,9 @@
  * Catching up is limited by a gate (a token bucket in units of time): after a stall at most `burst`
  * frames leave back to back, the rest at twice the nominal rate.  Frames later than `max_lag` are
  * given up: the generator was too slow, and says so.
+ *
+ * Bursts: with a window, all frames due within it leave when it begins, back to back; a window is
+ * as long as `group` frames take at the nominal rate.
  */
 #ifndef LOADGEN_PACING_H
 #define LOADGEN_PACING_H
@@ -35,6 +38,9 @@ struct pacer {
 	uint64_t half;	  /* cycles per frame while catching up, 0 at rate "max" */
 	uint64_t depth;	  /* burst * half */
 	uint64_t max_lag; /* cycles */
+	uint64_t start;	  /* cycles */
+	double hz, total; /* cycles and frames per second */
+	double window;	  /* cycles of each burst; 0: frames are sent evenly */
 	uint16_t n;
 	uint16_t cursor; /* uniform: the next stream */
 	bool uniform;	 /* all streams alike: taken in turn from `merged` */
@@ -53,6 +59,10 @@ struct pace_load {
 /* Set up for loads[0..n); with `max` all frames are due at once.  hz: cycles per second. */
 void pacer_init(struct pacer *p, const struct pace_load *loads, uint16_t n, bool max, double hz,
 		unsigned int burst, uint64_t max_lag);
+/* Send in bursts of `group` frames; to be called between pacer_init() and pacer_start(). */
+void pacer_group(struct pacer *p, unsigned int group);
+/* With a window: up to when frames are sent now, later than now. */
+uint64_t pacer_horizon(const struct pacer *p, uint64_t now);
 /* Fix the common start.  To be called once, before the first pacer_take(). */
 void pacer_start(struct pacer *p, uint64_t start);
 /* Restore heap order after the earliest stream has moved on or ended. */

@@ -117,6 +117,7 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 	q->max_lag = plan->max_lag;
 	q->starved_since = 0;
 	pacer_init(&q->pacer, loads, q->n_streams, max, (double)engine.hz, q->burst, q->max_lag);
+	pacer_group(&q->pacer, plan->group);
 	return true;
 }
 

@@ -4,7 +4,7 @@
 
 #include "params.h"
 
-#define STREAM_KEYS "id tx_port rx_port queue size header l3 udp"
+#define STREAM_KEYS "id tx_port rx_port queue size header l3 udp tcp outer"
 #define FIELD_KEYS  "stream offset width base step count mode seed"
 #define LOAD_KEYS   "stream rate count"
 /* Beyond this neither a sequence number's generation nor a sum of delays is exact. */
@@ -42,6 +42,22 @@ static bool offset(struct params *ps, const char *key, int *out, struct problem 
 	return true;
 }
 
+static bool checksums(struct stream_spec *s, struct params *ps, struct problem *why)
+{
+	struct checksum_spec *c = &s->checksum;
+	int tcp, outer;
+
+	if (!offset(ps, "l3", &c->ip, why) || !offset(ps, "udp", &c->udp, why) ||
+	    !offset(ps, "tcp", &tcp, why) || !offset(ps, "outer", &outer, why))
+		return false;
+	if (tcp >= 0 && c->udp >= 0)
+		return problem_set(why, "udp or tcp", "udp %d and tcp %d", c->udp, tcp);
+	c->tcp = tcp >= 0;
+	c->udp = c->tcp ? tcp : c->udp;
+	c->outer = outer > 0 ? (uint16_t)outer : 0;
+	return true;
+}
+
 bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports,
 		  unsigned int largest, struct problem *why)
 {
@@ -56,8 +72,7 @@ bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports
 	    !small(ps, "queue", 0, LG_MAX_QUEUES - 1, &queue, why) ||
 	    !small(ps, "size", LG_MIN_FRAME, largest, &s->frame_size, why) ||
 	    !params_hex(ps, "header", s->header, sizeof(s->header), &len, why) ||
-	    !offset(ps, "l3", &s->checksum.ip, why) || !offset(ps, "udp", &s->checksum.udp, why) ||
-	    !params_done(ps, STREAM_KEYS, why))
+	    !checksums(s, ps, why) || !params_done(ps, STREAM_KEYS, why))
 		return false;
 	if (len < 14 || len + TRAILER_LEN + LG_FCS_LEN > s->frame_size)
 		return problem_set(why, "14 octets up to frame size - 22 (trailer 18, FCS 4)",

@@ -11,7 +11,7 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 {
 	static const char *const policies[] = {"drop", "retry", NULL};
 	struct trial_spec spec = {.burst = 32, .drain = 1, .max_lag = 0.01};
-	uint64_t epoch = 0, burst = spec.burst;
+	uint64_t epoch = 0, burst = spec.burst, group = 1;
 	unsigned int policy = 0;
 
 	if (!params_need(ps, "epoch", why) || !params_u64(ps, "epoch", 1, 255, &epoch, why) ||
@@ -20,11 +20,13 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	    !params_real(ps, "drain", 0, 3600, &spec.drain, why) ||
 	    !params_real(ps, "max_lag", 1e-6, 3600, &spec.max_lag, why) ||
 	    !params_u64(ps, "burst", 1, LG_MAX_BURST, &burst, why) ||
+	    !params_u64(ps, "group", 1, 65536, &group, why) ||
 	    !params_word(ps, "policy", policies, &policy, why) ||
-	    !params_done(ps, "epoch duration delay drain burst max_lag policy", why))
+	    !params_done(ps, "epoch duration delay drain burst group max_lag policy", why))
 		return false;
 	spec.epoch = (uint8_t)epoch;
 	spec.burst = (uint16_t)burst;
+	spec.group = (uint32_t)group;
 	spec.retry = policy == 1;
 	spec.has_duration = params_has(ps, "duration");
 	if (!control_start(&spec, why))

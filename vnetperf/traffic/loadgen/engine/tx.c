@@ -94,12 +94,27 @@ static uint16_t choose_each(struct tx_queue *q, uint64_t now)
 	return n;
 }
 
+/* In bursts: what is due later in this window leaves now, and its lateness is not known. */
+static uint16_t choose_ahead(struct tx_queue *q, uint64_t now)
+{
+	const uint64_t lag = q->totals.lag_sum;
+	uint16_t n;
+
+	pacer_refill(&q->pacer, now);
+	n = choose_each(q, pacer_horizon(&q->pacer, now));
+	q->totals.lag_sum = lag;
+	q->latest = 0;
+	return n;
+}
+
 static inline uint16_t choose(struct tx_queue *q, uint64_t now)
 {
 	uint64_t first = 0;
 	uint16_t n;
 
 	q->latest = 0;
+	if (LG_UNLIKELY(q->pacer.window > 0))
+		return choose_ahead(q, now);
 	pacer_refill(&q->pacer, now);
 	if (!q->pacer.uniform)
 		return choose_each(q, now);

@@ -1,0 +1,236 @@
+"""A traffic profile: sizes, headers, flows and directions, in no generator's words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.headers import (
+    OCTETS,
+    OUTER,
+    PLAIN,
+    HeaderKind,
+    VaryField,
+    carrier_of,
+    check_stack,
+    in_direction,
+    index_of,
+    number_of,
+    room_of,
+)
+from vnetperf.model.imix import Mix, SizeShare, mix_of_genome, mix_of_sizes
+from vnetperf.model.units import FCS_BYTES, MIN_FRAME_SIZE, STAMP_OCTETS
+
+#: Octets that a profile can add by itself behind its headers.
+MOST_RAW = 256
+#: The smaller of two directions' loads, as a share of the larger.
+LEAST_LOAD = 0.001
+
+
+class TrafficProfile(Frozen):
+    """A traffic profile, one file under conf/traffic/.
+
+    Attributes:
+        name: Name of the profile.
+        description: One sentence for the report.
+        bidirectional: True sends into both ports (RFC 2544 section 14).
+        loads: Load of direction 0 and of direction 1 as shares of a trial's load, which is that
+            of the greater: one of them is 1.
+        headers: Headers of each frame, from the outermost.
+        values: Field -> its value in the first flow, where it is not the usual one. Addresses of
+            IPv4 and IPv6 are those of direction 0; in direction 1 source and destination change
+            places.
+        raw: Octets of the header "raw", hexadecimal.
+        flows: Number of distinct flows per stream; 1 sends a single flow.
+        vary: Header fields that differ between flows; each takes `flows` values in step.
+            "outer_..." is outside a tunnel, be it of `headers` or of the deployment.
+        vary_mode: "inc" walks through the values in order, "random" picks uniformly (seeded).
+        imix: Mix of frame sizes instead of a single one: a genome as in RFC 6985, or a table of
+            sizes with weights; "" for none.
+        broadcast: Share of the frames that go to the broadcast address (RFC 2544 section 11.1).
+            They are part of the load, and neither received nor lost frames of the stream.
+        burst: Frames that are sent back to back, then nothing until the load is met on average
+            (RFC 2544 section 21); 1 sends evenly.
+        learning_frames: Frames sent per stream before a trial to prime tables, at least; there is
+            one for each flow in any case. Never counted; 0 sends none.
+    """
+
+    name: str = ""
+    description: str = ""
+    bidirectional: bool = True
+    loads: tuple[float, float] = (1.0, 1.0)
+    headers: tuple[HeaderKind, ...] = PLAIN
+    values: dict[VaryField, int | str] = Field(default_factory=dict)
+    raw: str = ""
+    flows: int = Field(default=1, ge=1, le=16_777_216)
+    vary: tuple[VaryField, ...] = ()
+    vary_mode: Literal["inc", "random"] = "inc"
+    imix: str | tuple[SizeShare, ...] = ""
+    broadcast: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    burst: int = Field(default=1, ge=1, le=65_536)
+    learning_frames: int = Field(default=64, ge=0, le=16_777_216)
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_follow_each_other(cls, headers: tuple[HeaderKind, ...]) -> tuple[HeaderKind, ...]:
+        check_stack(headers)
+        return headers
+
+    @field_validator("raw")
+    @classmethod
+    def _raw_is_hexadecimal(cls, raw: str) -> str:
+        try:
+            octets = bytes.fromhex(raw)
+        except ValueError as error:
+            raise ValueError(f"raw is octets in hexadecimal, not {raw[:40]!r}") from error
+        if len(octets) > MOST_RAW:
+            raise ValueError(f"raw has {len(octets)} octets, {MOST_RAW} at most")
+        return octets.hex()
+
+    @model_validator(mode="after")
+    def _loads_fit_the_directions(self) -> TrafficProfile:
+        if min(self.loads) < LEAST_LOAD or max(self.loads) != 1.0:
+            raise ValueError(
+                f"loads = {list(self.loads)}: the greater is 1.0 and the other {LEAST_LOAD}..1.0"
+            )
+        if not self.bidirectional and self.loads != (1.0, 1.0):
+            raise ValueError("loads is for two directions, and bidirectional is false")
+        return self
+
+    @model_validator(mode="after")
+    def _fields_are_in_the_headers(self) -> TrafficProfile:
+        if ("raw" in self.headers) != bool(self.raw):
+            raise ValueError('raw = "..." is for headers with "raw", which need it')
+        if len(set(self.vary)) < len(self.vary):
+            raise ValueError("vary names a field twice")
+        for key, names in (("vary", self.vary), ("values", tuple(self.values))):
+            for name in names:
+                if not self._may_have(name):
+                    raise ValueError(
+                        f"{key} names {name}, which is in none of {', '.join(self.headers)}"
+                    )
+        for name, value in self.values.items():
+            number_of(name, value)
+        return self
+
+    def _may_have(self, name: VaryField) -> bool:
+        """Whether a frame can have a field; the deployment's tunnel may bring it."""
+        own = carrier_of(self.headers) is not None
+        brought = name.startswith(OUTER) or name in ("vni", "teid")
+        return index_of(name, self.headers) is not None or (brought and not own)
+
+    @model_validator(mode="after")
+    def _flows_fit_their_fields(self) -> TrafficProfile:
+        if self.flows > 1 and not self.vary:
+            raise ValueError("flows > 1 needs `vary` to name at least one field")
+        room = max(map(self.room, self.vary), default=1)
+        if self.flows > room:
+            raise ValueError(
+                f"{', '.join(self.vary)} give at most {room} flows, not {self.flows}; "
+                f"vary eth_src as well, which has {self.room('eth_src')} values"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _sizes_have_room(self) -> TrafficProfile:
+        mix = self.mix
+        if mix is not None and mix.sizes[0].size < self.least_frame_size:
+            raise ValueError(f"imix has frames of {mix.sizes[0].size} octets; {self.why_that_size}")
+        return self
+
+    def room(self, name: VaryField) -> int:
+        """How many values a field can take.
+
+        Args:
+            name: The field.
+
+        Returns:
+            Number of values from its first one, in every direction.
+        """
+        given = (self.value(name, direction) for direction in self.directions)
+        firsts = [None if value is None else number_of(name, value) for value in given]
+        return min(room_of(name, first) for first in firsts)
+
+    def value(self, name: str, direction: int) -> int | str | None:
+        """What a field is set to in a direction.
+
+        Args:
+            name: The field.
+            direction: Number of the tester port that sends.
+
+        Returns:
+            The value of the first flow; None where it was not set.
+        """
+        return next(
+            (v for key, v in self.values.items() if key == in_direction(name, direction)), None
+        )
+
+    @property
+    def mix(self) -> Mix | None:
+        """The mix of frame sizes; None where the size is a parameter of the test case."""
+        if not self.imix:
+            return None
+        if isinstance(self.imix, str):
+            return mix_of_genome(self.imix)
+        return mix_of_sizes(self.imix)
+
+    @property
+    def header_octets(self) -> int:
+        """Octets of all headers, those of a deployment's tunnel not counted."""
+        return sum(OCTETS[kind] for kind in self.headers) + len(self.raw) // 2
+
+    @property
+    def least_frame_size(self) -> int:
+        """Smallest frame that has room for the headers, octets including FCS."""
+        return max(MIN_FRAME_SIZE, self.header_octets + STAMP_OCTETS + FCS_BYTES)
+
+    @property
+    def why_that_size(self) -> str:
+        """What the smallest frame is made of, for a message."""
+        return (
+            f"the headers of traffic profile {self.name or '(without a name)'} "
+            f"({', '.join(self.headers)}: {self.header_octets} octets), the generator's stamp "
+            f"({STAMP_OCTETS}) and the FCS ({FCS_BYTES}) need {self.least_frame_size}"
+        )
+
+    @property
+    def carrier(self) -> HeaderKind | None:
+        """The tunnel that the headers have by themselves; None for none."""
+        return carrier_of(self.headers)
+
+    @property
+    def plain(self) -> bool:
+        """True for frames of Ethernet, IPv4 and UDP with the usual values."""
+        return self.headers == PLAIN and not self.values
+
+    @property
+    def learning_frames_per_stream(self) -> int:
+        """Learning frames that are sent: every flow must have been seen before it is measured."""
+        return max(self.learning_frames, self.flows) if self.learning_frames else 0
+
+    @property
+    def directions(self) -> tuple[int, ...]:
+        """Numbers of the ports that send: (0, 1) or (0,)."""
+        return (0, 1) if self.bidirectional else (0,)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What is special about the frames, as a reader should see it.
+
+        Returns:
+            Texts; empty for one size of Ethernet, IPv4 and UDP, evenly, in equal directions.
+        """
+        found = []
+        if self.headers != PLAIN:
+            found.append(f"frames of {', '.join(self.headers)}")
+        if self.mix is not None:
+            found.append(f"IMIX {self.mix.name}, mean {self.mix.mean_size:.1f} octets")
+        if self.loads != (1.0, 1.0):
+            found.append(f"loads of the directions {self.loads[0]:g} : {self.loads[1]:g}")
+        if self.broadcast:
+            found.append(f"{self.broadcast:.2%} of the frames broadcast, counted apart")
+        if self.burst > 1:
+            found.append(f"bursts of {self.burst} frames")
+        return tuple(found)

@@ -1,0 +1,121 @@
+"""What a traffic profile asks of a deployment and of a generator, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+
+from vnetperf.model.errors import CapabilityError
+from vnetperf.model.headers import CARRIERS, PLAIN
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.stacks import fields_sent_by
+from vnetperf.traffic.base import GeneratorCapabilities
+
+#: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
+TEST_NETWORK = ip_network("198.18.0.0/15")
+
+
+def of_deployment(scenario: Scenario) -> Iterator[CapabilityError]:
+    """What a deployment cannot do with a profile's frames, whichever generator sends them.
+
+    Args:
+        scenario: The scenario.
+
+    Yields:
+        What is wrong, and the cure.
+    """
+    profile, graph = scenario.traffic, scenario.deployment
+    where = f"{scenario.id}, traffic profile {profile.name}"
+    cure = "choose another profile with --traffic, or another deployment"
+    tunnelled = {stream.tunnel for stream in scenario.streams} - {""}
+    if profile.carrier and tunnelled:
+        yield CapabilityError(
+            f"the frames have a {profile.carrier} header, and {graph.name} puts them into "
+            f"{', '.join(sorted(tunnelled))}: one tunnel at most",
+            where=where,
+            cure=cure,
+        )
+        return
+    routed = scenario.routed or bool(graph.gtp)
+    if routed and profile.headers[1] != "ipv4":
+        yield CapabilityError(
+            f"{'a router' if scenario.routed else graph.name} takes packets of IPv4 right behind "
+            f"Ethernet, and these are {', '.join(profile.headers)}",
+            where=where,
+            cure=cure,
+        )
+    if routed and graph.chains > 1 and "udp" not in profile.headers:
+        yield CapabilityError(
+            "parallel chains that are routed are told apart by the UDP port", where=where, cure=cure
+        )
+    beyond = [
+        str(value)
+        for name, value in profile.values.items()
+        if name in ("ipv4_src", "ipv4_dst") and ip_address(value) not in TEST_NETWORK
+    ]
+    if routed and beyond:
+        yield CapabilityError(
+            f"there is no way to {', '.join(beyond)}", where=where, accepted=str(TEST_NETWORK)
+        )
+    if scenario.rules == "stream" and not profile.plain:
+        yield CapabilityError(
+            f"rules for each flow are made for frames of {', '.join(PLAIN)} with their usual "
+            "values only",
+            where=where,
+            cure="choose another profile with --traffic, or leave --rules out",
+        )
+    if profile.broadcast and graph.chains > 1:
+        yield CapabilityError(
+            "broadcast frames would circle in parallel chains", where=where, cure=cure
+        )
+    named = {*profile.vary, *profile.values}
+    sent = {name for stream in scenario.streams for name in fields_sent_by(stream, profile)}
+    if missing := sorted(named - sent):
+        yield CapabilityError(
+            f"no frame of {graph.name} has {', '.join(missing)}: it is not sent in a tunnel",
+            where=where,
+            cure="leave the fields out of the profile, or choose an overlay deployment",
+        )
+
+
+def of_generator(scenario: Scenario, can: GeneratorCapabilities) -> Iterator[CapabilityError]:
+    """What a generator cannot do of a profile.
+
+    Args:
+        scenario: The scenario.
+        can: Its capabilities.
+
+    Yields:
+        What it cannot, what it can, and the cure.
+    """
+    profile = scenario.traffic
+    where = f"{scenario.id}, traffic profile {profile.name}"
+    cure = "choose another generator with --generator (loadgen can), or another profile"
+
+    def cannot(what: str, accepted: str = "") -> CapabilityError:
+        return CapabilityError(
+            f"{scenario.generator} cannot {what}", where=where, accepted=accepted, cure=cure
+        )
+
+    if lacking := [kind for kind in profile.headers if kind not in can.headers]:
+        yield cannot(
+            f"send frames with a header {', '.join(dict.fromkeys(lacking))}",
+            ", ".join(kind for kind in (*PLAIN, *sorted(can.headers - set(PLAIN)))),
+        )
+    if profile.carrier in CARRIERS and profile.carrier not in can.tunnels:
+        yield cannot(f"send frames in a {profile.carrier} tunnel", ", ".join(can.tunnels))
+    varied = profile.vary if profile.flows > 1 else ()
+    if fixed := [name for name in varied if name not in can.vary]:
+        yield cannot(f"vary {', '.join(fixed)}", ", ".join(sorted(can.vary)))
+    if varied and profile.vary_mode == "random" and not can.random_fields:
+        yield cannot("vary fields at random", 'vary_mode = "inc"')
+    if profile.flows > can.max_flows:
+        yield cannot(f"send {profile.flows} flows", f"up to {can.max_flows}")
+    if profile.mix is not None and not can.imix:
+        yield cannot("send a mix of frame sizes", "one size")
+    if profile.loads != (1.0, 1.0) and not can.asymmetric:
+        yield cannot("send different loads into the two ports", "equal loads")
+    if profile.broadcast and not can.broadcast:
+        yield cannot("send broadcast frames and count them apart", "broadcast = 0")
+    if profile.burst > 1 and not can.paced_bursts:
+        yield cannot(f"meet a load with bursts of {profile.burst} frames", "burst = 1")

@@ -1,0 +1,245 @@
+"""One frame's headers, layer by layer, from a stack of kinds and a value for each field."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vnetperf.model.headers import OCTETS, HeaderKind
+
+ETHERTYPES: dict[HeaderKind, int] = {
+    "qinq": 0x88A8, "vlan": 0x8100, "mpls": 0x8847, "ipv4": 0x0800, "ipv6": 0x86DD,
+    "raw": 0x88B5,  # local experiments (IEEE 802)
+    "ethernet": 0x6558,  # Transparent Ethernet Bridging, in GRE and Geneve
+}  # fmt: skip
+PROTOCOLS: dict[HeaderKind, int] = {
+    "udp": 17, "tcp": 6, "gre": 47,
+    "raw": 253,  # experiments (RFC 3692)
+}  # fmt: skip
+NO_NEXT_HEADER = 59
+DONT_FRAGMENT = 0x4000
+#: Segments carry an ACK and no other flag, and no options.
+TCP_ACK, TCP_WINDOW = 0x10, 0xFFFF
+#: GTP-U: version 1 without options, a user's packet (3GPP TS 29.281 clause 5.1).
+GTP_FLAGS, GTP_GPDU = 0x30, 0xFF
+VXLAN_VNI_VALID = 0x08
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A header in its place.
+
+    Attributes:
+        kind: What it is.
+        offset: Octets from the start of the frame.
+        octets: Its length.
+    """
+
+    kind: HeaderKind
+    offset: int
+    octets: int
+
+    @property
+    def end(self) -> int:
+        """Octets from the start of the frame to what follows."""
+        return self.offset + self.octets
+
+
+Values = Callable[[int, str], int]
+
+
+def lay_out(stack: Sequence[HeaderKind], raw: bytes = b"") -> tuple[Layer, ...]:
+    """Put headers one behind the other.
+
+    Args:
+        stack: Kinds, from the outermost.
+        raw: What the header "raw" is.
+
+    Returns:
+        A layer for each.
+    """
+    layers: list[Layer] = []
+    for kind in stack:
+        octets = len(raw) if kind == "raw" else OCTETS[kind]
+        layers.append(Layer(kind, layers[-1].end if layers else 0, octets))
+    return tuple(layers)
+
+
+def internet_checksum(octets: bytes) -> int:
+    """The Internet checksum (RFC 1071).
+
+    Args:
+        octets: Data; padded with a zero octet when odd.
+
+    Returns:
+        16-bit one's complement sum, complemented.
+    """
+    if len(octets) % 2:
+        octets += b"\0"
+    total = int(sum(struct.unpack(f"!{len(octets) // 2}H", octets)))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def build(
+    layers: Sequence[Layer],
+    value: Values,
+    length: int,
+    *,
+    raw: bytes = b"",
+    dont_fragment: frozenset[int] = frozenset(),
+) -> bytes:
+    """A whole frame with zeros behind its headers, and right lengths and checksums.
+
+    Args:
+        layers: Its headers.
+        value: Place of a layer and name of a field, "eth_src" -> its number.
+        length: Octets without FCS; there is room for the headers.
+        raw: What the header "raw" is.
+        dont_fragment: Places of the IPv4 headers that forbid fragments.
+
+    Returns:
+        Octets of the frame.
+    """
+    frame = bytearray(length)
+    for place, layer in enumerate(layers):
+        after = layers[place + 1].kind if place + 1 < len(layers) else None
+        rest = length - layer.offset
+
+        def get(name: str, place: int = place) -> int:
+            return value(place, name)
+
+        if layer.kind == "raw":
+            head = raw
+        elif layer.kind == "ipv4":
+            flags = DONT_FRAGMENT if place in dont_fragment else 0
+            head = _ipv4(get, after, rest, flags)
+        else:
+            head = _MAKERS[layer.kind](get, after, rest)
+        frame[layer.offset : layer.end] = head
+    # From the inside out: an outer checksum covers what it carries.
+    for place in reversed(range(len(layers))):
+        _fill_checksum(frame, layers, place)
+    return bytes(frame)
+
+
+Get = Callable[[str], int]
+
+
+def _ethernet(get: Get, after: HeaderKind | None, rest: int) -> bytes:
+    del rest
+    addresses = get("eth_dst").to_bytes(6, "big") + get("eth_src").to_bytes(6, "big")
+    return addresses + struct.pack("!H", ETHERTYPES[after or "raw"])
+
+
+def _tag(field: str) -> Callable[[Get, HeaderKind | None, int], bytes]:
+    def make(get: Get, after: HeaderKind | None, rest: int) -> bytes:
+        del rest
+        return struct.pack("!HH", get(field), ETHERTYPES[after or "raw"])
+
+    return make
+
+
+def _mpls(get: Get, after: HeaderKind | None, rest: int) -> bytes:
+    del rest
+    bottom = 0 if after == "mpls" else 1
+    return struct.pack("!I", get("mpls_label") << 12 | bottom << 8 | 64)
+
+
+def _ipv4(get: Get, after: HeaderKind | None, rest: int, flags: int) -> bytes:
+    protocol = PROTOCOLS[after or "raw"]
+    return struct.pack(
+        "!BBHHHBBHII", 0x45, get("ipv4_dscp") << 2, rest, 0, flags, get("ipv4_ttl"), protocol, 0,
+        get("ipv4_src"), get("ipv4_dst"),
+    )  # fmt: skip
+
+
+def _ipv6(get: Get, after: HeaderKind | None, rest: int) -> bytes:
+    protocol = PROTOCOLS[after] if after else NO_NEXT_HEADER
+    head = struct.pack("!IHBB", 6 << 28 | get("ipv6_flow"), rest - OCTETS["ipv6"], protocol, 64)
+    return head + get("ipv6_src").to_bytes(16, "big") + get("ipv6_dst").to_bytes(16, "big")
+
+
+def _udp(get: Get, after: HeaderKind | None, rest: int) -> bytes:
+    del after
+    return struct.pack("!HHHH", get("udp_src"), get("udp_dst"), rest, 0)
+
+
+def _tcp(get: Get, after: HeaderKind | None, rest: int) -> bytes:
+    del after, rest
+    ports = struct.pack("!HH", get("tcp_src"), get("tcp_dst"))
+    return ports + struct.pack("!IIBBHHH", 0, 0, 5 << 4, TCP_ACK, TCP_WINDOW, 0, 0)
+
+
+def _vxlan(get: Get, after: HeaderKind | None, rest: int) -> bytes:
+    del after, rest
+    return struct.pack("!II", VXLAN_VNI_VALID << 24, get("vni") << 8)
+
+
+def _geneve(get: Get, after: HeaderKind | None, rest: int) -> bytes:
+    del after, rest
+    return struct.pack("!HHI", 0, ETHERTYPES["ethernet"], get("vni") << 8)
+
+
+def _gre(get: Get, after: HeaderKind | None, rest: int) -> bytes:
+    del get, after, rest
+    return struct.pack("!HH", 0, ETHERTYPES["ethernet"])
+
+
+def _gtpu(get: Get, after: HeaderKind | None, rest: int) -> bytes:
+    del after
+    return struct.pack("!BBHI", GTP_FLAGS, GTP_GPDU, rest - OCTETS["gtpu"], get("teid"))
+
+
+_MAKERS: dict[HeaderKind, Callable[[Get, HeaderKind | None, int], bytes]] = {
+    "ethernet": _ethernet,
+    "qinq": _tag("qinq_id"),
+    "vlan": _tag("vlan_id"),
+    "mpls": _mpls,
+    "ipv6": _ipv6,
+    "udp": _udp,
+    "tcp": _tcp,
+    "vxlan": _vxlan,
+    "geneve": _geneve,
+    "gre": _gre,
+    "gtpu": _gtpu,
+}
+
+
+def has_checksum(layers: Sequence[Layer], place: int) -> bool:
+    """Whether a header has a checksum that is sent.
+
+    UDP over IPv4 goes without (RFC 768): the payload differs in every frame.
+
+    Args:
+        layers: All headers.
+        place: Place of the header.
+
+    Returns:
+        True for IPv4, for TCP, and for UDP over IPv6 (RFC 8200 section 8.1).
+    """
+    kind = layers[place].kind
+    return kind in ("ipv4", "tcp") or (kind == "udp" and layers[place - 1].kind == "ipv6")
+
+
+def _fill_checksum(frame: bytearray, layers: Sequence[Layer], place: int) -> None:
+    if not has_checksum(layers, place):
+        return
+    layer = layers[place]
+    if layer.kind == "ipv4":
+        sum_at = layer.offset + 10
+        checksum = internet_checksum(bytes(frame[layer.offset : layer.end]))
+    else:
+        ip = layers[place - 1]
+        sum_at = layer.offset + (16 if layer.kind == "tcp" else 6)
+        whole = bytes(frame[layer.offset :])
+        addresses = (
+            frame[ip.offset + 12 : ip.end] if ip.kind == "ipv4" else frame[ip.offset + 8 : ip.end]
+        )
+        pseudo = bytes(addresses) + struct.pack("!II", len(whole), PROTOCOLS[layer.kind])
+        checksum = internet_checksum(pseudo + whole)
+        if layer.kind == "udp" and checksum == 0:
+            checksum = 0xFFFF  # zero would be "none"
+    frame[sum_at : sum_at + 2] = struct.pack("!H", checksum)
