@@ -32,6 +32,8 @@ PLACES: dict[str, tuple[str, ...]] = {
     "ovs-ofctl": ("ovs-ofctl",),
     "dpdk-testpmd": ("dpdk-testpmd", "testpmd"),
     "vpp": ("vpp",),
+    # Never its wrapper t-rex-64, which changes the machine.
+    "trex": ("_t-rex-64",),
     "qemu-system-x86_64": ("qemu-system-x86_64", "qemu-kvm"),
     "osmo-ggsn": ("osmo-ggsn",),
     "sgsnemu": ("sgsnemu",),

@@ -70,6 +70,7 @@ class ProgramsConfig(Frozen):
         ovs_kernel: OVS daemon for the kernel's datapath; one built with DPDK will do.
         testpmd: DPDK's dpdk-testpmd.
         vpp: VPP.
+        trex: TRex's server, `_t-rex-64` in its directory.
     """
 
     ovs_vswitchd: str = ""
@@ -77,6 +78,7 @@ class ProgramsConfig(Frozen):
     ovs_kernel: str = ""
     testpmd: str = ""
     vpp: str = ""
+    trex: str = ""
 
     @field_validator("*")
     @classmethod
@@ -86,7 +88,28 @@ class ProgramsConfig(Frozen):
         return value
 
 
-class NicConfig(Frozen):
+class TrexConfig(Frozen):
+    """How TRex is used.
+
+    Attributes:
+        server: Where a server runs that somebody else has started: "HOST" or
+            "HOST:SYNC-PORT:ASYNC-PORT", its ports 0 and 1 at the ends of the wires; "" starts one.
+        force: True takes its ports from whoever has them, and stops what runs on them.
+        client: Directory of its Python client, of a TRex tree, or of a virtual environment with
+            lbr-trex-client; "" takes the one beside the server, or an installed one.
+    """
+
+    server: str = ""
+    force: bool = False
+    client: str = ""
+
+    @field_validator("server")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        host, *ports = value.split(":")
+        known = not ports or (len(ports) == 2 and all(p.isdecimal() for p in ports))
+        if value and not (host and known):
+            raise ValueError(a
     """The two NICs of one wire, cabled to each other.
 
     Attributes:
@@ -120,6 +143,7 @@ class Testbed(Frozen):
         cores: Processors.
         media: Medium that results are compared with.
         programs: Programs to use.
+        trex: How TRex is used.
         hugepage_kb: Page size of poll-mode memory, KiB.
         tester_sleep_us: Sleep of an idle tester on shared cores, microseconds.
         lock_timeout_s: Longest wait for a testbed that another run holds, seconds.
@@ -138,6 +162,7 @@ class Testbed(Frozen):
     cores: CoresConfig = CoresConfig()
     media: MediaConfig = MediaConfig()
     programs: ProgramsConfig = ProgramsConfig()
+    trex: TrexConfig = TrexConfig()
     hugepage_kb: Literal[2048, 1048576] = 2048
     tester_sleep_us: int = Field(default=20, ge=0, le=1000)
     lock_timeout_s: float = Field(default=60.0, ge=0)

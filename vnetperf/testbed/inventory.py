@@ -34,6 +34,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
             "ovsdb-server": testbed.programs.ovsdb_server,
             "dpdk-testpmd": testbed.programs.testpmd,
             "vpp": testbed.programs.vpp,
+            "trex": testbed.programs.trex,
         }
     )
     topology = cpu.read_topology()
