@@ -109,7 +109,11 @@ class TrexConfig(Frozen):
         host, *ports = value.split(":")
         known = not ports or (len(ports) == 2 and all(p.isdecimal() for p in ports))
         if value and not (host and known):
-            raise ValueError(a
+            raise ValueError('a server is "HOST" or "HOST:SYNC-PORT:ASYNC-PORT"')
+        return value
+
+
+class NicConfig(Frozen):
     """The two NICs of one wire, cabled to each other.
 
     Attributes:
