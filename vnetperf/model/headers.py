@@ -7,6 +7,8 @@ from ipaddress import IPv4Address, IPv6Address
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
+from vnetperf.model.tunnel import UDP_PORT, UDP_SOURCE
+
 HeaderKind = Literal[
     "ethernet", "qinq", "vlan", "mpls", "ipv4", "ipv6", "udp", "tcp", "raw",
     "vxlan", "gre", "geneve", "gtpu",
@@ -45,7 +47,8 @@ MOST_LABELS = 4
 
 VaryField = Literal[
     "eth_src", "eth_dst", "qinq_id", "vlan_id", "mpls_label",
-    "ipv4_src", "ipv4_dst", "ipv4_dscp", "ipv4_ttl", "ipv6_src", "ipv6_dst", "ipv6_flow",
+    "ipv4_src", "ipv4_dst", "ipv4_src_net", "ipv4_dst_net", "ipv4_dscp", "ipv4_ttl",
+    "ipv6_src", "ipv6_dst", "ipv6_flow",
     "udp_src", "udp_dst", "tcp_src", "tcp_dst", "vni", "teid",
     "outer_eth_src", "outer_eth_dst", "outer_qinq_id", "outer_vlan_id", "outer_mpls_label",
     "outer_ipv4_src", "outer_ipv4_dst", "outer_ipv4_dscp", "outer_ipv4_ttl",
@@ -87,6 +90,8 @@ FIELDS: dict[str, FieldPlace] = {
     "mpls_label": FieldPlace(("mpls",), 0, 3, 4, 20, 1 << 20),
     "ipv4_src": FieldPlace(("ipv4",), 12, 4, 0, 32, 65_534),
     "ipv4_dst": FieldPlace(("ipv4",), 16, 4, 0, 32, 65_534),
+    "ipv4_src_net": FieldPlace(("ipv4",), 14, 1, 0, 8, 256),
+    "ipv4_dst_net": FieldPlace(("ipv4",), 18, 1, 0, 8, 256),
     "ipv4_dscp": FieldPlace(("ipv4",), 1, 1, 2, 6, 64),
     "ipv4_ttl": FieldPlace(("ipv4",), 8, 1, 0, 8, 255),
     "ipv6_src": FieldPlace(("ipv6",), 20, 4, 0, 32, 1 << 24),
@@ -104,6 +109,14 @@ DEFAULTS: dict[str, int] = {
     "qinq_id": 200, "vlan_id": 100, "mpls_label": 16, "ipv4_dscp": 0, "ipv4_ttl": 64,
     "ipv6_flow": 0, "vni": 42, "teid": 1,
 }  # fmt: skip
+#: First values outside of a tunnel (model/tunnel.py); those of other addresses leave room.
+FIRST_OUTSIDE: dict[str, int] = {
+    "outer_udp_src": UDP_SOURCE,
+    "outer_udp_dst": max(UDP_PORT.values()),
+}
+#: The third octet of an address, by which networks are told apart (RFC 2544 section 12); it is set
+#: with the address.
+NETWORKS: dict[str, VaryField] = {"ipv4_src_net": "ipv4_src", "ipv4_dst_net": "ipv4_dst"}
 #: Values of a field of a few bits that are none: 4095 is reserved (IEEE 802.1Q 9.6).
 LARGEST: dict[str, int] = {"qinq_id": 4094, "vlan_id": 4094}
 #: Values at most of an address that was set, and need no longer be of 198.18.0.0/15.
@@ -182,7 +195,7 @@ def room_of(name: str, first: int | None = None) -> int:
     plain, place = plain_name(name), place_of(name)
     usual = place.values
     if first is None:
-        first = DEFAULTS.get(plain, 0)
+        first = FIRST_OUTSIDE.get(name, DEFAULTS.get(plain, 0))
     elif place.bits == 32 or plain.startswith("eth_"):
         usual = MOST_VALUES
     low = first & ((1 << place.bits) - 1)

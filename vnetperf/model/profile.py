@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.headers import (
+    NETWORKS,
     OCTETS,
     OUTER,
     PLAIN,
@@ -112,7 +113,12 @@ class TrafficProfile(Frozen):
                         f"{key} names {name}, which is in none of {', '.join(self.headers)}"
                     )
         for name, value in self.values.items():
+            if name in NETWORKS:
+                raise ValueError(f"values cannot set {name}; set {NETWORKS[name]}")
             number_of(name, value)
+        for net, whole in NETWORKS.items():
+            if {net, whole} <= {*self.vary}:
+                raise ValueError(f"vary names {whole} and {net}, which is a part of it")
         return self
 
     def _may_have(self, name: VaryField) -> bool:
@@ -149,8 +155,11 @@ class TrafficProfile(Frozen):
         Returns:
             Number of values from its first one, in every direction.
         """
-        given = (self.value(name, direction) for direction in self.directions)
-        firsts = [None if value is None else number_of(name, value) for value in given]
+        whole = NETWORKS.get(name, name)
+        given = (self.value(whole, direction) for direction in self.directions)
+        firsts = [None if value is None else number_of(whole, value) for value in given]
+        if name in NETWORKS:
+            firsts = [None if first is None else first >> 8 & 255 for first in firsts]
         return min(room_of(name, first) for first in firsts)
 
     def value(self, name: str, direction: int) -> int | str | None:
