@@ -1,0 +1,5 @@
+"""Pktgen-DPDK as a traffic generator."""
+
+from vnetperf.traffic.pktgen.driver import Pktgen
+
+__all__ = ["Pktgen"]

@@ -1,0 +1,372 @@
+"""Pktgen-DPDK as a backend of the traffic family."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.host.patience import patient
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.ports import WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import Stream, TrafficProfile
+from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.model.tunnel import GTPU, TUNNELS
+from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
+from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
+from vnetperf.traffic.pktgen import latency
+from vnetperf.traffic.pktgen.launch import Launch, launch, memory_mib
+from vnetperf.traffic.pktgen.process import Started, connect_to
+from vnetperf.traffic.pktgen.rate import Link
+from vnetperf.traffic.pktgen.repl import Repl
+from vnetperf.traffic.pktgen.single import settings, why_not
+from vnetperf.traffic.pktgen.streams import PortTraffic, lay_out
+from vnetperf.traffic.pktgen.trials import Sender, Trials
+
+LINK_S, LINK_POLL_S = 10.0, 0.02
+LEARN_FPS, LEARN_S = 10_000.0, 2.0
+#: On shared cores the tester goes before all others, so that a shortage shows as the DUT's loss.
+TESTER_NICE = -15
+LARGEST = 1518
+
+
+class Pktgen(TrafficGenerator):
+    """DPDK's packet generator, started by us or by someone else, told what to do in Lua."""
+
+    name: ClassVar[str] = "pktgen"
+    capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
+        wires=("memif", "veth", "nic"),
+        tunnels=(*TUNNELS, GTPU),
+        nic_drivers=("vfio-pci", "kernel"),
+        max_frame_size=LARGEST,
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self._server = plan.testbed.pktgen.server
+        self._ends: tuple[WireEnd, ...] = ()
+        self._started: Started | None = None
+        self._launch: Launch | None = None
+        self._repl: Repl | None = None
+        self._loaded = ""
+        self._trials: Trials | None = None
+        self._streams_of_port = 1
+        self._starts = 0
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """Whether there is a Pktgen, here or where the testbed says.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" or what is missing with its cure.
+        """
+        del scenario
+        if facts.programs.get("pktgen"):
+            return ""
+        if trouble := facts.program_troubles.get("pktgen"):
+            return f"pktgen cannot be used: {trouble}"
+        return (
+            "there is no pktgen on PATH; no distribution has a package: build Pktgen-DPDK with Lua "
+            "(meson -Denable_lua=true), name it as `pktgen` under [programs] of the testbed file, "
+            "or name a running one as `server` under [pktgen]"
+        )
+
+    @classmethod
+    def roles(cls) -> tuple[RoleDemand, ...]:
+        """One thread sends and receives on all ports; another one only makes statistics.
+
+        Returns:
+            The "tester" demand.
+        """
+        return (RoleDemand(role="tester", threads=1, group="switch"),)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
+        """Memory that a NIC must see.
+
+        Args:
+            scenario: Its queues.
+            kinds: Kinds of wire.
+
+        Returns:
+            MiB.
+        """
+        return memory_mib(2, (scenario.options.workers or 1) + 1) if "nic" in kinds else 0
+
+    def connect(self, ends: tuple[WireEnd, ...]) -> None:
+        """Start Pktgen, or connect to the one that the testbed names.
+
+        Args:
+            ends: One end per port.
+        """
+        self._ends = ends
+        if self._server:
+            self._repl = connect_to(self._server)
+            self._check_server()
+            return
+        self._start({})
+
+    def _start(self, files: Mapping[int, tuple[Path, PortTraffic]]) -> None:
+        """Start it with these files: it reads frames when it starts, and at no other time."""
+        self._end()
+        program = self.machine.facts.programs.get("pktgen", "")
+        if not program:
+            raise GeneratorError("there is no pktgen", where="PATH and [programs]")
+        self._starts += 1
+        prefix = f"vnp{self.machine.run_id}{self._starts}"[:40]
+        self._launch = launch(program, self.plan, self._ends, files, prefix)
+        self._started = Started(self.machine, self._launch)
+        self._repl = self._started.connect()
+        self._repl.call("pktgen.screen('off')")
+        placement = self.plan.placement
+        if placement.shared:
+            self._started.prefer(TESTER_NICE, placement.slice_us)
+        self._started.calm_statistics()
+
+    def _check_server(self) -> None:
+        ports = self._lua("return pktgen.portCount()")
+        if ports != len(self._ends):
+            raise GeneratorError(
+                f"the Pktgen there has {ports} ports",
+                where=self._server,
+                accepted=f"{len(self._ends)}: one at each wire of this deployment",
+            )
+        self._lua(f"pktgen.stop('{self._every_port}')")  # what a vanished client left running
+
+    @property
+    def _every_port(self) -> str:
+        return f"0-{len(self._ends) - 1}" if len(self._ends) > 1 else "0"
+
+    def _lua(self, source: str) -> Any:
+        if self._repl is None:
+            raise GeneratorError("Pktgen has not been started", where=self.name)
+        return self._repl.call(source)
+
+    def unplug(self) -> None:
+        """End it: DPDK's memif connects but once."""
+        if not self._server:
+            self.close()
+
+    def reconnect(self) -> None:
+        """Start it again."""
+        if self._repl is None:
+            self.connect(self._ends)
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports whose link is down.
+
+        Returns:
+            Names.
+        """
+        states = self._lua(f"return pktgen.linkState('{self._every_port}')")
+        return tuple(
+            f"tester port {port}"
+            for port in range(len(self._ends))
+            if "UP" not in str(states.get(str(port), ""))
+        )
+
+    def prepare(
+        self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
+    ) -> None:
+        """Give Pktgen the frames; one that we started starts again for others.
+
+        Args:
+            streams: What is sent.
+            profile: Flows.
+            frame_size: Octets including FCS.
+        """
+        kinds = compile_traffic(streams, profile, frame_size)
+        largest = max(kind.size for kind in kinds)
+        if largest > LARGEST:
+            raise GeneratorError(f"frame size {largest}", accepted=f"up to {LARGEST}")
+        self._trials = None
+        if self._server:
+            senders = self._prepare_server(kinds)
+        else:
+            senders = self._prepare_own(kinds)
+        if len({sender.load for sender in senders.values()}) > 1:
+            raise GeneratorError(
+                "Pktgen paces all ports that one thread serves alike",
+                where="a traffic profile with another load for each direction",
+                cure="use another generator, or equal loads",
+            )
+        self._wait_for_links()
+        per_port = [sum(s.tx_port == port for s in streams) for port in senders]
+        self._streams_of_port = max(per_port)
+        self._probe_addresses(kinds, senders)
+        links = tuple(self._link(port) for port in range(len(self._ends)))
+        assert self._repl is not None
+        self._trials = Trials(self._repl, links, senders)
+
+    def _prepare_own(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, Sender]:
+        traffic = lay_out(kinds)
+        digest = hashlib.sha256(b"".join(t.pcap for t in traffic.values())).hexdigest()
+        if digest != self._loaded or self._started is None:
+            directory = self.machine.subdir("pktgen")
+            files = {}
+            for port, cycle in traffic.items():
+                path = directory / f"port{port}.pcap"
+                path.write_bytes(cycle.pcap)
+                files[port] = (path, cycle)
+            self._start(files)
+            self._loaded = digest
+        return {
+            port: self._sender(tuple(k for k in kinds if k.stream.tx_port == port), cycle)
+            for port, cycle in traffic.items()
+        }
+
+    def _sender(self, kinds: tuple[CompiledFrame, ...], cycle: PortTraffic) -> Sender:
+        return Sender(
+            load=cycle.load,
+            octets=len(kinds[0].template) if cycle.equal else 0,
+            probes=latency.can_probe(kinds, equal=cycle.equal),
+            ipv6_is_own=any(k.template[12:14] == b"\x86\xdd" for k in kinds),
+        )
+
+    def _prepare_server(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, Sender]:
+        """Frames of Pktgen's own making: nothing else goes through its socket."""
+        senders = {}
+        for port in dict.fromkeys(kind.stream.tx_port for kind in kinds):
+            mine = tuple(kind for kind in kinds if kind.stream.tx_port == port)
+            if why := why_not(mine):
+                raise GeneratorError(
+                    f"a Pktgen that someone else started cannot send {why}",
+                    where=self._server,
+                    accepted="one stream a port, of one flow, Ethernet, IPv4 and UDP",
+                    cure="let vnetperf start Pktgen: leave `server` under [pktgen] out",
+                )
+            self._lua(settings(port, mine[0]))
+            octets = len(mine[0].template)
+            senders[port] = Sender(
+                load=mine[0].share, octets=octets, probes=octets != latency.PROBE_OCTETS
+            )
+        return senders
+
+    def _wait_for_links(self) -> None:
+        deadline = time.monotonic() + patient(LINK_S)
+        while down := self.links_down():
+            if time.monotonic() > deadline:
+                raise GeneratorError(
+                    f"no link at {', '.join(down)} after {LINK_S:g} s",
+                    where=self.name,
+                    cure="see whether the other end of the wire is there, and Pktgen's terminal",
+                )
+            time.sleep(LINK_POLL_S)
+
+    def _probe_addresses(
+        self, kinds: tuple[CompiledFrame, ...], senders: Mapping[int, Sender]
+    ) -> None:
+        for port, sender in senders.items():
+            if sender.probes and not self._server:
+                stream = next(k.stream for k in kinds if k.stream.tx_port == port)
+                self._lua(latency.probe_settings(port, stream))
+
+    def _link(self, port: int) -> Link:
+        """What a port's rates are made of: all of the link, and one frame a second."""
+        read = f"pktgen.portInfo('{port}')[{port}].info"
+        set_rate = f"pktgen.set('{port}','burst',1) pktgen.set('{port}','rate',"
+        full = int(self._lua(f"{set_rate}100) return {read}.tx_debug.tx_pps"))
+        if full < 1:
+            raise GeneratorError(
+                f"Pktgen says that port {port} can send {full} frames/s",
+                where="tx_debug.tx_pps at 100 %",
+                cure="its link may be down",
+            )
+        slow = self._lua(f"{set_rate}{150.0 / full:.12g}) return {read}.tx_debug")
+        if slow["tx_pps"] != 1 or slow["tx_cycles"] < 1_000_000:
+            raise GeneratorError(
+                f"Pktgen makes {slow} of one frame a second",
+                where=f"tx_debug of port {port}",
+                cure="try another version of Pktgen; see docs/generators/pktgen.md",
+            )
+        return Link(full_fps=full, hz=int(slow["tx_cycles"]))
+
+    def _prepared(self) -> Trials:
+        if self._trials is None:
+            raise GeneratorError("no traffic is prepared", where=self.name)
+        return self._trials
+
+    def learn(self, frames_per_stream: int) -> None:
+        """Send learning frames.
+
+        Args:
+            frames_per_stream: Frames of each stream.
+        """
+        frames = frames_per_stream * self._streams_of_port
+        if frames:
+            self._prepared().learn(frames, max(LEARN_FPS, frames / LEARN_S), lambda: None)
+
+    def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
+        """Send, drain, settle, count.
+
+        Args:
+            trial: The trial.
+            watch: Called while it runs.
+
+        Returns:
+            The counts.
+        """
+        if self._started is not None:
+            self._started.calm_statistics()
+        result = self._prepared().run(trial, watch)
+        return result.model_copy(update={"refusal_is_loss": self.plan.refusal_is_loss})
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Threads that send and receive.
+
+        Returns:
+            The "tester" role; nothing of a Pktgen that someone else started.
+        """
+        if self._started is None or not (pid := self._started.pid):
+            return ()
+        prefix = self._started.worker_prefix()
+        return (Pollers(role="tester", pid=pid, thread_prefix=prefix),)
+
+    def facts(self) -> dict[str, Any]:
+        """Version, launch line, how frames, rates and times are made.
+
+        Returns:
+            JSON values.
+        """
+        about = self._lua("return pktgen.info")
+        version = f"{about.get('Pktgen_Version', 'Pktgen')}, {about.get('DPDK_Version', '?')}"
+        return {
+            "version": version,
+            "launch line": " ".join(self._launch.argv) if self._launch else "",
+            "server": self._server or "started by this run",
+            "frames": "Pktgen's own: IP identification and checksums are not ours"
+            if self._server
+            else "from a file: equal to the other generators', with zeros for the stamp",
+            "rate": "percent of the link, read back from tx_debug; a count ends each trial",
+            "counters": "settled, probes and foreign ARP and IPv6 taken off",
+            "time stamps": "TSC of extra probes of 76 octets to UDP port 1028, at most 1 % of the "
+            "load, on top of it; no histogram",
+            "workers": list(self._launch.workers) if self._launch else [],
+        }
+
+    def close(self) -> None:
+        """Stop traffic and Pktgen; someone else's goes on without traffic."""
+        if self._server and self._repl is not None:
+            with contextlib.suppress(GeneratorError):
+                self._repl.call(f"pktgen.stop('{self._every_port}')")
+        self._end()
+
+    def _end(self) -> None:
+        self._trials, self._loaded = None, ""
+        if self._repl is not None:
+            self._repl.close()
+            self._repl = None
+        if self._started is not None:
+            self._started.stop()
+            self._started = None

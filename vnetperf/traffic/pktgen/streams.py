@@ -1,0 +1,220 @@
+"""Compiled frames as the files that Pktgen sends from, one for each port.
+
+Pktgen's own settings cannot make our frames: it numbers IP packets by itself, and puts a checksum
+into every UDP header. What it loads from a pcap file it sends as it is, over and over, in the
+file's order. So a port's traffic is laid out as one cycle of frames: every kind of frame as often
+as its share says, and every flow equally often.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
+
+from vnetperf.model.errors import GeneratorError
+from vnetperf.traffic.compiled import Checksum, CompiledFrame, VariedField
+
+#: Most frames of a cycle; each takes memory of Pktgen for as long as it runs.
+MAX_CYCLE = 1 << 20
+#: Shares are taken for fractions with denominators up to this.
+FINEST_SHARE = 1000
+IPV4_LEN, ADDRESSES = 20, 12
+#: Least octets without FCS; Pktgen pads shorter ones with what lies behind.
+LEAST_OCTETS = 60
+PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+PCAP_RECORD = struct.Struct("<IIII")
+
+
+@dataclass(frozen=True)
+class PortTraffic:
+    """What one port sends.
+
+    Attributes:
+        load: Its frames/s as a share of the trial's load per interface.
+        frames: How many are in a cycle.
+        octets: Mean octets of a frame, without FCS.
+        equal: True when all frames have the same size.
+        pcap: The file.
+    """
+
+    load: float
+    frames: int
+    octets: float
+    equal: bool
+    pcap: bytes
+
+
+def lay_out(kinds: Sequence[CompiledFrame]) -> dict[int, PortTraffic]:
+    """One cycle of frames for each port that sends.
+
+    Args:
+        kinds: The compiled traffic.
+
+    Returns:
+        Tester port -> its traffic.
+
+    Raises:
+        GeneratorError: A cycle is too long to be loaded, or frames are of a kind that Pktgen
+            cannot tell from others when they come back.
+    """
+    ports = dict.fromkeys(kind.stream.tx_port for kind in kinds)
+    return {port: _port([k for k in kinds if k.stream.tx_port == port]) for port in ports}
+
+
+def _port(kinds: Sequence[CompiledFrame]) -> PortTraffic:
+    for kind in kinds:
+        if kind.broadcast or any(field.random for field in kind.fields):
+            what = "frames to the broadcast address" if kind.broadcast else "fields at random"
+            raise GeneratorError(
+                f"Pktgen cannot send {what} and keep count of the rest",
+                where=kind.stream.model_dump_json()[:80],
+                cure="use another generator, or a traffic profile without them",
+            )
+    counts = shares(kinds)
+    times = _repeats(kinds, counts)
+    total = times * sum(counts)
+    out = bytearray(PCAP_HEADER)
+    octets = 0
+    makers = [frames_of(kind) for kind in kinds]
+    order = _interleave(counts)
+    for _ in range(times):
+        for number in order:
+            frame = next(makers[number])
+            octets += len(frame)
+            out += PCAP_RECORD.pack(0, 0, len(frame), len(frame))
+            out += frame
+    sizes = {len(kind.template) for kind in kinds}
+    return PortTraffic(
+        load=sum(kind.share for kind in kinds),
+        frames=total,
+        octets=octets / total,
+        equal=len(sizes) == 1,
+        pcap=bytes(out),
+    )
+
+
+def shares(kinds: Sequence[CompiledFrame]) -> tuple[int, ...]:
+    """How often each kind is in the shortest cycle that has their shares.
+
+    Args:
+        kinds: Kinds of frame of one port.
+
+    Returns:
+        Counts, in the kinds' order, each at least 1.
+    """
+    all_of_them = sum(kind.share for kind in kinds)
+    parts = [
+        max(Fraction(k.share / all_of_them).limit_denominator(FINEST_SHARE), Fraction(1, 1000))
+        for k in kinds
+    ]
+    common = lcm(*(part.denominator for part in parts))
+    counts = [int(part * common) for part in parts]
+    smallest = min(counts)
+    if all(count % smallest == 0 for count in counts):
+        counts = [count // smallest for count in counts]
+    return tuple(counts)
+
+
+def _repeats(kinds: Sequence[CompiledFrame], counts: Sequence[int]) -> int:
+    """How often the shortest cycle is repeated until every kind has gone through its flows."""
+    times = 1
+    for kind, count in zip(kinds, counts, strict=True):
+        period = lcm(*(field.count for field in kind.fields), 1)
+        times = lcm(times, Fraction(period, count).numerator)
+    if times * sum(counts) > MAX_CYCLE:
+        raise GeneratorError(
+            f"the traffic has {times * sum(counts)} different frames in a cycle",
+            where="Pktgen, which holds every frame in memory",
+            accepted=f"at most {MAX_CYCLE}",
+            cure="use fewer flows, fields that all have as many values, or another generator",
+        )
+    return times
+
+
+def _interleave(counts: Sequence[int]) -> list[int]:
+    """Numbers of the kinds in an order that spreads each one evenly."""
+    places = [
+        ((turn + 0.5) / count, number)
+        for number, count in enumerate(counts)
+        for turn in range(count)
+    ]
+    return [number for _, number in sorted(places)]
+
+
+def frames_of(kind: CompiledFrame) -> Iterator[bytes]:
+    """Frame after frame of a kind, without FCS, for ever.
+
+    Args:
+        kind: The kind.
+
+    Yields:
+        Octets.
+    """
+    template = kind.template.ljust(LEAST_OCTETS, b"\0")
+    if not kind.fields:
+        while True:
+            yield template
+    fields = [(f, slice(f.offset, f.offset + f.width)) for f in kind.fields]
+    sums = [_Sum.of(template, checksum, kind.fields) for checksum in kind.checksums]
+    frame = bytearray(template)
+    number = 0
+    while True:
+        steps = [field.step * (number % field.count) for field, _ in fields]
+        for (field, place), step in zip(fields, steps, strict=True):
+            frame[place] = (field.base + step).to_bytes(field.width, "big")
+        for one in sums:
+            frame[one.place] = one.value(steps)
+        yield bytes(frame)
+        number += 1
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A checksum as it changes with the fields it covers (RFC 1624).
+
+    Attributes:
+        place: Its octets in the frame.
+        first: One's complement sum of what it covers, in the first frame.
+        weights: What a step of each field adds to that sum, modulo 65535; 0 where not covered.
+        never_zero: True where zero would mean that there is no checksum.
+    """
+
+    place: slice
+    first: int
+    weights: tuple[int, ...]
+    never_zero: bool
+
+    @classmethod
+    def of(cls, template: bytes, checksum: Checksum, fields: Sequence[VariedField]) -> _Sum:
+        at = checksum.offset + {"ipv4": 10, "udp": 6, "tcp": 16}[checksum.kind]
+        stored = int.from_bytes(template[at : at + 2], "big")
+        return cls(
+            place=slice(at, at + 2),
+            first=0xFFFF - stored,
+            weights=tuple(_weight(template, checksum, field) for field in fields),
+            never_zero=checksum.kind == "udp",
+        )
+
+    def value(self, steps: Sequence[int]) -> bytes:
+        changed = sum(w * step for w, step in zip(self.weights, steps, strict=True))
+        total = (self.first + changed) % 0xFFFF
+        result = 0xFFFF - (total or 0xFFFF)
+        return ((result or 0xFFFF) if self.never_zero else result).to_bytes(2, "big")
+
+
+def _weight(template: bytes, checksum: Checksum, field: VariedField) -> int:
+    end = field.offset + field.width
+    ip = checksum.ip_offset
+    # Version 6 has its addresses, the last thing in a header of 40 octets, at 8.
+    six = template[ip] >> 4 == 6
+    first, last = (ip + 8, ip + 40) if six else (ip + ADDRESSES, ip + IPV4_LEN)
+    if checksum.kind == "ipv4":
+        covered = ip <= field.offset and end <= ip + IPV4_LEN
+    else:
+        covered = (first <= field.offset and end <= last) or field.offset >= checksum.offset
+    if not covered:
+        return 0
+    return 256 if (end - ip) % 2 else 1
