@@ -1,0 +1,334 @@
+"""TRex as a backend of the traffic family: stateless streams, exact counts, latency by probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.host.patience import patient
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.ports import VnfPort, WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import Stream, TrafficProfile
+from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.model.tunnel import GTPU, TUNNELS
+from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
+from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
+from vnetperf.traffic.trex.client import TrexClient
+from vnetperf.traffic.trex.counts import to_trial_result
+from vnetperf.traffic.trex.ports import ATTACHMENTS, MAX_FRAME, WIRES, Port, port_of
+from vnetperf.traffic.trex.server import PROGRAM, TrexServer, threads_of
+from vnetperf.traffic.trex.streams import TrialPlan, plan_burst, plan_trial
+from vnetperf.traffic.trex.versions import find_client
+
+#: Learning frames are sent slowly, unless there are so many that it would take too long.
+LEARN_FPS, LEARN_S, LEARN_DRAIN_S = 10_000.0, 2.0, 0.05
+#: How much later than due the last frame may leave: seconds, and share of the duration.
+SLACK_S, SLACK = 0.01, 0.001
+#: Longest wait for a server that is starting, and for an answer beyond a trial's length, seconds.
+START_S, GRACE_S = 40.0, 20.0
+SYNC_PORT, ASYNC_PORT = 4501, 4500
+LOCALHOST = "127.0.0.1"
+#: Each port's streams on a worker of its own, whose frames then keep their order.
+PIN = 2
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times of a trial, seconds.
+
+    Attributes:
+        duration: Sending.
+        slack: How much later the last frame may leave; what has not left by then is unsent.
+        drain: Longest wait for frames on their way.
+        full_drain: True waits all of it.
+    """
+
+    duration: float
+    slack: float
+    drain: float
+    full_drain: bool = False
+
+
+class Trex(TrafficGenerator):
+    """Cisco's TRex, driven by its own Python client in a process of its own."""
+
+    name: ClassVar[str] = "trex"
+    capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
+        wires=WIRES,
+        attachments=ATTACHMENTS,
+        tunnels=(*TUNNELS, GTPU),
+        nic_drivers=("vfio-pci", "kernel"),
+        latency_histogram=True,
+        max_frame_size=MAX_FRAME,
+        asymmetric=True,
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.directory = machine.subdir("trex")
+        self.config = plan.testbed.trex
+        self._ends: tuple[WireEnd, ...] = ()
+        self._server: TrexServer | None = None
+        self._client: TrexClient | None = None
+        self._frames: tuple[CompiledFrame, ...] = ()
+        self._known: dict[str, Any] = {}
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps TRex from being used here.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" or what is missing with its cure.
+        """
+        del scenario
+        if facts.programs.get(PROGRAM):
+            return ""
+        if trouble := facts.program_troubles.get(PROGRAM):
+            return f"TRex's server cannot be used: {trouble}"
+        return (
+            "TRex's server _t-rex-64 was not found; unpack TRex and name it as trex under "
+            "[programs] of the testbed file, or put its directory into PATH"
+        )
+
+    @classmethod
+    def roles(cls) -> tuple[RoleDemand, ...]:
+        """Two threads send and receive, one measures latency; the one that answers sleeps.
+
+        A vSwitch with one poller sends on two queues of a memif, each of which wants a thread.
+
+        Returns:
+            The "tester" demand.
+        """
+        return (RoleDemand(role="tester", threads=3, group="switch"),)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
+        """Memory for NICs; virtual devices take ordinary pages.
+
+        Args:
+            scenario: Does not matter.
+            kinds: Kinds of wire and attachment.
+
+        Returns:
+            MiB.
+        """
+        del scenario
+        return 2048 if "nic" in kinds else 0
+
+    def connect(self, ends: tuple[WireEnd, ...]) -> None:
+        """Start a server, or connect to one, and take its ports.
+
+        Args:
+            ends: One end per port.
+
+        Raises:
+            GeneratorError: What went wrong, with its cure.
+        """
+        self._ends = ends
+        if len(ends) % 2:
+            raise GeneratorError(f"{len(ends)} ports", where=self.name, accepted="an even number")
+        program = self.machine.facts.programs.get(PROGRAM, "")
+        place = find_client(self.config.client, program)
+        if isinstance(place, str):
+            raise GeneratorError(place, where=self.name)
+        ours = not self.config.server
+        if ours:
+            self._start_server(program, ends)
+        self._client = TrexClient.start(
+            self.machine, self.directory, place, isolated=ours, alive=self._check_alive
+        )
+        server, sync, publisher = self._address()
+        self._known = self._client.call(
+            "open",
+            within_s=START_S + GRACE_S,
+            server=server,
+            sync=sync,
+            publisher=publisher,
+            user="vnetperf",
+            patience=patient(START_S if ours else 5.0),
+        )
+        if len(self._known["ports"]) < len(ends):
+            raise GeneratorError(
+                f"the server has {len(self._known['ports'])} ports",
+                where=self.name,
+                accepted=f"{len(ends)} or more",
+            )
+        self._client.call("acquire", ports=list(range(len(ends))), force=ours or self.config.force)
+
+    def _start_server(self, program: str, ends: tuple[WireEnd, ...]) -> None:
+        scenario, placement = self.plan.scenario, self.plan.placement
+        ports = self._ports(ends)
+        for port, end in zip(ports, ends, strict=True):
+            if port.netdev and end.mac:
+                self.machine.set_link(port.netdev, mac=end.mac)
+        threads = threads_of(placement, ports)
+        self._server = TrexServer(self.machine, self.directory, program, threads)
+        self._server.start(ports, mtu=scenario.mtu, node=placement.node)
+
+    def _ports(self, ends: tuple[WireEnd, ...]) -> tuple[Port, ...]:
+        scenario = self.plan.scenario
+        return tuple(
+            port_of(
+                number,
+                end,
+                scenario.mtu,
+                own_socket=isinstance(scenario.deployment.ends[number], VnfPort),
+            )
+            for number, end in enumerate(ends)
+        )
+
+    def _address(self) -> tuple[str, int, int]:
+        if not self.config.server:
+            return LOCALHOST, SYNC_PORT, ASYNC_PORT
+        host, sync, publisher = (*self.config.server.split(":"), "", "")[:3]
+        return host, int(sync or SYNC_PORT), int(publisher or ASYNC_PORT)
+
+    def _check_alive(self) -> None:
+        if self._server is not None:
+            self._server.check_alive()
+
+    def _running(self) -> TrexClient:
+        if self._client is None:
+            raise GeneratorError("the generator has not been started", where=self.name)
+        return self._client
+
+    def unplug(self) -> None:
+        """End the server where it is a memif client: DPDK's connects but once."""
+        if any(end.kind == "memif" and end.role == "client" for end in self._ends):
+            self.close()
+
+    def reconnect(self) -> None:
+        """Start the server anew if `unplug` ended it."""
+        if self._client is None:
+            self.connect(self._ends)
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports whose link is down.
+
+        Returns:
+            Names.
+        """
+        down = self._running().call("links")["down"]
+        return tuple(f"tester port {number}" for number in down)
+
+    def prepare(
+        self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
+    ) -> None:
+        """Compile the traffic; a trial hands it over, with its counts.
+
+        Args:
+            streams: What is sent.
+            profile: Flows.
+            frame_size: Octets including FCS.
+
+        Raises:
+            GeneratorError: It cannot be expressed.
+        """
+        self._running()
+        frames = compile_traffic(streams, profile, frame_size)
+        plan_burst(frames, 1, 1.0).describe()  # refuses what TRex has no instructions for
+        self._frames = frames
+
+    def learn(self, frames_per_stream: int) -> None:
+        """Send learning frames.
+
+        Args:
+            frames_per_stream: Frames of each stream.
+        """
+        rate = max(LEARN_FPS, frames_per_stream / LEARN_S)
+        plan = plan_burst(self._frames, frames_per_stream, rate)
+        duration = frames_per_stream / rate
+        times = Times(duration, LEARN_S, LEARN_DRAIN_S)
+        self._send(plan, times, lambda: None)
+
+    def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
+        """Send, drain, count.
+
+        Args:
+            trial: The trial.
+            watch: Called while traffic runs.
+
+        Returns:
+            The counts.
+
+        Raises:
+            GeneratorError: The server died, or its counters cannot be trusted.
+        """
+        plan = plan_trial(self._frames, trial.load_fps, trial.duration_s)
+        slack = patient(max(SLACK_S, SLACK * trial.duration_s))
+        times = Times(trial.duration_s, slack, trial.drain_s, trial.full_drain)
+        said = self._send(plan, times, watch)
+        result = to_trial_result(plan, said, histogram_up_to_loss=trial.histogram_up_to_loss)
+        drained = trial.drain_s if trial.full_drain else round(said["took"]["drain"], 4)
+        return result.model_copy(
+            update={"refusal_is_loss": self.plan.refusal_is_loss, "drain_s": drained}
+        )
+
+    def _send(self, plan: TrialPlan, times: Times, watch: Callable[[], None]) -> dict[str, Any]:
+        several = self._server is not None and len(self._server.threads.workers) > 1
+        return self._running().call(
+            "run",
+            within_s=times.duration + times.slack + times.drain + GRACE_S,
+            watch=watch,
+            streams=plan.describe(),
+            **asdict(times),
+            probes=list(plan.probes()),
+            core_mask=PIN if several else None,
+        )
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Its busy threads, when the server is ours.
+
+        Returns:
+            The "tester" role.
+        """
+        if self._server is None:
+            return ()
+        return (Pollers(role="tester", pid=self._server.pid, thread_prefix="Trex DP"),)
+
+    def facts(self) -> dict[str, Any]:
+        """Versions, launch line, configuration, ports, and how latency is measured.
+
+        Returns:
+            JSON values.
+        """
+        server, known = self._server, self._known
+        low_end = bool(server and server.threads.low_end)
+        return {
+            "version": f"TRex {known.get('version', 'unknown')}",
+            "client": f"{known.get('client', '')}, Python {known.get('python', '')}",
+            "server": "ours" if server else self.config.server,
+            "launch line": " ".join(server.argv) if server else "",
+            "configuration": server.configuration if server else "",
+            "ports": [
+                f"{p['port']}: {p['driver']}, {p['src_mac']}, {p['speed']} Gbit/s as it says"
+                for p in known.get("ports", [])[: len(self._ends)]
+            ],
+            "low_end": low_end,
+            "time stamps": "taken in software in probes, at most 1000/s of each direction and "
+            "counted as load; whole microseconds"
+            + ("; its threads sleep up to 1 ms, which is in every latency" if low_end else ""),
+            "given up when late by (s)": f"{SLACK_S}, or {SLACK} of the trial if that is more",
+        }
+
+    def close(self) -> None:
+        """Let go of the ports, end the client, end the server if it is ours."""
+        client, self._client = self._client, None
+        server, self._server = self._server, None
+        try:
+            if client is not None:
+                if server is None:
+                    client.call("release")
+                client.close()
+        finally:
+            if server is not None:
+                server.stop()

@@ -1,0 +1,302 @@
+"""Compiled frames as TRex's streams: template, field engine, exact counts, probes of latency."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vnetperf.model.errors import GeneratorError
+from vnetperf.traffic.compiled import Checksum, CompiledFrame
+from vnetperf.traffic.frames import IPV4_LEN, VariedField
+
+#: What one instruction of the field engine writes under a mask, octets.
+WORD = 4
+SIZES = (1, 2, 4, 8)
+#: TRex's own trailer in a probe: sequence number and time; it needs the room behind the headers.
+PROBE_OCTETS = 16
+#: Probes of latency: frames/s of each direction at most, share of its frames at most, and the
+#: least number that says anything.
+PROBE_FPS, PROBE_SHARE, FEWEST_PROBES = 1000.0, 0.1, 10
+#: Ethernet types behind which TRex finds the field it marks its probes in.
+PROBED_TYPES = (b"\x08\x00", b"\x86\xdd", b"\x81\x00")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the field engine and where it is written.
+
+    Attributes:
+        size: Octets of the variable: 1, 2, 4 or 8.
+        first: First value.
+        last: Value that it does not exceed; the next one after it is the first again.
+        step: What is added from frame to frame.
+        random: True picks values uniformly.
+        offset: Where it is written in the frame.
+        mask: None writes all of it; otherwise four octets are read, changed under it, and written.
+    """
+
+    size: int
+    first: int
+    last: int
+    step: int
+    random: bool
+    offset: int
+    mask: int | None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one stream of TRex sends in a trial.
+
+    Attributes:
+        frame: The frame.
+        frames: How many.
+        fps: How fast, frames/s.
+        after_us: When its first frame follows the start, microseconds.
+        probe: Number of the probe; None for load.
+    """
+
+    frame: CompiledFrame
+    frames: int
+    fps: float
+    after_us: float = 0.0
+    probe: int | None = None
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """What all ports send in a trial.
+
+    Attributes:
+        sent: The streams.
+        unprobed: Why latency is not measured; "" when it is.
+    """
+
+    sent: tuple[Sent, ...] = ()
+    unprobed: str = ""
+
+    def intended(self, direction: int) -> int:
+        """Frames of a direction.
+
+        Args:
+            direction: Number of the sending port.
+
+        Returns:
+            Frames, probes among them.
+        """
+        return sum(s.frames for s in self.sent if s.frame.stream.direction == direction)
+
+    def probes(self, direction: int | None = None) -> tuple[int, ...]:
+        """Numbers of the probes.
+
+        Args:
+            direction: Of one direction; None for all.
+
+        Returns:
+            Numbers.
+        """
+        return tuple(
+            s.probe
+            for s in self.sent
+            if s.probe is not None and direction in (None, s.frame.stream.direction)
+        )
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The streams for the client's process.
+
+        Returns:
+            JSON values.
+        """
+        return [describe(one) for one in self.sent]
+
+
+def plan_trial(frames: Sequence[CompiledFrame], load_fps: float, duration_s: float) -> TrialPlan:
+    """Deal a load out to the frames.
+
+    Args:
+        frames: What is sent.
+        load_fps: Load of each direction, frames/s.
+        duration_s: Seconds.
+
+    Returns:
+        The plan: each direction sends exactly load x duration, probes of latency among them.
+    """
+    by_direction: dict[int, list[CompiledFrame]] = {}
+    for frame in frames:
+        by_direction.setdefault(frame.stream.direction, []).append(frame)
+    sent: list[Sent] = []
+    unprobed = ""
+    for mine in by_direction.values():
+        load, why = _with_probe(_deal(mine, load_fps, duration_s), duration_s, len(sent))
+        unprobed = unprobed or why
+        sent += load
+    return TrialPlan(sent=tuple(sent), unprobed=unprobed)
+
+
+def _deal(frames: Sequence[CompiledFrame], load_fps: float, duration_s: float) -> list[Sent]:
+    """What the streams of one direction send; they begin one after the other, evenly."""
+    whole = sum(frame.share for frame in frames)
+    counts = split(round(load_fps * whole * duration_s), [f.share / whole for f in frames])
+    gap_us = 1e6 / (load_fps * whole * len(frames))
+    return [
+        Sent(frame, count, load_fps * frame.share, after_us=number * gap_us)
+        for number, (frame, count) in enumerate(zip(frames, counts, strict=True))
+        if count
+    ]
+
+
+def plan_burst(frames: Sequence[CompiledFrame], count: int, fps: float) -> TrialPlan:
+    """A number of frames of each stream, without probes.
+
+    Args:
+        frames: What is sent.
+        count: Frames of each stream.
+        fps: Speed of each stream, frames/s.
+
+    Returns:
+        The plan.
+    """
+    sent: list[Sent] = []
+    for number in dict.fromkeys(f.stream.id for f in frames):
+        mine = [f for f in frames if f.stream.id == number]
+        counts = split(count, [f.weight for f in mine])
+        sent += [Sent(f, n, fps * f.weight) for f, n in zip(mine, counts, strict=True) if n]
+    return TrialPlan(sent=tuple(sent), unprobed="no latency is measured in bursts")
+
+
+def split(count: int, shares: Sequence[float]) -> tuple[int, ...]:
+    """Frames dealt out by shares.
+
+    Args:
+        count: Frames in all.
+        shares: Shares that add up to 1.
+
+    Returns:
+        Frames of each; together exactly `count`.
+    """
+    dealt, given, so_far = [], 0, 0.0
+    for number, share in enumerate(shares):
+        so_far += share
+        upto = count if number == len(shares) - 1 else round(count * so_far)
+        dealt.append(upto - given)
+        given = upto
+    return tuple(dealt)
+
+
+def _with_probe(load: list[Sent], duration_s: float, number: int) -> tuple[list[Sent], str]:
+    """Let some frames of a direction's largest share be probes; the load stays what it is."""
+    if not load:
+        return load, ""
+    carrier = max(load, key=lambda s: s.frames)
+    if why := why_no_probe(carrier.frame):
+        return load, why
+    probes = int(min(PROBE_FPS * duration_s, PROBE_SHARE * carrier.frames))
+    if probes < FEWEST_PROBES:
+        return load, f"too few frames for probes of latency ({carrier.frames})"
+    share = probes / carrier.frames
+    rest = replace(carrier, frames=carrier.frames - probes, fps=carrier.fps * (1 - share))
+    probe = replace(carrier, frames=probes, fps=carrier.fps * share, probe=number + 1)
+    return [*(rest if s is carrier else s for s in load), probe], ""
+
+
+def why_no_probe(frame: CompiledFrame) -> str:
+    """Whether TRex can measure latency with a frame.
+
+    Args:
+        frame: The frame.
+
+    Returns:
+        "" or what keeps it from it.
+    """
+    if frame.stream.tunnel:
+        return "TRex's mark of a probe is in the outer header, which a tunnel's end takes away"
+    if frame.template[12:14] not in PROBED_TYPES:
+        return "TRex finds its mark of a probe behind Ethernet and one VLAN tag only"
+    if len(frame.template) < frame.header_octets + PROBE_OCTETS:
+        return (
+            f"frames of {frame.size} octets have no room for TRex's {PROBE_OCTETS} behind headers"
+        )
+    return ""
+
+
+def describe(sent: Sent) -> dict[str, Any]:
+    """One stream for the client's process.
+
+    Args:
+        sent: The stream.
+
+    Returns:
+        JSON values; see worker/streams.py.
+    """
+    frame = sent.frame
+    # A probe is always of the first flow: TRex refuses some instructions beside its own.
+    made = [] if sent.probe is not None else variables(frame.fields)
+    touched = [(v.offset, v.offset + (WORD if v.mask is not None else v.size)) for v in made]
+    fixes = [one for one in frame.checksums if _covers(one, touched, len(frame.template))]
+    return {
+        "port": frame.stream.tx_port,
+        "template": base64.b64encode(frame.template).decode(),
+        "frames": sent.frames,
+        "pps": sent.fps,
+        "after_us": round(sent.after_us, 3),
+        "probe": sent.probe,
+        "variables": [
+            {"name": f"v{number}"} | {name: getattr(v, name) for name in _NAMES}
+            for number, v in enumerate(made)
+        ],
+        "ipv4": [one.offset for one in fixes if one.kind == "ipv4"],
+        "layer4": [[one.kind, one.ip_offset, one.offset] for one in fixes if one.kind != "ipv4"],
+    }
+
+
+_NAMES = ("size", "first", "last", "step", "random", "offset", "mask")
+
+
+def variables(fields: Iterable[VariedField]) -> list[Variable]:
+    """Varied fields as variables of the field engine.
+
+    Args:
+        fields: The fields.
+
+    Returns:
+        One variable for each field that has more than one value.
+
+    Raises:
+        GeneratorError: A field varies in more octets than the engine has instructions for.
+    """
+    return [_variable(one) for one in fields if one.count > 1]
+
+
+def _variable(one: VariedField) -> Variable:
+    width, offset, first = one.width, one.offset, one.base
+    last = first + one.step * one.count - 1  # a whole cycle: the next step is the first again
+    if width not in SIZES or width == 8:
+        # Only octets that change are written: addresses are longer than any variable.
+        low = WORD * 8
+        if first >> low == last >> low and width > WORD:
+            offset, width = offset + width - WORD, WORD
+            first, last = first & 0xFFFFFFFF, last & 0xFFFFFFFF
+    if width in SIZES and width <= WORD:
+        if last >> (8 * width):
+            last = (1 << (8 * width)) - 1
+        return Variable(width, first, last, one.step, one.random, offset, None)
+    if width < WORD and offset >= WORD - width:
+        mask = (1 << (8 * width)) - 1
+        return Variable(WORD, first, last, one.step, one.random, offset - (WORD - width), mask)
+    raise GeneratorError(
+        f"a field of {one.width} octets that takes {one.count} values",
+        where="trex",
+        accepted="values that differ in their last four octets",
+        cure="use fewer flows, or vary another field",
+    )
+
+
+def _covers(one: Checksum, touched: Sequence[tuple[int, int]], octets: int) -> bool:
+    """Whether a checksum covers anything that varies."""
+    if one.kind == "ipv4":
+        begins, ends = one.offset, one.offset + IPV4_LEN
+    else:
+        begins, ends = one.ip_offset, octets
+    return any(first < ends and last > begins for first, last in touched)
