@@ -32,6 +32,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "ovs-ofctl": ("ovs-ofctl",),
     "dpdk-testpmd": ("dpdk-testpmd", "testpmd"),
     "vpp": ("vpp",),
+    "pktgen": ("pktgen",),
     # Never its wrapper t-rex-64, which changes the machine.
     "trex": ("_t-rex-64",),
     "qemu-system-x86_64": ("qemu-system-x86_64", "qemu-kvm"),

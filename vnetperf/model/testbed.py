@@ -71,6 +71,7 @@ class ProgramsConfig(Frozen):
         testpmd: DPDK's dpdk-testpmd.
         vpp: VPP.
         trex: TRex's server, `_t-rex-64` in its directory.
+        pktgen: Pktgen-DPDK, built with Lua.
     """
 
     ovs_vswitchd: str = ""
@@ -79,6 +80,7 @@ class ProgramsConfig(Frozen):
     testpmd: str = ""
     vpp: str = ""
     trex: str = ""
+    pktgen: str = ""
 
     @field_validator("*")
     @classmethod
@@ -110,6 +112,25 @@ class TrexConfig(Frozen):
         known = not ports or (len(ports) == 2 and all(p.isdecimal() for p in ports))
         if value and not (host and known):
             raise ValueError('a server is "HOST" or "HOST:SYNC-PORT:ASYNC-PORT"')
+        return value
+
+
+class PktgenConfig(Frozen):
+    """How Pktgen-DPDK is used.
+
+    Attributes:
+        server: Where one runs that somebody else has started: "HOST" or "HOST:PORT", its ports 0
+            and 1 at the ends of the wires; "" starts one.
+    """
+
+    server: str = ""
+
+    @field_validator("server")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        host, colon, port = value.partition(":")
+        if value and not (host and (not colon or port.isdecimal())):
+            raise ValueError('a server is "HOST" or "HOST:PORT"')
         return value
 
 
@@ -167,6 +188,7 @@ class Testbed(Frozen):
     media: MediaConfig = MediaConfig()
     programs: ProgramsConfig = ProgramsConfig()
     trex: TrexConfig = TrexConfig()
+    pktgen: PktgenConfig = PktgenConfig()
     hugepage_kb: Literal[2048, 1048576] = 2048
     tester_sleep_us: int = Field(default=20, ge=0, le=1000)
     lock_timeout_s: float = Field(default=60.0, ge=0)

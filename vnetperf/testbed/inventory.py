@@ -35,8 +35,11 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
             "dpdk-testpmd": testbed.programs.testpmd,
             "vpp": testbed.programs.vpp,
             "trex": testbed.programs.trex,
+            "pktgen": testbed.programs.pktgen,
         }
     )
+    if testbed.pktgen.server:  # the one that runs there is used, whatever is installed here
+        paths["pktgen"] = f"at {testbed.pktgen.server}"
     topology = cpu.read_topology()
     pools = hugepages.pools()
     return MachineFacts(
