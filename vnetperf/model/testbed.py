@@ -169,6 +169,7 @@ class Testbed(Frozen):
         media: Medium that results are compared with.
         programs: Programs to use.
         trex: How TRex is used.
+        pktgen: How Pktgen-DPDK is used.
         hugepage_kb: Page size of poll-mode memory, KiB.
         tester_sleep_us: Sleep of an idle tester on shared cores, microseconds.
         lock_timeout_s: Longest wait for a testbed that another run holds, seconds.
