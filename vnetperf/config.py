@@ -21,6 +21,7 @@ from vnetperf.config_options import (
     core_stack,
     guest_options,
     parse_frame_sizes,
+    parse_message_sizes,
     switch_options,
 )
 from vnetperf.model.base import Frozen
@@ -32,6 +33,7 @@ from vnetperf.model.preset import FrameSizes, Preset
 from vnetperf.model.scenario import Forwarding, Rules, VnfPlacement
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.model.transfer import AUTO, MAX_INSTANCES, MAX_MESSAGE, ServerPlace
 from vnetperf.model.tunnel import TunnelKind
 from vnetperf.model.variant import Variant
 
@@ -46,6 +48,7 @@ __all__ = [
     "load",
     "load_model",
     "parse_frame_sizes",
+    "parse_message_sizes",
     "read_toml",
     "validate",
 ]
@@ -53,10 +56,13 @@ __all__ = [
 USER_FILE = "vnetperf.toml"
 ENV_PREFIX = "VNETPERF_"
 
+MessageSizes = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=MAX_MESSAGE)], ...], Field(min_length=1)
+]
 #: Settings of which single ones are laid over others; all others are replaced.
 _ADDED_UP = ("set", "guest", "core")
 #: Settings of a run as a whole: a variant cannot have others.
-OF_THE_RUN = ("testbed", "preset", "frame_sizes", "results_dir", "notes")
+OF_THE_RUN = ("testbed", "preset", "frame_sizes", "message_sizes", "results_dir", "notes")
 
 
 class Settings(Frozen):
@@ -83,6 +89,11 @@ class Settings(Frozen):
         tunnel: Kind of tunnel of the overlay deployments: "vxlan", "gre", "geneve".
         generator: Registered name of the traffic generator.
         wire: Kind of wire, or "auto".
+        endpoint_tool: Registered name of the endpoint tool, or "auto".
+        endpoint_server: Where the second endpoint is: "far" at the tester's port 1, "vnf" in the
+            VNF.
+        message_sizes: Octets of messages between endpoints.
+        instances: Parallel processes of the endpoint tool at each end.
         results_dir: Folder that gets one folder for each run.
         notes: The operator's notes, quoted in the report.
     """
@@ -104,6 +115,10 @@ class Settings(Frozen):
     tunnel: TunnelKind = "vxlan"
     generator: str = "loadgen"
     wire: str = "auto"
+    endpoint_tool: str = AUTO
+    endpoint_server: ServerPlace = "far"
+    message_sizes: MessageSizes = (64, 1024, 16384)
+    instances: Annotated[int, Field(ge=1, le=MAX_INSTANCES)] = 1
     results_dir: str = "results"
     notes: str = ""
 
@@ -205,6 +220,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def _parse(key: str, text: str, where: str) -> Any:
     if key == "frame_sizes":
         return parse_frame_sizes(text, where)
+    if key == "message_sizes":
+        return parse_message_sizes(text, where)
     return tuple(text.split(";")) if key in _ADDED_UP else text
 
 

@@ -133,11 +133,31 @@ def parse_frame_sizes(text: str, where: str = "--frame-sizes") -> tuple[int, ...
     Raises:
         ConfigError: When it is not a list of whole numbers.
     """
+    return _sizes(text, where, "frame sizes", "64,512,1518")
+
+
+def parse_message_sizes(text: str, where: str = "--message-sizes") -> tuple[int, ...]:
+    """Message sizes from "64,1024,16384".
+
+    Args:
+        text: The text.
+        where: Option or variable it comes from.
+
+    Returns:
+        Octets.
+
+    Raises:
+        ConfigError: When it is not a list of whole numbers.
+    """
+    return _sizes(text, where, "message sizes", "64,1024,16384")
+
+
+def _sizes(text: str, where: str, what: str, example: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise ConfigError(
-            f"{text!r} is no list of frame sizes",
+            f"{text!r} is no list of {what}",
             where=where,
-            accepted="whole numbers with commas, e.g. 64,512,1518",
+            accepted=f"whole numbers with commas, e.g. {example}",
         ) from None

@@ -13,8 +13,11 @@ from typing import Any, Literal
 
 from vnetperf.model.errors import ConfigError
 
-Family = Literal["vswitches", "vnfs", "traffic", "collectors", "wires"]
-FAMILIES: tuple[Family, ...] = ("vswitches", "vnfs", "traffic", "collectors", "wires")
+Family = Literal["vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints"]
+FAMILIES: tuple[Family, ...] = (
+    *("vswitches", "vnfs", "traffic"),
+    *("collectors", "wires", "endpoints"),
+)
 
 #: Backends registered by a conftest through `pytest_vnetperf_register`: name -> "module:Class".
 _registered: dict[Family, dict[str, str]] = {family: {} for family in FAMILIES}

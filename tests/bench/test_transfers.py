@@ -26,7 +26,7 @@ def run_of(scenario: Scenario, wire: str = "veth") -> MagicMock:
     run.plan.return_value = Plan.model_construct(scenario=scenario, wire=wire)
     programs = {"iperf3": "/usr/bin/iperf3", "sgsnemu": "/usr/bin/sgsnemu"}
     run.facts.return_value = MachineFacts.model_construct(programs=programs, program_troubles={})
-    spec = TransferSpec(protocol="tcp", way="uplink", duration_s=1)
+    spec = TransferSpec(kind="TCP_STREAM", duration_s=1)
     run.client.call.return_value = [Transfer(spec=spec, bits_per_second=1e6).model_dump()]
     return run
 

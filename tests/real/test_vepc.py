@@ -111,17 +111,17 @@ def test_a_core_that_dies_on_attach_is_told_with_its_last_words(
 
 def test_a_ue_talks_to_a_server_and_the_tester_comes_back(unchanged: Unchanged) -> None:
     specs = tuple(
-        TransferSpec(protocol=protocol, way=way, duration_s=1, rate_bps=1e6)
-        for protocol in ("tcp", "udp")
-        for way in ("uplink", "downlink")
+        TransferSpec(kind=kind, way=way, duration_s=1, rate_bps=rate)
+        for kind, rate in (("TCP_STREAM", 0.0), ("UDP_STREAM", 1e6))
+        for way in ("forth", "back")
     )
     with deployed("vepc_bridge") as deployment:
-        found = deployment.transfer(specs)
+        found = deployment.users_transfer(specs)
         assert [transfer.spec for transfer in found] == list(specs)
         for transfer in found:
             assert transfer.bits_per_second > 0
-            assert transfer.ue == "198.18.0.2"  # the first is the tester's
-            assert transfer.tool.startswith("iperf 3")
+            assert transfer.client.address == "198.18.0.2"  # the first is the tester's
+            assert transfer.version.startswith("iperf 3")
         assert [transfer.loss_ratio for transfer in found] == [None, None, 0.0, 0.0]
         forwards(deployment)
     assert unchanged() == ()

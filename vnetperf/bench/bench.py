@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from vnetperf.bench.conductor import Conductor
 from vnetperf.bench.run import Run
-from vnetperf.bench.transfers import measure, why_not
+from vnetperf.bench.transfers import between_endpoints, measure, no_endpoints, why_not
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.transfer import Transfers
+from vnetperf.model.transfer import Kind, Transfer, Transfers, Way
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Throughput:
 
 
 @dataclass(frozen=True)
-class UsersTraffic:
-    """What users' own traffic came to.
+class Transferred:
+    """What transfers between sockets came to.
 
     Attributes:
-        result: TCP and UDP, each both ways.
+        result: The transfers.
     """
 
     result: Transfers
@@ -54,11 +54,20 @@ class UsersTraffic:
             AssertionError: A transfer moved nothing.
         """
         for transfer in self.result.transfers:
-            if not transfer.bits_per_second:
+            if not _moved(transfer):
                 spec = transfer.spec
                 raise AssertionError(
-                    f"{self.result.scenario}: {spec.protocol} {spec.way}: nothing arrived"
+                    f"{self.result.scenario}: {spec.kind} {spec.way}: nothing arrived"
                 )
+
+
+def _moved(transfer: Transfer) -> bool:
+    """Whether each instance moved something, each way."""
+    rates = [
+        flow.figures.transactions_per_second or flow.figures.bits_per_second
+        for flow in transfer.flows
+    ]
+    return bool(rates) and all(rates)
 
 
 class Bench:
@@ -96,7 +105,7 @@ class Bench:
         """
         return why_not(self._run, self.scenario)
 
-    def users_traffic(self) -> UsersTraffic:
+    def users_traffic(self) -> Transferred:
         """TCP and UDP throughput between a UE of the VNF and a server, each both ways.
 
         Returns:
@@ -105,4 +114,32 @@ class Bench:
         Raises:
             VnetperfError: There is no number: nothing has users here, or something failed.
         """
-        return UsersTraffic(measure(self._run, self.scenario))
+        return Transferred(measure(self._run, self.scenario))
+
+    def no_endpoints(self, kind: Kind, message_size: int) -> str:
+        """What keeps endpoints from talking here, before anything is deployed.
+
+        Args:
+            kind: What they are to do: "TCP_STREAM" ...
+            message_size: Octets of a message.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
+        return no_endpoints(self._run, self.scenario, kind, message_size)
+
+    def between_endpoints(self, kind: Kind, message_size: int, way: Way = "forth") -> Transferred:
+        """What a tool measures between two endpoints in place of the tester.
+
+        Args:
+            kind: What they do: "TCP_STREAM", "UDP_STREAM", "TCP_RR" ...
+            message_size: Octets of a message.
+            way: "forth" from port 0, "back" from the other end, "both" at once.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            VnetperfError: There is no number: a tool or the DUT failed.
+        """
+        return Transferred(between_endpoints(self._run, self.scenario, kind, message_size, way))

@@ -15,6 +15,7 @@ from vnetperf.bench.comparisons import comparisons_of, reading_order
 from vnetperf.bench.compliance import ledger_of
 from vnetperf.bench.directions import latency_of, per_direction
 from vnetperf.bench.logged import LoggedSearch, is_valid, searches_of
+from vnetperf.bench.repeated import merged
 from vnetperf.bench.threads import threads_of, uncollected_at
 from vnetperf.model.errors import LogError
 from vnetperf.model.result import (
@@ -206,7 +207,7 @@ def derive(records: Sequence[Record]) -> RunResults:
     ]
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
-    transfers = {r.result.scenario: r.result for r in records if isinstance(r, TransfersRecord)}
+    transfers = merged(r.result for r in records if isinstance(r, TransfersRecord))
     ledger = ledger_of(run, [r.scenario for r in deployed.values()], results)
     begins = {s.begin.search: s.begin for s in searches}
     comparisons = comparisons_of(records)
@@ -223,7 +224,7 @@ def derive(records: Sequence[Record]) -> RunResults:
         scenarios=tuple(r.facts for r in deployed.values()),
         results=tuple(sorted(results, key=lambda r: _order(r, place))),
         comparisons=comparisons,
-        transfers=tuple(transfers.values()),
+        transfers=transfers,
         trials=tuple(_point(t, begins[t.search]) for s in searches for t in s.trials),
         ledger=tuple(ledger),
         deviations=tuple(entry for entry in ledger if entry.status == "deviated"),

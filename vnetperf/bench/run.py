@@ -173,12 +173,13 @@ class Run:
         """
         self.log.append(SkippedRecord(scenario=scenario_id, why=why))
 
-    def deploy(self, scenario: Scenario, frame_size: int) -> None:
+    def deploy(self, scenario: Scenario, frame_size: int, *, calibrated: bool = True) -> None:
         """Deploy a scenario unless it is deployed already; the generator is calibrated first.
 
         Args:
             scenario: The scenario.
             frame_size: Octets including FCS that will be measured.
+            calibrated: False where the generator does no more than check the path.
 
         Raises:
             VnetperfError: It cannot be deployed; asked again, the same error comes at once.
@@ -197,7 +198,8 @@ class Run:
             scenario = scenario.model_copy(update={"max_frame_size": frame_size})
         plan = self.plan(scenario)
         # On the wire it is deployed with: each has a limit of its own.
-        self.calibrate(scenario.model_copy(update={"wire": plan.wire}), frame_size)
+        if calibrated:
+            self.calibrate(scenario.model_copy(update={"wire": plan.wire}), frame_size)
         if self._deployed == scenario:
             return
         self.progress.say(f"deploying {scenario.id}")

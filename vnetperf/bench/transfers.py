@@ -1,4 +1,4 @@
-"""Measures users' own traffic: deploys, lets them talk, and notes what it came to."""
+"""Measures between sockets: users of a mobile core, and endpoints in place of the tester."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ from math import ceil
 
 from vnetperf import registry
 from vnetperf.bench.run import Run
-from vnetperf.model.errors import VnetperfError
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
+from vnetperf.model.errors import CapabilityError, VnetperfError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.scenario import Scenario, variant_id
+from vnetperf.model.transfer import AUTO, Kind, Transfer, Transfers, TransferSpec, Way
 from vnetperf.results.records import TransfersRecord
+from vnetperf.testbed.ends import misfit
+
+#: What it is called in a scenario's name: endpoints deploy it otherwise than a generator does.
+VARIANT = "endpoints"
+#: The tool of users' traffic.
+OF_USERS = "iperf3"
+#: Wires that endpoints plug into, where a user names none.
+WIRE = "veth"
+#: Run before a benchmark and thrown away, seconds.
+WARMUP_S = 1
 
 
 def why_not(run: Run, scenario: Scenario) -> str:
@@ -25,6 +36,7 @@ def why_not(run: Run, scenario: Scenario) -> str:
     if scenario.deployment.vnf_count:
         vnf = registry.load_vnf(scenario.vnf)
         why = str(vnf.no_users(run.facts(), run.plan(scenario)))
+        why = why or registry.load("endpoints", OF_USERS)().missing(run.facts())
     else:
         why = f"{scenario.id} has no VNF, and so no users"
     if why:
@@ -45,25 +57,152 @@ def measure(run: Run, scenario: Scenario) -> Transfers:
     Raises:
         VnetperfError: There is no number; what was deployed is not used again.
     """
-    preset = run.configuration.preset
-    duration = ceil(max(goal.final_trial_s for goal in preset.goals))
+    kinds: tuple[Kind, ...] = ("TCP_STREAM", "UDP_STREAM")
+    ways: tuple[Way, ...] = ("forth", "back")
     specs = [
-        TransferSpec(protocol=protocol, way=way, duration_s=duration)
-        for protocol in ("tcp", "udp")
-        for way in ("uplink", "downlink")
+        TransferSpec(
+            tool=OF_USERS, kind=kind, way=way, duration_s=_duration_s(run), rate_of_tcp=True
+        )
+        for kind in kinds
+        for way in ways
     ]
-    run.deploy(scenario, preset.frame_sizes[0])
+    found = _measured(run, scenario, "users_transfer", specs)
+    if registry.load_vnf(scenario.vnf).ends_with_users:
+        run.forget_deployment()
+    return found
+
+
+def as_endpoints(run: Run, scenario: Scenario) -> Scenario:
+    """A scenario as it is deployed for endpoints.
+
+    Args:
+        run: The run: its settings.
+        scenario: The scenario as it is for a generator.
+
+    Returns:
+        It on wires of the kernel, and with a VNF that routes where an endpoint is in it.
+    """
+    settings = run.configuration.settings
+    changes: dict[str, object] = {
+        "variant": ",".join(filter(None, (scenario.variant, VARIANT))),
+        "wire": WIRE if scenario.wire == "auto" else scenario.wire,
+    }
+    if settings.endpoint_server == "vnf" and settings.vnf_mode == "auto":
+        changes |= {"vnf_mode": "route", "addressing": "port"}
+    return scenario.model_copy(update=changes)
+
+
+def no_endpoints(run: Run, scenario: Scenario, kind: Kind, message_size: int) -> str:
+    """What keeps endpoints from talking in a scenario; it is noted.
+
+    Args:
+        run: The run.
+        scenario: The scenario.
+        kind: What they are to do.
+        message_size: Octets of a message.
+
+    Returns:
+        "" when nothing does; otherwise what and the cure, in one sentence.
+    """
+    deployed = as_endpoints(run, scenario)
+    why = misfit(deployed) or _no_inside(run, deployed)
+    if not why:
+        try:
+            _spec(run, kind, message_size)
+            run.plan(deployed)
+        except CapabilityError as error:
+            why = str(error).replace("\n", ";")
+    if why:
+        run.note_skipped(variant_id(scenario.id, VARIANT), f"{kind}: {why}")
+    return why
+
+
+def _no_inside(run: Run, scenario: Scenario) -> str:
+    if run.configuration.settings.endpoint_server != "vnf":
+        return ""
+    if not scenario.deployment.vnf_count:
+        return f"{scenario.deployment.name} has no VNF to be in; leave --endpoint-server out"
+    return str(registry.load_vnf(scenario.vnf).no_inside(run.facts(), scenario))
+
+
+def between_endpoints(
+    run: Run, scenario: Scenario, kind: Kind, message_size: int, way: Way = "forth"
+) -> Transfers:
+    """One transfer between endpoints, as long as the preset's longest trial.
+
+    Args:
+        run: The run.
+        scenario: The scenario.
+        kind: What they do.
+        message_size: Octets of a message.
+        way: From where.
+
+    Returns:
+        What it came to.
+
+    Raises:
+        VnetperfError: There is no number; what was deployed is not used again.
+    """
+    spec = _spec(run, kind, message_size, way)
+    server = run.configuration.settings.endpoint_server
+    return _measured(run, as_endpoints(run, scenario), "transfer", [spec], server=server)
+
+
+def _spec(run: Run, kind: Kind, message_size: int, way: Way = "forth") -> TransferSpec:
+    settings, preset = run.configuration.settings, run.configuration.preset
+    asked = TransferSpec(
+        kind=kind,
+        way=way,
+        message_size=message_size,
+        instances=settings.instances,
+        duration_s=_duration_s(run),
+        warmup_s=WARMUP_S if preset.benchmark else 0,
+    )
+    return asked.model_copy(update={"tool": choose(asked, settings.endpoint_tool, run.facts())})
+
+
+def choose(spec: TransferSpec, wanted: str, facts: MachineFacts) -> str:
+    """The tool for a transfer.
+
+    Args:
+        spec: What is asked.
+        wanted: Name of a tool, or "auto".
+        facts: The machine.
+
+    Returns:
+        The tool's name; of "auto" the first, by name, that is here and can do it.
+
+    Raises:
+        CapabilityError: It is not here, or cannot do it: each one's reason.
+    """
+    reasons = []
+    for name in registry.names("endpoints") if wanted == AUTO else (wanted,):
+        tool = registry.load("endpoints", name)()
+        why = tool.cannot(spec) or tool.missing(facts)
+        if not why:
+            return name
+        reasons.append(why)
+    raise CapabilityError("; ".join(reasons), where=f"endpoint tool for {spec.kind}")
+
+
+def _duration_s(run: Run) -> int:
+    return ceil(max(goal.final_trial_s for goal in run.configuration.preset.goals))
+
+
+def _measured(
+    run: Run, scenario: Scenario, call: str, specs: list[TransferSpec], **more: str
+) -> Transfers:
+    run.deploy(scenario, run.configuration.preset.frame_sizes[0], calibrated=call != "transfer")
     try:
         answer = run.client.call(
-            "transfer",
-            length_s=sum(spec.duration_s for spec in specs),
+            call,
+            length_s=sum(spec.length_s for spec in specs),
             specs=[spec.model_dump(mode="json") for spec in specs],
+            **more,
         )
     except VnetperfError:
         run.forget_deployment()
         raise
-    if registry.load_vnf(scenario.vnf).ends_with_users:
-        run.forget_deployment()
     found = Transfers(
         scenario=scenario.id,
         transfers=tuple(Transfer.model_validate(one) for one in answer),

@@ -39,6 +39,9 @@ PLACES: dict[str, tuple[str, ...]] = {
     "osmo-ggsn": ("osmo-ggsn",),
     "sgsnemu": ("sgsnemu",),
     "iperf3": ("iperf3",),
+    "netperf": ("netperf",),
+    "netserver": ("netserver",),
+    "sockperf": ("sockperf",),
     "gcc": ("gcc", "cc"),
     "pkg-config": ("pkg-config", "pkgconf"),
 }

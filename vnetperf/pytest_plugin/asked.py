@@ -1,4 +1,4 @@
-"""Comparisons run only when they are asked for: they take a multiple of a scenario's time."""
+"""Comparisons, and what is marked so, run only when they are asked for: they take their time."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def names_in(item: pytest.Item) -> set[str]:
 
 
 def drop_unasked(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
-    """Take tests of comparisons that nobody asked for out of a session.
+    """Take tests of comparisons and marked ones that nobody asked for out of a session.
 
     Args:
         config: pytest's configuration.
@@ -84,7 +84,11 @@ def drop_unasked(config: pytest.Config, items: list[pytest.Item]) -> list[pytest
         Those taken out.
     """
     found = {item: selected_of(item) for item in items}
-    compared = {item: s for item, s in found.items() if s is not None and s.variant}
+    compared = {
+        item: s
+        for item, s in found.items()
+        if s is not None and (s.variant or item.get_closest_marker("when_asked"))
+    }
     if not compared:
         return []
     plain = {n for item, s in found.items() if s and item not in compared for n in names_in(item)}
@@ -101,7 +105,7 @@ def how_to_ask(dropped: list[pytest.Item], start: Path) -> str:
     """What was left out, and how to have it.
 
     Args:
-        dropped: Tests of comparisons.
+        dropped: Tests that were left out.
         start: Directory that the user is in.
 
     Returns:
@@ -111,7 +115,12 @@ def how_to_ask(dropped: list[pytest.Item], start: Path) -> str:
     first = paths[0]
     shown = first.relative_to(start) if first.is_relative_to(start) else first
     files = ", ".join(path.name for path in paths)
+    of = (
+        ""
+        if any(not selected.variant for selected in map(selected_of, dropped) if selected)
+        else (" of comparisons")
+    )
     return (
-        f"vnetperf: {len(dropped)} cases of comparisons left out ({files}); "
+        f"vnetperf: {len(dropped)} cases{of} left out ({files}); "
         f"name the file to run them, e.g. pytest {shown}"
     )

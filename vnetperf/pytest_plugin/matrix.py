@@ -20,7 +20,7 @@ def parametrize(
     configuration: Configuration | None,
     variants: Sequence[tuple[Variant, tuple[Any, ...]]],
 ) -> None:
-    """Parametrise a test that asks for `bench` (and `frame_size`).
+    """Parametrise a test that asks for `bench` (and `frame_size` or `message_size`).
 
     The scenario is the outer parameter, so that cases of one scenario follow each other.
 
@@ -44,6 +44,9 @@ def parametrize(
     if "frame_size" in metafunc.fixturenames:
         sizes = configuration.preset.frame_sizes if configuration else ()
         metafunc.parametrize("frame_size", sizes, ids=[str(size) for size in sizes])
+    if "message_size" in metafunc.fixturenames:
+        sizes = configuration.settings.message_sizes if configuration else ()
+        metafunc.parametrize("message_size", sizes, ids=[str(size) for size in sizes])
 
 
 def _parameters(nodeid: str) -> list[str]:

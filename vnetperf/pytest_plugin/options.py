@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vnetperf.model.errors import ConfigError
+from vnetperf.model.transfer import AUTO
 
 if TYPE_CHECKING:
     from vnetperf.config import Configuration, Settings
@@ -71,6 +72,20 @@ def add_options(parser: pytest.Parser) -> None:
     add("--tunnel", metavar="KIND", help="vxlan, gre or geneve, in overlays (default: vxlan)")
     add("--generator", metavar="NAME", help="traffic generator (default: loadgen)")
     add("--wire", metavar="KIND", help="kind of wire (default: the testbed's first that fits)")
+    add(
+        "--endpoint-tool",
+        metavar="NAME",
+        help="iperf3, netperf or sockperf (default: the first that is here and can do it)",
+    )
+    add(
+        "--endpoint-server",
+        metavar="WHERE",
+        help="where the second endpoint is: far, at port 1, or vnf (default: far)",
+    )
+    add(
+        "--message-sizes", metavar="LIST", help="octets of messages between endpoints, e.g. 64,1024"
+    )
+    add("--instances", metavar="N", type=int, help="parallel processes of the endpoint tool")
     add("--results-dir", metavar="DIR", help="folder of all runs (default: results)")
     add("--notes", metavar="TEXT", help="operator's notes, quoted in the report")
     add("--plan", action="store_true", help="print what would be done, and stop")
@@ -95,6 +110,10 @@ KEYS = (
     "tunnel",
     "generator",
     "wire",
+    "endpoint_tool",
+    "endpoint_server",
+    "message_sizes",
+    "instances",
     "results_dir",
     "notes",
 )
@@ -121,6 +140,8 @@ def configuration_of(
     try:
         if given["frame_sizes"] is not None:
             given["frame_sizes"] = config.parse_frame_sizes(given["frame_sizes"])
+        if given["message_sizes"] is not None:
+            given["message_sizes"] = config.parse_message_sizes(given["message_sizes"])
         for key in ("set", "guest", "core"):
             if given[key] is not None:
                 given[key] = tuple(given[key])
@@ -154,6 +175,8 @@ def check_names(settings: Settings) -> None:
     families: dict[registry.Family, str] = {"traffic": settings.generator}
     if settings.wire != "auto":
         families["wires"] = settings.wire
+    if settings.endpoint_tool != AUTO:
+        families["endpoints"] = settings.endpoint_tool
     for family, name in families.items():
         if name not in registry.names(family):
             registry.load(family, name)  # raises, with the names there are

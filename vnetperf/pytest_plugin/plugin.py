@@ -64,6 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "vary(key, values): compares variants: a setting, and the values it is given"
     )
+    config.addinivalue_line(
+        "markers", "when_asked: a test case runs only when its file or its name is asked for"
+    )
     try:
         config.hook.pytest_vnetperf_register(register=registry.register)
     except ConfigError as error:

@@ -67,8 +67,15 @@ TRIAL_COLUMNS = (
 )
 
 
-def _cell(value: object) -> object:
-    """A value as a cell: no spreadsheet may take a name for a formula."""
+def cell(value: object) -> object:
+    """A value as a cell: no spreadsheet may take a name for a formula.
+
+    Args:
+        value: A text, a number, a truth value, or None.
+
+    Returns:
+        What is written.
+    """
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     if isinstance(value, bool):
@@ -163,7 +170,7 @@ def results_csv(results: RunResults) -> str:
         case["virtual_lab"] = opening.in_lab(results)
         rows = [row for goal in result.goals for row in _goal_rows(goal)] or [{}]
         for row in rows:
-            writer.writerow({key: _cell(value) for key, value in (case | row).items()})
+            writer.writerow({key: cell(value) for key, value in (case | row).items()})
     return out.getvalue()
 
 
@@ -195,5 +202,5 @@ def trials_csv(results: RunResults) -> str:
             json.dumps(trial.lost_at) if trial.lost_at else "",
             opening.in_lab(results),
         )
-        writer.writerow([_cell(value) for value in row])
+        writer.writerow([cell(value) for value in row])
     return out.getvalue()

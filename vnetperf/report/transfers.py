@@ -1,17 +1,35 @@
-"""What users' own traffic came to, alike in every report."""
+"""What transfers between sockets came to, alike in every report: users' and endpoints'."""
 
 from __future__ import annotations
 
 from vnetperf.model.result import RunResults
+from vnetperf.model.transfer import EndFacts, Transfer
 from vnetperf.report import units_text as text
 from vnetperf.report.markdown_text import escaped
 from vnetperf.report.markdown_text import table as markdown_table
 from vnetperf.report.markup import Markup
 from vnetperf.report.page_parts import section, table
 
-TITLE = "Traffic of users"
-HEAD = ("scenario", "transfer", "arrived, Mbit/s", "lost or sent again", "jitter", "UE, attach")
+TITLE = "Traffic between sockets"
+HEAD = (
+    "scenario",
+    "transfer",
+    "arrived, Mbit/s",
+    "round trips",
+    "lost or sent again",
+    "jitter",
+    "processor time, client + server",
+    "between",
+)
 _NONE = "\N{EN DASH}"
+_ARROWS = {
+    "forth": "0 \N{RIGHTWARDS ARROW} 1",
+    "back": "1 \N{RIGHTWARDS ARROW} 0",
+    "both": "both ways",
+}
+_OF_USERS = {"forth": "uplink", "back": "downlink", "both": "both ways"}
+#: Of times of round trips: those that are shown.
+_SHOWN = ("50", "99", "max")
 
 
 def rows(results: RunResults) -> list[tuple[str, ...]]:
@@ -23,27 +41,86 @@ def rows(results: RunResults) -> list[tuple[str, ...]]:
     Returns:
         Cells as in HEAD; empty when none was run.
     """
-    found: list[tuple[str, ...]] = []
-    for one in results.transfers:
-        for transfer in one.transfers:
-            lost = _NONE
-            if transfer.loss_ratio is not None:
-                lost = f"{text.percent(transfer.loss_ratio)} lost"
-            elif transfer.retransmits is not None:
-                lost = f"{transfer.retransmits} segments again"
-            jitter = transfer.jitter_ms
-            found.append(
-                (
-                    one.scenario,
-                    f"{transfer.spec.protocol.upper()} {transfer.spec.way}, "
-                    f"{transfer.spec.duration_s} s",
-                    text.significant(transfer.bits_per_second / 1e6),
-                    lost,
-                    _NONE if jitter is None else text.nanoseconds(jitter * 1e6),
-                    f"{transfer.ue}, {text.seconds(transfer.attach_s)}",
-                )
-            )
-    return found
+    return [
+        (
+            one.scenario,
+            what(transfer),
+            _NONE
+            if transfer.bits_per_second is None
+            else text.significant(transfer.bits_per_second / 1e6),
+            _round_trips(transfer),
+            _lost(transfer),
+            _NONE if transfer.jitter_ms is None else text.nanoseconds(transfer.jitter_ms * 1e6),
+            _processors(transfer),
+            _between(transfer),
+        )
+        for one in results.transfers
+        for transfer in one.transfers
+    ]
+
+
+def what(transfer: Transfer) -> str:
+    """What a transfer was, in words.
+
+    Args:
+        transfer: The transfer.
+
+    Returns:
+        "TCP_STREAM 0 -> 1, 1024 octets, 4 instances, 5 s".
+    """
+    spec = transfer.spec
+    ways = _ARROWS if transfer.attach_s is None else _OF_USERS
+    parts = [f"{spec.kind} {ways[spec.way]}"]
+    if spec.message_size is not None:
+        parts.append(f"{spec.message_size} octets")
+    if spec.kind.endswith("_LOAD"):
+        parts.append(f"{spec.message_rate} messages/s")
+    if spec.instances > 1:
+        parts.append(f"{spec.instances} instances")
+    return ", ".join([*parts, f"{spec.duration_s} s"])
+
+
+def _round_trips(transfer: Transfer) -> str:
+    rate, times = transfer.transactions_per_second, transfer.round_trip_us
+    if rate is None:
+        return _NONE
+    shown = [
+        f"{name if name == 'max' else name + ' %'} {text.nanoseconds(times[name] * 1e3)}"
+        for name in _SHOWN
+        if name in times
+    ]
+    return ", ".join([f"{text.significant(rate)} /s", *shown])
+
+
+def _lost(transfer: Transfer) -> str:
+    if transfer.loss_ratio is not None:
+        return f"{text.percent(transfer.loss_ratio)} lost"
+    if transfer.retransmits is not None:
+        return f"{transfer.retransmits} segments again"
+    return _NONE
+
+
+def _processors(transfer: Transfer) -> str:
+    """Time of the tool's processes, in themselves and in the kernel, while the clients ran."""
+    spent = [_spent(end) for end in (transfer.client, transfer.server)]
+    if not any(spent):
+        return _NONE
+    both = " + ".join(seconds or "not told" for seconds in spent)
+    return f"{both} s of {transfer.elapsed_s:.2f} s"
+
+
+def _spent(end: EndFacts) -> str:
+    return "" if end.user_s is None or end.system_s is None else f"{end.user_s + end.system_s:.2f}"
+
+
+def _between(transfer: Transfer) -> str:
+    client, server = transfer.client, transfer.server
+    ends = " and ".join(
+        f"{end.place} {end.address}".strip() for end in (client, server) if end.place
+    )
+    if transfer.attach_s is None:
+        return ends or _NONE
+    return f"{ends or 'UE and server'}, attach {text.seconds(transfer.attach_s)}"
 
 
 def sentences(results: RunResults) -> list[str]:
@@ -55,12 +132,14 @@ def sentences(results: RunResults) -> list[str]:
     Returns:
         One sentence for each transfer.
     """
-    return [
-        f"{scenario}: {what}: {rate} Mbit/s arrived"
-        + (f", {lost}" if lost != _NONE else "")
-        + (f", jitter {jitter}" if jitter != _NONE else "")
-        for scenario, what, rate, lost, jitter, _ in rows(results)
-    ]
+    found = []
+    for scenario, said, rate, trips, lost, jitter, processors, _ in rows(results):
+        parts = [f"{rate} Mbit/s arrived"] if trips == _NONE else [f"round trips {trips}"]
+        parts += [lost] if lost != _NONE else []
+        parts += [f"jitter {jitter}"] if jitter != _NONE else []
+        parts += [f"processor time {processors}"] if processors != _NONE else []
+        found.append(f"{scenario}: {said}: {', '.join(parts)}")
+    return found
 
 
 def markdown(results: RunResults) -> list[str]:
@@ -76,7 +155,7 @@ def markdown(results: RunResults) -> list[str]:
     if not found:
         return []
     cells = [tuple(escaped(cell) for cell in row) for row in found]
-    return [f"## {TITLE}", markdown_table(HEAD, cells), _how(results)]
+    return [f"## {TITLE}", markdown_table(HEAD, cells), escaped(_how(results))]
 
 
 def transfers_section(results: RunResults, anchor: str) -> Markup | None:
@@ -92,15 +171,31 @@ def transfers_section(results: RunResults, anchor: str) -> Markup | None:
     found = rows(results)
     if not found:
         return None
-    css = ("name", "", "num", "num", "num", "")
+    css = ("name", "", "num", "num", "num", "num", "num", "")
     return section(anchor, TITLE, table(TITLE, HEAD, found, css=css), _how(results))
 
 
 def _how(results: RunResults) -> str:
-    tools = dict.fromkeys(t.tool for one in results.transfers for t in one.transfers if t.tool)
-    cpus = dict.fromkeys(t.cpus for one in results.transfers for t in one.transfers if t.cpus)
-    where = f" UE, client and server share processors {'; '.join(cpus)}." if cpus else ""
-    return (
-        f"Payload by what the receiver counted ({', '.join(tools)}); UDP was offered at the rate "
-        f"that TCP reached the same way.{where}"
-    )
+    every = [transfer for one in results.transfers for transfer in one.transfers]
+    tools = dict.fromkeys(one.version for one in every if one.version)
+    said = [f"Payload by what the receiver counted ({', '.join(tools)})."]
+    if any(one.spec.rate_of_tcp and one.spec.is_udp for one in every):
+        said.append("UDP of users was offered at the rate that TCP reached the same way.")
+    if any(one.spec.is_udp and one.spec.is_stream and not one.spec.rate_bps for one in every):
+        said.append("UDP of endpoints was sent as fast as the sender can: what is lost says so.")
+    if any(one.round_trip_us for one in every):
+        said.append("Times are those from a message to its answer.")
+    if any(one.spec.instances > 1 for one in every):
+        said.append("Of several instances rates are sums, percentiles the largest of them.")
+    said += [f"{where}." for where in dict.fromkeys(map(_where, every)) if where]
+    return " ".join(said)
+
+
+def _where(transfer: Transfer) -> str:
+    client, server = transfer.client, transfer.server
+    if not client.cpus and not server.cpus:
+        return ""
+    names = f"{client.place or 'client'} and {server.place or 'server'}"
+    if client.cpus == server.cpus:
+        return f"Programs of {names} share processors {client.cpus}"
+    return f"Programs of {names} run on processors {client.cpus} and {server.cpus}"

@@ -22,7 +22,7 @@ from vnetperf.model import errors
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.testbed import Testbed
-from vnetperf.model.transfer import TransferSpec
+from vnetperf.model.transfer import ServerPlace, TransferSpec
 from vnetperf.model.trial import TrialSpec
 from vnetperf.testbed.calibrate import calibrate
 from vnetperf.testbed.deploy import Deployment
@@ -127,17 +127,26 @@ class Agent:
 
     def call_run_trial(self, spec: dict[str, Any]) -> Any:
         """Run a trial of the deployed scenario."""
-        if self.deployment is None:
-            raise errors.HostError("no scenario is deployed", where="run_trial")
-        result = self.deployment.run_trial(TrialSpec.model_validate(spec), self._watch)
+        deployment = self._deployed("run_trial")
+        result = deployment.run_trial(TrialSpec.model_validate(spec), self._watch)
         return result.model_dump(mode="json")
 
-    def call_transfer(self, specs: list[dict[str, Any]]) -> Any:
+    def call_users_transfer(self, specs: list[dict[str, Any]]) -> Any:
         """Let users of the deployed scenario's VNF talk to a server."""
+        asked = [TransferSpec.model_validate(spec) for spec in specs]
+        found = self._deployed("users_transfer").users_transfer(asked, self._watch)
+        return [one.model_dump(mode="json") for one in found]
+
+    def call_transfer(self, specs: list[dict[str, Any]], server: ServerPlace) -> Any:
+        """Let endpoints talk through the deployed scenario."""
+        asked = [TransferSpec.model_validate(spec) for spec in specs]
+        found = self._deployed("transfer").transfer(asked, server, self._watch)
+        return [one.model_dump(mode="json") for one in found]
+
+    def _deployed(self, what: str) -> Deployment:
         if self.deployment is None:
-            raise errors.HostError("no scenario is deployed", where="transfer")
-        asked = tuple(TransferSpec.model_validate(spec) for spec in specs)
-        return [one.model_dump(mode="json") for one in self.deployment.transfer(asked)]
+            raise errors.HostError("no scenario is deployed", where=what)
+        return self.deployment
 
     def call_teardown(self) -> list[str]:
         """Take the deployment away."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from vnetperf.host.lock import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
+from vnetperf.launchers.endpoint import Ends
 from vnetperf.model.addresses import vnf_mac
 from vnetperf.model.errors import (
     CapabilityError,
@@ -26,12 +27,14 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers
 from vnetperf.model.ports import Attachment, VnfPort, WireEnd
 from vnetperf.model.result import ScenarioFacts
-from vnetperf.model.transfer import Transfer, TransferSpec
+from vnetperf.model.transfer import ServerPlace, Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters, TrialResult, TrialSpec
 from vnetperf.testbed import turns
 from vnetperf.testbed.collecting import Collecting
 from vnetperf.testbed.counting import difference, settled
 from vnetperf.testbed.demands import attachment_kind
+from vnetperf.testbed.ends import in_place_of_tester
+from vnetperf.testbed.exchange import Exchange
 from vnetperf.testbed.pathcheck import check_path
 from vnetperf.testbed.together import all_or_first_error, every_error
 from vnetperf.traffic.base import TrafficGenerator
@@ -304,11 +307,14 @@ class Deployment:
             result = TrialResult(directions=(), failed="dut", failure=str(self._cause(error)))
         return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
 
-    def transfer(self, specs: tuple[TransferSpec, ...]) -> tuple[Transfer, ...]:
+    def users_transfer(
+        self, specs: Sequence[TransferSpec], watch: Callable[[], None] = lambda: None
+    ) -> tuple[Transfer, ...]:
         """Let users of the VNF talk to a server in place of the tester.
 
         Args:
             specs: What is to be transferred, one after the other.
+            watch: Called meanwhile; what it raises goes through.
 
         Returns:
             What each came to; the tester is back.
@@ -318,12 +324,52 @@ class Deployment:
         """
         if not self.vnfs:
             raise CapabilityError("nothing here has users", where=self.plan.scenario.id)
+        return self._transfer(lambda: self.vnfs[0].users(self._tester_ends), specs, watch)
+
+    def transfer(
+        self,
+        specs: Sequence[TransferSpec],
+        server: ServerPlace = "far",
+        watch: Callable[[], None] = lambda: None,
+    ) -> tuple[Transfer, ...]:
+        """Let endpoints talk in place of the tester.
+
+        Args:
+            specs: What is to be transferred, one after the other.
+            server: Where the second endpoint is.
+            watch: Called meanwhile; what it raises goes through.
+
+        Returns:
+            What each came to; the tester is back.
+
+        Raises:
+            VnetperfError: An endpoint cannot be there, or it failed.
+        """
+        if server == "vnf" and not self.vnfs:
+            raise CapabilityError("there is no VNF to be in", where=self.plan.scenario.id)
+        inside = self.vnfs[0] if server == "vnf" else None
+        ends = partial(in_place_of_tester, self.machine, self.plan, self._tester_ends, inside)
+        return self._transfer(ends, specs, watch)
+
+    def _transfer(
+        self,
+        plug_in: Callable[[], contextlib.AbstractContextManager[Ends]],
+        specs: Sequence[TransferSpec],
+        watch: Callable[[], None],
+    ) -> tuple[Transfer, ...]:
+        """Take the tester away, run transfers, and bring it back."""
+
+        def watch_all() -> None:
+            watch()
+            self.check_alive()
+
         self.check_alive()
         self.generator.close()
         self._prepared_size = 0
         try:
-            return self.vnfs[0].transfer(self._tester_ends, specs)
-        except (DutError, HostError) as error:
+            with plug_in() as ends:
+                return tuple(Exchange(ends, watch_all).run(specs))
+        except (DutError, HostError, GeneratorError) as error:
             raise self._cause(error) from None
         finally:
             self.generator.connect(self._tester_ends)

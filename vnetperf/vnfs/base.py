@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import ClassVar
 
 from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
+from vnetperf.launchers.endpoint import Endpoint, Ends
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, RoleDemand
 from vnetperf.model.ports import Attachment, WireEnd
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
 from vnetperf.model.traffic import Stream
-from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters
 
 
@@ -34,7 +35,7 @@ class Vnf(Backend):
         wires: Kinds of wire that the tester must be on, because the VNF has business of its own at
             the tester's end; empty for any.
         user_plane: True for a mobile core, whose port 0 takes users' packets in GTP-U.
-        ends_with_users: True when `transfer` ends the sessions that trials need.
+        ends_with_users: True when `users` ends the sessions that trials need.
     """
 
     places: ClassVar[Mapping[str, str]] = {}
@@ -195,7 +196,7 @@ class Vnf(Backend):
 
     @classmethod
     def no_users(cls, facts: MachineFacts, plan: Plan) -> str:
-        """What keeps `transfer` from being possible, told before anything is deployed.
+        """What keeps `users` from being possible, told before anything is deployed.
 
         Args:
             facts: The machine.
@@ -207,26 +208,61 @@ class Vnf(Backend):
         del facts, plan
         return f"{cls.name} has no users of its own; choose a deployment with a core: -k vepc"
 
-    def transfer(
-        self, ends: tuple[WireEnd, ...], specs: tuple[TransferSpec, ...]
-    ) -> tuple[Transfer, ...]:
-        """Put a user and a server in the tester's places, and let them talk.
+    @contextmanager
+    def users(self, ends: tuple[WireEnd, ...]) -> Iterator[Ends]:
+        """Put a user and a server in the tester's places.
 
         Args:
             ends: The tester's ends of the wires; the tester has let go of them.
-            specs: What is to be transferred, one after the other.
 
-        Returns:
-            What each came to; the ends are as they were.
+        Yields:
+            The user as the client's end, and the server; the ends of the wires are as they were
+            when it is over.
 
         Raises:
             CapabilityError: It has no users, or they cannot plug in there.
-            DutError: It has ended, or nothing arrives.
+            DutError: It has ended, or a user cannot attach.
         """
-        del ends, specs
+        del ends
         raise CapabilityError(
             f"{self.name} has no users of its own", where="users' traffic", cure="-k vepc"
         )
+        yield  # a generator, for those who override it
+
+    @classmethod
+    def no_inside(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps `inside` from being possible, told before anything is deployed.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
+        del facts, scenario
+        return (
+            f"{cls.name} has no kernel with an address of its own; choose --vnf vloop:container or "
+            "vloop:vm with --vnf-mode route, or --endpoint-server far"
+        )
+
+    @contextmanager
+    def inside(self, address: str) -> Iterator[Endpoint]:
+        """Give its port 0 an address, for programs that run in it.
+
+        Args:
+            address: IPv4 address, of the network beyond port 0.
+
+        Yields:
+            The endpoint.
+
+        Raises:
+            CapabilityError: No program can have an address in it.
+            HostError: The address cannot be set.
+        """
+        del address
+        raise CapabilityError(f"{self.name} cannot be an endpoint", where="endpoints")
+        yield  # a generator, for those who override it
 
     @abstractmethod
     def counters(self) -> tuple[HopCounters, ...]:

@@ -40,14 +40,18 @@ class Container:
         self.why_no_group = ""
         self._taken: list[str] = []
 
-    def create(self) -> None:
+    def create(self, *, cpuset: bool = True) -> None:
         """Make its namespace, and its cpuset where the machine has them.
+
+        Args:
+            cpuset: False leaves its processes to scheduler affinity, which they begin with:
+                joining a cpuset takes them processor time of their own.
 
         Raises:
             HostError: The kernel refuses.
         """
         self.netns = self.machine.create_netns(self.directory / NETNS)
-        self.why_no_group = cgroups.why_no_cpusets()
+        self.why_no_group = cgroups.why_no_cpusets() if cpuset else "affinity is enough"
         if not self.why_no_group:
             self.group = self.machine.create_cpuset(self.name, self.cpus)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -16,6 +17,7 @@ from vnetperf.host.cpulist import format_cpus
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.launchers.container import Container
+from vnetperf.launchers.endpoint import Ends
 from vnetperf.model.core import GN_CORE, GN_TESTER, Bearers, Stack
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.machine import MachineFacts
@@ -23,7 +25,6 @@ from vnetperf.model.plan import Plan, Pollers, RoleDemand
 from vnetperf.model.ports import Attachment, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
-from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vepc import misfit, network, stack, users
@@ -228,11 +229,11 @@ class Vepc(Vnf):
         """What keeps a UE and a server from plugging in."""
         return users.missing(facts, plan.scenario, plan.wire)
 
-    def transfer(
-        self, ends: tuple[WireEnd, ...], specs: tuple[TransferSpec, ...]
-    ) -> tuple[Transfer, ...]:
-        """Put a UE and a server in the tester's places, and run iperf3 between them."""
-        return users.let_talk(self, self.stack, ends, specs)
+    @contextmanager
+    def users(self, ends: tuple[WireEnd, ...]) -> Iterator[Ends]:
+        """Put a UE and a server in the tester's places."""
+        with users.in_place_of_tester(self, self.stack, ends) as found:
+            yield found
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Both interfaces, the one to the core's program, and its GTP-U socket."""

@@ -1,17 +1,17 @@
-"""A UE and a server in place of the tester: an attach over the vSwitch, and iperf3 between them."""
+"""A UE and a server in place of the tester: an attach over the vSwitch, and tools between them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 
 from vnetperf.host import programs
-from vnetperf.host.cpulist import format_cpus
 from vnetperf.host.machine import Machine
-from vnetperf.host.patience import patient
 from vnetperf.host.process import ManagedProcess
 from vnetperf.launchers.container import Container
+from vnetperf.launchers.endpoint import ContainerPlace, Endpoint, Ends
 from vnetperf.model.addresses import tester_mac, vnf_mac
 from vnetperf.model.core import (
     GN_CORE,
@@ -26,13 +26,11 @@ from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.ports import VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.vnfs.base import Vnf
-from vnetperf.vnfs.vepc import iperf, stack
+from vnetperf.vnfs.vepc import stack
 
-#: Longest waits: for a UE's attach, for a server to listen, and beyond a transfer, seconds.
-ATTACH_S, LISTEN_S, GRACE_S = 20.0, 5.0, 15.0
-POLL_S = 0.05
+#: Longest wait for a UE's attach, seconds.
+ATTACH_S = 20.0
 #: IPv4, UDP and a GTP header with a sequence number, which sgsnemu sends.
 LONGEST_GTPU = 40
 SGI_HOP = "169.254.0.1"
@@ -65,19 +63,19 @@ class Users:
         self.sgi = Container(machine, f"sgi{number}-{unique}", cpus)
         self._running: list[ManagedProcess] = []
 
-    def transfer(self, ends: tuple[WireEnd, ...], specs: Sequence[TransferSpec]) -> list[Transfer]:
-        """Attach a UE, run transfers one after the other, and give the wires back.
+    @contextmanager
+    def attached(self, ends: tuple[WireEnd, ...]) -> Iterator[Ends]:
+        """Attach a UE, and give the wires back in the end.
 
         Args:
             ends: The tester's ends of the wires.
-            specs: What is to be transferred.
 
-        Returns:
-            What each came to.
+        Yields:
+            The UE and the server.
 
         Raises:
             CapabilityError: The wires are none of the kernel's, or the stack names no UE.
-            DutError: The UE does not attach, the core has ended, or nothing arrives.
+            DutError: The UE does not attach, or the core has ended.
         """
         netdevs = _netdevs(ends)
         if self.stack.ue is None:
@@ -90,9 +88,11 @@ class Users:
         try:
             self._plug_in(netdevs)
             ue, attach_s = self._attach(self.stack.ue, netdevs)
-            self._spawn(self.sgi, "iperf3-server", iperf.server(stack.SERVER))
-            time.sleep(POLL_S)
-            return self._run(specs, ue, round(attach_s, 3))
+            yield Ends(
+                client=Endpoint("UE", ContainerPlace(self.radio), ue, stack.UE_TUN),
+                server=Endpoint("server", ContainerPlace(self.sgi), stack.SERVER, netdevs[1]),
+                attach_s=round(attach_s, 3),
+            )
         finally:
             self._unplug(macs)
 
@@ -112,7 +112,7 @@ class Users:
             ),
         }
         for number, (place, commands) in enumerate(lines.items()):
-            place.create()
+            place.create(cpuset=False)
             place.take(netdevs[number], mac=tester_mac(number, 0))
             for line in ("sysctl -q -w net.ipv4.conf.all.rp_filter=0", *commands):
                 place.run(line.split())
@@ -156,35 +156,6 @@ class Users:
         self._running.append(process)
         return process
 
-    def _run(self, specs: Sequence[TransferSpec], ue: str, attach_s: float) -> list[Transfer]:
-        found: list[Transfer] = []
-        for spec in specs:
-            one = self._one(offered(spec, found), ue)
-            told = {"ue": ue, "attach_s": attach_s, "cpus": format_cpus(self.radio.cpus)}
-            found.append(one.model_copy(update=told))
-        return found
-
-    def _one(self, spec: TransferSpec, ue: str) -> Transfer:
-        where = f"iperf3 {spec.protocol} {spec.way}"
-        deadline = time.monotonic() + patient(LISTEN_S)
-        while True:
-            client = self._spawn(self.radio, "iperf3", iperf.client(stack.SERVER, ue, spec))
-            limit = time.monotonic() + spec.duration_s + patient(GRACE_S)
-            while client.alive():
-                self.check()
-                if time.monotonic() > limit:
-                    raise DutError(
-                        "it does not end", where=where, cure=f"its output:\n{client.log_tail()}"
-                    )
-                time.sleep(POLL_S)
-            try:
-                return iperf.read(client.log_text(), spec)
-            except ValueError as error:
-                self.check()
-                if time.monotonic() > deadline:
-                    raise DutError(str(error), where=where) from error
-                time.sleep(POLL_S)
-
     def _unplug(self, macs: Mapping[str, str]) -> None:
         for process in reversed(self._running):
             process.stop(timeout_s=3.0)
@@ -195,50 +166,29 @@ class Users:
             self.machine.set_link(netdev, mac=mac)
 
 
-def offered(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec:
-    """A transfer with the rate that is offered.
-
-    Args:
-        spec: What is asked.
-        before: Transfers before it.
-
-    Returns:
-        Of udp: at the rate that is asked for, or that tcp reached the same way if it reached any.
-    """
-    if spec.protocol == "tcp" or spec.rate_bps:
-        return spec
-    reached = [
-        one.bits_per_second
-        for one in before
-        if (one.spec.way, one.spec.protocol) == (spec.way, "tcp") and one.bits_per_second >= 1
-    ]
-    return spec.model_copy(update={"rate_bps": (reached or [iperf.FALLBACK_BPS])[-1]})
-
-
-def let_talk(
-    vnf: Vnf, what: Stack, ends: tuple[WireEnd, ...], specs: Sequence[TransferSpec]
-) -> tuple[Transfer, ...]:
-    """Put a UE and a server in the tester's places, and run iperf3 between them.
+@contextmanager
+def in_place_of_tester(vnf: Vnf, what: Stack, ends: tuple[WireEnd, ...]) -> Iterator[Ends]:
+    """Put a UE and a server in the tester's places.
 
     Args:
         vnf: The core's VNF.
         what: The core.
         ends: The tester's ends of the wires.
-        specs: What is to be transferred.
 
-    Returns:
-        What each came to.
+    Yields:
+        The UE and the server.
 
     Raises:
         CapabilityError: A program is missing, the wires are none of the kernel's, or the stack
             names no UE.
-        DutError: The UE does not attach, the core has ended, or nothing arrives.
+        DutError: The UE does not attach, or the core has ended.
     """
     if problem := missing(vnf.machine.facts, vnf.plan.scenario, vnf.plan.wire):
         raise CapabilityError(problem, where="users' traffic")
     cpus = vnf.plan.placement.cores.get("tester", ())
     users = Users(vnf.machine, what, vnf.number, cpus, vnf.check_alive)
-    return tuple(users.transfer(ends, specs))
+    with users.attached(ends) as found:
+        yield found
 
 
 def _netdevs(ends: tuple[WireEnd, ...]) -> tuple[str, str]:
@@ -273,7 +223,5 @@ def missing(facts: MachineFacts, scenario: Scenario, wire: str) -> str:
             f"a UE and a server plug into veth wires; these are {wire}: choose --wire veth, on a "
             "vSwitch that takes them"
         )
-    for name, package in ((iperf.PROGRAM, iperf.PROGRAM), (what.ue.argv[0], what.ue.package)):
-        if name in programs.PLACES and (found := facts.missing_program(name, package)):
-            return found
-    return ""
+    name, package = what.ue.argv[0], what.ue.package
+    return facts.missing_program(name, package) if name in programs.PLACES else ""

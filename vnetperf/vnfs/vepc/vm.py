@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
+from vnetperf.launchers.endpoint import Ends
 from vnetperf.launchers.vm.guest import Guest
 from vnetperf.model.core import Bearers, Stack
 from vnetperf.model.errors import DutError
@@ -15,7 +17,6 @@ from vnetperf.model.plan import Plan
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
-from vnetperf.model.transfer import Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.vepc import misfit, users
 from vnetperf.vnfs.vepc.guest_core import CoreForm, GuestCore
@@ -107,12 +108,12 @@ class VmVepc(VmVloop):
         """What keeps a UE and a server from plugging in."""
         return users.missing(facts, plan.scenario, plan.wire)
 
-    def transfer(
-        self, ends: tuple[WireEnd, ...], specs: tuple[TransferSpec, ...]
-    ) -> tuple[Transfer, ...]:
-        """Put a UE and a server in the tester's places, and run iperf3 between them."""
+    @contextmanager
+    def users(self, ends: tuple[WireEnd, ...]) -> Iterator[Ends]:
+        """Put a UE and a server in the tester's places."""
         self.sessions = ()
-        return users.let_talk(self, self.stack, ends, specs)
+        with users.in_place_of_tester(self, self.stack, ends) as found:
+            yield found
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Both NICs, the interface to the core's program, and its GTP-U socket."""

@@ -1,0 +1,122 @@
+"""netperf: streams and request/response over TCP and UDP, by its omni output."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from vnetperf.endpoints.base import EndpointTool, Said, Sockets
+from vnetperf.model.transfer import Figures, Kind, TransferSpec
+
+#: What is asked for; a version leaves out what it does not know.
+_KEYS = (
+    "THROUGHPUT",
+    "THROUGHPUT_UNITS",
+    "ELAPSED_TIME",
+    "LOCAL_SEND_THROUGHPUT",
+    "REMOTE_RECV_THROUGHPUT",
+    "LOCAL_BYTES_SENT",
+    "REMOTE_BYTES_RECVD",
+    "LOCAL_TRANSPORT_RETRANS",
+    "LOCAL_CPU_UTIL",
+    "REMOTE_CPU_UTIL",
+    "MIN_LATENCY",
+    "MEAN_LATENCY",
+    "P50_LATENCY",
+    "P90_LATENCY",
+    "P99_LATENCY",
+    "MAX_LATENCY",
+)
+_LATENCY = {
+    "min": "MIN_LATENCY",
+    "mean": "MEAN_LATENCY",
+    "50": "P50_LATENCY",
+    "90": "P90_LATENCY",
+    "99": "P99_LATENCY",
+    "max": "MAX_LATENCY",
+}
+#: Units in which streams and answered messages are told.
+_BITS, _TRANSACTIONS = "10^6bits/s", "Trans/s"
+
+
+class Netperf(EndpointTool):
+    """netperf 2.6 and later."""
+
+    name: ClassVar[str] = "netperf"
+    package: ClassVar[str] = "netperf"
+    programs: ClassVar[tuple[str, str]] = ("netperf", "netserver")
+    kinds: ClassVar[tuple[Kind, ...]] = ("TCP_STREAM", "UDP_STREAM", "TCP_RR", "UDP_RR")
+    version_argv: ClassVar[tuple[str, ...]] = ("netperf", "-V")
+    #: One to be told what is to be done, one to do it.
+    ports: ClassVar[int] = 2
+
+    def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+        """A server in one process, which leaves no log under /tmp."""
+        del spec
+        return ("netserver", "-D", "-f", "-N", "-L", f"{at.server},4", "-p", str(at.port))
+
+    def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+        """A client of one test; statistics of time between calls, processors of both machines."""
+        argv = ["netperf", "-H", f"{at.server},4", "-L", f"{at.client},4", "-p", str(at.port)]
+        argv += ["-t", spec.kind, "-l", str(spec.duration_s), "-c", "-C", "-j", "--"]
+        argv += ["-H", f"{at.server},4", "-L", f"{at.client},4", "-P", f",{at.port + 1}"]
+        if spec.message_size is not None and spec.is_stream:
+            argv += ["-m", str(spec.message_size)]
+        elif spec.message_size is not None:
+            argv += ["-r", f"{spec.message_size},{spec.message_size}"]
+        if spec.kind == "UDP_STREAM":
+            argv += ["-R", "1"]  # it would not be routed otherwise
+        return (*argv, "-k", ",".join(_KEYS))
+
+    def read(self, said: Said, spec: TransferSpec) -> Figures:
+        """What the receiver counted, or how many messages were answered how fast."""
+        told = dict(
+            line.split("=", 1)
+            for line in said.client.splitlines()
+            if line.split("=", 1)[0] in _KEYS
+        )
+        if "THROUGHPUT" not in told:
+            raise self.unreadable(said, "its output lacks THROUGHPUT")
+        unit = _BITS if spec.is_stream else _TRANSACTIONS
+        if told.get("THROUGHPUT_UNITS") != unit:
+            raise self.unreadable(
+                said, f"it tells {told.get('THROUGHPUT_UNITS', 'no unit')} instead of {unit}"
+            )
+
+        def value(key: str) -> float:
+            return self.figure(said, key, lambda: float(told[key]))
+
+        own = {
+            "client_cpu_percent": _known(told.get("LOCAL_CPU_UTIL")),
+            "server_cpu_percent": _known(told.get("REMOTE_CPU_UTIL")),
+        }
+        if spec.is_stream:
+            return self._stream(said, spec, told).model_copy(update=own)
+        rate = value("THROUGHPUT")
+        times = {name: _known(told.get(key)) for name, key in _LATENCY.items()}
+        return Figures(
+            transactions_per_second=rate,
+            bits_per_second=None if spec.message_size is None else rate * spec.message_size * 8,
+            round_trip_us={name: time for name, time in times.items() if time is not None},
+        ).model_copy(update=own)
+
+    def _stream(self, said: Said, spec: TransferSpec, told: dict[str, str]) -> Figures:
+        def value(key: str) -> float:
+            return self.figure(said, key, lambda: float(told[key]))
+
+        sent, arrived = value("LOCAL_BYTES_SENT"), value("REMOTE_BYTES_RECVD")
+        again = _known(told.get("LOCAL_TRANSPORT_RETRANS"))
+        return Figures(
+            bits_per_second=value("REMOTE_RECV_THROUGHPUT") * 1e6,
+            sent_bits_per_second=value("LOCAL_SEND_THROUGHPUT") * 1e6,
+            retransmits=None if again is None or spec.is_udp else int(again),
+            loss_ratio=max(0.0, 1 - arrived / sent) if spec.is_udp and sent else None,
+        )
+
+
+def _known(text: str | None) -> float | None:
+    """A figure that may be missing: it writes -1, or the least integer, for what it has not."""
+    try:
+        value = float(text or "nothing")
+    except ValueError:
+        return None
+    return value if value >= 0 else None

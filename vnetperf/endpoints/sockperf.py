@@ -1,0 +1,131 @@
+"""sockperf: round trips of single messages, alone or under a load, and streams of messages."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import ClassVar
+
+from vnetperf.endpoints.base import EndpointTool, Said, Sockets
+from vnetperf.model.transfer import Figures, Kind, TransferSpec
+
+_COMMANDS = {"STREAM": "throughput", "RR": "ping-pong", "LOAD": "under-load"}
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_VERSION = re.compile(r"version #(\S+)")
+#: Without warm-up and tail: what percentiles are of.
+_VALID = re.compile(
+    r"\[Valid Duration\] RunTime=([\d.]+) sec; SentMessages=(\d+); ReceivedMessages=(\d+)"
+)
+_DROPPED = re.compile(r"# dropped messages = (\d+)")
+_MEAN = re.compile(r"avg-rtt=\s*([\d.]+)")
+_EXTREME = re.compile(r"<(MIN|MAX)> observation =\s*([\d.]+)")
+_PERCENTILE = re.compile(r"percentile ([\d.]+) =\s*([\d.]+)")
+_SENT = re.compile(r"Total of (\d+) messages sent in ([\d.]+) sec")
+_HANDLED = re.compile(r"Total (\d+) messages received and handled")
+_ERROR = re.compile(r"sockperf: (ERROR: .*|No messages were received.*)")
+#: Of messages under load one in so many is answered; percentiles need enough of them.
+_ANSWERED_PER_SECOND = 1000
+
+
+class Sockperf(EndpointTool):
+    """sockperf 3.5 and later."""
+
+    name: ClassVar[str] = "sockperf"
+    package: ClassVar[str] = "sockperf"
+    programs: ClassVar[tuple[str, str]] = ("sockperf", "sockperf")
+    kinds: ClassVar[tuple[Kind, ...]] = (
+        *("TCP_RR", "UDP_RR", "TCP_LOAD", "UDP_LOAD"),
+        *("TCP_STREAM", "UDP_STREAM"),
+    )
+    version_argv: ClassVar[tuple[str, ...]] = ("sockperf", "--version")
+    #: Only then it tells how many messages came.
+    end_server_by: ClassVar[signal.Signals] = signal.SIGINT
+
+    def least_message(self, kind: Kind) -> int:
+        """Each message has a header of its own."""
+        del kind
+        return 14
+
+    def listens_by_udp(self, spec: TransferSpec) -> bool:
+        """It has no connection but the one that is measured."""
+        return spec.is_udp
+
+    def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+        """A server of one protocol."""
+        return ("sockperf", "server", "-i", at.server, "-p", str(at.port), *_protocol(spec))
+
+    def client(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
+        """A client; times are those of round trips, not their halves."""
+        command = _COMMANDS[spec.kind.partition("_")[2]]
+        argv = ["sockperf", command, "-i", at.server, "-p", str(at.port), *_protocol(spec)]
+        argv += ["--client_ip", at.client, "-t", str(spec.duration_s)]
+        if spec.message_size is not None:
+            argv += ["-m", str(spec.message_size)]
+        if spec.is_stream:
+            return (*argv, "--dontwarmup")  # the server counts those messages too
+        if spec.kind.endswith("_LOAD"):
+            every = max(1, spec.message_rate // _ANSWERED_PER_SECOND)
+            argv += ["--mps", str(spec.message_rate), "--reply-every", str(every)]
+        return (*argv, "--full-rtt")
+
+    def read(self, said: Said, spec: TransferSpec) -> Figures:
+        """By what the server handled, or by the answers."""
+        text = _COLOURS.sub("", said.client)
+        if found := _ERROR.search(text):  # its status is 0 all the same
+            raise self.unreadable(said, f"it failed: {found[1]}")
+        return self._stream(said, spec, text) if spec.is_stream else self._trips(said, spec, text)
+
+    def _stream(self, said: Said, spec: TransferSpec, text: str) -> Figures:
+        """Its own rate is what was sent; what came only the server knows, in its last words."""
+        sent, handled = _SENT.search(text), _HANDLED.search(_COLOURS.sub("", said.server))
+        if sent is None:
+            raise self.unreadable(said, "its output lacks 'Total of N messages sent'")
+        if handled is None:
+            raise self.unreadable(said, "its server's output lacks 'Total N messages received'")
+        seconds, size = float(sent[2]), _size(spec)
+        if not seconds or not int(sent[1]):
+            raise self.unreadable(said, "it sent nothing")
+        per_message = size * 8 / seconds
+        lost = max(0.0, 1 - int(handled[1]) / int(sent[1]))
+        return Figures(
+            bits_per_second=min(int(handled[1]), int(sent[1])) * per_message,
+            sent_bits_per_second=int(sent[1]) * per_message,
+            loss_ratio=lost if spec.is_udp else None,
+        )
+
+    def _trips(self, said: Said, spec: TransferSpec, text: str) -> Figures:
+        valid, mean = _VALID.search(text), _MEAN.search(text)
+        if valid is None or mean is None:
+            lacks = "[Valid Duration]" if valid is None else "avg-rtt"
+            raise self.unreadable(said, f"its output lacks {lacks}")
+        seconds, answered = float(valid[1]), int(valid[3])
+        if not seconds or not answered:
+            raise self.unreadable(said, "no message was answered")
+        times = {"mean": float(mean[1])}
+        times |= {name.lower(): float(value) for name, value in _EXTREME.findall(text)}
+        times |= {f"{float(name):g}": float(value) for name, value in _PERCENTILE.findall(text)}
+        dropped = _DROPPED.search(text)
+        asked = answered + int(dropped[1]) if dropped else 0
+        rate = int(valid[2]) / seconds
+        return Figures(
+            transactions_per_second=answered / seconds,
+            bits_per_second=rate * _size(spec) * 8,
+            loss_ratio=1 - answered / asked if asked and spec.is_udp else None,
+            round_trip_us=times,
+        )
+
+    def version(self, said: Said) -> str:
+        """What its first line says."""
+        found = _VERSION.search(_COLOURS.sub("", said.client)) or _VERSION.search(
+            _COLOURS.sub("", said.version)
+        )
+        return f"sockperf {found[1]}" if found else ""
+
+
+def _protocol(spec: TransferSpec) -> tuple[str, ...]:
+    return () if spec.is_udp else ("--tcp",)
+
+
+def _size(spec: TransferSpec) -> int:
+    """Octets of a message; its own choice is the smallest."""
+    return 14 if spec.message_size is None else spec.message_size

@@ -1,0 +1,389 @@
+"""Runs endpoint tools between two ends: servers, clients, their time, and what went wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from vnetperf import registry
+from vnetperf.endpoints.base import EndpointTool, Said, Sockets, UnreadableError
+from vnetperf.host.patience import patient
+from vnetperf.launchers.endpoint import CpuTime, Endpoint, Ends, Place, Program
+from vnetperf.model.errors import CapabilityError, DutError, GeneratorError, VnetperfError
+from vnetperf.model.transfer import EndFacts, Flow, OneWay, Transfer, TransferSpec
+from vnetperf.testbed.summing import total
+
+#: Longest waits: for a server to listen, for something to arrive, and beyond a transfer, seconds.
+LISTEN_S, STALL_S, GRACE_S = 5.0, 5.0, 15.0
+POLL_S, LOOK_S = 0.03, 0.5
+#: First port of the first server; what is beyond is free in a namespace of its own.
+FIRST_PORT = 5201
+#: Rate of UDP where no TCP went before, bit/s.
+FALLBACK_BPS = 10e6
+_LISTEN = "0A"
+
+
+@dataclass
+class _Instance:
+    """A server and a client of a tool, one way."""
+
+    way: OneWay
+    sender: Endpoint
+    receiver: Endpoint
+    port: int
+    server: Program | None = None
+    client: Program | None = None
+    server_before: CpuTime | None = None
+    said: Said | None = None
+
+    @property
+    def sockets(self) -> Sockets:
+        """Where it talks."""
+        return Sockets(self.receiver.address, self.sender.address, self.port)
+
+
+class Exchange:
+    """Transfers between two ends.
+
+    Args:
+        ends: The ends, reachable from each other.
+        watch: Called while something runs; what it raises ends it all.
+    """
+
+    def __init__(self, ends: Ends, watch: Callable[[], None]) -> None:
+        self.ends, self.watch = ends, watch
+        self._versions: dict[tuple[str, str], str] = {}
+
+    def run(self, specs: Sequence[TransferSpec]) -> list[Transfer]:
+        """Run transfers one after the other.
+
+        Args:
+            specs: What is asked for.
+
+        Returns:
+            What each came to.
+
+        Raises:
+            CapabilityError: A tool cannot do what is asked, or is not at an end.
+            GeneratorError: A tool failed, was killed, or does not tell what it must.
+            DutError: Nothing arrives.
+        """
+        found: list[Transfer] = []
+        for asked in specs:
+            spec = offered(asked, found)
+            tool: EndpointTool = registry.load("endpoints", spec.tool)()
+            if why := tool.cannot(spec):
+                raise CapabilityError(why, where="endpoint tool", cure="--endpoint-tool auto")
+            if spec.warmup_s:
+                before = {"duration_s": spec.warmup_s, "warmup_s": 0}
+                self._round(tool, spec.model_copy(update=before))
+            found.append(self._round(tool, spec))
+        return found
+
+    def _round(self, tool: EndpointTool, spec: TransferSpec) -> Transfer:
+        where = f"{tool.name} {spec.kind} {spec.way}"
+        version = self._version(tool, self.ends.client)
+        self._version(tool, self.ends.server)
+        instances = list(self._instances(tool, spec))
+        try:
+            self._serve(tool, spec, instances, where)
+            elapsed_s = self._talk(tool, spec, instances, where)
+            cpu = self._cpu(instances)
+            for one in instances:
+                _program(one.server).end(tool.end_server_by)
+            flows = self._read(tool, spec, instances, version, where)
+        finally:
+            self._end(tool, instances)
+        said = instances[0].said
+        client, server = (
+            EndFacts(
+                place=end.what,
+                address=end.address,
+                cpus=end.place.processors,
+                user_s=None if time is None else round(time.user_s, 3),
+                system_s=None if time is None else round(time.system_s, 3),
+            )
+            for end, time in zip((self.ends.client, self.ends.server), cpu, strict=True)
+        )
+        return Transfer(
+            spec=spec,
+            **total([flow.figures for flow in flows]).model_dump(),
+            flows=flows,
+            version=tool.version(said) if said else "",
+            elapsed_s=round(elapsed_s, 3),
+            client=client,
+            server=server,
+            attach_s=self.ends.attach_s,
+        )
+
+    def _instances(self, tool: EndpointTool, spec: TransferSpec) -> Iterator[_Instance]:
+        ports = count(FIRST_PORT, tool.ports)
+        for way in spec.ways:
+            ends = (self.ends.client, self.ends.server)
+            sender, receiver = ends if way == "forth" else reversed(ends)
+            for _ in range(spec.instances):
+                yield _Instance(way, sender, receiver, next(ports))
+
+    def _version(self, tool: EndpointTool, end: Endpoint) -> str:
+        """Version of a tool's client at an end; that it is there at all is seen so."""
+        key = (tool.name, end.what)
+        if key not in self._versions:
+            try:
+                self._versions[key] = end.place.run(tool.version_argv)
+            except VnetperfError as error:
+                raise CapabilityError(
+                    f"{tool.programs[0]} cannot be run in the {end.what}: {error.what}",
+                    where=f"endpoint tool {tool.name}",
+                    cure=f"install the package {tool.package} there; an image for guests needs it",
+                ) from error
+        return self._versions[key]
+
+    def _serve(
+        self, tool: EndpointTool, spec: TransferSpec, instances: list[_Instance], where: str
+    ) -> None:
+        """Start the servers, and wait until all of them listen."""
+        udp = tool.listens_by_udp(spec)
+        for one in instances:
+            taken = listening(one.receiver.place, udp=udp) | listening(
+                one.receiver.place, udp=False
+            )
+            wanted = set(range(one.port, one.port + tool.ports))
+            if held := sorted(wanted & taken):
+                raise GeneratorError(
+                    f"port {held[0]} is taken in the {one.receiver.what}",
+                    where=where,
+                    cure="end the program that listens there; a VNF's own servers must leave ports "
+                    f"from {FIRST_PORT} on free",
+                )
+        for one in instances:
+            one.server = one.receiver.place.start(
+                f"{tool.name}-server", tool.server(one.sockets, spec)
+            )
+        deadline = time.monotonic() + patient(LISTEN_S)
+        waiting = list(instances)
+        while waiting:
+            self.watch()
+            for one in waiting:
+                self._expect_server(tool, one, where)
+            places = {id(one.receiver): one.receiver for one in waiting}
+            open_ports = {key: listening(end.place, udp=udp) for key, end in places.items()}
+            waiting = [one for one in waiting if one.port not in open_ports[id(one.receiver)]]
+            if waiting and time.monotonic() > deadline:
+                raise GeneratorError(
+                    f"its server runs in the {waiting[0].receiver.what}, but does not listen at "
+                    f"port {waiting[0].port} within {LISTEN_S:g} s",
+                    where=where,
+                    cure=f"its output:\n{_program(waiting[0].server).output()[-1000:]}",
+                )
+            if waiting:
+                time.sleep(POLL_S)
+
+    def _expect_server(self, tool: EndpointTool, one: _Instance, where: str) -> None:
+        code = _program(one.server).ended()
+        if code is not None:
+            raise GeneratorError(
+                f"its server in the {one.receiver.what} has ended {_how(code)}",
+                where=where,
+                cure=f"its last words: {_tail(_program(one.server).output())}",
+            )
+
+    def _talk(
+        self, tool: EndpointTool, spec: TransferSpec, instances: list[_Instance], where: str
+    ) -> float:
+        """Start all clients, and wait for their ends; how long they ran, seconds."""
+        for one in instances:
+            one.server_before = _program(one.server).cpu()
+        arrivals = _Arrivals(self.ends)
+        began = time.monotonic()
+        for one in instances:
+            one.client = one.sender.place.start(
+                f"{tool.name}-client", tool.client(one.sockets, spec)
+            )
+        limit = began + spec.duration_s + patient(GRACE_S)
+        running = list(instances)
+        ended = began
+        while running:
+            self.watch()
+            for one in instances:
+                self._expect_server(tool, one, where)
+            still = [one for one in running if _program(one.client).ended() is None]
+            ended = time.monotonic()
+            for one in running:
+                if one not in still:
+                    self._expect_success(one, arrivals, where)
+            running = still
+            if running:
+                arrivals.expect_some(where)
+                if ended > limit:
+                    raise GeneratorError(
+                        f"its client does not end within {GRACE_S:g} s after its time", where=where
+                    )
+                time.sleep(POLL_S)
+        return ended - began
+
+    @staticmethod
+    def _expect_success(one: _Instance, arrivals: _Arrivals, where: str) -> None:
+        client = _program(one.client)
+        code = client.ended()
+        if code and (code < 0 or code > 128):
+            raise GeneratorError(
+                f"its client in the {one.sender.what} has ended {_how(code)}",
+                where=where,
+                cure=f"its last words: {_tail(client.output())}",
+            )
+        if code:
+            arrivals.expect_any(where)
+
+    @staticmethod
+    def _read(
+        tool: EndpointTool,
+        spec: TransferSpec,
+        instances: list[_Instance],
+        version: str,
+        where: str,
+    ) -> tuple[Flow, ...]:
+        flows = []
+        for one in instances:
+            client = _program(one.client)
+            one.said = Said(client.output(), _program(one.server).output(), version)
+            try:
+                figures = tool.read(one.said, spec)
+            except UnreadableError as error:
+                raise GeneratorError(str(error), where=where) from error
+            if code := client.ended():
+                raise GeneratorError(
+                    f"its client has ended {_how(code)}",
+                    where=where,
+                    cure=f"its last words: {_tail(client.output())}",
+                )
+            flows.append(Flow(way=one.way, port=one.port, figures=figures))
+        return tuple(flows)
+
+    def _cpu(self, instances: list[_Instance]) -> tuple[CpuTime | None, CpuTime | None]:
+        """Processor time of all programs at each end, during the transfer."""
+        at: dict[str, list[CpuTime | None]] = {self.ends.client.what: [], self.ends.server.what: []}
+        for one in instances:
+            at[one.sender.what].append(_program(one.client).cpu())
+            now, before = _program(one.server).cpu(), one.server_before
+            spent = None
+            if now is not None and before is not None:
+                spent = CpuTime(now.user_s - before.user_s, now.system_s - before.system_s)
+            at[one.receiver.what].append(spent)
+        client, server = (_sum(at[e.what]) for e in (self.ends.client, self.ends.server))
+        return client, server
+
+    @staticmethod
+    def _end(tool: EndpointTool, instances: list[_Instance]) -> None:
+        for one in instances:
+            for program in (one.client, one.server):
+                if program is not None:
+                    program.end(tool.end_server_by)
+
+
+class _Arrivals:
+    """Whether packets arrive at either end.
+
+    Args:
+        ends: The ends.
+    """
+
+    def __init__(self, ends: Ends) -> None:
+        self._ends = (ends.client, ends.server)
+        self._first = self._last = self._counts()
+        self._changed = self._looked = time.monotonic()
+
+    def _counts(self) -> tuple[int, ...]:
+        return tuple(end.place.received(end.netdev) for end in self._ends)
+
+    def expect_some(self, where: str) -> None:
+        """Raise when nothing has arrived for a while."""
+        now = time.monotonic()
+        if now < self._looked + LOOK_S:
+            return
+        self._looked, counts = now, self._counts()
+        if counts != self._last:
+            self._last, self._changed = counts, now
+        elif now > self._changed + patient(STALL_S):
+            raise self._nothing(where, f"for {STALL_S:g} s")
+
+    def expect_any(self, where: str) -> None:
+        """Raise when nothing has arrived at the server's end at all."""
+        self._last = self._counts()
+        if self._last[1] == self._first[1]:
+            raise self._nothing(where, "at the server's end")
+
+    def _nothing(self, where: str, how: str) -> DutError:
+        came = ", ".join(
+            f"{now - first} packets at the {end.what}"
+            for end, first, now in zip(self._ends, self._first, self._last, strict=True)
+        )
+        return DutError(
+            f"nothing has arrived {how} (since its begin {came}): the path is down",
+            where=where,
+            cure="the path check of the deployment had passed; see whether the vSwitch, a VNF or a "
+            "link has failed since",
+        )
+
+
+def listening(place: Place, *, udp: bool) -> set[int]:
+    """Ports at which something waits.
+
+    Args:
+        place: Where.
+        udp: True for UDP, False for TCP.
+
+    Returns:
+        Port numbers, of IPv4.
+    """
+    text = place.run(["cat", "/proc/net/udp" if udp else "/proc/net/tcp"])
+    rows = [line.split() for line in text.splitlines()[1:]]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if udp or row[3] == _LISTEN}
+
+
+def offered(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec:
+    """A transfer with the rate that is offered.
+
+    Args:
+        spec: What is asked.
+        before: Transfers before it.
+
+    Returns:
+        Of UDP that is to go as TCP went: at the rate that TCP reached the same way, if any.
+    """
+    if not (spec.is_udp and spec.is_stream and spec.rate_of_tcp) or spec.rate_bps:
+        return spec
+    reached = [
+        one.bits_per_second
+        for one in before
+        if (one.spec.way, one.spec.kind) == (spec.way, "TCP_STREAM")
+        and one.bits_per_second is not None
+        and one.bits_per_second >= 1
+    ]
+    return spec.model_copy(update={"rate_bps": (reached or [FALLBACK_BPS])[-1] / spec.instances})
+
+
+def _program(program: Program | None) -> Program:
+    if program is None:
+        raise GeneratorError("it has not been started")
+    return program
+
+
+def _sum(times: Sequence[CpuTime | None]) -> CpuTime | None:
+    known = [time for time in times if time is not None]
+    if len(known) != len(times):
+        return None
+    return CpuTime(sum(time.user_s for time in known), sum(time.system_s for time in known))
+
+
+def _how(code: int) -> str:
+    return f"by signal {-code if code < 0 else code - 128}" if _is_signal(code) else f"({code})"
+
+
+def _is_signal(code: int) -> bool:
+    return code < 0 or code > 128
+
+
+def _tail(text: str) -> str:
+    return " / ".join(text.strip().splitlines()[-3:])[-500:] or "(nothing)"
