@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil
 from typing import Any
 
@@ -44,14 +45,21 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         problem = backend.missing(facts, scenario)
         if problem:
             raise CapabilityError(problem, where=f"{scenario.id}, {name}")
-    wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch))
     vnfs = range(scenario.deployment.vnf_count)
     demands: tuple[RoleDemand, ...] = (
         *generator.roles(),
         *vswitch.roles(scenario),
         *(role for number in vnfs for role in vnf.demands(scenario, number)),
     )
-    near, where = preferred_node(nics), scenario.vnf_placement
+    where = scenario.vnf_placement
+
+    def refused(kind: str) -> str:
+        placement = place_with_vnfs(demands, testbed.cores, facts, None, where)
+        said: str = generator.cannot_plug(kind, vswitch.tx_queues(scenario, placement), placement)
+        return said
+
+    wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), refused)
+    near = preferred_node(nics)
     placement = place_with_vnfs(demands, testbed.cores, facts, near, where)
     plan = Plan(
         scenario=scenario,
@@ -138,7 +146,11 @@ def _require_root(facts: MachineFacts) -> None:
 
 
 def _choose_wire(
-    scenario: Scenario, testbed: Testbed, facts: MachineFacts, ends: tuple[Any, ...]
+    scenario: Scenario,
+    testbed: Testbed,
+    facts: MachineFacts,
+    ends: tuple[Any, ...],
+    refused: Callable[[str], str] = lambda _: "",
 ) -> tuple[str, tuple[NicUse, ...]]:
     """The first of the testbed's wires that both ends accept and the machine can have."""
     wishes = testbed.wires if scenario.wire == "auto" else (scenario.wire,)
@@ -167,6 +179,9 @@ def _choose_wire(
             reasons.append(
                 f"{kind}: {ends[-1].name} carries frames of up to {limit} octets over it"
             )
+            continue
+        if problem := refused(kind):
+            reasons.append(f"{kind}: {problem}")
             continue
         wire = registry.load("wires", kind)
         if problem := wire.missing(facts, scenario, testbed):

@@ -10,7 +10,7 @@ from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.headers import FIELD_NAMES, HEADERS, HeaderKind, VaryField
-from vnetperf.model.plan import RoleDemand
+from vnetperf.model.plan import Placement, RoleDemand
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
@@ -70,6 +70,21 @@ class TrafficGenerator(Backend):
         Returns:
             Demands.
         """
+
+    @classmethod
+    def cannot_plug(cls, wire: str, queues: int, placement: Placement) -> str:
+        """What keeps it from a kind of wire, seeing who is at its other end.
+
+        Args:
+            wire: Kind of wire, one of `capabilities.wires`.
+            queues: Queues that the other end sends on.
+            placement: Cores.
+
+        Returns:
+            "" or why it cannot.
+        """
+        del wire, queues, placement
+        return ""
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
