@@ -10,7 +10,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.patience import patient
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers, RoleDemand
+from vnetperf.model.plan import Placement, Plan, Pollers, RoleDemand
 from vnetperf.model.ports import VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
@@ -109,6 +109,26 @@ class Trex(TrafficGenerator):
             The "tester" demand.
         """
         return (RoleDemand(role="tester", threads=3, group="switch"),)
+
+    @classmethod
+    def cannot_plug(cls, wire: str, queues: int, placement: Placement) -> str:
+        """A memif's other end drops what it sends on queues that nobody polls.
+
+        Args:
+            wire: Kind of wire.
+            queues: Queues that the other end sends on.
+            placement: Cores.
+
+        Returns:
+            "" or why it cannot.
+        """
+        polled = len(threads_of(placement).workers)
+        if wire != "memif" or queues <= polled:
+            return ""
+        return (
+            f"the vSwitch sends on {queues} queues, and TRex polls {polled} with the processors it "
+            "has here (one for each worker, one for latency, one for its main thread)"
+        )
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
