@@ -197,14 +197,20 @@ class Sending:
 def _seconds(
     looks: list[tuple[float, int]], planned: int, started: float, stopped: float, duration: float
 ) -> float:
-    """Time that the frames took which were sent, at the pace they were seen to leave at."""
+    """Time that the frames took which were sent, at the pace they were seen to leave at.
+
+    It lies between the last look at which some were missing and the first at which none were.
+    """
     moving = [(when, sent) for when, sent in looks if 0 < sent < planned and when <= stopped]
     sent = min(planned, max((n for _, n in looks), default=0))
+    most = min((when for when, n in looks if n >= sent), default=stopped) - started
+    least = max((when for when, n in looks if n < sent), default=started) - started
+    pace = most
     if len(moving) > 1:
         (first, a), (last, b) = moving[0], moving[-1]
         if last - first >= SPAN * duration and b > a:
-            return round(sent * (last - first) / (b - a), 9)
-    return round(stopped - started, 9)
+            pace = sent * (last - first) / (b - a)
+    return round(min(max(pace, least), most), 9)
 
 
 def _measured(said: dict[str, Any]) -> dict[str, Any]:
