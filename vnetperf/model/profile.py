@@ -56,6 +56,11 @@ class TrafficProfile(Frozen):
             (RFC 2544 section 21); 1 sends evenly.
         learning_frames: Frames sent per stream before a trial to prime tables, at least; there is
             one for each flow in any case. Never counted; 0 sends none.
+        answers: ARP requests and neighbour solicitations that the tester's ports answer: "own" for
+            the addresses that frames come from and go to, and the tester's end of a tunnel; "any"
+            for whatever is asked for, as the only neighbour of a router; "none".
+        announce: True announces own addresses before learning frames: gratuitous ARP, unsolicited
+            neighbour advertisements.
     """
 
     name: str = ""
@@ -72,6 +77,8 @@ class TrafficProfile(Frozen):
     broadcast: Annotated[float, Field(ge=0, le=0.5)] = 0.0
     burst: int = Field(default=1, ge=1, le=65_536)
     learning_frames: int = Field(default=64, ge=0, le=16_777_216)
+    answers: Literal["own", "any", "none"] = "own"
+    announce: bool = False
 
     @field_validator("headers")
     @classmethod

@@ -119,3 +119,6 @@ def of_generator(scenario: Scenario, can: GeneratorCapabilities) -> Iterator[Cap
         yield cannot("send broadcast frames and count them apart", "broadcast = 0")
     if profile.burst > 1 and not can.paced_bursts:
         yield cannot(f"meet a load with bursts of {profile.burst} frames", "burst = 1")
+    if (profile.answers == "any" or profile.announce) and not can.answers:
+        asked = 'answers = "any"' if profile.answers == "any" else "announce"
+        yield cannot(f"answer neighbours, as {asked} wants", 'answers = "none", announce = false')

@@ -38,6 +38,7 @@ class GeneratorCapabilities(Frozen):
         broadcast: True when it can send a share of a stream's frames to the broadcast address, and
             count them apart.
         paced_bursts: True when it can meet a load with bursts of a given length.
+        answers: True when its ports answer ARP requests and neighbour solicitations.
     """
 
     wires: tuple[str, ...]
@@ -55,6 +56,7 @@ class GeneratorCapabilities(Frozen):
     asymmetric: bool = False
     broadcast: bool = False
     paced_bursts: bool = False
+    answers: bool = False
 
 
 class TrafficGenerator(Backend):

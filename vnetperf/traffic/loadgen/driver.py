@@ -19,12 +19,14 @@ from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.model.tunnel import GTPU, TUNNELS
 from vnetperf.model.units import MAX_FRAME_SIZE
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
+from vnetperf.traffic.compiled import compile_traffic
 from vnetperf.traffic.loadgen.build import Variant, build_identity, engine_executable
 from vnetperf.traffic.loadgen.devices import ATTACHMENTS, VHOST_NET, WIRES, Port, port_of
 from vnetperf.traffic.loadgen.engine import Engine
 from vnetperf.traffic.loadgen.launch import engine_config, hugepages_mib
+from vnetperf.traffic.loadgen.neighbours import macs_of, neighbours_of
 from vnetperf.traffic.loadgen.spawned import spawn_in_run
-from vnetperf.traffic.loadgen.spec import EngineConfig
+from vnetperf.traffic.loadgen.spec import EngineConfig, NeighbourSpec
 from vnetperf.traffic.loadgen.streams import parts_of
 from vnetperf.traffic.loadgen.trials import BURST, MAX_LAG_S, Prepared, run_burst, run_trial
 
@@ -43,6 +45,7 @@ class Loadgen(TrafficGenerator):
         nic_drivers=("vfio-pci", "kernel"),
         latency_histogram=True,
         exact_bursts=True,
+        answers=True,
         max_frame_size=MAX_FRAME_SIZE,
         asymmetric=True,
         broadcast=True,
@@ -57,6 +60,8 @@ class Loadgen(TrafficGenerator):
         self._engine: Engine | None = None
         self._ports: tuple[Port, ...] = ()
         self._prepared = Prepared()
+        self._neighbours: tuple[tuple[NeighbourSpec, ...], dict[int, bytes]] = ((), {})
+        self._announce = False
         self._ends: tuple[WireEnd, ...] = ()
 
     @classmethod
@@ -135,6 +140,7 @@ class Loadgen(TrafficGenerator):
         found = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
         self.executable = engine_executable()
         spawn = partial(spawn_in_run, self.machine)
+        self._neighbours = ((), {})
         self._engine = Engine.open(
             self.config, run_dir=self.directory, executable=self.executable, spawn=spawn
         )
@@ -181,6 +187,23 @@ class Loadgen(TrafficGenerator):
         parts = parts_of(streams, profile, frame_size, queues)
         self._prepared = Prepared(parts, group=profile.burst)
         self._running().set_streams(part.spec for part in self._prepared.parts)
+        self._meet_neighbours(streams, profile, frame_size)
+
+    def _meet_neighbours(
+        self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
+    ) -> None:
+        """Say whom the ports answer for, unless they do already."""
+        graph = self.plan.scenario.deployment
+        macs: dict[int, bytes] = {}
+        own: tuple[NeighbourSpec, ...] = ()
+        if profile.answers != "none":
+            own = neighbours_of(compile_traffic(streams, profile, frame_size), graph)
+        if profile.answers == "any":
+            macs = macs_of(graph)
+        if (own, macs) != self._neighbours:
+            self._running().set_neighbours(own, macs)
+        self._neighbours = own, macs
+        self._announce = profile.announce
 
     def learn(self, frames_per_stream: int) -> None:
         """Send learning frames.
@@ -188,6 +211,8 @@ class Loadgen(TrafficGenerator):
         Args:
             frames_per_stream: Frames of each stream.
         """
+        if self._announce:
+            self._running().announce()
         rate = max(LEARN_FPS, frames_per_stream / LEARN_S)
         self._running().learn(frames_per_stream, rate=rate)
 
@@ -252,6 +277,7 @@ class Loadgen(TrafficGenerator):
             "time stamps": "TSC, taken before the transmit call and after the receive call "
             f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
             "frame taken in, the driver's and the wire's rings included",
+            "neighbours": f"answers for {self.plan.scenario.traffic.answers} addresses",
             "largest burst": BURST,
             "given up when late by (s)": patient(MAX_LAG_S),
             "sleep when idle (us)": config.sleep_us if config else 0,

@@ -38,8 +38,23 @@ def neighbours_of(
     """
     found: dict[tuple[int, bytes], NeighbourSpec] = {}
     for entry in (*_endpoints(deployment), *_of_frames(frames, deployment)):
-        found.setdefault((entry.port, entry.address), entry)
+        held = found.setdefault((entry.port, entry.address), entry)
+        if entry.count > held.count:
+            found[entry.port, entry.address] = entry
     return tuple(found.values())
+
+
+def macs_of(deployment: Deployment) -> dict[int, bytes]:
+    """MAC address of each of the tester's ports.
+
+    Args:
+        deployment: Says what is plugged in where.
+
+    Returns:
+        Port -> the first chain's, six octets.
+    """
+    ends = enumerate(deployment.ends)
+    return {port: _octets(port_mac(deployment, end, 0)) for port, end in ends}
 
 
 def _endpoints(deployment: Deployment) -> Iterator[NeighbourSpec]:
