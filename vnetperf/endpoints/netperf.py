@@ -91,7 +91,7 @@ class Netperf(EndpointTool):
         }
         if spec.is_stream:
             return self._stream(said, spec, told).model_copy(update=own)
-        rate = value("THROUGHPUT")
+        rate, _ = value("THROUGHPUT"), value("MEAN_LATENCY")
         times = {name: _known(told.get(key)) for name, key in _LATENCY.items()}
         return Figures(
             transactions_per_second=rate,

@@ -1,0 +1,223 @@
+"""What tools print, as several versions really did, and what is no result."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from vnetperf import registry
+from vnetperf.endpoints.base import EndpointTool, Said, Sockets, UnreadableError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.transfer import Kind, TransferSpec
+
+RECORDED = Path(__file__).with_name("recorded")
+AT = Sockets(server="198.19.0.1", client="198.18.0.1", port=5201)
+
+
+def tool(name: str) -> EndpointTool:
+    found: EndpointTool = registry.load("endpoints", name)()
+    return found
+
+
+def said(client: str, server: str = "", version: str = "") -> Said:
+    def text(name: str) -> str:
+        return (RECORDED / name).read_text() if name else ""
+
+    return Said(text(client), text(server), version)
+
+
+def spec(kind: Kind, size: int | None = 1024, **more: int) -> TransferSpec:
+    return TransferSpec(kind=kind, message_size=size, duration_s=1, **more)
+
+
+@pytest.mark.parametrize(
+    ("version", "arrived", "sent", "again"),
+    [
+        ("3.9", 1109931166.4873428, 1157342361.845072, 1097),
+        ("3.12", 342420926.658915, 342455466.76905113, None),
+        ("3.18", 1917873465.789652, 1919522523.6779451, 821),
+        ("3.22", 2530613441.6102533, 2530934426.3604913, 5259),
+    ],
+)
+def test_iperf3_tcp_counts_at_the_receiver(
+    version: str, arrived: float, sent: float, again: int | None
+) -> None:
+    heard = said(f"iperf3_{version}_tcp.json")
+    found = tool("iperf3").read(heard, spec("TCP_STREAM"))
+    assert (found.bits_per_second, found.sent_bits_per_second) == (arrived, sent)
+    assert again is None or found.retransmits == again
+    assert found.client_cpu_percent is not None
+    assert tool("iperf3").version(heard) == f"iperf {version}"
+
+
+@pytest.mark.parametrize(
+    ("version", "arrived", "lost"),
+    [
+        ("3.9", 2482498712.545061 * (1 - 63704 / 606100), 63704 / 606100),
+        ("3.12", 462313983.7929206, 459064 / 684830),
+        ("3.18", 580907373.5784873, None),
+        # The last datagram never arrived: only the sender knows of it.
+        ("3.22", 2012387266.8134887, (23419 + 1) / 515544),
+    ],
+)
+def test_iperf3_udp_counts_what_arrived(version: str, arrived: float, lost: float | None) -> None:
+    found = tool("iperf3").read(said(f"iperf3_{version}_udp.json"), spec("UDP_STREAM", 512))
+    assert found.bits_per_second == pytest.approx(arrived, rel=1e-9)
+    assert found.loss_ratio is not None
+    assert found.jitter_ms is not None
+    if lost is not None:
+        assert found.loss_ratio == pytest.approx(lost, abs=2e-6)
+    assert found.sent_bits_per_second is not None
+    assert found.sent_bits_per_second > arrived
+
+
+@pytest.mark.parametrize("version", ["2.7.0", "2.7.1"])
+def test_netperf_streams_count_at_the_receiver(version: str) -> None:
+    heard = said(f"netperf_{version}_UDP_STREAM.txt", version=f"Netperf version {version}\n")
+    found = tool("netperf").read(heard, spec("UDP_STREAM"))
+    assert found.bits_per_second is not None
+    assert found.sent_bits_per_second is not None
+    assert 0 < found.bits_per_second < found.sent_bits_per_second
+    lost = 1 - found.bits_per_second / found.sent_bits_per_second
+    assert found.loss_ratio == pytest.approx(lost, abs=1e-3)
+    assert found.retransmits is None  # it writes -1
+    tcp = tool("netperf").read(said(f"netperf_{version}_TCP_STREAM.txt"), spec("TCP_STREAM"))
+    assert tcp.retransmits is not None
+    assert tcp.loss_ratio is None
+    assert tcp.round_trip_us == {}
+    assert tool("netperf").version(heard) == f"Netperf version {version}"
+
+
+@pytest.mark.parametrize("kind", ["TCP_RR", "UDP_RR"])
+@pytest.mark.parametrize("version", ["2.7.0", "2.7.1"])
+def test_netperf_tells_round_trips(version: str, kind: Kind) -> None:
+    found = tool("netperf").read(said(f"netperf_{version}_{kind}.txt"), spec(kind, 64))
+    rate, times = found.transactions_per_second, found.round_trip_us
+    assert rate is not None
+    assert 1e6 / times["mean"] == pytest.approx(rate, rel=0.01)
+    assert times["min"] <= times["50"] <= times["90"] <= times["99"] <= times["max"]
+    assert found.bits_per_second == pytest.approx(rate * 512)
+
+
+def test_a_figure_that_netperf_has_not_is_not_told() -> None:
+    text = (RECORDED / "netperf_2.7.0_TCP_RR.txt").read_text()
+    text = re.sub(r"P50_LATENCY=.*", "P50_LATENCY=-2147483648", text)
+    found = tool("netperf").read(Said(text, "", ""), spec("TCP_RR", 64))
+    assert "50" not in found.round_trip_us
+    assert "99" in found.round_trip_us
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("sockperf_3.6_udp_pp.txt", "UDP_RR"),
+        ("sockperf_3.7_udp_pp.txt", "UDP_RR"),
+        ("sockperf_3.7_tcp_pp.txt", "TCP_RR"),
+        ("sockperf_3.7_udp_ul.txt", "UDP_LOAD"),
+    ],
+)
+def test_sockperf_tells_round_trips(name: str, kind: Kind) -> None:
+    text = (RECORDED / name).read_text().replace("avg-latency", "avg-rtt")
+    found = tool("sockperf").read(Said(text, "", ""), spec(kind, 64))
+    times = found.round_trip_us
+    order = ["min", "25", "50", "75", "90", "99", "99.9", "99.99", "99.999", "max"]
+    assert [times[key] for key in order] == sorted(times[key] for key in order)
+    assert found.transactions_per_second is not None
+    assert found.transactions_per_second > 0
+    assert found.loss_ratio == (0.0 if kind.startswith("UDP") else None)
+
+
+def test_sockperf_streams_count_what_the_server_handled() -> None:
+    udp = said("sockperf_3.7_udp_stream.txt", "sockperf_3.7_udp_stream_server.txt")
+    found = tool("sockperf").read(udp, spec("UDP_STREAM", 512))
+    assert found.sent_bits_per_second == pytest.approx(260984 * 512 * 8 / 1.001)
+    assert found.bits_per_second == pytest.approx(131905 * 512 * 8 / 1.001)
+    assert found.loss_ratio == pytest.approx(1 - 131905 / 260984)
+    tcp = said("sockperf_3.7_tcp_stream.txt", "sockperf_3.7_tcp_stream_server.txt")
+    found = tool("sockperf").read(tcp, spec("TCP_STREAM", 512))
+    assert found.bits_per_second == found.sent_bits_per_second
+    assert tool("sockperf").version(tcp) == "sockperf 3.7-no.git"
+
+
+@pytest.mark.parametrize(
+    ("name", "client", "kind", "message"),
+    [
+        ("iperf3", "iperf3_3.12_refused.json", "TCP_STREAM", "Connection refused"),
+        ("iperf3", "iperf3_3.9_refused.json", "TCP_STREAM", "lacks 'end'"),
+        ("iperf3", "iperf3_3.9_cut.json", "TCP_STREAM", "its receiver counted nothing"),
+        ("iperf3", "iperf3_3.22_cut.json", "TCP_STREAM", "the server has terminated"),
+        ("iperf3", "iperf3_3.12_tcp.json", "UDP_STREAM", r"lacks sum\.lost_percent"),
+        ("iperf3", "netperf_2.7.0_refused.txt", "TCP_STREAM", "printed no JSON"),
+        ("netperf", "netperf_2.7.1_refused.txt", "TCP_RR", "lacks THROUGHPUT.*are you sure"),
+        ("netperf", "netperf_2.7.1_TCP_RR.txt", "TCP_STREAM", r"Trans/s instead of 10\^6bits/s"),
+        ("sockperf", "sockperf_3.7_tcp_refused.txt", "TCP_RR", "Can`t connect socket"),
+        ("sockperf", "sockperf_3.7_udp_refused.txt", "UDP_RR", "No messages were received"),
+        ("sockperf", "sockperf_3.7_udp_stream.txt", "UDP_STREAM", "server's output lacks"),
+        ("sockperf", "sockperf_3.7_udp_stream.txt", "UDP_RR", r"lacks \[Valid Duration\]"),
+        ("sockperf", "sockperf_3.7_udp_ul.txt", "UDP_LOAD", "lacks avg-rtt"),
+    ],
+)
+def test_what_is_no_result_names_tool_version_and_what_is_missing(
+    name: str, client: str, kind: Kind, message: str
+) -> None:
+    with pytest.raises(UnreadableError, match=f"(?s)^{name} \\(.+\\): .*{message}"):
+        tool(name).read(said(client, version="Netperf version 2.7.1"), spec(kind))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 10, 60, 300])
+@pytest.mark.parametrize(
+    ("name", "client", "kind"),
+    [
+        ("iperf3", "iperf3_3.18_udp.json", "UDP_STREAM"),
+        ("netperf", "netperf_2.7.1_TCP_RR.txt", "TCP_RR"),
+        ("sockperf", "sockperf_3.7_tcp_pp.txt", "TCP_RR"),
+    ],
+)
+def test_an_output_that_ends_early_is_no_number(
+    name: str, client: str, kind: Kind, cut: int
+) -> None:
+    text = (RECORDED / client).read_text()[:cut]
+    with pytest.raises(UnreadableError, match=name):
+        tool(name).read(Said(text, "", ""), spec(kind))
+
+
+def test_command_lines_say_what_is_asked() -> None:
+    iperf3, netperf, sockperf = map(tool, ("iperf3", "netperf", "sockperf"))
+    stream = spec("UDP_STREAM", 512)
+    assert iperf3.client(AT, stream)[-5:] == ("--length", "512", "--udp", "--bitrate", "0")
+    crawling = stream.model_copy(update={"rate_bps": 0.2})
+    assert iperf3.client(AT, crawling)[-1] == "1"  # 0 would be as fast as it can
+    assert "--length" not in iperf3.client(AT, spec("TCP_STREAM", None))
+    assert {"-R", "-m"} <= set(netperf.client(AT, stream))
+    line = netperf.client(AT, spec("TCP_RR", 64))
+    assert line[line.index("-r") + 1] == "64,64"
+    assert line[line.index("-P") + 1] == f",{AT.port + 1}"
+    load = spec("TCP_LOAD", 64, message_rate=20_000)
+    line = sockperf.client(AT, load)
+    assert line[line.index("--reply-every") + 1] == "20"
+    assert "--tcp" in line
+    assert "--full-rtt" in line
+    for one in (iperf3, netperf, sockperf):
+        assert AT.server in " ".join(one.server(AT, stream))
+        assert str(AT.port) in one.server(AT, stream)
+
+
+def test_what_a_tool_cannot_is_told_before() -> None:
+    assert "cannot do TCP_RR; it can do TCP_STREAM" in tool("iperf3").cannot(spec("TCP_RR"))
+    assert "16 octets and more" in tool("iperf3").cannot(spec("UDP_STREAM", 8))
+    assert "14 octets" in tool("sockperf").cannot(spec("TCP_RR", 1))
+    slow = spec("UDP_STREAM").model_copy(update={"rate_bps": 1e6})
+    assert "at a rate" in tool("netperf").cannot(slow)
+    assert tool("iperf3").cannot(slow) == ""
+    assert tool("netperf").cannot(spec("UDP_RR", 1)) == ""
+
+
+def test_what_is_not_installed_is_told_with_its_package() -> None:
+    here = MachineFacts.model_construct(
+        programs={"netperf": "/usr/bin/netperf"}, program_troubles={}
+    )
+    assert "netserver is not installed; install the package netperf" in tool("netperf").missing(
+        here
+    )
