@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.patience import patient
-from vnetperf.model.errors import GeneratorError
+from vnetperf.model.errors import ConfigError, GeneratorError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers, RoleDemand
 from vnetperf.model.ports import WireEnd
@@ -19,6 +19,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.model.tunnel import GTPU, TUNNELS
+from vnetperf.model.units import MIN_FRAME_SIZE
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
 from vnetperf.traffic.pktgen import latency
@@ -30,11 +31,13 @@ from vnetperf.traffic.pktgen.single import settings, why_not
 from vnetperf.traffic.pktgen.streams import PortTraffic, lay_out
 from vnetperf.traffic.pktgen.trials import Sender, Trials
 
-LINK_S, LINK_POLL_S = 10.0, 0.02
+LINK_S, LINK_POLL_S, WAKE_S = 10.0, 0.02, 10.0
 LEARN_FPS, LEARN_S = 10_000.0, 2.0
 #: On shared cores the tester goes before all others, so that a shortage shows as the DUT's loss.
 TESTER_NICE = -15
 LARGEST = 1518
+#: Rate at which the clock's speed is read off, frames/s.
+SLOW_FPS = 1000
 
 
 class Pktgen(TrafficGenerator):
@@ -115,7 +118,12 @@ class Pktgen(TrafficGenerator):
             self._repl = connect_to(self._server)
             self._check_server()
             return
-        self._start({})
+        try:  # what is most likely asked for first: it need not start again then
+            scenario = self.plan.scenario
+            kinds = compile_traffic(scenario.streams, scenario.traffic, MIN_FRAME_SIZE)
+            self._prepare_own(kinds)
+        except (GeneratorError, ConfigError):
+            self._start({})
 
     def _start(self, files: Mapping[int, tuple[Path, PortTraffic]]) -> None:
         """Start it with these files: it reads frames when it starts, and at no other time."""
@@ -132,7 +140,7 @@ class Pktgen(TrafficGenerator):
         placement = self.plan.placement
         if placement.shared:
             self._started.prefer(TESTER_NICE, placement.slice_us)
-        self._started.calm_statistics()
+        self._started.calm_others()
 
     def _check_server(self) -> None:
         ports = self._lua("return pktgen.portCount()")
@@ -148,10 +156,13 @@ class Pktgen(TrafficGenerator):
     def _every_port(self) -> str:
         return f"0-{len(self._ends) - 1}" if len(self._ends) > 1 else "0"
 
-    def _lua(self, source: str) -> Any:
+    def _connected(self) -> Repl:
         if self._repl is None:
             raise GeneratorError("Pktgen has not been started", where=self.name)
-        return self._repl.call(source)
+        return self._repl
+
+    def _lua(self, source: str) -> Any:
+        return self._connected().call(source)
 
     def unplug(self) -> None:
         """End it: DPDK's memif connects but once."""
@@ -191,10 +202,7 @@ class Pktgen(TrafficGenerator):
         if largest > LARGEST:
             raise GeneratorError(f"frame size {largest}", accepted=f"up to {LARGEST}")
         self._trials = None
-        if self._server:
-            senders = self._prepare_server(kinds)
-        else:
-            senders = self._prepare_own(kinds)
+        senders = self._prepare_server(kinds) if self._server else self._prepare_own(kinds)
         if len({sender.load for sender in senders.values()}) > 1:
             raise GeneratorError(
                 "Pktgen paces all ports that one thread serves alike",
@@ -206,8 +214,9 @@ class Pktgen(TrafficGenerator):
         self._streams_of_port = max(per_port)
         self._probe_addresses(kinds, senders)
         links = tuple(self._link(port) for port in range(len(self._ends)))
-        assert self._repl is not None
-        self._trials = Trials(self._repl, links, senders)
+        trials = Trials(self._connected(), links, senders)
+        trials.wake(patient(WAKE_S), lambda: None)
+        self._trials = trials
 
     def _prepare_own(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, Sender]:
         traffic = lay_out(kinds)
@@ -273,7 +282,10 @@ class Pktgen(TrafficGenerator):
                 self._lua(latency.probe_settings(port, stream))
 
     def _link(self, port: int) -> Link:
-        """What a port's rates are made of: all of the link, and one frame a second."""
+        """What a port's rates are made of: all of the link, and a rate that is slow enough.
+
+        It must not be much slower: Pktgen keeps to the time it has set for its next burst.
+        """
         read = f"pktgen.portInfo('{port}')[{port}].info"
         set_rate = f"pktgen.set('{port}','burst',1) pktgen.set('{port}','rate',"
         full = int(self._lua(f"{set_rate}100) return {read}.tx_debug.tx_pps"))
@@ -283,14 +295,14 @@ class Pktgen(TrafficGenerator):
                 where="tx_debug.tx_pps at 100 %",
                 cure="its link may be down",
             )
-        slow = self._lua(f"{set_rate}{150.0 / full:.12g}) return {read}.tx_debug")
-        if slow["tx_pps"] != 1 or slow["tx_cycles"] < 1_000_000:
+        slow = self._lua(f"{set_rate}{100 * (SLOW_FPS + 0.5) / full:.12g}) return {read}.tx_debug")
+        if slow["tx_pps"] != SLOW_FPS or slow["tx_cycles"] < SLOW_FPS:
             raise GeneratorError(
-                f"Pktgen makes {slow} of one frame a second",
+                f"Pktgen makes {slow} of {SLOW_FPS} frames a second",
                 where=f"tx_debug of port {port}",
                 cure="try another version of Pktgen; see docs/generators/pktgen.md",
             )
-        return Link(full_fps=full, hz=int(slow["tx_cycles"]))
+        return Link(full_fps=full, hz=int(slow["tx_cycles"]) * SLOW_FPS)
 
     def _prepared(self) -> Trials:
         if self._trials is None:
@@ -318,7 +330,7 @@ class Pktgen(TrafficGenerator):
             The counts.
         """
         if self._started is not None:
-            self._started.calm_statistics()
+            self._started.calm_others()
         result = self._prepared().run(trial, watch)
         return result.model_copy(update={"refusal_is_loss": self.plan.refusal_is_loss})
 

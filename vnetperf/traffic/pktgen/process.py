@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from vnetperf.host import sched
@@ -23,8 +24,8 @@ POLL_S = 0.02
 LOG_LINES = 12
 #: What it writes when it draws its screen, not what it has to say.
 ESCAPE = "\x1b"
-#: Its threads that statistics are made in have the program's name, and spin.
-STATISTICS_NICE = 19
+#: Niceness of the thread that makes statistics.
+STATISTICS_NICE = 10
 
 
 class Started:
@@ -64,10 +65,8 @@ class Started:
         while True:
             if why := self.death():
                 raise GeneratorError(why, where=" ".join(self._launch.argv))
-            with contextlib.suppress(OSError):
-                # It closes nothing properly when it is about to end, and opens early.
-                opened = self._open()
-                return Repl(lambda: opened, f"127.0.0.1:{PORT}", self.death)
+            if (opened := self._try_open()) is not None:
+                return Repl(partial(_same, opened), f"127.0.0.1:{PORT}", self.death)
             if time.monotonic() > deadline:
                 raise GeneratorError(
                     f"Pktgen does not listen after {START_S:g} s; its terminal ends with:\n"
@@ -76,10 +75,13 @@ class Started:
                 )
             time.sleep(POLL_S)
 
-    def _open(self) -> socket.socket:
-        return self._machine.in_netns(
-            lambda: socket.create_connection(("127.0.0.1", PORT), timeout=2.0)
-        )
+    def _try_open(self) -> socket.socket | None:
+        try:
+            return self._machine.in_netns(
+                lambda: socket.create_connection(("127.0.0.1", PORT), timeout=2.0)
+            )
+        except OSError:
+            return None
 
     @property
     def pid(self) -> int:
@@ -100,12 +102,18 @@ class Started:
         known = ("lcore-worker", "rte-worker", "dpdk-worker")
         return next((k for k in known if any(name.startswith(k) for name in names)), known[0])
 
-    def calm_statistics(self) -> None:
-        """Let the spinning thread of statistics and screen come last wherever it runs."""
+    def calm_others(self) -> None:
+        """Let the threads that only spin come last wherever they run.
+
+        The first one asks its terminal for keys, without a pause; the one of the statistics must
+        run now and then, or counters are frozen.
+        """
         pid = self.pid
         for thread in list_threads(pid) if pid else ():
-            if thread.name == "pktgen" and thread.tid != pid:
-                with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):
+                if thread.tid == pid:
+                    os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+                elif thread.name == "pktgen":
                     os.setpriority(os.PRIO_PROCESS, thread.tid, STATISTICS_NICE)
 
     def prefer(self, nice: int, slice_us: int) -> None:
@@ -151,6 +159,10 @@ class Started:
         self._process.stop(timeout_s=STOP_S)
         for path in self._launch.sockets:
             path.unlink(missing_ok=True)
+
+
+def _same(opened: socket.socket) -> socket.socket:
+    return opened
 
 
 def connect_to(server: str) -> Repl:

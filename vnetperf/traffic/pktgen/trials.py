@@ -18,9 +18,9 @@ MAX_COUNT = (1 << 32) - 1
 #: What is not sent this long after it was due is not sent any more: a share of the trial, seconds.
 LATE_SHARE, LATE_S = 0.02, 0.05
 #: Looks at whether it still sends: rarely on the way, often at the end, seconds.
-WATCH_S, NEAR_S, LOOK_S = 0.25, 0.02, 0.0003
+WATCH_S, NEAR_S, LOOK_S, WAKE_S = 0.25, 0.02, 0.0003, 0.01
 #: Of a sending time that is longer than it should be, so much can be the clock's.
-CLOCK_SHARE = 0.002
+CLOCK_SHARE, CLOCK_S = 0.002, 0.0005
 UNCOUNTED = "not measured: Pktgen puts no number into its frames"
 
 
@@ -49,11 +49,13 @@ class Pace:
         fps: Frames/s of each port that sends.
         effective: Frames/s it really paces for.
         burst: Frames in one transmit call.
+        waits_s: Longest time until the first burst: to the end of the gap it was in.
     """
 
     fps: float
     effective: float
     burst: int
+    waits_s: float
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,28 @@ class Trials:
         self._repl = repl
         self._links = links
         self._senders = dict(senders)
+        self._gap_s = 0.0
+
+    def wake(self, limit_s: float, watch: Callable[[], None]) -> None:
+        """Send one frame from each port, however long it takes.
+
+        A Pktgen that has just started has set the time of its first burst while links were down,
+        and keeps to it: seconds can go by.
+
+        Args:
+            limit_s: Longest wait, seconds.
+            watch: Called while waiting.
+
+        Raises:
+            GeneratorError: Nothing is sent.
+        """
+        pace = self._set(self._links[0].full_fps, dict.fromkeys(self._senders, 1), probes=False)
+        if not self._send(limit_s, watch, pace, at_once=True).complete:
+            raise GeneratorError(
+                f"Pktgen does not send a frame within {limit_s:g} s",
+                where=f"ports {self._all}",
+                cure="see its terminal, and whether the other ends of the wires are there",
+            )
 
     def learn(self, frames: int, fps: float, watch: Callable[[], None]) -> None:
         """Send frames that nobody counts.
@@ -93,8 +117,8 @@ class Trials:
             fps: Rate of each port.
             watch: Called while they are sent.
         """
-        self._set(fps, dict.fromkeys(self._senders, frames), probes=False)
-        self._send(frames / fps, watch)
+        pace = self._set(fps, dict.fromkeys(self._senders, frames), probes=False)
+        self._send(frames / fps, watch, pace)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send for the trial's duration, drain, count.
@@ -159,10 +183,12 @@ class Trials:
         debug = self._repl.call(source)
         effective = link.effective(int(debug["tx_pps"]))
         check_read_back(fps, effective, link.full_fps)
-        return Pace(fps=fps, effective=effective, burst=burst)
+        gap_s = burst / effective
+        waits_s, self._gap_s = max(gap_s, self._gap_s), gap_s
+        return Pace(fps=fps, effective=effective, burst=burst, waits_s=waits_s)
 
     def _send(
-        self, duration_s: float, watch: Callable[[], None], pace: Pace | None = None
+        self, duration_s: float, watch: Callable[[], None], pace: Pace, *, at_once: bool = False
     ) -> Sending:
         """Start, and wait until all frames are sent or late; traffic has stopped afterwards."""
         asked = ",".join(str(port) for port in self._senders)
@@ -170,18 +196,16 @@ class Trials:
             f"local n=0 for _,v in pairs(pktgen.isSending('{asked}')) do if v=='y' then n=n+1 end "
             "end return n"
         )
-        due_s = duration_s
-        if pace is not None:
-            due_s = max(duration_s, duration_s * pace.fps / pace.effective)
+        due_s = max(duration_s, duration_s * pace.fps / pace.effective)
         self._repl.call(f"pktgen.start('{asked}')")
         began = time.monotonic()
-        limit = began + due_s + patient(LATE_S + LATE_SHARE * duration_s)
+        limit = began + due_s + pace.waits_s + patient(LATE_S + LATE_SHARE * duration_s)
         last_seen, sending = began, 1
         try:
             while True:
                 now = time.monotonic()
                 near = began + due_s - now
-                if near > NEAR_S:
+                if near > NEAR_S and not at_once:
                     time.sleep(min(near - NEAR_S, WATCH_S))
                     watch()
                     continue
@@ -192,7 +216,7 @@ class Trials:
                 last_seen = asked_at
                 if last_seen > limit:
                     break
-                time.sleep(LOOK_S)
+                time.sleep(WAKE_S if at_once else LOOK_S)
         finally:
             if sending:
                 self._stop_quietly()
@@ -227,7 +251,8 @@ class Trials:
             sent = found[port].sent - self._probes_sent(port, found[port])
             # All frames, but in more time: more were due in that time.
             seconds = max(sent / pace.effective, sending.least_s)
-            overdue = seconds > max(trial.duration_s, count / pace.effective) * (1 + CLOCK_SHARE)
+            due_s = max(trial.duration_s, count / pace.effective) * (1 + CLOCK_SHARE)
+            overdue = seconds > due_s + pace.waits_s + CLOCK_S
             intended = max(count, sent)
             if overdue and sending.complete:
                 intended = max(intended, round(count / trial.duration_s * seconds))
