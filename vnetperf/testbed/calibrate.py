@@ -118,7 +118,7 @@ def _point(
     return CalibrationPoint(
         frame_size=frame_size,
         max_clean_fps=round(2 * maximum, 1),
-        latency_ns=max(latency.percentiles["50"] for latency in latencies),
+        latency_ns=max(one.percentiles.get("50", one.mean_ns) for one in latencies),
         latency_min_ns=min(latency.min_ns for latency in latencies),
         pacing_error=max(map(_pacing_error, paced, loads)),
         max_burst=paced[1].max_burst,
