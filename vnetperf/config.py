@@ -273,6 +273,31 @@ def _laid_over(held: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]
     return (*kept, *given)
 
 
+def _with_the_mix(
+    preset: Preset, traffic: TrafficProfile, settings: Settings, sources: Mapping[str, str]
+) -> Preset:
+    """The preset with the mix's mean as its one frame size, which stands for the whole mix."""
+    source = sources["frame_sizes"]
+    if settings.frame_sizes and source != "test case":
+        raise ConfigError(
+            f"frame_sizes = {', '.join(map(str, settings.frame_sizes))} ({source}), and traffic "
+            f"profile {traffic.name} has a mix of sizes of its own",
+            where="frame_sizes",
+            cure="leave --frame-sizes out, or choose a profile without imix",
+        )
+    assert traffic.mix is not None  # noqa: S101 - for the type checker: the caller looked
+    return preset.model_copy(update={"frame_sizes": (traffic.mix.key,)})
+
+
+def _require_same_mix(one: TrafficProfile, other: TrafficProfile) -> None:
+    if one.mix != other.mix:
+        raise ConfigError(
+            f"traffic profiles {one.name} and {other.name} have not the same mix of frame sizes",
+            where="traffic",
+            cure="compare profiles of one mix, or of none",
+        )
+
+
 def _read(
     settings: Settings, sources: dict[str, str], known: Configuration | None = None
 ) -> Configuration:
@@ -286,12 +311,17 @@ def _read(
         preset, testbed = known.preset, known.testbed
     if any("=" not in one for one in settings.core):
         core_stack(settings.core)  # what is wrong in it is told before anything starts
+    traffic = load_model(TrafficProfile, find_file("traffic", settings.traffic))
+    if known is not None:
+        _require_same_mix(known.traffic, traffic)
+    elif traffic.mix is not None:
+        preset = _with_the_mix(preset, traffic, settings, sources)
     return Configuration(
         settings=settings,
         sources=sources,
         testbed=testbed,
         preset=preset,
-        traffic=load_model(TrafficProfile, find_file("traffic", settings.traffic)),
+        traffic=traffic,
         switch=switch_options(settings.switch, settings.set),
         guest=guest_options(settings.guest),
         core=core_options(settings.core),

@@ -11,14 +11,24 @@ from tests.bench.support import PDR, Bench
 from vnetperf.bench.derive import derive
 from vnetperf.bench.directions import per_direction
 from vnetperf.bench.logged import measurement_of
+from vnetperf.model.goal import SearchLimits
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
 from vnetperf.results.log import read_log
-from vnetperf.results.records import TrialRecord
+from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search.classify import Criterion, conditional_throughput
 
 GOAL = replace(PDR, initial_trial_s=0.5, final_trial_s=1.0, duration_sum_s=3.0, exceed_ratio=0.5)
 LOAD = 1000.0
-ENDS = ("phy0", "phy1")
+BEGIN = SearchRecord(
+    search=1,
+    scenario="phy2phy_dpdk",
+    test="throughput",
+    frame_size=64,
+    algorithm="mlr",
+    goals=(GOAL,),
+    limits=SearchLimits(min_load_fps=1.0, max_load_fps=2 * LOAD),
+    directions=2,
+)
 
 
 def trial(number: int, duration_s: float, *losses: int) -> TrialRecord:
@@ -53,7 +63,7 @@ def test_directions_and_aggregate_are_the_same_statistic_of_the_same_trials() ->
         trial(3, 1.0, 6, 0),
         trial(4, 1.0, 300, 0),
     ]
-    forth, back = per_direction(trials, GOAL, LOAD, 2 * LOAD, ENDS)
+    forth, back = per_direction(trials, GOAL, LOAD, 2 * LOAD, BEGIN)
     worse = [measurement_of(t) for t in trials]
     aggregate = conditional_throughput(LOAD, worse, Criterion.of_goal(GOAL))
     assert forth.conditional_throughput_fps == aggregate == pytest.approx(994.0)
@@ -63,7 +73,17 @@ def test_directions_and_aggregate_are_the_same_statistic_of_the_same_trials() ->
 
 
 def test_without_a_lower_bound_there_is_nothing_to_say_of_a_direction() -> None:
-    assert per_direction([], GOAL, None, LOAD, ENDS) == ()
+    assert per_direction([], GOAL, None, LOAD, BEGIN) == ()
+
+
+def test_a_direction_with_half_the_load_has_half_the_bounds() -> None:
+    trials = [trial(number, 1.0, 0, 10) for number in (1, 2, 3)]
+    begin = BEGIN.model_copy(update={"loads": (1.0, 0.5)})
+    forth, back = per_direction(trials, GOAL, LOAD, 2 * LOAD, begin)
+    assert (forth.lower_bound_fps, forth.upper_bound_fps) == (LOAD, 2 * LOAD)
+    assert (back.lower_bound_fps, back.upper_bound_fps) == (LOAD / 2, LOAD)
+    assert forth.conditional_throughput_fps == LOAD
+    assert back.conditional_throughput_fps == pytest.approx(LOAD / 2 * 0.99)
 
 
 def test_a_load_that_was_rounded_on_its_way_is_the_same_load(tmp_path: Path) -> None:

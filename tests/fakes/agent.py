@@ -118,8 +118,11 @@ class FakeAgent:
         return self.spoil(len(self.trials), result) if self.spoil else result
 
     def _direction(self, direction: int, spec: TrialSpec) -> DirectionCounts:
-        intended = max(1, round(spec.load_fps * spec.duration_s))
-        limit = self.offers_fps or spec.load_fps
+        load_fps = spec.load_fps
+        if self.deployed is not None:
+            load_fps *= self.deployed.scenario.traffic.loads[direction]
+        intended = max(1, round(load_fps * spec.duration_s))
+        limit = self.offers_fps or load_fps
         sent = min(intended, round(limit * spec.duration_s))
         measured = self.duts[direction].measure(
             TrialRequest(sent / spec.duration_s, spec.duration_s)

@@ -38,6 +38,20 @@ def test_a_run_leaves_one_folder_with_every_report_and_latest(site: Site) -> Non
     assert "report.html" in output
 
 
+def test_a_mix_is_measured_once_and_told_by_its_genome(site: Site) -> None:
+    result = site.run("-k", "pvp_dpdk", "--traffic", "imix-rfc6985")
+    result.assert_outcomes(passed=1)
+    (found,) = site.results()["results"]
+    assert (found["imix"], found["frame_size"]) == ("aaaaaaaddddg", 334)
+    assert found["mean_frame_size"] == pytest.approx((7 * 64 + 4 * 512 + 1518) / 12)
+    output = result.stdout.str()
+    assert "IMIX aaaaaaaddddg, mean 334.5 octets" in output
+    (folder,) = site.folders
+    for report in ("report.html", "report.md"):
+        assert "aaaaaaaddddg" in (folder / report).read_text()
+    assert "throughput[pvp_dpdk-imix]" in (folder / "junit.xml").read_text()
+
+
 def test_the_table_shows_the_rate_that_results_json_holds(site: Site) -> None:
     result = site.run("-k", "pvp_dpdk", "--frame-sizes", "64")
     ndr = site.results()["results"][0]["goals"][0]

@@ -40,6 +40,15 @@ def test_frame_sizes_of_the_command_line(site: Site) -> None:
     ]
 
 
+def test_a_mix_of_frame_sizes_is_one_case(site: Site) -> None:
+    assert collected(site, "-k", "pvp_dpdk", "--traffic", "imix") == [
+        "test_throughput[pvp_dpdk-imix]"
+    ]
+    result = site.run("-k", "pvp_dpdk", "--traffic", "imix", "--frame-sizes", "64")
+    assert result.ret == 4
+    assert "traffic profile imix has a mix of sizes of its own" in result.stderr.str()
+
+
 def test_cases_of_a_scenario_follow_each_other(site: Site) -> None:
     site.pytester.makepyfile(
         test_a="def test_one(bench, frame_size): pass\ndef test_plain(): pass",

@@ -51,10 +51,13 @@ def _rfc2544(
 ) -> list[LedgerEntry]:
     preset, trial = run.preset, run.preset.trial
     because = f"preset {preset.name}"
-    sizes = sorted({r.frame_size for r in results if r.status == "measured"})
+    sizes = sorted({r.frame_size for r in results if r.status == "measured" and not r.imix})
     profiles = [scenario.traffic for scenario in scenarios]
     both_ways = all(len({s.direction for s in scenario.streams}) == 2 for scenario in scenarios)
     final = min(goal.final_trial_s for goal in preset.goals)
+    equal = all(p.loads == (1.0, 1.0) for p in profiles)
+    broadcast = max((p.broadcast for p in profiles), default=0.0)
+    networks = {"ipv4_dst", "ipv4_dst_net"}
     learning = min((p.learning_frames_per_stream for p in profiles), default=0)
     zero = [g.name for g in preset.goals if g.loss_ratio == 0 and g.exceed_ratio == 0]
     return [
@@ -82,14 +85,19 @@ def _rfc2544(
             clause="RFC 2544 section 11",
             requirement="tests without modifiers, then with each of them",
             status="deviated",
-            value="without modifiers only",
-            reason="broadcast, management, routing and filter modifiers are not applied",
+            value=f"broadcast frames only, {broadcast:.2%} of all"
+            if broadcast
+            else "without modifiers only",
+            reason="management, routing and filter modifiers are not applied, and one traffic "
+            "profile a run has no run without modifiers beside it"
+            if broadcast
+            else "broadcast, management, routing and filter modifiers are not applied",
         ),
         _entry(
             "RFC 2544 section 12",
             "a single stream, then uniformly random over 256 destination networks",
             any(
-                p.flows >= 256 and "ipv4_dst" in p.vary and p.vary_mode == "random"
+                p.flows >= 256 and networks & {*p.vary} and p.vary_mode == "random"
                 for p in profiles
             )
             and any(p.flows == 1 for p in profiles),
@@ -99,9 +107,11 @@ def _rfc2544(
         _entry(
             "RFC 2544 section 14",
             "same rate into both ports",
-            both_ways,
-            "bidirectional" if both_ways else "one direction",
-            "the traffic profile or the deployment sends one way",
+            both_ways and equal,
+            "one direction" if not both_ways else "bidirectional" if equal else "unequal loads",
+            "the traffic profile sends unequal loads"
+            if both_ways
+            else "the traffic profile or the deployment sends one way",
         ),
         LedgerEntry(
             clause="RFC 2544 section 23 a",

@@ -90,6 +90,7 @@ class Conductor:
                     frame_size=frame_size,
                     why=str(error),
                     kind="incapable" if isinstance(error, CapabilityError) else "failed",
+                    imix=mix.name if (mix := self.scenario.traffic.mix) is not None else "",
                 )
             )
             raise
@@ -131,6 +132,9 @@ class Conductor:
         preset = self.run.configuration.preset
         ceiling, reason = self.run.ceiling(self.scenario, frame_size)
         directions = len({stream.direction for stream in self.scenario.streams})
+        profile = self.scenario.traffic
+        mix, equal = profile.mix, profile.loads == (1.0, 1.0)
+        loads = () if equal or directions < 2 else profile.loads
         first, second = self.scenario.deployment.ends
         if ceiling <= preset.min_load_fps:
             raise GeneratorError(
@@ -155,8 +159,13 @@ class Conductor:
             directions=directions,
             ends=(str(first), str(second)),
             # Both ports' sum; a search that sends one way can use half of it.
-            generator_max_fps=point.max_clean_fps * directions / 2 if point else None,
+            generator_max_fps=point.max_clean_fps * (sum(loads) or directions) / 2
+            if point
+            else None,
             limit_reason=f"limited by {reason}",
+            imix=mix.name if mix is not None else "",
+            mean_size=mix.mean_size if mix is not None else None,
+            loads=loads,
         )
 
     def _end(
@@ -196,7 +205,7 @@ class Conductor:
             if trial.result.failed:  # the generator died or hung: never a number
                 self.run.forget_deployment()
                 raise GeneratorError(trial.reason, where=where)
-            offerable = offerable_load(trial.result)
+            offerable = offerable_load(trial.result, logged.begin.loads)
             # Where the DUT drowns as well it was no noise: repeating would only cost time.
             if trial.result.worst_loss_ratio() > HOPELESS or attempt == times.repeats_when_limited:
                 break

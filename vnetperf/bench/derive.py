@@ -89,11 +89,14 @@ def result_of(logged: LoggedSearch, media: LinkSpeed) -> Result:
         frame_size=begin.frame_size,
         algorithm=begin.algorithm,
         goals=tuple(_goal(r, logged) for r in outcome.results),
-        media_max_fps=media.max_frame_rate(begin.frame_size) * begin.directions,
+        media_max_fps=media.max_frame_rate(begin.size) * begin.in_sum,
         generator_max_fps=begin.generator_max_fps,
         min_load_fps=begin.limits.min_load_fps,
         max_load_fps=begin.limits.max_load_fps,
         directions=begin.directions,
+        imix=begin.imix,
+        mean_frame_size=begin.mean_size,
+        loads=begin.loads,
         trial_count=len(logged.trials),
         trial_seconds=round(sum(t.spec.duration_s for t in logged.trials), 3),
         wall_seconds=round(logged.end.wall_s if logged.end else 0.0, 3),
@@ -102,7 +105,7 @@ def result_of(logged: LoggedSearch, media: LinkSpeed) -> Result:
 
 
 def _goal(found: SearchGoalResult, logged: LoggedSearch) -> GoalResult:
-    goal, n = found.goal, logged.begin.directions
+    goal, n = found.goal, logged.begin.in_sum
     lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
     upper = found.relevant_upper_bound.load_fps if found.relevant_upper_bound else None
     there = [] if lower is None else _valid_at(lower, logged)
@@ -121,11 +124,11 @@ def _goal(found: SearchGoalResult, logged: LoggedSearch) -> GoalResult:
         lower_bound_fps=_times(lower, n),
         upper_bound_fps=_times(upper, n),
         conditional_throughput_fps=_times(conditional, n),
-        per_direction=per_direction(there, goal, lower, upper, logged.begin.ends),
+        per_direction=per_direction(there, goal, lower, upper, logged.begin),
         regular=found.regular,
         qualifier="at least" if found.at_least else "at most" if found.at_most else "",
         reason=reason,
-        throughput_l1_bps=_times(lower, n * l1_bits_per_frame(logged.begin.frame_size)),
+        throughput_l1_bps=_times(lower, n * l1_bits_per_frame(logged.begin.size)),
         latency=latency_of(there, logged.begin.ends),
         trials_at_lower_bound=tuple(t.number for t in there),
         threads=threads_of(there),
@@ -193,6 +196,11 @@ def derive(records: Sequence[Record]) -> RunResults:
         for r in records
         if isinstance(r, NotMeasuredRecord)
     }
+    mixes = {
+        (r.scenario, r.test, r.frame_size): r.imix
+        for r in records
+        if isinstance(r, NotMeasuredRecord | SearchRecord)
+    }
     results += [
         Result(
             scenario=case[0],
@@ -201,6 +209,7 @@ def derive(records: Sequence[Record]) -> RunResults:
             status="not measured",
             why=why,
             failed=failed,
+            imix=mixes.get(case, ""),
         )
         for case, (why, failed) in missing.items()
         if case not in final

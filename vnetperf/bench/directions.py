@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vnetperf.model.goal import SearchGoal
 from vnetperf.model.result import DirectionBound
 from vnetperf.model.trial import DirectionCounts, Latency
-from vnetperf.results.records import TrialRecord
+from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search import Measurement
 from vnetperf.search.classify import Criterion, conditional_throughput
 
@@ -30,7 +30,7 @@ def per_direction(
     goal: SearchGoal,
     lower: float | None,
     upper: float | None,
-    ends: Sequence[str],
+    begin: SearchRecord,
 ) -> tuple[DirectionBound, ...]:
     """A goal's result in each direction, by the rules of the search that found it.
 
@@ -39,7 +39,7 @@ def per_direction(
         goal: The goal; only trials as long as its final ones count.
         lower: The lower bound, frames/s per interface.
         upper: The upper bound, frames/s per interface.
-        ends: Ports of the DUT that the tester's ports plug in at.
+        begin: Says where the tester plugs in, and each direction's share of a load.
 
     Returns:
         One for each direction that sent; none without a lower bound.
@@ -50,13 +50,15 @@ def per_direction(
     bounds = []
     for direction, counted in sorted(_by_direction(trials).items()):
         told = [_measurement(trial, counts) for trial, counts in counted]
+        share = begin.load_of(direction)
+        conditional = conditional_throughput(lower, told, criterion)
         full = [m.loss_ratio for m in told if criterion.is_full_length(m)]
         bounds.append(
             DirectionBound(
-                direction=direction_name(direction, ends),
-                lower_bound_fps=lower,
-                upper_bound_fps=upper,
-                conditional_throughput_fps=conditional_throughput(lower, told, criterion),
+                direction=direction_name(direction, begin.ends),
+                lower_bound_fps=lower * share,
+                upper_bound_fps=None if upper is None else upper * share,
+                conditional_throughput_fps=None if conditional is None else conditional * share,
                 loss_ratio_at_lower_bound=max(full, default=None),
             )
         )

@@ -17,7 +17,7 @@ from vnetperf.bench.continued import Continued
 from vnetperf.bench.progress import Progress, Quiet
 from vnetperf.bench.sameness import identity_of, require_same
 from vnetperf.config import Configuration
-from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
+from vnetperf.model.errors import ConfigError, VnetperfError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.result import Calibration, CalibrationPoint, RunIdentity, ScenarioFacts
@@ -37,6 +37,7 @@ from vnetperf.results.records import (
 )
 from vnetperf.testbed.client import AgentClient
 from vnetperf.testbed.plan import largest_frame, make_loop_plan, make_plan
+from vnetperf.testbed.traffic_demands import require_size
 
 
 class Run:
@@ -186,14 +187,7 @@ class Run:
         """
         if scenario.id in self._failed:
             raise self._failed[scenario.id]
-        largest = largest_frame(scenario)
-        if frame_size > largest:
-            raise CapabilityError(
-                f"{scenario.id} carries no frames of {frame_size} octets",
-                where="--frame-sizes",
-                accepted=f"up to {largest}",
-                cure="leave the size out",
-            )
+        require_size(scenario, frame_size, largest_frame(scenario))
         if frame_size > scenario.max_frame_size:  # asked for by the test case alone
             scenario = scenario.model_copy(update={"max_frame_size": frame_size})
         plan = self.plan(scenario)
@@ -282,7 +276,9 @@ class Run:
             limits.append((point.max_clean_fps / 2, "the generator's calibrated clean maximum"))
         if not testbed.media.nominal:
             speed = LinkSpeed(testbed.media.bits_per_second)
-            longest = frame_size + max(overhead(stream.tunnel) for stream in scenario.streams)
+            mix = scenario.traffic.mix
+            size = frame_size if mix is None else mix.mean_size
+            longest = size + max(overhead(stream.tunnel) for stream in scenario.streams)
             limits.append((speed.max_frame_rate(longest), "the medium's maximum frame rate"))
         lowered = self._ceilings.get((scenario.id, frame_size))
         if lowered is not None:

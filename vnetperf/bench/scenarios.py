@@ -52,6 +52,8 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         guest = guest.model_copy(update={"image": stack.image})
     # A wire that carries no more than usual is enough while frames in GTP-U are no longer.
     usual_size = STANDARD_FRAME_SIZE - (overhead(GTPU) if graph.gtp else 0)
+    mix = configuration.traffic.mix
+    sizes = configuration.preset.frame_sizes if mix is None else (mix.largest,)
     return Scenario(
         deployment=graph,
         vswitch=vswitch,
@@ -69,6 +71,6 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         guest=guest,
         core=configuration.core if graph.gtp else CoreOptions(),
         stack=stack,
-        max_frame_size=max(usual_size, *configuration.preset.frame_sizes),
+        max_frame_size=max(usual_size, *sizes),
         variant=variant,
     )

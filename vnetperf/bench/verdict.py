@@ -60,21 +60,23 @@ OFFERED_MARGIN = 0.9
 FORWARDED_ROOM = 2.5
 
 
-def offerable_load(result: TrialResult) -> float | None:
+def offerable_load(result: TrialResult, loads: tuple[float, ...] = ()) -> float | None:
     """A maximum load for the next search, after the generator could not offer one.
 
     Args:
         result: What was counted.
+        loads: Each direction's load as a share of a trial's; empty for 1 each.
 
     Returns:
         Frames/s per interface, by the weaker direction; None when nothing was sent.
     """
-    loads = [
+    found = [
         min(
             OFFERED_MARGIN * result.offered(counts) / counts.tx_seconds,
             FORWARDED_ROOM * max(counts.received, 1) / counts.tx_seconds,
         )
+        / (loads[counts.direction] if loads else 1.0)
         for counts in result.directions
         if counts.tx_seconds > 0
     ]
-    return min(loads) if loads else None
+    return min(found) if found else None

@@ -18,6 +18,8 @@ GENES: dict[str, int] = {
 }  # fmt: skip
 #: Frame of an MTU of 1500, which "z" stands for.
 MTU_GENE, MTU_FRAME = "z", 1518
+#: What a mix is called where a frame size stands otherwise.
+IMIX = "imix"
 #: A genome is repeated; longer ones say nothing more.
 LONGEST_GENOME = 256
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from vnetperf.model.base import Frozen
+from vnetperf.model.imix import IMIX
 from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import Latency, Verdict
 
@@ -109,7 +110,10 @@ class Result(Frozen):
     Attributes:
         scenario: "pvp_dpdk"; of a variant "pvp_dpdk,rx_queues=2".
         test: "throughput".
-        frame_size: Octets including FCS.
+        frame_size: Octets including FCS; of a mix its mean, rounded.
+        imix: The mix of frame sizes, a genome (RFC 6985) or "7x64 4x594 1x1518"; "" for one size.
+        mean_frame_size: Mean size of a mix, octets including FCS; None for one size.
+        loads: Load of each direction as a share of a load per interface; empty for 1 each.
         status: "measured" or "not measured".
         why: Reason when not measured.
         failed: True when it is not measured because something broke; False when the testbed
@@ -140,10 +144,39 @@ class Result(Frozen):
     min_load_fps: float | None = None
     max_load_fps: float | None = None
     directions: int = 2
+    imix: str = ""
+    mean_frame_size: float | None = None
+    loads: tuple[float, ...] = ()
     trial_count: int = 0
     trial_seconds: float = 0.0
     wall_seconds: float = 0.0
     verdicts: dict[Verdict, int] = Field(default_factory=dict)
+
+    @property
+    def size_name(self) -> str:
+        """The frame size in a table: "64", or "imix"."""
+        return IMIX if self.imix else str(self.frame_size)
+
+    @property
+    def size_text(self) -> str:
+        """The frame size in a sentence: "64 octets", or a mix with its mean."""
+        if not self.imix:
+            return f"{self.frame_size} octets"
+        mean = self.frame_size if self.mean_frame_size is None else self.mean_frame_size
+        return f"IMIX {self.imix} (mean {mean:.1f} octets)"
+
+    @property
+    def size_short(self) -> str:
+        """The frame size in a few characters: "64 octets", "imix, mean 354.2"."""
+        if not self.imix:
+            return f"{self.frame_size} octets"
+        mean = self.frame_size if self.mean_frame_size is None else self.mean_frame_size
+        return f"{IMIX}, mean {mean:.1f}"
+
+    @property
+    def in_sum(self) -> float:
+        """All interfaces' load as a multiple of the load per interface."""
+        return sum(self.loads) if self.loads else self.directions
 
 
 class TrialPoint(Frozen):

@@ -149,6 +149,7 @@ class Scenario(Frozen):
                 f"{self.stack.name} (gtpu_mode {self.core.gtpu_mode}), {sessions}, "
                 f"GTP-U at port 0 (+{overhead(GTPU)} octets a frame)"
             )
+        found += self.traffic.conditions
         if self.vnf_placement != "auto" and self.deployment.vnf_count:
             found.append(f"VNFs {self.vnf_placement}")
         if self.options.mode:

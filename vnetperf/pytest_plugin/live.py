@@ -6,6 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from vnetperf.model.imix import IMIX
 from vnetperf.model.units import l1_bits_per_frame
 
 if TYPE_CHECKING:
@@ -60,10 +61,11 @@ class LiveProgress:
         """
         if not self.live:
             return
-        gbps = load_fps * search.directions * l1_bits_per_frame(search.frame_size) / 1e9
+        gbps = load_fps * search.in_sum * l1_bits_per_frame(search.size) / 1e9
+        size = IMIX if search.imix else f"{search.frame_size} B"
         spent = time.monotonic() - self._began
         self._show(
-            f"{search.scenario} {search.frame_size} B: trial {self._trials + 1}, "
+            f"{search.scenario} {size}: trial {self._trials + 1}, "
             f"{rate(load_fps)} per direction ({gbps:.2f} Gbit/s L1 in sum), {duration_s:g} s; "
             f"{spent:.0f} s so far{self._last}"
         )

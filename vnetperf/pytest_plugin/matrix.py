@@ -9,6 +9,7 @@ import pytest
 
 from vnetperf.bench.scenarios import scenario_ids
 from vnetperf.config import Configuration
+from vnetperf.model.imix import IMIX
 from vnetperf.model.scenario import split_id
 from vnetperf.model.units import MIN_FRAME_SIZE
 from vnetperf.model.variant import Variant
@@ -43,7 +44,9 @@ def parametrize(
         metafunc.parametrize("bench", params, indirect=True, scope="session")
     if "frame_size" in metafunc.fixturenames:
         sizes = configuration.preset.frame_sizes if configuration else ()
-        metafunc.parametrize("frame_size", sizes, ids=[str(size) for size in sizes])
+        mixed = configuration is not None and configuration.traffic.mix is not None
+        ids = [IMIX] if mixed else [str(size) for size in sizes]
+        metafunc.parametrize("frame_size", sizes, ids=ids)
     if "message_size" in metafunc.fixturenames:
         sizes = configuration.settings.message_sizes if configuration else ()
         metafunc.parametrize("message_size", sizes, ids=[str(size) for size in sizes])
@@ -82,7 +85,7 @@ def deployment_in(nodeid: str) -> str | None:
     parts = _parameters(nodeid)
     found = [scenario]
     for part in parts[parts.index(scenario) + 1 :]:
-        if part.isdecimal() and int(part) >= MIN_FRAME_SIZE:
+        if part == IMIX or (part.isdecimal() and int(part) >= MIN_FRAME_SIZE):
             break
         found.append(part)
     return "-".join(found)

@@ -191,5 +191,5 @@ def search_attributes(result: Result) -> str:
     """
     return (
         f"search {result.algorithm or NOT_RECORDED}, {result.directions} sending interface(s): "
-        f"a load is per interface, the rate of a goal their sum (factor {result.directions})"
+        f"a load is per interface, the rate of a goal their sum (factor {result.in_sum:g})"
     )

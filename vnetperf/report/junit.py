@@ -50,6 +50,8 @@ def _goal_numbers(goal: GoalResult) -> Iterator[tuple[str, object]]:
 
 def _numbers(result: Result) -> Iterator[tuple[str, object]]:
     yield "frame_size_octets", result.frame_size
+    if result.imix:
+        yield "imix", result.imix
     yield "algorithm", result.algorithm
     yield "sending_interfaces", result.directions
     yield "media_max_fps", result.media_max_fps
@@ -72,7 +74,7 @@ def _case(suite: ET.Element, result: Result) -> None:
         suite,
         "testcase",
         classname=_clean(result.scenario),
-        name=_clean(f"{result.test}[{result.scenario}-{result.frame_size}]"),
+        name=_clean(f"{result.test}[{result.scenario}-{result.size_name}]"),
         time=f"{result.wall_seconds:.3f}",
     )
     _properties(case_element, _numbers(result))

@@ -42,7 +42,7 @@ def _result_rows(group: Group) -> Iterator[tuple[str, ...]]:
             l1 = goal.throughput_l1_bps
             conditional = goal.conditional_throughput_fps
             yield (
-                str(result.frame_size),
+                result.size_name,
                 escaped(goal.name),
                 f"**{escaped(bounds.qualified(goal))}**",
                 escaped(bounds.upper(goal)),
@@ -63,7 +63,7 @@ def _direction_rows(group: Group) -> Iterator[tuple[str, ...]]:
                 bound, latency = known.get(name), goal.latency.get(name)
                 percentiles = latency.percentiles if latency else {}
                 yield (
-                    str(result.frame_size),
+                    result.size_name,
                     escaped(goal.name),
                     escaped(name),
                     bounds.rate(bound.lower_bound_fps if bound else None),
@@ -91,7 +91,7 @@ def _search_rows(group: Group, results: RunResults) -> Iterator[tuple[str, ...]]
     trials = trials_by_case(results)
     for result in group.measured:
         yield (
-            str(result.frame_size),
+            result.size_name,
             str(result.trial_count),
             escaped(bounds.verdicts(result)),
             escaped(summarise(trials.get(case_of(result), [])).sentence),
@@ -111,7 +111,7 @@ def _loss_rows(group: Group, results: RunResults) -> Iterator[tuple[str, ...]]:
             if lost.total
         )
         yield (
-            str(result.frame_size),
+            result.size_name,
             f"{lost.lossy} of {lost.trials}",
             where or "no hop was named",
             str(lost.unattributed),
@@ -123,7 +123,7 @@ def _group(group: Group, results: RunResults) -> Iterator[str]:
     missing = [r for r in group.results if r.status == "not measured"]
     if missing:
         yield "\n".join(
-            f"- {r.frame_size} octets: **not measured**: {escaped(r.why or bounds.NOT_RECORDED)}"
+            f"- {r.size_text}: **not measured**: {escaped(r.why or bounds.NOT_RECORDED)}"
             for r in missing
         )
     if not group.measured:

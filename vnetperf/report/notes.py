@@ -23,13 +23,13 @@ def notes(group: Group) -> Iterator[str]:
     for result in group.results:
         if result.status == "not measured":
             why = result.why or "no reason was recorded"
-            yield f"{result.frame_size} octets: not measured: {why}"
+            yield f"{result.size_text}: not measured: {why}"
         for goal in result.goals:
             if not goal.regular:
-                irregular[bounds.flag_with_reason(goal)].append(f"{result.frame_size} {goal.name}")
+                irregular[bounds.flag_with_reason(goal)].append(f"{result.size_name} {goal.name}")
         bad = {v: n for v, n in result.verdicts.items() if n and v is not Verdict.VALID}
         if bad:
             counts = ", ".join(f"{n} {v.value}" for v, n in bad.items())
-            yield f"{result.frame_size} octets: trials that classify nothing: {counts}"
+            yield f"{result.size_text}: trials that classify nothing: {counts}"
     for said, where in irregular.items():
         yield f"{', '.join(where)}: {said}"

@@ -33,7 +33,8 @@ def _part(result: Result, value: float | None) -> Markup | None:
 
 
 def _tables(found: Sequence[Group], names: Sequence[str]) -> Iterator[Markup]:
-    sizes = sorted({r.frame_size for g in found for r in g.results})
+    names_of_sizes = {r.frame_size: r.size_name for g in found for r in g.results}
+    sizes = sorted(names_of_sizes)
     for name in names:
         having = [g for g in found if name in g.goal_names]
         asked = {
@@ -44,7 +45,7 @@ def _tables(found: Sequence[Group], names: Sequence[str]) -> Iterator[Markup]:
         }
         rows = [(g.title, *(_cell(g, size, name) for size in sizes)) for g in having]
         said = el("p", el("b", name), " ", "; or ".join(sorted(asked)), class_="asked")
-        head = ("fps, aggregate", *(str(size) for size in sizes))
+        head = ("fps, aggregate", *(names_of_sizes[size] for size in sizes))
         css = ("name", *["num"] * len(sizes))
         label = f"Lower bounds of {name} by frame size"
         yield el("div", said, table(label, head, rows, css=css, kind="matrix"))

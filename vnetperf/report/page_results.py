@@ -98,7 +98,7 @@ def _body(result: Result) -> Markup:
     span = sum(1 + len(directions(g)) for g in result.goals)
     lines: list[Markup] = []
     for index, goal in enumerate(result.goals):
-        first = [el("th", result.frame_size, scope="rowgroup", rowspan=span, class_="size")]
+        first = [el("th", result.size_name, scope="rowgroup", rowspan=span, class_="size")]
         lines.append(_goal_row(result, goal, [] if index else first, span))
         lines += [_direction_row(goal, n, b) for n, b in directions(goal).items()]
     return el("tbody", lines)

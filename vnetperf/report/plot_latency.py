@@ -30,7 +30,7 @@ _LOG_FROM = 15.0
 def _said(result: Result, goal: GoalResult, direction: str, latency: Latency) -> str:
     known = ", ".join(f"p{p} {text.nanoseconds(v)}" for p, v in latency.percentiles.items())
     return (
-        f"{result.frame_size} octets, {goal.name}, {direction}\n{known}\n"
+        f"{result.size_text}, {goal.name}, {direction}\n{known}\n"
         f"min {text.nanoseconds(latency.min_ns)}, max {text.nanoseconds(latency.max_ns)}, "
         f"{text.frames(latency.count)} frames"
     )
@@ -80,11 +80,11 @@ def latency_plot(result: Result, names: Sequence[str], directions: Sequence[str]
                 el("circle", cx=at(a), cy=at(b), r="3", class_=f"point {css}") for a, b in places
             ]
         parts.append(el("g", shape, class_="tip"))
-    title = f"Latency percentiles, {result.scenario}, {result.test}, {result.frame_size} octets"
+    title = f"Latency percentiles, {result.scenario}, {result.test}, {result.size_text}"
     said = (
         "" if all(c.exact for *_, c in found) else "dots: stored percentiles, no readable histogram"
     )
-    caption = el("figcaption", el("b", f"{result.frame_size} octets"), el("span", said))
+    caption = el("figcaption", el("b", result.size_text), el("span", said))
     return el("figure", caption, svg(title, parts))
 
 

@@ -50,7 +50,7 @@ def css_of(verdict: Verdict) -> str:
 
 
 def _per_interface(rate: float, result: Result) -> float:
-    return rate / max(1, result.directions)
+    return rate / (result.in_sum or 1)
 
 
 def _loss_scale(trials: Sequence[TrialPoint], goals: Sequence[float], top: float) -> Loss:
@@ -117,9 +117,9 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
     parts += x_axis(ticks, f"load per sending interface, frames/s, {unit}")
     parts += _goal_lines(result, x, y, names)
     parts += _marks(trials, x, y, TOP + 4)
-    title = f"Loss against load, {result.scenario}, {result.test}, {result.frame_size} octets"
+    title = f"Loss against load, {result.scenario}, {result.test}, {result.size_text}"
     said = f"{len(trials)} trial{'s' if len(trials) > 1 else ''}"
-    caption = el("figcaption", el("b", f"{result.frame_size} octets"), el("span", said))
+    caption = el("figcaption", el("b", result.size_text), el("span", said))
     return el("figure", caption, svg(title, parts, css="loss"))
 
 

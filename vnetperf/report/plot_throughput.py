@@ -49,7 +49,7 @@ def _values(group: Group) -> Iterator[float]:
 
 def _said(result: Result, goal: GoalResult) -> str:
     return (
-        f"{result.frame_size} octets, {goal.name}: {bounds.headline(goal)}\n"
+        f"{result.size_text}, {goal.name}: {bounds.headline(goal)}\n"
         f"upper bound: {bounds.upper(goal)}\n{bounds.flag_with_reason(goal)}"
     )
 
@@ -128,7 +128,7 @@ def throughput_plot(group: Group) -> Markup:
     directions = " or ".join(str(n) for n in sorted({r.directions for r in group.measured}))
     scale = "log scale" if y.log else "linear scale"
     parts += y_axis(y, f"frames/s, sum of {directions} direction(s), {scale}", text.tick_fps)
-    ticks = ((places[r.frame_size], str(r.frame_size)) for r in group.results)
+    ticks = ((places[r.frame_size], r.size_name) for r in group.results)
     parts += x_axis(ticks, "frame size, octets with FCS (equal steps)", grid=False)
     for name, css, _ in _LIMITS:
         known = [(r, getattr(r, name)) for r in group.measured]

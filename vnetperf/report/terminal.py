@@ -93,7 +93,7 @@ def _direction_row(goal: GoalResult, bound: DirectionBound, *, plain: bool) -> l
 
 
 def _rows(result: Result, *, plain: bool) -> Iterator[list[Text | str]]:
-    size = Text(f"{result.frame_size} octets", style="bold cyan")
+    size = Text(result.size_short, style="bold cyan")
     yield [size, Text(f"{result.trial_count} trials", style="dim")]
     for goal in result.goals:
         yield _goal_row(result, goal, plain=plain)

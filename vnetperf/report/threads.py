@@ -39,7 +39,7 @@ def rows(group: Group) -> Iterator[tuple[str, ...]]:
         for goal in result.goals:
             for use in goal.threads:
                 yield (
-                    str(result.frame_size),
+                    result.size_name,
                     goal.name,
                     use.role,
                     use.thread,

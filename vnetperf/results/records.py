@@ -97,7 +97,10 @@ class SearchRecord(Frozen):
         search: Number of the search, from 1.
         scenario: "pvp_dpdk".
         test: "throughput".
-        frame_size: Octets including FCS.
+        frame_size: Octets including FCS; of a mix its mean, rounded.
+        imix: The mix of frame sizes, a genome or "7x64 4x594 1x1518"; "" for a single size.
+        mean_size: Mean of a mix, octets including FCS; None for a single size.
+        loads: Load of each interface that sends, as a share of a trial's; empty for 1 each.
         algorithm: Search algorithm.
         goals: Its goals.
         limits: Its limits.
@@ -119,6 +122,30 @@ class SearchRecord(Frozen):
     ends: tuple[str, str] = ("phy0", "phy1")
     generator_max_fps: float | None = None
     limit_reason: str = ""
+    imix: str = ""
+    mean_size: float | None = None
+    loads: tuple[float, ...] = ()
+
+    @property
+    def size(self) -> float:
+        """Mean size of a frame, octets including FCS."""
+        return self.frame_size if self.mean_size is None else self.mean_size
+
+    @property
+    def in_sum(self) -> float:
+        """All interfaces' load as a multiple of a trial's load."""
+        return sum(self.loads) if self.loads else self.directions
+
+    def load_of(self, direction: int) -> float:
+        """A direction's load as a share of a trial's.
+
+        Args:
+            direction: Number of the tester's sending port.
+
+        Returns:
+            0..1.
+        """
+        return self.loads[direction] if self.loads else 1.0
 
 
 class TrialRecord(Frozen):
@@ -172,6 +199,7 @@ class NotMeasuredRecord(Frozen):
         frame_size: Octets including FCS.
         why: The reason, with its cure.
         kind: "failed": something broke; "incapable": the testbed cannot carry it.
+        imix: The mix of frame sizes; "" for a single size.
     """
 
     type: Literal["not-measured"] = "not-measured"
@@ -180,6 +208,7 @@ class NotMeasuredRecord(Frozen):
     frame_size: int
     why: str
     kind: Literal["failed", "incapable"] = "failed"
+    imix: str = ""
 
 
 class TransfersRecord(Frozen):

@@ -39,14 +39,16 @@ def check_path(deployment: Deployment) -> dict[str, Any]:
         DutError: When frames still do not come back: where they died, and which links are down.
     """
     began = time.monotonic()
-    deployment.prepare(CHECK.frame_size)
+    size = deployment.plan.scenario.traffic.least_frame_size
+    check = CHECK.model_copy(update={"frame_size": size})
+    deployment.prepare(size)
     tries = 0
     limit_s = max((TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs)))
     while True:
         deployment.check_alive()
         deployment.generator.learn(8)
         before = deployment.counters()
-        result = deployment.generator.run(CHECK, deployment.check_alive)
+        result = deployment.generator.run(check, deployment.check_alive)
         tries += 1
         if all(d.received == d.intended for d in result.directions):
             break

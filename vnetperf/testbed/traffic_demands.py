@@ -15,6 +15,36 @@ from vnetperf.traffic.base import GeneratorCapabilities
 TEST_NETWORK = ip_network("198.18.0.0/15")
 
 
+def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
+    """Refuse a frame size that a scenario cannot carry or its headers do not fit.
+
+    Args:
+        scenario: The scenario.
+        frame_size: Octets including FCS; with a mix of sizes it stands for all of them.
+        largest: Largest frame that everything on the path carries, octets including FCS.
+
+    Raises:
+        CapabilityError: What is accepted, and the cure.
+    """
+    profile = scenario.traffic
+    mix = profile.mix
+    longest = frame_size if mix is None else mix.largest
+    if longest > largest:
+        raise CapabilityError(
+            f"{scenario.id} carries no frames of {longest} octets",
+            where="--frame-sizes" if mix is None else f"traffic profile {profile.name}, imix",
+            accepted=f"up to {largest}",
+            cure="leave the size out",
+        )
+    if mix is None and frame_size < profile.least_frame_size:
+        raise CapabilityError(
+            f"frames of {frame_size} octets are too small: {profile.why_that_size}",
+            where="--frame-sizes",
+            accepted=f"{profile.least_frame_size} octets or more",
+            cure="leave the size out, or choose another profile with --traffic",
+        )
+
+
 def of_deployment(scenario: Scenario) -> Iterator[CapabilityError]:
     """What a deployment cannot do with a profile's frames, whichever generator sends them.
 
