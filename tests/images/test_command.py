@@ -44,4 +44,4 @@ def test_an_unknown_name_is_refused(
     distribution: Distribution, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["image", "build", "vlop"]) == 1
-    assert "accepted: vepc, vloop" in capsys.readouterr().err
+    assert "accepted: endpoint, vepc, vloop" in capsys.readouterr().err

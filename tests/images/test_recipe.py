@@ -62,6 +62,6 @@ def test_the_guest_s_scripts_are_in_the_key(
 
 
 def test_an_unknown_image_is_refused() -> None:
-    with pytest.raises(ConfigError, match="accepted: vepc, vloop"):
+    with pytest.raises(ConfigError, match="accepted: endpoint, vepc, vloop"):
         recipe("vlop")
     assert all(name == each.name for name, each in RECIPES.items())

@@ -7,6 +7,7 @@ from math import ceil
 from vnetperf import registry
 from vnetperf.bench.run import Run
 from vnetperf.model.errors import CapabilityError, VnetperfError
+from vnetperf.model.guest import GuestOptions
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.scenario import Scenario, variant_id
 from vnetperf.model.transfer import AUTO, Kind, Transfer, Transfers, TransferSpec, Way
@@ -19,6 +20,8 @@ VARIANT = "endpoints"
 OF_USERS = "iperf3"
 #: Wires that endpoints plug into, where a user names none.
 WIRE = "veth"
+#: The image whose guests have the tools.
+IMAGE = "endpoint"
 #: Run before a benchmark and thrown away, seconds.
 WARMUP_S = 1
 
@@ -80,7 +83,8 @@ def as_endpoints(run: Run, scenario: Scenario) -> Scenario:
         scenario: The scenario as it is for a generator.
 
     Returns:
-        It on wires of the kernel, and with a VNF that routes where an endpoint is in it.
+        It on wires of the kernel, and with a VNF that routes, and has tools, where an endpoint is
+        in it.
     """
     settings = run.configuration.settings
     changes: dict[str, object] = {
@@ -89,6 +93,8 @@ def as_endpoints(run: Run, scenario: Scenario) -> Scenario:
     }
     if settings.endpoint_server == "vnf" and settings.vnf_mode == "auto":
         changes |= {"vnf_mode": "route", "addressing": "port"}
+    if settings.endpoint_server == "vnf" and scenario.guest.image == GuestOptions().image:
+        changes["guest"] = scenario.guest.model_copy(update={"image": IMAGE})
     return scenario.model_copy(update=changes)
 
 

@@ -155,7 +155,19 @@ VEPC = dataclasses.replace(
     extras=tuple(path for path in VLOOP.extras if "/dpdk/" not in path),
 )
 
-RECIPES = {recipe.name: recipe for recipe in (VLOOP, VEPC)}
+#: A kernel that routes, with tools that talk from it. netperf is not in every release's section.
+ENDPOINT = dataclasses.replace(
+    VEPC,
+    name="endpoint",
+    packages=(*(name for name in VEPC.packages if name != "osmo-ggsn"), "iperf3", "sockperf"),
+    programs=(
+        *(path for path in VEPC.programs if "osmo-ggsn" not in path),
+        "usr/bin/iperf3",
+        "usr/bin/sockperf",
+    ),
+)
+
+RECIPES = {recipe.name: recipe for recipe in (VLOOP, VEPC, ENDPOINT)}
 
 
 def recipe(name: str) -> Recipe:

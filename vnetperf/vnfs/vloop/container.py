@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.process import ManagedProcess
 from vnetperf.launchers.container import Container
+from vnetperf.launchers.endpoint import ContainerPlace, Endpoint
 from vnetperf.model.errors import DutError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers, RoleDemand
@@ -18,6 +21,7 @@ from vnetperf.vnfs import functions
 from vnetperf.vnfs.vloop.forms import FORMS, Port
 from vnetperf.vnfs.vloop.forms.kernel import KernelForwarder
 from vnetperf.vnfs.vloop.forms.route import network
+from vnetperf.vnfs.vloop.inside import addressed, misfit
 from vnetperf.vnfs.vloop.testpmd import Vloop
 
 LAUNCHER = "container"
@@ -114,6 +118,20 @@ class ContainerVloop(Vloop):
         """Wait until testpmd's links are up; the kernel forwards at once."""
         if self.forwarder is None:
             super().wait_ready(timeout_s)
+
+    @classmethod
+    def no_inside(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """Only a kernel that routes has addresses."""
+        del facts
+        return misfit(scenario, f"{cls.name}:{LAUNCHER}")
+
+    @contextmanager
+    def inside(self, address: str) -> Iterator[Endpoint]:
+        """An address on the interface of port 0, in the container."""
+        place = ContainerPlace(self.container)
+        netdev = str(self._attachments[0].netdev)
+        with addressed(f"{self.role} ({LAUNCHER})", place, netdev, address) as endpoint:
+            yield endpoint
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What the VNF itself counted."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from vnetperf.host import testpmd
 from vnetperf.host.machine import Machine
 from vnetperf.images import image as images
+from vnetperf.launchers.endpoint import Endpoint
 from vnetperf.launchers.vm.accel import Proof, proof
 from vnetperf.launchers.vm.domain import Boot
 from vnetperf.launchers.vm.guest import Guest
@@ -30,6 +33,7 @@ from vnetperf.vnfs.vloop.guest_buildin import GuestBuildin
 from vnetperf.vnfs.vloop.guest_fit import BUILDIN
 from vnetperf.vnfs.vloop.guest_kernel import GuestKernel
 from vnetperf.vnfs.vloop.guest_testpmd import GuestTestpmd
+from vnetperf.vnfs.vloop.inside import in_guest, misfit
 from vnetperf.vnfs.vloop.testpmd import Vloop, mode_trouble
 
 QEMU, QEMU_PACKAGE = "qemu-system-x86_64", "qemu-system-x86"
@@ -305,6 +309,18 @@ class VmVloop(Vnf):
         if self.guest is None:
             raise DutError("it has not been launched", where=self.role)
         return self.guest
+
+    @classmethod
+    def no_inside(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """Only a kernel that routes has addresses."""
+        del facts
+        return misfit(scenario, cls.name)
+
+    @contextmanager
+    def inside(self, address: str) -> Iterator[Endpoint]:
+        """An address on the NIC of port 0, in the guest."""
+        with in_guest(self.role, self._guest(), address) as endpoint:
+            yield endpoint
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What testpmd in the guest, or its kernel, counted."""

@@ -1,0 +1,78 @@
+"""An endpoint in a VNF that routes: an address on its port 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from vnetperf.launchers.endpoint import Endpoint, Place
+from vnetperf.launchers.vm.guest import Guest
+from vnetperf.launchers.vm.place import GuestEndpoint
+from vnetperf.model.errors import VnetperfError
+from vnetperf.model.scenario import Scenario
+
+#: A form in which the kernel has addresses of its own.
+MODE = "route"
+
+
+def misfit(scenario: Scenario, name: str) -> str:
+    """What keeps a VNF of the kernel from being an endpoint.
+
+    Args:
+        scenario: The scenario.
+        name: What users call the VNF.
+
+    Returns:
+        "" when nothing does; otherwise what and the cure.
+    """
+    if scenario.vnf_mode == MODE:
+        return ""
+    return (
+        f"{name} in mode {scenario.vnf_mode} has no kernel with an address of its own; leave "
+        f"--vnf-mode out or make it {MODE}, or --endpoint-server far"
+    )
+
+
+@contextmanager
+def addressed(what: str, place: Place, netdev: str, address: str) -> Iterator[Endpoint]:
+    """Give an interface of a VNF an address, for a while.
+
+    Args:
+        what: What it is called in reports.
+        place: Where programs run in it.
+        netdev: The interface of its port 0.
+        address: The address.
+
+    Yields:
+        The endpoint.
+
+    Raises:
+        HostError: The address cannot be set.
+    """
+    words = [f"{address}/32", "dev", netdev]
+    place.run(["ip", "address", "replace", *words])
+    try:
+        yield Endpoint(what, place, address, netdev)
+    finally:
+        with suppress(VnetperfError):  # it goes with the VNF
+            place.run(["ip", "address", "del", *words])
+
+
+@contextmanager
+def in_guest(role: str, guest: Guest, address: str) -> Iterator[Endpoint]:
+    """Give port 0 of a guest an address, for a while.
+
+    Args:
+        role: Which VNF it is.
+        guest: The guest.
+        address: The address.
+
+    Yields:
+        The endpoint.
+
+    Raises:
+        DutError: The address cannot be set.
+    """
+    netdev = guest.interface(guest.domain.nics[0].mac)
+    with addressed(f"{role} (VM)", GuestEndpoint(guest), netdev, address) as endpoint:
+        yield endpoint
