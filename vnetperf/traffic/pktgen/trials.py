@@ -146,11 +146,14 @@ class Trials:
             _sleep(drained_at, watch)
 
         def accounted(ports: tuple[PortCounters, ...]) -> bool:
-            return sending.complete and all(
-                ports[port].sent - self._probes_sent(port, ports[port]) == count
-                and self._received(port, ports[1 - port]) == count
-                for port, count in counts.items()
-            )
+            try:
+                return sending.complete and all(
+                    ports[port].sent - self._probes_sent(port, ports[port]) == count
+                    and self._received(port, ports[1 - port]) == count
+                    for port, count in counts.items()
+                )
+            except GeneratorError:
+                return False  # it was read while it was being refreshed
 
         found = settle(self._repl, len(self._links), drained_at, accounted, watch)
         return self._result(trial, pace, sending, counts, found)
