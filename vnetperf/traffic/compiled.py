@@ -16,7 +16,7 @@ from vnetperf.traffic.frames import (
     layers_of,
     sent_size,
 )
-from vnetperf.traffic.layers import Layer, has_checksum
+from vnetperf.traffic.layers import Layer, correct, has_checksum
 
 __all__ = ["STAMP_OCTETS", "Checksum", "CompiledFrame", "VariedField", "compile_traffic"]
 
@@ -73,6 +73,23 @@ class CompiledFrame:
     def headers(self) -> bytes:
         """The frame's headers, without its payload."""
         return self.template[: self.header_octets]
+
+    def nth(self, number: int) -> bytes:
+        """A frame as it is sent, but for the stamp: what any generator's must equal.
+
+        Args:
+            number: Which one, from 0; of random fields it takes the values in order.
+
+        Returns:
+            Octets without FCS, with right checksums.
+        """
+        frame = bytearray(self.template)
+        for field in self.fields:
+            value = field.base + field.step * (number % field.count)
+            frame[field.offset : field.offset + field.width] = value.to_bytes(field.width, "big")
+        for checksum in reversed(self.checksums):
+            correct(frame, checksum.kind, checksum.offset, checksum.ip_offset)
+        return bytes(frame)
 
 
 def compile_traffic(

@@ -121,7 +121,10 @@ def build(
         frame[layer.offset : layer.end] = head
     # From the inside out: an outer checksum covers what it carries.
     for place in reversed(range(len(layers))):
-        _fill_checksum(frame, layers, place)
+        if has_checksum(layers, place):
+            layer = layers[place]
+            ip = layer if layer.kind == "ipv4" else layers[place - 1]
+            correct(frame, layer.kind, layer.offset, ip.offset)
     return bytes(frame)
 
 
@@ -224,22 +227,29 @@ def has_checksum(layers: Sequence[Layer], place: int) -> bool:
     return kind in ("ipv4", "tcp") or (kind == "udp" and layers[place - 1].kind == "ipv6")
 
 
-def _fill_checksum(frame: bytearray, layers: Sequence[Layer], place: int) -> None:
-    if not has_checksum(layers, place):
-        return
-    layer = layers[place]
-    if layer.kind == "ipv4":
-        sum_at = layer.offset + 10
-        checksum = internet_checksum(bytes(frame[layer.offset : layer.end]))
+def correct(frame: bytearray, kind: str, offset: int, ip_offset: int) -> None:
+    """Write a header's checksum.
+
+    Args:
+        frame: The whole frame without FCS; changed in place.
+        kind: "ipv4", "udp" or "tcp".
+        offset: Octets from the start of the frame to the header.
+        ip_offset: Octets to the IP header that it belongs to.
+    """
+    sum_at = offset + _SUM_AT[kind]
+    frame[sum_at : sum_at + 2] = bytes(2)
+    if kind == "ipv4":
+        checksum = internet_checksum(bytes(frame[offset : offset + OCTETS["ipv4"]]))
     else:
-        ip = layers[place - 1]
-        sum_at = layer.offset + (16 if layer.kind == "tcp" else 6)
-        whole = bytes(frame[layer.offset :])
-        addresses = (
-            frame[ip.offset + 12 : ip.end] if ip.kind == "ipv4" else frame[ip.offset + 8 : ip.end]
-        )
-        pseudo = bytes(addresses) + struct.pack("!II", len(whole), PROTOCOLS[layer.kind])
+        whole = bytes(frame[offset:])
+        first = ip_offset + (12 if frame[ip_offset] >> 4 == 4 else 8)
+        protocol = PROTOCOLS["tcp" if kind == "tcp" else "udp"]
+        pseudo = bytes(frame[first:offset]) + struct.pack("!II", len(whole), protocol)
         checksum = internet_checksum(pseudo + whole)
-        if layer.kind == "udp" and checksum == 0:
+        if kind == "udp" and checksum == 0:
             checksum = 0xFFFF  # zero would be "none"
     frame[sum_at : sum_at + 2] = struct.pack("!H", checksum)
+
+
+#: Octets from the start of a header to its checksum.
+_SUM_AT = {"ipv4": 10, "udp": 6, "tcp": 16}
