@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,6 +118,13 @@ def test_pvp_on_four_cores_is_dedicated_and_leaves_core_0_to_the_system() -> Non
     placement = place(demands(1), CoresConfig(), facts(4))
     assert placement.cores == {"tester": (1,), "pmd": (2,), "vnf0": (3,)}
     assert placement.housekeeping == (0,)
+
+
+@pytest.mark.parametrize("policy", ["auto", "shared"])
+def test_in_the_lab_every_poller_lets_the_others_run(policy: Any) -> None:
+    lab = facts(cpus=cpus(4)).model_copy(update={"record": {"virtual_lab": True}})
+    placement = place(demands(1), CoresConfig(policy=policy), lab)
+    assert all(placement.takes_turns(role) for role in ("tester", "pmd", "vnf0"))
 
 
 def test_siblings_do_not_count_as_cores() -> None:

@@ -55,6 +55,7 @@ class Placement(Frozen):
         unpinned: Role -> processors among which the kernel moves it; such a role has no cores.
         slice_us: EEVDF slice for threads on shared cores, microseconds; 0: the kernel's own.
         slice_note: What is known about slices: "" or why they are not available.
+        emulated: True in the virtual lab, where one thread emulates all processors in turn.
     """
 
     mode: Literal["dedicated", "shared"]
@@ -68,6 +69,7 @@ class Placement(Frozen):
     unpinned: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     slice_us: int = 0
     slice_note: str = ""
+    emulated: bool = False
 
     @property
     def shared(self) -> bool:
@@ -80,7 +82,7 @@ class Placement(Frozen):
         return self.node if self.vnf_node is None else self.vnf_node
 
     def takes_turns(self, role: str) -> bool:
-        """Whether a role's core is also another role's.
+        """Whether a role's core is also another role's, or turns with all others.
 
         Args:
             role: The role.
@@ -88,6 +90,8 @@ class Placement(Frozen):
         Returns:
             True when it must let another poller run.
         """
+        if self.emulated:
+            return True
         mine = set(self.cores.get(role, ()))
         return any(mine & set(cores) for other, cores in self.cores.items() if other != role)
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from vnetperf.host import testpmd
 from vnetperf.host.machine import Machine
+from vnetperf.host.patience import patient
 from vnetperf.images import image as images
 from vnetperf.launchers.endpoint import Endpoint
 from vnetperf.launchers.vm.accel import Proof, proof
@@ -206,6 +207,9 @@ class VmVloop(Vnf):
                     where="--guest accel=kvm",
                     cure="leave it out: guests are then emulated, and the result says so",
                 )
+            if self.proof.cmdline and boot.kernel is not None:
+                cmdline = f"{boot.cmdline} {self.proof.cmdline}"
+                boot = boot.model_copy(update={"cmdline": cmdline})
         where = guest_domain.Where(
             name=f"{self.role}-{self._starts}",
             boot=boot,
@@ -293,11 +297,14 @@ class VmVloop(Vnf):
         """Wait until testpmd in the guest forwards; a boot has a limit of its own."""
         if self._ready is None:
             raise DutError("it has not been launched", where=self.role)
-        limit_s = max(timeout_s, self.options.boot_s + SET_UP_S)
+        limit_s = patient(max(timeout_s, self.options.boot_s + SET_UP_S))
         try:
             self._ready.result(limit_s)
         except StillRunning as error:
-            raise DutError(f"is not ready within {limit_s:g} s", where=self.role) from error
+            problem = f"is not ready within {limit_s:g} s"
+            if self.guest is None:
+                raise DutError(problem, where=self.role) from error
+            raise self.guest.error(problem) from error
         except HostError as error:
             raise self._guest().error(f"cannot be set up: {error}") from error
         # When the switch came back QEMU took its connection, and the link is up again.
