@@ -55,7 +55,8 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
 
     def refused(kind: str) -> str:
         placement = place_with_vnfs(demands, testbed.cores, facts, None, where)
-        said: str = generator.cannot_plug(kind, vswitch.tx_queues(scenario, placement), placement)
+        queues = vswitch.tx_queues(scenario, placement)
+        said: str = generator.cannot_plug(kind, queues, scenario, placement)
         return said
 
     wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), refused)
@@ -99,7 +100,14 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
     if problem:
         raise CapabilityError(problem, where=scenario.generator)
     alone = scenario.model_copy(update={"vswitch": ""})
-    wire, nics = _choose_wire(alone, testbed, facts, (generator,))
+    queues = scenario.options.rx_queues or 1  # looped to itself it gets what it sends
+
+    def refused(kind: str) -> str:
+        placement = place(generator.roles(), testbed.cores, facts, None)
+        said: str = generator.cannot_plug(kind, queues, scenario, placement)
+        return said
+
+    wire, nics = _choose_wire(alone, testbed, facts, (generator,), refused)
     plan = Plan(
         scenario=scenario,
         testbed=testbed,
@@ -108,7 +116,7 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
         placement=place(generator.roles(), testbed.cores, facts, preferred_node(nics)),
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
-        tester_rx_queues=scenario.options.rx_queues or 1,  # looped to itself it gets what it sends
+        tester_rx_queues=queues,
     )
     mib = generator.hugepage_mib(scenario, (wire,))
     nodes = _nodes(plan, ("tester", "dut"))

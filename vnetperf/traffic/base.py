@@ -74,18 +74,21 @@ class TrafficGenerator(Backend):
         """
 
     @classmethod
-    def cannot_plug(cls, wire: str, queues: int, placement: Placement) -> str:
+    def cannot_plug(
+        cls, wire: str, queues: int, scenario: Scenario, placement: Placement
+    ) -> str:
         """What keeps it from a kind of wire, seeing who is at its other end.
 
         Args:
             wire: Kind of wire, one of `capabilities.wires`.
             queues: Queues that the other end sends on.
+            scenario: The scenario.
             placement: Cores.
 
         Returns:
             "" or why it cannot.
         """
-        del wire, queues, placement
+        del wire, queues, scenario, placement
         return ""
 
     @classmethod
