@@ -22,7 +22,14 @@ from vnetperf.traffic.trex.client import TrexClient
 from vnetperf.traffic.trex.counts import to_trial_result
 from vnetperf.traffic.trex.ports import ATTACHMENTS, MAX_FRAME, WIRES, Port, port_of
 from vnetperf.traffic.trex.server import PROGRAM, TrexServer, threads_of
-from vnetperf.traffic.trex.streams import TrialPlan, plan_burst, plan_trial
+from vnetperf.traffic.trex.streams import (
+    FCS_OCTETS,
+    WHOLE,
+    TrialPlan,
+    check_whole,
+    plan_burst,
+    plan_trial,
+)
 from vnetperf.traffic.trex.versions import find_client
 
 #: Learning frames are sent slowly, unless there are so many that it would take too long.
@@ -111,19 +118,27 @@ class Trex(TrafficGenerator):
         return (RoleDemand(role="tester", threads=3, group="switch"),)
 
     @classmethod
-    def cannot_plug(cls, wire: str, queues: int, placement: Placement) -> str:
+    def cannot_plug(cls, wire: str, queues: int, scenario: Scenario, placement: Placement) -> str:
         """A memif's other end drops what it sends on queues that nobody polls.
 
         Args:
             wire: Kind of wire.
             queues: Queues that the other end sends on.
+            scenario: The scenario.
             placement: Cores.
 
         Returns:
             "" or why it cannot.
         """
+        if wire != "memif":
+            return ""
+        if scenario.largest_on_wire > WHOLE + FCS_OCTETS:
+            return (
+                f"TRex sends frames of more than {WHOLE + FCS_OCTETS} octets in pieces when it "
+                "varies them or measures latency, and DPDK's memif joins them wrongly"
+            )
         polled = len(threads_of(placement).workers)
-        if wire != "memif" or queues <= polled:
+        if queues <= polled:
             return ""
         return (
             f"the vSwitch sends on {queues} queues, and TRex polls {polled} with the processors it "
@@ -256,7 +271,13 @@ class Trex(TrafficGenerator):
         self._running()
         frames = compile_traffic(streams, profile, frame_size)
         plan_burst(frames, 1, 1.0).describe()  # refuses what TRex has no instructions for
+        if self._must_be_whole:
+            check_whole(frames)
         self._frames = frames
+
+    @property
+    def _must_be_whole(self) -> bool:
+        return any(end.kind == "memif" for end in self._ends)
 
     def learn(self, frames_per_stream: int) -> None:
         """Send learning frames.
@@ -283,7 +304,7 @@ class Trex(TrafficGenerator):
         Raises:
             GeneratorError: The server died, or its counters cannot be trusted.
         """
-        plan = plan_trial(self._frames, trial.load_fps, trial.duration_s)
+        plan = plan_trial(self._frames, trial.load_fps, trial.duration_s, whole=self._must_be_whole)
         slack = patient(max(SLACK_S, SLACK * trial.duration_s))
         times = Times(trial.duration_s, slack, trial.drain_s, trial.full_drain)
         said = self._send(plan, times, watch)

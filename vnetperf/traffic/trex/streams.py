@@ -13,7 +13,13 @@ from vnetperf.traffic.frames import IPV4_LEN, VariedField
 
 #: What one instruction of the field engine writes under a mask, octets.
 WORD = 4
+FCS_OCTETS = 4
 SIZES = (1, 2, 4, 8)
+#: Octets without FCS: frames up to COPIED are changed in a copy of the whole, longer ones in
+#: pieces; where the last octet that is written is not far from the end, again in a copy. It can be
+#: at FARTHEST at most, so frames up to WHOLE can be kept in one piece.
+COPIED, NOT_FAR, FARTHEST = 128, 64, 512
+WHOLE = FARTHEST + NOT_FAR
 #: TRex's own trailer in a probe: sequence number and time; it needs the room behind the headers.
 PROBE_OCTETS = 16
 #: Probes of latency: frames/s of each direction at most, share of its frames at most, and the
@@ -112,13 +118,16 @@ class TrialPlan:
         return [describe(one) for one in self.sent]
 
 
-def plan_trial(frames: Sequence[CompiledFrame], load_fps: float, duration_s: float) -> TrialPlan:
+def plan_trial(
+    frames: Sequence[CompiledFrame], load_fps: float, duration_s: float, *, whole: bool = False
+) -> TrialPlan:
     """Deal a load out to the frames.
 
     Args:
         frames: What is sent.
         load_fps: Load of each direction, frames/s.
         duration_s: Seconds.
+        whole: True for ports that must not send a frame in pieces.
 
     Returns:
         The plan: each direction sends exactly load x duration, probes of latency among them.
@@ -129,7 +138,8 @@ def plan_trial(frames: Sequence[CompiledFrame], load_fps: float, duration_s: flo
     sent: list[Sent] = []
     unprobed = ""
     for mine in by_direction.values():
-        load, why = _with_probe(_deal(mine, load_fps, duration_s), duration_s, len(sent))
+        load = _deal(mine, load_fps, duration_s)
+        load, why = _with_probe(load, duration_s, len(sent), whole=whole)
         unprobed = unprobed or why
         sent += load
     return TrialPlan(sent=tuple(sent), unprobed=unprobed)
@@ -185,12 +195,14 @@ def split(count: int, shares: Sequence[float]) -> tuple[int, ...]:
     return tuple(dealt)
 
 
-def _with_probe(load: list[Sent], duration_s: float, number: int) -> tuple[list[Sent], str]:
+def _with_probe(
+    load: list[Sent], duration_s: float, number: int, *, whole: bool
+) -> tuple[list[Sent], str]:
     """Let some frames of a direction's largest share be probes; the load stays what it is."""
     if not load:
         return load, ""
     carrier = max(load, key=lambda s: s.frames)
-    if why := why_no_probe(carrier.frame):
+    if why := why_no_probe(carrier.frame, whole=whole):
         return load, why
     probes = int(min(PROBE_FPS * duration_s, PROBE_SHARE * carrier.frames))
     if probes < FEWEST_PROBES:
@@ -201,11 +213,12 @@ def _with_probe(load: list[Sent], duration_s: float, number: int) -> tuple[list[
     return [*(rest if s is carrier else s for s in load), probe], ""
 
 
-def why_no_probe(frame: CompiledFrame) -> str:
+def why_no_probe(frame: CompiledFrame, *, whole: bool = False) -> str:
     """Whether TRex can measure latency with a frame.
 
     Args:
         frame: The frame.
+        whole: True for ports that must not send a frame in pieces.
 
     Returns:
         "" or what keeps it from it.
@@ -231,10 +244,12 @@ def describe(sent: Sent) -> dict[str, Any]:
         JSON values; see worker/streams.py.
     """
     frame = sent.frame
-    # A probe is always of the first flow: TRex refuses some instructions beside its own.
+    # Probes are of the first flow: they are to see one path, and no flow is to be theirs alone.
     made = [] if sent.probe is not None else variables(frame.fields)
     touched = [(v.offset, v.offset + (WORD if v.mask is not None else v.size)) for v in made]
     fixes = [one for one in frame.checksums if _covers(one, touched, len(frame.template))]
+    if COPIED < len(frame.template) <= WHOLE and (made or sent.probe is not None):
+        made.append(_in_one_piece(frame.template))
     return {
         "port": frame.stream.tx_port,
         "template": base64.b64encode(frame.template).decode(),
@@ -291,6 +306,37 @@ def _variable(one: VariedField) -> Variable:
         accepted="values that differ in their last four octets",
         cure="use fewer flows, or vary another field",
     )
+
+
+def _in_one_piece(template: bytes) -> Variable:
+    """Writes an octet near the end as it is, so that the server changes a copy of the whole frame.
+
+    It would send a changed beginning with a shared rest behind it otherwise, and DPDK's memif does
+    not forget which of its descriptors had something behind them (seen in 25.03): frames are then
+    joined, and come again and again.
+    """
+    place = min(len(template) - 1, FARTHEST - 1)
+    octet = template[place]
+    return Variable(1, octet, octet, 1, random=False, offset=place, mask=None)
+
+
+def check_whole(frames: Sequence[CompiledFrame]) -> None:
+    """Refuse frames that can only be sent in pieces, for a port that must not send any.
+
+    Args:
+        frames: The frames.
+
+    Raises:
+        GeneratorError: One is long, and differs from flow to flow.
+    """
+    for frame in frames:
+        if len(frame.template) > WHOLE and variables(frame.fields):
+            raise GeneratorError(
+                f"several flows of frames of {frame.size} octets over memif",
+                where="trex",
+                accepted=f"up to {WHOLE + FCS_OCTETS} octets",
+                cure="use another wire (--wire veth), shorter frames, or a single flow",
+            )
 
 
 def _covers(one: Checksum, touched: Sequence[tuple[int, int]], octets: int) -> bool:

@@ -96,7 +96,7 @@ class Sending:
         }
 
     def _stop(self) -> None:
-        self.session.client.stop(ports=self.senders, rx_delay_ms=0)
+        self.session.stop(self.senders)
 
     def _remember(self) -> None:
         """Counters before the start; they must stand still, or frames of before are counted."""

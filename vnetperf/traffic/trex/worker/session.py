@@ -6,6 +6,7 @@ import contextlib
 import getpass
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from vnetperf.traffic.trex.worker.library import Saying, TroubleError
@@ -27,6 +28,9 @@ _SAID = (
         ),
     ),
 )
+#: What the client says when it thinks that a port is not in the state for something.
+WRONG_STATE = "on current state"
+SETTLING_S = 3.0
 SYNC_TIMEOUT_S, ASYNC_TIMEOUT_S = 2, 15
 
 
@@ -178,8 +182,29 @@ class Session:
             everything: True for what this client does not know of, too.
         """
         which = [f"{port}.*" for port in self.ports] if everything else self.ports
-        self.client.stop(ports=which, rx_delay_ms=0)
-        self.client.remove_all_streams(ports=which)
+        self.stop(which)
+        self._settled(lambda: self.client.remove_all_streams(ports=which))
+
+    def stop(self, ports: list[Any]) -> None:
+        """Stop traffic.
+
+        Args:
+            ports: Numbers or profiles of ports.
+        """
+        self._settled(lambda: self.client.stop(ports=ports, rx_delay_ms=0))
+
+    def _settled(self, step: Callable[[], None]) -> None:
+        """Take a step that the client refuses while news of the ports' state are on their way."""
+        deadline = time.monotonic() + SETTLING_S
+        while True:
+            try:
+                with Saying(trouble_of):
+                    step()
+                return
+            except TroubleError as trouble:
+                if WRONG_STATE not in trouble.text or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
 
     def links_down(self) -> list[int]:
         """Ports without a link.
