@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from vnetperf.config_files import available, find_file, load_model, read_toml, validate
 from vnetperf.config_options import (
@@ -25,6 +25,7 @@ from vnetperf.config_options import (
     switch_options,
 )
 from vnetperf.model.base import Frozen
+from vnetperf.model.capture import CaptureSpec, parse_capture
 from vnetperf.model.core import CoreOptions, Stack
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.guest import GuestOptions
@@ -62,7 +63,9 @@ MessageSizes = Annotated[
 #: Settings of which single ones are laid over others; all others are replaced.
 _ADDED_UP = ("set", "guest", "core")
 #: Settings of a run as a whole: a variant cannot have others.
-OF_THE_RUN = ("testbed", "preset", "frame_sizes", "message_sizes", "results_dir", "notes")
+OF_THE_RUN = (
+    *("testbed", "preset", "frame_sizes", "message_sizes", "pcap", "results_dir", "notes"),
+)
 
 
 class Settings(Frozen):
@@ -94,6 +97,8 @@ class Settings(Frozen):
             VNF.
         message_sizes: Octets of messages between endpoints.
         instances: Parallel processes of the endpoint tool at each end.
+        pcap: Frames of each trial to keep as pcap files, "FRAMES" or "FRAMES:WHAT"
+            (model/capture.py); "0" keeps none.
         results_dir: Folder that gets one folder for each run.
         notes: The operator's notes, quoted in the report.
     """
@@ -119,8 +124,15 @@ class Settings(Frozen):
     endpoint_server: ServerPlace = "far"
     message_sizes: MessageSizes = (64, 1024, 16384)
     instances: Annotated[int, Field(ge=1, le=MAX_INSTANCES)] = 1
+    pcap: str = "0"
     results_dir: str = "results"
     notes: str = ""
+
+    @field_validator("pcap", mode="before")
+    @classmethod
+    def _capture_is_known(cls, value: object) -> str:
+        parse_capture(str(value))
+        return str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +158,12 @@ class Configuration:
     switch: SwitchOptions
     guest: GuestOptions
     core: CoreOptions
+
+    @property
+    def capture(self) -> CaptureSpec | None:
+        """Frames of each trial to keep; None for none."""
+        asked = parse_capture(self.settings.pcap)
+        return asked if asked.frames else None
 
     @property
     def stack(self) -> Stack:

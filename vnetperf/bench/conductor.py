@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from vnetperf.bench.attribution import lost_at
+from vnetperf.bench.captures import write_captures
 from vnetperf.bench.derive import result_of
 from vnetperf.bench.logged import LoggedSearch, measurement_of
 from vnetperf.bench.run import Run, utc_now
@@ -234,12 +235,17 @@ class Conductor:
             learning_frames=self.scenario.traffic.learning_frames_per_stream,
             learning_wait_s=times.learning_wait_s,
             histogram_up_to_loss=self._histogram_up_to(logged, request),
+            capture=run.configuration.capture,
         )
         run.progress.trial_begins(logged.begin, request.load_fps, request.duration_s)
         started, began = utc_now(), time.monotonic()
         result = run.client.run_trial(spec)
         wall = time.monotonic() - began
         verdict, reason = judge(result, times.offered_tolerance)
+        number = run.log.next_trial()
+        captures: tuple[str, ...] = ()
+        if spec.capture is not None and not result.failed:
+            captures = write_captures(run.log.path, number, run.client.captured())
         trial = TrialRecord(
             number=run.log.next_trial(),
             search=logged.begin.search,
@@ -249,6 +255,7 @@ class Conductor:
             reason=reason,
             started=started,
             lost_at=lost_at(self.scenario.deployment, result),
+            captures=captures,
         )
         run.log.append(trial)
         logged.trials.append(trial)

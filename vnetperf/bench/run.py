@@ -22,6 +22,7 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.result import Calibration, CalibrationPoint, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.trial import LiveCounts
 from vnetperf.model.tunnel import overhead
 from vnetperf.model.units import LinkSpeed
 from vnetperf.model.variant import Comparison
@@ -66,6 +67,7 @@ class Run:
         self.configuration = configuration
         self.progress = progress or Quiet()
         self.client = client or AgentClient(configuration.testbed, self._on_event)
+        self.client.follow = self.progress.follows
         self.store = calibrations or CalibrationStore()
         self.before = Continued(log_path)
         self.spent: dict[str, float] = {}
@@ -82,6 +84,8 @@ class Run:
         self.log.append(self._run_record(resumed))
 
     def _on_event(self, event: dict[str, object]) -> None:
+        if event.get("event") == "live":
+            self.progress.trial_runs(LiveCounts.model_validate(event["counts"]))
         if event.get("event") == "wait":
             self.progress.say(f"waiting for the testbed: {event['holder']} holds it")
 
@@ -92,7 +96,9 @@ class Run:
             A digest of version, preset, testbed and the settings that shape traffic.
         """
         c = self.configuration
-        chosen = c.settings.model_dump_json(exclude={"results_dir", "notes", "frame_sizes"})
+        chosen = c.settings.model_dump_json(
+            exclude={"pcap", "results_dir", "notes", "frame_sizes"}
+        )
         preset = c.preset.model_dump_json(exclude={"frame_sizes"})
         text = "\n".join(
             [

@@ -7,6 +7,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
+from vnetperf.model.capture import CaptureSpec
 
 
 class Verdict(StrEnum):
@@ -32,6 +33,7 @@ class TrialSpec(Frozen):
         learning_wait_s: Wait after the learning frames, seconds.
         histogram_up_to_loss: Percentiles and histogram are in the result when the worse direction
             lost no larger a share than this, 0..1; below 0: never. The rest always.
+        capture: Frames to keep; None for none.
     """
 
     frame_size: int
@@ -42,6 +44,23 @@ class TrialSpec(Frozen):
     learning_frames: int = 0
     learning_wait_s: float = 0.0
     histogram_up_to_loss: float = 1.0
+    capture: CaptureSpec | None = None
+
+
+class LiveCounts(Frozen):
+    """Counts of a trial so far, all directions together; a glance and no result.
+
+    Attributes:
+        elapsed_s: Seconds since sending began.
+        sent: Frames the wire accepted.
+        refused: Frames that it did not take.
+        received: Distinct own frames that came back.
+    """
+
+    elapsed_s: float
+    sent: int
+    refused: int
+    received: int
 
 
 class Latency(Frozen):

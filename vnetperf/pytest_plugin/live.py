@@ -7,10 +7,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from vnetperf.model.imix import IMIX
+from vnetperf.model.trial import LiveCounts
 from vnetperf.model.units import l1_bits_per_frame
 
 if TYPE_CHECKING:
     from vnetperf.results.records import SearchRecord, TrialRecord
+
+
+NOTHING = LiveCounts(elapsed_s=0.0, sent=0, refused=0, received=0)
 
 
 class LiveProgress:
@@ -23,13 +27,15 @@ class LiveProgress:
 
     def __init__(self, terminal: Any, *, live: bool) -> None:
         self.terminal = terminal
-        self.live = live
+        self.live = bool(live)  # pytest has a kind of its own
         self._status: Any = None
         self._tty: Any = None
         self._trials = 0
         self._began = 0.0
         self._last = ""
         self._said = ""
+        self._trial = ""
+        self._before = NOTHING
 
     def say(self, text: str) -> None:
         """Show what is being done now.
@@ -64,10 +70,35 @@ class LiveProgress:
         gbps = load_fps * search.in_sum * l1_bits_per_frame(search.size) / 1e9
         size = IMIX if search.imix else f"{search.frame_size} B"
         spent = time.monotonic() - self._began
-        self._show(
+        self._before = NOTHING
+        self._trial = (
             f"{search.scenario} {size}: trial {self._trials + 1}, "
             f"{rate(load_fps)} per direction ({gbps:.2f} Gbit/s L1 in sum), {duration_s:g} s; "
-            f"{spent:.0f} s so far{self._last}"
+            f"{spent:.0f} s so far"
+        )
+        self._show(f"{self._trial}{self._last}")
+
+    @property
+    def follows(self) -> bool:
+        """Whether a trial that is going on is looked at."""
+        return self.live
+
+    def trial_runs(self, counts: LiveCounts) -> None:
+        """A trial is going on: show its rates of now, between two looks.
+
+        Args:
+            counts: Counts so far.
+        """
+        before = self._before if self._before.elapsed_s < counts.elapsed_s else NOTHING
+        self._before = counts
+        seconds = counts.elapsed_s - before.elapsed_s
+        if not self.live or seconds <= 0:
+            return
+        sent, received = counts.sent + counts.refused, counts.received
+        now = (sent - before.sent - before.refused, received - before.received)
+        there, back = (rate(frames / seconds) for frames in now)
+        self._show(
+            f"{self._trial}; now {there} sent, {back} received, {sent - received} lost or under way"
         )
 
     def trial_ends(self, search: SearchRecord, trial: TrialRecord) -> None:

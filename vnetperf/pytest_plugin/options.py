@@ -86,6 +86,12 @@ def add_options(parser: pytest.Parser) -> None:
         "--message-sizes", metavar="LIST", help="octets of messages between endpoints, e.g. 64,1024"
     )
     add("--instances", metavar="N", type=int, help="parallel processes of the endpoint tool")
+    add(
+        "--pcap",
+        metavar="FRAMES[:WHAT]",
+        help="keep frames of each trial as pcap files: the first of each port; WHAT is first, "
+        "streams, gaps or foreign (default: 0)",
+    )
     add("--results-dir", metavar="DIR", help="folder of all runs (default: results)")
     add("--notes", metavar="TEXT", help="operator's notes, quoted in the report")
     add("--plan", action="store_true", help="print what would be done, and stop")
@@ -114,6 +120,7 @@ KEYS = (
     "endpoint_server",
     "message_sizes",
     "instances",
+    "pcap",
     "results_dir",
     "notes",
 )
@@ -156,6 +163,7 @@ def configuration_of(
         loaded = config.load(given, test_case=test_case)
         check_names(loaded.settings)
         check_mode(loaded.settings)
+        check_capture(loaded)
         return loaded
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
@@ -200,6 +208,27 @@ def check_mode(settings: Settings) -> None:
             f"{settings.vnf} has no mode {settings.vnf_mode!r}",
             where="vnf_mode",
             accepted=", ".join(("auto", *modes)),
+        )
+
+
+def check_capture(configuration: Configuration) -> None:
+    """Refuse captures of a generator that keeps no frames.
+
+    Args:
+        configuration: Names both.
+
+    Raises:
+        ConfigError: It keeps none.
+    """
+    from vnetperf import registry
+
+    name = configuration.settings.generator
+    if configuration.capture and not registry.load("traffic", name).capabilities.capture:
+        raise ConfigError(
+            f"{name} keeps no frames of a trial",
+            where="pcap",
+            accepted="0",
+            cure="leave --pcap out, or measure with --generator loadgen",
         )
 
 

@@ -244,6 +244,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     results = session.results
     if results is None:
         return
+    from vnetperf.bench import captures
     from vnetperf.report.terminal import terminal_text
 
     terminalreporter.section("vnetperf results")
@@ -251,3 +252,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.write(terminal_text(results, width=width, plain=not terminalreporter.isatty))
     terminalreporter.line(f"results: {session.folder}")
     terminalreporter.line(f"report:  {session.folder}/report.html")
+    if session.folder is not None and (line := captures.told(session.folder)):
+        terminalreporter.line(line)

@@ -160,6 +160,7 @@ class TrialRecord(Frozen):
         reason: Why it is not VALID.
         started: UTC, ISO 8601.
         lost_at: Where lost frames died -> frames.
+        captures: Files of captured frames, relative to the run's folder.
     """
 
     type: Literal["trial"] = "trial"
@@ -171,6 +172,7 @@ class TrialRecord(Frozen):
     reason: str = ""
     started: str
     lost_at: dict[str, int] = Field(default_factory=dict)
+    captures: tuple[str, ...] = ()
 
 
 class SearchEndRecord(Frozen):

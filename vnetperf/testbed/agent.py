@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from base64 import b64encode
 from typing import Any, Protocol
 
 from vnetperf import registry
@@ -23,7 +24,7 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.transfer import ServerPlace, TransferSpec
-from vnetperf.model.trial import TrialSpec
+from vnetperf.model.trial import LiveCounts, TrialSpec
 from vnetperf.testbed.calibrate import calibrate
 from vnetperf.testbed.deploy import Deployment
 from vnetperf.testbed.inventory import take_inventory
@@ -125,11 +126,20 @@ class Agent:
         self.deployment = Deployment.deploy(checked, facts, roots=self.roots, on_wait=self._on_wait)
         return self.deployment.facts.model_dump(mode="json")
 
-    def call_run_trial(self, spec: dict[str, Any]) -> Any:
-        """Run a trial of the deployed scenario."""
+    def _on_live(self, counts: LiveCounts) -> None:
+        self.channel.send(json.dumps({"event": "live", "counts": counts.model_dump(mode="json")}))
+
+    def call_run_trial(self, spec: dict[str, Any], follow: bool = False) -> Any:
+        """Run a trial of the deployed scenario, and tell meanwhile how it goes if asked."""
         deployment = self._deployed("run_trial")
-        result = deployment.run_trial(TrialSpec.model_validate(spec), self._watch)
+        on_live = self._on_live if follow else None
+        result = deployment.run_trial(TrialSpec.model_validate(spec), self._watch, on_live)
         return result.model_dump(mode="json")
+
+    def call_captured(self) -> dict[str, str]:
+        """Hand over the frames that the last trial kept."""
+        files = self._deployed("captured").generator.captured()
+        return {name: b64encode(octets).decode() for name, octets in files.items()}
 
     def call_users_transfer(self, specs: list[dict[str, Any]]) -> Any:
         """Let users of the deployed scenario's VNF talk to a server."""

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,15 @@ class AgentClient:
     Args:
         testbed: The testbed.
         on_event: Told of events, e.g. waiting for a testbed that another run holds.
+
+    Attributes:
+        follow: True asks for events "live" with the counts of trials that are going on.
     """
 
     def __init__(self, testbed: Testbed, on_event: Event | None = None) -> None:
         self.testbed = testbed
         self.on_event = on_event or (lambda event: None)
+        self.follow = False
         self.restored: list[dict[str, Any]] = []
         self.pid = 0
         self.restore_complete = True
@@ -182,8 +187,18 @@ class AgentClient:
             The result.
         """
         length = spec.duration_s + spec.drain_s + spec.learning_wait_s
-        answer = self.call("run_trial", length_s=length, spec=spec.model_dump(mode="json"))
+        asked = spec.model_dump(mode="json")
+        answer = self.call("run_trial", length_s=length, spec=asked, follow=self.follow)
         return TrialResult.model_validate(answer)
+
+    def captured(self) -> dict[str, bytes]:
+        """Frames that the last trial kept.
+
+        Returns:
+            Name of a pcap file -> octets.
+        """
+        answer: dict[str, str] = self.call("captured", length_s=30)
+        return {name: b64decode(text) for name, text in answer.items()}
 
     def calibrate(self, plan: Plan, frame_sizes: Sequence[int]) -> Calibration:
         """Loop the generator to itself and measure it.

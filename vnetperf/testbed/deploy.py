@@ -28,7 +28,7 @@ from vnetperf.model.plan import Plan, Pollers
 from vnetperf.model.ports import Attachment, VnfPort, WireEnd
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.transfer import ServerPlace, Transfer, TransferSpec
-from vnetperf.model.trial import HopCounters, TrialResult, TrialSpec
+from vnetperf.model.trial import HopCounters, LiveCounts, TrialResult, TrialSpec
 from vnetperf.testbed import turns
 from vnetperf.testbed.collecting import Collecting
 from vnetperf.testbed.counting import difference, settled
@@ -279,7 +279,12 @@ class Deployment:
         for vnf in self.vnfs:
             vnf.check_alive()
 
-    def run_trial(self, spec: TrialSpec, watch: Callable[[], None] = lambda: None) -> TrialResult:
+    def run_trial(
+        self,
+        spec: TrialSpec,
+        watch: Callable[[], None] = lambda: None,
+        on_live: Callable[[LiveCounts], None] | None = None,
+    ) -> TrialResult:
         """Run one trial: learning frames, counters, traffic, drain, counters.
 
         A DUT or generator that dies gives a result without numbers that says so.
@@ -287,6 +292,7 @@ class Deployment:
         Args:
             spec: The trial.
             watch: Called while traffic runs; what it raises goes through.
+            on_live: Told the counts so far now and then, where the generator can tell.
 
         Returns:
             The result.
@@ -296,6 +302,8 @@ class Deployment:
         def watch_all() -> None:
             watch()
             self.check_alive()
+            if on_live is not None and (counts := self.generator.live()) is not None:
+                on_live(counts)
 
         try:
             result = self._trial(spec, watch_all)

@@ -14,7 +14,7 @@ from vnetperf.model.plan import Placement, RoleDemand
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
-from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
 from vnetperf.model.tunnel import Encapsulation
 
 
@@ -39,6 +39,7 @@ class GeneratorCapabilities(Frozen):
             count them apart.
         paced_bursts: True when it can meet a load with bursts of a given length.
         answers: True when its ports answer ARP requests and neighbour solicitations.
+        capture: True when it can keep frames of a trial for pcap files.
     """
 
     wires: tuple[str, ...]
@@ -57,6 +58,7 @@ class GeneratorCapabilities(Frozen):
     broadcast: bool = False
     paced_bursts: bool = False
     answers: bool = False
+    capture: bool = False
 
 
 class TrafficGenerator(Backend):
@@ -208,6 +210,22 @@ class TrafficGenerator(Backend):
             GeneratorError: The generator cannot (`capabilities.exact_bursts`), or died.
         """
         del frames, watch
+    def live(self) -> LiveCounts | None:
+        """Look at the trial that is going on; asked from the `watch` of `run`.
+
+        Returns:
+            Counts so far; None when this generator cannot tell, or not now.
+        """
+        return None
+
+    def captured(self) -> dict[str, bytes]:
+        """Frames of the last trial that it was asked to keep (`TrialSpec.capture`).
+
+        Returns:
+            Name such as "port0-sent.pcap" -> octets of the file.
+        """
+        return {}
+
         raise GeneratorError("it cannot send exact bursts", where=self.name)
 
     @abstractmethod

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-CaptureWhat = Literal["first", "streams", "gaps", "foreign"]
 Kind = Literal["sent", "received", "stray"]
 
 _RECORD = struct.Struct("=QIIHHI")

@@ -9,18 +9,20 @@ from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.patience import patient
+from vnetperf.model.capture import CaptureSpec
 from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers, RoleDemand
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream, TrafficProfile
-from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
 from vnetperf.model.tunnel import GTPU, TUNNELS
 from vnetperf.model.units import MAX_FRAME_SIZE
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.traffic.compiled import compile_traffic
 from vnetperf.traffic.loadgen.build import Variant, build_identity, engine_executable
+from vnetperf.traffic.loadgen.captured import pcap_files
 from vnetperf.traffic.loadgen.devices import ATTACHMENTS, VHOST_NET, WIRES, Port, port_of
 from vnetperf.traffic.loadgen.engine import Engine
 from vnetperf.traffic.loadgen.launch import engine_config, hugepages_mib
@@ -46,6 +48,7 @@ class Loadgen(TrafficGenerator):
         latency_histogram=True,
         exact_bursts=True,
         answers=True,
+        capture=True,
         max_frame_size=MAX_FRAME_SIZE,
         asymmetric=True,
         broadcast=True,
@@ -62,6 +65,7 @@ class Loadgen(TrafficGenerator):
         self._prepared = Prepared()
         self._neighbours: tuple[tuple[NeighbourSpec, ...], dict[int, bytes]] = ((), {})
         self._announce = False
+        self._capture = CaptureSpec()
         self._ends: tuple[WireEnd, ...] = ()
 
     @classmethod
@@ -140,7 +144,7 @@ class Loadgen(TrafficGenerator):
         found = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
         self.executable = engine_executable()
         spawn = partial(spawn_in_run, self.machine)
-        self._neighbours = ((), {})
+        self._neighbours, self._capture = ((), {}), CaptureSpec()
         self._engine = Engine.open(
             self.config, run_dir=self.directory, executable=self.executable, spawn=spawn
         )
@@ -226,6 +230,10 @@ class Loadgen(TrafficGenerator):
         Returns:
             The counts.
         """
+        capture = trial.capture or CaptureSpec()
+        if capture != self._capture:
+            self._running().capture(capture.frames, capture.what)
+            self._capture = capture
         return run_trial(
             self._running(),
             self._prepared,
@@ -245,6 +253,30 @@ class Loadgen(TrafficGenerator):
             The counts.
         """
         return run_burst(self._running(), self._prepared, frames, watch)
+
+    def live(self) -> LiveCounts | None:
+        """Sums over all streams, from the engine.
+
+        Returns:
+            Counts so far; None outside a trial.
+        """
+        status = self._running().status()
+        if status.counts is None or status.elapsed_s is None or status.state == "done":
+            return None
+        return LiveCounts(
+            elapsed_s=status.elapsed_s,
+            sent=status.counts.sent,
+            refused=status.counts.refused,
+            received=status.counts.received,
+        )
+
+    def captured(self) -> dict[str, bytes]:
+        """Frames that the engine kept of the last trial.
+
+        Returns:
+            One pcap file for each port and way.
+        """
+        return pcap_files(self._running().captured())
 
     def pollers(self) -> tuple[Pollers, ...]:
         """The engine's worker is its main thread.

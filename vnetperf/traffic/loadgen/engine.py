@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from vnetperf.host.patience import patient
+from vnetperf.model.capture import CaptureWhat
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
 from vnetperf.traffic.loadgen.build import engine_executable
-from vnetperf.traffic.loadgen.captured import CapturedFrame, CaptureWhat, parse_capture
+from vnetperf.traffic.loadgen.captured import CapturedFrame, parse_capture
 from vnetperf.traffic.loadgen.connection import Connection
 from vnetperf.traffic.loadgen.info import EngineInfo, PortInfo, WorkerInfo
 from vnetperf.traffic.loadgen.process import Spawn, plain_spawn
