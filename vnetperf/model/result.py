@@ -162,16 +162,19 @@ class Result(Frozen):
         """The frame size in a sentence: "64 octets", or a mix with its mean."""
         if not self.imix:
             return f"{self.frame_size} octets"
-        mean = self.frame_size if self.mean_frame_size is None else self.mean_frame_size
-        return f"IMIX {self.imix} (mean {mean:.1f} octets)"
+        return f"IMIX {self.imix} (mean {self._mean} octets)"
 
     @property
     def size_short(self) -> str:
         """The frame size in a few characters: "64 octets", "imix, mean 354.2"."""
         if not self.imix:
             return f"{self.frame_size} octets"
-        mean = self.frame_size if self.mean_frame_size is None else self.mean_frame_size
-        return f"{IMIX}, mean {mean:.1f}"
+        return f"{IMIX}, mean {self._mean}"
+
+    @property
+    def _mean(self) -> str:
+        known = self.mean_frame_size
+        return str(self.frame_size) if known is None else f"{known:.1f}"
 
     @property
     def in_sum(self) -> float:
