@@ -247,7 +247,7 @@ class Conductor:
         if spec.capture is not None and not result.failed:
             captures = write_captures(run.log.path, number, run.client.captured())
         trial = TrialRecord(
-            number=run.log.next_trial(),
+            number=number,
             search=logged.begin.search,
             spec=spec,
             result=result,
