@@ -29,6 +29,8 @@ MODULES = {"svm": "kvm_amd", "vmx": "kvm_intel"}
 FOLDER = "vm"
 #: With working acceleration a kernel comes to its end without a root within two seconds.
 LIMIT_S = 10.0
+#: In the lab it takes 15 s when nobody else works on the machine.
+LIMIT_IN_THE_LAB_S = 60.0
 #: A guest within an emulated processor never hears of its local APIC's timer, and stands still in
 #: its first halt (QEMU 10.0 emulating SVM, its KVM in Linux 6.12). The board's timer is heard.
 IN_THE_LAB = "no_timer_check nolapic_timer"
@@ -92,7 +94,8 @@ def _load(machine: Machine) -> None:
 
 
 def _try(machine: Machine, qemu: str, kernel: Path) -> Proof:
-    cmdline = IN_THE_LAB if virtual_lab() is True else ""
+    lab = virtual_lab() is True
+    cmdline, limit_s = (IN_THE_LAB, LIMIT_IN_THE_LAB_S) if lab else ("", LIMIT_S)
     directory = machine.subdir("kvm-proof")
     console = directory / "console"
     argv = [qemu, "-machine", "q35,kernel-irqchip=split", "-accel", "kvm", "-cpu", "host"]
@@ -109,7 +112,7 @@ def _try(machine: Machine, qemu: str, kernel: Path) -> Proof:
         return WORD in seen
 
     try:
-        process.wait_for(said, LIMIT_S, "a kernel's last word", poll_s=0.05)
+        process.wait_for(said, limit_s, "a kernel's last word", poll_s=0.05)
         return Proof(True, "a kernel booted with it", cmdline)
     except HostError:
         if said():
@@ -118,7 +121,7 @@ def _try(machine: Machine, qemu: str, kernel: Path) -> Proof:
         if not process.alive():
             last = process.log_tail(1)
             return Proof(False, f"QEMU ended with status {process.returncode}: {last}")
-        return Proof(False, f"a kernel booted with it {how} within {patient(LIMIT_S):g} s")
+        return Proof(False, f"a kernel booted with it {how} within {patient(limit_s):g} s")
     finally:
         process.signal(9)
         with contextlib.suppress(HostError):
