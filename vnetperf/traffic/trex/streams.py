@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -119,7 +119,10 @@ class TrialPlan:
 
 
 def plan_trial(
-    frames: Sequence[CompiledFrame], load_fps: float, duration_s: float, *, whole: bool = False
+    frames: Sequence[CompiledFrame],
+    load_fps: float,
+    duration_s: float,
+    short: Mapping[int, CompiledFrame] | None = None,
 ) -> TrialPlan:
     """Deal a load out to the frames.
 
@@ -127,7 +130,8 @@ def plan_trial(
         frames: What is sent.
         load_fps: Load of each direction, frames/s.
         duration_s: Seconds.
-        whole: True for ports that must not send a frame in pieces.
+        short: Stream's id -> frame that fits one piece, for ports that must not send pieces: it is
+            the probe where the stream's own frames are longer.
 
     Returns:
         The plan: each direction sends exactly load x duration, probes of latency among them.
@@ -139,7 +143,7 @@ def plan_trial(
     unprobed = ""
     for mine in by_direction.values():
         load = _deal(mine, load_fps, duration_s)
-        load, why = _with_probe(load, duration_s, len(sent), whole=whole)
+        load, why = _with_probe(load, duration_s, len(sent), short or {})
         unprobed = unprobed or why
         sent += load
     return TrialPlan(sent=tuple(sent), unprobed=unprobed)
@@ -196,29 +200,31 @@ def split(count: int, shares: Sequence[float]) -> tuple[int, ...]:
 
 
 def _with_probe(
-    load: list[Sent], duration_s: float, number: int, *, whole: bool
+    load: list[Sent], duration_s: float, number: int, short: Mapping[int, CompiledFrame]
 ) -> tuple[list[Sent], str]:
     """Let some frames of a direction's largest share be probes; the load stays what it is."""
     if not load:
         return load, ""
     carrier = max(load, key=lambda s: s.frames)
-    if why := why_no_probe(carrier.frame, whole=whole):
+    frame = carrier.frame
+    if len(frame.template) > WHOLE:
+        frame = short.get(frame.stream.id, frame)
+    if why := why_no_probe(frame):
         return load, why
     probes = int(min(PROBE_FPS * duration_s, PROBE_SHARE * carrier.frames))
     if probes < FEWEST_PROBES:
         return load, f"too few frames for probes of latency ({carrier.frames})"
     share = probes / carrier.frames
     rest = replace(carrier, frames=carrier.frames - probes, fps=carrier.fps * (1 - share))
-    probe = replace(carrier, frames=probes, fps=carrier.fps * share, probe=number + 1)
+    probe = replace(carrier, frame=frame, frames=probes, fps=carrier.fps * share, probe=number + 1)
     return [*(rest if s is carrier else s for s in load), probe], ""
 
 
-def why_no_probe(frame: CompiledFrame, *, whole: bool = False) -> str:
+def why_no_probe(frame: CompiledFrame) -> str:
     """Whether TRex can measure latency with a frame.
 
     Args:
         frame: The frame.
-        whole: True for ports that must not send a frame in pieces.
 
     Returns:
         "" or what keeps it from it.
