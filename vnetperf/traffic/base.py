@@ -76,9 +76,7 @@ class TrafficGenerator(Backend):
         """
 
     @classmethod
-    def cannot_plug(
-        cls, wire: str, queues: int, scenario: Scenario, placement: Placement
-    ) -> str:
+    def cannot_plug(cls, wire: str, queues: int, scenario: Scenario, placement: Placement) -> str:
         """What keeps it from a kind of wire, seeing who is at its other end.
 
         Args:
@@ -210,6 +208,8 @@ class TrafficGenerator(Backend):
             GeneratorError: The generator cannot (`capabilities.exact_bursts`), or died.
         """
         del frames, watch
+        raise GeneratorError("it cannot send exact bursts", where=self.name)
+
     def live(self) -> LiveCounts | None:
         """Look at the trial that is going on; asked from the `watch` of `run`.
 
@@ -225,8 +225,6 @@ class TrafficGenerator(Backend):
             Name such as "port0-sent.pcap" -> octets of the file.
         """
         return {}
-
-        raise GeneratorError("it cannot send exact bursts", where=self.name)
 
     @abstractmethod
     def close(self) -> None:
