@@ -133,7 +133,14 @@ def parse_frame_sizes(text: str, where: str = "--frame-sizes") -> tuple[int, ...
     Raises:
         ConfigError: When it is not a list of whole numbers.
     """
-    return _sizes(text, where, "frame sizes", "64,512,1518")
+    try:
+        return _numbers(text)
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is no list of frame sizes",
+            where=where,
+            accepted="whole numbers with commas, e.g. 64,512,1518",
+        ) from None
 
 
 def parse_message_sizes(text: str, where: str = "--message-sizes") -> tuple[int, ...]:
@@ -149,15 +156,15 @@ def parse_message_sizes(text: str, where: str = "--message-sizes") -> tuple[int,
     Raises:
         ConfigError: When it is not a list of whole numbers.
     """
-    return _sizes(text, where, "message sizes", "64,1024,16384")
-
-
-def _sizes(text: str, where: str, what: str, example: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
+        return _numbers(text)
     except ValueError:
         raise ConfigError(
-            f"{text!r} is no list of {what}",
+            f"{text!r} is no list of message sizes",
             where=where,
-            accepted=f"whole numbers with commas, e.g. {example}",
+            accepted="whole numbers with commas, e.g. 64,1024,16384",
         ) from None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",") if part.strip())

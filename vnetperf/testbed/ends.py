@@ -19,8 +19,8 @@ from vnetperf.vnfs.base import Vnf
 
 #: Addresses are those of RFC 2544 appendix C.2.2, on one link for the ends themselves.
 PREFIX = 15
-#: An endpoint in the VNF has the second address of the network at port 0.
-INSIDE = "198.18.0.2"
+#: An endpoint in the VNF has the last address of the network at port 0, which no flow has.
+INSIDE = "198.18.255.254"
 #: Kinds of wire and attachment whose end is an interface that a namespace can take.
 MOVABLE = ("veth", "nic", "vf", "macvlan")
 #: Namespaces stay until the run ends: those of one call are not those of the next.

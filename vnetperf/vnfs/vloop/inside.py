@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from vnetperf.launchers.endpoint import Endpoint, Place
 from vnetperf.launchers.vm.guest import Guest
 from vnetperf.launchers.vm.place import GuestEndpoint
-from vnetperf.model.errors import VnetperfError
 from vnetperf.model.scenario import Scenario
 
 #: A form in which the kernel has addresses of its own.
@@ -35,7 +34,10 @@ def misfit(scenario: Scenario, name: str) -> str:
 
 @contextmanager
 def addressed(what: str, place: Place, netdev: str, address: str) -> Iterator[Endpoint]:
-    """Give an interface of a VNF an address, for a while.
+    """Give an interface of a VNF an address, which it keeps until the VNF ends.
+
+    The kernel forgets all routes by an interface when its last address goes, and a VNF that routes
+    has no other.
 
     Args:
         what: What it is called in reports.
@@ -49,18 +51,13 @@ def addressed(what: str, place: Place, netdev: str, address: str) -> Iterator[En
     Raises:
         HostError: The address cannot be set.
     """
-    words = [f"{address}/32", "dev", netdev]
-    place.run(["ip", "address", "replace", *words])
-    try:
-        yield Endpoint(what, place, address, netdev)
-    finally:
-        with suppress(VnetperfError):  # it goes with the VNF
-            place.run(["ip", "address", "del", *words])
+    place.run(["ip", "address", "replace", f"{address}/32", "dev", netdev])
+    yield Endpoint(what, place, address, netdev)
 
 
 @contextmanager
 def in_guest(role: str, guest: Guest, address: str) -> Iterator[Endpoint]:
-    """Give port 0 of a guest an address, for a while.
+    """Give port 0 of a guest an address.
 
     Args:
         role: Which VNF it is.
