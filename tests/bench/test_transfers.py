@@ -8,12 +8,13 @@ import pytest
 
 from vnetperf import config
 from vnetperf.bench import transfers
+from vnetperf.bench.repeated import merged
 from vnetperf.bench.scenarios import make_scenario
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.transfer import Transfer, TransferSpec
+from vnetperf.model.transfer import Kind, Transfer, Transfers, TransferSpec
 
 
 def scenario(scenario_id: str = "vepc_bridge", **settings: str) -> Scenario:
@@ -60,6 +61,94 @@ def test_what_keeps_users_away_is_noted() -> None:
     assert where == "vepc_bridge, traffic of users"
     assert "memif" in why
     run.deploy.assert_not_called()
+
+
+def test_a_tool_that_is_not_here_keeps_users_away() -> None:
+    wanted = scenario()
+    run = run_of(wanted)
+    run.facts().programs.pop("iperf3")
+    assert "install the package iperf3" in transfers.why_not(run, wanted)
+
+
+def test_endpoints_are_deployed_on_wires_of_the_kernel_under_a_name_of_their_own() -> None:
+    plain = scenario("phy2phy_dpdk")
+    deployed = transfers.as_endpoints(run_of(plain), plain)
+    assert (deployed.id, deployed.wire) == ("phy2phy_dpdk,endpoints", "veth")
+    asked = plain.model_copy(update={"wire": "nic"})
+    assert transfers.as_endpoints(run_of(asked), asked).wire == "nic"
+
+
+def test_a_vnf_with_an_endpoint_in_it_routes_and_has_tools() -> None:
+    plain = scenario("pvp_bridge", vnf="vloop:vm")
+    run = run_of(plain)
+    run.configuration = config.load({"vnf": "vloop:vm", "endpoint_server": "vnf"}, environment={})
+    deployed = transfers.as_endpoints(run, plain)
+    assert (deployed.vnf_mode, deployed.addressing, deployed.guest.image) == (
+        *("route", "port"),
+        "endpoint",
+    )
+    assert transfers.no_endpoints(run, plain, "TCP_STREAM", 64) == ""
+    io = deployed.model_copy(update={"vnf_mode": "io"})
+    run.configuration = config.load(
+        {"vnf": "vloop:vm", "vnf_mode": "io", "endpoint_server": "vnf"}, environment={}
+    )
+    assert "make it route" in transfers.no_endpoints(run, io, "TCP_STREAM", 64)
+    assert run.note_skipped.called
+    alone = scenario("phy2phy_bridge")
+    assert "has no VNF to be in" in transfers.no_endpoints(run, alone, "TCP_STREAM", 64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted", "here", "chosen"),
+    [
+        ("TCP_STREAM", "auto", ("iperf3", "netperf", "netserver", "sockperf"), "iperf3"),
+        ("TCP_RR", "auto", ("iperf3", "netperf", "netserver", "sockperf"), "netperf"),
+        ("TCP_RR", "auto", ("iperf3", "sockperf"), "sockperf"),
+        ("UDP_STREAM", "sockperf", ("iperf3", "sockperf"), "sockperf"),
+    ],
+)
+def test_a_tool_is_the_first_that_is_here_and_can(
+    kind: Kind, wanted: str, here: tuple[str, ...], chosen: str
+) -> None:
+    facts = MachineFacts.model_construct(programs=dict.fromkeys(here, "/x"), program_troubles={})
+    assert transfers.choose(TransferSpec(kind=kind, duration_s=1), wanted, facts) == chosen
+
+
+def test_where_no_tool_can_each_says_why() -> None:
+    facts = MachineFacts.model_construct(programs={"iperf3": "/x"}, program_troubles={})
+    with pytest.raises(CapabilityError) as caught:
+        transfers.choose(TransferSpec(kind="TCP_RR", duration_s=1), "auto", facts)
+    for why in ("iperf3 cannot do TCP_RR", "package netperf", "package sockperf"):
+        assert why in str(caught.value)
+
+
+def test_a_case_asks_for_what_settings_say_without_a_calibration() -> None:
+    plain = scenario("phy2phy_bridge")
+    run = run_of(plain)
+    run.configuration = config.load({"instances": 4, "preset": "quick"}, environment={})
+    transfers.between_endpoints(run, plain, "UDP_STREAM", 512, "both")
+    (spec,) = run.client.call.call_args.kwargs["specs"]
+    assert (spec["instances"], spec["message_size"], spec["way"]) == (4, 512, "both")
+    assert (spec["rate_bps"], spec["rate_of_tcp"]) == (0, False)
+    assert run.client.call.call_args.kwargs["server"] == "far"
+    assert run.deploy.call_args.kwargs == {"calibrated": False}
+
+
+def test_what_was_run_again_is_as_it_was_the_last_time() -> None:
+    udp = TransferSpec(kind="UDP_STREAM", duration_s=1, rate_of_tcp=True)
+
+    def one(spec: TransferSpec, rate: float) -> Transfers:
+        return Transfers(scenario="a", transfers=(Transfer(spec=spec, bits_per_second=rate),))
+
+    other = TransferSpec(kind="TCP_STREAM", duration_s=1)
+    (found,) = merged(
+        [
+            one(udp.model_copy(update={"rate_bps": 5.0}), 1.0),
+            one(other, 2.0),
+            one(udp.model_copy(update={"rate_bps": 6.0}), 3.0),
+        ]
+    )
+    assert [transfer.bits_per_second for transfer in found.transfers] == [3.0, 2.0]
 
 
 def test_without_a_vnf_there_are_no_users() -> None:

@@ -1,0 +1,95 @@
+"""Transfers between sockets in every report: users of a core, and endpoints."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from vnetperf.model.result import RunIdentity, RunResults
+from vnetperf.model.transfer import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
+from vnetperf.report import transfers
+from vnetperf.report.html import html_report
+from vnetperf.report.markdown import markdown_report
+from vnetperf.report.terminal import terminal_text
+from vnetperf.report.transfers_csv import transfers_csv
+
+UE = EndFacts(place="UE", address="198.18.0.2", cpus="1", user_s=0.25, system_s=0.5)
+SERVER = EndFacts(place="server", address="198.19.0.1", cpus="1", user_s=0.0, system_s=0.125)
+USERS = (
+    Transfer(
+        spec=TransferSpec(kind="TCP_STREAM", duration_s=2),
+        bits_per_second=123_456_789.0,
+        retransmits=3,
+        version="iperf 3.12",
+        elapsed_s=2.0,
+        client=UE,
+        server=SERVER,
+        attach_s=0.5,
+    ),
+    Transfer(
+        spec=TransferSpec(kind="UDP_STREAM", way="back", duration_s=2, rate_of_tcp=True),
+        bits_per_second=1e6,
+        loss_ratio=0.125,
+        jitter_ms=0.25,
+        attach_s=0.5,
+    ),
+)
+ENDPOINTS = (
+    Transfer(
+        spec=TransferSpec(
+            kind="TCP_RR", tool="sockperf", way="both", message_size=64, instances=2, duration_s=5
+        ),
+        transactions_per_second=50_000.0,
+        round_trip_us={"min": 4.0, "50": 7.5, "99": 20.25, "max": 900.0},
+        flows=(
+            Flow(way="forth", port=5201, figures=Figures(transactions_per_second=30_000.0)),
+            Flow(way="back", port=5202, figures=Figures(transactions_per_second=20_000.0)),
+        ),
+        version="sockperf 3.7",
+        elapsed_s=7.25,
+        client=UE.model_copy(update={"place": "namespace at port 0", "cpus": "2,4"}),
+        server=SERVER.model_copy(update={"place": "vnf0 (VM)", "cpus": "2 vCPU on 3,5"}),
+    ),
+)
+
+
+def results(**found: tuple[Transfer, ...]) -> RunResults:
+    identity = RunIdentity(tool="vnetperf 1", git="g", command="c", started="2026-01-01T00:00:00")
+    every = tuple(Transfers(scenario=name, transfers=some) for name, some in found.items())
+    return RunResults(run=identity, preset="quick", transfers=every)
+
+
+def test_every_report_has_the_figures() -> None:
+    run = results(vepc_bridge=USERS, pvp_bridge=ENDPOINTS)
+    for text in (markdown_report(run), html_report(run), terminal_text(run, width=400)):
+        assert transfers.TITLE in text
+        for figure in (
+            *("123.5", "3 segments again", "12.5", "TCP_STREAM uplink", "UDP_STREAM downlink"),
+            *("0.75 + 0.12 s of 2.00 s", "TCP_RR both ways, 64 octets, 2 instances, 5 s"),
+            *("50", "7.500", "20.25"),
+        ):
+            assert figure in text.replace("\\", ""), figure
+    for text in (markdown_report(run), html_report(run)):
+        assert "Programs of UE and server share processors 1." in text
+        assert "run on processors 2,4 and 2 vCPU on 3,5" in text
+        assert "percentiles the largest" in text
+
+
+def test_a_run_without_transfers_says_nothing_of_them() -> None:
+    run = results()
+    for text in (markdown_report(run), html_report(run), terminal_text(run)):
+        assert transfers.TITLE not in text
+    assert len(transfers_csv(run).splitlines()) == 1
+
+
+def test_the_csv_has_sums_and_each_instance() -> None:
+    rows = list(csv.DictReader(io.StringIO(transfers_csv(results(pvp_bridge=ENDPOINTS)))))
+    assert [(row["instance"], row["way"]) for row in rows] == [
+        ("all", "both"),
+        ("1", "forth"),
+        ("2", "back"),
+    ]
+    assert [float(row["transactions_per_s"]) for row in rows] == [50_000, 30_000, 20_000]
+    assert rows[0]["round_trip_p99_us"] == "20.25"
+    assert rows[0]["client_user_s"] == "0.25"
+    assert rows[0]["arrived_bps"] == ""  # not told, and so not 0
