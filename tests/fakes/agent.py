@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.fakes.machine import PROGRAMS
 from tests.fakes.machine import facts as machine_facts
 from vnetperf.model.deployment import PHY_PORTS, Deployment
 from vnetperf.model.errors import DutError, HostError
@@ -20,6 +21,7 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.result import Calibration, CalibrationPoint, ScenarioFacts
 from vnetperf.model.testbed import Testbed
+from vnetperf.model.transfer import Figures, Flow, Transfer, TransferSpec
 from vnetperf.model.trial import DirectionCounts, HopCounters, Latency, TrialResult, TrialSpec
 from vnetperf.search import TrialRequest
 from vnetperf.testing.sim import SimulatedDut
@@ -150,6 +152,13 @@ class FakeAgent:
             latency=latency,
         )
 
+    def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
+        """Transfers between endpoints: each instance moves 1 Mbit/s, each way."""
+        del length_s
+        self._note(f"{name} {args.get('server', '')}")
+        specs = [TransferSpec.model_validate(spec) for spec in args["specs"]]
+        return [transfer_of(spec).model_dump(mode="json") for spec in specs]
+
     def teardown(self) -> list[str]:
         self._note("teardown")
         self.deployed = None
@@ -157,6 +166,19 @@ class FakeAgent:
 
     def close(self) -> None:
         self._note("close")
+
+
+def transfer_of(spec: TransferSpec) -> Transfer:
+    """What a transfer comes to."""
+    one = Figures(bits_per_second=1e6)
+    flows = [
+        Flow(way=way, port=5201 + n, figures=one)
+        for way in spec.ways
+        for n in range(spec.instances)
+    ]
+    return Transfer(
+        spec=spec, flows=tuple(flows), bits_per_second=1e6 * len(flows), version=f"{spec.tool} 1.0"
+    )
 
 
 def hops_of(deployment: Deployment, counts: Sequence[DirectionCounts]) -> tuple[HopCounters, ...]:
@@ -180,6 +202,8 @@ class EnvironmentAgent(FakeAgent):
     def __init__(self, testbed: Testbed | None = None, on_event: Any = None) -> None:
         wishes = json.loads(os.environ.get("FAKE_AGENT", "{}"))
         changes: dict[str, Any] = {"programs": {}} if wishes.get("no_programs") else {}
+        if "programs" in wishes:
+            changes["programs"] = PROGRAMS | wishes["programs"]
         if "kernel" in wishes:
             changes["record"] = {"cpu": "a processor", "kernel": {"release": wishes["kernel"]}}
         super().__init__(testbed, on_event, facts=machine_facts(wishes.get("cores", 8), **changes))
