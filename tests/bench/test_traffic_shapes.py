@@ -28,7 +28,7 @@ def with_traffic(name: str) -> Configuration:
 
 def test_rates_of_a_mix_are_of_its_true_mean(tmp_path: Path) -> None:
     bench = Bench(tmp_path, settings=with_traffic("imix"))
-    result = bench.throughput(354)
+    result = bench.throughput(362)
     mean = (7 * 64 + 4 * 594 + 1518) / 12
     assert result.mean_frame_size == mean
     assert result.imix == "7x64 4x594 1x1518"

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.imix import IMIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from vnetperf.model.plan import Plan
     from vnetperf.model.preset import Preset
+    from vnetperf.model.profile import TrafficProfile
     from vnetperf.pytest_plugin.session import BenchSession
     from vnetperf.pytest_plugin.variants import Selected
 
@@ -96,12 +98,15 @@ def describe(plan: Plan, preset: Preset) -> list[str]:
             f"{memory.node}: {users}"
         )
     lines += [f"command     {name}: {line}" for name, line in plan.commands.items()]
-    return [*lines, *_times(preset)]
+    return [*lines, *_times(preset, scenario.traffic)]
 
 
-def _times(preset: Preset) -> list[str]:
-    sizes = ", ".join(map(str, preset.frame_sizes))
+def _times(preset: Preset, traffic: TrafficProfile) -> list[str]:
+    sizes = ", ".join(map(str, preset.frame_sizes)) if traffic.mix is None else IMIX
     lines = [f"search      {preset.algorithm}, frame sizes {sizes}"]
+    small = [str(size) for size in preset.frame_sizes if size < traffic.least_frame_size]
+    if small and traffic.mix is None:
+        lines.append(f"            not {', '.join(small)}: {traffic.why_that_size}")
     lines += [
         f"            goal {g.name}: loss {g.loss_ratio:g}, width {g.width:g}, trials of "
         f"{g.initial_trial_s:g} to {g.final_trial_s:g} s, {g.duration_sum_s:g} s a load"
