@@ -72,17 +72,17 @@ def test_a_tool_that_is_not_here_keeps_users_away() -> None:
 
 def test_endpoints_are_deployed_on_wires_of_the_kernel_under_a_name_of_their_own() -> None:
     plain = scenario("phy2phy_dpdk")
-    deployed = transfers.as_endpoints(run_of(plain), plain)
+    deployed = transfers.as_endpoints(config.load({}, environment={}), plain)
     assert (deployed.id, deployed.wire) == ("phy2phy_dpdk,endpoints", "veth")
     asked = plain.model_copy(update={"wire": "nic"})
-    assert transfers.as_endpoints(run_of(asked), asked).wire == "nic"
+    assert transfers.as_endpoints(config.load({}, environment={}), asked).wire == "nic"
 
 
 def test_a_vnf_with_an_endpoint_in_it_routes_and_has_tools() -> None:
     plain = scenario("pvp_bridge", vnf="vloop:vm")
     run = run_of(plain)
     run.configuration = config.load({"vnf": "vloop:vm", "endpoint_server": "vnf"}, environment={})
-    deployed = transfers.as_endpoints(run, plain)
+    deployed = transfers.as_endpoints(run.configuration, plain)
     assert (deployed.vnf_mode, deployed.addressing, deployed.guest.image) == (
         *("route", "port"),
         "endpoint",

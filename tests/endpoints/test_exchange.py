@@ -11,8 +11,9 @@ import pytest
 from tests.endpoints.fakes import FakePlace, FakeProgram, ends
 from vnetperf.model.errors import CapabilityError, DutError, GeneratorError
 from vnetperf.model.transfer import Transfer, TransferSpec
-from vnetperf.testbed import exchange
-from vnetperf.testbed.exchange import Exchange, listening, offered
+from vnetperf.testbed import arrivals, exchange
+from vnetperf.testbed.arrivals import listening
+from vnetperf.testbed.exchange import Exchange, offered
 
 TCP = TransferSpec(kind="TCP_STREAM", message_size=1024, duration_s=1)
 JSON = (Path(__file__).with_name("recorded") / "iperf3_3.12_tcp.json").read_text()
@@ -26,9 +27,9 @@ def works(argv: Sequence[str]) -> FakeProgram:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LISTEN_S", "STALL_S", "GRACE_S"):
-        monkeypatch.setattr(exchange, name, 0.3)
-    monkeypatch.setattr(exchange, "LOOK_S", 0.02)
+    for module, name in ((exchange, "LISTEN_S"), (exchange, "GRACE_S"), (arrivals, "STALL_S")):
+        monkeypatch.setattr(module, name, 0.3)
+    monkeypatch.setattr(arrivals, "LOOK_S", 0.02)
 
 
 def run(client: FakePlace, server: FakePlace, spec: TransferSpec = TCP) -> Transfer:
@@ -130,7 +131,7 @@ def test_a_client_that_is_killed_is_one_error(code: int) -> None:
 
 def test_a_client_that_fails_is_no_number_even_with_an_output() -> None:
     unlucky(
-        r"its client has ended \(1\)",
+        r"its client has ended \(status 1\)",
         FakePlace(lambda argv: FakeProgram(JSON, 0.05, 1)),
         FakePlace(works),
         GeneratorError,

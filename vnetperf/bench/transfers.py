@@ -6,6 +6,7 @@ from math import ceil
 
 from vnetperf import registry
 from vnetperf.bench.run import Run
+from vnetperf.config import Configuration
 from vnetperf.model.errors import CapabilityError, VnetperfError
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.machine import MachineFacts
@@ -75,18 +76,18 @@ def measure(run: Run, scenario: Scenario) -> Transfers:
     return found
 
 
-def as_endpoints(run: Run, scenario: Scenario) -> Scenario:
+def as_endpoints(configuration: Configuration, scenario: Scenario) -> Scenario:
     """A scenario as it is deployed for endpoints.
 
     Args:
-        run: The run: its settings.
+        configuration: Says where the second endpoint is.
         scenario: The scenario as it is for a generator.
 
     Returns:
         It on wires of the kernel, and with a VNF that routes, and has tools, where an endpoint is
         in it.
     """
-    settings = run.configuration.settings
+    settings = configuration.settings
     changes: dict[str, object] = {
         "variant": ",".join(filter(None, (scenario.variant, VARIANT))),
         "wire": WIRE if scenario.wire == "auto" else scenario.wire,
@@ -110,7 +111,7 @@ def no_endpoints(run: Run, scenario: Scenario, kind: Kind, message_size: int) ->
     Returns:
         "" when nothing does; otherwise what and the cure, in one sentence.
     """
-    deployed = as_endpoints(run, scenario)
+    deployed = as_endpoints(run.configuration, scenario)
     why = misfit(deployed) or _no_inside(run, deployed)
     if not why:
         try:
@@ -151,7 +152,9 @@ def between_endpoints(
     """
     spec = _spec(run, kind, message_size, way)
     server = run.configuration.settings.endpoint_server
-    return _measured(run, as_endpoints(run, scenario), "transfer", [spec], server=server)
+    return _measured(
+        run, as_endpoints(run.configuration, scenario), "transfer", [spec], server=server
+    )
 
 
 def _spec(run: Run, kind: Kind, message_size: int, way: Way = "forth") -> TransferSpec:

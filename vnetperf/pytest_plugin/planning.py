@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from vnetperf.pytest_plugin.variants import Selected
 
 
-def print_plans(session: BenchSession, wanted: Sequence[Selected], terminal: Any) -> None:
+def print_plans(
+    session: BenchSession, wanted: Sequence[tuple[Selected, bool]], terminal: Any
+) -> None:
     """Plan scenarios and print the plans; nothing on the machine is touched.
 
     Args:
         session: The session.
-        wanted: Selected scenarios and variants, each once.
+        wanted: Selected scenarios and variants, and whether endpoints are in the tester's place;
+            each once.
         terminal: pytest's terminal reporter.
     """
+    from vnetperf.bench.transfers import as_endpoints
     from vnetperf.pytest_plugin.varied import scenario_of
     from vnetperf.testbed.client import AgentClient
     from vnetperf.testbed.plan import make_plan
@@ -35,12 +39,14 @@ def print_plans(session: BenchSession, wanted: Sequence[Selected], terminal: Any
     client = AgentClient(configuration.testbed)
     try:
         facts = client.inventory()
-        for selected in wanted:
+        for selected, endpoints in wanted:
             terminal.section(f"plan of {selected.id}")
             for said in selected.variant.typed:
                 terminal.line(f"variant     {said}")
             try:
                 scenario = scenario_of(configuration, selected, facts)
+                if endpoints:
+                    scenario = as_endpoints(configuration, scenario)
                 plan = make_plan(scenario, configuration.testbed, facts)
             except CapabilityError as error:
                 terminal.line(f"would be skipped: {error}")

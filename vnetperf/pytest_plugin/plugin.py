@@ -158,7 +158,11 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     from vnetperf.pytest_plugin.variants import selected_of
 
-    wanted = dict.fromkeys(filter(None, map(selected_of, session.items)))
+    wanted = {
+        (selected, "message_size" in getattr(item, "fixturenames", ())): None
+        for item in session.items
+        if (selected := selected_of(item)) is not None
+    }
     if not config.getoption("plan"):
         if wanted:
             session_of(config).check_resume()

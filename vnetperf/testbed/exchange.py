@@ -10,19 +10,19 @@ from itertools import count
 from vnetperf import registry
 from vnetperf.endpoints.base import EndpointTool, Said, Sockets, UnreadableError
 from vnetperf.host.patience import patient
-from vnetperf.launchers.endpoint import CpuTime, Endpoint, Ends, Place, Program
-from vnetperf.model.errors import CapabilityError, DutError, GeneratorError, VnetperfError
+from vnetperf.launchers.endpoint import CpuTime, Endpoint, Ends, Program
+from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
 from vnetperf.model.transfer import EndFacts, Flow, OneWay, Transfer, TransferSpec
+from vnetperf.testbed.arrivals import Arrivals, listening
 from vnetperf.testbed.summing import total
 
-#: Longest waits: for a server to listen, for something to arrive, and beyond a transfer, seconds.
-LISTEN_S, STALL_S, GRACE_S = 5.0, 5.0, 15.0
-POLL_S, LOOK_S = 0.03, 0.5
+#: Longest waits: for a server to listen, and beyond a transfer, seconds.
+LISTEN_S, GRACE_S = 5.0, 15.0
+POLL_S = 0.03
 #: First port of the first server; what is beyond is free in a namespace of its own.
 FIRST_PORT = 5201
 #: Rate of UDP where no TCP went before, bit/s.
 FALLBACK_BPS = 10e6
-_LISTEN = "0A"
 
 
 @dataclass
@@ -195,7 +195,7 @@ class Exchange:
         """Start all clients, and wait for their ends; how long they ran, seconds."""
         for one in instances:
             one.server_before = _program(one.server).cpu()
-        arrivals = _Arrivals(self.ends)
+        arrivals = Arrivals(self.ends)
         began = time.monotonic()
         for one in instances:
             one.client = one.sender.place.start(
@@ -224,10 +224,10 @@ class Exchange:
         return ended - began
 
     @staticmethod
-    def _expect_success(one: _Instance, arrivals: _Arrivals, where: str) -> None:
+    def _expect_success(one: _Instance, arrivals: Arrivals, where: str) -> None:
         client = _program(one.client)
         code = client.ended()
-        if code and (code < 0 or code > 128):
+        if code and _is_signal(code):
             raise GeneratorError(
                 f"its client in the {one.sender.what} has ended {_how(code)}",
                 where=where,
@@ -282,66 +282,6 @@ class Exchange:
                     program.end(tool.end_server_by)
 
 
-class _Arrivals:
-    """Whether packets arrive at either end.
-
-    Args:
-        ends: The ends.
-    """
-
-    def __init__(self, ends: Ends) -> None:
-        self._ends = (ends.client, ends.server)
-        self._first = self._last = self._counts()
-        self._changed = self._looked = time.monotonic()
-
-    def _counts(self) -> tuple[int, ...]:
-        return tuple(end.place.received(end.netdev) for end in self._ends)
-
-    def expect_some(self, where: str) -> None:
-        """Raise when nothing has arrived for a while."""
-        now = time.monotonic()
-        if now < self._looked + LOOK_S:
-            return
-        self._looked, counts = now, self._counts()
-        if counts != self._last:
-            self._last, self._changed = counts, now
-        elif now > self._changed + patient(STALL_S):
-            raise self._nothing(where, f"for {STALL_S:g} s")
-
-    def expect_any(self, where: str) -> None:
-        """Raise when nothing has arrived at the server's end at all."""
-        self._last = self._counts()
-        if self._last[1] == self._first[1]:
-            raise self._nothing(where, "at the server's end")
-
-    def _nothing(self, where: str, how: str) -> DutError:
-        came = ", ".join(
-            f"{now - first} packets at the {end.what}"
-            for end, first, now in zip(self._ends, self._first, self._last, strict=True)
-        )
-        return DutError(
-            f"nothing has arrived {how} (since its begin {came}): the path is down",
-            where=where,
-            cure="the path check of the deployment had passed; see whether the vSwitch, a VNF or a "
-            "link has failed since",
-        )
-
-
-def listening(place: Place, *, udp: bool) -> set[int]:
-    """Ports at which something waits.
-
-    Args:
-        place: Where.
-        udp: True for UDP, False for TCP.
-
-    Returns:
-        Port numbers, of IPv4.
-    """
-    text = place.run(["cat", "/proc/net/udp" if udp else "/proc/net/tcp"])
-    rows = [line.split() for line in text.splitlines()[1:]]
-    return {int(row[1].rpartition(":")[2], 16) for row in rows if udp or row[3] == _LISTEN}
-
-
 def offered(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec:
     """A transfer with the rate that is offered.
 
@@ -378,7 +318,7 @@ def _sum(times: Sequence[CpuTime | None]) -> CpuTime | None:
 
 
 def _how(code: int) -> str:
-    return f"by signal {-code if code < 0 else code - 128}" if _is_signal(code) else f"({code})"
+    return f"by signal {abs(code) % 128}" if _is_signal(code) else f"(status {code})"
 
 
 def _is_signal(code: int) -> bool:
