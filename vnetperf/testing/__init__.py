@@ -8,8 +8,11 @@ pytest.register_assert_rewrite(
     "vnetperf.testing.trials",
     "vnetperf.testing.lifecycle",
     "vnetperf.testing.stage",
+    "vnetperf.testing.generator",
+    "vnetperf.testing.loop",
 )
 
-from vnetperf.testing.vswitch import VSwitchContract  # noqa: E402 - after the lines above
+from vnetperf.testing.generator import GeneratorContract  # noqa: E402 - after the lines above
+from vnetperf.testing.vswitch import VSwitchContract  # noqa: E402
 
-__all__ = ["VSwitchContract"]
+__all__ = ["GeneratorContract", "VSwitchContract"]

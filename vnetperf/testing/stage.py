@@ -58,13 +58,13 @@ class Stage:
     def facts(self) -> MachineFacts:
         """This machine."""
         if self._facts is None:
-            self._facts = take_inventory(_configuration({}).testbed)
+            self._facts = take_inventory(configuration({}).testbed)
         return self._facts
 
     @property
     def testbed(self) -> Testbed:
         """The testbed of whoever runs the tests, with patience for other runs on it."""
-        return _configuration({}).testbed.model_copy(update={"lock_timeout_s": TURN_S})
+        return configuration({}).testbed.model_copy(update={"lock_timeout_s": TURN_S})
 
     def largest_frame(self, case: Case) -> int:
         """Largest frame that vSwitch, VNF and wire of a case carry.
@@ -100,7 +100,7 @@ class Stage:
         }
         if case.mode:
             wishes["set"] = (f"mode={case.mode}", *wishes.get("set", ()))
-        return make_scenario(f"{case.deployment}_{self.vswitch}", _configuration(wishes))
+        return make_scenario(f"{case.deployment}_{self.vswitch}", configuration(wishes))
 
     def plan(self, scenario: Scenario) -> Plan:
         """Plan a scenario; skips the test when this machine cannot carry it.
@@ -227,8 +227,15 @@ class Stage:
         assert not found, f"{self.vswitch} leaves something behind:\n{found}"
 
 
-def _configuration(wishes: Mapping[str, Any]) -> config.Configuration:
-    """Settings of a test, apart from those of whoever runs it; only the testbed is theirs."""
+def configuration(wishes: Mapping[str, Any]) -> config.Configuration:
+    """Settings of a test, apart from those of whoever runs it; only the testbed is theirs.
+
+    Args:
+        wishes: Settings, as a user gives them.
+
+    Returns:
+        The configuration.
+    """
     testbed = os.environ.get("VNETPERF_TESTBED")
     environment = {"VNETPERF_TESTBED": testbed} if testbed else {}
     try:

@@ -1,0 +1,267 @@
+"""The contract kit of traffic generators: each one looped to itself must do what its contract says.
+
+A plugin's own tests name it once; what cannot be deployed here is skipped with the reason:
+
+    from vnetperf.testing.generator import GeneratorContract
+
+    class TestMyGenerator(GeneratorContract):
+        generator = "my_generator"
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
+from typing import ClassVar
+
+import pytest
+
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.traffic import TrafficProfile, make_streams
+from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
+from vnetperf.testing.loop import Loop, looped
+from vnetperf.traffic.base import TrafficGenerator
+
+#: Slow enough for any generator on any machine; and what no virtual wire carries.
+EASY_FPS, FLOOD_FPS = 2000.0, 40e6
+TRIAL_S, DRAIN_S = 0.3, 0.2
+LONG_S, KILL_AFTER_S = 4.0, 0.5
+#: Trials until one loses nothing: where processors are shared a frame may be late now and then.
+TRIES = 5
+UNCOUNTED = ("duplicated", "reordered", "late", "misrouted")
+FLOWS = TrafficProfile(flows=100, vary=("udp_src", "ipv4_dst"))
+
+
+def trial(frame_size: int = 64, fps: float = EASY_FPS, duration_s: float = TRIAL_S) -> TrialSpec:
+    """A trial of the kit.
+
+    Args:
+        frame_size: Octets including FCS.
+        fps: Load of each port, frames/s.
+        duration_s: Seconds.
+
+    Returns:
+        The trial.
+    """
+    return TrialSpec(frame_size=frame_size, load_fps=fps, duration_s=duration_s, drain_s=DRAIN_S)
+
+
+def prepare(
+    generator: TrafficGenerator, frame_size: int = 64, profile: TrafficProfile | None = None
+) -> None:
+    """Have a generator ready to send both ways.
+
+    Args:
+        generator: The generator, connected.
+        frame_size: Octets including FCS.
+        profile: What is sent; None for one flow.
+    """
+    profile = profile or TrafficProfile()
+    streams = make_streams(make_deployment("phy2phy"), profile)
+    generator.prepare(streams, profile, frame_size)
+
+
+class GeneratorContract:
+    """What any generator must do, its two ports being the two ends of one wire.
+
+    Attributes:
+        generator: Registered name of the generator.
+        wire: Kind of wire of the loop.
+        tolerance: Accepted relative difference of the rate frames leave at to the load.
+    """
+
+    generator: ClassVar[str] = ""
+    wire: ClassVar[str] = "memif"
+    tolerance: ClassVar[float] = 0.02
+
+    @classmethod
+    @contextmanager
+    def loop(cls) -> Iterator[Loop]:
+        """Where the generator is connected to itself; a subclass may have another machine.
+
+        Yields:
+            The loop.
+        """
+        with looped(cls.generator, cls.wire) as loop:
+            yield loop
+
+    @pytest.fixture(scope="class")
+    def everyones(self) -> Iterator[Loop]:
+        """The loop of all tests: the machine is taken once."""
+        with self.loop() as loop:
+            yield loop
+
+    @pytest.fixture
+    def shared(self, everyones: Loop) -> TrafficGenerator:
+        """The generator of all tests, which leave it working."""
+        return everyones.generator
+
+    @pytest.mark.parametrize("frame_size", [64, 1518])
+    def test_every_frame_comes_back_and_is_counted(
+        self, frame_size: int, shared: TrafficGenerator
+    ) -> None:
+        """As many as the load makes are sent, and all of them are received."""
+        prepare(shared, frame_size)
+        assert shared.links_down() == ()
+        result = _lossless(shared, trial(frame_size))
+        assert [d.direction for d in result.directions] == [0, 1]
+        for counts in result.directions:
+            assert counts.intended == counts.sent == counts.received == EASY_FPS * TRIAL_S
+
+    @pytest.mark.parametrize("fps", [500.0, 20_000.0])
+    def test_the_load_is_met(self, fps: float, shared: TrafficGenerator) -> None:
+        """The rate that frames leave at is that of the trial."""
+        prepare(shared)
+        spec = trial(fps=fps, duration_s=1.0)
+        result = _lossless(shared, spec)
+        for counts in result.directions:
+            assert counts.sent / counts.tx_seconds == pytest.approx(fps, rel=self.tolerance)
+
+    def test_what_it_cannot_count_is_said(self, shared: TrafficGenerator) -> None:
+        """None is a count that the generator cannot make, and there is a reason; 0 is a count."""
+        prepare(shared)
+        result = _lossless(shared, trial())
+        for counts in result.directions:
+            for name in UNCOUNTED:
+                value = getattr(counts, name)
+                assert value == 0 or (value is None and result.uncollected.get(name)), name
+
+    def test_latency_is_of_frames_that_came_back(self, shared: TrafficGenerator) -> None:
+        """Shortest, mean and longest are in order; a histogram is there where it is promised."""
+        prepare(shared)
+        result = _lossless(shared, trial(duration_s=1.0))
+        for counts in result.directions:
+            found = counts.latency
+            if found is None:
+                assert not shared.capabilities.latency_histogram
+                continue
+            assert 0 < found.min_ns <= found.mean_ns <= found.max_ns < 1e9
+            assert 0 < found.count <= 1.05 * counts.received
+            if shared.capabilities.latency_histogram:
+                assert found.percentiles
+                assert found.hdr
+
+    def test_trials_do_not_mix(self, shared: TrafficGenerator) -> None:
+        """A trial after another counts its own frames only, whatever the first one was."""
+        prepare(shared)
+        shared.run(trial(fps=FLOOD_FPS, duration_s=0.1), _nothing)
+        result = _lossless(shared, trial())
+        assert {d.sent for d in result.directions} == {EASY_FPS * TRIAL_S}
+
+    def test_more_than_it_can_send_is_accounted_for(self, shared: TrafficGenerator) -> None:
+        """Frames beyond its limit are unsent or refused; no frame is out of nothing."""
+        prepare(shared)
+        result = shared.run(trial(fps=FLOOD_FPS, duration_s=0.2), _nothing)
+        for counts in result.directions:
+            assert counts.intended == counts.sent + counts.refused + counts.unsent
+            assert counts.unsent + counts.refused > 0
+            assert 0 < counts.received <= counts.sent
+            assert counts.sent / counts.tx_seconds < FLOOD_FPS
+
+    def test_learning_frames_are_not_counted(self, shared: TrafficGenerator) -> None:
+        """What is sent before a trial is not the trial's."""
+        prepare(shared)
+        shared.learn(200)
+        result = _lossless(shared, trial())
+        assert {d.received for d in result.directions} == {EASY_FPS * TRIAL_S}
+
+    def test_many_flows_come_back(self, shared: TrafficGenerator) -> None:
+        """Varied fields and the checksums over them are no reason to lose frames."""
+        prepare(shared, 128, FLOWS)
+        _lossless(shared, trial(128))
+
+    def test_one_direction_can_be_sent_alone(self, shared: TrafficGenerator) -> None:
+        """The port that does not send counts as little as it sends."""
+        prepare(shared, 64, TrafficProfile(bidirectional=False))
+        result = _lossless(shared, trial())
+        assert [d.direction for d in result.directions] == [0]
+
+    def test_a_watch_that_raises_ends_the_traffic(self, shared: TrafficGenerator) -> None:
+        """What it raises is seen outside, soon, and no frame of the trial is under way then."""
+        prepare(shared)
+
+        def raises() -> None:
+            raise KeyError("the DUT has died")
+
+        began = time.monotonic()
+        with pytest.raises(KeyError):
+            shared.run(trial(duration_s=LONG_S), raises)
+        assert time.monotonic() - began < LONG_S
+        result = _lossless(shared, trial())
+        assert {d.sent for d in result.directions} == {EASY_FPS * TRIAL_S}
+
+    def test_bursts_are_exact_or_refused(self, shared: TrafficGenerator) -> None:
+        """A generator that promises exact bursts sends exactly so many frames."""
+        prepare(shared)
+        if not shared.capabilities.exact_bursts:
+            with pytest.raises(GeneratorError):
+                shared.burst(100, _nothing)
+            return
+        result = shared.burst(100, _nothing)
+        assert {d.sent for d in result.directions} == {100}
+
+    def test_it_says_what_it_is(self, shared: TrafficGenerator) -> None:
+        """Version and busy threads, for the result."""
+        assert shared.facts()["version"]
+        assert all(poller.role == "tester" for poller in shared.pollers())
+
+    def test_its_death_in_a_trial_is_no_number(self, everyones: Loop) -> None:
+        """A generator that is killed while it sends is an error, and it can be started again."""
+        generator = everyones.generator
+        prepare(generator)
+        pids = {poller.pid for poller in generator.pollers()}
+        assert pids, "no process to kill"
+        timer = Timer(KILL_AFTER_S, _kill, [pids])
+        timer.start()
+        try:
+            with pytest.raises(GeneratorError) as caught:
+                generator.run(trial(duration_s=LONG_S), _nothing)
+        finally:
+            timer.join()
+            generator.close()
+            generator.connect(everyones.ends)
+        assert str(caught.value)
+        prepare(generator)
+        _lossless(generator, trial())
+
+    def test_closing_twice_is_closing_once(self, everyones: Loop) -> None:
+        """`close` is idempotent; a closed generator has no busy threads and runs no trial."""
+        generator = everyones.generator
+        generator.close()
+        generator.close()
+        try:
+            assert generator.pollers() == ()
+            with pytest.raises(GeneratorError):
+                generator.run(trial(), _nothing)
+        finally:
+            generator.connect(everyones.ends)
+
+
+def _nothing() -> None:
+    return
+
+
+def _kill(pids: set[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _lossless(generator: TrafficGenerator, spec: TrialSpec) -> TrialResult:
+    """A trial in which every frame came back, of a few."""
+    result = generator.run(spec, _nothing)
+    for _ in range(TRIES - 1):
+        if all(_whole(counts) for counts in result.directions):
+            break
+        result = generator.run(spec, _nothing)
+    for counts in result.directions:
+        assert _whole(counts), f"{counts}"
+    return result
+
+
+def _whole(counts: DirectionCounts) -> bool:
+    return counts.intended == counts.sent == counts.received > 0
