@@ -54,6 +54,8 @@ VERSION_ARGS = {
     "ovs-vswitchd": ("--version",),
     "osmo-ggsn": ("--version",),
     "iperf3": ("--version",),
+    "netperf": ("-V",),
+    "sockperf": ("--version",),
     "gcc": ("-dumpfullversion",),
 }
 #: Programs whose version is that of a library they are linked with: they are not asked, since VPP
