@@ -42,10 +42,13 @@ class Mix(Frozen):
     Attributes:
         name: The genome, or "7x64 4x570 1x1518".
         sizes: Each size once, by rising size.
+        sequence: Sizes of frames in the order of the genome, which is repeated; empty where the
+            sizes have no order.
     """
 
     name: str
     sizes: tuple[SizeShare, ...]
+    sequence: tuple[int, ...] = ()
 
     @property
     def total(self) -> int:
@@ -109,7 +112,8 @@ def mix_of_genome(genome: str) -> Mix:
                 f"frames have {MAX_FRAME_SIZE} at most"
             )
     counts = Counter(letters[letter] for letter in genome)
-    return Mix(name=genome, sizes=_by_size(counts))
+    sequence = tuple(letters[letter] for letter in genome)
+    return Mix(name=genome, sizes=_by_size(counts), sequence=sequence)
 
 
 def mix_of_sizes(sizes: tuple[SizeShare, ...]) -> Mix:

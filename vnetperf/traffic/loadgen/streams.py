@@ -25,12 +25,33 @@ class Part:
         share: Its share of the stream's frames, 0..1.
         spec: What the engine is told; its id is the part's own.
         broadcast: Its frames go to everybody, and are counted apart.
+        first: It sends frames `first`, `first` + `every`, ... of its kind of frame.
+        every: See there.
     """
 
     stream: Stream
     share: float
     spec: engine.StreamSpec
     broadcast: bool = False
+    first: int = 0
+    every: int = 1
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """Frames of one kind that have their own place among all of a stream's.
+
+    Attributes:
+        frame: The kind.
+        share: Their share of the stream's frames.
+        first: They are frames `first`, `first` + `every`, ... of the kind.
+        every: See there.
+    """
+
+    frame: CompiledFrame
+    share: float
+    first: int = 0
+    every: int = 1
 
 
 def parts_of(
@@ -54,10 +75,17 @@ def parts_of(
         GeneratorError: More parts than the engine has streams.
     """
     parts: list[Part] = []
-    for frame in compile_traffic(streams, profile, frame_size):
-        for queue, share, fields in _dealt(frame, queues.get(frame.stream.tx_port, 1)):
-            spec = _spec(len(parts), frame, fields, queue)
-            part = Part(frame.stream, share * frame.weight, spec, broadcast=frame.broadcast)
+    for turn in _turns(compile_traffic(streams, profile, frame_size), profile, queues):
+        frame = turn.frame
+        for queue, share, fields in _dealt(turn, queues.get(frame.stream.tx_port, 1)):
+            part = Part(
+                frame.stream,
+                share * turn.share,
+                _spec(len(parts), frame, fields, queue),
+                broadcast=frame.broadcast,
+                first=turn.first,
+                every=turn.every,
+            )
             parts.append(part)
     if len(parts) > engine.MAX_STREAMS:
         raise GeneratorError(
@@ -67,6 +95,36 @@ def parts_of(
             cure="use fewer chains, queues, sizes in the mix, or sessions",
         )
     return tuple(parts)
+
+
+def _turns(
+    frames: Sequence[CompiledFrame], profile: TrafficProfile, queues: Mapping[int, int]
+) -> list[_Turn]:
+    """Kinds of frame; those of a genome once for each letter, so that they leave in its order.
+
+    Streams of equal rates take turns in the order of their numbers (engine/pacing.h).
+    """
+    plain = [_Turn(frame, frame.weight) for frame in frames]
+    sequence = profile.mix.sequence if profile.mix is not None else ()
+    by_stream: dict[int, list[CompiledFrame]] = {}
+    for frame in frames:
+        by_stream.setdefault(frame.stream.id, []).append(frame)
+    alone = all(queues.get(f.stream.tx_port, 1) == 1 or not f.fields for f in frames)
+    kinds = len(set(sequence))
+    if (
+        not sequence
+        or not alone
+        or any(len(mine) != kinds for mine in by_stream.values())
+        or len(by_stream) * len(sequence) > engine.MAX_STREAMS
+    ):
+        return plain
+    turns: list[_Turn] = []
+    for mine in by_stream.values():
+        of_size = dict(zip(sorted(set(sequence)), mine, strict=True))
+        for place, size in enumerate(sequence):
+            before, all_of_it = sequence[:place].count(size), sequence.count(size)
+            turns.append(_Turn(of_size[size], 1 / len(sequence), before, all_of_it))
+    return turns
 
 
 def split(count: int, parts: Sequence[Part]) -> tuple[int, ...]:
@@ -79,6 +137,9 @@ def split(count: int, parts: Sequence[Part]) -> tuple[int, ...]:
     Returns:
         Frames of each part; together exactly `count`.
     """
+    if len({part.share for part in parts}) == 1:  # in turn, so that an order is kept to the end
+        each, more = divmod(count, len(parts))
+        return tuple(each + (number < more) for number in range(len(parts)))
     shares, given, so_far = [], 0, 0.0
     for part in parts:
         so_far += part.share
@@ -89,12 +150,13 @@ def split(count: int, parts: Sequence[Part]) -> tuple[int, ...]:
 
 
 def _dealt(
-    frame: CompiledFrame, queues: int
+    turn: _Turn, queues: int
 ) -> list[tuple[int | None, float, tuple[engine.FieldSpec, ...]]]:
     """Queue, share of the frames, and fields of each part of one kind of frame."""
-    varied = frame.fields
+    frame, varied = turn.frame, turn.frame.fields
     if queues == 1:
-        return [(None, 1.0, tuple(_field(field) for field in varied))]
+        fields = tuple(_every(field, turn.first, turn.every) for field in varied)
+        return [(None, 1.0, fields)]
     flows = max((field.count for field in varied), default=1)
     if flows == 1:  # one flow stays on one queue; those of several chains are dealt out
         return [(frame.stream.chain % queues, 1.0, tuple(_field(field) for field in varied))]
