@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from scapy.utils import RawPcapReader
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.session import HostRun
+from vnetperf.model.capture import CaptureSpec
 from vnetperf.model.deployment import make_deployment
+from vnetperf.model.options import SwitchOptions
 from vnetperf.model.plan import Placement, Plan
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.testbed.deploy import MACHINE_LOCK
@@ -27,6 +32,12 @@ TRIAL = TrialSpec(frame_size=128, load_fps=2000.0, duration_s=0.3, drain_s=1.0)
 ROUTER = "vnetperf-test-router"
 V4 = ("198.18.255.254/16", "198.19.255.254/16")
 V6 = ("2001:2::fffe/64", "2001:2:0:1::fffe/64")
+
+
+def frames(pcap: bytes) -> list[bytes]:
+    """Octets of each frame of a pcap file."""
+    with RawPcapReader(io.BytesIO(pcap)) as packets:
+        return [octets for octets, _ in packets]
 
 
 def plan_of(profile: TrafficProfile) -> Plan:
@@ -130,3 +141,73 @@ def test_without_answers_it_finds_nobody(
     assert "lladdr" not in found
     assert all(d.received == 0 for d in result.directions)
     assert sum(result.foreign.values()) > 0  # its requests
+
+
+def looped(machine: Machine) -> tuple[WireEnd, WireEnd]:
+    """Both ends of one memif."""
+    socket = str(machine.run_dir / "loop.sock")
+    server, client = (
+        WireEnd(wire=0, kind="memif", side="tester", socket=socket, role=role)
+        for role in ("server", "client")
+    )
+    return server, client
+
+
+def test_two_workers_share_queues_and_account_for_a_million_flows(machine: Machine) -> None:
+    profile = TrafficProfile(flows=1_000_000, vary=("eth_src",), learning_frames=0)
+    plan = plan_of(profile)
+    plan = plan.model_copy(
+        update={
+            "wire": "memif",
+            "tester_rx_queues": 2,
+            "scenario": plan.scenario.model_copy(update={"options": SwitchOptions(rx_queues=2)}),
+            "testbed": Testbed(cores=CoresConfig(tester=2)),
+            "placement": plan.placement.model_copy(update={"cores": {"tester": (0, 1)}}),
+        }
+    )
+    generator = Loadgen(machine, plan)
+    spec = TRIAL.model_copy(
+        update={"load_fps": 20_000.0, "capture": CaptureSpec(frames=5000, what="streams")}
+    )
+    try:
+        generator.connect(looped(machine))
+        workers = generator.facts()["workers"]
+        assert [w.partition(":")[2].strip() for w in workers] == [
+            "2 receive queues, 2 transmit queues"
+        ] * 2
+        (pollers,) = generator.pollers()
+        names = {
+            path.read_text().strip() for path in Path(f"/proc/{pollers.pid}/task").glob("*/comm")
+        }
+        busy = {name for name in names if name.startswith(pollers.thread_prefix)}
+        assert busy == {"loadgen", "loadgen-1"}, names
+        generator.prepare(make_streams(plan.scenario.deployment, profile), profile, spec.frame_size)
+        for _ in range(TRIES):
+            result = generator.run(spec, lambda: None)
+            for d in result.directions:
+                assert d.sent + d.refused + d.unsent == d.intended == 6000
+                assert (d.duplicated, d.misrouted, d.late, d.reordered) == (0, 0, 0, 0)
+            if all(d.received == 6000 for d in result.directions):
+                break
+        for d in result.directions:
+            assert d.received == d.sent
+        assert result.foreign == {"0": 0, "1": 0}
+        files = generator.captured()
+        flows = {octets[6:12] for octets in frames(files["port0-sent.pcap"])}
+        back = {octets[6:12] for octets in frames(files["port1-received.pcap"])}
+        assert flows == back
+        assert len(flows) == 6000  # each frame is another flow's, on either queue
+    finally:
+        generator.close()
+
+
+def test_a_worker_without_a_queue_is_not_started(machine: Machine) -> None:
+    plan = plan_of(TrafficProfile())
+    cores = {"tester": (0, 1, 0)}  # three, for two ports with one queue each
+    plan = plan.model_copy(update={"placement": plan.placement.model_copy(update={"cores": cores})})
+    generator = Loadgen(machine, plan)
+    try:
+        generator.connect(looped(machine))
+        assert len(generator.facts()["workers"]) == 2
+    finally:
+        generator.close()

@@ -242,3 +242,19 @@ def test_a_loop_plan_needs_no_vswitch_but_the_generators_wire() -> None:
         )
     with pytest.raises(CapabilityError, match="root"):
         make_loop_plan(scenario(""), Testbed(), facts(is_root=False))
+
+
+def test_a_generator_gets_the_threads_that_the_testbed_gives_it() -> None:
+    cores = CoresConfig(tester=3)
+    asked = scenario(deployment="phy2phy", generator="loadgen")
+    made = plan(asked, facts(12), cores=cores)
+    assert len(set(made.placement.cores["tester"])) == 3
+    assert made.placement.mode == "dedicated"
+    loop = make_loop_plan(asked, Testbed(cores=cores), facts(12))
+    assert len(loop.placement.cores["tester"]) == 3
+
+
+def test_a_generator_of_one_thread_refuses_more() -> None:
+    said = refusal(scenario(deployment="phy2phy"), facts(12), cores=CoresConfig(tester=2))
+    assert "fakegen sends from 1 thread, not from 2" in said
+    assert "set cores.tester" in said

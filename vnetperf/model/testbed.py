@@ -38,12 +38,14 @@ class CoresConfig(Frozen):
             first core of the pollers' node.
         slice_us: EEVDF scheduler slice of threads on shared cores, microseconds; 0 leaves the
             kernel's own.
+        tester: Threads of the traffic generator, each on a processor of its own.
     """
 
     policy: Literal["auto", "dedicated", "shared"] = "auto"
     allowed: tuple[int, ...] = ()
     housekeeping: tuple[int, ...] = ()
     slice_us: int = Field(default=100, ge=0, le=100_000)
+    tester: int = Field(default=1, ge=1, le=64)
 
 
 class MediaConfig(Frozen):

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from vnetperf.model.errors import CapabilityError
+from vnetperf.model.plan import RoleDemand
 from vnetperf.model.scenario import ETHERNET_OCTETS, Scenario
+from vnetperf.model.testbed import Testbed
 from vnetperf.testbed import traffic_demands
 
 
@@ -30,6 +32,37 @@ def check_demands(scenario: Scenario, vswitch: Any, vnf: Any, generator: Any) ->
         *traffic_demands.of_generator(scenario, generator.capabilities),
     ):
         raise error
+
+
+def tester_roles(name: str, generator: Any, testbed: Testbed) -> tuple[RoleDemand, ...]:
+    """Busy threads of a generator, as many as the testbed gives it.
+
+    Args:
+        name: Its registered name.
+        generator: Its class.
+        testbed: Says how many threads it may have.
+
+    Returns:
+        Demands.
+
+    Raises:
+        CapabilityError: It has no use for as many.
+    """
+    threads, most = testbed.cores.tester, generator.capabilities.max_workers
+    roles: tuple[RoleDemand, ...] = generator.roles()
+    if threads == 1:
+        return roles
+    if threads > most:
+        raise CapabilityError(
+            f"{name} sends from {most} thread{'s' * (most > 1)}, not from {threads}",
+            where=f"cores.tester of testbed {testbed.name}",
+            accepted=f"1..{most}" if most > 1 else "1",
+            cure="set cores.tester in the testbed file, or choose another generator",
+        )
+    return tuple(
+        role.model_copy(update={"threads": threads}) if role.role == "tester" else role
+        for role in roles
+    )
 
 
 def _of_vswitch(scenario: Scenario, can: Any) -> Iterator[CapabilityError]:

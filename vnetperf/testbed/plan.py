@@ -12,7 +12,7 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import MemoryPlan, NicUse, Plan, RoleDemand
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
-from vnetperf.testbed.demands import attachment_kind, check_demands
+from vnetperf.testbed.demands import attachment_kind, check_demands, tester_roles
 from vnetperf.testbed.nics import choose_nics, preferred_node
 from vnetperf.testbed.placement import place
 from vnetperf.testbed.vnf_placement import place_with_vnfs
@@ -47,7 +47,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
             raise CapabilityError(problem, where=f"{scenario.id}, {name}")
     vnfs = range(scenario.deployment.vnf_count)
     demands: tuple[RoleDemand, ...] = (
-        *generator.roles(),
+        *tester_roles(scenario.generator, generator, testbed),
         *vswitch.roles(scenario),
         *(role for number in vnfs for role in vnf.demands(scenario, number)),
     )
@@ -102,8 +102,10 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
     alone = scenario.model_copy(update={"vswitch": ""})
     queues = scenario.options.rx_queues or 1  # looped to itself it gets what it sends
 
+    roles = tester_roles(scenario.generator, generator, testbed)
+
     def refused(kind: str) -> str:
-        placement = place(generator.roles(), testbed.cores, facts, None)
+        placement = place(roles, testbed.cores, facts, None)
         said: str = generator.cannot_plug(kind, queues, scenario, placement)
         return said
 
@@ -113,7 +115,7 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
         testbed=testbed,
         wire=wire,
         nics=nics,
-        placement=place(generator.roles(), testbed.cores, facts, preferred_node(nics)),
+        placement=place(roles, testbed.cores, facts, preferred_node(nics)),
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
         tester_rx_queues=queues,

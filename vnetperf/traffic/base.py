@@ -40,6 +40,7 @@ class GeneratorCapabilities(Frozen):
         paced_bursts: True when it can meet a load with bursts of a given length.
         answers: True when its ports answer ARP requests and neighbour solicitations.
         capture: True when it can keep frames of a trial for pcap files.
+        max_workers: Most threads that it can send and receive from (`cores.tester`).
     """
 
     wires: tuple[str, ...]
@@ -59,6 +60,7 @@ class GeneratorCapabilities(Frozen):
     paced_bursts: bool = False
     answers: bool = False
     capture: bool = False
+    max_workers: int = 1
 
 
 class TrafficGenerator(Backend):

@@ -20,6 +20,8 @@ ATTACHMENTS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")
 #: port (see ports.c); memory beside them, MiB.
 RX_BUFFERS, TX_BUFFERS, PORT_BUFFERS = RING + 1024, RING + 3072, 512
 BASE_MIB = 64
+#: Queues of a NIC of the tester's own, at most; what memory is planned for.
+NIC_QUEUES = 2
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,15 @@ class Port:
     resets: bool = False
 
 
-def port_of(number: int, end: WireEnd, scenario: Scenario, polled: int, *, vhost_net: bool) -> Port:
+def port_of(
+    number: int,
+    end: WireEnd,
+    scenario: Scenario,
+    polled: int,
+    *,
+    vhost_net: bool,
+    workers: int = 1,
+) -> Port:
     """The port that plugs into an end.
 
     Args:
@@ -54,6 +64,7 @@ def port_of(number: int, end: WireEnd, scenario: Scenario, polled: int, *, vhost
         scenario: Its MTU, queues, and whether a VNF would be here.
         polled: Queues that the other end of a wire sends on.
         vhost_net: True when the machine has /dev/vhost-net.
+        workers: Threads that serve all ports; they get queues of a NIC to share.
 
     Returns:
         The port.
@@ -91,7 +102,8 @@ def port_of(number: int, end: WireEnd, scenario: Scenario, polled: int, *, vhost
     if end.kind == "tap":
         return _tap(number, end, mtu, vhost_net=vhost_net)
     if end.pci and end.driver in USER_DRIVERS:
-        return Port(f"-a{end.pci}", hugepages=True, pci=True)
+        queues = min(-(-workers // len(scenario.deployment.ends)), NIC_QUEUES)
+        return Port(f"-a{end.pci}", rx_queues=queues, tx_queues=queues, hugepages=True, pci=True)
     if end.kind in ("veth", "macvtap", "nic", "vf"):
         netdev = _needs(end, "netdev")
         return Port(f"--vdev={vdev.af_packet(number, netdev, mtu)}", netdev=netdev)

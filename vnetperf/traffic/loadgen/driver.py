@@ -28,7 +28,7 @@ from vnetperf.traffic.loadgen.engine import Engine
 from vnetperf.traffic.loadgen.launch import engine_config, hugepages_mib
 from vnetperf.traffic.loadgen.neighbours import macs_of, neighbours_of
 from vnetperf.traffic.loadgen.spawned import spawn_in_run
-from vnetperf.traffic.loadgen.spec import EngineConfig, NeighbourSpec
+from vnetperf.traffic.loadgen.spec import MAX_WORKERS, EngineConfig, NeighbourSpec
 from vnetperf.traffic.loadgen.streams import parts_of
 from vnetperf.traffic.loadgen.trials import BURST, MAX_LAG_S, Prepared, run_burst, run_trial
 
@@ -49,6 +49,7 @@ class Loadgen(TrafficGenerator):
         exact_bursts=True,
         answers=True,
         capture=True,
+        max_workers=MAX_WORKERS,
         max_frame_size=MAX_FRAME_SIZE,
         asymmetric=True,
         broadcast=True,
@@ -133,8 +134,9 @@ class Loadgen(TrafficGenerator):
         self._ends = ends
         scenario, polled = self.plan.scenario, self.plan.tester_rx_queues
         vhost_net = Path(VHOST_NET).exists()
+        workers = len(self.plan.placement.cores["tester"])
         self._ports = tuple(
-            port_of(number, end, scenario, polled, vhost_net=vhost_net)
+            port_of(number, end, scenario, polled, vhost_net=vhost_net, workers=workers)
             for number, end in enumerate(ends)
         )
         self.config = engine_config(self.plan, self._ports, ends)
@@ -279,7 +281,7 @@ class Loadgen(TrafficGenerator):
         return pcap_files(self._running().captured())
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """The engine's worker is its main thread.
+        """The engine's workers: its main thread, and others by their names.
 
         Returns:
             The "tester" role.
@@ -305,7 +307,12 @@ class Loadgen(TrafficGenerator):
             ],
             "octets of a buffer": config.room if config else 0,
             "memory": "hugepages" if config and config.hugepages else "ordinary pages",
-            "workers": [f"{w.number} on processor {w.cpu}" for w in info.workers],
+            "workers": [
+                f"{w.number} on processor {w.cpu}: {w.rx_queues} receive queues, "
+                f"{w.tx_queues} transmit queues"
+                for w in info.workers
+            ],
+            "workers allowed": self.plan.testbed.cores.tester,
             "time stamps": "TSC, taken before the transmit call and after the receive call "
             f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
             "frame taken in, the driver's and the wire's rings included",

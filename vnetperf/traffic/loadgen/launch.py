@@ -8,7 +8,7 @@ from vnetperf.host import vdev
 from vnetperf.model.plan import Plan
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
-from vnetperf.traffic.loadgen.devices import RING, Port, memory_mib, needs_hugepages
+from vnetperf.traffic.loadgen.devices import NIC_QUEUES, RING, Port, memory_mib, needs_hugepages
 from vnetperf.traffic.loadgen.spec import EngineConfig
 
 #: Least memory without hugepages, MiB: it is touched only where it is used.
@@ -31,7 +31,16 @@ def hugepages_mib(scenario: Scenario, kinds: Sequence[str]) -> int:
     options = scenario.options
     senders = (options.workers or 1) + 1  # what a switch sends on: its workers and one more
     tx_queues = options.rx_queues or 1
+    if {"nic", "vf"} & set(kinds):  # its queues are the tester's own: so many for several workers
+        senders, tx_queues = max(senders, NIC_QUEUES), max(tx_queues, NIC_QUEUES)
     return memory_mib(2, max(senders, tx_queues), tx_queues, scenario.mtu)
+
+
+def _cpus(
+    cpus: tuple[int, ...], rx_queues: tuple[int, ...], tx_queues: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Processors of workers with something to do: a queue is served by one worker."""
+    return cpus[: max(sum(rx_queues), sum(tx_queues))]
 
 
 def engine_config(plan: Plan, ports: Sequence[Port], ends: Sequence[WireEnd]) -> EngineConfig:
@@ -57,7 +66,7 @@ def engine_config(plan: Plan, ports: Sequence[Port], ends: Sequence[WireEnd]) ->
         memory_mb = max(ORDINARY_MIB, asked)
     return EngineConfig(
         devices=tuple(port.argument for port in ports),
-        cpus=placement.cores["tester"],
+        cpus=_cpus(placement.cores["tester"], rx_queues, tx_queues),
         hugepages=hugepages,
         memory_mb=memory_mb,
         node=placement.node,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 MAX_STREAMS = 256
 MAX_HEADER = 440
+MAX_WORKERS = 64
 TRAILER_OCTETS = 18
 #: RTE_MAX_LCORE of distributions' builds.
 MAX_LCORE = 128

@@ -196,6 +196,17 @@ static void nap(const struct worker *w, bool running)
 		nanosleep(&t, NULL);
 }
 
+/* The main thread has the program's name; DPDK's own names differ between versions. */
+static void name_thread(const struct worker *w)
+{
+	char name[16];
+
+	if (w->lcore == rte_get_main_lcore())
+		return;
+	snprintf(name, sizeof(name), "loadgen-%u", w->index);
+	prctl(PR_SET_NAME, name);
+}
+
 int worker_main(void *unused)
 {
 	struct worker *w = engine.worker[0];
@@ -206,6 +217,7 @@ int worker_main(void *unused)
 			w = engine.worker[i];
 	}
 	w->tid = (pid_t)syscall(SYS_gettid);
+	name_thread(w);
 	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
 	while (LG_LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
 		const uint32_t order = atomic_load_explicit(&engine.order, memory_order_acquire);
