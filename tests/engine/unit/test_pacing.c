@@ -229,9 +229,9 @@ static void full_rate(void)
 /* Bursts of 64 leave at the beginning of each window, whole, and nothing until the next. */
 static void bursts(bool uniform)
 {
-	const struct pace_load loads[] = {{.rate = 1e6, .count = 4800},
-					  {.rate = uniform ? 1e6 : 0.6e6,
-					   .count = uniform ? 4800 : 2880}};
+	const struct pace_load loads[] = {
+		{.rate = 1e6, .count = 4800},
+		{.rate = uniform ? 1e6 : 0.6e6, .count = uniform ? 4800 : 2880}};
 	const double window = 64e9 / (uniform ? 2e6 : 1.6e6);
 	uint64_t total = 0;
 	bool end = false;

@@ -108,8 +108,7 @@ void fields_init(struct fields *fs, const struct field_spec *spec, unsigned int 
 	if (c->outer)
 		fs->outer_base = ip4_base(frame + c->outer);
 	if (c->udp >= 0)
-		fs->udp_base =
-			l4_base(fs, c, frame, frame_len, frame + addresses, ip4 ? 8 : 32);
+		fs->udp_base = l4_base(fs, c, frame, frame_len, frame + addresses, ip4 ? 8 : 32);
 }
 
 static inline void put_value(uint8_t *p, uint64_t value, unsigned int width)

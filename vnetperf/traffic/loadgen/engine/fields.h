@@ -28,9 +28,9 @@ struct field_spec {
 
 /* Where checksums live; offsets from the start of the frame, -1 for "none". */
 struct checksum_spec {
-	int ip;	 /* IPv4 (checksum kept right) or IPv6 header (pseudo header only) */
-	int udp; /* UDP or TCP header whose checksum is kept right; needs ip */
-	bool tcp; /* it is TCP */
+	int ip;		/* IPv4 (checksum kept right) or IPv6 header (pseudo header only) */
+	int udp;	/* UDP or TCP header whose checksum is kept right; needs ip */
+	bool tcp;	/* it is TCP */
 	uint16_t outer; /* IPv4 header before ip whose checksum is kept right as well; 0: none */
 };
 
@@ -50,7 +50,7 @@ struct fields {
 	uint8_t n;
 	int ip4; /* offset of the IPv4 header with a checksum, or -1 */
 	int udp;
-	uint16_t sum_at;     /* offset of the UDP or TCP checksum in the frame */
+	uint16_t sum_at; /* offset of the UDP or TCP checksum in the frame */
 	bool tcp;
 	uint16_t outer;	     /* offset of the outer IPv4 header with a checksum, or 0 */
 	uint32_t outer_base; /* like ip_base, of that header */

@@ -136,8 +136,8 @@ static bool touches_fixed(const struct field_spec *f, const struct checksum_spec
 		return true;
 	if (c->udp < 0)
 		return false;
-	return (c->tcp ? touches(f, c->udp + 16, 2) : touches(f, c->udp + 4, 4)) || touches(f, c->ip + (ip4 ? 2 : 4), 2) ||
-	       touches(f, c->ip + (ip4 ? 9 : 6), 1);
+	return (c->tcp ? touches(f, c->udp + 16, 2) : touches(f, c->udp + 4, 4)) ||
+	       touches(f, c->ip + (ip4 ? 2 : 4), 2) || touches(f, c->ip + (ip4 ? 9 : 6), 1);
 }
 
 /* Partly inside the summed octets: the arithmetic per field could not follow it. */
