@@ -143,3 +143,21 @@ def test_drops_that_a_vnf_counted_itself_are_named(lost: int, socket: int, tun: 
     assert places.get("inside vnf0, dropped at vnf0.gtp-u", 0) == min(lost, socket)
     assert places.get("inside vnf0, dropped at vnf0.tun", 0) == min(lost - min(lost, socket), tun)
     assert not any("vnf1" in place for place in places)
+
+
+def test_broadcast_frames_hide_no_loss() -> None:
+    deployment = make_deployment("pvp")
+    length = len(deployment.path(deployment.ends[0], 0)) + 1
+    losses = {(d, 0): [0, 7, *[0] * (length - 2)] for d in deployment.directions}
+    result, lost = drive(deployment, losses, 1000)
+    counts = tuple(
+        d.model_copy(update={"broadcast_sent": 10, "broadcast_received": 10})
+        for d in result.directions
+    )
+    # Ports count what goes to everybody as well.
+    hops = tuple(
+        hop.model_copy(update={"rx": hop.rx + 10, "tx": hop.tx + 10}) for hop in result.hops
+    )
+    told = lost_at(deployment, result.model_copy(update={"directions": counts, "hops": hops}))
+    assert told == lost_at(deployment, result)
+    assert sum(told.values()) == lost == 14

@@ -73,6 +73,7 @@ def _along(
             continue
         field = "rx" if position % 2 == 0 else "tx"
         counted = sum(getattr(by_port[str(port)], field) for port in here)
+        counted -= counts.broadcast_received  # these went all the way, and are not of the stream
         # Ports count foreign frames too; ours never become more, nor fewer than came back.
         after = min(before, max(counted, counts.received))
         if before > after:
