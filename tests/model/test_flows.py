@@ -88,3 +88,26 @@ def test_addresses_walk_within_the_test_network() -> None:
 def test_there_may_be_more_flows_than_ports() -> None:
     profile = TrafficProfile(flows=200_000, vary=("eth_src",))
     assert len({flow.eth_src for flow in flows(streams()[0], profile)}) == 200_000
+
+
+def test_values_that_were_set_are_those_of_the_flows() -> None:
+    profile = TrafficProfile.model_validate(
+        {
+            "values": {"ipv4_src": "10.0.0.1", "udp_src": 5000},
+            "flows": 3,
+            "vary": ["udp_src"],
+            "bidirectional": False,
+        }
+    )
+    stream = make_streams(make_deployment("phy2phy"), profile)[0]
+    found = [(flow.ipv4_src, flow.ipv4_dst, flow.udp_src) for flow in flows(stream, profile)]
+    assert found == [("10.0.0.1", "198.19.0.1", port) for port in (5000, 5001, 5002)]
+
+
+def test_frames_of_other_headers_are_refused_with_the_cure() -> None:
+    tagged = TrafficProfile(headers=("ethernet", "vlan", "ipv4", "udp"))
+    assert "flows of frames of ethernet, vlan, ipv4, udp cannot be enumerated" in (
+        why_uncountable(tagged)
+    )
+    ttl = TrafficProfile(flows=5, vary=("ipv4_ttl",))
+    assert "flows that differ in ipv4_ttl cannot be enumerated" in why_uncountable(ttl)

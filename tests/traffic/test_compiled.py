@@ -29,6 +29,9 @@ from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.compiled import compile_traffic
 
 
+SIX = ["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src", "udp_dst"]
+
+
 @st.composite
 def stacks(draw: st.DrawFn) -> tuple[HeaderKind, ...]:
     """A walk along what may follow what, with one tunnel at most."""
@@ -129,6 +132,14 @@ def test_fields_stay_in_their_octets_and_beside_each_other(
         ({"headers": ["ethernet", "raw"], "raw": "zz"}, "hexadecimal"),
         ({"vary": ["vlan_id"], "flows": 2}, "vary names vlan_id, which is in none of"),
         ({"values": {"tcp_src": 5}}, "values names tcp_src"),
+        ({"vary": ["eth_src", "eth_src"], "flows": 2}, "a field twice"),
+        (
+            {
+                "vary": [*SIX, "ipv4_ttl"],
+                "flows": 2,
+            },
+            "7 fields, 6 at most",
+        ),
         ({"values": {"udp_src": 70_000}}, "udp_src is 0..65535, not 70000"),
         ({"values": {"ipv4_src": 5}}, "is an address"),
         ({"values": {"ipv4_src": "198.18.0.300"}}, "198.18.0.300"),

@@ -26,6 +26,8 @@ from vnetperf.model.units import FCS_BYTES, MIN_FRAME_SIZE, STAMP_OCTETS
 
 #: Octets that a profile can add by itself behind its headers.
 MOST_RAW = 256
+#: Fields that differ between flows; a session of a mobile core brings two more.
+MOST_VARIED = 6
 #: The smaller of two directions' loads, as a share of the larger.
 LEAST_LOAD = 0.001
 
@@ -113,6 +115,8 @@ class TrafficProfile(Frozen):
             raise ValueError('raw = "..." is for headers with "raw", which need it')
         if len(set(self.vary)) < len(self.vary):
             raise ValueError("vary names a field twice")
+        if len(self.vary) > MOST_VARIED:
+            raise ValueError(f"vary names {len(self.vary)} fields, {MOST_VARIED} at most")
         for key, names in (("vary", self.vary), ("values", tuple(self.values))):
             for name in names:
                 if not self._may_have(name):
