@@ -28,7 +28,6 @@ from vnetperf.model.stacks import stack_of
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.compiled import compile_traffic
 
-
 SIX = ["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src", "udp_dst"]
 
 
