@@ -91,9 +91,10 @@ class GeneratorContract:
             yield loop
 
     @pytest.fixture(scope="class")
-    def everyones(self) -> Iterator[Loop]:
+    @classmethod
+    def everyones(cls) -> Iterator[Loop]:
         """The loop of all tests: the machine is taken once."""
-        with self.loop() as loop:
+        with cls.loop() as loop:
             yield loop
 
     @pytest.fixture
@@ -224,7 +225,7 @@ class GeneratorContract:
         finally:
             timer.join()
             generator.close()
-            generator.connect(everyones.ends)
+            everyones.connect()
         assert str(caught.value)
         prepare(generator)
         _lossless(generator, trial())
@@ -239,7 +240,7 @@ class GeneratorContract:
             with pytest.raises(GeneratorError):
                 generator.run(trial(), _nothing)
         finally:
-            generator.connect(everyones.ends)
+            everyones.connect()
 
 
 def _nothing() -> None:

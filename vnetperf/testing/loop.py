@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,13 @@ class Loop:
 
     generator: TrafficGenerator
     ends: tuple[WireEnd, WireEnd]
+
+    def connect(self) -> None:
+        """Connect the generator again; a socket that it left is not in its way."""
+        for end in self.ends:
+            if end.socket:
+                Path(end.socket).unlink(missing_ok=True)
+        self.generator.connect(self.ends)
 
 
 @contextmanager

@@ -32,11 +32,13 @@ class Launch:
         argv: Program and arguments.
         sockets: Sockets that it listens on and leaves behind.
         workers: Logical cores that send and receive.
+        port: TCP port of its Lua.
     """
 
     argv: tuple[str, ...]
     sockets: tuple[Path, ...]
     workers: tuple[int, ...]
+    port: int
 
 
 def launch(
@@ -74,7 +76,7 @@ def launch(
     argv += [*devices, "--", "-g", f"127.0.0.1:{PORT}", "-m", _matrix(len(ends), workers)]
     argv += [f"-s{port}:{path}" for port, (path, _) in sorted(files.items())]
     sockets = tuple(Path(end.socket) for end in ends if end.socket and end.role == "server")
-    return Launch(tuple(argv), sockets, workers)
+    return Launch(tuple(argv), sockets, workers, PORT)
 
 
 def memory_mib(ports: int, queues: int, files: Sequence[tuple[Path, PortTraffic]] = ()) -> int:

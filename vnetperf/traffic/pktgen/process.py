@@ -17,7 +17,7 @@ from vnetperf.host.process import ManagedProcess
 from vnetperf.host.threads import list_threads
 from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.traffic.pktgen.launch import Launch
-from vnetperf.traffic.pktgen.repl import PORT, Repl, address
+from vnetperf.traffic.pktgen.repl import Repl, address
 
 START_S, STOP_S = 30.0, 3.0
 POLL_S = 0.02
@@ -66,7 +66,7 @@ class Started:
             if why := self.death():
                 raise GeneratorError(why, where=" ".join(self._launch.argv))
             if (opened := self._try_open()) is not None:
-                return Repl(partial(_same, opened), f"127.0.0.1:{PORT}", self.death)
+                return Repl(partial(_same, opened), f"127.0.0.1:{self._launch.port}", self.death)
             if time.monotonic() > deadline:
                 raise GeneratorError(
                     f"Pktgen does not listen after {START_S:g} s; its terminal ends with:\n"
@@ -78,7 +78,7 @@ class Started:
     def _try_open(self) -> socket.socket | None:
         try:
             return self._machine.in_netns(
-                lambda: socket.create_connection(("127.0.0.1", PORT), timeout=2.0)
+                lambda: socket.create_connection(("127.0.0.1", self._launch.port), timeout=2.0)
             )
         except OSError:
             return None

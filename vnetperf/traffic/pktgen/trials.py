@@ -206,17 +206,18 @@ class Trials:
         last_seen, sending = began, 1
         try:
             while True:
-                now = time.monotonic()
-                near = began + due_s - now
-                if near > NEAR_S and not at_once:
+                near = began + due_s - time.monotonic()
+                far = near > NEAR_S and not at_once
+                if far:
                     time.sleep(min(near - NEAR_S, WATCH_S))
                     watch()
-                    continue
                 asked_at = time.monotonic()
                 sending = self._repl.call(still)
                 if not sending:
                     break
                 last_seen = asked_at
+                if far:
+                    continue
                 if last_seen > limit:
                     break
                 time.sleep(WAKE_S if at_once else LOOK_S)

@@ -1,0 +1,219 @@
+"""What goes wrong with a Pktgen is one clear error, and never a number."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.traffic.pktgen import conftest
+from tests.traffic.pktgen.conftest import Looped, ends_in, plan_of
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.machine import MachineFacts
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.model.trial import TrialResult
+from vnetperf.testing.generator import prepare, trial
+from vnetperf.testing.loop import Loop
+from vnetperf.traffic.pktgen import counters, driver
+from vnetperf.traffic.pktgen.driver import Pktgen
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "SETTLE_S", 0.6)  # the double refreshes five times as often
+    monkeypatch.setattr(driver, "LINK_S", 0.3)
+
+
+def run(loop: Loop, **spec: float) -> TrialResult:
+    prepare(loop.generator)
+    return loop.generator.run(trial(**spec), lambda: None)  # type: ignore[arg-type]
+
+
+def test_lost_frames_are_lost_and_probes_are_not_counted(looped: Looped) -> None:
+    with looped("loss=0.25") as loop:
+        result = run(loop)
+        for counts in result.directions:
+            assert counts.sent == counts.intended == 600
+            assert counts.received == pytest.approx(450, abs=150)
+            assert counts.received < counts.sent
+            assert counts.latency is not None
+            assert counts.latency.mean_ns == pytest.approx(1000)
+            assert not counts.latency.percentiles
+
+
+def test_foreign_frames_are_told_apart(looped: Looped) -> None:
+    with looped("foreign=7") as loop:
+        result = run(loop)
+        assert [d.received for d in result.directions] == [600, 600]
+        assert result.foreign == {"0": 7, "1": 7}
+
+
+def test_a_generator_that_is_too_slow_says_so(looped: Looped) -> None:
+    with looped("ceiling=1000") as loop:
+        result = run(loop, fps=10_000.0)
+        for counts in result.directions:
+            assert counts.sent < counts.intended == 3000
+            assert counts.unsent == counts.intended - counts.sent
+            assert counts.sent / counts.tx_seconds == pytest.approx(1000, rel=0.15)
+
+
+def test_frames_that_leave_late_were_not_offered(looped: Looped) -> None:
+    """All frames are sent, but in a fifth more time: the load was not what was asked for."""
+    with looped("ceiling=1900") as loop:
+        result = run(loop, fps=2000.0, duration_s=1.0)
+        for counts in result.directions:
+            assert counts.unsent > 20
+            assert counts.intended == counts.sent + counts.unsent
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("frozen", "counters are frozen"),
+        ("negative", "frames sent"),
+        ("down", "no link at tester port 1"),
+        ("half", "Pktgen makes"),
+    ],
+)
+def test_a_fault_is_an_error(fault: str, says: str, looped: Looped) -> None:
+    with looped(fault) as loop, pytest.raises(GeneratorError, match=says):
+        run(loop)
+
+
+def test_a_rate_that_someone_changes_is_an_error(looped: Looped) -> None:
+    with looped() as loop:
+        prepare(loop.generator)
+        loop.generator._lua(
+            "local set=pktgen.set pktgen.set=function(p,w,v) "
+            "if w=='rate' then v=v/3 end set(p,w,v) end"
+        )
+        with pytest.raises(GeneratorError, match="was asked for 2000 frames/s and paces for 66"):
+            loop.generator.run(trial(), lambda: None)
+
+
+def test_its_death_is_told_with_its_last_words(looped: Looped) -> None:
+    with looped() as loop:
+        prepare(loop.generator)
+        (poller,) = loop.generator.pollers()
+        threading.Timer(0.3, os.kill, (poller.pid, signal.SIGKILL)).start()
+        began = time.monotonic()
+        with pytest.raises(GeneratorError, match=r"Pktgen has ended \(status -9\)"):
+            loop.generator.run(trial(duration_s=5.0), lambda: None)
+        assert time.monotonic() - began < 2.0, "nobody noticed while it ran"
+
+
+@pytest.mark.parametrize("call", ["pktgen.quit()", "pktgen.load('x.lua')"])
+def test_what_would_end_it_is_never_sent(call: str, looped: Looped) -> None:
+    with looped() as loop:
+        with pytest.raises(GeneratorError, match=r"end Pktgen"):
+            loop.generator._lua(call)
+        assert loop.generator.links_down() == ()
+
+
+def test_a_long_line_is_refused_here(looped: Looped) -> None:
+    with looped() as loop:
+        with pytest.raises(GeneratorError, match="at most 8191 octets"):
+            loop.generator._lua(f"return '{'x' * 8200}'")
+        assert loop.generator._lua(f"return #'{'x' * 8000}'") == 8000
+
+
+def test_an_error_of_lua_is_told(looped: Looped) -> None:
+    with looped() as loop:
+        with pytest.raises(GeneratorError, match="Pktgen says: .*attempt to"):
+            loop.generator._lua("return nothing.at_all")
+        with pytest.raises(GeneratorError, match="Pktgen says: .*set does not support"):
+            loop.generator._lua("pktgen.set('0','colour',1)")
+        assert loop.generator._lua("return 'a \"quoted\" \\\\ thing'") == 'a "quoted" \\ thing'
+
+
+def test_a_program_that_ends_at_once_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(GeneratorError, match="Pktgen has ended") as caught:
+        monkeypatch.setattr(conftest, "DOUBLE", "-c 'import sys; sys.exit(\"no hugepages\")'")
+        with conftest.looped_double(tmp_path):
+            pass
+    assert "no hugepages" in str(caught.value)
+
+
+def test_a_server_that_is_there_is_used_and_left_without_traffic(looped: Looped) -> None:
+    with looped() as loop:
+        port = conftest.launch.PORT
+        loop.generator._connected().close()  # one client at a time
+        machine = loop.generator.machine
+        other = Pktgen(machine, plan_of(f"127.0.0.1:{port}"))
+        other.connect(loop.ends)
+        prepare(other)
+        result = other.run(trial(), lambda: None)
+        assert {d.sent for d in result.directions} == {600}
+        assert other.pollers() == ()
+        assert "not ours" in other.facts()["frames"]
+        with pytest.raises(GeneratorError, match="cannot send several flows"):
+            prepare(other, 64, TrafficProfile(flows=10, vary=("udp_src",)))
+        other.close()
+        assert loop.generator._started is not None
+        assert loop.generator._started.death() == ""
+
+
+def test_a_busy_server_is_told(looped: Looped, monkeypatch: pytest.MonkeyPatch) -> None:
+    with looped() as loop:
+        monkeypatch.setattr("vnetperf.traffic.pktgen.repl.ANSWER_S", 0.3)
+        other = Pktgen(loop.generator.machine, plan_of(f"127.0.0.1:{conftest.launch.PORT}"))
+        monkeypatch.setattr(
+            "vnetperf.traffic.pktgen.repl.Repl.call.__defaults__", (0.3,), raising=False
+        )
+        with pytest.raises(GeneratorError, match="one client at a time"):
+            other.connect(loop.ends)
+
+
+def test_nobody_there_is_told(tmp_path: Path, looped: Looped) -> None:
+    with looped() as loop:
+        other = Pktgen(loop.generator.machine, plan_of(f"127.0.0.1:{conftest.free_port()}"))
+        with pytest.raises(GeneratorError, match="nobody listens there"):
+            other.connect(ends_in(tmp_path))
+
+
+def test_a_server_with_other_ports_is_refused(looped: Looped) -> None:
+    with looped() as loop:
+        loop.generator._lua("pktgen.portCount = function() return 4 end")
+        loop.generator._connected().close()
+        other = Pktgen(loop.generator.machine, plan_of(f"127.0.0.1:{conftest.launch.PORT}"))
+        with pytest.raises(GeneratorError, match="has 4 ports"):
+            other.connect(loop.ends)
+
+
+def test_more_frames_than_it_counts_are_refused(looped: Looped) -> None:
+    with looped() as loop:
+        prepare(loop.generator)
+        with pytest.raises(GeneratorError, match="counts to 32 bits"):
+            loop.generator.run(trial(fps=10e6, duration_s=1000.0), lambda: None)
+
+
+def test_what_is_missing_is_said() -> None:
+    scenario = plan_of().scenario
+    facts = MachineFacts(cpus=())
+    assert "build Pktgen-DPDK with Lua" in Pktgen.missing(facts, scenario)
+    troubled = facts.model_copy(update={"program_troubles": {"pktgen": "/x is not there"}})
+    assert "/x is not there" in Pktgen.missing(troubled, scenario)
+    there = facts.model_copy(update={"programs": {"pktgen": "/usr/bin/pktgen"}})
+    assert Pktgen.missing(there, scenario) == ""
+
+
+def test_the_double_ends_as_the_program_does_when_it_is_told_to_quit(looped: Looped) -> None:
+    """The double must be as strict as the program, or the tests above prove nothing."""
+    with looped() as loop:
+        address = ("127.0.0.1", conftest.launch.PORT)
+        loop.generator._connected().close()
+        with socket.create_connection(address) as client:
+            client.sendall(b"1 + 1\nprint('x')\nnonsense(\n)\n")
+            client.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                client.recv(100)
+            client.sendall(b"pktgen.quit()\n")
+            client.settimeout(2.0)
+            assert client.recv(100) == b""
