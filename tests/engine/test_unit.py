@@ -22,6 +22,7 @@ from hdrh.histogram import HdrHistogram
         "stream",
         "neighbour",
         "capture",
+        "nicclock",
     ],
 )
 def test_suite_finds_no_fault(unit_tests: Path, suite: str) -> None:

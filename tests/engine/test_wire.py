@@ -233,3 +233,21 @@ def test_frames_of_an_earlier_trial_are_stale(
     again = send(second, 20, stream(0, 0, 0), epoch=1, drain_s=0.5)
     assert again.stream(0).counts.received == 20
     assert again.stream(0).counts.duplicated > 0
+
+
+def test_time_stamps_of_a_driver_without_a_clock_are_not_taken(
+    open_engine: OpenEngine, executable: Path, run_dir: Path
+) -> None:
+    """net_pcap stamps what it receives, but nothing tells its clock from the processor's."""
+    path = run_dir / "rx.pcap"
+    wrpcap(str(path), [Ether(own(5, 0, n, 1000)) for n in range(10)])
+    engine = open_engine(
+        executable,
+        f"--vdev=net_pcap0,rx_pcap={path},infinite_rx=1,tx_pcap={run_dir}/tx.pcap",
+        nic_time=True,
+    )
+    (port,) = engine.info().ports
+    assert (port.nic_time, port.nic_time_error_ns) == (False, 0)
+    result = send(engine, 10, stream(0, 0, 0), drain_s=0.1)
+    assert result.stream(0).counts.received == 10
+    assert result.ports[0].nic_timed == 0

@@ -174,6 +174,8 @@ class Testbed(Frozen):
         pktgen: How Pktgen-DPDK is used.
         hugepage_kb: Page size of poll-mode memory, KiB.
         tester_sleep_us: Sleep of an idle tester on shared cores, microseconds.
+        nic_timestamps: True takes arrivals from the clock of the tester's NICs where their drivers
+            give it; drivers may then receive by a slower path.
         lock_timeout_s: Longest wait for a testbed that another run holds, seconds.
     """
 
@@ -194,6 +196,7 @@ class Testbed(Frozen):
     pktgen: PktgenConfig = PktgenConfig()
     hugepage_kb: Literal[2048, 1048576] = 2048
     tester_sleep_us: int = Field(default=20, ge=0, le=1000)
+    nic_timestamps: bool = False
     lock_timeout_s: float = Field(default=60.0, ge=0)
 
     @property

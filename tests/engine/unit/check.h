@@ -34,6 +34,7 @@ void test_seqtrack(void);
 void test_capture(void);
 void test_hdr(void);
 void test_neighbour(void);
+void test_nicclock(void);
 void test_order(void);
 void test_pacing(void);
 void test_fields(void);

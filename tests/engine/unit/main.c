@@ -16,6 +16,7 @@ static const struct {
 	{"stream", test_stream},
 	{"neighbour", test_neighbour},
 	{"capture", test_capture},
+	{"nicclock", test_nicclock},
 	{"hdr-layout", print_hdr_layout},
 };
 

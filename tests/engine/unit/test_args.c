@@ -25,6 +25,8 @@ void test_args(void)
 	CHECK(parse("--mtu=9262", NULL, NULL) && o.mtu == 9262 && o.mtu_given);
 	CHECK(parse("--room=9728", NULL, NULL) && o.room == 9728);
 	CHECK(parse("--help", NULL, NULL) && o.help);
+	CHECK(!o.nic_time && parse("--nic-time=1", NULL, NULL) && o.nic_time && o.sleep_us == 0);
+	CHECK(!parse("--nic-time=2", NULL, NULL));
 	CHECK(!parse("--mtu=9263", NULL, NULL) && strstr(why.accepted, "68..9262"));
 	CHECK(!parse("--rx-queues=0", NULL, NULL));
 	CHECK(!parse("--rx-queues=1x", NULL, NULL));

@@ -25,6 +25,7 @@ from vnetperf.traffic.loadgen.build import Variant, build_identity, engine_execu
 from vnetperf.traffic.loadgen.captured import pcap_files
 from vnetperf.traffic.loadgen.devices import ATTACHMENTS, VHOST_NET, WIRES, Port, port_of
 from vnetperf.traffic.loadgen.engine import Engine
+from vnetperf.traffic.loadgen.info import PortInfo
 from vnetperf.traffic.loadgen.launch import engine_config, hugepages_mib
 from vnetperf.traffic.loadgen.neighbours import macs_of, neighbours_of
 from vnetperf.traffic.loadgen.spawned import spawn_in_run
@@ -316,6 +317,7 @@ class Loadgen(TrafficGenerator):
             "time stamps": "TSC, taken before the transmit call and after the receive call "
             f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
             "frame taken in, the driver's and the wire's rings included",
+            "arrivals": [_clock(port) for port in info.ports],
             "neighbours": f"answers for {self.plan.scenario.traffic.answers} addresses",
             "largest burst": BURST,
             "given up when late by (s)": patient(MAX_LAG_S),
@@ -327,3 +329,13 @@ class Loadgen(TrafficGenerator):
         if self._engine is not None:
             self._engine.close(timeout_s=3.0)
             self._engine = None
+
+
+def _clock(port: PortInfo) -> str:
+    """What tells when frames arrive at a port."""
+    if not port.nic_time:
+        return f"{port.number}: by the processor's clock, when the frame is found"
+    return (
+        f"{port.number}: by the NIC's clock, off by {port.nic_time_error_ns} ns at most when it "
+        "was last compared"
+    )

@@ -23,6 +23,10 @@ class PortInfo:
     """As the driver has it; those that take frames of any size leave it at 1500."""
     rx_queues: int
     tx_queues: int
+    nic_time: bool
+    """Whether frames come with the NIC's own time, as clocks can be told from each other."""
+    nic_time_error_ns: int
+    """How far that may be off, by the last reading of both clocks."""
     answers: int
     """Frames sent to neighbours since the start: answers and announcements."""
 
@@ -41,6 +45,8 @@ class PortInfo:
             rx_queues=reply["rx_queues"],
             tx_queues=reply["tx_queues"],
             answers=reply["answers"],
+            nic_time=bool(reply["nic_time"]),
+            nic_time_error_ns=reply["nic_time_error_ns"],
         )
 
 

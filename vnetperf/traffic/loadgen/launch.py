@@ -71,6 +71,7 @@ def engine_config(plan: Plan, ports: Sequence[Port], ends: Sequence[WireEnd]) ->
         memory_mb=memory_mb,
         node=placement.node,
         pci=any(port.pci for port in ports),
+        nic_time=plan.testbed.nic_timestamps,
         rx_queues=rx_queues,
         tx_queues=tx_queues,
         rx_descriptors=RING,

@@ -143,6 +143,8 @@ class PortResult:
     """Frames of this trial with a stream or sequence number that was never sent."""
     answered: int
     """Requests of neighbours for addresses of ours."""
+    nic_timed: int
+    """Frames whose arrival was told by the NIC's clock."""
     unanswered: int
     """Likewise, when they came faster than answers leave."""
     tx_frames: int

@@ -63,6 +63,9 @@ class EngineConfig:
     """Frames per receive call."""
     sleep_us: int = 0
     """Sleep when idle, for CPUs that are shared; 0: poll without sleeping."""
+    nic_time: bool = False
+    """Arrivals by a NIC's own clock, where its driver gives it to each frame and lets it be read;
+    else by the processor's (TSC), when the frame is found."""
     queue_map: tuple[QueueMap, ...] = ()
 
     def argv(self, executable: str) -> list[str]:
@@ -87,6 +90,7 @@ class EngineConfig:
         argv += [f"--mbufs={self.mbufs}", f"--rx-burst={self.rx_burst}"]
         argv += [f"--sleep-us={self.sleep_us}"]
         argv += [f"--room={self.room}"] if self.room else []
+        argv += ["--nic-time=1"] if self.nic_time else []
         argv += [] if self.mtu is None else [f"--mtu={self.mtu}"]
         argv += [f"--map={','.join(m.render() for m in self.queue_map)}"] if self.queue_map else []
         return argv

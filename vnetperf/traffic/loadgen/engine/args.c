@@ -32,6 +32,7 @@ const char *args_usage(void)
 	       "  --mtu N         largest L3 packet, 68..9262 (1500)\n"
 	       "  --rx-burst N    frames per receive call (32)\n"
 	       "  --sleep-us N    sleep when idle, for shared cores (0: never)\n"
+	       "  --nic-time N    1: arrivals by the NIC's clock, where it has one (0)\n"
 	       "  --map LIST      queues to workers, as tx0.0@1,rx0.0@0: port.queue@worker\n"
 	       "                  (default: in turn over all lcores)\n"
 	       "  --help\n";
@@ -106,7 +107,7 @@ static const struct {
 } numbers[] = {
 	{"--rx-desc", 32, 32768},	  {"--tx-desc", 32, 32768}, {"--mbufs", 0, 16777216},
 	{"--mtu", 68, LG_MAX_FRAME - 18}, {"--room", 0, 16384},	    {"--rx-burst", 1, LG_MAX_BURST},
-	{"--sleep-us", 0, 1000000},
+	{"--sleep-us", 0, 1000000},	  {"--nic-time", 0, 1},
 };
 
 static void store(struct options *o, unsigned int which, unsigned long value)
@@ -131,8 +132,11 @@ static void store(struct options *o, unsigned int which, unsigned long value)
 	case 5:
 		o->rx_burst = (uint16_t)value;
 		break;
-	default:
+	case 6:
 		o->sleep_us = (uint32_t)value;
+		break;
+	default:
+		o->nic_time = value == 1;
 	}
 }
 
@@ -159,7 +163,7 @@ static bool option(struct options *o, const char *name, const char *value, struc
 	}
 	return problem_set(why,
 			   "--rx-queues --tx-queues --rx-desc --tx-desc --mbufs --room --mtu "
-			   "--rx-burst --sleep-us --map --help",
+			   "--rx-burst --sleep-us --nic-time --map --help",
 			   "unknown option '%.60s'", name);
 }
 

@@ -21,6 +21,7 @@ struct options {
 	bool mtu_given;
 	uint16_t rx_burst; /* frames per receive call */
 	uint32_t sleep_us; /* when idle; 0: poll without sleeping */
+	bool nic_time;	   /* arrivals by the NIC's clock, where it has one */
 	bool help;
 	unsigned int n_map;
 	struct queue_map map[ARGS_MAX_MAP];

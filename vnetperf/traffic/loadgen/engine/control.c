@@ -72,6 +72,7 @@ static void add_totals(struct rx_totals *sum, const struct rx_totals *from,
 	sum->learning += to->learning - from->learning;
 	sum->corrupted += to->corrupted - from->corrupted;
 	sum->answered += to->answered - from->answered;
+	sum->nic_timed += to->nic_timed - from->nic_timed;
 	sum->unanswered += to->unanswered - from->unanswered;
 }
 

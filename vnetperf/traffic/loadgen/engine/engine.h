@@ -14,6 +14,7 @@
 #include "args.h"
 #include "common.h"
 #include "hdr.h"
+#include "nicclock.h"
 #include "order.h"
 #include "pacing.h"
 #include "seqtrack.h"
@@ -27,11 +28,15 @@ struct rx_totals {
 	uint64_t learning;
 	uint64_t corrupted;  /* of this trial, but with a stream or sequence never sent */
 	uint64_t answered;   /* asked for an address of ours, and were told */
+	uint64_t nic_timed;  /* arrivals told by the NIC's clock */
 	uint64_t unanswered; /* likewise, when answers were asked for faster than they leave */
 };
 
 struct rx_queue {
 	uint16_t port, queue;
+	bool nic_time;	   /* frames may bear the NIC's time */
+	uint64_t clock_at; /* TSC at which its clock is read again */
+	struct nicclock clock;
 	uint64_t *expected; /* [stream][most_txq]: one above the highest seen here */
 	struct rx_totals totals, at_run, at_rest;
 	uint32_t follows[LG_MAX_STREAMS][LG_MAX_QUEUES]; /* next number, while gaps are captured */
@@ -100,6 +105,7 @@ struct worker {
 	uint32_t order;
 	uint32_t rounds;
 	uint32_t signature; /* of the running trial; 0 outside */
+	bool nic_time;	    /* some queue has it */
 	uint16_t n_rxq, n_txq;
 	struct rx_queue *rxq[LG_MAX_PORTS * LG_MAX_QUEUES];
 	struct tx_queue *txq[LG_MAX_PORTS * LG_MAX_QUEUES];
@@ -135,7 +141,9 @@ struct engine {
 	uint16_t largest_frame; /* with FCS */
 	uint16_t most_txq;	/* transmit queues of any port */
 	uint32_t next_tag;
-	int tag_offset; /* of the buffers' tag, in the mbuf */
+	int tag_offset;	 /* of the buffers' tag, in the mbuf */
+	int time_offset; /* of the NIC's time, likewise; -1: no NIC gives one */
+	uint64_t time_flag;
 	uint64_t hz;
 	uint64_t ns_mult; /* ns = cycles * ns_mult >> 32 */
 	struct port port[LG_MAX_PORTS];
@@ -175,6 +183,8 @@ bool workers_order(enum phase phase);
 
 /* rx.c */
 unsigned int rx_poll(struct worker *w, struct rx_queue *q);
+/* Read the NIC's clock again, when it is time to. */
+void rx_read_clock(struct rx_queue *q);
 
 /* tx.c */
 unsigned int tx_poll(struct tx_queue *q);

@@ -78,6 +78,9 @@ static bool conf_fill(uint16_t port, struct rte_eth_conf *conf, const struct rte
 	conf->rxmode.mtu = RTE_ETHER_MTU;
 	if (o->mtu_given && !takes_any_size(info))
 		conf->rxmode.mtu = o->mtu;
+	/* Of use only with a clock that can be read besides: see nic_time(). */
+	if (o->nic_time && engine.time_offset >= 0)
+		conf->rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
 	conf->txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	if (info->max_mtu && conf->rxmode.mtu > info->max_mtu) {
 		char accepted[64];
@@ -149,6 +152,19 @@ static bool queues_setup(uint16_t port, uint16_t rx_desc, uint16_t tx_desc, stru
 	return true;
 }
 
+/* Whether frames come with the NIC's time, and its clock can be read to tell what that means. */
+static void nic_time(uint16_t port, const struct rte_eth_conf *conf)
+{
+	struct port *p = &engine.port[port];
+	uint64_t nic;
+
+	if (!(conf->rxmode.offloads & RTE_ETH_RX_OFFLOAD_TIMESTAMP) ||
+	    rte_eth_read_clock(port, &nic) != 0)
+		return;
+	for (uint16_t i = 0; i < p->n_rxq; i++)
+		p->rxq[i].nic_time = true;
+}
+
 static bool port_start(uint16_t port, struct problem *why)
 {
 	uint16_t rx_desc = engine.options.rx_desc, tx_desc = engine.options.tx_desc;
@@ -182,6 +198,7 @@ static bool port_start(uint16_t port, struct problem *why)
 	error = rte_eth_dev_start(port);
 	if (error)
 		return failed(why, port, "start", error);
+	nic_time(port, &conf);
 	/* Drivers without it (memif, ring) take every frame anyway. */
 	rte_eth_promiscuous_enable(port);
 	return true;
@@ -198,6 +215,9 @@ bool ports_start(struct problem *why)
 	engine.tag_offset = rte_mbuf_dynfield_register(&tag_field);
 	if (engine.tag_offset < 0)
 		return problem_set(why, "a DPDK with a free mbuf field", "no room for the tag");
+	engine.time_offset = -1;
+	if (engine.options.nic_time)
+		rte_mbuf_dyn_rx_timestamp_register(&engine.time_offset, &engine.time_flag);
 	RTE_ETH_FOREACH_DEV(port)
 	{
 		if (port != expected || port >= LG_MAX_PORTS)

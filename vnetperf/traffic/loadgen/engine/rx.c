@@ -20,6 +20,7 @@ struct run {
 	uint64_t next; /* the number that would continue the run */
 	uint64_t limit;
 	uint64_t sent; /* TSC of departure */
+	uint64_t at;   /* TSC of arrival */
 	uint64_t n;
 	struct rx_stream *stream;
 	struct seqtrack *track;
@@ -64,14 +65,14 @@ static inline void note_arrival(struct rx_stream *s, uint64_t now, uint64_t n)
 	s->last = now;
 }
 
-static inline void run_flush(struct run *r, uint64_t now)
+static inline void run_flush(struct run *r)
 {
 	if (r->n == 0)
 		return;
 	seqtrack_mark_run(r->track, r->next - r->n, r->n);
 	*r->expected = r->next;
-	note_arrival(r->stream, now, r->n);
-	note_latency(r->stream, r->sent, now, r->n);
+	note_arrival(r->stream, r->at, r->n);
+	note_latency(r->stream, r->sent, r->at, r->n);
 	r->n = 0;
 }
 
@@ -136,18 +137,19 @@ static inline void count(struct run *r, struct worker *w, struct rx_queue *q, co
 	const uint64_t sent = load_le64(t + TRAILER_TSC);
 
 	if (LG_UNLIKELY(key != r->key)) {
-		run_flush(r, now);
+		run_flush(r);
 		if (!run_begin(r, w, q, t))
 			return;
 	}
 	if (LG_UNLIKELY(load_le32(t + TRAILER_SEQ) != (uint32_t)r->next || r->next >= r->limit)) {
-		run_flush(r, now);
+		run_flush(r);
 		count_alone(r, q, t, now);
 		return;
 	}
-	if (LG_UNLIKELY(sent != r->sent)) {
-		run_flush(r, now);
+	if (LG_UNLIKELY(sent != r->sent || now != r->at)) {
+		run_flush(r);
 		r->sent = sent;
+		r->at = now;
 	}
 	r->next++;
 	r->n++;
@@ -166,6 +168,33 @@ static inline bool is_plain(const struct rte_mbuf *m, const struct rte_mempool *
 {
 	return m->nb_segs == 1 && m->pool == pool && rte_mbuf_refcnt_read(m) == 1 &&
 	       RTE_MBUF_DIRECT(m);
+}
+
+/* When the NIC took the frame in; what cannot be is the moment it was found. */
+static uint64_t arrival(struct rx_queue *q, const struct rte_mbuf *m, uint64_t now)
+{
+	uint64_t at;
+
+	if (!q->clock.ready || !(m->ol_flags & engine.time_flag))
+		return now;
+	at = nicclock_tsc(&q->clock,
+			  *RTE_MBUF_DYNFIELD(m, engine.time_offset, const rte_mbuf_timestamp_t *));
+	if ((int64_t)(now - at) < 0 || now - at > engine.hz)
+		return now;
+	q->totals.nic_timed++;
+	return at;
+}
+
+void rx_read_clock(struct rx_queue *q)
+{
+	const uint64_t before = rte_rdtsc();
+	uint64_t nic;
+
+	if (!q->nic_time || (int64_t)(before - q->clock_at) < 0)
+		return;
+	if (rte_eth_read_clock(q->port, &nic) == 0)
+		nicclock_note(&q->clock, nic, before, rte_rdtsc(), engine.hz);
+	q->clock_at = before + engine.hz / 10;
 }
 
 unsigned int rx_poll(struct worker *w, struct rx_queue *q)
@@ -197,11 +226,11 @@ unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 			t = trailer_apart(m, copy);
 		}
 		if (LG_LIKELY(t && signature && load_le32(t) == signature))
-			count(&run, w, q, t, now);
+			count(&run, w, q, t, q->nic_time ? arrival(q, m, now) : now);
 		else
 			not_of_this_trial(q, t ? load_le32(t) : 0, m);
 	}
-	run_flush(&run, now);
+	run_flush(&run);
 	q->totals.frames += n;
 	q->totals.octets += octets + (uint64_t)n * LG_FCS_LEN;
 	release(mbufs, n, plain);

@@ -86,6 +86,7 @@ bool workers_create(struct problem *why)
 			struct worker *w = worker_of(false, port, i);
 
 			w->rxq[w->n_rxq++] = &engine.port[port].rxq[i];
+			w->nic_time = w->nic_time || engine.port[port].rxq[i].nic_time;
 		}
 		for (uint16_t i = 0; i < engine.port[port].n_txq; i++) {
 			struct worker *w = worker_of(true, port, i);

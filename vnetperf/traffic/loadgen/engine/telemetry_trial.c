@@ -92,6 +92,7 @@ static void put_rx(struct rte_tel_data *d, const struct rx_totals *t)
 	tel_dict_uint(d, "corrupted", t->corrupted);
 	tel_dict_uint(d, "answered", t->answered);
 	tel_dict_uint(d, "unanswered", t->unanswered);
+	tel_dict_uint(d, "nic_timed", t->nic_timed);
 }
 
 bool command_trial_status(struct params *ps, struct rte_tel_data *d, struct problem *why)

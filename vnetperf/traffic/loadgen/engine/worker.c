@@ -230,6 +230,8 @@ int worker_main(void *unused)
 		for (uint16_t i = 0; i < w->n_rxq; i++)
 			work += rx_poll(w, w->rxq[i]);
 		answer_neighbours(w);
+		for (uint16_t i = 0; LG_UNLIKELY(w->nic_time) && i < w->n_rxq; i++)
+			rx_read_clock(w->rxq[i]);
 		if (running) {
 			work += send_due(w);
 			if (w->index == 0 && may_be_over(w, work))
