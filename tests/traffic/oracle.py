@@ -13,7 +13,8 @@ from scapy.layers.l2 import GRE, Dot1AD, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
-from vnetperf.model.headers import OCTETS, HeaderKind, VaryField, index_of, plain_name
+from vnetperf.model.fields import VaryField, index_of, plain_name
+from vnetperf.model.headers import OCTETS, HeaderKind
 
 CLASSES: dict[HeaderKind, type[Packet]] = {
     "ethernet": Ether,

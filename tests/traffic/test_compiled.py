@@ -13,17 +13,8 @@ from pydantic import ValidationError
 from tests.traffic.oracle import field_of, rebuilt
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.headers import (
-    CARRIERS,
-    FIELD_NAMES,
-    FOLLOWS,
-    LAST,
-    MOST_LABELS,
-    NETWORKS,
-    HeaderKind,
-    index_of,
-    place_of,
-)
+from vnetperf.model.fields import FIELD_NAMES, NETWORKS, index_of, place_of
+from vnetperf.model.headers import CARRIERS, FOLLOWS, LAST, MOST_LABELS, HeaderKind
 from vnetperf.model.stacks import stack_of
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.compiled import compile_traffic

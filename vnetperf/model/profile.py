@@ -7,20 +7,16 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.headers import (
+from vnetperf.model.fields import (
     NETWORKS,
-    OCTETS,
     OUTER,
-    PLAIN,
-    HeaderKind,
     VaryField,
-    carrier_of,
-    check_stack,
     in_direction,
     index_of,
     number_of,
     room_of,
 )
+from vnetperf.model.headers import OCTETS, PLAIN, HeaderKind, carrier_of, check_stack
 from vnetperf.model.imix import Mix, SizeShare, mix_of_genome, mix_of_sizes
 from vnetperf.model.units import FCS_BYTES, MIN_FRAME_SIZE, STAMP_OCTETS
 

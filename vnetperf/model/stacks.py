@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from vnetperf.model import tunnel
-from vnetperf.model.headers import HeaderKind, VaryField, index_of
+from vnetperf.model.fields import VaryField, index_of
+from vnetperf.model.headers import HeaderKind
 from vnetperf.model.traffic import Stream, TrafficProfile
 
 

@@ -8,7 +8,7 @@ from vnetperf.model.addresses import peer_mac, port_mac
 from vnetperf.model.base import Frozen
 from vnetperf.model.core import Bearers
 from vnetperf.model.deployment import Deployment
-from vnetperf.model.headers import FIELDS, VaryField
+from vnetperf.model.fields import FIELDS, VaryField
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.tunnel import GTPU
 from vnetperf.model.units import MAX_FRAME_SIZE, MIN_FRAME_SIZE

@@ -9,7 +9,8 @@ from typing import ClassVar
 from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.headers import FIELD_NAMES, HEADERS, HeaderKind, VaryField
+from vnetperf.model.fields import FIELD_NAMES, VaryField
+from vnetperf.model.headers import HEADERS, HeaderKind
 from vnetperf.model.plan import Placement, RoleDemand
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario

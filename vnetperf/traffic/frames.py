@@ -9,17 +9,8 @@ from vnetperf.model import tunnel
 from vnetperf.model.addresses import dut_mac, tester_mac
 from vnetperf.model.core import GN_CORE, GN_TESTER
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.headers import (
-    DEFAULTS,
-    OCTETS,
-    OUTER,
-    HeaderKind,
-    carrier_of,
-    index_of,
-    number_of,
-    place_of,
-    plain_name,
-)
+from vnetperf.model.fields import DEFAULTS, OUTER, index_of, number_of, place_of, plain_name
+from vnetperf.model.headers import OCTETS, HeaderKind, carrier_of
 from vnetperf.model.ports import PhyPort
 from vnetperf.model.stacks import own_ethernet, stack_of
 from vnetperf.model.traffic import Stream, TrafficProfile
