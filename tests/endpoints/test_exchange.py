@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ def works(argv: Sequence[str]) -> FakeProgram:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "_used", count())
     for module, name in ((exchange, "LISTEN_S"), (exchange, "GRACE_S"), (arrivals, "STALL_S")):
         monkeypatch.setattr(module, name, 0.3)
     monkeypatch.setattr(arrivals, "LOOK_S", 0.02)
@@ -57,6 +59,13 @@ def test_each_instance_has_a_server_and_a_client_of_its_own_each_way() -> None:
         *("namespace at port 1", "198.19.0.1"),
         "3",
     )
+
+
+def test_no_port_is_used_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [run(FakePlace(works), FakePlace(works)).flows[0].port for _ in range(3)]
+    assert found == [5201, 5202, 5203]
+    monkeypatch.setattr(exchange, "PORTS", range(5201, 5204))
+    assert {exchange._take_ports(2) for _ in range(5)} == {5201, 5202}  # 5204 is none of them
 
 
 def test_what_warms_up_is_thrown_away() -> None:

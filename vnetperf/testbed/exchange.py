@@ -19,8 +19,9 @@ from vnetperf.testbed.summing import total
 #: Longest waits: for a server to listen, and beyond a transfer, seconds.
 LISTEN_S, GRACE_S = 5.0, 15.0
 POLL_S = 0.03
-#: First port of the first server; what is beyond is free in a namespace of its own.
-FIRST_PORT = 5201
+#: Ports of servers, each used once before the first is used again: a place that stays remembers
+#: connections that have ended for a minute, and not every tool takes their ports then.
+PORTS = range(5201, 30_001)
 #: Rate of UDP where no TCP went before, bit/s.
 FALLBACK_BPS = 10e6
 
@@ -119,12 +120,11 @@ class Exchange:
         )
 
     def _instances(self, tool: EndpointTool, spec: TransferSpec) -> Iterator[_Instance]:
-        ports = count(FIRST_PORT, tool.ports)
         for way in spec.ways:
             ends = (self.ends.client, self.ends.server)
             sender, receiver = ends if way == "forth" else reversed(ends)
             for _ in range(spec.instances):
-                yield _Instance(way, sender, receiver, next(ports))
+                yield _Instance(way, sender, receiver, _take_ports(tool.ports))
 
     def _version(self, tool: EndpointTool, end: Endpoint) -> str:
         """Version of a tool's client at an end; that it is there at all is seen so."""
@@ -155,7 +155,7 @@ class Exchange:
                     f"port {held[0]} is taken in the {one.receiver.what}",
                     where=where,
                     cure="end the program that listens there; a VNF's own servers must leave ports "
-                    f"from {FIRST_PORT} on free",
+                    f"from {PORTS[0]} to {PORTS[-1]} free",
                 )
         for one in instances:
             one.server = one.receiver.place.start(
@@ -302,6 +302,19 @@ def offered(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec:
         and one.bits_per_second >= 1
     ]
     return spec.model_copy(update={"rate_bps": (reached or [FALLBACK_BPS])[-1] / spec.instances})
+
+
+_used = count()
+
+
+def _take_ports(number: int) -> int:
+    """The first of ports that follow each other."""
+    while True:
+        first = PORTS[next(_used) % len(PORTS)]
+        for _ in range(number - 1):
+            next(_used)
+        if first + number - 1 in PORTS:
+            return first
 
 
 def _program(program: Program | None) -> Program:
