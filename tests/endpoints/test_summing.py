@@ -48,3 +48,10 @@ def test_loss_is_weighed_by_what_was_sent() -> None:
         Figures(bits_per_second=0.0, sent_bits_per_second=300.0, loss_ratio=1.0),
     ]
     assert total(found).loss_ratio == (0.1 * 100 + 300) / 400
+
+
+def test_processors_of_a_machine_are_not_added_up() -> None:
+    found = [Figures(client_cpu_percent=60.0, server_cpu_percent=40.0)] * 2
+    assert total(found).client_cpu_percent == 120
+    whole = total(found, of_machine=True)
+    assert (whole.client_cpu_percent, whole.server_cpu_percent) == (60, 40)

@@ -49,7 +49,7 @@ def test_iperf3_tcp_counts_at_the_receiver(
     assert (found.bits_per_second, found.sent_bits_per_second) == (arrived, sent)
     assert again is None or found.retransmits == again
     assert found.client_cpu_percent is not None
-    assert tool("iperf3").version(heard) == f"iperf {version}"
+    assert tool("iperf3").version(heard) == f"iperf {version}, TCP bbr"
 
 
 @pytest.mark.parametrize(

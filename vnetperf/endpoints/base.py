@@ -62,6 +62,7 @@ class EndpointTool(ABC):
         version_argv: How its client is asked for its version.
         ports: Ports that one server takes.
         end_server_by: Signal by which a server ends in order.
+        tells_machines_cpu: True when the processor use that it tells is that of the whole machine.
     """
 
     name: ClassVar[str]
@@ -71,6 +72,7 @@ class EndpointTool(ABC):
     version_argv: ClassVar[tuple[str, ...]]
     ports: ClassVar[int] = 1
     end_server_by: ClassVar[signal.Signals] = signal.SIGTERM
+    tells_machines_cpu: ClassVar[bool] = False
 
     def missing(self, facts: MachineFacts) -> str:
         """What keeps it from running on the machine.

@@ -111,12 +111,14 @@ class Iperf3(EndpointTool):
         return told
 
     def version(self, said: Said) -> str:
-        """What its JSON says, which is what has sent."""
+        """What its JSON says, which is what has sent; with TCP's congestion control."""
         try:
             told = self._json_quietly(said.client)
-            return str(told["start"]["version"])
+            version = str(told["start"]["version"])
         except (KeyError, TypeError, ValueError):
             return super().version(said)
+        control = (told.get("end") or {}).get("sender_tcp_congestion")
+        return f"{version}, TCP {control}" if control else version
 
     @staticmethod
     def _json_quietly(text: str) -> Any:

@@ -48,6 +48,7 @@ class Netperf(EndpointTool):
     version_argv: ClassVar[tuple[str, ...]] = ("netperf", "-V")
     #: One to be told what is to be done, one to do it.
     ports: ClassVar[int] = 2
+    tells_machines_cpu: ClassVar[bool] = True
 
     def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A server in one process, which leaves no log under /tmp."""

@@ -12,7 +12,7 @@ from vnetperf.endpoints.base import EndpointTool, Said, Sockets, UnreadableError
 from vnetperf.host.patience import patient
 from vnetperf.launchers.endpoint import CpuTime, Endpoint, Ends, Program
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
-from vnetperf.model.transfer import EndFacts, Flow, OneWay, Transfer, TransferSpec
+from vnetperf.model.transfer import EndFacts, Figures, Flow, OneWay, Transfer, TransferSpec
 from vnetperf.testbed.arrivals import Arrivals, listening
 from vnetperf.testbed.summing import total
 
@@ -110,7 +110,7 @@ class Exchange:
         )
         return Transfer(
             spec=spec,
-            **total([flow.figures for flow in flows]).model_dump(),
+            **_total(tool, flows).model_dump(),
             flows=flows,
             version=tool.version(said) if said else "",
             elapsed_s=round(elapsed_s, 3),
@@ -315,6 +315,10 @@ def _take_ports(number: int) -> int:
             next(_used)
         if first + number - 1 in PORTS:
             return first
+
+
+def _total(tool: EndpointTool, flows: Sequence[Flow]) -> Figures:
+    return total([flow.figures for flow in flows], of_machine=tool.tells_machines_cpu)
 
 
 def _program(program: Program | None) -> Program:

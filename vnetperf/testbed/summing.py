@@ -10,11 +10,12 @@ from vnetperf.model.transfer import Figures
 _ROUND_TRIP: dict[str, Callable[[Sequence[float]], float]] = {"min": min}
 
 
-def total(found: Sequence[Figures]) -> Figures:
+def total(found: Sequence[Figures], *, of_machine: bool = False) -> Figures:
     """Figures of all instances, each way, together.
 
     Args:
         found: Theirs, one or more.
+        of_machine: True where each tells the processor use of its whole machine.
 
     Returns:
         Rates, segments and processors added up; loss by what was sent; the largest jitter and the
@@ -25,16 +26,17 @@ def total(found: Sequence[Figures]) -> Figures:
     losses = _each(found, lambda one: one.loss_ratio)
     jitters = _each(found, lambda one: one.jitter_ms)
     again = _each(found, lambda one: one.retransmits)
+    cpu = _largest if of_machine else _sum
     return Figures(
         bits_per_second=_sum(_each(found, lambda one: one.bits_per_second)),
         sent_bits_per_second=_sum(sent),
         retransmits=None if again is None else int(sum(again)),
         loss_ratio=None if losses is None else _mean(losses, sent or [1.0] * len(losses)),
-        jitter_ms=None if jitters is None else max(jitters),
+        jitter_ms=_largest(jitters),
         transactions_per_second=_sum(_each(found, lambda one: one.transactions_per_second)),
         round_trip_us=_round_trips(found),
-        client_cpu_percent=_sum(_each(found, lambda one: one.client_cpu_percent)),
-        server_cpu_percent=_sum(_each(found, lambda one: one.server_cpu_percent)),
+        client_cpu_percent=cpu(_each(found, lambda one: one.client_cpu_percent)),
+        server_cpu_percent=cpu(_each(found, lambda one: one.server_cpu_percent)),
     )
 
 
@@ -46,6 +48,10 @@ def _each(found: Sequence[Figures], get: Callable[[Figures], float | None]) -> l
 
 def _sum(values: list[float] | None) -> float | None:
     return None if values is None else sum(values)
+
+
+def _largest(values: list[float] | None) -> float | None:
+    return None if values is None else max(values)
 
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
