@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from tests.real.looped import Loop, looped
-from tests.real.switches import deployed
 from vnetperf import config
 from vnetperf.bench.scenarios import make_scenario
 from vnetperf.config_files import available
-from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import TrialSpec
 from vnetperf.testbed.traffic_demands import of_generator
 from vnetperf.testing.netdev import NetdevPort
@@ -88,6 +83,11 @@ def test_frames_on_the_wire_are_those_of_every_generator(name: str, loop: Loop) 
         by_length.setdefault(len(frame), []).append(frame)
     for frame in frames:
         seen = by_length.pop(len(frame.template))
+        if any(field.random for field in frame.fields):
+            most = max(field.count for field in frame.fields)
+            assert {f.hex() for f in seen} <= {frame.nth(i).hex() for i in range(most)}
+            assert len(set(seen)) > 20
+            continue
         assert [f.hex() for f in seen] == [frame.nth(i).hex() for i in range(len(seen))]
     assert not by_length
 
@@ -138,43 +138,3 @@ def test_facts_say_what_was_run(loop: Loop) -> None:
     assert "net_memif0" in facts["configuration"]
     assert "--queue-drop" in facts["launch line"]
     assert loop.generator.links_down() == ()
-
-
-def test_a_server_that_dies_is_no_number(unchanged: Unchanged) -> None:
-    with looped("trex") as loop:
-        loop.prepare()
-        pid = loop.generator.pollers()[0].pid
-        timer = threading.Timer(1.5, os.kill, (pid, signal.SIGKILL))
-        timer.start()
-        with pytest.raises(GeneratorError, match="server has ended"):
-            loop.generator.run(LONG, lambda: None)
-        timer.join()
-        with pytest.raises(GeneratorError, match="server has ended"):
-            loop.generator.run(SLOW, lambda: None)
-        ends = loop.ends
-        loop.generator.close()
-        loop.generator.connect(ends)
-        loop.prepare()
-        result = loop.generator.run(SLOW, lambda: None)
-        assert [d.received for d in result.directions] == [2500, 2500]
-    assert unchanged() == ()
-
-
-def test_a_client_that_dies_is_no_number(unchanged: Unchanged) -> None:
-    with looped("trex") as loop:
-        loop.prepare()
-        client: Any = loop.generator._client
-        timer = threading.Timer(1.5, os.kill, (client.pid, signal.SIGKILL))
-        timer.start()
-        with pytest.raises(GeneratorError, match="process of TRex's client failed"):
-            loop.generator.run(LONG, lambda: None)
-        timer.join()
-    assert unchanged() == ()
-
-
-def test_deployments_run_with_it(unchanged: Unchanged) -> None:
-    with deployed("phy2phy_bridge", generator="trex") as deployment:
-        result = deployment.run_trial(SLOW)
-        assert not result.failed, result.failure
-        assert [d.received for d in result.directions] == [2500, 2500]
-    assert unchanged() == ()

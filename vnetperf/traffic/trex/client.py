@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -139,12 +140,9 @@ class TrexClient:
         """
         self._number += 1
         number = self._number
-        try:
+        with self._telling():
             wire.send(self._sock, {"do": do, "number": number, **values})
-            answer = self._wait(time.monotonic() + patient(within_s), watch)
-        except (OSError, ValueError) as error:
-            self._alive()
-            raise self._died(str(error)) from None
+        answer = self._wait(time.monotonic() + patient(within_s), watch)
         if answer.get("number") != number:
             raise GeneratorError(f"an answer to another order than {do}", where=WHERE)
         if "trouble" in answer:
@@ -168,21 +166,27 @@ class TrexClient:
         while True:
             self._alive()
             watch()
-            self._sock.settimeout(WATCH_S)
-            try:
-                head = self._sock.recv(1, socket.MSG_PEEK)
-            except TimeoutError:
+            if not select.select([self._sock], [], [], WATCH_S)[0]:
                 if not self._process.alive():
-                    raise self._died("it has ended") from None
+                    raise self._died("it has ended")
                 if time.monotonic() > deadline:
-                    raise TrialTimeoutError("TRex does not answer", where=WHERE) from None
+                    raise TrialTimeoutError("TRex does not answer", where=WHERE)
                 continue
-            self._sock.settimeout(patient(ANSWER_S))
-            answer = wire.receive(self._sock) if head else None
-            if answer is None:
-                self._alive()
-                raise self._died("it has closed its socket")
-            return answer
+            with self._telling():
+                self._sock.settimeout(patient(ANSWER_S))
+                if (answer := wire.receive(self._sock)) is not None:
+                    return answer
+            self._alive()
+            raise self._died("it has closed its socket")
+
+    @contextlib.contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tell trouble of the socket as what it means."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            self._alive()
+            raise self._died(str(error)) from None
 
     def _died(self, how: str) -> GeneratorError:
         return GeneratorError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -372,8 +373,9 @@ class Trex(TrafficGenerator):
         server, self._server = self._server, None
         try:
             if client is not None:
-                if server is None:
-                    client.call("release")
+                if server is None:  # of one that is gone nothing has to be let go
+                    with contextlib.suppress(GeneratorError):
+                        client.call("release")
                 client.close()
         finally:
             if server is not None:

@@ -11,10 +11,11 @@ from vnetperf.model.errors import GeneratorError
 from vnetperf.traffic.compiled import Checksum, CompiledFrame
 from vnetperf.traffic.frames import IPV4_LEN, VariedField
 
-#: What one instruction of the field engine writes under a mask, octets.
+#: What one instruction of the field engine writes under a mask, octets, and the largest value.
 WORD = 4
 FCS_OCTETS = 4
-SIZES = (1, 2, 4, 8)
+FULL = (1 << (8 * WORD)) - 1
+SIZES = (1, 2, 4)
 #: Octets without FCS: frames up to COPIED are changed in a copy of the whole, longer ones in
 #: pieces; where the last octet that is written is not far from the end, again in a copy. It can be
 #: at FARTHEST at most, so frames up to WHOLE can be kept in one piece.
@@ -41,6 +42,7 @@ class Variable:
         random: True picks values uniformly.
         offset: Where it is written in the frame.
         mask: None writes all of it; otherwise four octets are read, changed under it, and written.
+        shift: How many bits to the left it is moved before it is written under a mask.
     """
 
     size: int
@@ -50,6 +52,7 @@ class Variable:
     random: bool
     offset: int
     mask: int | None
+    shift: int = 0
 
 
 @dataclass(frozen=True)
@@ -272,7 +275,7 @@ def describe(sent: Sent) -> dict[str, Any]:
     }
 
 
-_NAMES = ("size", "first", "last", "step", "random", "offset", "mask")
+_NAMES = ("size", "first", "last", "step", "random", "offset", "mask", "shift")
 
 
 def variables(fields: Iterable[VariedField]) -> list[Variable]:
@@ -291,27 +294,29 @@ def variables(fields: Iterable[VariedField]) -> list[Variable]:
 
 
 def _variable(one: VariedField) -> Variable:
-    width, offset, first = one.width, one.offset, one.base
-    last = first + one.step * one.count - 1  # a whole cycle: the next step is the first again
-    if width not in SIZES or width == 8:
+    width, offset = one.width, one.offset
+    first, last = one.base, one.base + one.step * (one.count - 1)
+    if width > WORD and first >> (8 * WORD) == last >> (8 * WORD):
         # Only octets that change are written: addresses are longer than any variable.
-        low = WORD * 8
-        if first >> low == last >> low and width > WORD:
-            offset, width = offset + width - WORD, WORD
-            first, last = first & 0xFFFFFFFF, last & 0xFFFFFFFF
-    if width in SIZES and width <= WORD:
-        if last >> (8 * width):
-            last = (1 << (8 * width)) - 1
-        return Variable(width, first, last, one.step, one.random, offset, None)
-    if width < WORD and offset >= WORD - width:
-        mask = (1 << (8 * width)) - 1
-        return Variable(WORD, first, last, one.step, one.random, offset - (WORD - width), mask)
-    raise GeneratorError(
-        f"a field of {one.width} octets that takes {one.count} values",
-        where="trex",
-        accepted="values that differ in their last four octets",
-        cure="use fewer flows, or vary another field",
-    )
+        offset, width = offset + width - WORD, WORD
+        first, last = first & FULL, last & FULL
+    step, shift = one.step, 0
+    if one.random and step > 1:  # picked from all values between first and last, steps or not
+        shift, step = step.bit_length() - 1, 1
+        first, last = first >> shift, last >> shift
+    last += step - 1  # a whole cycle: the next step is the first again
+    if width > WORD or (width < WORD and offset < WORD - width) or one.step % (1 << shift):
+        raise GeneratorError(
+            f"a field of {one.width} octets that takes {one.count} values",
+            where="trex",
+            accepted="values that differ in their last four octets",
+            cure="use fewer flows, or vary another field",
+        )
+    if width in SIZES and not shift and not last >> (8 * width):
+        return Variable(width, first, last, step, one.random, offset, None)
+    mask = (1 << (8 * width)) - (1 << shift)
+    size = WORD if last <= FULL else 2 * WORD
+    return Variable(size, first, last, step, one.random, offset - (WORD - width), mask, shift)
 
 
 def _in_one_piece(template: bytes) -> Variable:

@@ -69,6 +69,7 @@ def instructions(api: Any, stream: dict[str, Any]) -> list[Any]:
                     pkt_offset=variable["offset"],
                     pkt_cast_size=WORD,
                     mask=variable["mask"],
+                    shift=variable["shift"],
                 )
             )
     made += [api.STLVmFixIpv4(offset=offset) for offset in stream["ipv4"]]
