@@ -28,7 +28,7 @@ from vnetperf.traffic.pktgen.process import Started, connect_to
 from vnetperf.traffic.pktgen.rate import Link
 from vnetperf.traffic.pktgen.repl import Repl
 from vnetperf.traffic.pktgen.single import settings, why_not
-from vnetperf.traffic.pktgen.streams import PortTraffic, lay_out
+from vnetperf.traffic.pktgen.streams import MAX_CYCLE, PortTraffic, lay_out
 from vnetperf.traffic.pktgen.trials import Sender, Trials
 
 LINK_S, LINK_POLL_S, WAKE_S = 10.0, 0.02, 10.0
@@ -49,6 +49,8 @@ class Pktgen(TrafficGenerator):
         tunnels=(*TUNNELS, GTPU),
         nic_drivers=("vfio-pci", "kernel"),
         max_frame_size=LARGEST,
+        random_fields=False,
+        max_flows=MAX_CYCLE,
     )
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
