@@ -38,7 +38,6 @@ FAULTS = {
     "frozen": 0.0,  # 1: counters stay as they are
     "negative": 0.0,  # 1: the base of counters is ahead of them
     "ceiling": 1e6,  # frames/s that a port can send
-    "half": 0.0,  # 1: half the rate that was set is taken
     "down": 0.0,  # 1: port 1 has no link
     "mute": 0.0,  # 1: takes connections and does not answer
     "foreign": 0.0,  # ARP frames that each port receives in a trial
@@ -106,8 +105,6 @@ class Pktgen:
             if port.began is None or now < self.ready:
                 continue
             fps = min(HZ / port.gap, self.faults["ceiling"])
-            if self.faults["half"]:
-                fps /= 2
             due = int((now - max(port.began, self.ready)) * fps)
             sent = min(due, port.count or due) - (port.count - port.left if port.count else 0)
             sent = max(0, min(sent, port.left) if port.count else sent)
@@ -145,8 +142,6 @@ class Pktgen:
                 port.count = int(value) & 0xFFFFFFFF
             elif what == "rate":
                 port.rate = min(100.0, float(value) or 0.01)
-                if self.faults["half"]:
-                    port.rate /= 2
             elif what in ("burst", "txburst"):
                 port.burst = max(1, min(128, int(value)))
             elif what == "size":

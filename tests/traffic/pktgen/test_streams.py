@@ -1,0 +1,108 @@
+"""Files of frames: the octets, the shares, the order, the checksums."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.traffic import TrafficProfile, make_streams
+from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
+from vnetperf.traffic.pktgen.streams import frames_of, lay_out, shares
+
+
+def compiled(profile: TrafficProfile, size: int = 64) -> tuple[CompiledFrame, ...]:
+    streams = make_streams(make_deployment("phy2phy"), profile)
+    return compile_traffic(streams, profile, size)
+
+
+def records(pcap: bytes) -> list[bytes]:
+    """Frames of a file, read as any program reads it."""
+    magic, major, minor, *_, link = struct.unpack("<IHHiIII", pcap[:24])
+    assert (magic, major, minor, link) == (0xA1B2C3D4, 2, 4, 1)
+    found, at = [], 24
+    while at < len(pcap):
+        kept, length = struct.unpack("<II", pcap[at + 8 : at + 16])
+        assert kept == length
+        found.append(pcap[at + 16 : at + 16 + length])
+        at += 16 + length
+    return found
+
+
+@pytest.mark.parametrize("size", [64, 65, 1518])
+def test_one_flow_is_the_compiled_frame(size: int) -> None:
+    kinds = compiled(TrafficProfile(), size)
+    for port, traffic in lay_out(kinds).items():
+        (kind,) = (k for k in kinds if k.stream.tx_port == port)
+        assert records(traffic.pcap) == [kind.template]
+        assert len(kind.template) == size - 4 == traffic.octets
+        assert (traffic.frames, traffic.load, traffic.equal) == (1, 1.0, True)
+
+
+def recomputed(frame: bytes) -> Packet:
+    """The frame as scapy makes it when it has to compute checksums itself."""
+    packet = Ether(frame)
+    for layer in (IP, UDP, TCP):
+        if packet.haslayer(layer) and packet[layer].chksum:
+            del packet[layer].chksum
+    return Ether(bytes(packet))
+
+
+@given(
+    flows=st.integers(2, 300),
+    vary=st.sets(st.sampled_from(["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src"])),
+    size=st.integers(64, 200),
+)
+@settings(max_examples=40, deadline=None)
+def test_flows_have_their_values_and_right_checksums(flows: int, vary: set[str], size: int) -> None:
+    profile = TrafficProfile(flows=flows, vary=tuple(sorted(vary)) or ("udp_dst",))
+    for kind in compiled(profile, size):
+        for number, frame in enumerate(islice(frames_of(kind), flows + 3)):
+            for field in kind.fields:
+                value = int.from_bytes(frame[field.offset : field.offset + field.width], "big")
+                assert value == field.base + field.step * (number % field.count)
+            assert bytes(recomputed(frame)) == frame
+            assert len(frame) == size - 4
+
+
+def test_a_cycle_has_every_flow_once_and_in_order() -> None:
+    profile = TrafficProfile(flows=50, vary=("udp_src", "ipv4_dst"))
+    for traffic in lay_out(compiled(profile)).values():
+        frames = records(traffic.pcap)
+        ports = [Ether(frame)[UDP].sport for frame in frames]
+        assert ports == list(range(ports[0], ports[0] + 50))
+        assert traffic.frames == len(set(frames)) == 50
+
+
+def test_chains_share_a_port_evenly() -> None:
+    kinds = compiled(TrafficProfile())
+    doubled = (*kinds, *(k for k in kinds))
+    for port, traffic in lay_out(doubled).items():
+        assert traffic.frames == 2
+        assert traffic.load == pytest.approx(2.0)
+        assert port in (0, 1)
+
+
+def test_shares_become_the_smallest_numbers() -> None:
+    (kind, *_) = compiled(TrafficProfile())
+    mix = [replace(kind, share=s) for s in (7 / 12, 4 / 12, 1 / 12)]
+    assert shares(mix) == (7, 4, 1)
+    assert shares([kind, kind]) == (1, 1)
+
+
+def test_what_cannot_be_sent_is_refused() -> None:
+    random = TrafficProfile(flows=10, vary=("udp_src",), vary_mode="random")
+    with pytest.raises(GeneratorError, match="at random"):
+        lay_out(compiled(random))
+    many = TrafficProfile(flows=2_000_000, vary=("eth_src",))
+    with pytest.raises(GeneratorError, match="different frames in a cycle"):
+        lay_out(compiled(many))
