@@ -185,6 +185,35 @@ def pacing(args: argparse.Namespace, figures: Figures, top: float) -> None:
                 figures.setdefault(f"{name} mean latency [ns]", []).append(latency.mean_ns or 0)
 
 
+def floor(args: argparse.Namespace, figures: Figures) -> None:
+    """Latency of the wire to itself with next to no load: what is added to every latency measured.
+
+    It is the time from the stamp to the receive call that finds the frame: both drivers' work, and
+    half a round of the loop on average.
+    """
+    with engine(args.cpu) as running:
+        running.set_streams(both_ways(64))
+        for _ in range(args.repeats):
+            loads = {0: Load(1000.0), 1: Load(1000.0)}
+            running.start(TrialSpec(loads=loads, duration_s=args.seconds))
+            result = running.wait(60 + args.seconds)
+            pairs = running.histogram(0)
+            latency = result.stream(0).latency
+            figures.setdefault("zero load latency min [ns]", []).append(latency.min_ns)
+            for share in (50, 90, 99):
+                name = f"zero load latency p{share} [ns]"
+                figures.setdefault(name, []).append(_percentile(pairs, share))
+
+
+def _percentile(pairs: Sequence[tuple[int, int]], share: float) -> float:
+    left = sum(count for _, count in pairs) * share / 100
+    for value, count in pairs:
+        left -= count
+        if left <= 0:
+            return float(value)
+    return 0.0
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -197,6 +226,8 @@ def main() -> None:
     throughput(args, figures)
     best = statistics.median(figures["engine 64 flows 1 burst 32 [frames/s]"])
     pacing(args, figures, best / 2)
+    floor(args, figures)
+    print("zero load: the loop to itself, 1000 frames/s each way; the error of every latency")
     for name, values in figures.items():
         middle = statistics.median(values)
         print(f"{name:50} {middle:15,.4g}   {min(values):,.4g} .. {max(values):,.4g}")
