@@ -98,6 +98,18 @@ def of_deployment(scenario: Scenario) -> Iterator[CapabilityError]:
         yield CapabilityError(
             "broadcast frames would circle in parallel chains", where=where, cure=cure
         )
+    steered = scenario.addressing == "port" or scenario.routed or graph.chains > 1
+    if "eth_dst" in profile.values and steered:
+        yield CapabilityError(
+            f"frames of {scenario.id} have to be addressed to what takes them in, and values set "
+            "eth_dst",
+            where=where,
+            cure="leave eth_dst out of the profile's values",
+        )
+    if profile.loads != (1.0, 1.0) and len({s.direction for s in scenario.streams}) < 2:
+        yield CapabilityError(
+            f"{graph.name} sends one way, and loads are of two directions", where=where, cure=cure
+        )
     named = {*profile.vary, *profile.values}
     sent = {name for stream in scenario.streams for name in fields_sent_by(stream, profile)}
     if missing := sorted(named - sent):
