@@ -166,6 +166,21 @@ def test_a_client_that_reaches_nobody_is_the_duts_fault() -> None:
     )
 
 
+def test_a_client_that_fails_because_the_path_went_down_is_the_duts_fault() -> None:
+    class Dies(FakePlace):
+        def received(self, netdev: str) -> int:
+            self.packets = min(self.packets + 1, 3)
+            return self.packets
+
+    refused = '{"error": "unable to connect"}'
+    unlucky(
+        r"nothing has arrived for 0\.\d s \(.*\): the path is down",
+        Dies(lambda argv: FakeProgram(refused, 0.29, 1)),
+        Dies(works),
+        DutError,
+    )
+
+
 def test_a_client_that_does_not_end_is_one_error() -> None:
     unlucky(
         r"its client does not end within 0\.3 s after its time",

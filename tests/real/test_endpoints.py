@@ -124,7 +124,7 @@ def test_a_path_that_goes_down_is_told_and_undone(unchanged: Unchanged) -> None:
     with deployed("phy2phy_bridge", wire="veth") as deployment:
         netdev = str(deployment._dut_ends[1].netdev)
         with (
-            pytest.raises(DutError, match=r"nothing has arrived for 5 s.*the path is down"),
+            pytest.raises(DutError, match=r"nothing has arrived .*: the path is down"),
             meanwhile(lambda: deployment.machine.set_link_up(netdev, up=False)),
         ):
             deployment.transfer([LONG])

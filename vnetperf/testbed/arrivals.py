@@ -53,11 +53,16 @@ class Arrivals:
             where: The transfer, for the message.
 
         Raises:
-            DutError: Nothing has arrived at the server's end since the beginning.
+            DutError: Nothing has arrived at the server's end since the beginning, or at either for
+                a while: that is why it has failed.
         """
-        self._last = self._counts()
-        if self._last[1] == self._first[1]:
+        counts, quiet_s = self._counts(), time.monotonic() - self._changed
+        stalled = counts == self._last and quiet_s > patient(STALL_S) / 2
+        self._last = counts
+        if counts[1] == self._first[1]:
             raise self._nothing(where, "at the server's end")
+        if stalled:
+            raise self._nothing(where, f"for {quiet_s:.1f} s")
 
     def _nothing(self, where: str, how: str) -> DutError:
         came = ", ".join(
