@@ -24,9 +24,9 @@ struct answer {
 _Static_assert(sizeof(struct answer) % 4 == 0, "an element of a ring");
 
 static struct rte_ring *ring[LG_MAX_PORTS];
-static const struct neighbours nobody;
+static struct neighbours nobody;
 /* Workers read the table while they run, so that a changed one takes its place as a whole. */
-static _Atomic(const struct neighbours *) current = &nobody;
+static _Atomic(struct neighbours *) current = &nobody;
 static _Atomic bool in_use;
 
 bool answers_create(struct problem *why)
@@ -50,20 +50,26 @@ void answers_release(void)
 		rte_ring_free(ring[port]);
 }
 
-const struct neighbours *answers_table(void)
+struct neighbours *answers_copy(struct problem *why)
 {
-	return atomic_load(&current);
+	struct neighbours *copy = malloc(sizeof(*copy));
+
+	if (copy == NULL)
+		problem_set(why, "more memory", "no memory for neighbours");
+	else
+		*copy = *atomic_load(&current);
+	return copy;
 }
 
-void answers_replace(const struct neighbours *table)
+void answers_replace(struct neighbours *table)
 {
-	const struct neighbours *old = atomic_exchange(&current, table ? table : &nobody);
+	struct neighbours *old = atomic_exchange(&current, table ? table : &nobody);
 
 	atomic_store(&in_use, table != NULL);
 	/* Once all workers have followed another order none can still be looking at the old one. */
 	if (old != &nobody) {
 		if (engine.n_workers == 0 || atomic_load(&engine.quit) || workers_order(PHASE_REST))
-			free((void *)(uintptr_t)old);
+			free(old);
 	}
 }
 
@@ -142,7 +148,7 @@ static bool announce(const struct neighbour_entry *e, uint64_t i)
 
 bool answers_announce(uint64_t *announced, struct problem *why)
 {
-	const struct neighbours *table = answers_table();
+	const struct neighbours *table = atomic_load(&current);
 
 	*announced = 0;
 	for (unsigned int k = 0; k < table->n; k++) {

@@ -8,10 +8,10 @@
 bool answers_create(struct problem *why);
 /* Only after the workers have ended. */
 void answers_release(void);
-/* The table in force. */
-const struct neighbours *answers_table(void);
-/* Put a table from malloc() in force and free the one before; NULL: nobody is answered. */
-void answers_replace(const struct neighbours *table);
+/* A copy of the table in force, to be changed and to replace it. */
+struct neighbours *answers_copy(struct problem *why);
+/* Put a copy in force and free the table before; NULL: nobody is answered. */
+void answers_replace(struct neighbours *table);
 /* Send an announcement of every address (of NEIGHBOUR_ANNOUNCED of each entry at most). */
 bool answers_announce(uint64_t *announced, struct problem *why);
 

@@ -22,17 +22,6 @@ static bool port_and_mac(struct params *ps, uint16_t *port, uint8_t *mac, struct
 	       problem_set(why, "12 hexadecimal digits", "a MAC address of %zu octets", len);
 }
 
-static struct neighbours *copy_of_table(struct problem *why)
-{
-	struct neighbours *copy = malloc(sizeof(*copy));
-
-	if (copy == NULL)
-		problem_set(why, "more memory", "no memory for neighbours");
-	else
-		*copy = *answers_table();
-	return copy;
-}
-
 static bool put_in_force(struct neighbours *table, struct rte_tel_data *d)
 {
 	answers_replace(table);
@@ -65,7 +54,7 @@ bool command_neighbour_add(struct params *ps, struct rte_tel_data *d, struct pro
 
 	if (!control_at_rest(why) || !parse_entry(ps, &entry, why))
 		return false;
-	table = copy_of_table(why);
+	table = answers_copy(why);
 	if (table == NULL)
 		return false;
 	if (!neighbour_add(table, &entry, why)) {
@@ -84,7 +73,7 @@ bool command_neighbour_any(struct params *ps, struct rte_tel_data *d, struct pro
 	if (!control_at_rest(why) || !port_and_mac(ps, &port, mac, why) ||
 	    !params_done(ps, ANY_KEYS, why))
 		return false;
-	table = copy_of_table(why);
+	table = answers_copy(why);
 	if (table == NULL)
 		return false;
 	table->any[port] = true;
