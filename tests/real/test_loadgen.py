@@ -141,6 +141,7 @@ def test_without_answers_it_finds_nobody(
     assert "lladdr" not in found
     assert all(d.received == 0 for d in result.directions)
     assert sum(result.foreign.values()) > 0  # its requests
+    assert result.answered == 0
 
 
 def looped(machine: Machine) -> tuple[WireEnd, WireEnd]:

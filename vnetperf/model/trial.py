@@ -180,6 +180,7 @@ class TrialResult(Frozen):
     Attributes:
         directions: Counts of each direction that sent.
         foreign: Frames without our signature, per tester port.
+        answered: Requests of neighbours that the tester's ports answered, not among the foreign.
         stale: Own frames of an earlier trial.
         wall_s: Wall time of the whole trial with waits, seconds.
         drain_s: Time from the end of sending until every frame was back or given up, seconds.
@@ -200,6 +201,7 @@ class TrialResult(Frozen):
 
     directions: tuple[DirectionCounts, ...]
     foreign: dict[str, int] = Field(default_factory=dict)
+    answered: int = 0
     stale: int = 0
     wall_s: float = 0.0
     drain_s: float = 0.0

@@ -46,6 +46,7 @@ def to_trial_result(
             _direction(d, of(d, to_all=False), of(d, to_all=True), histogram) for d in directions
         ),
         foreign={str(p.port): p.foreign + p.corrupted for p in result.ports},
+        answered=sum(p.answered for p in result.ports),
         stale=sum(p.stale for p in result.ports),
         max_burst=max((p.max_burst for p in result.ports), default=0),
         max_lag_s=max((p.lag_max_ns for p in result.ports), default=0) / 1e9,
