@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
@@ -209,6 +210,9 @@ class Trex(TrafficGenerator):
         for port, end in zip(ports, ends, strict=True):
             if port.netdev and end.mac:
                 self.machine.set_link(port.netdev, mac=end.mac)
+        for end in ends:
+            if end.role == "server" and end.socket:  # one that was killed has left it behind
+                Path(end.socket).unlink(missing_ok=True)
         threads = threads_of(placement, ports)
         self._server = TrexServer(self.machine, self.directory, program, threads)
         self._server.start(ports, mtu=scenario.mtu, node=placement.node)
