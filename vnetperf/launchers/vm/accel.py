@@ -15,8 +15,6 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vnetperf.host.facts_cpu import has_flag
-from vnetperf.host.facts_system import virtual_lab
 from vnetperf.host.identity import boot_id
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import cache_directory, make_cache
@@ -24,16 +22,9 @@ from vnetperf.host.patience import patient
 from vnetperf.model.errors import HostError
 
 DEVICE = Path("/dev/kvm")
-#: What the CPU calls its virtualisation -> KVM's module for it.
-MODULES = {"svm": "kvm_amd", "vmx": "kvm_intel"}
 FOLDER = "vm"
 #: With working acceleration a kernel comes to its end without a root within two seconds.
 LIMIT_S = 10.0
-#: In the lab it takes 15 s when nobody else works on the machine.
-LIMIT_IN_THE_LAB_S = 60.0
-#: A guest within an emulated processor never hears of its local APIC's timer, and stands still in
-#: its first halt (QEMU 10.0 emulating SVM, its KVM in Linux 6.12). The board's timer is heard.
-IN_THE_LAB = "no_timer_check nolapic_timer"
 #: What a kernel without a root file system says last.
 WORD = "Unable to mount root fs"
 
@@ -45,12 +36,10 @@ class Proof:
     Attributes:
         works: Whether a kernel booted.
         why: What happened, for people.
-        cmdline: What a guest's kernel has to be told, so that it runs with it.
     """
 
     works: bool
     why: str
-    cmdline: str = ""
 
 
 def proof(machine: Machine, qemu: str, kernel: Path | None) -> Proof:
@@ -64,7 +53,6 @@ def proof(machine: Machine, qemu: str, kernel: Path | None) -> Proof:
     Returns:
         What came of it.
     """
-    _load(machine)
     if not DEVICE.exists():
         return Proof(False, f"there is no {DEVICE}")
     if not os.access(DEVICE, os.R_OK | os.W_OK):
@@ -83,25 +71,13 @@ def proof(machine: Machine, qemu: str, kernel: Path | None) -> Proof:
     return found
 
 
-def _load(machine: Machine) -> None:
-    """Load KVM's module in the lab, which starts without it; real machines have it or have not."""
-    if virtual_lab() is not True:
-        return
-    with contextlib.suppress(HostError):
-        for flag, module in MODULES.items():
-            if has_flag(flag):
-                machine.load_module(module)
-
-
 def _try(machine: Machine, qemu: str, kernel: Path) -> Proof:
-    lab = virtual_lab() is True
-    cmdline, limit_s = (IN_THE_LAB, LIMIT_IN_THE_LAB_S) if lab else ("", LIMIT_S)
     directory = machine.subdir("kvm-proof")
     console = directory / "console"
     argv = [qemu, "-machine", "q35,kernel-irqchip=split", "-accel", "kvm", "-cpu", "host"]
     argv += ["-m", "256M", "-nodefaults", "-display", "none", "-no-reboot"]
     argv += ["-serial", f"file:{console}", "-kernel", str(kernel)]
-    argv += ["-append", f"console=ttyS0 panic=-1 {cmdline}".strip()]
+    argv += ["-append", "console=ttyS0 panic=-1"]
     process = machine.spawn("kvm-proof", argv)
     seen = ""
 
@@ -112,16 +88,16 @@ def _try(machine: Machine, qemu: str, kernel: Path) -> Proof:
         return WORD in seen
 
     try:
-        process.wait_for(said, limit_s, "a kernel's last word", poll_s=0.05)
-        return Proof(True, "a kernel booted with it", cmdline)
+        process.wait_for(said, LIMIT_S / patient(1.0), "a kernel's last word", poll_s=0.05)
+        return Proof(True, "a kernel booted with it")
     except HostError:
         if said():
-            return Proof(True, "a kernel booted with it", cmdline)
+            return Proof(True, "a kernel booted with it")
         how = "said nothing" if not seen else "did not come to its end"
         if not process.alive():
             last = process.log_tail(1)
             return Proof(False, f"QEMU ended with status {process.returncode}: {last}")
-        return Proof(False, f"a kernel booted with it {how} within {patient(limit_s):g} s")
+        return Proof(False, f"a kernel booted with it {how} within {LIMIT_S:g} s")
     finally:
         process.signal(9)
         with contextlib.suppress(HostError):

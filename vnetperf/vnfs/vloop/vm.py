@@ -207,9 +207,6 @@ class VmVloop(Vnf):
                     where="--guest accel=kvm",
                     cure="leave it out: guests are then emulated, and the result says so",
                 )
-            if self.proof.cmdline and boot.kernel is not None:
-                cmdline = f"{boot.cmdline} {self.proof.cmdline}"
-                boot = boot.model_copy(update={"cmdline": cmdline})
         where = guest_domain.Where(
             name=f"{self.role}-{self._starts}",
             boot=boot,
