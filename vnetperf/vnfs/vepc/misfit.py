@@ -11,7 +11,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.vnfs.vepc.stack import trouble as stack_trouble
 
 #: Fields of a user's packet that the sessions decide on.
-ADDRESSES = ("ipv4_src", "ipv4_dst")
+ADDRESSES = ("ipv4_src", "ipv4_dst", "ipv4_src_net", "ipv4_dst_net")
 
 
 def modules(scenario: Scenario) -> tuple[str, ...]:
