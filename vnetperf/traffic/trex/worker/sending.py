@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from vnetperf.traffic.trex.worker.library import Saying, TroubleError
 from vnetperf.traffic.trex.worker.session import Session, trouble_of
@@ -20,6 +20,20 @@ EARLY = 0.1
 SPAN = 0.3
 #: Longest wait for the counters to stand still before they are read, seconds.
 STILL_S = 0.5
+
+
+class Look(NamedTuple):
+    """Frames that a port had sent.
+
+    Attributes:
+        when: Time, seconds.
+        sent: Frames since the start.
+        within: How long the answer took, seconds: `when` is its middle.
+    """
+
+    when: float
+    sent: int
+    within: float
 
 
 class Sending:
@@ -39,8 +53,7 @@ class Sending:
         for stream in order["streams"]:
             self.planned[stream["port"]] += stream["frames"]
         self.senders = [port for port, frames in self.planned.items() if frames]
-        #: Port -> when, and how many had been sent since the start.
-        self.looks: dict[int, list[tuple[float, int]]] = {port: [] for port in self.senders}
+        self.looks: dict[int, list[Look]] = {port: [] for port in self.senders}
         self.base: dict[int, tuple[int, int]] = {}
         self.dropped_before = 0
         self.sent: dict[int, int] = {}
@@ -110,22 +123,26 @@ class Sending:
         self.base, self.dropped_before = now, self.session.dropped()
 
     def _read(self) -> float:
-        """Read all counters; the time between asking and knowing is halved."""
-        asked = time.monotonic()
-        now = self.session.counters()
-        when = (asked + time.monotonic()) / 2
-        for port, (sent, received) in now.items():
-            self.sent[port] = sent - self.base[port][0]
-            self.received[port] = received - self.base[port][1]
-            if self.sent[port] < 0 or self.received[port] < 0:
-                raise TroubleError(
-                    "counters",
-                    f"the counters of port {port} went back: {self.base[port]} before the trial, "
-                    f"{now[port]} in it",
-                )
+        """Read all counters: each is of a time between asking and knowing."""
+        for port in self.session.ports:
+            asked = time.monotonic()
+            now = self.session.counters_of(port)
+            known = time.monotonic()
+            self.sent[port], self.received[port] = self._since(port, now)
             if port in self.looks:
-                self.looks[port].append((when, self.sent[port]))
-        return when
+                look = Look((asked + known) / 2, self.sent[port], known - asked)
+                self.looks[port].append(look)
+        return time.monotonic()
+
+    def _since(self, port: int, now: tuple[int, int]) -> tuple[int, int]:
+        base = self.base[port]
+        sent, received = now[0] - base[0], now[1] - base[1]
+        if sent < 0 or received < 0:
+            raise TroubleError(
+                "counters",
+                f"the counters of port {port} went back: {base} before the trial, {now} in it",
+            )
+        return sent, received
 
     def _watch(self, started: float) -> bool:
         """Wait until all frames have been sent, or the time is over.
@@ -195,22 +212,32 @@ class Sending:
 
 
 def _seconds(
-    looks: list[tuple[float, int]], planned: int, started: float, stopped: float, duration: float
+    looks: list[Look], planned: int, started: float, stopped: float, duration: float
 ) -> float:
     """Time that the frames took which were sent, at the pace they were seen to leave at.
 
     It lies between the last look at which some were missing and the first at which none were.
     """
-    moving = [(when, sent) for when, sent in looks if 0 < sent < planned and when <= stopped]
-    sent = min(planned, max((n for _, n in looks), default=0))
-    most = min((when for when, n in looks if n >= sent), default=stopped) - started
-    least = max((when for when, n in looks if n < sent), default=started) - started
-    pace = most
-    if len(moving) > 1:
-        (first, a), (last, b) = moving[0], moving[-1]
-        if last - first >= SPAN * duration and b > a:
-            pace = sent * (last - first) / (b - a)
-    return round(min(max(pace, least), most), 9)
+    sent = min(planned, max((look.sent for look in looks), default=0))
+    most = min((look.when for look in looks if look.sent >= sent), default=stopped) - started
+    least = max((look.when for look in looks if look.sent < sent), default=started) - started
+    moving = [look for look in looks if 0 < look.sent < planned and look.when <= stopped]
+    pace = _pace(moving, SPAN * duration)
+    return round(min(max(sent / pace, least), most) if pace else most, 9)
+
+
+def _pace(looks: list[Look], span: float) -> float:
+    """Frames/s between the two looks that tell it best; 0 when none are far enough apart."""
+    best, pace = 0.0, 0.0
+    firsts = [look for look in looks if look.when - looks[0].when <= span]
+    for last in looks:
+        for first in firsts:
+            apart = last.when - first.when
+            if apart >= span and last.sent > first.sent:
+                worth = apart / (first.within + last.within + 1e-9)
+                if worth > best:
+                    best, pace = worth, (last.sent - first.sent) / apart
+    return pace
 
 
 def _measured(said: dict[str, Any]) -> dict[str, Any]:

@@ -221,9 +221,17 @@ class Session:
         Returns:
             Port -> frames sent and received.
         """
-        return {port: self._counters_of(port) for port in self.ports}
+        return {port: self.counters_of(port) for port in self.ports}
 
-    def _counters_of(self, port: int) -> tuple[int, int]:
+    def counters_of(self, port: int) -> tuple[int, int]:
+        """Frames of one port since the server began.
+
+        Args:
+            port: Its number.
+
+        Returns:
+            Frames sent and received.
+        """
         said = self.ask("get_port_stats", {"port_id": port})
         return int(said["opackets"]), int(said["ipackets"])
 
