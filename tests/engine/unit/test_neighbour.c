@@ -109,8 +109,7 @@ static void steps_and_any(void)
 	CHECK(reply[9] == 0 && reply[10] == 1 && reply[11] == 43); /* 100 + 199 = 0x12b */
 	len = request(frame, 0, 250);
 	CHECK_EQ(neighbour_answer(&table, 0, frame, len, reply), 0);
-	table.any[0] = true;
-	memcpy(table.any_mac[0], asker, 6);
+	neighbour_add_any(&table, 0, asker);
 	CHECK_EQ(neighbour_answer(&table, 0, frame, len, reply), 60);
 	CHECK(memcmp(reply + 22, asker, 6) == 0);
 }

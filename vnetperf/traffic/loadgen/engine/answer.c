@@ -25,7 +25,6 @@ _Static_assert(sizeof(struct answer) % 4 == 0, "an element of a ring");
 
 static struct rte_ring *ring[LG_MAX_PORTS];
 static struct neighbours nobody;
-/* Workers read the table while they run, so that a changed one takes its place as a whole. */
 static _Atomic(struct neighbours *) current = &nobody;
 static _Atomic bool in_use;
 
@@ -45,27 +44,32 @@ bool answers_create(struct problem *why)
 
 void answers_release(void)
 {
-	answers_replace(NULL);
+	answers_clear();
 	for (unsigned int port = 0; port < LG_MAX_PORTS; port++)
 		rte_ring_free(ring[port]);
 }
 
-struct neighbours *answers_copy(struct problem *why)
+struct neighbours *answers_table(struct problem *why)
 {
-	struct neighbours *copy = malloc(sizeof(*copy));
+	struct neighbours *table = atomic_load(&current);
 
-	if (copy == NULL)
+	if (table != &nobody)
+		return table;
+	table = calloc(1, sizeof(*table));
+	if (table == NULL) {
 		problem_set(why, "more memory", "no memory for neighbours");
-	else
-		*copy = *atomic_load(&current);
-	return copy;
+		return NULL;
+	}
+	atomic_store(&current, table);
+	atomic_store(&in_use, true);
+	return table;
 }
 
-void answers_replace(struct neighbours *table)
+void answers_clear(void)
 {
-	struct neighbours *old = atomic_exchange(&current, table ? table : &nobody);
+	struct neighbours *old = atomic_exchange(&current, &nobody);
 
-	atomic_store(&in_use, table != NULL);
+	atomic_store(&in_use, false);
 	/* Once all workers have followed another order none can still be looking at the old one. */
 	if (old != &nobody) {
 		if (engine.n_workers == 0 || atomic_load(&engine.quit) || workers_order(PHASE_REST))

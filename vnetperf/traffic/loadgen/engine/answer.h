@@ -8,10 +8,10 @@
 bool answers_create(struct problem *why);
 /* Only after the workers have ended. */
 void answers_release(void);
-/* A copy of the table in force, to be changed and to replace it. */
-struct neighbours *answers_copy(struct problem *why);
-/* Put a copy in force and free the table before; NULL: nobody is answered. */
-void answers_replace(struct neighbours *table);
+/* The table in force, to be added to; NULL: no memory for one. */
+struct neighbours *answers_table(struct problem *why);
+/* Answer nobody. */
+void answers_clear(void);
 /* Send an announcement of every address (of NEIGHBOUR_ANNOUNCED of each entry at most). */
 bool answers_announce(uint64_t *announced, struct problem *why);
 

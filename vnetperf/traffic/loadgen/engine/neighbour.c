@@ -63,8 +63,9 @@ bool neighbour_add(struct neighbours *table, const struct neighbour_entry *entry
 	const uint64_t most = entry->ipv6 ? UINT64_MAX : UINT32_MAX;
 	const uint64_t first =
 		entry->ipv6 ? get_be(entry->address + 8, 8) : get_be(entry->address, 4);
+	const unsigned int n = atomic_load_explicit(&table->n, memory_order_relaxed);
 
-	if (table->n == NEIGHBOUR_MAX)
+	if (n == NEIGHBOUR_MAX)
 		return problem_set(why, "at most 1024 entries", "too many neighbour entries");
 	if (entry->mac[0] & 1)
 		return problem_set(why, "the address of one station",
@@ -74,8 +75,15 @@ bool neighbour_add(struct neighbours *table, const struct neighbour_entry *entry
 		return problem_set(why, "addresses up to the last of their kind",
 				   "%llu addresses from there on",
 				   (unsigned long long)entry->count);
-	table->entry[table->n++] = *entry;
+	table->entry[n] = *entry;
+	atomic_store_explicit(&table->n, n + 1, memory_order_release);
 	return true;
+}
+
+void neighbour_add_any(struct neighbours *table, uint16_t port, const uint8_t *mac)
+{
+	memcpy(table->any_mac[port], mac, sizeof(table->any_mac[port]));
+	atomic_store_explicit(&table->any[port], true, memory_order_release);
 }
 
 /* How far above the entry's first an address lies; UINT64_MAX: it is none of them. */
@@ -103,7 +111,9 @@ static void mac_at(const struct neighbour_entry *e, uint64_t i, uint8_t *mac)
 static bool find(const struct neighbours *table, uint16_t port, bool ipv6, const uint8_t *address,
 		 uint8_t *mac)
 {
-	for (unsigned int i = 0; i < table->n; i++) {
+	const unsigned int n = atomic_load_explicit(&table->n, memory_order_acquire);
+
+	for (unsigned int i = 0; i < n; i++) {
 		const struct neighbour_entry *e = &table->entry[i];
 		uint64_t place;
 
@@ -115,8 +125,10 @@ static bool find(const struct neighbours *table, uint16_t port, bool ipv6, const
 		mac_at(e, place, mac);
 		return true;
 	}
+	if (!atomic_load_explicit(&table->any[port], memory_order_acquire))
+		return false;
 	memcpy(mac, table->any_mac[port], 6);
-	return table->any[port];
+	return true;
 }
 
 /* Ethernet addresses and what lies between them and the payload: VLAN tags, type. */

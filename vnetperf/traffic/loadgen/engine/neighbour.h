@@ -5,6 +5,8 @@
 #ifndef LOADGEN_NEIGHBOUR_H
 #define LOADGEN_NEIGHBOUR_H
 
+#include <stdatomic.h>
+
 #include "common.h"
 
 #define NEIGHBOUR_MAX 1024u /* entries of all ports together */
@@ -23,15 +25,18 @@ struct neighbour_entry {
 	uint64_t count;
 };
 
+/* Only ever added to: who reads it meanwhile sees an entry whole or not at all. */
 struct neighbours {
-	unsigned int n;
-	bool any[LG_MAX_PORTS]; /* answers for every address asked for, with any_mac */
+	_Atomic unsigned int n;
+	_Atomic bool any[LG_MAX_PORTS]; /* answers for every address asked for, with any_mac */
 	uint8_t any_mac[LG_MAX_PORTS][6];
 	struct neighbour_entry entry[NEIGHBOUR_MAX];
 };
 
 bool neighbour_add(struct neighbours *table, const struct neighbour_entry *entry,
 		   struct problem *why);
+/* Answer for every address that is asked for at a port. */
+void neighbour_add_any(struct neighbours *table, uint16_t port, const uint8_t *mac);
 /* The answer to a frame that `port` has received; octets of it, 0: the frame asks for nobody here.
  * reply has room for NEIGHBOUR_FRAME octets. */
 size_t neighbour_answer(const struct neighbours *table, uint16_t port, const uint8_t *frame,

@@ -1,6 +1,4 @@
 /* Commands that say whom the ports answer for. */
-#include <stdlib.h>
-
 #include "answer.h"
 #include "control.h"
 #include "telemetry.h"
@@ -22,10 +20,9 @@ static bool port_and_mac(struct params *ps, uint16_t *port, uint8_t *mac, struct
 	       problem_set(why, "12 hexadecimal digits", "a MAC address of %zu octets", len);
 }
 
-static bool put_in_force(struct neighbours *table, struct rte_tel_data *d)
+static bool reply(const struct neighbours *table, struct rte_tel_data *d)
 {
-	answers_replace(table);
-	tel_dict_uint(d, "entries", table->n);
+	tel_dict_uint(d, "entries", atomic_load(&table->n));
 	return true;
 }
 
@@ -54,14 +51,8 @@ bool command_neighbour_add(struct params *ps, struct rte_tel_data *d, struct pro
 
 	if (!control_at_rest(why) || !parse_entry(ps, &entry, why))
 		return false;
-	table = answers_copy(why);
-	if (table == NULL)
-		return false;
-	if (!neighbour_add(table, &entry, why)) {
-		free(table);
-		return false;
-	}
-	return put_in_force(table, d);
+	table = answers_table(why);
+	return table && neighbour_add(table, &entry, why) && reply(table, d);
 }
 
 bool command_neighbour_any(struct params *ps, struct rte_tel_data *d, struct problem *why)
@@ -73,19 +64,18 @@ bool command_neighbour_any(struct params *ps, struct rte_tel_data *d, struct pro
 	if (!control_at_rest(why) || !port_and_mac(ps, &port, mac, why) ||
 	    !params_done(ps, ANY_KEYS, why))
 		return false;
-	table = answers_copy(why);
+	table = answers_table(why);
 	if (table == NULL)
 		return false;
-	table->any[port] = true;
-	memcpy(table->any_mac[port], mac, sizeof(mac));
-	return put_in_force(table, d);
+	neighbour_add_any(table, port, mac);
+	return reply(table, d);
 }
 
 bool command_neighbour_clear(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	if (!params_done(ps, "no parameters", why) || !control_at_rest(why))
 		return false;
-	answers_replace(NULL);
+	answers_clear();
 	rte_tel_data_add_dict_int(d, "ok", 1);
 	return true;
 }
