@@ -130,7 +130,7 @@ class TrexClient:
             within_s: Longest wait, seconds.
             watch: Called every quarter of a second; what it raises gives the order up, and goes
                 through once that has been done.
-            values: Of the order.
+            **values: Of the order.
 
         Returns:
             The result.

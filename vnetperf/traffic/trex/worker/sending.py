@@ -145,11 +145,7 @@ class Sending:
         return sent, received
 
     def _watch(self, started: float) -> bool:
-        """Wait until all frames have been sent, or the time is over.
-
-        Returns:
-            Whether they were sent in time.
-        """
+        """Wait until all frames have been sent; False when the time is over before."""
         duration = self.order["duration"]
         due = started + duration
         last = due + self.order["slack"]
