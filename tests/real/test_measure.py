@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jsonschema
 import pytest
+from scapy.utils import RawPcapReader
 
 from tests.real.conftest import UserRun
 from vnetperf.cli import main
@@ -53,8 +54,9 @@ def test_throughput(scenario: str, options: list[str], start: Start, unchanged: 
 
 
 def test_counters_of_every_hop_account_for_the_frames(start: Start, unchanged: Unchanged) -> None:
-    run = start("-k", "pvp_dpdk", "--frame-sizes=64")
+    run = start("-k", "pvp_dpdk", "--frame-sizes=64", "--pcap=10")
     assert run.finish() == 0, run.output
+    assert captured(run) == 10
     trials = [r for r in run.records() if r["type"] == "trial" and r["verdict"] == "VALID"]
     assert trials
     for trial in trials:
@@ -71,6 +73,27 @@ def test_counters_of_every_hop_account_for_the_frames(start: Start, unchanged: U
             for d in trial["result"]["directions"]
         )
         assert sum(trial["lost_at"].values()) == offered - sum(received.values()), trial["lost_at"]
+
+
+def captured(run: UserRun) -> int:
+    """Frames in each of a run's captures; every trial has both ports', both ways."""
+    counts = set()
+    for trial in (r for r in run.records() if r["type"] == "trial"):
+        assert [name.partition("-port")[2] for name in trial["captures"]] == [
+            "0-received.pcap",
+            "0-sent.pcap",
+            "1-received.pcap",
+            "1-sent.pcap",
+        ]
+        for name in trial["captures"]:
+            with RawPcapReader(str(run.results / "latest" / name)) as packets:
+                octets = [frame for frame, _ in packets]
+            assert {len(frame) for frame in octets} == {60}
+            assert all(frame[-18:-15] == b"VNP" for frame in octets)
+            counts.add(len(octets))
+    (count,) = counts
+    assert "pcap files in" in run.output
+    return count
 
 
 def test_the_reports_come_from_the_log_alone(start: Start) -> None:
