@@ -43,6 +43,8 @@ class Loop:
             if end.socket:
                 Path(end.socket).unlink(missing_ok=True)
         self.generator.connect(self.ends)
+        # Whatever else the machine does must not pass for the generator's limit.
+        turns.prefer(self.generator.pollers(), self.generator.plan.placement.slice_us)
 
 
 @contextmanager
@@ -74,9 +76,9 @@ def looped(name: str, wire: str, testbed: Testbed | None = None) -> Iterator[Loo
         generator: TrafficGenerator = registry.load("traffic", name)(machine, plan)
         try:
             connecting, listening = registry.load("wires", plan.wire)(machine, plan, 0).lay()
-            generator.connect((listening, connecting))
-            turns.prefer(generator.pollers(), plan.placement.slice_us)
-            yield Loop(generator, (listening, connecting))
+            loop = Loop(generator, (listening, connecting))
+            loop.connect()
+            yield loop
         finally:
             generator.close()
 

@@ -139,9 +139,8 @@ class Pktgen(TrafficGenerator):
         self._started = Started(self.machine, self._launch)
         self._repl = self._started.connect()
         self._repl.call("pktgen.screen('off')")
-        placement = self.plan.placement
-        if placement.shared:
-            self._started.prefer(TESTER_NICE, placement.slice_us)
+        placement = self.plan.placement  # who deployed it does this once, and it starts often
+        self._started.prefer(TESTER_NICE, placement.slice_us if placement.shared else 0)
         self._started.calm_others()
 
     def _check_server(self) -> None:
