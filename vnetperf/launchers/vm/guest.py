@@ -25,6 +25,8 @@ VCPU_THREAD = re.compile(r"CPU (\d+)/")
 #: What it calls those of I/O threads.
 IO_THREAD = re.compile(r"IO iothread(\d+)")
 CONSOLE_LINES, CONSOLE_BYTES = 15, 16384
+#: A guest that is not up after this is on a slow machine, seconds.
+QUICK_S = 10.0
 PING_S = 2
 TRIES = 3
 #: What a kernel says when it gives up.
@@ -95,7 +97,8 @@ class Guest:
                     cure="see its console for how far it came; an image needs qemu-guest-agent, "
                     "and a slow machine more time: --guest boot_s=SECONDS",
                 )
-            time.sleep(0.05)
+            # Asking takes processor time, which a slow machine needs for the guest itself.
+            time.sleep(0.05 if time.monotonic() - began < QUICK_S else 1.0)
         self.boot_s = time.monotonic() - began
 
     def boot(self, timeout_s: float) -> None:
