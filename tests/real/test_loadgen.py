@@ -197,7 +197,25 @@ def test_two_workers_share_queues_and_account_for_a_million_flows(machine: Machi
         flows = {octets[6:12] for octets in frames(files["port0-sent.pcap"])}
         back = {octets[6:12] for octets in frames(files["port1-received.pcap"])}
         assert flows == back
-        assert len(flows) == result.directions[0].sent  # each frame is another flow's, on either queue
+        assert (
+            len(flows) == result.directions[0].sent
+        )  # each frame is another flow's, on either queue
+    finally:
+        generator.close()
+
+
+def test_addresses_are_announced_before_learning(machine: Machine) -> None:
+    profile = TrafficProfile(announce=True, flows=10, vary=("ipv4_src",))
+    plan = plan_of(profile)
+    generator = Loadgen(machine, plan)
+    try:
+        generator.connect(looped(machine))
+        generator.prepare(make_streams(plan.scenario.deployment, profile), profile, 64)
+        assert "; 0 frames" in generator.facts()["neighbours"]
+        generator.learn(10)
+        assert "; 20 frames" in generator.facts()["neighbours"]
+        result = generator.run(TRIAL.model_copy(update={"frame_size": 64}), lambda: None)
+        assert result.foreign == {"0": 0, "1": 0}
     finally:
         generator.close()
 

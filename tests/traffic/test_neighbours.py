@@ -99,3 +99,8 @@ def test_every_port_has_a_station() -> None:
         0: addresses.tester_mac(0, 0),
         1: addresses.tester_mac(1, 0),
     }
+
+
+def test_who_answers_nobody_announces_nothing() -> None:
+    with pytest.raises(ValueError, match="announce = true"):
+        TrafficProfile(announce=True, answers="none")

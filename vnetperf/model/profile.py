@@ -147,6 +147,12 @@ class TrafficProfile(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _who_announces_answers(self) -> TrafficProfile:
+        if self.announce and self.answers == "none":
+            raise ValueError('announce = true names addresses that answers = "none" denies')
+        return self
+
+    @model_validator(mode="after")
     def _sizes_have_room(self) -> TrafficProfile:
         mix = self.mix
         if mix is not None and mix.sizes[0].size < self.least_frame_size:

@@ -318,7 +318,8 @@ class Loadgen(TrafficGenerator):
             f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
             "frame taken in, the driver's and the wire's rings included",
             "arrivals": [_clock(port) for port in info.ports],
-            "neighbours": f"answers for {self.plan.scenario.traffic.answers} addresses",
+            "neighbours": f"answers for {self.plan.scenario.traffic.answers} addresses; "
+            f"{sum(p.answers for p in info.ports)} frames sent to them so far",
             "largest burst": BURST,
             "given up when late by (s)": patient(MAX_LAG_S),
             "sleep when idle (us)": config.sleep_us if config else 0,
