@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,6 +42,8 @@ LEARN_FPS, LEARN_S, LEARN_DRAIN_S = 10_000.0, 2.0, 0.05
 SLACK_S, SLACK = 0.01, 0.001
 #: Longest wait for a server that is starting, and for an answer beyond a trial's length, seconds.
 START_S, GRACE_S = 40.0, 20.0
+#: How often somebody else's server is knocked at, and how long it may take to open, seconds.
+KNOCK_S = 1.0
 SYNC_PORT, ASYNC_PORT = 4501, 4500
 LOCALHOST = "127.0.0.1"
 #: Longest frame, octets including FCS, that the server keeps in one piece.
@@ -89,6 +93,7 @@ class Trex(TrafficGenerator):
         self._frames: tuple[CompiledFrame, ...] = ()
         self._short: dict[int, CompiledFrame] = {}
         self._known: dict[str, Any] = {}
+        self._knock_at = 0.0
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -238,6 +243,23 @@ class Trex(TrafficGenerator):
     def _check_alive(self) -> None:
         if self._server is not None:
             self._server.check_alive()
+        elif self._client is not None and time.monotonic() > self._knock_at:
+            self._knock_at = time.monotonic() + KNOCK_S
+            self._knock()
+
+    def _knock(self) -> None:
+        """Somebody else's server: its client would take a quarter of a minute to miss it."""
+        host, port, _ = self._address()
+        try:
+            socket.create_connection((host, port), timeout=KNOCK_S).close()
+        except ConnectionRefusedError:
+            raise GeneratorError(
+                f"the server does not answer: nobody listens at {host}:{port} any more",
+                where=self.name,
+                cure="see the server's log",
+            ) from None
+        except OSError:
+            return  # slow, or not reachable for a moment: for the client to find out
 
     def _running(self) -> TrexClient:
         if self._client is None:

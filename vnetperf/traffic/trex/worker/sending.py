@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -92,8 +93,10 @@ class Sending:
             stopped = time.monotonic()
             self._drain(stopped)
             latency = latency or self._latency()
-        finally:
-            self._stop()
+        except BaseException as error:
+            self._stop_after(error)
+            raise
+        self._stop()
         ended = time.monotonic()
         return {
             "ports": {str(p): self._counts(p, started, stopped) for p in self.session.ports},
@@ -107,6 +110,13 @@ class Sending:
                 "drain": round(ended - stopped, 6),
             },
         }
+
+    def _stop_after(self, error: BaseException) -> None:
+        """Stop, unless there is nobody to be told; what went wrong first says more than this."""
+        known = error if isinstance(error, TroubleError) else trouble_of(error)
+        if known.kind != "gone":
+            with contextlib.suppress(TroubleError):
+                self._stop()
 
     def _stop(self) -> None:
         self.session.stop(self.senders)

@@ -31,7 +31,8 @@ _SAID = (
 #: What the client says when it thinks that a port is not in the state for something.
 WRONG_STATE = "on current state"
 SETTLING_S = 3.0
-SYNC_TIMEOUT_S, ASYNC_TIMEOUT_S = 2, 15
+#: The client tries several times, each so long, before it says that a server is gone.
+SYNC_TIMEOUT_S, ASYNC_TIMEOUT_S = 1, 15
 
 
 def trouble_of(error: BaseException) -> TroubleError:
