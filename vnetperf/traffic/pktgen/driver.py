@@ -29,7 +29,7 @@ from vnetperf.traffic.pktgen.rate import Link
 from vnetperf.traffic.pktgen.repl import Repl
 from vnetperf.traffic.pktgen.single import settings, why_not
 from vnetperf.traffic.pktgen.streams import MAX_CYCLE, PortTraffic, lay_out
-from vnetperf.traffic.pktgen.trials import Sender, Trials
+from vnetperf.traffic.pktgen.trials import ATTEMPTS, Sender, Trials
 
 LINK_S, LINK_POLL_S, WAKE_S = 10.0, 0.02, 10.0
 LEARN_FPS, LEARN_S = 10_000.0, 2.0
@@ -287,16 +287,14 @@ class Pktgen(TrafficGenerator):
 
         It must not be much slower: Pktgen keeps to the time it has set for its next burst.
         """
-        read = f"pktgen.portInfo('{port}')[{port}].info"
-        set_rate = f"pktgen.set('{port}','burst',1) pktgen.set('{port}','rate',"
-        full = int(self._lua(f"{set_rate}100) return {read}.tx_debug.tx_pps"))
+        full = int(self._paced(port, 100.0)["tx_pps"])
         if full < 1:
             raise GeneratorError(
                 f"Pktgen says that port {port} can send {full} frames/s",
                 where="tx_debug.tx_pps at 100 %",
                 cure="its link may be down",
             )
-        slow = self._lua(f"{set_rate}{100 * (SLOW_FPS + 0.5) / full:.12g}) return {read}.tx_debug")
+        slow = self._paced(port, 100 * (SLOW_FPS + 0.5) / full)
         if slow["tx_pps"] != SLOW_FPS or slow["tx_cycles"] < SLOW_FPS:
             raise GeneratorError(
                 f"Pktgen makes {slow} of {SLOW_FPS} frames a second",
@@ -304,6 +302,21 @@ class Pktgen(TrafficGenerator):
                 cure="try another version of Pktgen; see docs/generators/pktgen.md",
             )
         return Link(full_fps=full, hz=int(slow["tx_cycles"]) * SLOW_FPS)
+
+    def _paced(self, port: int, percent: float) -> dict[str, int]:
+        """What Pktgen makes of a rate; twice the same, since it computes now and then for another.
+
+        That is when the sending thread looks at the link at the same time.
+        """
+        seen: dict[str, int] = {}
+        for _ in range(ATTEMPTS):
+            before = seen
+            rate = f"pktgen.set('{port}','rate',{percent:.12g})"
+            self._lua(f"pktgen.set('{port}','burst',1) {rate}")
+            seen = self._lua(f"return pktgen.portInfo('{port}')[{port}].info.tx_debug")
+            if seen == before:
+                break
+        return seen
 
     def _prepared(self) -> Trials:
         if self._trials is None:

@@ -21,6 +21,9 @@ LATE_SHARE, LATE_S = 0.02, 0.05
 WATCH_S, NEAR_S, LOOK_S, WAKE_S = 0.25, 0.02, 0.0003, 0.01
 #: Of a sending time that is longer than it should be, so much can be the clock's.
 CLOCK_SHARE, CLOCK_S = 0.002, 0.0005
+#: The sending thread looks at the link at the very time that a rate is set, and Pktgen may compute
+#: it for another speed then.
+ATTEMPTS = 5
 UNCOUNTED = "not measured: Pktgen puts no number into its frames"
 
 
@@ -182,10 +185,18 @@ class Trials:
         state = "on" if probing else "off"
         source += f"pktgen.latency('{ports}','rate',{every}) pktgen.latency('{ports}','{state}') "
         source += f"pktgen.clear('{ports}') "
-        source += "return pktgen.portInfo('0')[0].info.tx_debug"
-        debug = self._repl.call(source)
-        effective = link.effective(int(debug["tx_pps"]))
-        check_read_back(fps, effective, link.full_fps)
+        for attempt in range(ATTEMPTS):
+            self._repl.call(source)
+            # In a call of its own: the sending thread may still be at it.
+            debug = self._repl.call("return pktgen.portInfo('0')[0].info.tx_debug")
+            effective = link.effective(int(debug["tx_pps"]))
+            try:
+                check_read_back(fps, effective, link.full_fps)
+            except GeneratorError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            else:
+                break
         gap_s = burst / effective
         waits_s, self._gap_s = max(gap_s, self._gap_s), gap_s
         return Pace(fps=fps, effective=effective, burst=burst, waits_s=waits_s)
