@@ -3,7 +3,10 @@ import pytest
 from vnetperf.model.result import RunResults
 from vnetperf.report import write, write_all
 
-NAMES = ["results.json", "report.md", "report.html", "results.csv", "trials.csv", "junit.xml"]
+NAMES = [
+    *("results.json", "report.md", "report.html"),
+    *("results.csv", "trials.csv", "transfers.csv", "junit.xml"),
+]
 
 
 def test_every_report_is_written(results, tmp_path):

@@ -24,7 +24,7 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8,}\S.*)*)", re.MULTILINE)
 
 
 def attribute_docs(model: type[BaseModel]) -> dict[str, str]:
-    """What a model's docstring says of its fields.
+    """What a model's docstring says of its fields, and those of the models it builds on.
 
     Args:
         model: A model with a Google style docstring.
@@ -32,8 +32,11 @@ def attribute_docs(model: type[BaseModel]) -> dict[str, str]:
     Returns:
         Field -> description in one line.
     """
-    _, _, section = (inspect.getdoc(model) or "").partition("Attributes:\n")
-    return {name: " ".join(said.split()) for name, said in _ATTRIBUTE.findall(section)}
+    found: dict[str, str] = {}
+    for one in reversed(model.__mro__):
+        _, _, section = (inspect.cleandoc(one.__doc__ or "")).partition("Attributes:\n")
+        found |= {name: " ".join(said.split()) for name, said in _ATTRIBUTE.findall(section)}
+    return found
 
 
 def _models() -> dict[str, type[BaseModel]]:
