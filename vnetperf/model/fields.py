@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Address, IPv6Address
 from typing import Literal, NamedTuple, get_args
 
@@ -85,6 +86,7 @@ NETWORKS: dict[str, VaryField] = {"ipv4_src_net": "ipv4_src", "ipv4_dst_net": "i
 LARGEST: dict[str, int] = {"qinq_id": 4094, "vlan_id": 4094}
 #: Values at most of an address that was set, and need no longer be of 198.18.0.0/15.
 MOST_VALUES = 1 << 24
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
 def plain_name(name: str) -> str:
@@ -127,10 +129,9 @@ def number_of(name: str, value: int | str) -> int:
     plain, place = plain_name(name), place_of(name)
     if isinstance(value, str):
         if plain.startswith("eth_"):
-            octets = bytes.fromhex(value.replace(":", ""))
-            if len(octets) != 6:
-                raise ValueError(f"{name}: {value!r} is no MAC address")
-            return int.from_bytes(octets, "big")
+            if not _MAC.fullmatch(value):
+                raise ValueError(f"{name}: {value!r} is no MAC address such as 02:00:00:00:00:01")
+            return int(value.replace(":", ""), 16)
         if plain.startswith("ipv4_") and place.bits == 32:
             return int(IPv4Address(value))
         if plain.startswith("ipv6_") and place.bits == 32:
@@ -208,3 +209,28 @@ def index_of(name: str, headers: Sequence[HeaderKind]) -> int | None:
     while inner - 1 in found and headers[inner] == "mpls":
         inner -= 1
     return inner
+
+
+def same_octets(names: Iterable[VaryField], headers: Sequence[HeaderKind]) -> str:
+    """Two fields that are the same octets of a frame.
+
+    A plain name is that of the innermost header, which may be one outside the tunnel: where the
+    packet inside has no UDP, udp_src and outer_udp_src are one.
+
+    Args:
+        names: Fields.
+        headers: A stack.
+
+    Returns:
+        "udp_src and outer_udp_src"; "" where all differ.
+    """
+    seen: dict[tuple[int, str], str] = {}
+    for name in names:
+        place, plain = index_of(name, headers), plain_name(name)
+        if place is None:
+            continue
+        key = place, NETWORKS.get(plain, plain)
+        if key in seen:
+            return f"{seen[key]} and {name}"
+        seen[key] = name
+    return ""

@@ -15,6 +15,7 @@ from vnetperf.model.fields import (
     index_of,
     number_of,
     room_of,
+    same_octets,
 )
 from vnetperf.model.headers import OCTETS, PLAIN, HeaderKind, carrier_of, check_stack
 from vnetperf.model.imix import Mix, SizeShare, mix_of_genome, mix_of_sizes
@@ -126,6 +127,9 @@ class TrafficProfile(Frozen):
         for net, whole in NETWORKS.items():
             if {net, whole} <= {*self.vary}:
                 raise ValueError(f"vary names {whole} and {net}, which is a part of it")
+        for key, names in (("vary", self.vary), ("values", tuple(self.values))):
+            if both := same_octets(names, self.headers):
+                raise ValueError(f"{key} names {both}, which are one in {', '.join(self.headers)}")
         return self
 
     def _may_have(self, name: VaryField) -> bool:
@@ -140,9 +144,13 @@ class TrafficProfile(Frozen):
             raise ValueError("flows > 1 needs `vary` to name at least one field")
         room = max(map(self.room, self.vary), default=1)
         if self.flows > room:
+            cure = (
+                "set the first value of a MAC address to one that ends in :00:00:00"
+                if self.flows > self.room("eth_src")
+                else f"vary eth_src as well, which has {self.room('eth_src')} values"
+            )
             raise ValueError(
-                f"{', '.join(self.vary)} give at most {room} flows, not {self.flows}; "
-                f"vary eth_src as well, which has {self.room('eth_src')} values"
+                f"{' and '.join(self.vary)} make at most {room} flows, not {self.flows}; {cure}"
             )
         return self
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
 from vnetperf.model.errors import CapabilityError
+from vnetperf.model.fields import same_octets
 from vnetperf.model.headers import CARRIERS, PLAIN
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.stacks import fields_sent_by
+from vnetperf.model.stacks import fields_sent_by, stack_of
 from vnetperf.traffic.base import GeneratorCapabilities
 
 #: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
@@ -110,6 +111,14 @@ def of_deployment(scenario: Scenario) -> Iterator[CapabilityError]:
         yield CapabilityError(
             f"{graph.name} sends one way, and loads are of two directions", where=where, cure=cure
         )
+    stacks = {stack_of(stream, profile) for stream in scenario.streams}
+    for names in (profile.vary, tuple(profile.values)):
+        for both in sorted({same_octets(names, stack) for stack in stacks} - {""}):
+            yield CapabilityError(
+                f"{both} are one in the frames of {graph.name}",
+                where=where,
+                cure="leave one of them out of the profile",
+            )
     named = {*profile.vary, *profile.values}
     sent = {name for stream in scenario.streams for name in fields_sent_by(stream, profile)}
     if missing := sorted(named - sent):
