@@ -94,7 +94,22 @@ OWN_TUNNEL = ["ethernet", "ipv4", "udp", "vxlan", "ethernet", "ipv4", "udp"]
         ("phy2phy", {"rules": "stream"}, {"values": {"udp_dst": 9}}, "rules for each flow"),
         ("pvpv", {}, {"broadcast": 0.01}, "would circle"),
         ("decap", {}, {"loads": [0.5, 1.0]}, "decap sends one way"),
-        ("pvpv", {}, {"values": {"eth_dst": "02:00:00:00:00:01"}}, "values set eth_dst"),
+        ("pvpv", {}, {"values": {"eth_dst": "02:00:00:00:00:01"}}, "sets or varies eth_dst"),
+        ("pvpv", {}, {"flows": 2, "vary": ["eth_dst"]}, "sets or varies eth_dst"),
+        (
+            "pvpv",
+            {},
+            {"headers": OWN_TUNNEL, "flows": 2, "vary": ["outer_eth_dst"]},
+            "sets or varies outer_eth_dst",
+        ),
+        ("phy2phy", {"forwarding": "l3"}, {"flows": 2, "vary": ["eth_dst"]}, "varies eth_dst"),
+        ("pvpv", {}, {"values": {"eth_src": "02:00:00:00:00:01"}}, "sets or varies eth_src"),
+        (
+            "phy2phy",
+            {"rules": "learning"},
+            {"flows": 65_537, "vary": ["eth_src"]},
+            "would find 02:76:65:01:00:00 on both sides",
+        ),
         (
             "pvp",
             {"addressing": "port"},
@@ -111,6 +126,24 @@ def test_what_a_deployment_cannot_do_is_told(
     error, *_ = of_deployment(scenario(traffic, deployment, **wishes))
     assert said in str(error)
     assert "traffic profile mine" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("deployment", "wishes", "traffic"),
+    [
+        ("phy2phy", {"rules": "learning"}, {"flows": 65_536, "vary": ["eth_src"]}),
+        ("phy2phy", {"rules": "learning"}, {"values": {"eth_src": "02:00:00:00:00:01"}}),
+        ("phy2phy", {"rules": "port"}, {"flows": 70_000, "vary": ["eth_src"]}),
+        ("phy2phy", {}, {"flows": 4096, "vary": ["eth_dst"]}),
+        ("pvpv", {}, {"vary": ["eth_dst"]}),
+        # Inside of a tunnel of the frames' own nobody looks at it.
+        ("pvpv", {}, {"headers": OWN_TUNNEL, "values": {"eth_dst": "02:00:00:00:00:01"}}),
+    ],
+)
+def test_what_a_deployment_can_do_is_not_refused(
+    deployment: str, wishes: dict[str, Any], traffic: dict[str, Any]
+) -> None:
+    assert not [*of_deployment(scenario(traffic, deployment, **wishes))]
 
 
 def test_sizes_have_room_for_the_headers_and_fit_the_path() -> None:

@@ -184,7 +184,12 @@ def test_headers_that_do_not_fit_are_named_with_what_they_need() -> None:
 
 
 def test_addresses_that_were_set_change_places_with_the_direction() -> None:
-    values = {"ipv4_src": "10.0.0.1", "ipv4_dst": "11.0.0.1", "udp_dst": 99}
+    values = {
+        "ipv4_src": "10.0.0.1",
+        "ipv4_dst": "11.0.0.1",
+        "udp_dst": 99,
+        "eth_src": "02:00:00:00:00:0a",
+    }
     profile = TrafficProfile.model_validate(
         {"values": values, "flows": 1_000_000, "vary": ["ipv4_src"]}
     )
@@ -195,6 +200,8 @@ def test_addresses_that_were_set_change_places_with_the_direction() -> None:
         wanted = ["10.0.0.1", "11.0.0.1"]
         assert ends == (wanted if stream.direction == 0 else wanted[::-1])
         assert field_of(frame.template, stack, "udp_dst") == 99
+        mac = "eth_src" if stream.direction == 0 else "eth_dst"
+        assert field_of(frame.template, stack, mac) == "02:00:00:00:00:0a"
         assert frame.fields[0].count == 1_000_000
 
 

@@ -175,10 +175,10 @@ def in_direction(name: str, direction: int) -> str:
         direction: Number of the tester port that sends it.
 
     Returns:
-        The same; in direction 1 that of the other end for addresses of IP.
+        The same; in direction 1 that of the other end for addresses.
     """
     plain = plain_name(name)
-    if direction == 0 or not plain.startswith(("ipv4_", "ipv6_")):
+    if direction == 0 or not plain.startswith(("eth_", "ipv4_", "ipv6_")):
         return name
     swapped = {"src": "dst", "dst": "src"}
     stem, _, end = name.rpartition("_")

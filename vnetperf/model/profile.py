@@ -39,9 +39,8 @@ class TrafficProfile(Frozen):
         loads: Load of direction 0 and of direction 1 as shares of a trial's load, which is that
             of the greater: one of them is 1.
         headers: Headers of each frame, from the outermost.
-        values: Field -> its value in the first flow, where it is not the usual one. Addresses of
-            IPv4 and IPv6 are those of direction 0; in direction 1 source and destination change
-            places.
+        values: Field -> its value in the first flow, where it is not the usual one. Addresses are
+            those of direction 0; in direction 1 source and destination change places.
         raw: Octets of the header "raw", hexadecimal.
         flows: Number of distinct flows per stream; 1 sends a single flow.
         vary: Header fields that differ between flows; each takes `flows` values in step.

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
 from vnetperf.model.errors import CapabilityError
-from vnetperf.model.fields import same_octets
+from vnetperf.model.fields import VaryField, index_of, number_of, plain_name, same_octets
 from vnetperf.model.headers import CARRIERS, PLAIN
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.stacks import fields_sent_by, stack_of
+from vnetperf.model.stacks import fields_sent_by, own_ethernet, stack_of
 from vnetperf.traffic.base import GeneratorCapabilities
 
 #: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
 TEST_NETWORK = ip_network("198.18.0.0/15")
+#: From a tester port's MAC address to that of the next (model/addresses.py).
+MACS_OF_A_PORT = 1 << 16
 
 
 def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
@@ -100,12 +102,26 @@ def of_deployment(scenario: Scenario) -> Iterator[CapabilityError]:
             "broadcast frames would circle in parallel chains", where=where, cure=cure
         )
     steered = scenario.addressing == "port" or scenario.routed or graph.chains > 1
-    if "eth_dst" in profile.values and steered:
+    varied = profile.vary if profile.flows > 1 else ()
+    # What is the source in direction 0 is the destination in direction 1.
+    asked = {
+        *(name for name in profile.values if plain_name(name) in ("eth_src", "eth_dst")),
+        *(name for name in varied if plain_name(name) == "eth_dst"),
+    }
+    kept = sorted(name for name in asked if _is_looked_at(name, scenario))
+    if kept and steered:
         yield CapabilityError(
-            f"frames of {scenario.id} have to be addressed to what takes them in, and values set "
-            "eth_dst",
+            f"frames of {scenario.id} have to be addressed to what takes them in, and the profile "
+            f"sets or varies {', '.join(kept)}",
             where=where,
-            cure="leave eth_dst out of the profile's values",
+            cure="leave the field out of the profile, or choose another deployment",
+        )
+    if scenario.rules == "learning" and (shared := _on_both_sides(scenario)):
+        yield CapabilityError(
+            f"a switch that learns would find {shared} on both sides",
+            where=where,
+            accepted=f"up to {MACS_OF_A_PORT} flows by MAC address, from the usual ones",
+            cure="choose --rules port where the vSwitch has them, or fewer flows",
         )
     if profile.loads != (1.0, 1.0) and len({s.direction for s in scenario.streams}) < 2:
         yield CapabilityError(
@@ -127,6 +143,33 @@ def of_deployment(scenario: Scenario) -> Iterator[CapabilityError]:
             where=where,
             cure="leave the fields out of the profile, or choose an overlay deployment",
         )
+
+
+def _is_looked_at(name: VaryField, scenario: Scenario) -> bool:
+    """Whether a field of Ethernet is in a header that frames are forwarded by."""
+    profile = scenario.traffic
+    return any(
+        index_of(name, stack_of(stream, profile)) in (0, own_ethernet(stream, profile))
+        for stream in scenario.streams
+    )
+
+
+def _on_both_sides(scenario: Scenario) -> str:
+    """The first MAC address that frames come from at both of the tester's ports; "" for none."""
+    profile, ranges = scenario.traffic, dict[int, range]()
+    for stream in scenario.streams:
+        stack = stack_of(stream, profile)
+        names = [n for n in ("eth_src", "outer_eth_src") if index_of(n, stack) == 0]
+        many = profile.flows if {*names} & {*profile.vary} else 1
+        values = [profile.value(name, stream.direction) for name in names]
+        given = next((value for value in values if value is not None), None)
+        first = number_of("eth_src", stream.eth_src if given is None else given)
+        other = ranges.get(1 - stream.direction, range(0))
+        mine = range(first, first + many)
+        if both := range(max(mine.start, other.start), min(mine.stop, other.stop)):
+            return both.start.to_bytes(6, "big").hex(":")
+        ranges[stream.direction] = mine
+    return ""
 
 
 def of_generator(scenario: Scenario, can: GeneratorCapabilities) -> Iterator[CapabilityError]:
