@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ def test_progress_is_live_on_a_terminal(tmp_path: Path, unchanged: object) -> No
     text = seen.decode(errors="replace")
     assert "deploying phy2phy_dpdk" in text
     assert "per direction" in text
+    assert re.search(r"now [0-9.]+ [kM]?fps sent, [0-9.]+ [kM]?fps received, ", text)
     assert "vnetperf results" in text
 
 

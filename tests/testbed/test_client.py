@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from tests.fakes.machine import facts
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.testbed import Testbed
-from vnetperf.model.trial import TrialSpec
+from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
 from vnetperf.testbed import agent as agent_module
 from vnetperf.testbed.agent import Agent
 from vnetperf.testbed.client import AgentClient
@@ -112,3 +114,37 @@ def test_closing_is_idempotent_and_needs_no_agent(client: AgentClient, loop: Loo
     client.close()
     client.close()
     assert client._channel is None
+
+
+class Deployed:
+    """A deployment whose trial tells how it goes, and keeps a frame."""
+
+    def __init__(self) -> None:
+        self.generator = SimpleNamespace(captured=lambda: {"port0-sent.pcap": b"\x00\xff"})
+
+    def run_trial(
+        self, spec: TrialSpec, watch: Any, on_live: Callable[[LiveCounts], None] | None
+    ) -> TrialResult:
+        watch()
+        if on_live is not None:
+            on_live(LiveCounts(elapsed_s=0.5, sent=10, refused=1, received=9))
+        return TrialResult(directions=())
+
+    def teardown(self) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_trial_that_goes_on_is_told_to_who_follows(loop: Loop, follow: bool) -> None:
+    told: list[dict[str, Any]] = []
+    client = AgentClient(Testbed(), told.append)
+    client._channel, client.follow = loop, follow
+    loop.agent.deployment = Deployed()  # type: ignore[assignment]  # a double
+    client.run_trial(TrialSpec(frame_size=64, load_fps=1.0, duration_s=1.0))
+    counts = {"elapsed_s": 0.5, "sent": 10, "refused": 1, "received": 9}
+    assert told == ([{"event": "live", "counts": counts}] if follow else [])
+
+
+def test_captured_frames_come_whole(client: AgentClient, loop: Loop) -> None:
+    loop.agent.deployment = Deployed()  # type: ignore[assignment]  # a double
+    assert client.captured() == {"port0-sent.pcap": b"\x00\xff"}
