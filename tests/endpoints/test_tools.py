@@ -129,6 +129,16 @@ def test_sockperf_tells_round_trips(name: str, kind: Kind) -> None:
     assert found.loss_ratio == (0.0 if kind.startswith("UDP") else None)
 
 
+def test_what_was_lost_under_load_has_not_arrived() -> None:
+    text = (RECORDED / "sockperf_3.7_udp_ul.txt").read_text().replace("avg-latency", "avg-rtt")
+    answered = int(re.findall(r"ReceivedMessages=(\d+)", text)[1])
+    text = text.replace("# dropped messages = 0", f"# dropped messages = {answered}")
+    found = tool("sockperf").read(Said(text, "", ""), spec("UDP_LOAD", 64))
+    assert found.loss_ratio == 0.5
+    assert found.sent_bits_per_second is not None
+    assert found.bits_per_second == found.sent_bits_per_second / 2
+
+
 def test_sockperf_streams_count_what_the_server_handled() -> None:
     udp = said("sockperf_3.7_udp_stream.txt", "sockperf_3.7_udp_stream_server.txt")
     found = tool("sockperf").read(udp, spec("UDP_STREAM", 512))

@@ -70,8 +70,12 @@ def test_every_report_has_the_figures() -> None:
         ):
             assert figure in text.replace("\\", ""), figure
     for text in (markdown_report(run), html_report(run)):
-        assert "Programs of UE and server share processors 1." in text
-        assert "run on processors 2,4 and 2 vCPU on 3,5" in text
+        for said in (
+            "Programs of UE (198.18.0.2) and server (198.19.0.1) share processors 1; the UE "
+            "attached in 0.5 s.",
+            "and vnf0 (VM) (198.19.0.1) are on processors 2,4 and 2 vCPU on 3,5.",
+        ):
+            assert said in text
         assert "percentiles the largest" in text
 
 

@@ -106,11 +106,13 @@ class Sockperf(EndpointTool):
         times |= {f"{float(name):g}": float(value) for name, value in _PERCENTILE.findall(text)}
         dropped = _DROPPED.search(text)
         asked = answered + int(dropped[1]) if dropped else 0
-        rate = int(valid[2]) / seconds
+        lost = 1 - answered / asked if asked else 0.0
+        sent_bps = int(valid[2]) / seconds * _size(spec) * 8
         return Figures(
             transactions_per_second=answered / seconds,
-            bits_per_second=rate * _size(spec) * 8,
-            loss_ratio=1 - answered / asked if asked and spec.is_udp else None,
+            bits_per_second=sent_bps * (1 - lost),
+            sent_bits_per_second=sent_bps,
+            loss_ratio=lost if asked and spec.is_udp else None,
             round_trip_us=times,
         )
 

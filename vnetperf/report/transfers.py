@@ -19,7 +19,6 @@ HEAD = (
     "lost or sent again",
     "jitter",
     "processor time, client + server",
-    "between",
 )
 _NONE = "\N{EN DASH}"
 _ARROWS = {
@@ -52,7 +51,6 @@ def rows(results: RunResults) -> list[tuple[str, ...]]:
             _lost(transfer),
             _NONE if transfer.jitter_ms is None else text.nanoseconds(transfer.jitter_ms * 1e6),
             _processors(transfer),
-            _between(transfer),
         )
         for one in results.transfers
         for transfer in one.transfers
@@ -113,16 +111,6 @@ def _spent(end: EndFacts) -> str:
     return "" if end.user_s is None or end.system_s is None else f"{end.user_s + end.system_s:.2f}"
 
 
-def _between(transfer: Transfer) -> str:
-    client, server = transfer.client, transfer.server
-    ends = " and ".join(
-        f"{end.place} {end.address}".strip() for end in (client, server) if end.place
-    )
-    if transfer.attach_s is None:
-        return ends or _NONE
-    return f"{ends or 'UE and server'}, attach {text.seconds(transfer.attach_s)}"
-
-
 def sentences(results: RunResults) -> list[str]:
     """The same for a terminal.
 
@@ -133,7 +121,7 @@ def sentences(results: RunResults) -> list[str]:
         One sentence for each transfer.
     """
     found = []
-    for scenario, said, rate, trips, lost, jitter, processors, _ in rows(results):
+    for scenario, said, rate, trips, lost, jitter, processors in rows(results):
         parts = [f"{rate} Mbit/s arrived"] if trips == _NONE else [f"round trips {trips}"]
         parts += [lost] if lost != _NONE else []
         parts += [f"jitter {jitter}"] if jitter != _NONE else []
@@ -171,7 +159,7 @@ def transfers_section(results: RunResults, anchor: str) -> Markup | None:
     found = rows(results)
     if not found:
         return None
-    css = ("name", "", "num", "num", "num", "num", "num", "")
+    css = ("name", "", "num", "num", "num", "num", "num")
     return section(anchor, TITLE, table(TITLE, HEAD, found, css=css), _how(results))
 
 
@@ -187,15 +175,21 @@ def _how(results: RunResults) -> str:
         said.append("Times are those from a message to its answer.")
     if any(one.spec.instances > 1 for one in every):
         said.append("Of several instances rates are sums, percentiles the largest of them.")
-    said += [f"{where}." for where in dict.fromkeys(map(_where, every)) if where]
+    said += [f"{where}." for where in dict.fromkeys(map(_between, every)) if where]
     return " ".join(said)
 
 
-def _where(transfer: Transfer) -> str:
+def _between(transfer: Transfer) -> str:
+    """Both ends, where they run, and how long a UE took to be one."""
     client, server = transfer.client, transfer.server
-    if not client.cpus and not server.cpus:
+    if not client.place or not server.place:
         return ""
-    names = f"{client.place or 'client'} and {server.place or 'server'}"
-    if client.cpus == server.cpus:
-        return f"Programs of {names} share processors {client.cpus}"
-    return f"Programs of {names} run on processors {client.cpus} and {server.cpus}"
+    ends = f"{client.place} ({client.address}) and {server.place} ({server.address})"
+    where = (
+        f"share processors {client.cpus}"
+        if client.cpus == server.cpus
+        else f"are on processors {client.cpus} and {server.cpus}"
+    )
+    attach = transfer.attach_s
+    attached = "" if attach is None else f"; the UE attached in {text.seconds(attach)}"
+    return f"Programs of {ends} {where}{attached}"
