@@ -57,7 +57,7 @@ def _largest(values: list[float] | None) -> float | None:
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     whole = sum(weights)
     pairs = zip(values, weights, strict=True)
-    return sum(value * weight for value, weight in pairs) / whole if whole else max(values)
+    return sum(value * (weight / whole) for value, weight in pairs) if whole else max(values)
 
 
 def _round_trips(found: Sequence[Figures]) -> dict[str, float]:
