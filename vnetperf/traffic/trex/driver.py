@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,6 +43,9 @@ LEARN_FPS, LEARN_S, LEARN_DRAIN_S = 10_000.0, 2.0, 0.05
 SLACK_S, SLACK = 0.01, 0.001
 #: Longest wait for a server that is starting, and for an answer beyond a trial's length, seconds.
 START_S, GRACE_S = 40.0, 20.0
+#: The client tries several times, each so long, before it gives a server up, and waits so long for
+#: its regular news, seconds.
+SYNC_TIMEOUT_S, ASYNC_TIMEOUT_S = 1.0, 15.0
 #: How often somebody else's server is knocked at, and how long it may take to open, seconds.
 KNOCK_S = 1.0
 SYNC_PORT, ASYNC_PORT = 4501, 4500
@@ -199,6 +203,8 @@ class Trex(TrafficGenerator):
             sync=sync,
             publisher=publisher,
             user="vnetperf",
+            sync_timeout=ceil(patient(SYNC_TIMEOUT_S)),
+            async_timeout=ceil(patient(ASYNC_TIMEOUT_S)),
             patience=patient(START_S if ours else 5.0),
         )
         if len(self._known["ports"]) < len(ends):

@@ -11,8 +11,10 @@ from vnetperf.model.ports import WireEnd
 WIRES = ("nic", "memif", "veth")
 ATTACHMENTS = ("memif", "veth")
 USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
-#: Largest frame, octets including FCS, that leaves room for a tunnel's headers in its buffers.
+#: Largest frame, octets including FCS; its buffers hold 9280, a tunnel's headers included.
 MAX_FRAME = 9000
+#: A ring of jumbo frames that fit its buffers: octets of a frame and of a block.
+JUMBO_FRAME, JUMBO_BLOCK = 9280, 593_920
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,19 @@ def port_of(number: int, end: WireEnd, mtu: int, *, own_socket: bool = False) ->
     if end.pci and end.driver in USER_DRIVERS:
         return Port(end.pci, mac=mac, many_queues=True, pci=True)
     if end.netdev and end.kind in ("veth", "nic", "vf"):
-        arguments = vdev.af_packet(number, end.netdev, mtu)
+        arguments = _af_packet(number, end.netdev, mtu)
         return Port(f"--vdev={arguments}", mac=mac, netdev=end.netdev)
     raise GeneratorError(
         f"cannot plug into a {end.kind}" + (f" under {end.driver}" if end.driver else ""),
         where="trex",
         accepted=", ".join(dict.fromkeys((*WIRES, *ATTACHMENTS))),
+    )
+
+
+def _af_packet(number: int, netdev: str, mtu: int) -> str:
+    if mtu <= vdev.STANDARD_MTU:
+        return vdev.af_packet(number, netdev, mtu)
+    return (
+        f"net_af_packet{number},iface={netdev},framesz={JUMBO_FRAME},"
+        f"framecnt={vdev.AF_PACKET_FRAMES},blocksz={JUMBO_BLOCK},qdisc_bypass=1"
     )

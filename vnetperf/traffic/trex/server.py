@@ -23,6 +23,7 @@ PROGRAM = "trex"
 LOG_LINES = 15
 #: Memory without hugepages, MiB: with processors of its own it has pools for everything.
 LOW_END_MIB, ROOMY_MIB = 512, 1024
+STANDARD_MTU = 1500
 #: Any unicast address: streams carry addresses of their own.
 NOBODY = "02:00:00:00:00:01"
 
@@ -89,7 +90,7 @@ def configuration(
         lines += ["  low_end: true", f"  low_end_core: {threads.workers[0]}"]
     else:
         lines.append(f"  c: {len(threads.workers)}")
-    if mtu != 1500:
+    if mtu != STANDARD_MTU and all(port.pci for port in ports):  # virtual ones refuse another
         lines.append(f"  port_mtu: {mtu}")
     lines.append("  port_info:")
     for port in ports:

@@ -31,8 +31,6 @@ _SAID = (
 #: What the client says when it thinks that a port is not in the state for something.
 WRONG_STATE = "on current state"
 SETTLING_S = 3.0
-#: The client tries several times, each so long, before it says that a server is gone.
-SYNC_TIMEOUT_S, ASYNC_TIMEOUT_S = 1, 15
 
 
 def trouble_of(error: BaseException) -> TroubleError:
@@ -80,7 +78,8 @@ class Session:
 
     Args:
         api: The module `trex.stl.api`.
-        where: "server", "sync", "publisher": where to connect.
+        where: "server", "sync", "publisher", "user": where to connect, and as whom;
+            "sync_timeout", "async_timeout": when a server is given up, whole seconds.
 
     Attributes:
         client: The client.
@@ -97,8 +96,8 @@ class Session:
             sync_port=where["sync"],
             async_port=where["publisher"],
             verbose_level="none",
-            sync_timeout=SYNC_TIMEOUT_S,
-            async_timeout=ASYNC_TIMEOUT_S,
+            sync_timeout=where["sync_timeout"],
+            async_timeout=where["async_timeout"],
         )
 
     def connect(self, patience_s: float) -> dict[str, Any]:
