@@ -135,7 +135,7 @@ def test_a_user_measures(
 
 def test_its_death_in_a_run_is_told(start: Callable[..., UserRun], unchanged: Unchanged) -> None:
     run = start("-k", "phy2phy_bridge", "--frame-sizes=64", "--generator=pktgen")
-    run.wait_for(lambda records: any(r.get("kind") == "trial" for r in records), 200.0)
+    run.wait_for(lambda records: any(r["type"] == "trial" for r in records), 200.0)
     for pid in pids_of("--main-lcore"):
         os.kill(pid, signal.SIGKILL)
     assert run.finish(200.0) != 0

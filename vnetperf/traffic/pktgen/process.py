@@ -47,7 +47,11 @@ class Started:
         argv = [sys.executable, "-m", "vnetperf.traffic.pktgen.tty", *launch.argv]
         try:
             self._process: ManagedProcess = machine.spawn(
-                "pktgen", argv, isolated=True, env={"TERM": "xterm"}
+                "pktgen",
+                argv,
+                isolated=True,
+                # DPDK leaves files there; they go with the run's directory.
+                env={"TERM": "xterm", "RUNTIME_DIRECTORY": str(machine.subdir("pktgen"))},
             )
         except HostError as error:
             raise GeneratorError(error.what, where="pktgen", cure=error.cure) from error
