@@ -52,6 +52,20 @@ def test_a_mix_is_measured_once_and_told_by_its_genome(site: Site) -> None:
     assert "throughput[pvp_dpdk-imix]" in (folder / "junit.xml").read_text()
 
 
+def test_a_size_that_cannot_be_had_is_skipped_unless_it_was_asked_for(site: Site) -> None:
+    (site.path / "six.toml").write_text('headers = ["ethernet", "ipv6", "udp"]\n')
+    result = site.run("-k", "pvp_dpdk", "--traffic", "./six.toml")
+    result.assert_outcomes(passed=1, skipped=1)
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["SKIPPED*frames of 64 octets are too small*need 84*or more*"])
+    assert site.calls("calibrate") == {"calibrate 1518": 1}
+    small, _ = sorted(site.results()["results"], key=lambda one: one["frame_size"])
+    assert (small["status"], small["failed"]) == ("not measured", False)
+    typed = site.run("-k", "pvp_dpdk", "--traffic", "./six.toml", "--frame-sizes", "64,1518")
+    typed.assert_outcomes(passed=1, failed=1)
+    typed.stdout.fnmatch_lines(["*pvp_dpdk: frames of 64 octets are too small*"])
+
+
 def test_the_table_shows_the_rate_that_results_json_holds(site: Site) -> None:
     result = site.run("-k", "pvp_dpdk", "--frame-sizes", "64")
     ndr = site.results()["results"][0]["goals"][0]

@@ -96,9 +96,7 @@ class Run:
             A digest of version, preset, testbed and the settings that shape traffic.
         """
         c = self.configuration
-        chosen = c.settings.model_dump_json(
-            exclude={"pcap", "results_dir", "notes", "frame_sizes"}
-        )
+        chosen = c.settings.model_dump_json(exclude={"pcap", "results_dir", "notes", "frame_sizes"})
         preset = c.preset.model_dump_json(exclude={"frame_sizes"})
         text = "\n".join(
             [
@@ -234,7 +232,8 @@ class Run:
             The calibration.
         """
         wanted = {*self.configuration.preset.frame_sizes, *([frame_size] if frame_size else [])}
-        sizes = {size for size in wanted if size <= largest_frame(scenario)}
+        least, largest = scenario.traffic.least_frame_size, largest_frame(scenario)
+        sizes = {size for size in wanted if least <= size <= largest}
         plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
         current, key = self._calibration, self.store.key(plan, self.facts())
         if current is not None and self._calibrated == key and all(map(current.at, sizes)):

@@ -37,6 +37,13 @@ class CapabilityError(VnetperfError):
     """This testbed cannot carry the scenario; the test is skipped with this reason."""
 
 
+class FrameSizeError(CapabilityError):
+    """Frames of a size cannot be sent or carried; others of the same scenario can.
+
+    A case is skipped with this reason unless the user asked for that size.
+    """
+
+
 class HostError(VnetperfError):
     """The machine refused a change or lacks something."""
 

@@ -111,15 +111,15 @@ def _times(preset: Preset, traffic: TrafficProfile) -> list[str]:
     sizes = ", ".join(map(str, preset.frame_sizes)) if traffic.mix is None else IMIX
     lines = [f"search      {preset.algorithm}, frame sizes {sizes}"]
     small = [str(size) for size in preset.frame_sizes if size < traffic.least_frame_size]
-    if small and traffic.mix is None:
-        lines.append(f"            not {', '.join(small)}: {traffic.why_that_size}")
+    if small:
+        lines.append(f"            but not {', '.join(small)}: {traffic.why_that_size}")
     lines += [
         f"            goal {g.name}: loss {g.loss_ratio:g}, width {g.width:g}, trials of "
         f"{g.initial_trial_s:g} to {g.final_trial_s:g} s, {g.duration_sum_s:g} s a load"
         for g in preset.goals
     ]
     if preset.max_trial_seconds is not None:
-        minutes = preset.max_trial_seconds * len(preset.frame_sizes) / 60
+        minutes = preset.max_trial_seconds * (len(preset.frame_sizes) - len(small)) / 60
         lines.append(f"wall time   at most {minutes:.1f} min of trials, waits and set-up besides")
     else:
         lines.append("wall time   not limited by the preset (max_trial_seconds)")

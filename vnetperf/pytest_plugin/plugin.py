@@ -183,6 +183,22 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Skip a frame size that cannot be had here, unless the user asked for it."""
+    if "bench" not in getattr(item, "fixturenames", ()):
+        return (yield)
+    from vnetperf.model.errors import FrameSizeError
+
+    try:
+        return (yield)
+    except FrameSizeError as error:
+        source = session_of(item.config).configuration.sources["frame_sizes"]
+        if source not in ("default", "test case"):
+            raise
+        pytest.skip(str(error).replace("\n", ";"))
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:

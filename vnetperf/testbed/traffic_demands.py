@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
-from vnetperf.model.errors import CapabilityError
+from vnetperf.model.errors import CapabilityError, FrameSizeError
 from vnetperf.model.fields import VaryField, index_of, number_of, plain_name, same_octets
 from vnetperf.model.headers import CARRIERS, PLAIN
 from vnetperf.model.scenario import Scenario
@@ -27,24 +27,26 @@ def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
         largest: Largest frame that everything on the path carries, octets including FCS.
 
     Raises:
-        CapabilityError: What is accepted, and the cure.
+        FrameSizeError: What is accepted, and the cure.
     """
     profile = scenario.traffic
     mix = profile.mix
     longest = frame_size if mix is None else mix.largest
     if longest > largest:
-        raise CapabilityError(
+        raise FrameSizeError(
             f"{scenario.id} carries no frames of {longest} octets",
-            where="--frame-sizes" if mix is None else f"traffic profile {profile.name}, imix",
+            where="" if mix is None else f"traffic profile {profile.name}, imix",
             accepted=f"up to {largest}",
-            cure="leave the size out",
+            cure="choose sizes with --frame-sizes"
+            if mix is None
+            else "choose another profile with --traffic",
         )
     if mix is None and frame_size < profile.least_frame_size:
-        raise CapabilityError(
+        raise FrameSizeError(
             f"frames of {frame_size} octets are too small: {profile.why_that_size}",
-            where="--frame-sizes",
+            where=scenario.id,
             accepted=f"{profile.least_frame_size} octets or more",
-            cure="leave the size out, or choose another profile with --traffic",
+            cure="choose sizes with --frame-sizes, or another profile with --traffic",
         )
 
 
