@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.plan import Placement
 from vnetperf.model.ports import WireEnd
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.traffic.trex.driver import Trex
 from vnetperf.traffic.trex.ports import Port, port_of
 from vnetperf.traffic.trex.server import command, configuration, threads_of
 from vnetperf.traffic.trex.versions import ClientPlace, find_client
@@ -148,3 +152,24 @@ def test_a_client_that_is_nowhere_is_said_with_its_cure(tmp_path: Path) -> None:
     nowhere = find_client("", str(tmp_path / "_t-rex-64"))
     if isinstance(nowhere, str):
         assert "under [trex]" in nowhere
+
+
+@pytest.mark.parametrize(
+    ("wire", "queues", "flows", "cores", "why"),
+    [
+        ("memif", 1, 1, (0,), ""),
+        ("memif", 2, 1, (0,), "sends on 2 queues, and TRex polls 1"),
+        ("memif", 2, 1, (2, 3, 4), ""),
+        ("memif", 3, 1, (2, 3, 4), "sends on 3 queues, and TRex polls 2"),
+        ("memif", 1, 100, (2, 3, 4), "in pieces when flows differ"),
+        ("veth", 4, 100, (0,), ""),
+        ("nic", 4, 100, (0,), ""),
+    ],
+)
+def test_a_memif_that_would_lose_frames_is_refused(
+    wire: str, queues: int, flows: int, cores: tuple[int, ...], why: str
+) -> None:
+    profile = TrafficProfile(flows=flows, vary=("ipv4_dst",) if flows > 1 else ())
+    scenario = Scenario(deployment=make_deployment("phy2phy"), vswitch="ovs", traffic=profile)
+    said = Trex.cannot_plug(wire, queues, scenario, placement(*cores))
+    assert (why in said) if why else not said
