@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from vnetperf.model.headers import PLAIN
 from vnetperf.model.result import LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import Verdict
@@ -59,6 +60,11 @@ def _rfc2544(
     broadcast = max((p.broadcast for p in profiles), default=0.0)
     networks = {"ipv4_dst", "ipv4_dst_net"}
     learning = min((p.learning_frames_per_stream for p in profiles), default=0)
+    mixed = any(r.imix for r in results)
+    routed = any(s.routed for s in scenarios)
+    told = [goal.uncollected for r in results for goal in r.goals]
+    counted_only = sorted({why["duplicated"] for why in told if "duplicated" in why})
+    others = sorted({", ".join(p.headers) for p in profiles if p.headers != PLAIN})
     zero = [g.name for g in preset.goals if g.loss_ratio == 0 and g.exceed_ratio == 0]
     return [
         _entry(
@@ -69,17 +75,25 @@ def _rfc2544(
             "they share processors, caches and memory: a rate is that of both together",
         ),
         _entry(
+            "RFC 2544 section 8",
+            "frames of UDP over IPv4 over Ethernet, as in appendix C",
+            not others,
+            "; ".join(others) or ", ".join(PLAIN),
+            "the traffic profile has other headers",
+        ),
+        _entry(
             "RFC 2544 section 9.1",
             "frame sizes 64, 128, 256, 512, 1024, 1280, 1518, at least five of them",
             len(set(sizes) & set(RFC2544_FRAME_SIZES)) >= 5,
-            ", ".join(map(str, sizes)) or "none measured",
-            "fewer sizes were asked for or measured",
+            ", ".join(map(str, sizes)) or ("a mix of sizes" if mixed else "none measured"),
+            "a mix of sizes is in no clause" if mixed else "fewer sizes were asked for or measured",
         ),
         _entry(
             "RFC 2544 section 10",
             "received frames are verified to be those sent",
-            True,
-            "signature, stream, sequence and time stamp in every frame",
+            not counted_only,
+            "; ".join(counted_only) or "signature, stream, sequence and time stamp in every frame",
+            "frames that came back are counted and not told apart; another --generator can",
         ),
         LedgerEntry(
             clause="RFC 2544 section 11",
@@ -116,8 +130,9 @@ def _rfc2544(
         LedgerEntry(
             clause="RFC 2544 section 23 a",
             requirement="routing update and 2 s pause",
-            status="not applicable",
-            value="layer 2 forwarding",
+            status="deviated" if routed else "not applicable",
+            value="static routes" if routed else "layer 2 forwarding",
+            reason="routes are set when the DUT is deployed, no update is sent" if routed else "",
         ),
         _entry(
             "RFC 2544 section 23 b",
