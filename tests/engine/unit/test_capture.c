@@ -19,6 +19,7 @@ static void slots(void)
 	CHECK(c.on && c.room == 64);
 	a = capture_take(&c, 1);
 	b = capture_take(&c, 1);
+	CHECK(capture_full(&c, 1) && !capture_full(&c, 2));
 	CHECK(a && b && a != b && capture_take(&c, 1) == NULL && capture_take(&c, 1) == NULL);
 	memset(a->octets, 0xaa, c.room); /* a sanitizer sees an overlap or an overflow */
 	memset(b->octets, 0xbb, c.room);

@@ -49,7 +49,7 @@ struct capture_slot *capture_take(struct capture *c, uint32_t group)
 	uint32_t i;
 
 	/* Looked at first, so that the count of a full group does not go round. */
-	if (atomic_load_explicit(&c->taken[group], memory_order_relaxed) >= c->frames)
+	if (capture_full(c, group))
 		return NULL;
 	i = atomic_fetch_add_explicit(&c->taken[group], 1, memory_order_relaxed);
 	return i < c->frames ? slot(c, group, i) : NULL;

@@ -59,6 +59,12 @@ bool capture_arm(struct capture *c, const struct capture_request *request, uint3
 void capture_release(struct capture *c);
 /* A slot of a group; NULL: the group has its frames. */
 struct capture_slot *capture_take(struct capture *c, uint32_t group);
+/* Whether a group has all its frames. */
+static inline bool capture_full(const struct capture *c, uint32_t group)
+{
+	return atomic_load_explicit(&c->taken[group], memory_order_relaxed) >= c->frames;
+}
+
 /* Slot number i of a group, NULL from the last one used on. */
 const struct capture_slot *capture_slot_at(const struct capture *c, uint32_t group, uint32_t i);
 

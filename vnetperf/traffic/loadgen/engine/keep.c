@@ -106,6 +106,10 @@ static bool wanted(struct rx_queue *q, uint16_t stream, const uint8_t *trailer)
 void keep_received(const struct worker *w, struct rx_queue *q, struct rte_mbuf *const *mbufs,
 		   uint16_t n, uint64_t now)
 {
+	/* Mostly all is captured already, and nothing is to be looked at any more. */
+	if (capture.what != CAPTURE_STREAMS &&
+	    capture_full(&capture, group_of(q->port, 0, RECEIVED)))
+		return;
 	for (uint16_t i = 0; i < n; i++) {
 		uint8_t copy[TRAILER_LEN];
 		const struct rte_mbuf *m = mbufs[i];
@@ -128,13 +132,15 @@ void keep_received(const struct worker *w, struct rx_queue *q, struct rte_mbuf *
 uint16_t keep_and_send(struct tx_queue *q, uint16_t n, uint64_t now)
 {
 	struct capture_slot *slot[LG_MAX_BURST];
-	const bool wants = capture.what == CAPTURE_FIRST || capture.what == CAPTURE_STREAMS;
 	uint16_t sent;
 
+	if (capture.what == CAPTURE_GAPS || capture.what == CAPTURE_FOREIGN ||
+	    (capture.what == CAPTURE_FIRST && capture_full(&capture, group_of(q->port, 0, SENT))))
+		return rte_eth_tx_burst(q->port, q->queue, q->out, n);
 	for (uint16_t i = 0; i < n; i++) {
 		const uint16_t stream = q->streams[q->who[i]].spec->id;
 
-		slot[i] = wants ? capture_take(&capture, group_of(q->port, stream, SENT)) : NULL;
+		slot[i] = capture_take(&capture, group_of(q->port, stream, SENT));
 		if (slot[i])
 			fill(slot[i], q->out[i], CAPTURE_SENT, q->port, stream, now);
 	}
