@@ -10,6 +10,7 @@ SCRIPTS = (
     ("benchmarks.search", "20"),
     ("benchmarks.runs",),
     ("benchmarks.backends",),
+    ("benchmarks.generators",),
 )
 
 
