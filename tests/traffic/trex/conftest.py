@@ -24,7 +24,7 @@ from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed, TrexConfig
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.trex import driver
+from vnetperf.traffic.trex import remote
 from vnetperf.traffic.trex.driver import Trex
 
 HERE = Path(__file__).parent
@@ -90,7 +90,7 @@ class FakeMachine:
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     made = Tree(tmp_path / "trex-v3.08")
-    monkeypatch.setattr(driver, "SYNC_PORT", made.port)
+    monkeypatch.setattr(remote, "OURS", ("127.0.0.1", made.port, made.port))
     return made
 
 

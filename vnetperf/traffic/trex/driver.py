@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import ceil
@@ -23,6 +21,7 @@ from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.model.tunnel import GTPU, TUNNELS
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
+from vnetperf.traffic.trex import remote
 from vnetperf.traffic.trex.client import TrexClient
 from vnetperf.traffic.trex.counts import to_trial_result
 from vnetperf.traffic.trex.ports import ATTACHMENTS, MAX_FRAME, WIRES, Port, port_of
@@ -46,10 +45,6 @@ START_S, GRACE_S = 40.0, 20.0
 #: The client tries several times, each so long, before it gives a server up, and waits so long for
 #: its regular news, seconds.
 SYNC_TIMEOUT_S, ASYNC_TIMEOUT_S = 1.0, 15.0
-#: How often somebody else's server is knocked at, and how long it may take to open, seconds.
-KNOCK_S = 1.0
-SYNC_PORT, ASYNC_PORT = 4501, 4500
-LOCALHOST = "127.0.0.1"
 #: Longest frame, octets including FCS, that the server keeps in one piece.
 LONGEST = WHOLE + FCS_OCTETS
 #: Each port's streams on a worker of its own, whose frames then keep their order.
@@ -97,7 +92,7 @@ class Trex(TrafficGenerator):
         self._frames: tuple[CompiledFrame, ...] = ()
         self._short: dict[int, CompiledFrame] = {}
         self._known: dict[str, Any] = {}
-        self._knock_at = 0.0
+        self._theirs = remote.Remote(self.config.server)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -195,11 +190,11 @@ class Trex(TrafficGenerator):
         self._client = TrexClient.start(
             self.machine, self.directory, place, isolated=ours, alive=self._check_alive
         )
-        server, sync, publisher = self._address()
+        host, sync, publisher = self._theirs.address if not ours else remote.OURS
         self._known = self._client.call(
             "open",
             within_s=START_S + GRACE_S,
-            server=server,
+            server=host,
             sync=sync,
             publisher=publisher,
             user="vnetperf",
@@ -240,32 +235,11 @@ class Trex(TrafficGenerator):
             for number, end in enumerate(ends)
         )
 
-    def _address(self) -> tuple[str, int, int]:
-        if not self.config.server:
-            return LOCALHOST, SYNC_PORT, ASYNC_PORT
-        host, sync, publisher = (*self.config.server.split(":"), "", "")[:3]
-        return host, int(sync or SYNC_PORT), int(publisher or ASYNC_PORT)
-
     def _check_alive(self) -> None:
         if self._server is not None:
             self._server.check_alive()
-        elif self._client is not None and time.monotonic() > self._knock_at:
-            self._knock_at = time.monotonic() + KNOCK_S
-            self._knock()
-
-    def _knock(self) -> None:
-        """Somebody else's server: its client would take a quarter of a minute to miss it."""
-        host, port, _ = self._address()
-        try:
-            socket.create_connection((host, port), timeout=KNOCK_S).close()
-        except ConnectionRefusedError:
-            raise GeneratorError(
-                f"the server does not answer: nobody listens at {host}:{port} any more",
-                where=self.name,
-                cure="see the server's log",
-            ) from None
-        except OSError:
-            return  # slow, or not reachable for a moment: for the client to find out
+        elif self._client is not None:
+            self._theirs.check_alive()
 
     def _running(self) -> TrexClient:
         if self._client is None:
