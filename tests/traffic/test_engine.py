@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,9 @@ class Double:
         if isinstance(answer, GeneratorError):
             raise answer
         return answer
+
+    def call_all(self, command: str, parameters: Sequence[Mapping[str, Any]]) -> list[Any]:
+        return [self.call(command, **one) for one in parameters]
 
     def poll(self) -> int | None:
         return self.status

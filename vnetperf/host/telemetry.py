@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from vnetperf.model.errors import HostError
 #: DPDK's own limit of a request, octets; it cuts off what is longer without a word.
 MAX_REQUEST = 1023
 GREETING_MAX = 16384
+#: Requests under way at most: the socket's buffers hold them and their answers.
+WINDOW = 8
 
 
 class DpdkTelemetry:
@@ -59,16 +62,45 @@ class DpdkTelemetry:
             HostError: The program has gone, does not answer (its cause is then TimeoutError, and
                 the connection is closed), or answers no JSON.
         """
-        name = command.partition(",")[0]
-        request = command.encode()
-        if len(request) > MAX_REQUEST:
-            raise HostError(
-                f"request of {len(request)} octets",
-                where=name,
-                accepted=f"at most {MAX_REQUEST} octets",
-            )
+        (answer,) = self.ask_all((command,))
+        return answer
+
+    def ask_all(self, commands: Sequence[str]) -> list[Any]:
+        """Ask several things, the next before the last is answered: each answer costs a wait.
+
+        Args:
+            commands: As in `ask`.
+
+        Returns:
+            The answers, in the same order.
+
+        Raises:
+            HostError: As in `ask`. Where several were asked the connection is closed: further
+                answers may be under way.
+        """
+        requests = [_encoded(command) for command in commands]
+        answers: list[Any] = []
+        sent = 0
+        try:
+            while len(answers) < len(requests):
+                while sent < min(len(requests), len(answers) + WINDOW):
+                    self._send(requests[sent], _name(commands[sent]))
+                    sent += 1
+                answers.append(self._receive(_name(commands[len(answers)])))
+        except HostError:
+            if len(requests) > 1:
+                self.close()
+            raise
+        return answers
+
+    def _send(self, request: bytes, name: str) -> None:
         try:
             self._socket.send(request)
+        except OSError as error:
+            raise HostError(f"no answer to {name}: {error}", where=str(self.path)) from error
+
+    def _receive(self, name: str) -> Any:
+        try:
             answer = self._socket.recv(self._max_answer + 1024)
             if not answer:
                 raise HostError("the program closed its telemetry socket", where=str(self.path))
@@ -82,3 +114,18 @@ class DpdkTelemetry:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._socket.close()
+
+
+def _name(command: str) -> str:
+    return command.partition(",")[0]
+
+
+def _encoded(command: str) -> bytes:
+    request = command.encode()
+    if len(request) > MAX_REQUEST:
+        raise HostError(
+            f"request of {len(request)} octets",
+            where=_name(command),
+            accepted=f"at most {MAX_REQUEST} octets",
+        )
+    return request

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,29 @@ class Connection:
         Raises:
             GeneratorError: It refuses, does not answer, or has died (the message has its log).
         """
+        return self._told(lambda: self._client.call(f"/loadgen/{command}", **parameters))
+
+    def call_all(self, command: str, parameters: Sequence[Mapping[str, object]]) -> list[Any]:
+        """Ask the engine the same several times over, without waiting for each answer.
+
+        Args:
+            command: As in `call`.
+            parameters: Of each time.
+
+        Returns:
+            Its answers.
+
+        Raises:
+            GeneratorError: As in `call`; what comes after a refusal is done all the same.
+        """
+        answers: list[Any] = self._told(
+            lambda: self._client.call_all(f"/loadgen/{command}", parameters)
+        )
+        return answers
+
+    def _told(self, ask: Callable[[], Any]) -> Any:
         try:
-            return self._client.call(f"/loadgen/{command}", **parameters)
+            return ask()
         except GeneratorError as error:
             if not error.accepted:  # not a refusal: the connection or the process
                 self._check_alive(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,6 +38,7 @@ class Engine:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._call = connection.call
+        self._call_all = connection.call_all
         self._epoch = 0
         self._ids: tuple[int, ...] = ()  # of the streams that are set
         self._sent: tuple[int, ...] = ()  # of the streams that the last trial knew
@@ -137,18 +138,16 @@ class Engine:
         self._call("stream/clear")
         self._ids, self._loaded = (), frozenset()
         try:
-            for stream in streams:
-                self._add_stream(stream)
+            self._call_all("stream/add", [stream.parameters() for stream in streams])
+            self._call_all(
+                "stream/field",
+                [{"stream": s.id, **field.parameters()} for s in streams for field in s.fields],
+            )
         except GeneratorError:
             if self._connection.alive:
                 self._call("stream/clear")
             raise
         self._ids = tuple(stream.id for stream in streams)
-
-    def _add_stream(self, stream: StreamSpec) -> None:
-        self._call("stream/add", **stream.parameters())
-        for field in stream.fields:
-            self._call("stream/field", stream=stream.id, **field.parameters())
 
     def set_neighbours(
         self, entries: Iterable[NeighbourSpec], any_macs: Mapping[int, bytes] | None = None
@@ -160,8 +159,7 @@ class Engine:
             any_macs: Port -> MAC address with which it answers for all other addresses too.
         """
         self._call("neighbour/clear")
-        for entry in entries:
-            self._call("neighbour/add", **entry.parameters())
+        self._call_all("neighbour/add", [entry.parameters() for entry in entries])
         for port, mac in (any_macs or {}).items():
             self._call("neighbour/any", port=port, mac=mac.hex())
 
@@ -188,8 +186,10 @@ class Engine:
         for stream_id in self._loaded.intersection(self._ids) - trial.loads.keys():
             self._call("stream/load", stream=stream_id, rate=0)
         self._loaded = frozenset(trial.loads)
-        for stream_id, load in trial.loads.items():
-            self._call("stream/load", stream=stream_id, **load.parameters())
+        self._call_all(
+            "stream/load",
+            [{"stream": one, **load.parameters()} for one, load in trial.loads.items()],
+        )
         epoch = self._epoch % 255 + 1 if trial.epoch is None else trial.epoch
         self._call("trial/start", epoch=epoch, **trial.parameters())
         self._epoch = epoch
@@ -245,16 +245,13 @@ class Engine:
             PortResult(port=number, **self._call("trial/port", port=number))
             for number in range(self._connection.ports)
         )
-        streams = (
-            StreamResult.parse(stream_id, self._call("trial/result", stream=stream_id))
-            for stream_id in self._sent
-        )
+        replies = self._call_all("trial/result", [{"stream": one} for one in self._sent])
         return TrialResult(
             epoch=status["epoch"],
             aborted=bool(status["aborted"]),
             elapsed_ns=status.get("elapsed_ns", 0),
             tx_end_ns=status.get("tx_end_ns"),
-            streams=tuple(streams),
+            streams=tuple(map(StreamResult.parse, self._sent, replies)),
             ports=ports,
         )
 
@@ -269,9 +266,23 @@ class Engine:
             rising value; empty buckets are left out.  Buckets are those of an HdrHistogram of
             1 ns..10 s with 3 significant digits.
         """
-        reply = self._call("trial/histogram", stream=stream_id)
-        numbers = array("Q", self._read(reply["file"]))
-        return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+        return self.histograms((stream_id,))[stream_id]
+
+    def histograms(self, stream_ids: Sequence[int]) -> dict[int, tuple[tuple[int, int], ...]]:
+        """Return the latency histograms of several streams in the last trial.
+
+        Args:
+            stream_ids: Their ids.
+
+        Returns:
+            Id -> as `histogram`.
+        """
+        replies = self._call_all("trial/histogram", [{"stream": one} for one in stream_ids])
+        found = {}
+        for stream_id, reply in zip(stream_ids, replies, strict=True):
+            numbers = array("Q", self._read(reply["file"]))
+            found[stream_id] = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+        return found
 
     def capture(self, frames: int, what: CaptureWhat = "first") -> None:
         """Keep frames of the trials to come.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -60,10 +61,28 @@ class TelemetryClient:
             GeneratorError: The request is too long, the command refuses (the message says what it
                 accepts), the answer does not come in time or the connection is lost.
         """
-        request = ",".join(
-            [command, *(f"{key}={_text(v)}" for key, v in parameters.items() if v is not None)]
-        )
-        return self.raw(request)
+        return self.raw(_request(command, parameters))
+
+    def call_all(self, command: str, parameters: Sequence[Mapping[str, object]]) -> list[Any]:
+        """Run one command several times; all of them, also when one is refused.
+
+        Args:
+            command: As in `call`.
+            parameters: Of each time.
+
+        Returns:
+            The answers.
+
+        Raises:
+            GeneratorError: As in `call`, for the first that is refused.
+        """
+        if not parameters:
+            return []
+        try:
+            values = self._telemetry.ask_all([_request(command, one) for one in parameters])
+        except HostError as error:
+            raise GeneratorError(error.what, where=command, accepted=error.accepted) from error
+        return [_accepted(command, value) for value in values]
 
     def raw(self, request: str) -> Any:
         """Send a whole request as it is; see `call`."""
@@ -72,13 +91,7 @@ class TelemetryClient:
             value = self._telemetry.ask(request)
         except HostError as error:
             raise GeneratorError(error.what, where=command, accepted=error.accepted) from error
-        if value is None:
-            raise GeneratorError("the command is unknown or failed", where=command)
-        if isinstance(value, dict) and "error" in value:
-            raise GeneratorError(
-                str(value["error"]), where=command, accepted=str(value.get("accepted", ""))
-            )
-        return value
+        return _accepted(command, value)
 
     def close(self) -> None:
         """Close the connection; may be called again."""
@@ -89,6 +102,22 @@ class TelemetryClient:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+
+def _request(command: str, parameters: Mapping[str, object]) -> str:
+    given = (f"{key}={_text(v)}" for key, v in parameters.items() if v is not None)
+    return ",".join([command, *given])
+
+
+def _accepted(command: str, value: Any) -> Any:
+    """An answer that is no refusal."""
+    if value is None:
+        raise GeneratorError("the command is unknown or failed", where=command)
+    if isinstance(value, dict) and "error" in value:
+        raise GeneratorError(
+            str(value["error"]), where=command, accepted=str(value.get("accepted", ""))
+        )
+    return value
 
 
 def _text(value: object) -> str:

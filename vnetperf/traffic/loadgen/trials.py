@@ -135,7 +135,9 @@ def run_trial(
     counts = counts.model_copy(update=more)
     if counts.worst_loss_ratio() > trial.histogram_up_to_loss:
         return counts
-    whole = to_trial_result(prepared.streams, result, engine.histogram, apart=prepared.apart)
+    timed = [s.stream for s in result.streams if s.latency.count and s.stream not in prepared.apart]
+    held = engine.histograms(timed)
+    whole = to_trial_result(prepared.streams, result, held.__getitem__, apart=prepared.apart)
     return whole.model_copy(update=more)
 
 
