@@ -127,9 +127,8 @@ def command(program: str, configuration_file: Path, threads: Threads) -> list[st
     # A frame that a ring does not take is dropped and counted, instead of tried again while
     # those that follow become late. Latencies come as whole histograms.
     argv += ["--queue-drop", "--hdrh"]
-    argv += ["--iom", "0", "--no-key", "--no-termio", "--no-scapy-server"]
-    if threads.low_end:  # its threads wait for others by design; the watchdog would end it
-        argv.append("--no-watchdog")
+    # Its watchdog ends it when a thread had no processor for a second; a stall shows in the counts.
+    argv += ["--no-watchdog", "--iom", "0", "--no-key", "--no-termio", "--no-scapy-server"]
     return argv
 
 
