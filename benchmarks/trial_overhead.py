@@ -1,6 +1,6 @@
 """What the built-in generator's driver adds to a trial's own time: sending and draining.
 
-    python -m benchmarks.trial_overhead [--repeats 10] [--cpu 0]
+    python -m benchmarks.trial_overhead [--repeats 10] [--cpu 0] [--traffic imix-rfc6985]
 
 A memif looped to itself, trials of half a second; the overhead is what `run` took longer than the
 trial's duration and drain. Needs root, as the driver does.
@@ -12,6 +12,7 @@ import argparse
 import statistics
 import time
 
+from vnetperf.config_files import find_file, load_model
 from vnetperf.host.machine import Machine
 from vnetperf.host.session import HostRun
 from vnetperf.model.deployment import make_deployment
@@ -28,12 +29,10 @@ DURATION_S = 0.5
 LOADS_FPS = (1e4, 1e6)
 
 
-def plan_of(cpu: int) -> Plan:
+def plan_of(cpu: int, profile: TrafficProfile) -> Plan:
     """The generator alone on a processor."""
     return Plan(
-        scenario=Scenario(
-            deployment=make_deployment("phy2phy"), vswitch="none", traffic=TrafficProfile()
-        ),
+        scenario=Scenario(deployment=make_deployment("phy2phy"), vswitch="none", traffic=profile),
         testbed=Testbed(),
         wire="memif",
         placement=Placement(
@@ -61,8 +60,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--cpu", type=int, default=0, help="the generator's core")
+    parser.add_argument("--traffic", default="single-flow", help="a traffic profile")
     args = parser.parse_args()
-    plan = plan_of(args.cpu)
+    profile = load_model(TrafficProfile, find_file("traffic", args.traffic))
+    plan = plan_of(args.cpu, profile)
     with HostRun.open(testbed="trial-overhead") as run:
         machine = Machine(run, take_inventory(plan.testbed))
         generator = Loadgen(machine, plan)
@@ -73,7 +74,6 @@ def main() -> None:
         )
         try:
             generator.connect((server, client))
-            profile = plan.scenario.traffic
             generator.prepare(make_streams(plan.scenario.deployment, profile), profile, 64)
             for load in LOADS_FPS:
                 for histogram in (True, False):

@@ -110,8 +110,17 @@ def _latency(
     )
     if histogram is None:
         return summary
-    pairs = sorted(pair for s in timed for pair in histogram(s.stream))
+    pairs = _merged(histogram(s.stream) for s in timed)
     return summary.model_copy(update={"percentiles": percentiles(pairs), "hdr": encode_hdr(pairs)})
+
+
+def _merged(histograms: Iterable[Sequence[tuple[int, int]]]) -> list[tuple[int, int]]:
+    """Histograms of a direction's streams as one, by rising value; they share most buckets."""
+    frames_at: dict[int, int] = {}
+    for pairs in histograms:
+        for value, frames in pairs:
+            frames_at[value] = frames_at.get(value, 0) + frames
+    return sorted(frames_at.items())
 
 
 def percentiles(pairs: Sequence[tuple[int, int]]) -> dict[str, float]:
