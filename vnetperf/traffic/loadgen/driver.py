@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.patience import patient
 from vnetperf.model.capture import CaptureSpec
 from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.model.machine import MachineFacts
@@ -25,13 +24,13 @@ from vnetperf.traffic.loadgen.build import Variant, build_identity, engine_execu
 from vnetperf.traffic.loadgen.captured import pcap_files
 from vnetperf.traffic.loadgen.devices import ATTACHMENTS, VHOST_NET, WIRES, Port, port_of
 from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.info import PortInfo
+from vnetperf.traffic.loadgen.facts import facts_of
 from vnetperf.traffic.loadgen.launch import engine_config, hugepages_mib
 from vnetperf.traffic.loadgen.neighbours import macs_of, neighbours_of
 from vnetperf.traffic.loadgen.spawned import spawn_in_run
 from vnetperf.traffic.loadgen.spec import MAX_WORKERS, EngineConfig, NeighbourSpec
 from vnetperf.traffic.loadgen.streams import parts_of
-from vnetperf.traffic.loadgen.trials import BURST, MAX_LAG_S, Prepared, run_burst, run_trial
+from vnetperf.traffic.loadgen.trials import Prepared, run_burst, run_trial
 
 #: Learning frames are sent slowly, unless there are so many that it would take too long.
 LEARN_FPS, LEARN_S = 10_000.0, 2.0
@@ -297,46 +296,11 @@ class Loadgen(TrafficGenerator):
         Returns:
             JSON values.
         """
-        info, config = self._running().info(), self.config
-        return {
-            "version": f"loadgen {info.version}, {info.dpdk}",
-            "launch line": " ".join(config.argv(str(self.executable))) if config else "",
-            "ports": [
-                f"{p.number}: {p.name} ({p.driver}), {p.mac}, MTU {self.plan.scenario.mtu}, "
-                f"{p.rx_queues}/{p.tx_queues} rx/tx queues"
-                for p in info.ports
-            ],
-            "octets of a buffer": config.room if config else 0,
-            "memory": "hugepages" if config and config.hugepages else "ordinary pages",
-            "workers": [
-                f"{w.number} on processor {w.cpu}: {w.rx_queues} receive queues, "
-                f"{w.tx_queues} transmit queues"
-                for w in info.workers
-            ],
-            "workers allowed": self.plan.testbed.cores.tester,
-            "time stamps": "TSC, taken before the transmit call and after the receive call "
-            f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
-            "frame taken in, the driver's and the wire's rings included",
-            "arrivals": [_clock(port) for port in info.ports],
-            "neighbours": f"answers for {self.plan.scenario.traffic.answers} addresses; "
-            f"{sum(p.answers for p in info.ports)} frames sent to them so far",
-            "largest burst": BURST,
-            "given up when late by (s)": patient(MAX_LAG_S),
-            "sleep when idle (us)": config.sleep_us if config else 0,
-        }
+        executable = str(self.executable)
+        return facts_of(self._running().info(), self.config, executable, self.plan)
 
     def close(self) -> None:
         """End the engine."""
         if self._engine is not None:
             self._engine.close(timeout_s=3.0)
             self._engine = None
-
-
-def _clock(port: PortInfo) -> str:
-    """What tells when frames arrive at a port."""
-    if not port.nic_time:
-        return f"{port.number}: by the processor's clock, when the frame is found"
-    return (
-        f"{port.number}: by the NIC's clock, off by {port.nic_time_error_ns} ns at most when it "
-        "was last compared"
-    )
