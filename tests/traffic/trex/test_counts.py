@@ -85,6 +85,11 @@ def test_a_coarse_histogram_is_better_than_none() -> None:
     assert latency_of([{"hdrh": "", "histogram": {}}]) is None
 
 
+def test_probes_that_nobody_saw_are_said() -> None:
+    result = to_trial_result(PLAN, answer((1000, 1000), (1000, 1000)))
+    assert "no probe was seen" in result.uncollected["latency"]
+
+
 def test_what_is_no_histogram_is_an_error() -> None:
     with pytest.raises(GeneratorError, match="histogram that cannot be read"):
         decode_hdr("HISTFAAAA!")

@@ -47,6 +47,13 @@ def test_with_processors_of_its_own_every_thread_has_one() -> None:
     assert "low_end" not in text
 
 
+def test_a_memif_has_a_worker_for_each_queue_of_its_other_end() -> None:
+    ports = [port_of(0, MEMIF, 1500)] * 2
+    assert threads_of(placement(2, 3, 4), ports, 1).workers == (2,)
+    assert threads_of(placement(2, 3, 4), ports, 2).workers == (2, 3)
+    assert threads_of(placement(2, 3, 4), [port_of(0, NIC, 1500)] * 2, 1).workers == (2, 3)
+
+
 def test_a_port_with_one_queue_takes_one_worker() -> None:
     assert threads_of(placement(2, 3, 4), [port_of(0, VETH, 1500)] * 2).workers == (2,)
 

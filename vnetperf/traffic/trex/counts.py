@@ -52,8 +52,11 @@ def to_trial_result(
     refused = _dealt(int(said["dropped"]), short)
     counts = tuple(_direction(d, plan, ports, refused[d], said["latency"]) for d in directions)
     result = TrialResult(directions=counts, uncollected=dict(UNCOLLECTED))
-    if plan.unprobed:
-        why = {"latency": f"not measured: {plan.unprobed}"}
+    unprobed = plan.unprobed
+    if plan.probes() and all(d.latency is None for d in counts):
+        unprobed = "no probe was seen to come back (TRex with several workers on memif sees none)"
+    if unprobed:
+        why = {"latency": f"not measured: {unprobed}"}
         result = result.model_copy(update={"uncollected": result.uncollected | why})
     if result.worst_loss_ratio() > histogram_up_to_loss:
         result = result.model_copy(update={"directions": tuple(_summary(d) for d in counts)})

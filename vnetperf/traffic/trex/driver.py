@@ -219,7 +219,7 @@ class Trex(TrafficGenerator):
         for end in ends:
             if end.role == "server" and end.socket:  # one that was killed has left it behind
                 Path(end.socket).unlink(missing_ok=True)
-        threads = threads_of(placement, ports)
+        threads = threads_of(placement, ports, self.plan.tester_rx_queues)
         self._server = TrexServer(self.machine, self.directory, program, threads)
         self._server.start(ports, mtu=scenario.mtu, node=placement.node)
 

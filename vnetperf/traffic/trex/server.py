@@ -45,12 +45,16 @@ class Threads:
     main: int
 
 
-def threads_of(placement: Placement, ports: Sequence[Port] = ()) -> Threads:
+def threads_of(
+    placement: Placement, ports: Sequence[Port] = (), queues: int | None = None
+) -> Threads:
     """Where the server's threads run.
 
     Args:
         placement: What it was given: as many processors as it asks for, or fewer in turns.
         ports: Its ports: one without several queues takes one worker.
+        queues: Queues that the other end of a virtual port sends on: more workers are no use there,
+            and cost the probes of latency; None for as many as there can be.
 
     Returns:
         The threads.
@@ -59,6 +63,8 @@ def threads_of(placement: Placement, ports: Sequence[Port] = ()) -> Threads:
     if len(cores) < 2 or placement.takes_turns("tester") or main in cores:
         return Threads(low_end=True, workers=cores[:1], receiver=cores[0], main=cores[0])
     workers = cores[:-1] if all(port.many_queues for port in ports) else cores[:1]
+    if queues is not None and not all(port.pci for port in ports):
+        workers = workers[:queues]
     return Threads(low_end=False, workers=workers, receiver=cores[-1], main=main)
 
 
