@@ -87,3 +87,32 @@ def test_single_flows_of_several_chains_are_on_different_queues() -> None:
 def test_with_one_queue_nothing_is_bound() -> None:
     assert {part.spec.queue for part in parts(10, 1)} == {None}
     assert [part.spec.id for part in parts(10, 4)] == list(range(8))
+
+
+@given(st.integers(1, 2000), st.sampled_from(["aag", "aaaaaaaddddg", "adg"]))
+@settings(deadline=None, max_examples=60)
+def test_flows_of_a_genome_come_equally_often(flows: int, genome: str) -> None:
+    profile = TrafficProfile(imix=genome, flows=flows, vary=("ipv4_src",))
+    (stream, _) = make_streams(make_deployment("phy2phy"), profile)
+    made = parts_of((stream,), profile, 64, {0: 1, 1: 1})
+    assert isclose(sum(part.share for part in made), 1.0)
+    for size in {part.spec.frame_size for part in made}:
+        often: Counter[int] = Counter()
+        shares = [part.share for part in made if part.spec.frame_size == size]
+        for part in (part for part in made if part.spec.frame_size == size):
+            walk = values(part.spec.fields[0]) if part.spec.fields else [0]
+            for value in walk:
+                often[value] += part.share / len(walk)  # type: ignore[assignment]
+        assert len(often) == flows
+        even = sum(shares) / flows
+        assert all(abs(got - even) <= even / 64 for got in often.values())
+
+
+def test_a_genome_of_one_flow_or_many_keeps_its_order() -> None:
+    for flows, kinds in ((1, 12), (28, 12), (1000, 12), (30, 3)):
+        profile = TrafficProfile(imix="aaaaaaaddddg", flows=flows, vary=("ipv4_src",))
+        (stream, _) = make_streams(make_deployment("phy2phy"), profile)
+        made = parts_of((stream,), profile, 64, {0: 1, 1: 1})
+        assert len(made) == kinds
+        if kinds == 12:
+            assert [part.spec.frame_size for part in made] == [64] * 7 + [512] * 4 + [1518]

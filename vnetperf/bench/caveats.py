@@ -88,6 +88,11 @@ def _of_scenario(record: ScenarioRecord) -> list[str]:
     scenario, said = record.scenario, []
     if scenario.conditions:
         said.append(", ".join(scenario.conditions))
+    if scenario.traffic.mix is not None:
+        said.append(
+            "the generator's clean maximum is that of a single size, the mean of the mix; "
+            "a mix of that mean may reach less or more"
+        )
     if scenario.encapsulation:
         said.append(
             f"sizes and rates are those of the plain frame; "

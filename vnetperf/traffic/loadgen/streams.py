@@ -15,6 +15,9 @@ from vnetperf.traffic.compiled import Checksum, CompiledFrame, compile_traffic
 from vnetperf.traffic.frames import IPV4_LEN, VariedField
 from vnetperf.traffic.loadgen import spec as engine
 
+#: Flows of each letter of a genome from which on one more or less makes no difference.
+MANY = 64
+
 
 @dataclass(frozen=True)
 class Part:
@@ -116,6 +119,7 @@ def _turns(
         or not alone
         or any(len(mine) != kinds for mine in by_stream.values())
         or len(by_stream) * len(sequence) > engine.MAX_STREAMS
+        or any(_uneven(field, sequence) for frame in frames for field in frame.fields)
     ):
         return plain
     turns: list[_Turn] = []
@@ -125,6 +129,14 @@ def _turns(
             before, all_of_it = sequence[:place].count(size), sequence.count(size)
             turns.append(_Turn(of_size[size], 1 / len(sequence), before, all_of_it))
     return turns
+
+
+def _uneven(field: VariedField, sequence: Sequence[int]) -> bool:
+    """Whether some flows would come noticeably more often if each letter had its own."""
+    return any(
+        field.count % sequence.count(size) and field.count < MANY * sequence.count(size)
+        for size in sequence
+    )
 
 
 def split(count: int, parts: Sequence[Part]) -> tuple[int, ...]:
