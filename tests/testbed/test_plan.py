@@ -223,7 +223,7 @@ def test_an_unknown_backend_is_a_config_error(key: str) -> None:
 def test_traffic_that_varies_what_tells_chains_apart() -> None:
     varied = TrafficProfile(flows=4, vary=("eth_dst",))
     wanted = {"vnf": "vloop", "generator": "loadgen", "traffic": varied}
-    assert "vary another field" in refusal(scenario("dpdk", "pvpv", **wanted))
+    assert "set or vary another field" in refusal(scenario("dpdk", "pvpv", **wanted))
     assert plan(scenario("dpdk", "pvp", **wanted))
 
 

@@ -116,7 +116,7 @@ def of_deployment(scenario: Scenario) -> Iterator[CapabilityError]:
             f"frames of {scenario.id} have to be addressed to what takes them in, and the profile "
             f"sets or varies {', '.join(kept)}",
             where=where,
-            cure="leave the field out of the profile, or choose another deployment",
+            cure="set or vary another field of the profile, or choose another deployment",
         )
     if scenario.rules == "learning" and (shared := _on_both_sides(scenario)):
         yield CapabilityError(
