@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.loadgen import results as engine
-from vnetperf.traffic.loadgen.convert import (
+from vnetperf.traffic.histogram import (
     DIGITS,
     HIGHEST_NS,
     LOWEST_NS,
     PERCENTILES,
     encode_hdr,
     percentiles,
-    to_trial_result,
 )
+from vnetperf.traffic.loadgen import results as engine
+from vnetperf.traffic.loadgen.convert import to_trial_result
 
 PAIRS = st.lists(
     st.tuples(st.integers(LOWEST_NS, HIGHEST_NS), st.integers(1, 10**9)), min_size=1, max_size=30

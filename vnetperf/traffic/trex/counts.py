@@ -10,7 +10,7 @@ from hdrh.histogram import HdrHistogram
 
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult
-from vnetperf.traffic.loadgen.convert import encode_hdr, percentiles
+from vnetperf.traffic.histogram import encode_hdr, percentiles
 from vnetperf.traffic.trex.streams import TrialPlan
 
 NO_NUMBERS = "not measured: TRex does not number the frames of a load"

@@ -1,0 +1,56 @@
+"""Histograms of latency as results hold them, whichever generator counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil
+
+from hdrh.histogram import HdrHistogram
+
+#: Layout of stored histograms: 1 ns to 10 s, 3 significant digits.
+LOWEST_NS, HIGHEST_NS, DIGITS = 1, 10_000_000_000, 3
+PERCENTILES = (1.0, 50.0, 90.0, 99.0, 99.9, 99.99)
+
+
+def percentiles(pairs: Sequence[tuple[int, int]]) -> dict[str, float]:
+    """Percentiles of a histogram.
+
+    Args:
+        pairs: Value in nanoseconds and frames, by rising value.
+
+    Returns:
+        Percentile ("99.9") -> nanoseconds.
+    """
+    total = sum(frames for _, frames in pairs)
+    wanted = [(p, max(1, ceil(total * p / 100))) for p in PERCENTILES]
+    found: dict[str, float] = {}
+    seen = 0
+    for value, frames in pairs:
+        seen += frames
+        while wanted and seen >= wanted[0][1]:
+            found[f"{wanted.pop(0)[0]:g}"] = float(value)
+    return found
+
+
+def encode_hdr(pairs: Iterable[tuple[int, int]]) -> str:
+    """A histogram in the portable form of HdrHistogram.
+
+    Args:
+        pairs: Value in nanoseconds, the lowest of its bucket, and frames.
+
+    Returns:
+        HdrHistogram V2, compressed, base64.
+    """
+    histogram = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
+    half = histogram.sub_bucket_half_count
+    bits = histogram.sub_bucket_half_count_magnitude + 1
+    total = 0
+    for value, frames in pairs:
+        # What record_value does for each value, without its checks: it takes 25 us a value.
+        bucket = max(0, value.bit_length() - bits)
+        histogram.counts[(bucket + 1) * half + (value >> bucket) - half] += frames
+        total += frames
+        histogram.min_value = min(histogram.min_value, value)
+        histogram.max_value = max(histogram.max_value, value)
+    histogram.total_count = total
+    return str(histogram.encode().decode())
