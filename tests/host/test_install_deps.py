@@ -23,12 +23,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(tmp_path: Path, apt: str, installed: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    tmp_path: Path, apt: str, installed: str = "", can_be_had: str = ""
+) -> subprocess.CompletedProcess[str]:
     tools = tmp_path / "bin"
     tools.mkdir(exist_ok=True)
     for name, text in {
         "dpkg-query": f"printf '{installed}'",
         "apt-get": f"cat {tmp_path}/policy > {tmp_path}/seen; {apt}",
+        # A name that other packages mention is known to `show`, whether or not it can be had.
+        "apt-cache": f'case $1 in madison) printf "{can_be_had}" ;; esac',
         "systemctl": "true",
     }.items():
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -83,6 +87,8 @@ def lab(tmp_path: Path, qemu: str, policy: str = "") -> list[str]:
         "apt-cache": f"echo '{policy}'",
         "apt-get": f'echo "$@" >>{tmp_path}/asked\n'
         'case $1 in indextargets) echo "mirror:/debian/";; esac',
+        # A name that other packages mention is known to `show`, whether or not it can be had.
+        "apt-cache": f'case $1 in madison) printf "{can_be_had}" ;; esac',
         "systemctl": "true",
     }.items():
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
@@ -134,3 +140,12 @@ def test_an_unknown_set_is_refused() -> None:
     )
     assert done.returncode == 2
     assert "run, lab, test" in done.stderr
+
+
+@pytest.mark.parametrize("can_be_had", ["", "netperf | 2.7.0-0.1 | a mirror"])
+def test_what_not_every_machine_can_have_is_asked_for_where_it_can(
+    tmp_path: Path, can_be_had: str
+) -> None:
+    done = run(tmp_path, "true", can_be_had=can_be_had)
+    assert done.returncode == 0, done.stderr
+    assert ("netperf" in done.stdout) is bool(can_be_had)
