@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Sequence
 from itertools import count
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.endpoints.fakes import FakePlace, FakeProgram, ends
-from vnetperf.model.errors import CapabilityError, DutError, GeneratorError
-from vnetperf.model.transfer import Transfer, TransferSpec
+from vnetperf.model.errors import CapabilityError, DutError, GeneratorError, HostError
+from vnetperf.model.transfer import Transfer, TransferSpec, Way
 from vnetperf.testbed import arrivals, exchange
 from vnetperf.testbed.arrivals import listening
 from vnetperf.testbed.exchange import Exchange, offered
@@ -221,6 +222,8 @@ def test_udp_that_goes_as_tcp_went_is_never_without_a_limit(
     before = [*(Transfer(spec=TCP, bits_per_second=one) for one in reached), other_way]
     assert offered(asked, before).rate_bps == rate
     assert offered(asked.model_copy(update={"instances": 2}), before).rate_bps == rate / 2
+    both = [Transfer(spec=TCP.model_copy(update={"way": "both"}), bits_per_second=8e6)]
+    assert offered(asked.model_copy(update={"way": "both"}), both).rate_bps == 4e6
     assert offered(TCP, before) == TCP
     free = TransferSpec(kind="UDP_STREAM", duration_s=1)
     assert offered(free, before) == free
@@ -241,3 +244,40 @@ def test_ports_are_read_as_the_kernel_writes_them() -> None:
 
     assert listening(Place(works), udp=False) == {5201}
     assert listening(Place(works), udp=True) == {5201, 5202}
+
+
+@pytest.mark.parametrize(("way", "client", "server"), [("forth", 0, 1), ("back", 1, 0)])
+def test_processors_a_tool_tells_are_those_of_the_ends(way: Way, client: int, server: int) -> None:
+    found = run(FakePlace(works), FakePlace(works), TCP.model_copy(update={"way": way}))
+    told = json.loads(JSON)["end"]["cpu_utilization_percent"]
+    percent = (told["host_total"], told["remote_total"])
+    assert percent[0] != percent[1]
+    assert (found.client_cpu_percent, found.server_cpu_percent) == (
+        percent[client],
+        percent[server],
+    )
+    assert found.flows[0].figures.client_cpu_percent == found.client_cpu_percent
+
+
+def test_what_cannot_be_ended_keeps_nothing_else_alive_and_hides_no_error() -> None:
+    class Stuck(FakeProgram):
+        def end(self, by: signal.Signals) -> None:
+            super().end(by)
+            raise HostError("it does not end")
+
+    client, server = FakePlace(lambda argv: Stuck(JSON, 9.0)), FakePlace(works)
+    spec = TCP.model_copy(update={"instances": 2})
+    unlucky("does not end within 0.3 s after its time", client, server, GeneratorError)
+    client = FakePlace(lambda argv: Stuck(JSON, 0.05))
+    with pytest.raises(HostError, match="it does not end"):
+        run(client, server, spec)
+    assert all(p.ended() is not None for place in (client, server) for _, _, p in place.started)
+
+
+def test_a_status_of_255_is_no_signal() -> None:
+    unlucky(
+        r"its client has ended \(status 255\)",
+        FakePlace(lambda argv: FakeProgram(JSON, 0.05, 255)),
+        FakePlace(works),
+        GeneratorError,
+    )

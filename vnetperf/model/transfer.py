@@ -80,8 +80,8 @@ class Figures(Frozen):
             make up in each direction.
         sent_bits_per_second: Payload that was sent, bit/s.
         retransmits: Of TCP_STREAM: segments sent again.
-        loss_ratio: Of UDP: share of datagrams that did not arrive, 0..1; of messages sent again
-            without an answer in _RR and _LOAD.
+        loss_ratio: Of UDP: share of datagrams that did not arrive, 0..1; in _RR and _LOAD of
+            messages that had no answer until the end.
         jitter_ms: Of UDP_STREAM: interarrival jitter (RFC 3550), milliseconds.
         transactions_per_second: Of RR and LOAD: answered messages/s.
         round_trip_us: Of RR and LOAD: "min", "mean", "max" and percentiles "50" ... of the time

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import count
 
@@ -95,8 +97,11 @@ class Exchange:
             for one in instances:
                 _program(one.server).end(tool.end_server_by)
             flows = self._read(tool, spec, instances, version, where)
-        finally:
-            self._end(tool, instances)
+        except BaseException:
+            with suppress(VnetperfError):  # what went wrong first says more
+                self._end(tool, instances)
+            raise
+        self._end(tool, instances)
         said = instances[0].said
         client, server = (
             EndFacts(
@@ -258,7 +263,7 @@ class Exchange:
                     where=where,
                     cure=f"its last words: {_tail(client.output())}",
                 )
-            flows.append(Flow(way=one.way, port=one.port, figures=figures))
+            flows.append(Flow(way=one.way, port=one.port, figures=_at_ends(one.way, figures)))
         return tuple(flows)
 
     def _cpu(self, instances: list[_Instance]) -> tuple[CpuTime | None, CpuTime | None]:
@@ -276,10 +281,12 @@ class Exchange:
 
     @staticmethod
     def _end(tool: EndpointTool, instances: list[_Instance]) -> None:
-        for one in instances:
-            for program in (one.client, one.server):
+        """End all programs, clients first; the others too when one cannot be ended."""
+        with ExitStack() as last:
+            programs = (*(one.client for one in instances), *(one.server for one in instances))
+            for program in reversed(programs):
                 if program is not None:
-                    program.end(tool.end_server_by)
+                    last.callback(program.end, tool.end_server_by)
 
 
 def offered(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec:
@@ -301,7 +308,8 @@ def offered(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec:
         and one.bits_per_second is not None
         and one.bits_per_second >= 1
     ]
-    return spec.model_copy(update={"rate_bps": (reached or [FALLBACK_BPS])[-1] / spec.instances})
+    share = spec.instances * len(spec.ways)
+    return spec.model_copy(update={"rate_bps": (reached or [FALLBACK_BPS])[-1] / share})
 
 
 _used = count()
@@ -315,6 +323,18 @@ def _take_ports(number: int) -> int:
             next(_used)
         if first + number - 1 in PORTS:
             return first
+
+
+def _at_ends(way: OneWay, figures: Figures) -> Figures:
+    """Figures whose processors are those of the ends: back, a tool's client is at the server's."""
+    if way == "forth":
+        return figures
+    return figures.model_copy(
+        update={
+            "client_cpu_percent": figures.server_cpu_percent,
+            "server_cpu_percent": figures.client_cpu_percent,
+        }
+    )
 
 
 def _total(tool: EndpointTool, flows: Sequence[Flow]) -> Figures:
@@ -339,7 +359,8 @@ def _how(code: int) -> str:
 
 
 def _is_signal(code: int) -> bool:
-    return code < 0 or code > 128
+    """Status 255 is a program's own, of exit(-1)."""
+    return code < 0 or 128 < code <= 128 + signal.NSIG
 
 
 def _tail(text: str) -> str:
