@@ -151,6 +151,31 @@ def test_who_watches_can_end_a_trial(make: Make) -> None:
     assert verdict(run(trex)) is Verdict.VALID
 
 
+def test_giving_up_what_has_just_ended_harms_nothing(make: Make) -> None:
+    """The order to give up crosses the answer: the next order is answered all the same."""
+    trex = make()
+    assert trex._client is not None
+    wire.send(trex._client._sock, {"do": "give-up"})
+    assert verdict(run(trex)) is Verdict.VALID
+
+
+def test_an_answer_that_comes_too_late_is_passed_over(make: Make) -> None:
+    trex = make()
+    assert trex._client is not None
+    wire.send(trex._client._sock, {"do": "links", "number": trex._client._number})
+    assert verdict(run(trex)) is Verdict.VALID
+    assert trex.links_down() == ()
+
+
+def test_no_trial_without_traffic(make: Make) -> None:
+    """What could not be prepared must not leave the traffic of before in its place."""
+    trex = make()
+    with pytest.raises(GeneratorError, match="over memif"):
+        prepare(trex, TrafficProfile(flows=8, vary=("ipv4_dst",)), 1518)
+    with pytest.raises(GeneratorError, match="no traffic is prepared"):
+        run(trex)
+
+
 def test_a_slow_server_is_only_slow(make: Make, tree: Tree) -> None:
     tree.wrong(slow=0.02, starts_after=1.0)
     result = run(make())
@@ -197,6 +222,15 @@ def test_traffic_of_a_client_that_vanished_is_stopped(make: Make, server: Server
         run(first, LONG)
     second = make(server=theirs.address, force=True)
     assert verdict(run(second)) is Verdict.VALID
+
+
+def test_ports_are_let_go_when_who_ordered_has_vanished(make: Make, server: Server) -> None:
+    theirs = server()
+    first = make(server=theirs.address)
+    assert first._client is not None
+    first._client._sock.close()
+    assert first._client._process._popen.wait(10) == 0
+    assert verdict(run(make(server=theirs.address))) is Verdict.VALID  # and not by force
 
 
 def test_somebody_elses_server_lives_on_and_is_left_free(make: Make, server: Server) -> None:

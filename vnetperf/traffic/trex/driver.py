@@ -177,7 +177,7 @@ class Trex(TrafficGenerator):
         Raises:
             GeneratorError: What went wrong, with its cure.
         """
-        self._ends = ends
+        self._ends, self._known = ends, {}
         if len(ends) % 2:
             raise GeneratorError(f"{len(ends)} ports", where=self.name, accepted="an even number")
         program = self.machine.facts.programs.get(PROGRAM, "")
@@ -279,6 +279,7 @@ class Trex(TrafficGenerator):
             GeneratorError: It cannot be expressed.
         """
         self._running()
+        self._frames = ()
         frames = compile_traffic(streams, profile, frame_size)
         plan_burst(frames, 1, 1.0).describe()  # refuses what TRex has no instructions for
         self._short = {}
@@ -326,6 +327,8 @@ class Trex(TrafficGenerator):
         )
 
     def _send(self, plan: TrialPlan, times: Times, watch: Callable[[], None]) -> dict[str, Any]:
+        if not self._frames:
+            raise GeneratorError("no traffic is prepared", where=self.name)
         several = self._server is not None and len(self._server.threads.workers) > 1
         return self._running().call(
             "run",
@@ -379,7 +382,7 @@ class Trex(TrafficGenerator):
         server, self._server = self._server, None
         try:
             if client is not None:
-                if server is None:  # of one that is gone nothing has to be let go
+                if server is None and self._known:  # of one that is gone nothing is to be let go
                     with contextlib.suppress(GeneratorError):
                         client.call("release")
                 client.close()

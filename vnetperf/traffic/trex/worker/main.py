@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import sys
@@ -30,11 +31,29 @@ class Worker:
         self._session: Session | None = None
 
     def serve(self) -> None:
-        """Answer until the other end closes."""
-        while True:
-            order = wire.receive(self._sock)
-            if order is None or order["do"] == "end":
-                return
+        """Answer until told to end; when the other end has vanished, let go of the ports.
+
+        Raises:
+            OSError: The other end vanished in the middle of something.
+            ValueError: The other end sends what is no order.
+        """
+        try:
+            while (order := wire.receive(self._sock)) is not None and order["do"] != "end":
+                self._obey(order)
+        except (OSError, ValueError):
+            self._leave()
+            raise
+        if order is None:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Let go of ports that nobody else could take otherwise, of somebody else's server."""
+        if self._session is not None:
+            with contextlib.suppress(Exception):
+                self._session.close()
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        if order["do"] != "give-up":  # one that crossed the answer of what it was for
             wire.send(self._sock, {"number": order["number"], **self._answer(order)})
 
     def _answer(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -94,18 +113,6 @@ class Worker:
         del order
         return {"down": self.session.links_down()}
 
-    def do_describe(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Ask the server about itself.
-
-        Args:
-            order: Nothing.
-
-        Returns:
-            As `Session.describe`.
-        """
-        del order
-        return self.session.describe()
-
     def do_run(self, order: dict[str, Any]) -> dict[str, Any]:
         """Run a trial.
 
@@ -116,19 +123,6 @@ class Worker:
             Its counts.
         """
         return Sending(self.session, order, self._look).run()
-
-    def do_quiet(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Stop everything.
-
-        Args:
-            order: Nothing.
-
-        Returns:
-            Nothing.
-        """
-        del order
-        self.session.quiet(everything=True)
-        return {}
 
     def do_release(self, order: dict[str, Any]) -> dict[str, Any]:
         """Stop everything, let go of the ports, disconnect.

@@ -101,7 +101,6 @@ class Sending:
         return {
             "ports": {str(p): self._counts(p, started, stopped) for p in self.session.ports},
             "dropped": self.session.dropped() - self.dropped_before,
-            "in_time": in_time,
             "latency": latency,
             "took": {
                 "load": round(loaded - began, 6),
@@ -249,13 +248,7 @@ def _pace(looks: list[Look], span: float) -> float:
 def _measured(said: dict[str, Any]) -> dict[str, Any]:
     """What is wanted of a probe's statistics, as JSON values."""
     latency = said["latency"]
-    plain = {k: v for k, v in latency.items() if isinstance(v, (int, float))}
     return {
-        "average": plain.get("average"),
-        "max": plain.get("total_max"),
-        "min": plain.get("total_min"),
-        "jitter": plain.get("jitter"),
         "histogram": {str(k): v for k, v in latency.get("histogram", {}).items()},
         "hdrh": latency.get("hdrh", ""),
-        "errors": said.get("err_cntrs", {}),
     }
