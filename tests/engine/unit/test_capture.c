@@ -1,3 +1,5 @@
+#include <sys/mman.h>
+
 #include "capture.h"
 #include "check.h"
 
@@ -44,6 +46,23 @@ static void room(void)
 	CHECK(arm(1, 0, 60) && !c.on);
 }
 
+/* Workers meet no page for the first time while a trial runs. */
+static void pages(void)
+{
+	enum { PAGE = 4096, PAGES = 2000 };
+	unsigned char there[PAGES] = {0};
+	uintptr_t first;
+	unsigned int missing = 0;
+
+	CHECK(arm(10000, 2, 1514));
+	CHECK(c.stride * 20000 > (PAGES + 1) * (size_t)PAGE);
+	first = ((uintptr_t)c.slots + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+	CHECK_EQ(mincore((void *)first, (size_t)PAGES * PAGE, there), 0);
+	for (unsigned int i = 0; i < PAGES; i++)
+		missing += !(there[i] & 1);
+	CHECK_EQ(missing, 0);
+}
+
 static void gaps(void)
 {
 	uint32_t next = 0;
@@ -61,6 +80,7 @@ void test_capture(void)
 {
 	slots();
 	room();
+	pages();
 	gaps();
 	capture_release(&c);
 }

@@ -2,6 +2,15 @@
 
 #include <stdlib.h>
 
+#define PAGE 4096u
+
+/* The first touch of a page stops who does it, for long where pages are huge: not the workers. */
+static void touch(uint8_t *octets, size_t len)
+{
+	for (size_t at = 0; at < len; at += PAGE)
+		((volatile uint8_t *)octets)[at] = 0;
+}
+
 void capture_release(struct capture *c)
 {
 	free(c->slots);
@@ -32,6 +41,7 @@ bool capture_arm(struct capture *c, const struct capture_request *request, uint3
 		capture_release(c);
 		return problem_set(why, "fewer frames, or more memory", "no memory to capture in");
 	}
+	touch(c->slots, slots * c->stride);
 	c->frames = request->frames;
 	c->what = request->what;
 	c->groups = groups;
