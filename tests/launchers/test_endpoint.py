@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from vnetperf.host.process import ManagedProcess
 from vnetperf.launchers.endpoint import ContainerProgram, CpuTime, cpu_time
 from vnetperf.launchers.vm.agent import GuestAgent
 from vnetperf.launchers.vm.place import GuestProgram
+from vnetperf.model.errors import DutError
 
 BUSY = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"
 POLITE = (
@@ -52,6 +54,8 @@ def test_processor_time_is_known_to_the_end(tmp_path: Path) -> None:
     assert spent is not None
     assert 0.25 <= spent.user_s + spent.system_s <= 2
     assert one.ended() == 0  # asked again, it is still known
+    one._process._popen.pid = os.getpid()  # its number is another process's now
+    assert one.cpu() == spent
 
 
 def test_last_words_are_heard(tmp_path: Path) -> None:
@@ -134,3 +138,25 @@ def test_a_program_in_a_guest_ends_by_the_agent_and_its_time_is_that_of_the_last
     assert one.ended() == 128 + signal.SIGINT
     assert one.output() == "Total 5 messages"
     assert one.cpu() == CpuTime(1.5, 0.5)
+
+
+def test_a_program_in_a_guest_that_ends_before_its_signal_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Late(FakeGuest):
+        def guest_exec_status(self, args: dict[str, Any]) -> Any:
+            if args["pid"] == 99:  # there is no such process
+                return {"exited": True, "exitcode": 1}
+            return super().guest_exec_status(args)
+
+    one = GuestProgram(Late(), 7)  # type: ignore[arg-type]  # a double
+    one.end(signal.SIGINT)
+    assert one.ended() == 128 + signal.SIGINT
+
+    class Stuck(FakeGuest):
+        def guest_exec(self, args: dict[str, Any]) -> Any:
+            return {"pid": 99}
+
+    monkeypatch.setattr("vnetperf.launchers.vm.place.END_S", 0.05)
+    with pytest.raises(DutError, match="process 7 does not end in the guest"):
+        GuestProgram(Stuck(), 7).end(signal.SIGINT)  # type: ignore[arg-type]  # a double

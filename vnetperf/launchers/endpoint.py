@@ -135,7 +135,8 @@ class ContainerProgram:
 
     def cpu(self) -> CpuTime | None:
         """Processor time until now, or until its end."""
-        self._look()
+        if self.ended() is None:  # afterwards its number may be another process's
+            self._look()
         return self._last
 
     def end(self, by: signal.Signals) -> None:

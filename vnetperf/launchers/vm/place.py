@@ -13,7 +13,7 @@ from vnetperf.host.patience import patient
 from vnetperf.launchers.endpoint import END_S, CpuTime, cpu_time
 from vnetperf.launchers.vm.agent import Ended
 from vnetperf.launchers.vm.guest import Guest
-from vnetperf.model.errors import HostError
+from vnetperf.model.errors import DutError, HostError
 
 POLL_S = 0.05
 #: `kill` is the shell's own where an image has no program of that name.
@@ -60,10 +60,16 @@ class GuestProgram:
         for number in (by, signal.SIGKILL):
             if self.ended() is not None:
                 return
-            self._guest.agent.run(["sh", "-c", _KILL, str(int(number)), str(self._pid)])
+            with suppress(DutError):  # it may have ended since
+                self._guest.agent.run(["sh", "-c", _KILL, str(int(number)), str(self._pid)])
             deadline = time.monotonic() + patient(END_S)
             while self.ended() is None and time.monotonic() < deadline:
                 time.sleep(POLL_S)
+        if self.ended() is None:
+            raise DutError(
+                f"process {self._pid} does not end in the guest, not even by SIGKILL",
+                where=self._guest.domain.name,
+            )
 
 
 class GuestEndpoint:
