@@ -19,8 +19,10 @@ from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult
 from vnetperf.testing.generator import prepare, trial
 from vnetperf.testing.loop import Loop
+from vnetperf.traffic.compiled import compile_traffic
 from vnetperf.traffic.pktgen import counters, driver
 from vnetperf.traffic.pktgen.driver import Pktgen
+from vnetperf.traffic.pktgen.streams import lay_out
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +142,22 @@ def test_a_program_that_ends_at_once_is_told(
     ):
         pass
     assert "no hugepages" in str(caught.value)
+    assert len([*tmp_path.glob("pktgen*.log")]) == 1, "it was started again, in vain"
+
+
+def test_frames_of_one_port_are_not_taken_for_those_of_the_other(looped: Looped) -> None:
+    """Equal files, but for another port, are other files."""
+    with looped() as loop:
+        generator = loop.generator
+        (cycle, _) = lay_out(
+            compile_traffic(generator.plan.scenario.streams, TrafficProfile(), 64)
+        ).values()
+        generator._load({0: cycle})
+        generator._load({0: cycle})
+        started = len(generator.machine.started)
+        generator._load({1: cycle})
+        assert len(generator.machine.started) == started + 1
+        assert "-s1:" in " ".join(generator._launch.argv)
 
 
 def test_a_server_that_is_there_is_used_and_left_without_traffic(looped: Looped) -> None:

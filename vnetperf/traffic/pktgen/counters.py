@@ -126,7 +126,7 @@ def settle(
     complete: Callable[[tuple[PortCounters, ...]], bool],
     watch: Callable[[], None],
 ) -> tuple[PortCounters, ...]:
-    """Counters that stay as they are.
+    """Counters when the last frame can have come back and they have been refreshed since.
 
     Args:
         repl: The connection.
@@ -139,7 +139,7 @@ def settle(
         Counters, by port.
 
     Raises:
-        GeneratorError: They still change.
+        GeneratorError: They are frozen: not one frame is counted.
     """
     settled_at = drained_at + SETTLE_S
     watched = time.monotonic()

@@ -10,7 +10,7 @@ from pathlib import Path
 from vnetperf.host import vdev
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.plan import Plan
-from vnetperf.model.ports import VnfPort, WireEnd
+from vnetperf.model.ports import WireEnd
 from vnetperf.traffic.pktgen.repl import PORT
 from vnetperf.traffic.pktgen.streams import PortTraffic
 
@@ -104,11 +104,10 @@ def _matrix(ports: int, workers: Sequence[int]) -> str:
 def _device(number: int, end: WireEnd, plan: Plan) -> str:
     mtu = plan.scenario.mtu
     if end.kind == "memif" and end.socket:
-        vnf = isinstance(plan.scenario.deployment.ends[number], VnfPort)
         argument = vdev.memif(
             number,
             role=end.role or "client",
-            identity=0 if vnf else end.wire,
+            identity=end.wire,
             socket=end.socket,
             mtu=mtu,
             mac=end.mac or "",

@@ -89,7 +89,7 @@ def check_read_back(asked: float, effective: float, full_fps: int) -> None:
         GeneratorError: It differs by more than cutting fractions off explains.
     """
     expected = min(asked, full_fps)
-    if abs(effective - expected) > STRANGE * expected + 1:
+    if effective <= 0 or abs(effective - expected) > STRANGE * expected + 1:
         raise GeneratorError(
             f"Pktgen was asked for {asked:.0f} frames/s and paces for {effective:.0f}",
             where="rate, read back from tx_debug.tx_pps",
