@@ -95,8 +95,20 @@ static void probes(void)
 	CHECK_EQ(neighbour_answer(&table, 1, frame, len, reply), 0);
 }
 
+/* A frame from a group's address has no station behind it. */
+static void groups(void)
+{
+	uint8_t frame[128];
+	const size_t len = request(frame, 0, 3);
+
+	CHECK_EQ(neighbour_answer(&table, 1, frame, len, reply), 60);
+	memset(frame + 6, 0xff, 6);
+	CHECK_EQ(neighbour_answer(&table, 1, frame, len, reply), 0);
+}
+
 static void steps_and_any(void)
 {
+	static const uint8_t group[6] = {0x33, 0x33, 0, 0, 0, 1};
 	uint8_t frame[128];
 	struct neighbour_entry entry = ipv4(0, 1, 200);
 	size_t len = request(frame, 0, 200);
@@ -109,7 +121,11 @@ static void steps_and_any(void)
 	CHECK(reply[9] == 0 && reply[10] == 1 && reply[11] == 43); /* 100 + 199 = 0x12b */
 	len = request(frame, 0, 250);
 	CHECK_EQ(neighbour_answer(&table, 0, frame, len, reply), 0);
-	neighbour_add_any(&table, 0, asker);
+	CHECK(!neighbour_add_any(&table, 0, group, &why) && strstr(why.what, "group"));
+	CHECK_EQ(neighbour_answer(&table, 0, frame, len, reply), 0);
+	CHECK(neighbour_add_any(&table, 0, asker, &why));
+	CHECK(neighbour_add_any(&table, 0, asker, &why));
+	CHECK(!neighbour_add_any(&table, 0, entry.mac, &why) && strstr(why.what, "another"));
 	CHECK_EQ(neighbour_answer(&table, 0, frame, len, reply), 60);
 	CHECK(memcmp(reply + 22, asker, 6) == 0);
 }
@@ -214,6 +230,7 @@ void test_neighbour(void)
 	arp();
 	tags();
 	probes();
+	groups();
 	steps_and_any();
 	limits();
 	ipv6();

@@ -57,6 +57,18 @@ static void add_be(uint8_t *p, unsigned int width, uint64_t more)
 		p[i] = (uint8_t)value;
 }
 
+static bool is_group(const uint8_t *mac)
+{
+	return mac[0] & 1;
+}
+
+static bool check_station(const uint8_t *mac, struct problem *why)
+{
+	return !is_group(mac) ||
+	       problem_set(why, "the address of one station",
+			   "a MAC address that begins with %02x is a group's", mac[0]);
+}
+
 bool neighbour_add(struct neighbours *table, const struct neighbour_entry *entry,
 		   struct problem *why)
 {
@@ -67,10 +79,8 @@ bool neighbour_add(struct neighbours *table, const struct neighbour_entry *entry
 
 	if (n == NEIGHBOUR_MAX)
 		return problem_set(why, "at most 1024 entries", "too many neighbour entries");
-	if (entry->mac[0] & 1)
-		return problem_set(why, "the address of one station",
-				   "a MAC address that begins with %02x is a group's",
-				   entry->mac[0]);
+	if (!check_station(entry->mac, why))
+		return false;
 	if (entry->count == 0 || entry->count - 1 > most - first)
 		return problem_set(why, "addresses up to the last of their kind",
 				   "%llu addresses from there on",
@@ -80,10 +90,19 @@ bool neighbour_add(struct neighbours *table, const struct neighbour_entry *entry
 	return true;
 }
 
-void neighbour_add_any(struct neighbours *table, uint16_t port, const uint8_t *mac)
+bool neighbour_add_any(struct neighbours *table, uint16_t port, const uint8_t *mac,
+		       struct problem *why)
 {
+	if (!check_station(mac, why))
+		return false;
+	/* Answers may be going out already: an address is never half one and half another. */
+	if (atomic_load_explicit(&table->any[port], memory_order_relaxed))
+		return memcmp(table->any_mac[port], mac, sizeof(table->any_mac[port])) == 0 ||
+		       problem_set(why, "one MAC address, or /loadgen/neighbour/clear before",
+				   "port %u answers with another MAC address", port);
 	memcpy(table->any_mac[port], mac, sizeof(table->any_mac[port]));
 	atomic_store_explicit(&table->any[port], true, memory_order_release);
+	return true;
 }
 
 /* How far above the entry's first an address lies; UINT64_MAX: it is none of them. */
@@ -228,7 +247,8 @@ size_t neighbour_answer(const struct neighbours *table, uint16_t port, const uin
 {
 	size_t type = 12;
 
-	if (len < ETH)
+	/* No station has a group's address; the answer to one would go to everybody. */
+	if (len < ETH || is_group(frame + 6))
 		return 0;
 	for (unsigned int tags = 0; tags < MAX_TAGS; tags++) {
 		const uint16_t value = get16(frame + type);

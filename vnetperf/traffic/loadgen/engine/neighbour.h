@@ -36,7 +36,8 @@ struct neighbours {
 bool neighbour_add(struct neighbours *table, const struct neighbour_entry *entry,
 		   struct problem *why);
 /* Answer for every address that is asked for at a port. */
-void neighbour_add_any(struct neighbours *table, uint16_t port, const uint8_t *mac);
+bool neighbour_add_any(struct neighbours *table, uint16_t port, const uint8_t *mac,
+		       struct problem *why);
 /* The answer to a frame that `port` has received; octets of it, 0: the frame asks for nobody here.
  * reply has room for NEIGHBOUR_FRAME octets. */
 size_t neighbour_answer(const struct neighbours *table, uint16_t port, const uint8_t *frame,

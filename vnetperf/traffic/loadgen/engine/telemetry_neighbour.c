@@ -65,10 +65,7 @@ bool command_neighbour_any(struct params *ps, struct rte_tel_data *d, struct pro
 	    !params_done(ps, ANY_KEYS, why))
 		return false;
 	table = answers_table(why);
-	if (table == NULL)
-		return false;
-	neighbour_add_any(table, port, mac);
-	return reply(table, d);
+	return table && neighbour_add_any(table, port, mac, why) && reply(table, d);
 }
 
 bool command_neighbour_clear(struct params *ps, struct rte_tel_data *d, struct problem *why)
