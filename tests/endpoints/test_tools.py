@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -71,6 +72,32 @@ def test_iperf3_udp_counts_what_arrived(version: str, arrived: float, lost: floa
         assert found.loss_ratio == pytest.approx(lost, abs=2e-6)
     assert found.sent_bits_per_second is not None
     assert found.sent_bits_per_second > arrived
+
+
+@pytest.mark.parametrize("held", [{}, {"bits_per_second": "fast", "packets": []}, 7])
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        *(("TCP_STREAM", part) for part in ("sum_sent", "sum_received")),
+        *(("UDP_STREAM", part) for part in ("sum", "sum_sent", "sum_received")),
+    ],
+)
+def test_iperf3_whose_summary_is_another_one_is_no_result(
+    kind: Kind, part: str, held: object
+) -> None:
+    name = "iperf3_3.22_udp.json" if kind == "UDP_STREAM" else "iperf3_3.22_tcp.json"
+    told = json.loads((RECORDED / name).read_text())
+    told["end"][part] = held
+    with pytest.raises(UnreadableError, match=rf"its output lacks {part}\."):
+        tool("iperf3").read(Said(json.dumps(told), "", ""), spec(kind))
+
+
+def test_iperf3_that_tells_no_processors_is_a_result() -> None:
+    told = json.loads((RECORDED / "iperf3_3.22_tcp.json").read_text())
+    for held in ({}, {"host_total": None}, 7):
+        told["end"]["cpu_utilization_percent"] = held
+        found = tool("iperf3").read(Said(json.dumps(told), "", ""), spec("TCP_STREAM"))
+        assert (found.client_cpu_percent, found.server_cpu_percent) == (None, None)
 
 
 @pytest.mark.parametrize("version", ["2.7.0", "2.7.1"])

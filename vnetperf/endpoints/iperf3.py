@@ -53,10 +53,9 @@ class Iperf3(EndpointTool):
         end = told.get("end")
         if not isinstance(end, dict) or not end:
             raise self.unreadable(said, "its output lacks 'end'")
-        processors = end.get("cpu_utilization_percent") or {}
-        common: dict[str, Any] = {
-            "client_cpu_percent": processors.get("host_total"),
-            "server_cpu_percent": processors.get("remote_total"),
+        common = {
+            "client_cpu_percent": self._told(said, end, "cpu_utilization_percent", "host_total"),
+            "server_cpu_percent": self._told(said, end, "cpu_utilization_percent", "remote_total"),
         }
         figures = self._udp(said, end) if spec.is_udp else self._tcp(said, end)
         if not figures.bits_per_second:  # a server that has gone is no error to all versions
@@ -64,40 +63,44 @@ class Iperf3(EndpointTool):
         return figures.model_copy(update=common)
 
     def _tcp(self, said: Said, end: dict[str, Any]) -> Figures:
-        again = end.get("sum_sent", {}).get("retransmits")
+        again = self._told(said, end, "sum_sent", "retransmits")
         return Figures(
-            bits_per_second=self.figure(
-                said,
-                "sum_received.bits_per_second",
-                lambda: end["sum_received"]["bits_per_second"],
-            ),
-            sent_bits_per_second=self.figure(
-                said, "sum_sent.bits_per_second", lambda: end["sum_sent"]["bits_per_second"]
-            ),
+            bits_per_second=self._must(said, end, "sum_received", "bits_per_second"),
+            sent_bits_per_second=self._must(said, end, "sum_sent", "bits_per_second"),
             retransmits=None if again is None else int(again),
         )
 
     def _udp(self, said: Said, end: dict[str, Any]) -> Figures:
         # Before 3.12 `sum` has the receiver's loss and the sender's rate, and is all there is.
-        total = end.get("sum", {})
-        arrived, sent = end.get("sum_received"), end.get("sum_sent")
-        lost = self.figure(said, "sum.lost_percent", lambda: total["lost_percent"]) / 100
-        rate = self.figure(
-            said, "sum.bits_per_second", lambda: (arrived or total)["bits_per_second"]
-        )
-        offered = float((sent or total)["bits_per_second"])
-        if arrived is None:
-            rate *= 1 - lost
-        elif sent and sent.get("packets"):
+        lost = self._must(said, end, "sum", "lost_percent") / 100
+        if "sum_received" in end:
+            rate = self._must(said, end, "sum_received", "bits_per_second")
+            offered = self._must(said, end, "sum_sent", "bits_per_second")
             # What is lost at the end the receiver never hears of.
-            came = arrived["packets"] - arrived["lost_packets"]
-            lost = 1 - came / sent["packets"]
+            came = self._must(said, end, "sum_received", "packets") - self._must(
+                said, end, "sum_received", "lost_packets"
+            )
+            if sent := self._must(said, end, "sum_sent", "packets"):
+                lost = 1 - came / sent
+        else:
+            offered = self._must(said, end, "sum", "bits_per_second")
+            rate = offered * (1 - lost)
         return Figures(
             bits_per_second=rate,
             sent_bits_per_second=offered,
             loss_ratio=min(1.0, max(0.0, lost)),
-            jitter_ms=self.figure(said, "sum.jitter_ms", lambda: total["jitter_ms"]),
+            jitter_ms=self._must(said, end, "sum", "jitter_ms"),
         )
+
+    def _must(self, said: Said, end: dict[str, Any], part: str, key: str) -> float:
+        """A figure of its summary that must be there."""
+        return self.figure(said, f"{part}.{key}", lambda: end[part][key])
+
+    def _told(self, said: Said, end: dict[str, Any], part: str, key: str) -> float | None:
+        """A figure of its summary, None where it is not."""
+        held = end.get(part)
+        known = isinstance(held, dict) and held.get(key) is not None
+        return self._must(said, end, part, key) if known else None
 
     def _json(self, said: Said) -> dict[str, Any]:
         """Its JSON, with warnings around it perhaps."""
