@@ -44,7 +44,10 @@ bool answers_create(struct problem *why)
 
 void answers_release(void)
 {
-	answers_clear();
+	struct neighbours *old = atomic_exchange(&current, &nobody);
+
+	if (old != &nobody)
+		free(old);
 	for (unsigned int port = 0; port < LG_MAX_PORTS; port++)
 		rte_ring_free(ring[port]);
 }
@@ -71,10 +74,8 @@ void answers_clear(void)
 
 	atomic_store(&in_use, false);
 	/* Once all workers have followed another order none can still be looking at the old one. */
-	if (old != &nobody) {
-		if (engine.n_workers == 0 || atomic_load(&engine.quit) || workers_order(PHASE_REST))
-			free(old);
-	}
+	if (old != &nobody && workers_order(PHASE_REST))
+		free(old);
 }
 
 bool answer_request(struct rx_queue *q, const struct rte_mbuf *m)

@@ -178,7 +178,7 @@ void workers_release(void);
 
 /* worker.c */
 int worker_main(void *unused);
-/* Give the order to all workers and wait until they follow; false after 20 s. */
+/* Give the order to all workers and wait until they follow; false after 20 s, or at the end. */
 bool workers_order(enum phase phase);
 
 /* rx.c */

@@ -258,6 +258,9 @@ bool workers_order(enum phase phase)
 		}
 		if (all)
 			return true;
+		/* Workers that have ended follow nothing, and who ends the engine waits for us. */
+		if (atomic_load(&engine.quit))
+			return false;
 		usleep(100);
 	}
 	return false;
