@@ -64,7 +64,7 @@ class Loadgen(TrafficGenerator):
         self._engine: Engine | None = None
         self._ports: tuple[Port, ...] = ()
         self._prepared = Prepared()
-        self._neighbours: tuple[tuple[NeighbourSpec, ...], dict[int, bytes]] = ((), {})
+        self._neighbours: tuple[tuple[NeighbourSpec, ...], dict[int, bytes]] | None = ((), {})
         self._announce = False
         self._capture = CaptureSpec()
         self._ends: tuple[WireEnd, ...] = ()
@@ -207,6 +207,7 @@ class Loadgen(TrafficGenerator):
         if profile.answers == "any":
             macs = macs_of(graph)
         if (own, macs) != self._neighbours:
+            self._neighbours = None  # unknown, should the engine refuse one of them
             self._running().set_neighbours(own, macs)
         self._neighbours = own, macs
         self._announce = profile.announce

@@ -154,7 +154,11 @@ def run_burst(engine: Engine, prepared: Prepared, frames: int, watch: Watch) -> 
         The counts.
     """
     spec = engine_spec.TrialSpec(
-        loads=prepared.bursts(frames), drain_s=BURST_DRAIN_S, burst=BURST, policy="retry"
+        loads=prepared.bursts(frames),
+        drain_s=BURST_DRAIN_S,
+        burst=BURST,
+        policy="retry",
+        max_lag_s=patient(MAX_LAG_S),
     )
     done = _conduct(engine, spec, 0.0, watch)
     return to_trial_result(prepared.streams, done, None, apart=prepared.apart)
@@ -165,8 +169,8 @@ def _conduct(
 ) -> engine_results.TrialResult:
     """Start a trial and wait for its end; whatever happens, traffic has stopped after."""
     began = time.monotonic()
-    engine.start(spec)
     try:
+        engine.start(spec)
         _sleep_through(began + length_s, watch)
         return engine.wait(spec.drain_s + GRACE_S)
     except BaseException:

@@ -1,0 +1,97 @@
+"""The built-in generator's trials: what the engine is told, and what it is left with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.plan import Placement, Plan
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import TrafficProfile, make_streams
+from vnetperf.model.trial import TrialSpec
+from vnetperf.traffic.loadgen import Loadgen, trials
+from vnetperf.traffic.loadgen.engine import Engine
+from vnetperf.traffic.loadgen.streams import parts_of
+from vnetperf.traffic.loadgen.trials import Prepared, run_burst, run_trial
+
+PROFILE = TrafficProfile()
+GRAPH = make_deployment("phy2phy")
+STREAMS = make_streams(GRAPH, PROFILE)
+PREPARED = Prepared(parts_of(STREAMS, PROFILE, 64, {}))
+
+
+class Double:
+    """An engine that takes everything, unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.stopped = 0
+        self.started: list[Any] = []
+        self.raises: BaseException | None = None
+        self.neighbours: list[int] = []
+
+    def start(self, spec: Any) -> None:
+        self.started.append(spec)
+        raise self.raises or GeneratorError("far enough")
+
+    def stop(self) -> None:
+        self.stopped += 1
+        raise GeneratorError("nothing to stop", accepted="a trial")
+
+    def set_streams(self, specs: Any) -> None:
+        del specs
+
+    def set_neighbours(self, entries: Any, macs: Any) -> None:
+        del macs
+        self.neighbours.append(len(entries))
+        if self.raises is not None:
+            raise self.raises
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorError("no answer")])
+def test_a_start_that_is_cut_short_leaves_no_traffic(error: BaseException) -> None:
+    double = Double()
+    double.raises = error
+    with pytest.raises(type(error)):
+        run_burst(cast("Engine", double), PREPARED, 10, lambda: None)
+    assert double.stopped == 1
+
+
+def test_bursts_and_trials_are_given_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trials, "patient", lambda seconds: seconds * 5)
+    double = Double()
+    engine = cast("Engine", double)
+    with pytest.raises(GeneratorError, match="far enough"):
+        run_burst(engine, PREPARED, 10, lambda: None)
+    spec = TrialSpec(frame_size=64, load_fps=100, duration_s=1)
+    with pytest.raises(GeneratorError, match="far enough"):
+        run_trial(engine, PREPARED, spec, lambda: None, refusal_is_loss=True)
+    assert [told.max_lag_s for told in double.started] == [trials.MAX_LAG_S * 5] * 2
+
+
+def test_neighbours_are_told_again_after_a_refusal(tmp_path: Path) -> None:
+    plan = Plan(
+        scenario=Scenario(deployment=GRAPH, vswitch="none", traffic=PROFILE),
+        testbed=Testbed(),
+        wire="memif",
+        placement=Placement(mode="dedicated", reason="", cores={"tester": (0,)}, housekeeping=(0,)),
+        memory=(),
+    )
+    generator = Loadgen(cast("Any", SimpleNamespace(subdir=lambda _: tmp_path)), plan)
+    double = Double()
+    generator._engine = cast("Engine", double)
+    generator.prepare(STREAMS, PROFILE, 64)
+    generator.prepare(STREAMS, PROFILE, 128)
+    assert double.neighbours == [2]  # once for all sizes
+    double.raises = GeneratorError("too many", accepted="1024")
+    silent = PROFILE.model_copy(update={"answers": "none"})
+    with pytest.raises(GeneratorError, match="too many"):
+        generator.prepare(STREAMS, silent, 64)
+    double.raises = None
+    generator.prepare(STREAMS, PROFILE, 64)  # what it held before the refusal, it holds no more
+    assert double.neighbours == [2, 0, 2]
