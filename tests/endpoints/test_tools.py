@@ -203,6 +203,59 @@ def test_what_is_no_result_names_tool_version_and_what_is_missing(
         tool(name).read(said(client, version="Netperf version 2.7.1"), spec(kind))
 
 
+def changed(name: str, **figures: str) -> str:
+    """A recorded output with other figures."""
+    text = (RECORDED / name).read_text()
+    for key, value in figures.items():
+        text, times = re.subn(rf"{key}=[\d.]+", f"{key}={value}", text)
+        assert times, key
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "message"),
+    [
+        (
+            "netperf",
+            changed("netperf_2.7.1_TCP_RR.txt", THROUGHPUT="0.00", MEAN_LATENCY="0.00"),
+            "TCP_RR",
+            "no message was answered",
+        ),
+        (
+            "netperf",  # one lost after half of the time
+            changed("netperf_2.7.1_UDP_RR.txt", THROUGHPUT="45000.0", MEAN_LATENCY="11.0"),
+            "UDP_RR",
+            "waited for an answer 50 % of its time only: a message was lost",
+        ),
+        (
+            "netperf",
+            changed("netperf_2.7.1_UDP_STREAM.txt", REMOTE_BYTES_RECVD="0"),
+            "UDP_STREAM",
+            "its receiver counted nothing",
+        ),
+        (
+            "sockperf",  # it has 2.000 s in all, 0.45 s of them not valid
+            (RECORDED / "sockperf_3.7_udp_pp.txt").read_text().replace("1.550 sec", "0.750 sec"),
+            "UDP_RR",
+            r"stood still for the last 0\.80 s of 1\.55 s: a message was lost",
+        ),
+    ],
+)
+def test_what_stood_still_or_moved_nothing_is_no_rate(
+    name: str, text: str, kind: Kind, message: str
+) -> None:
+    with pytest.raises(UnreadableError, match=message):
+        tool(name).read(Said(text, "", ""), spec(kind))
+
+
+def test_a_stream_of_which_nothing_came_is_no_rate() -> None:
+    client = (RECORDED / "sockperf_3.7_udp_stream.txt").read_text()
+    server = (RECORDED / "sockperf_3.7_udp_stream_server.txt").read_text()
+    server = server.replace("Total 131905 messages", "Total 0 messages")
+    with pytest.raises(UnreadableError, match="its server handled no message"):
+        tool("sockperf").read(Said(client, server, ""), spec("UDP_STREAM", 512))
+
+
 @pytest.mark.parametrize("cut", [0, 1, 10, 60, 300])
 @pytest.mark.parametrize(
     ("name", "client", "kind"),

@@ -36,6 +36,8 @@ _LATENCY = {
 }
 #: Units in which streams and answered messages are told.
 _BITS, _TRANSACTIONS = "10^6bits/s", "Trans/s"
+#: Share of its time that messages with an answer take at least, where none was lost: nearly all.
+_BUSY = 0.75
 
 
 class Netperf(EndpointTool):
@@ -92,7 +94,15 @@ class Netperf(EndpointTool):
         }
         if spec.is_stream:
             return self._stream(said, spec, told).model_copy(update=own)
-        rate, _ = value("THROUGHPUT"), value("MEAN_LATENCY")
+        rate, mean_us = value("THROUGHPUT"), value("MEAN_LATENCY")
+        if not rate:
+            raise self.unreadable(said, "no message was answered")
+        if rate * mean_us / 1e6 < _BUSY:
+            raise self.unreadable(
+                said,
+                f"it waited for an answer {rate * mean_us / 1e4:.0f} % of its time only: a message "
+                "was lost on its way or back, and it sends none before the answer",
+            )
         times = {name: _known(told.get(key)) for name, key in _LATENCY.items()}
         return Figures(
             transactions_per_second=rate,
@@ -105,12 +115,14 @@ class Netperf(EndpointTool):
             return self.figure(said, key, lambda: float(told[key]))
 
         sent, arrived = value("LOCAL_BYTES_SENT"), value("REMOTE_BYTES_RECVD")
+        if not sent or not arrived:
+            raise self.unreadable(said, "its receiver counted nothing")
         again = _known(told.get("LOCAL_TRANSPORT_RETRANS"))
         return Figures(
             bits_per_second=value("REMOTE_RECV_THROUGHPUT") * 1e6,
             sent_bits_per_second=value("LOCAL_SEND_THROUGHPUT") * 1e6,
             retransmits=None if again is None or spec.is_udp else int(again),
-            loss_ratio=max(0.0, 1 - arrived / sent) if spec.is_udp and sent else None,
+            loss_ratio=max(0.0, 1 - arrived / sent) if spec.is_udp else None,
         )
 
 

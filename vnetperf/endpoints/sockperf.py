@@ -16,6 +16,11 @@ _VERSION = re.compile(r"version #(\S+)")
 _VALID = re.compile(
     r"\[Valid Duration\] RunTime=([\d.]+) sec; SentMessages=(\d+); ReceivedMessages=(\d+)"
 )
+_WHOLE = re.compile(r"\[Total Run\] RunTime=([\d.]+) sec; Warm up time=(\d+) msec")
+#: Its tail, which is not valid either, seconds.
+_TAIL_S = 0.05
+#: Longest time without an answer at the end of what is valid: a part of it, and seconds.
+_STANDS, _STANDS_S = 0.25, 0.1
 _DROPPED = re.compile(r"# dropped messages = (\d+)")
 _MEAN = re.compile(r"avg-rtt=\s*([\d.]+)")
 _EXTREME = re.compile(r"<(MIN|MAX)> observation =\s*([\d.]+)")
@@ -85,6 +90,8 @@ class Sockperf(EndpointTool):
         seconds, size = float(sent[2]), _size(spec)
         if not seconds or not int(sent[1]):
             raise self.unreadable(said, "it sent nothing")
+        if not int(handled[1]):
+            raise self.unreadable(said, "its server handled no message")
         per_message = size * 8 / seconds
         lost = max(0.0, 1 - int(handled[1]) / int(sent[1]))
         return Figures(
@@ -101,6 +108,8 @@ class Sockperf(EndpointTool):
         seconds, answered = float(valid[1]), int(valid[3])
         if not seconds or not answered:
             raise self.unreadable(said, "no message was answered")
+        if not spec.kind.endswith("_LOAD"):
+            self._expect_to_go_on(said, text, seconds)
         times = {"mean": float(mean[1])}
         times |= {name.lower(): float(value) for name, value in _EXTREME.findall(text)}
         times |= {f"{float(name):g}": float(value) for name, value in _PERCENTILE.findall(text)}
@@ -115,6 +124,20 @@ class Sockperf(EndpointTool):
             loss_ratio=lost if asked and spec.is_udp else None,
             round_trip_us=times,
         )
+
+    def _expect_to_go_on(self, said: Said, text: str, valid_s: float) -> None:
+        """What is lost it awaits for ever, and then tells its rate of the time before."""
+        whole = _WHOLE.search(text)
+        if whole is None:
+            raise self.unreadable(said, "its output lacks [Total Run]")
+        asked_s = float(whole[1]) - float(whole[2]) / 1000 - _TAIL_S
+        stands_s = asked_s - valid_s
+        if stands_s > _STANDS * asked_s + _STANDS_S:
+            raise self.unreadable(
+                said,
+                f"it stood still for the last {stands_s:.2f} s of {asked_s:.2f} s: a message was "
+                "lost on its way or back, and it sends none before the answer",
+            )
 
     def version(self, said: Said) -> str:
         """What its first line says."""
