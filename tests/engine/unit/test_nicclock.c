@@ -73,6 +73,32 @@ static void begins_anew(void)
 	CHECK(c.ready);
 }
 
+/* A reading in which the thread was stopped is worth less than what was known before it. */
+static void stopped_meanwhile(void)
+{
+	const uint64_t begin = 5 * HZ, pause = HZ / 200;
+	struct nicclock c = {0};
+	uint64_t now;
+
+	nicclock_note(&c, nic_at(begin, 1e9, 0), begin, begin + pause, HZ);
+	CHECK(!c.any); /* nothing to begin with */
+	for (unsigned int i = 0; i < 5; i++) {
+		now = begin + i * HZ / 10;
+		nicclock_note(&c, nic_at(now, 1e9, 0), now - 500, now + 500, HZ);
+	}
+	CHECK(c.ready);
+	now += HZ / 10;
+	nicclock_note(&c, nic_at(now, 1e9, 0), now, now + pause, HZ);
+	CHECK(away(nicclock_tsc(&c, nic_at(now, 1e9, 0)), now) <= 600);
+	CHECK(c.error < 700);
+	/* Where it takes long for good, it is taken for what it is. */
+	for (unsigned int i = 0; i < 1000 && c.error < 700; i++, now += HZ / 10)
+		nicclock_note(&c, nic_at(now, 1e9, 0), now - pause / 2, now + pause / 2, HZ);
+	CHECK(c.ready && c.error >= pause / 2);
+	nicclock_note(&c, 5, now, now + pause, HZ); /* it was set: what was known is nothing */
+	CHECK(!c.ready && !c.any);
+}
+
 void test_nicclock(void)
 {
 	follows(1e9, 0);
@@ -81,4 +107,5 @@ void test_nicclock(void)
 	follows(2.0e9 * 1.00005, 7);
 	wanders();
 	begins_anew();
+	stopped_meanwhile();
 }
