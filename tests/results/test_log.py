@@ -168,6 +168,25 @@ def test_a_newer_log_is_refused_with_a_cure(whole: Bench, tmp_path: Path) -> Non
     assert "99" in error.what
 
 
+def test_an_older_log_is_read_as_far_as_it_is_understood(whole: Bench, tmp_path: Path) -> None:
+    lines = whole.path.read_bytes().splitlines(keepends=True)
+    opening = json.dumps(json.loads(lines[0]) | {"version": 1}).encode() + b"\n"
+    path = tmp_path / LOG_NAME
+    path.write_bytes(b"".join([opening, *lines[1:]]))
+    assert len(read_log(path)) == len(lines)
+    spec = {"protocol": "tcp", "way": "uplink", "duration_s": 5}
+    transfers = {"scenario": "vepc_bridge", "transfers": [{"spec": spec, "bits_per_second": 1e6}]}
+    old = json.dumps({"type": "transfers", "result": transfers}).encode() + b"\n"
+    path.write_bytes(b"".join([opening, old, *lines[1:]]))
+    with pytest.raises(LogError, match=r"older vnetperf \(log version 1 < 2\)") as caught:
+        read_log(path)
+    assert caught.value.where.endswith(":2")
+    assert "measure again" in caught.value.cure
+    path.write_bytes(b"".join([lines[0], old, *lines[1:]]))
+    with pytest.raises(LogError, match="this line is no record:"):
+        read_log(path)
+
+
 def test_a_trial_that_was_edited_is_noticed(whole: Bench, tmp_path: Path) -> None:
     def change(lines: list[bytes]) -> None:
         at = [n for n, line in enumerate(lines) if b'"type":"trial"' in line][1]

@@ -80,7 +80,7 @@ def read_log(path: Path) -> list[Record]:
         Records in order.
 
     Raises:
-        LogError: Damaged, of a newer version, or not there.
+        LogError: Damaged, of a newer version or one that is read no more, or not there.
     """
     return list(_read(path))
 
@@ -94,6 +94,7 @@ def _read(path: Path) -> Iterator[Record]:
             where=str(path),
             cure=f"name a results folder that holds {LOG_NAME}",
         ) from error
+    written = LOG_VERSION  # by the record that opened the log, or opened it again
     for number, line in enumerate(lines, 1):
         if not line:
             continue
@@ -107,11 +108,20 @@ def _read(path: Path) -> Iterator[Record]:
                     where=f"{path}:{number}",
                     cure="use the vnetperf that wrote it, or a newer one",
                 )
+            if isinstance(content, dict) and content.get("type") == "run":
+                written = version if isinstance(version, int) else written
             yield _RECORD.validate_python(content)
         except (json.JSONDecodeError, UnicodeDecodeError, ValidationError, ConfigError) as error:
             if torn:
                 return
             detail = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            if written < LOG_VERSION:
+                raise LogError(
+                    f"written by an older vnetperf (log version {written} < {LOG_VERSION}), and "
+                    f"this line is no record any more: {detail}",
+                    where=f"{path}:{number}",
+                    cure="use the vnetperf that wrote it, or measure again",
+                ) from None
             raise LogError(
                 f"this line is no record: {detail}",
                 where=f"{path}:{number}",

@@ -16,7 +16,8 @@ from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
 from vnetperf.model.variant import Comparison
 
-LOG_VERSION = 1
+#: Counted up when a record of before is read no more: 2 has other `transfers`.
+LOG_VERSION = 2
 
 
 class RunRecord(Frozen):
