@@ -114,6 +114,27 @@ def test_a_tool_is_the_first_that_is_here_and_can(
     assert transfers.choose(TransferSpec(kind=kind, duration_s=1), wanted, facts) == chosen
 
 
+def test_a_tool_is_one_that_a_guest_has_too() -> None:
+    every = ("iperf3", "netperf", "netserver", "sockperf")
+    facts = MachineFacts.model_construct(programs=dict.fromkeys(every, "/x"), program_troubles={})
+    asked = TransferSpec(kind="TCP_RR", duration_s=1)
+    guest = scenario("pvp_bridge", vnf="vloop:vm")
+
+    def chosen(image: str, wanted: str = "auto") -> str:
+        options = guest.guest.model_copy(update={"image": image})
+        deployed = guest.model_copy(update={"guest": options})
+        return transfers.choose(asked, wanted, facts, deployed)
+
+    assert chosen(transfers.IMAGE) == "sockperf"
+    assert chosen("/disks/own.qcow2") == "netperf"
+    with pytest.raises(CapabilityError, match="the guest image endpoint has no netperf; choose"):
+        chosen(transfers.IMAGE, "netperf")
+    with pytest.raises(CapabilityError, match="the guest image vloop has no sockperf"):
+        chosen("vloop")
+    container = scenario("pvp_bridge", vnf="vloop:container")
+    assert transfers.choose(asked, "auto", facts, container) == "netperf"
+
+
 def test_where_no_tool_can_each_says_why() -> None:
     facts = MachineFacts.model_construct(programs={"iperf3": "/x"}, program_troubles={})
     with pytest.raises(CapabilityError) as caught:

@@ -115,7 +115,7 @@ def no_endpoints(run: Run, scenario: Scenario, kind: Kind, message_size: int) ->
     why = misfit(deployed) or _no_inside(run, deployed)
     if not why:
         try:
-            _spec(run, kind, message_size)
+            _spec(run, deployed, kind, message_size)
             run.plan(deployed)
         except CapabilityError as error:
             why = str(error).replace("\n", ";")
@@ -150,14 +150,15 @@ def between_endpoints(
     Raises:
         VnetperfError: There is no number; what was deployed is not used again.
     """
-    spec = _spec(run, kind, message_size, way)
+    deployed = as_endpoints(run.configuration, scenario)
+    spec = _spec(run, deployed, kind, message_size, way)
     server = run.configuration.settings.endpoint_server
-    return _measured(
-        run, as_endpoints(run.configuration, scenario), "transfer", [spec], server=server
-    )
+    return _measured(run, deployed, "transfer", [spec], server=server)
 
 
-def _spec(run: Run, kind: Kind, message_size: int, way: Way = "forth") -> TransferSpec:
+def _spec(
+    run: Run, deployed: Scenario, kind: Kind, message_size: int, way: Way = "forth"
+) -> TransferSpec:
     settings, preset = run.configuration.settings, run.configuration.preset
     asked = TransferSpec(
         kind=kind,
@@ -167,16 +168,21 @@ def _spec(run: Run, kind: Kind, message_size: int, way: Way = "forth") -> Transf
         duration_s=_duration_s(run),
         warmup_s=WARMUP_S if preset.benchmark else 0,
     )
-    return asked.model_copy(update={"tool": choose(asked, settings.endpoint_tool, run.facts())})
+    inside = deployed if settings.endpoint_server == "vnf" else None
+    tool = choose(asked, settings.endpoint_tool, run.facts(), inside)
+    return asked.model_copy(update={"tool": tool})
 
 
-def choose(spec: TransferSpec, wanted: str, facts: MachineFacts) -> str:
+def choose(
+    spec: TransferSpec, wanted: str, facts: MachineFacts, inside: Scenario | None = None
+) -> str:
     """The tool for a transfer.
 
     Args:
         spec: What is asked.
         wanted: Name of a tool, or "auto".
         facts: The machine.
+        inside: The scenario, where an endpoint is in its VNF.
 
     Returns:
         The tool's name; of "auto" the first, by name, that is here and can do it.
@@ -188,6 +194,8 @@ def choose(spec: TransferSpec, wanted: str, facts: MachineFacts) -> str:
     for name in registry.names("endpoints") if wanted == AUTO else (wanted,):
         tool = registry.load("endpoints", name)()
         why = tool.cannot(spec) or tool.missing(facts)
+        if not why and inside is not None:
+            why = str(registry.load_vnf(inside.vnf).lacks_inside(inside, tool.programs))
         if not why:
             return name
         reasons.append(why)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
@@ -245,6 +245,20 @@ class Vnf(Backend):
             f"{cls.name} has no kernel with an address of its own; choose --vnf vloop:container or "
             "vloop:vm with --vnf-mode route, or --endpoint-server far"
         )
+
+    @classmethod
+    def lacks_inside(cls, scenario: Scenario, programs: Sequence[str]) -> str:
+        """Which programs cannot be run in it, as far as that is known before it is deployed.
+
+        Args:
+            scenario: The scenario.
+            programs: Their names.
+
+        Returns:
+            "" when it has them, or nobody knows; otherwise what is missing and the cure.
+        """
+        del scenario, programs
+        return ""
 
     @contextmanager
     def inside(self, address: str) -> Iterator[Endpoint]:

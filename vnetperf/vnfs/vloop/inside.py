@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
 
+from vnetperf.images.recipe import RECIPES
 from vnetperf.launchers.endpoint import Endpoint, Place
 from vnetperf.launchers.vm.guest import Guest
 from vnetperf.launchers.vm.place import GuestEndpoint
@@ -29,6 +31,33 @@ def misfit(scenario: Scenario, name: str) -> str:
     return (
         f"{name} in mode {scenario.vnf_mode} has no kernel with an address of its own; leave "
         f"--vnf-mode out or make it {MODE}, or --endpoint-server far"
+    )
+
+
+def lacks(image: str, programs: Sequence[str]) -> str:
+    """Which programs a guest image has not.
+
+    Args:
+        image: Name of the image, or path of a disk image.
+        programs: Names of programs.
+
+    Returns:
+        "" when it has them, or is none of ours; otherwise what is missing and the cure.
+    """
+    known = RECIPES.get(image)
+    if known is None:
+        return ""
+    held = (*known.programs, *known.extras)
+    missing = [
+        name
+        for name in programs
+        if not any(fnmatch(f"usr/{place}/{name}", one) for place in ("bin", "sbin") for one in held)
+    ]
+    if not missing:
+        return ""
+    return (
+        f"the guest image {image} has no {missing[0]}; choose another tool, or --guest "
+        "image=/path/NAME.qcow2 with a disk that has it"
     )
 
 

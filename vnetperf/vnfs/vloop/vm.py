@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ from vnetperf.vnfs.vloop.guest_buildin import GuestBuildin
 from vnetperf.vnfs.vloop.guest_fit import BUILDIN
 from vnetperf.vnfs.vloop.guest_kernel import GuestKernel
 from vnetperf.vnfs.vloop.guest_testpmd import GuestTestpmd
-from vnetperf.vnfs.vloop.inside import in_guest, misfit
+from vnetperf.vnfs.vloop.inside import in_guest, lacks, misfit
 from vnetperf.vnfs.vloop.testpmd import Vloop, mode_trouble
 
 QEMU, QEMU_PACKAGE = "qemu-system-x86_64", "qemu-system-x86"
@@ -319,6 +319,11 @@ class VmVloop(Vnf):
         """Only a kernel that routes has addresses."""
         del facts
         return misfit(scenario, cls.name)
+
+    @classmethod
+    def lacks_inside(cls, scenario: Scenario, programs: Sequence[str]) -> str:
+        """An image has what its recipe names."""
+        return lacks(scenario.guest.image, programs)
 
     @contextmanager
     def inside(self, address: str) -> Iterator[Endpoint]:
