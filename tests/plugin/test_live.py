@@ -28,7 +28,7 @@ def test_rates_are_those_since_the_last_look(shown: list[str]) -> None:
     progress.trial_runs(counts(1.0, 1_500_000, 1_000_000, refused=10))
     progress.trial_runs(counts(0.25, 1000, 1000))  # another trial
     assert [line.partition("now ")[2] for line in shown] == [
-        "1.000 Mfps sent, 999.980 kfps received, 10 lost or under way".replace("999.980", "1000.0"),
+        "1.000 Mfps sent, 1000.0 kfps received, 10 lost or under way",
         "2.000 Mfps sent, 1.000 Mfps received, 500010 lost or under way",
         "4.0 kfps sent, 4.0 kfps received, 0 lost or under way",
     ]
@@ -44,3 +44,30 @@ def test_nobody_follows_where_nobody_watches(shown: list[str]) -> None:
     assert progress.follows is False
     progress.trial_runs(counts(1.0, 1, 1))
     assert shown == []
+
+
+class GoneStatus:
+    def stop(self) -> None:
+        raise OSError("Input/output error")
+
+
+class GoneTerminal:
+    def fileno(self) -> int:
+        raise OSError("Inappropriate ioctl for device")
+
+    def close(self) -> None:
+        raise OSError("Input/output error")
+
+
+def test_a_terminal_that_goes_away_ends_no_run() -> None:
+    progress = LiveProgress(None, live=True)
+    progress._status, progress._tty = GoneStatus(), GoneTerminal()
+    progress.stop()
+    progress.stop()
+
+
+def test_a_terminal_without_a_size_is_not_drawn_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("builtins.open", lambda *_: GoneTerminal())
+    progress = LiveProgress(None, live=True)
+    progress.say("deploying")
+    assert not progress.live

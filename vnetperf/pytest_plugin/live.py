@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from vnetperf.model.imix import IMIX
@@ -120,10 +121,10 @@ class LiveProgress:
             # While a test runs, pytest captures stdout: the terminal itself is what is drawn on.
             try:
                 self._tty = open("/dev/tty", "w")  # noqa: PTH123, SIM115 - closed in `stop`
+                columns = os.get_terminal_size(self._tty.fileno()).columns or 80
             except OSError:
                 self.live = False
                 return
-            columns = os.get_terminal_size(self._tty.fileno()).columns or 80
             console = Console(file=self._tty, width=columns)
             self._status = console.status(text, spinner="dots", refresh_per_second=4)
             self._tty.write("\n")
@@ -132,10 +133,13 @@ class LiveProgress:
 
     def stop(self) -> None:
         """Take the status line away, before pytest prints."""
-        if self._status is not None:
-            self._status.stop()
+        if self._status is None:
+            return
+        status, self._status = self._status, None
+        with suppress(OSError):  # the terminal may have gone; the run goes on
+            status.stop()
+        with suppress(OSError):
             self._tty.close()
-            self._status = None
 
 
 def rate(fps: float) -> str:
