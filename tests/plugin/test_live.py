@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,6 +69,9 @@ def test_a_terminal_that_goes_away_ends_no_run() -> None:
 
 def test_a_terminal_without_a_size_is_not_drawn_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.open", lambda *_: GoneTerminal())
-    progress = LiveProgress(None, live=True)
+    lines: list[str] = []
+    progress = LiveProgress(SimpleNamespace(line=lines.append), live=True)
+    progress.say("deploying")
     progress.say("deploying")
     assert not progress.live
+    assert lines == ["vnetperf: deploying"]

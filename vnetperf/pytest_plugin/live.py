@@ -46,7 +46,8 @@ class LiveProgress:
         """
         if self.live:
             self._show(text)
-        elif text != self._said:  # a wait is reported ten times a second
+        # There may be nothing to draw on; a wait is reported ten times a second.
+        if not self.live and text != self._said:
             self.terminal.line(f"vnetperf: {text}")
         self._said = text
 
