@@ -228,6 +228,7 @@ def main() -> None:
     pacing(args, figures, best / 2)
     floor(args, figures)
     print("zero load: the loop to itself, 1000 frames/s each way; the error of every latency")
+    print("(p90 and p99 are the scheduler's where the core has other work to do)")
     for name, values in figures.items():
         middle = statistics.median(values)
         print(f"{name:50} {middle:15,.4g}   {min(values):,.4g} .. {max(values):,.4g}")
