@@ -184,7 +184,7 @@ def test_a_client_that_fails_because_the_path_went_down_is_the_duts_fault() -> N
 
 def test_a_client_that_does_not_end_is_one_error() -> None:
     unlucky(
-        r"its client does not end within 0\.3 s after its time",
+        r"its client in the namespace at port 0 does not end within 0\.3 s after its time",
         FakePlace(lambda argv: FakeProgram(JSON, 9.0)),
         FakePlace(works),
         GeneratorError,

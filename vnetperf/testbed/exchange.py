@@ -223,7 +223,10 @@ class Exchange:
                 arrivals.expect_some(where)
                 if ended > limit:
                     raise GeneratorError(
-                        f"its client does not end within {GRACE_S:g} s after its time", where=where
+                        f"its client in the {running[0].sender.what} does not end within "
+                        f"{GRACE_S:g} s after its time",
+                        where=where,
+                        cure=f"its last words: {_tail(_program(running[0].client).output())}",
                     )
                 time.sleep(POLL_S)
         return ended - began

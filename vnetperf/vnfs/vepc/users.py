@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 
 from vnetperf.host import programs
@@ -132,10 +132,11 @@ class Users:
         except HostError as error:
             self.check()
             raise DutError(f"the UE does not attach: {error}", where=self.stack.name) from error
+        attach_s = time.monotonic() - began
         # A full packet in the longest GTP-U header goes in one frame.
         room = self.machine.link(netdevs[0]).mtu - LONGEST_GTPU
         self.radio.run(["ip", "link", "set", "dev", stack.UE_TUN, "mtu", str(room)])
-        return self._address(), time.monotonic() - began
+        return self._address(), attach_s
 
     def _address(self) -> str:
         """Address of the UE, "" while it has none."""
@@ -157,13 +158,15 @@ class Users:
         return process
 
     def _unplug(self, macs: Mapping[str, str]) -> None:
-        for process in reversed(self._running):
-            process.stop(timeout_s=3.0)
-        self._running = []
-        self.radio.give_back()
-        self.sgi.give_back()
-        for netdev, mac in macs.items():
-            self.machine.set_link(netdev, mac=mac)
+        """Give the wires back, whatever a process does."""
+        with ExitStack() as last:
+            for netdev, mac in macs.items():
+                last.callback(self.machine.set_link, netdev, mac=mac)
+            last.callback(self.sgi.give_back)
+            last.callback(self.radio.give_back)
+            for process in self._running:
+                last.callback(process.stop, timeout_s=3.0)
+            self._running = []
 
 
 @contextmanager
