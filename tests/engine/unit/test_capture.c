@@ -40,9 +40,11 @@ static void room(void)
 	CHECK(arm(10000, 4, 9276)); /* frames are cut where memory ends */
 	CHECK(c.room < 9276 && c.room >= CAPTURE_LEAST);
 	CHECK(c.stride * 40000 <= CAPTURE_MEMORY);
+	CHECK(capture_take(&c, 3) != NULL);
 	CHECK(!arm(10000, 512, 60) && strstr(why.accepted, "fewer"));
-	CHECK(!c.on && capture_slot_at(&c, 0, 0) == NULL);
+	CHECK(c.groups == 4 && capture_slot_at(&c, 3, 0) != NULL);
 	CHECK(arm(0, 4, 60) && !c.on);
+	CHECK(capture_slot_at(&c, 0, 0) == NULL);
 	CHECK(arm(1, 0, 60) && !c.on);
 }
 

@@ -22,15 +22,14 @@ bool capture_arm(struct capture *c, const struct capture_request *request, uint3
 		 uint32_t longest, struct problem *why)
 {
 	const uint64_t slots = (uint64_t)request->frames * groups;
-	uint64_t room;
+	uint64_t room = slots ? CAPTURE_MEMORY / slots : CAPTURE_MEMORY;
 
-	capture_release(c);
-	if (slots == 0)
-		return true;
-	room = CAPTURE_MEMORY / slots;
 	if (room < sizeof(struct capture_slot) + CAPTURE_LEAST)
 		return problem_set(why, "fewer frames, or those of fewer streams",
 				   "%u frames of each of %u do not fit", request->frames, groups);
+	capture_release(c);
+	if (slots == 0)
+		return true;
 	room = (room - sizeof(struct capture_slot)) & ~(uint64_t)7;
 	longest = (longest + 7) & ~7u;
 	c->room = room < longest ? (uint32_t)room : longest;

@@ -53,7 +53,8 @@ struct capture_request {
 	enum capture_what what;
 };
 
-/* Room for `frames` frames of up to `longest` octets in each of `groups` groups. */
+/* Room for `frames` frames of up to `longest` octets in each of `groups` groups; what is too many
+ * is refused, and what was kept before stays. */
 bool capture_arm(struct capture *c, const struct capture_request *request, uint32_t groups,
 		 uint32_t longest, struct problem *why);
 void capture_release(struct capture *c);

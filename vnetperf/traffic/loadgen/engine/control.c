@@ -183,7 +183,10 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 	atomic_store(&t->end, 0);
 	atomic_store(&t->abort, false);
 	t->aborted = false;
-	if (!keep_arm(!plan->learning, why) || !plan_apply(plan, why)) {
+	if (!keep_arm(!plan->learning, why))
+		return false; /* the last result stays */
+	result.known = result.known && plan->learning;
+	if (!plan_apply(plan, why)) {
 		plan_release_tx();
 		return false;
 	}
@@ -236,7 +239,6 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	if (result.known && result.epoch == spec->epoch)
 		return problem_set(why, "an epoch other than the last trial's",
 				   "epoch %u again: stale frames would count", spec->epoch);
-	result.known = false;
 	engine.trial.learning = false;
 	engine.trial.epoch = spec->epoch;
 	engine.trial.drain = cycles(spec->drain);
