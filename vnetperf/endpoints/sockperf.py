@@ -19,8 +19,9 @@ _VALID = re.compile(
 _WHOLE = re.compile(r"\[Total Run\] RunTime=([\d.]+) sec; Warm up time=(\d+) msec")
 #: Its tail, which is not valid either, seconds.
 _TAIL_S = 0.05
-#: Longest time without an answer at the end of what is valid: a part of it, and seconds.
-_STANDS, _STANDS_S = 0.25, 0.1
+#: Longest time without an answer at the end of what is valid: a part of it, and seconds, in which
+#: processors that are shared may belong to others.
+_STANDS, _STANDS_S = 0.25, 0.2
 _DROPPED = re.compile(r"# dropped messages = (\d+)")
 _MEAN = re.compile(r"avg-rtt=\s*([\d.]+)")
 _EXTREME = re.compile(r"<(MIN|MAX)> observation =\s*([\d.]+)")
