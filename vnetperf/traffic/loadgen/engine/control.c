@@ -174,6 +174,15 @@ bool control_at_rest(struct problem *why)
 			   control_state_name(state));
 }
 
+/* A trial that was refused must not begin once its workers get to run: then they rest. */
+static bool not_followed(struct problem *why)
+{
+	atomic_store(&engine.trial.abort, true);
+	engine.trial.aborted = true;
+	atomic_store(&engine.order, order_next(atomic_load(&engine.order), PHASE_REST));
+	return problem_set(why, "lcores that get to run", "workers do not follow");
+}
+
 /* Arm, fix the common start, go.  engine.trial has been filled in. */
 static bool launch(const struct plan *plan, double delay, struct problem *why)
 {
@@ -192,10 +201,10 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 	}
 	t->active = true;
 	if (!workers_order(PHASE_ARM))
-		return problem_set(why, "lcores that get to run", "workers do not follow");
+		return not_followed(why);
 	t->start = rte_rdtsc() + cycles(RTE_MAX(delay, MIN_DELAY_S));
 	if (!workers_order(PHASE_RUN))
-		return problem_set(why, "lcores that get to run", "workers do not follow");
+		return not_followed(why);
 	return true;
 }
 
