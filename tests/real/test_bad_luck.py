@@ -129,7 +129,7 @@ def test_a_second_run_says_who_holds_the_testbed(
 ) -> None:
     impatient = tmp_path / "local.toml"
     impatient.write_text('name = "local"\nisolation = "test"\nlock_timeout_s = 0.5\n')
-    first = start("-k", "pvp_dpdk", "--frame-sizes=64,512,1518")
+    first = start("-k", "pvp_dpdk", "--frame-sizes=64,128,256,512,1024,1280,1518")
     first.wait_for(lambda records: trials(records) >= 1)
     (holder,) = agents(first.process.pid)
     second = start("-k", "phy2phy_dpdk", "--frame-sizes=64", f"--testbed={impatient}")
