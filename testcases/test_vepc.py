@@ -15,7 +15,7 @@ OFFLOADS = ("csum", "tso", "ufo", "ecn", "gso", "gro")
 def test_users_traffic(bench: Bench) -> None:
     """TCP and UDP between a UE and a server behind the core, by iperf3, each both ways."""
     if why := bench.no_users_traffic():
-        pytest.skip(why)
+        pytest.skip(why)  # what is missing, as the plan tells it
     bench.users_traffic().check_expectations()
 
 

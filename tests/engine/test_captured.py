@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scapy.all import Ether, PcapReader, wrpcap  # type: ignore[attr-defined]  # scapy fills it as it runs
@@ -21,8 +22,8 @@ from vnetperf.traffic.loadgen.spec import Load, QueueMap, TrialSpec
 pytestmark = pytest.mark.real
 
 
-def run(engine: Engine, loads: dict[int, Load], **settings: float) -> TrialResult:
-    engine.start(TrialSpec(loads=loads, max_lag_s=2.0, policy="retry", **settings))  # type: ignore[arg-type]
+def run(engine: Engine, loads: dict[int, Load], **settings: Any) -> TrialResult:
+    engine.start(TrialSpec(loads=loads, max_lag_s=2.0, policy="retry", **settings))
     return engine.wait(30)
 
 
@@ -130,9 +131,10 @@ def test_gaps_and_strays(open_engine: OpenEngine, executable: Path, run_dir: Pat
 
 
 def test_what_does_not_fit_is_refused_or_cut(loop: Engine) -> None:
-    for frames, what in ((10_001, "first"), (-1, "first"), (5, "every")):
+    wrong: list[tuple[int, Any]] = [(10_001, "first"), (-1, "first"), (5, "every")]
+    for frames, what in wrong:
         with pytest.raises(GeneratorError, match="accepted"):
-            loop.capture(frames, what)  # type: ignore[arg-type]
+            loop.capture(frames, what)
     loop.capture(10_000, "streams")  # of eight streams, each way
     run(loop, {7: Load(None, 50)})
     frames = loop.captured()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,9 +48,9 @@ class Bench(Machine):
         del name
         return self.directory
 
-    def spawn(self, name: str, argv: list[str], **options: object) -> Kernel:  # type: ignore[override]
+    def spawn(self, name: str, argv: Sequence[str], **options: Any) -> Any:
         del name, options
-        self.argv = argv
+        self.argv = list(argv)
         return Kernel(self.directory / "console", self.says)
 
 

@@ -6,6 +6,7 @@ import io
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scapy.utils import RawPcapReader
@@ -118,9 +119,9 @@ def routed(
 
 @pytest.mark.parametrize("network", ["ipv4", "ipv6"])
 def test_a_router_finds_the_tester_by_itself(
-    network: str, machine: Machine, router: tuple[tuple[WireEnd, WireEnd], tuple[str, str]]
+    network: Any, machine: Machine, router: tuple[tuple[WireEnd, WireEnd], tuple[str, str]]
 ) -> None:
-    profile = TrafficProfile(headers=("ethernet", network, "udp"))  # type: ignore[arg-type]
+    profile = TrafficProfile(headers=("ethernet", network, "udp"))
     if network == "ipv6":
         values = {
             "ipv6_src": V6[0].replace("fffe/64", "1"),

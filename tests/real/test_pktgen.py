@@ -57,7 +57,7 @@ def test_frames_on_the_wire_are_those_of_every_generator(name: str, loop: Loop) 
     configuration = config.load({"traffic": name, "generator": "pktgen"}, environment={})
     profile = configuration.traffic
     for error in of_generator(make_scenario("phy2phy_bridge", configuration), Pktgen.capabilities):
-        pytest.skip(str(error))
+        pytest.skip(str(error))  # refused before deployment, as users see it
     streams = loop.prepare(profile, size)
     kinds = [k for k in compile_traffic(streams, profile, size) if k.stream.direction == 0]
     port = NetdevPort(loop.machine, loop.ends[1].netdev or "")

@@ -67,7 +67,7 @@ def test_frames_on_the_wire_are_those_of_every_generator(name: str, loop: Loop) 
     configuration = config.load({"traffic": name, "generator": "trex"}, environment={})
     profile = configuration.traffic
     for error in of_generator(make_scenario("phy2phy_bridge", configuration), Trex.capabilities):
-        pytest.skip(str(error))
+        pytest.skip(str(error))  # refused before deployment, as users see it
     streams = loop.prepare(profile, size)
     frames = [f for f in compile_traffic(streams, profile, size) if f.stream.direction == 0]
     port = NetdevPort(loop.machine, loop.ends[1].netdev or "")

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 RPC_VERSION = "5.1"
 PORTS = (0, 1)
@@ -211,14 +211,16 @@ class Handler(socketserver.StreamRequestHandler):
     """One client; when it vanishes its traffic goes on, and its ports stay its own."""
 
     def handle(self) -> None:
+        server = cast("Listener", self.server)
         for line in self.rfile:
-            answer = self.server.double.answer(json.loads(line))  # type: ignore[attr-defined]
+            answer = server.double.answer(json.loads(line))
             self.wfile.write(json.dumps(answer).encode() + b"\n")
 
 
 class Listener(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
+    double: Server
 
 
 def say(text: str) -> None:
@@ -234,7 +236,7 @@ def main() -> None:
         raise SystemExit(1)
     time.sleep(settings["wrong"].get("starts_after", 0.05))
     listener = Listener(("127.0.0.1", settings["sync"]), Handler)
-    listener.double = Server(settings["wrong"])  # type: ignore[attr-defined]
+    listener.double = Server(settings["wrong"])
     listener.serve_forever()
 
 
