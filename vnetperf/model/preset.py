@@ -8,6 +8,18 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.goal import SearchGoal
+from vnetperf.model.procedures import (
+    BackToBackTest,
+    FrameLossTest,
+    LatencyTest,
+    LossProfileTest,
+    MrrTest,
+    RecoveryTest,
+    ResetTest,
+    Rfc2889Test,
+    SoakTest,
+    TestName,
+)
 from vnetperf.model.traffic import check_frame_size
 from vnetperf.model.units import RFC2544_FRAME_SIZES
 
@@ -58,6 +70,16 @@ class Preset(Frozen):
         min_load_fps: Smallest load tried, frames/s per interface.
         max_trial_seconds: Longest traffic time of one search, seconds; None for no limit.
         trial: Phases of a trial.
+        tests: Tests that it is for; others are left out unless `--tests` names them.
+        latency: Parameters of the test; so are those that follow.
+        frame_loss: See there.
+        back_to_back: See there.
+        recovery: See there.
+        reset: See there.
+        mrr: See there.
+        loss_profile: See there.
+        soak: See there.
+        rfc2889: See there.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -71,6 +93,16 @@ class Preset(Frozen):
     min_load_fps: float = Field(default=1000.0, gt=0)
     max_trial_seconds: float | None = Field(default=None, gt=0)
     trial: TrialTimes = TrialTimes()
+    tests: tuple[TestName, ...] = ("throughput",)
+    latency: LatencyTest = LatencyTest()
+    frame_loss: FrameLossTest = FrameLossTest()
+    back_to_back: BackToBackTest = BackToBackTest()
+    recovery: RecoveryTest = RecoveryTest()
+    reset: ResetTest = ResetTest()
+    mrr: MrrTest = MrrTest()
+    loss_profile: LossProfileTest = LossProfileTest()
+    soak: SoakTest = SoakTest()
+    rfc2889: Rfc2889Test = Rfc2889Test()
 
     @model_validator(mode="after")
     def _names_differ(self) -> Preset:

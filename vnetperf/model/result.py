@@ -8,6 +8,16 @@ from pydantic import Field, field_validator
 
 from vnetperf.model.base import Frozen
 from vnetperf.model.imix import IMIX
+from vnetperf.model.outcomes import (
+    AddressTable,
+    BackToBack,
+    ForwardingRate,
+    LatencyAt,
+    LossStep,
+    Recovery,
+    Reset,
+    Soak,
+)
 from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import Latency, Verdict
 
@@ -109,7 +119,8 @@ class Result(Frozen):
 
     Attributes:
         scenario: "pvp_dpdk"; of a variant "pvp_dpdk,rx_queues=2".
-        test: "throughput".
+        test: "throughput", "latency", "frame_loss", "back_to_back", "recovery", "reset", "mrr",
+            "soak", "loss_profile", "forwarding_rate", "address_caching", "address_learning".
         frame_size: Octets including FCS; of a mix its mean, rounded.
         imix: The mix of frame sizes, a genome (RFC 6985) or "7x64 4x594 1x1518"; "" for one size.
         mean_frame_size: Mean size of a mix, octets including FCS; None for one size.
@@ -129,6 +140,14 @@ class Result(Frozen):
         trial_seconds: Seconds of traffic.
         wall_seconds: Wall time of the search.
         verdicts: Verdict -> number of trials.
+        latency_at: What "latency" found, one for each load.
+        loss_steps: What "frame_loss" and "loss_profile" found, in the order of the loads.
+        back_to_back: What "back_to_back" found.
+        recovery: What "recovery" found.
+        resets: What "reset" found, one for each thing that was reset.
+        rates: What "mrr" and "forwarding_rate" found.
+        soak: What "soak" found.
+        addresses: What "address_caching" and "address_learning" found.
     """
 
     scenario: str
@@ -151,6 +170,14 @@ class Result(Frozen):
     trial_seconds: float = 0.0
     wall_seconds: float = 0.0
     verdicts: dict[Verdict, int] = Field(default_factory=dict)
+    latency_at: tuple[LatencyAt, ...] = ()
+    loss_steps: tuple[LossStep, ...] = ()
+    back_to_back: BackToBack | None = None
+    recovery: Recovery | None = None
+    resets: tuple[Reset, ...] = ()
+    rates: tuple[ForwardingRate, ...] = ()
+    soak: Soak | None = None
+    addresses: AddressTable | None = None
 
     @property
     def size_name(self) -> str:

@@ -20,6 +20,32 @@ class Verdict(StrEnum):
     DUT_FAILED = "DUT_FAILED"
 
 
+class LoadStep(Frozen):
+    """One stretch of a trial whose load changes.
+
+    Attributes:
+        load_fps: Intended load of each sending interface, frames/s.
+        duration_s: Seconds.
+    """
+
+    load_fps: float
+    duration_s: float
+
+
+class EventSpec(Frozen):
+    """Something done to the DUT in the middle of a trial.
+
+    Attributes:
+        what: "vswitch", "vnf0" ... (restarted), "link phy0" (taken down and up).
+        at_s: Seconds after the first frame.
+        down_s: How long a link stays down, seconds.
+    """
+
+    what: str
+    at_s: float
+    down_s: float = 0.0
+
+
 class TrialSpec(Frozen):
     """What a trial asks of the generator.
 
@@ -34,6 +60,13 @@ class TrialSpec(Frozen):
         histogram_up_to_loss: Percentiles and histogram are in the result when the worse direction
             lost no larger a share than this, 0..1; below 0: never. The rest always.
         capture: Frames to keep; None for none.
+        burst: Frames that each stream sends back to back, from idle (RFC 1242 section 3.1); 0 for
+            traffic paced by `load_fps`, which says nothing about a burst.
+        steps: Loads one after the other without a pause; empty for `load_fps` all the time.
+            `duration_s` is the sum of theirs, `load_fps` the largest of theirs.
+        event: What is done to the DUT in the middle; None for nothing.
+        bin_s: Width of the bins of `TrialResult.timelines`, seconds; 0 for none.
+        tag_at_s: Frames sent before this many seconds are in no latency (RFC 2544 section 26.2).
     """
 
     frame_size: int
@@ -45,6 +78,11 @@ class TrialSpec(Frozen):
     learning_wait_s: float = 0.0
     histogram_up_to_loss: float = 1.0
     capture: CaptureSpec | None = None
+    burst: int = 0
+    steps: tuple[LoadStep, ...] = ()
+    event: EventSpec | None = None
+    bin_s: float = 0.0
+    tag_at_s: float = 0.0
 
 
 class LiveCounts(Frozen):
@@ -73,6 +111,8 @@ class Latency(Frozen):
         max_ns: Largest.
         percentiles: Percentile ("50", "99.9") -> nanoseconds.
         hdr: HdrHistogram V2, compressed, base64 (3 digits, nanoseconds); "" if left out.
+        ipdv: Difference of the delays of successive frames of a stream (RFC 8219 section 7.3.2),
+            nanoseconds: "min", "median", "max"; empty where the generator does not tell.
     """
 
     count: int
@@ -81,6 +121,7 @@ class Latency(Frozen):
     max_ns: float
     percentiles: dict[str, float] = Field(default_factory=dict)
     hdr: str = ""
+    ipdv: dict[str, float] = Field(default_factory=dict)
 
 
 class DirectionCounts(Frozen):
@@ -174,6 +215,45 @@ class ThreadEvents(Frozen):
     counts: dict[str, int] = Field(default_factory=dict)
 
 
+class Timeline(Frozen):
+    """How one direction of one trial went on over time.
+
+    Attributes:
+        direction: Number of the sending tester port.
+        bin_s: Width of a bin, seconds; the first begins with the first frame.
+        sent: Frames offered in each bin.
+        received: Of those sent in each bin, the distinct ones that came back, whenever that was:
+            what is missing to `sent` was lost, and this is when it was sent.
+        arrived: Distinct frames that came back in each bin.
+        last_lost_s: When the last lost frame was sent, seconds; None when none was lost.
+        gap_s: Longest time between two arrivals, seconds.
+        gap_from_s: When it began.
+    """
+
+    direction: int
+    bin_s: float
+    sent: tuple[int, ...]
+    received: tuple[int, ...]
+    arrived: tuple[int, ...]
+    last_lost_s: float | None = None
+    gap_s: float = 0.0
+    gap_from_s: float = 0.0
+
+
+class EventTimes(Frozen):
+    """When the event of a trial happened.
+
+    Attributes:
+        what: As asked for.
+        began_s: Seconds after the first frame.
+        ended_s: Seconds after the first frame, when what was restarted said that it was ready.
+    """
+
+    what: str
+    began_s: float
+    ended_s: float
+
+
 class TrialResult(Frozen):
     """What the machine side returns for a trial.
 
@@ -195,6 +275,8 @@ class TrialResult(Frozen):
         collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0
             where it is not known.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
+        timelines: One for each direction, where `TrialSpec.bin_s` asks for them.
+        event: When the event happened; None without one.
         failure: Why the trial has no number: "" or a message with the log's tail.
         failed: "" | "dut" | "generator" | "timeout".
     """
@@ -214,6 +296,8 @@ class TrialResult(Frozen):
     events: tuple[ThreadEvents, ...] = ()
     collected_s: float = 0.0
     uncollected: dict[str, str] = Field(default_factory=dict)
+    timelines: tuple[Timeline, ...] = ()
+    event: EventTimes | None = None
     failure: str = ""
     failed: str = ""
 
