@@ -45,6 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
         action.add_argument("--cpus", type=int, default=4, help="virtual processors (4)")
         action.add_argument("--memory", default="2560M", help="e.g. 2G or 2560M (2560M)")
+        action.add_argument(
+            "--threads",
+            choices=("single", "multi"),
+            default="single",
+            help="one thread for all emulated processors, or one for each, as guests of the lab's "
+            "own kernel need it (single)",
+        )
         if name == "doctor":
             continue
         action.add_argument(
@@ -136,7 +143,9 @@ def _print(found: Iterable[Check]) -> int:
 def _machine(arguments: argparse.Namespace) -> Machine:
     from vnetperf.lab.layout import Machine
 
-    return Machine(cpus=arguments.cpus, memory_mib=memory_mib(arguments.memory))
+    return Machine(
+        cpus=arguments.cpus, memory_mib=memory_mib(arguments.memory), threads=arguments.threads
+    )
 
 
 def _command(arguments: argparse.Namespace) -> list[str]:

@@ -40,9 +40,14 @@ def cpu_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
     return facts
 
 
+def has_flag(flag: str, *, proc: Path = Path("/proc")) -> bool:
+    """Whether the CPU says that it can do something: "svm", "vmx"."""
+    return flag in _cpuinfo(proc).get("flags", "").split()
+
+
 def is_virtual(*, proc: Path) -> bool:
     """Whether the CPU says that a hypervisor runs this machine."""
-    return "hypervisor" in _cpuinfo(proc).get("flags", "").split()
+    return has_flag("hypervisor", proc=proc)
 
 
 def _topology(topology: CpuTopology) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def memory_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
     }
 
 
-def virtual_lab(*, proc: Path) -> bool | str:
+def virtual_lab(*, proc: Path = Path("/proc")) -> bool | str:
     """Whether this is a guest of `vnetperf lab`, whose speeds mean nothing."""
     cmdline = file_text(proc / "cmdline")
     return cmdline if is_unknown(cmdline) else LAB_MARK in cmdline.split()

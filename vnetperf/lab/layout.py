@@ -20,6 +20,8 @@ BUS_SLOTS = (0x10, 0x11)
 BUS_NUMBERS = (0x20, 0x40)
 
 Accelerator = Literal["kvm", "tcg"]
+#: As QEMU's ``-accel tcg,thread=``.
+Threads = Literal["single", "multi"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Machine:
         cpus: Virtual processors, half of them on each NUMA node.
         memory_mib: Memory in MiB, half of it on each NUMA node.
         accelerator: What executes the guest's instructions.
+        threads: Whether one thread emulates all processors, or each has its own.
         nics: Its NICs.
     """
 
@@ -68,6 +71,10 @@ class Machine:
     #: registers of virtual functions by half of their address: they read 0.
     memory_mib: int = 2560
     accelerator: Accelerator = "tcg"
+    #: With a thread each QEMU (10.0) sometimes aborts or hangs in the firmware (iotlb_to_section),
+    #: and on two processors the lab starts no sooner. Guests of its own kernel need it: with one
+    #: thread nested virtualisation loses their timers' interrupts, and they stand still.
+    threads: Threads = "single"
     nics: tuple[Nic, ...] = field(default=NICS)
 
     def __post_init__(self) -> None:
@@ -94,9 +101,7 @@ class Machine:
 
     def qemu_options(self) -> list[str]:
         """QEMU arguments for accelerator, IOMMU, buses and NICs."""
-        # One thread for all processors: with several QEMU (10.0) aborts or hangs in the firmware
-        # (iotlb_to_section), and on two processors the lab starts no sooner.
-        options = ["-accel", "tcg,thread=single"]
+        options = ["-accel", f"tcg,thread={self.threads}"]
         if self.accelerator == "kvm":
             # Interrupt remapping by the emulated IOMMU needs the I/O APIC in QEMU.
             options = ["-accel", "kvm", "-machine", "kernel-irqchip=split"]
