@@ -1,0 +1,104 @@
+"""Differences of two runs' environments: named, and only those that mean something."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
+from vnetperf.results.environment import (
+    ABSENT,
+    VOLATILE,
+    Difference,
+    environment_differences,
+    scenario_differences,
+    tree_differences,
+    why_volatile,
+)
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+TREES = st.recursive(
+    LEAVES, lambda t: st.lists(t, max_size=3) | st.dictionaries(st.text("ab", max_size=2), t)
+)
+
+
+def run(environment: dict[str, Any] | None = None, **changed: Any) -> RunResults:
+    identity = RunIdentity(tool="vnetperf 1", git="abc", command="pytest", started="now")
+    values: dict[str, Any] = {"run": identity, "preset": "quick"}
+    return RunResults(**{**values, "environment": environment or {}, **changed})
+
+
+@given(TREES)
+def test_a_tree_does_not_differ_from_itself(tree: Any) -> None:
+    assert tree_differences(tree, json.loads(json.dumps(tree))) == ()
+
+
+@given(TREES, TREES)
+def test_trees_that_differ_are_told_apart_both_ways(a: Any, b: Any) -> None:
+    there, back = tree_differences(a, b), tree_differences(b, a)
+    assert {(d.path, repr(d.a), repr(d.b)) for d in there} == {
+        (d.path, repr(d.b), repr(d.a)) for d in back
+    }
+
+
+def test_the_kernel_is_named_and_free_memory_is_not() -> None:
+    then = {"kernel": {"release": "6.1"}, "memory": {"available_kb": 1}, "collected": "a"}
+    now = {"kernel": {"release": "6.12"}, "memory": {"available_kb": 2}, "collected": "b"}
+    assert environment_differences(run(then), run(now)) == (
+        Difference("environment.kernel.release", "6.1", "6.12"),
+    )
+
+
+def test_one_nic_more_is_one_difference() -> None:
+    def nics(*addresses: str) -> dict[str, Any]:
+        return {"nics": [{"pci": a, "driver": "igb"} for a in addresses]}
+
+    [found] = environment_differences(run(nics("b", "c")), run(nics("a", "b", "c")))
+    assert (found.path, found.a) == ("environment.nics[a]", ABSENT)
+
+
+def test_hugepages_are_told_apart_by_node_and_size() -> None:
+    def pools(free: int, total: int) -> dict[str, Any]:
+        pool = {"node": 1, "size_kb": 2048, "total": total, "free": free}
+        return {"memory": {"hugepages": [pool]}}
+
+    [found] = environment_differences(run(pools(0, 8)), run(pools(4, 16)))
+    assert found == Difference("environment.memory.hugepages[1 2048].total", 8, 16)
+
+
+def test_settings_count_and_where_results_go_does_not() -> None:
+    def settings(rules: str, folder: str) -> dict[str, dict[str, Any]]:
+        return {"rules": {"value": rules, "source": folder}, "results_dir": {"value": folder}}
+
+    [found] = environment_differences(
+        run(settings=settings("port", "/a")), run(settings=settings("stream", "/b"))
+    )
+    assert found == Difference("settings.rules", "port", "stream")
+
+
+def deployed(number: str, version: str = "3.1") -> ScenarioFacts:
+    line = f"ovs unix:/run/vnetperf/20261122-05512{number[0]}-{number}/ovs/db.sock"
+    vswitch = {"version": version, "launch line": line, "ports": [{"name": f"vp{number}v0a"}]}
+    return ScenarioFacts(scenario="pvp_ovs", facts={"vswitch": vswitch})
+
+
+def test_the_number_of_a_run_in_paths_and_links_is_no_difference() -> None:
+    assert scenario_differences(deployed("0280"), deployed("1731")) == ()
+    [found] = environment_differences(
+        run(scenarios=(deployed("0280"),)), run(scenarios=(deployed("1731", "3.3"),))
+    )
+    assert found == Difference("scenarios.pvp_ovs.facts.vswitch.version", "3.1", "3.3")
+
+
+def test_a_scenario_that_only_one_run_has_is_no_difference_of_environments() -> None:
+    assert environment_differences(run(scenarios=(deployed("0280"),)), run()) == ()
+
+
+def test_every_volatile_field_has_its_reason_and_the_rest_none() -> None:
+    assert all(len(why.split()) > 2 for why in VOLATILE.values())
+    assert why_volatile("environment.memory.hugepages[0 2048].free")
+    assert not why_volatile("environment.memory.hugepages[0 2048].total")
+    assert not why_volatile("environment.kernel.cmdline")
