@@ -1,0 +1,62 @@
+"""The interval of a loss ratio: known values, and that it covers what it says."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.statistics import clopper_pearson
+
+
+@pytest.mark.parametrize(
+    ("lost", "offered", "low", "high"),
+    [
+        (0, 10, 0.0, 0.308497),
+        (1, 10, 0.002529, 0.445016),
+        (5, 10, 0.187086, 0.812914),
+        (10, 10, 0.691503, 1.0),
+        (8, 20, 0.191190, 0.639457),
+        (0, 0, 0.0, 1.0),
+    ],
+)
+def test_it_is_that_of_the_table(lost: int, offered: int, low: float, high: float) -> None:
+    assert clopper_pearson(lost, offered) == pytest.approx((low, high), abs=2e-6)
+
+
+def test_the_rule_of_three_holds_for_a_long_run() -> None:
+    low, high = clopper_pearson(0, 3_000_000_000, confidence=0.9)
+    assert low == 0.0
+    assert high == pytest.approx(1e-9, rel=0.002)
+
+
+@given(st.integers(0, 10**10), st.data())
+def test_what_was_seen_lies_within(offered: int, data: st.DataObject) -> None:
+    lost = data.draw(st.integers(0, offered))
+    low, high = clopper_pearson(lost, offered)
+    assert 0.0 <= low <= high <= 1.0
+    if offered:
+        assert low <= lost / offered <= high
+
+
+@pytest.mark.parametrize(("share", "frames"), [(0.01, 100), (0.3, 40), (0.001, 2000)])
+def test_it_covers_at_least_as_often_as_it_says(share: float, frames: int) -> None:
+    draw, covered, runs = random.Random(7), 0, 400
+    for _ in range(runs):
+        lost = sum(draw.random() < share for _ in range(frames))
+        low, high = clopper_pearson(lost, frames)
+        covered += low <= share <= high
+    assert covered / runs >= 0.94
+
+
+@pytest.mark.parametrize(("lost", "offered"), [(-1, 5), (6, 5)])
+def test_no_share_is_refused(lost: int, offered: int) -> None:
+    with pytest.raises(ValueError, match="no share"):
+        clopper_pearson(lost, offered)
+
+
+def test_no_level_is_refused() -> None:
+    with pytest.raises(ValueError, match="no level"):
+        clopper_pearson(1, 5, confidence=95)

@@ -1,0 +1,122 @@
+"""What repeats say: intervals that cover, modes and outliers that are seen, nothing dropped."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.statistics import spread
+
+VALUES = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=40)
+
+
+@given(VALUES)
+def test_every_value_is_kept_in_order(values: list[float]) -> None:
+    found = spread(values)
+    assert list(found.values) == values
+    assert found.n == len(values)
+    assert found.minimum <= found.mean <= found.maximum
+    assert found.minimum <= found.median <= found.maximum
+    assert all(0 <= place < found.n for place in found.outliers)
+
+
+@given(VALUES)
+def test_the_interval_holds_the_mean_and_comes_again(values: list[float]) -> None:
+    found = spread(values)
+    if found.n == 1:
+        assert found.low is None
+        assert found.method == ""
+        return
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.mean <= found.high
+    assert found == spread(values)
+
+
+@pytest.mark.parametrize(
+    ("draw", "mean", "n", "least"),
+    [
+        (lambda r: r.gauss(100, 5), 100, 5, 0.93),
+        (lambda r: r.gauss(100, 5), 100, 20, 0.93),
+        (lambda r: r.random(), 0.5, 6, 0.91),
+        (lambda r: r.expovariate(1), 1, 30, 0.90),  # t alone: 0.92; a plain bootstrap: 0.89
+    ],
+)
+def test_the_interval_covers_as_often_as_it_says(
+    draw: Callable[[random.Random], float], mean: float, n: int, least: float
+) -> None:
+    seeded, runs, covered = random.Random(11), 500 if n < 30 else 100, 0
+    for _ in range(runs):
+        found = spread([draw(seeded) for _ in range(n)])
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low <= mean <= found.high
+    assert covered / runs >= least
+
+
+def test_a_wider_confidence_gives_a_wider_interval() -> None:
+    narrow, wide = (spread([1.0, 2.0, 4.0], confidence=c) for c in (0.5, 0.99))
+    assert narrow.low is not None
+    assert wide.low is not None
+    assert wide.low < narrow.low
+
+
+def test_skewed_values_are_resampled() -> None:
+    seeded = random.Random(1)
+    found = spread([seeded.expovariate(1) ** 2 for _ in range(40)])
+    assert found.method == "bootstrap"
+    assert found.low is not None
+    assert found.high is not None
+    assert found.high - found.mean > found.mean - found.low  # it follows the long tail
+
+
+def test_two_modes_are_named_and_not_averaged_away() -> None:
+    found = spread([10.0, 10.1, 14.2, 10.05, 14.1, 14.3, 9.9, 14.25])
+    assert found.modes == pytest.approx((10.0125, 14.2125))
+    assert found.outliers == ()
+
+
+def test_one_mode_is_rarely_taken_for_two() -> None:
+    seeded, runs = random.Random(3), 400
+    for n in (4, 5, 8, 12, 25):
+        wrong = sum(bool(spread([seeded.gauss(0, 1) for _ in range(n)]).modes) for _ in range(runs))
+        assert wrong / runs < 0.03, n
+
+
+def test_steps_of_what_measured_are_no_modes() -> None:
+    bursts = [512.0, 512.0, 513.0, 513.0, 512.0, 513.0, 513.0, 512.0]
+    assert spread(bursts).modes
+    assert spread(bursts, resolution=1.0).modes == ()
+
+
+def test_an_outlier_is_shown_and_stays_in_the_mean() -> None:
+    found = spread([100.0, 101.0, 99.0, 100.5, 20.0, 99.5, 100.2])
+    assert found.outliers == (4,)
+    assert found.mean < 90
+    assert found.modes == ()
+
+
+def test_an_outlier_among_equal_values_is_seen() -> None:
+    assert spread([512.0] * 30 + [100.0]).outliers == (30,)
+
+
+@given(st.floats(-1e9, 1e9), st.integers(2, 30))
+def test_equal_values_have_no_outliers_and_no_modes(value: float, n: int) -> None:
+    found = spread([value] * n)
+    assert (found.modes, found.outliers, found.stdev) == ((), (), 0.0)
+    assert found.low == found.high == found.mean == value
+
+
+@pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")]])
+def test_what_is_no_number_is_refused(values: list[float]) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        spread(values)
+
+
+def test_no_level_is_refused() -> None:
+    with pytest.raises(ValueError, match="no level"):
+        spread([1.0], confidence=95)
