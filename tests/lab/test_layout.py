@@ -70,3 +70,11 @@ def test_a_machine_that_cannot_be_is_refused(cpus: int, memory: int, where: str)
         Machine(cpus=cpus, memory_mib=memory)
     assert caught.value.where == where
     assert caught.value.accepted
+
+
+def test_guests_of_the_lab_need_a_thread_for_each_processor_or_hardware() -> None:
+    assert not Machine().takes_guests
+    several = Machine(threads="multi")
+    assert several.takes_guests
+    assert several.qemu_options()[:2] == ["-accel", "tcg,thread=multi"]
+    assert Machine(accelerator="kvm").takes_guests

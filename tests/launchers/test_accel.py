@@ -89,3 +89,22 @@ def test_a_kernel_that_stands_still_is_no_proof(
     proof, _ = prove(says)
     assert not proof.works
     assert why in proof.why
+
+
+@pytest.mark.parametrize(("takes", "loaded"), [(False, []), (True, ["kvm_amd"])])
+def test_in_the_lab_kvm_is_loaded_where_guests_would_not_stand_still(
+    prove: Callable[[str], tuple[accel.Proof, Bench]],
+    monkeypatch: pytest.MonkeyPatch,
+    takes: bool,
+    loaded: list[str],
+) -> None:
+    modules: list[str] = []
+    monkeypatch.setattr(accel, "virtual_lab", lambda: True)
+    monkeypatch.setattr(accel, "lab_takes_guests", lambda: takes)
+    monkeypatch.setattr(accel, "has_flag", lambda flag: flag == "svm")
+    monkeypatch.setattr(Bench, "load_module", lambda _, name: modules.append(name))
+    proof, bench = prove(accel.WORD)
+    assert proof.works is takes
+    assert modules == loaded
+    assert bool(bench.argv) is takes
+    assert takes or "one thread" in proof.why

@@ -12,6 +12,8 @@ from vnetperf.host.facts_cpu import is_virtual
 
 #: On the kernel's command line in the virtual lab.
 LAB_MARK = "vnetperf.lab=1"
+#: On the command line of a lab whose own guests get their timers' interrupts.
+LAB_GUESTS_MARK = "vnetperf.lab.guests=1"
 
 # What firmware calls itself, in the order in which systemd-detect-virt looks too.
 _DMI_HYPERVISORS = (
@@ -110,6 +112,11 @@ def virtual_lab(*, proc: Path = Path("/proc")) -> bool | str:
     """Whether this is a guest of `vnetperf lab`, whose speeds mean nothing."""
     cmdline = file_text(proc / "cmdline")
     return cmdline if is_unknown(cmdline) else LAB_MARK in cmdline.split()
+
+
+def lab_takes_guests(*, proc: Path = Path("/proc")) -> bool:
+    """Whether a guest of `vnetperf lab` can have guests of its own."""
+    return LAB_GUESTS_MARK in file_text(proc / "cmdline").split()
 
 
 def virtualisation(*, sys: Path, proc: Path) -> str:

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from vnetperf.host.facts_system import LAB_MARK
+from vnetperf.host.facts_system import LAB_GUESTS_MARK, LAB_MARK
 from vnetperf.lab.kernel import Kernel
 from vnetperf.lab.layout import Machine
 from vnetperf.lab.programs import SBIN, VIRTME_RUN
@@ -68,7 +68,8 @@ def command(
         argv += ["--numa", node]
     for directory in ("/etc", "/var"):  # the least that its init must write to
         argv += ["--overlay-rwdir", directory]
-    options = (LAB_MARK, *_IOMMU, *_LIGHT, *_PATIENT, f"modprobe.blacklist={_UNUSED}", *_CONSOLE)
+    marks = (LAB_MARK, LAB_GUESTS_MARK) if machine.takes_guests else (LAB_MARK,)
+    options = (*marks, *_IOMMU, *_LIGHT, *_PATIENT, f"modprobe.blacklist={_UNUSED}", *_CONSOLE)
     for option in options:
         argv += ["--kopt", option]
     argv += ["--script-sh", script, "--qemu-opts", *machine.qemu_options()]

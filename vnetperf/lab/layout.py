@@ -91,6 +91,11 @@ class Machine:
                 accepted=f"at least {NODES * MIB_PER_NODE_LEAST} MiB",
             )
 
+    @property
+    def takes_guests(self) -> bool:
+        """Whether nested guests get their timers' interrupts."""
+        return self.accelerator == "kvm" or self.threads == "multi"
+
     def numa(self) -> tuple[str, ...]:
         """One text a node for virtme-ng's ``--numa``, e.g. ``2560M,cpus=0-1``."""
         cpus = self.cpus // NODES

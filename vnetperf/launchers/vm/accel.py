@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vnetperf.host.facts_cpu import has_flag
-from vnetperf.host.facts_system import virtual_lab
+from vnetperf.host.facts_system import lab_takes_guests, virtual_lab
 from vnetperf.host.identity import boot_id
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import cache_directory, make_cache
@@ -59,7 +59,10 @@ def proof(machine: Machine, qemu: str, kernel: Path | None) -> Proof:
     Returns:
         What came of it.
     """
-    _load(machine)
+    if virtual_lab() is True:
+        if not lab_takes_guests():
+            return Proof(False, "one thread emulates all processors of this lab")
+        _load(machine)
     if not DEVICE.exists():
         return Proof(False, f"there is no {DEVICE}")
     if not os.access(DEVICE, os.R_OK | os.W_OK):
@@ -79,9 +82,7 @@ def proof(machine: Machine, qemu: str, kernel: Path | None) -> Proof:
 
 
 def _load(machine: Machine) -> None:
-    """Load KVM's module in the lab, which starts without it; real machines have it or have not."""
-    if virtual_lab() is not True:
-        return
+    """Load KVM's module, which the lab starts without; real machines have it or have not."""
     with contextlib.suppress(HostError):
         for flag, module in MODULES.items():
             if has_flag(flag):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from vnetperf.host import testpmd
+from vnetperf.host.facts_system import virtual_lab
 from vnetperf.host.machine import Machine
 from vnetperf.host.patience import patient
 from vnetperf.images import image as images
@@ -206,6 +207,13 @@ class VmVloop(Vnf):
                     f"hardware acceleration does not work: {self.proof.why}",
                     where="--guest accel=kvm",
                     cure="leave it out: guests are then emulated, and the result says so",
+                )
+            if not self.proof.works and virtual_lab() is True:
+                raise DutError(
+                    "a guest that is emulated in an emulated machine does not come up, and "
+                    f"hardware acceleration does not work: {self.proof.why}",
+                    where=self.role,
+                    cure="start the lab with `vnetperf lab run --threads multi -- ...`",
                 )
         where = guest_domain.Where(
             name=f"{self.role}-{self._starts}",
