@@ -41,13 +41,18 @@ def test_a_core_whose_sessions_end_is_deployed_again(vnf: str, ends: bool) -> No
     run.log.append.assert_called_once()
 
 
-def test_what_failed_is_deployed_again() -> None:
+def test_what_failed_is_deployed_again_and_told_in_the_log() -> None:
     wanted = scenario()
     run = run_of(wanted)
     run.client.call.side_effect = DutError("gone")
     with pytest.raises(DutError):
         transfers.measure(run, wanted)
     run.forget_deployment.assert_called_once()
+    told = [call.args[0] for call in run.log.append.call_args_list]
+    assert [record.test for record in told] == [
+        *("TCP_STREAM forth", "TCP_STREAM back", "UDP_STREAM forth", "UDP_STREAM back")
+    ]
+    assert {(record.scenario, record.why) for record in told} == {(wanted.id, "gone")}
 
 
 def test_what_keeps_users_away_is_noted() -> None:

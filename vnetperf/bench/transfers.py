@@ -12,7 +12,7 @@ from vnetperf.model.guest import GuestOptions
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.scenario import Scenario, variant_id
 from vnetperf.model.transfer import AUTO, Kind, Transfer, Transfers, TransferSpec, Way
-from vnetperf.results.records import TransfersRecord
+from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.testbed.ends import misfit
 
 #: What it is called in a scenario's name: endpoints deploy it otherwise than a generator does.
@@ -217,8 +217,17 @@ def _measured(
             specs=[spec.model_dump(mode="json") for spec in specs],
             **more,
         )
-    except VnetperfError:
+    except VnetperfError as error:
         run.forget_deployment()
+        for spec in specs:
+            run.log.append(
+                NotMeasuredRecord(
+                    scenario=scenario.id,
+                    test=f"{spec.kind} {spec.way}",
+                    frame_size=spec.message_size or 0,
+                    why=str(error),
+                )
+            )
         raise
     found = Transfers(
         scenario=scenario.id,

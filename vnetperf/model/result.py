@@ -121,7 +121,8 @@ class Result(Frozen):
         scenario: "pvp_dpdk"; of a variant "pvp_dpdk,rx_queues=2".
         test: "throughput", "latency", "frame_loss", "back_to_back", "recovery", "reset", "mrr",
             "soak", "loss_profile", "forwarding_rate", "address_caching", "address_learning".
-        frame_size: Octets including FCS; of a mix its mean, rounded.
+        frame_size: Octets including FCS; of a mix its mean, rounded. Of a transfer between sockets
+            that failed those of a message, 0 where the tool chooses.
         imix: The mix of frame sizes, a genome (RFC 6985) or "7x64 4x594 1x1518"; "" for one size.
         mean_frame_size: Mean size of a mix, octets including FCS; None for one size.
         loads: Load of each direction as a share of a load per interface; empty for 1 each.
@@ -182,11 +183,15 @@ class Result(Frozen):
     @property
     def size_name(self) -> str:
         """The frame size in a table: "64", or "imix"."""
+        if not self.frame_size:
+            return "-"
         return IMIX if self.imix else str(self.frame_size)
 
     @property
     def size_text(self) -> str:
         """The frame size in a sentence: "64 octets", or a mix with its mean."""
+        if not self.frame_size:
+            return "no size of its own"
         if not self.imix:
             return f"{self.frame_size} octets"
         return f"IMIX {self.imix} (mean {self._mean} octets)"
