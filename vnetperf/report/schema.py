@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from vnetperf.model import result, transfer, trial
+from vnetperf.model import outcomes, result, transfer, trial
 from vnetperf.model.result import SCHEMA_VERSION, RunResults
 
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8,}\S.*)*)", re.MULTILINE)
@@ -42,7 +42,7 @@ def attribute_docs(model: type[BaseModel]) -> dict[str, str]:
 def _models() -> dict[str, type[BaseModel]]:
     return {
         name: item
-        for module in (result, transfer, trial)
+        for module in (result, outcomes, transfer, trial)
         for name, item in vars(module).items()
         if isinstance(item, type) and issubclass(item, BaseModel)
     }
