@@ -3,8 +3,8 @@
 Nested virtualisation needs a thread for each of the lab's processors, and two guests more memory
 than the lab has by itself:
 
-    vnetperf lab run --threads multi --memory 4G -- pytest tests/real/test_lab_guests.py -k ovs
-    vnetperf lab run --threads multi -- pytest tests/real/test_lab_guests.py -k sriov
+    vnetperf lab run --threads multi --memory 4G -- pytest tests/real/test_lab_guests.py -k vhost
+    vnetperf lab run --threads multi -- pytest tests/real/test_lab_guests.py -k functions
 """
 
 from __future__ import annotations
