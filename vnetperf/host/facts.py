@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host.fact import attempt
+from vnetperf.host.fact import attempt, file_text
 from vnetperf.host.facts_cpu import cpu_facts
+from vnetperf.host.facts_irq import interrupt_facts
+from vnetperf.host.facts_memory import memory_facts
 from vnetperf.host.facts_nic import nic_facts
 from vnetperf.host.facts_software import kvm_facts, software_facts
 from vnetperf.host.facts_system import (
@@ -15,7 +17,7 @@ from vnetperf.host.facts_system import (
     firmware_facts,
     hostname,
     kernel_facts,
-    memory_facts,
+    uptime,
     virtual_lab,
     virtualisation,
 )
@@ -36,14 +38,17 @@ def collect(root: Path = Path("/")) -> dict[str, Any]:
     return {
         "collected": datetime.now(UTC).isoformat(timespec="seconds"),
         "hostname": attempt(hostname),
+        "uptime_s": attempt(lambda: uptime(proc=proc)),
+        "load_average": file_text(proc / "loadavg"),
         "virtual_lab": attempt(lambda: virtual_lab(proc=proc)),
         "cpu": attempt(lambda: cpu_facts(sys=sys, proc=proc)),
         "memory": attempt(lambda: memory_facts(sys=sys, proc=proc)),
         "kernel": attempt(lambda: kernel_facts(sys=sys, proc=proc)),
         "distribution": attempt(lambda: distribution_facts(etc=etc)),
+        "interrupts": attempt(lambda: interrupt_facts(proc=proc)),
         "firmware": attempt(lambda: firmware_facts(sys=sys)),
         "virtualisation": attempt(lambda: virtualisation(sys=sys, proc=proc)),
         "kvm": attempt(lambda: kvm_facts(dev=root / "dev")),
-        "nics": attempt(lambda: nic_facts(sys=sys)),
+        "nics": attempt(lambda: nic_facts(sys=sys, proc=proc)),
         "software": attempt(lambda: software_facts(dpkg_status=root / "var/lib/dpkg/status")),
     }

@@ -33,8 +33,12 @@ def cpu_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
         "governors": _per_cpu(cpu, "cpufreq/scaling_governor"),
         "frequency_driver": _per_cpu(cpu, "cpufreq/scaling_driver"),
         "max_khz": _per_cpu(cpu, "cpufreq/cpuinfo_max_freq"),
+        "allowed_min_khz": _per_cpu(cpu, "cpufreq/scaling_min_freq"),
+        "allowed_max_khz": _per_cpu(cpu, "cpufreq/scaling_max_freq"),
+        "energy_preference": _per_cpu(cpu, "cpufreq/energy_performance_preference"),
         "turbo": _turbo(cpu),
         "idle_driver": file_text(cpu / "cpuidle/current_driver"),
+        "idle_governor": file_text(cpu / "cpuidle/current_governor_ro"),
         "idle_states": attempt(lambda: _idle_states(cpu)),
     }
     return facts

@@ -1,4 +1,4 @@
-"""Facts about kernel, distribution, firmware, memory and virtualisation."""
+"""Facts about kernel, distribution, firmware and virtualisation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host import hugepages
+from vnetperf.host import bootline
 from vnetperf.host.fact import attempt, file_text, is_unknown, unknown
 from vnetperf.host.facts_cpu import is_virtual
 
@@ -41,8 +41,10 @@ def kernel_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
         "release": file_text(proc / "sys/kernel/osrelease"),
         "version": file_text(proc / "sys/kernel/version"),
         "cmdline": file_text(proc / "cmdline"),
+        "boot_options": bootline.options(file_text(proc / "cmdline")),
         "vulnerabilities": attempt(lambda: _vulnerabilities(sys)),
         "clocksource": file_text(clock / "current_clocksource"),
+        "clocksources": file_text(clock / "available_clocksource"),
         "preempt": attempt(lambda: _preempt(sys, proc)),
         "transparent_hugepages": file_text(sys / "kernel/mm/transparent_hugepage/enabled"),
         "numa_balancing": file_text(proc / "sys/kernel/numa_balancing"),
@@ -69,43 +71,20 @@ def firmware_facts(*, sys: Path) -> dict[str, Any]:
     names = {
         "system_vendor": "sys_vendor",
         "product": "product_name",
+        "serial": "product_serial",
+        "board_vendor": "board_vendor",
         "board": "board_name",
+        "board_version": "board_version",
         "bios_vendor": "bios_vendor",
         "bios_version": "bios_version",
+        "bios_release": "bios_release",
         "bios_date": "bios_date",
     }
-    if not dmi.is_dir():
-        why = unknown("the firmware gives no DMI tables")
-        return dict.fromkeys(names, why)
-    return {name: file_text(dmi / file) for name, file in names.items()}
-
-
-def memory_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
-    """Memory in kB and hugepages in pages."""
-    info = file_text(proc / "meminfo")
-    numbers = {
-        line.partition(":")[0]: line.split()[1]
-        for line in info.splitlines()
-        if len(line.split()) > 1
-    }
-    return {
-        "total_kb": _number(numbers, "MemTotal", info),
-        "available_kb": _number(numbers, "MemAvailable", info),
-        "swap_total_kb": _number(numbers, "SwapTotal", info),
-        "hugepages": attempt(
-            lambda: [
-                {
-                    "node": pool.node,
-                    "size_kb": pool.size_kb,
-                    "total": pool.total,
-                    "free": pool.free,
-                    "surplus": pool.surplus,
-                }
-                for pool in hugepages.pools(sys=sys)
-            ]
-        ),
-        "modules": unknown("memory type, size of modules and channels need dmidecode"),
-    }
+    there = dmi.is_dir()
+    why = unknown("the firmware gives no DMI tables")
+    facts = {name: file_text(dmi / file) if there else why for name, file in names.items()}
+    changed = unknown("no file tells the settings of the firmware: put changed ones into the notes")
+    return facts | {"bios_changes": changed}
 
 
 def virtual_lab(*, proc: Path = Path("/proc")) -> bool | str:
@@ -167,12 +146,12 @@ def _preempt(sys: Path, proc: Path) -> str:
     return words[0] if words else "PREEMPT_NONE or PREEMPT_VOLUNTARY"
 
 
-def _number(numbers: dict[str, str], name: str, source: str) -> int | str:
-    if name in numbers and numbers[name].isdecimal():
-        return int(numbers[name])
-    return source if is_unknown(source) else unknown(f"/proc/meminfo has no {name}")
-
-
 def hostname() -> str:
     """Name of this machine."""
     return os.uname().nodename
+
+
+def uptime(*, proc: Path) -> float | str:
+    """Seconds since the machine was started."""
+    text = file_text(proc / "uptime")
+    return text if is_unknown(text) else round(float(text.split()[0]), 1)
