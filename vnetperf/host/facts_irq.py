@@ -34,8 +34,13 @@ def of_device(address: str, *, sys: Path, proc: Path) -> Any:
     Returns:
         {"0-3": "24-27"}, or why it is unknown.
     """
-    numbers = irqs_of_device(address, sys=sys)
-    return _by_cpus(proc, list(numbers)) if numbers else unknown("no driver has asked for any")
+    reserved = irqs_of_device(address, sys=sys)
+    # Numbers that a driver has reserved and not asked for yet have no file.
+    numbers = [number for number in reserved if (proc / f"irq/{number}").exists()]
+    if numbers:
+        return _by_cpus(proc, numbers)
+    why = "its driver asks for them when its interface comes up" if reserved else "it has none"
+    return unknown(why)
 
 
 def _by_cpus(proc: Path, numbers: list[int]) -> dict[str, str]:
