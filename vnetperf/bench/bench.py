@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from vnetperf.bench.conductor import Conductor
@@ -11,22 +12,41 @@ from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.transfer import Kind, Transfer, Transfers, Way
 
+Check = Callable[[Result], None]
+
 
 @dataclass(frozen=True)
-class Throughput:
-    """The outcome of a throughput search.
+class Measured:
+    """The outcome of a test.
 
     Attributes:
-        result: Bounds, conditional throughput and latency for each goal.
+        result: What it found, in the field that is the test's own.
+        checks: Expectations of the run, each raises AssertionError where they are not met.
     """
 
     result: Result
+    checks: tuple[Check, ...] = ()
+
+    def check_expectations(self) -> None:
+        """Fail the case when an expectation is not met.
+
+        Raises:
+            AssertionError: The first one that is not.
+        """
+        for check in self.checks:
+            check(self.result)
+
+
+@dataclass(frozen=True)
+class Throughput(Measured):
+    """The outcome of a throughput search: bounds and latency for each goal."""
 
     def check_expectations(self) -> None:
         """Fail the case when the DUT did not carry what it must.
 
         Raises:
-            AssertionError: No load met a goal, not even the smallest one searched.
+            AssertionError: No load met a goal, not even the smallest one searched, or an
+                expectation of the run is not met.
         """
         for goal in self.result.goals:
             if goal.lower_bound_fps is None:
@@ -35,6 +55,7 @@ class Throughput:
                     f"no load met a loss ratio of {goal.loss_ratio:g}, down to "
                     f"{self.result.min_load_fps:.0f} frames/s per interface ({goal.reason})"
                 )
+        super().check_expectations()
 
 
 @dataclass(frozen=True)
@@ -95,7 +116,23 @@ class Bench:
         Raises:
             VnetperfError: There is no number: the DUT or the generator failed.
         """
-        return Throughput(self._conductor.throughput(frame_size))
+        return Throughput(self._conductor.throughput(frame_size), tuple(self._run.checks))
+
+    def measure(self, test: str, frame_size: int) -> Measured:
+        """Run a test besides the throughput search at one frame size.
+
+        Args:
+            test: "latency", "frame_loss" ...: one of the procedures.
+            frame_size: Octets including FCS.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            NoResultError: It has no result here by its own rules.
+            VnetperfError: There is no number: the DUT or the generator failed.
+        """
+        return Measured(self._conductor.measure(test, frame_size), tuple(self._run.checks))
 
     def no_users_traffic(self) -> str:
         """What keeps users' traffic from being measured here, before anything is deployed.

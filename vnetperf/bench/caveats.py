@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from vnetperf.bench.logged import LoggedSearch, is_valid
+from vnetperf.bench.logged import LoggedTest, is_valid
 from vnetperf.model.tunnel import overhead
 from vnetperf.results.records import EndRecord, Record, RunRecord, ScenarioRecord
 
@@ -37,7 +37,7 @@ def warnings_of(
     run: RunRecord,
     records: Sequence[Record],
     scenarios: Sequence[ScenarioRecord],
-    searches: Sequence[LoggedSearch],
+    tests: Sequence[LoggedTest],
 ) -> tuple[str, ...]:
     """Every warning of a run.
 
@@ -45,7 +45,7 @@ def warnings_of(
         run: Preset and testbed.
         records: The log.
         scenarios: What was deployed.
-        searches: The log's searches.
+        tests: The log's searches and other tests.
 
     Returns:
         Sentences, the weightiest first.
@@ -66,7 +66,7 @@ def warnings_of(
             f"virtual wires have no speed of their own: the theoretical maximum is that of "
             f"{run.testbed.media.bits_per_second / 1e9:g} Gbit/s Ethernet, for comparison only"
         )
-    invalid = Counter(t.verdict.value for s in searches for t in s.trials if not is_valid(t))
+    invalid = Counter(t.verdict.value for test in tests for t in test.trials if not is_valid(t))
     if invalid:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
         warnings.append(f"trials without a valid measurement, not used for any result: {counts}")

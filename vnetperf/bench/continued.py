@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vnetperf.bench.logged import Case, LoggedSearch, searches_of
+from vnetperf.bench.logged import Case, LoggedTest, tests_of
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.scenario import Scenario
 from vnetperf.results.log import read_log
@@ -18,13 +18,13 @@ class Continued:
 
     Attributes:
         path: The log.
-        history: Each case's last search: earlier ones were superseded by it.
+        history: Each case's last test: earlier ones were superseded by it.
         machine: What must be equal for the run to go on: name -> value.
         scenarios: What was deployed, by name.
     """
 
     path: Path
-    history: dict[Case, LoggedSearch] = field(default_factory=dict)
+    history: dict[Case, LoggedTest] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
     scenarios: dict[str, Scenario] = field(default_factory=dict)
 
@@ -54,12 +54,12 @@ class Continued:
         machines = [r.machine for r in records if isinstance(r, EnvironmentRecord)]
         return cls(
             path=path,
-            history={search.case: search for search in searches_of(records)},
+            history={test.case: test for test in tests_of(records)},
             machine=machines[-1] if machines else {},
             scenarios={r.scenario.id: r.scenario for r in records if isinstance(r, ScenarioRecord)},
         )
 
-    def search(self, scenario: Scenario, case: Case) -> LoggedSearch | None:
+    def test(self, scenario: Scenario, case: Case) -> LoggedTest | None:
         """What it holds of a case.
 
         Args:
@@ -67,7 +67,7 @@ class Continued:
             case: The case.
 
         Returns:
-            Its search; None when there is none.
+            Its last test; None when there is none.
 
         Raises:
             ConfigError: The scenario of this name was another one then.

@@ -7,22 +7,10 @@ from collections.abc import Sequence
 from vnetperf.model.goal import SearchGoal
 from vnetperf.model.result import DirectionBound
 from vnetperf.model.trial import DirectionCounts, Latency
+from vnetperf.procedures import direction_name
 from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search import Measurement
 from vnetperf.search.classify import Criterion, conditional_throughput
-
-
-def direction_name(direction: int, ends: Sequence[str]) -> str:
-    """Name of a direction in results.
-
-    Args:
-        direction: Number of the tester's sending port.
-        ends: Ports of the DUT that the tester's ports 0 and 1 plug in at.
-
-    Returns:
-        "phy0->phy1", "phy0->vnf0.0" ...
-    """
-    return f"{ends[direction]}->{ends[1 - direction]}"
 
 
 def per_direction(

@@ -1,21 +1,31 @@
-"""What a log holds of each search, and what a search is told of its trials."""
+"""What a log holds of each test, and what a search or another procedure is told of its trials."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from vnetperf.model.errors import LogError
 from vnetperf.model.trial import Verdict
-from vnetperf.results.records import Record, SearchEndRecord, SearchRecord, TrialRecord
+from vnetperf.procedures import Seen
+from vnetperf.results.records import (
+    BeginRecord,
+    ProcedureRecord,
+    Record,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
 from vnetperf.search import Measurement, TrialRequest
 
 Case = tuple[str, str, int]
+Begin_co = TypeVar("Begin_co", bound=BeginRecord, covariant=True)
 
 
 @dataclass
-class LoggedSearch:
-    """One search as the log has it.
+class Logged(Generic[Begin_co]):
+    """One test as the log has it.
 
     Attributes:
         begin: How it was asked for.
@@ -23,7 +33,7 @@ class LoggedSearch:
         end: How it ended; None when the run was interrupted.
     """
 
-    begin: SearchRecord
+    begin: Begin_co
     trials: list[TrialRecord] = field(default_factory=list)
     end: SearchEndRecord | None = None
 
@@ -32,9 +42,23 @@ class LoggedSearch:
         """Scenario, test, frame size."""
         return self.begin.scenario, self.begin.test, self.begin.frame_size
 
+    @property
+    def final(self) -> bool:
+        """Whether this is not one that began anew, or failed."""
+        return self.end is None or not self.end.superseded
+
+    def seen(self) -> list[Seen]:
+        """Every trial, as a procedure is told of it."""
+        return [seen_of(trial) for trial in self.trials]
+
     def valid(self) -> list[tuple[TrialRequest, Measurement]]:
         """Trials that classify a load, as a search is sent them."""
         return [(request_of(t), measurement_of(t)) for t in self.trials if is_valid(t)]
+
+
+LoggedTest = Logged[BeginRecord]
+LoggedSearch = Logged[SearchRecord]
+LoggedProcedure = Logged[ProcedureRecord]
 
 
 def is_valid(trial: TrialRecord) -> bool:
@@ -49,6 +73,18 @@ def is_valid(trial: TrialRecord) -> bool:
     return trial.verdict is Verdict.VALID
 
 
+def seen_of(trial: TrialRecord) -> Seen:
+    """What a procedure is told of a trial.
+
+    Args:
+        trial: The trial.
+
+    Returns:
+        Number, what was asked, what was counted, verdict.
+    """
+    return Seen(trial.number, trial.spec, trial.result, trial.verdict)
+
+
 def request_of(trial: TrialRecord) -> TrialRequest:
     """What the search asked for.
 
@@ -61,7 +97,7 @@ def request_of(trial: TrialRecord) -> TrialRequest:
     return TrialRequest(trial.spec.load_fps, trial.spec.duration_s)
 
 
-def measurement_of(trial: TrialRecord) -> Measurement:
+def measurement_of(trial: TrialRecord | Seen) -> Measurement:
     """What a search is told of a valid trial: the loss of the worse direction.
 
     Args:
@@ -78,26 +114,26 @@ def measurement_of(trial: TrialRecord) -> Measurement:
     )
 
 
-def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
-    """Group a log by search.
+def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
+    """Group a log by test.
 
     Args:
         records: The log.
 
     Returns:
-        Searches in the order they began.
+        Searches and other tests in the order they began.
 
     Raises:
-        LogError: A trial of a search that never began.
+        LogError: A trial of a test that never began.
     """
-    found: dict[int, LoggedSearch] = {}
+    found: dict[int, LoggedTest] = {}
     for record in records:
-        if isinstance(record, SearchRecord):
-            found[record.search] = LoggedSearch(record)
+        if isinstance(record, BeginRecord):
+            found[record.search] = Logged(record)
         elif isinstance(record, TrialRecord | SearchEndRecord):
             if record.search not in found:
                 raise LogError(
-                    f"search {record.search} has trials but no beginning",
+                    f"test {record.search} has trials but no beginning",
                     where="trial log",
                     cure="the log was cut or edited; restore it from a copy",
                 )
@@ -106,3 +142,22 @@ def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
             else:
                 found[record.search].end = record
     return list(found.values())
+
+
+def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
+    """The throughput searches of a log.
+
+    Args:
+        records: The log.
+
+    Returns:
+        Searches in the order they began.
+
+    Raises:
+        LogError: A trial of a test that never began.
+    """
+    return [
+        Logged(logged.begin, logged.trials, logged.end)
+        for logged in tests_of(records)
+        if isinstance(logged.begin, SearchRecord)
+    ]

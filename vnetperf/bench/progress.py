@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from vnetperf.model.trial import LiveCounts
-from vnetperf.results.records import SearchRecord, TrialRecord
+from vnetperf.model.trial import LiveCounts, TrialSpec
+from vnetperf.results.records import BeginRecord, TrialRecord
 
 
 class Progress(Protocol):
@@ -18,16 +18,16 @@ class Progress(Protocol):
     def say(self, text: str) -> None:
         """Something worth a line: deploying, waiting, calibrating."""
 
-    def search_begins(self, search: SearchRecord) -> None:
-        """A search begins."""
+    def test_begins(self, test: BeginRecord) -> None:
+        """A search or another test begins."""
 
-    def trial_begins(self, search: SearchRecord, load_fps: float, duration_s: float) -> None:
-        """A trial begins; load per interface, frames/s."""
+    def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
+        """A trial begins."""
 
     def trial_runs(self, counts: LiveCounts) -> None:
         """A trial is going on."""
 
-    def trial_ends(self, search: SearchRecord, trial: TrialRecord) -> None:
+    def trial_ends(self, test: BeginRecord, trial: TrialRecord) -> None:
         """A trial has its verdict."""
 
 
@@ -39,14 +39,14 @@ class Quiet:
     def say(self, text: str) -> None:
         """Say nothing."""
 
-    def search_begins(self, search: SearchRecord) -> None:
+    def test_begins(self, test: BeginRecord) -> None:
         """Say nothing."""
 
-    def trial_begins(self, search: SearchRecord, load_fps: float, duration_s: float) -> None:
+    def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
         """Say nothing."""
 
     def trial_runs(self, counts: LiveCounts) -> None:
         """Say nothing."""
 
-    def trial_ends(self, search: SearchRecord, trial: TrialRecord) -> None:
+    def trial_ends(self, test: BeginRecord, trial: TrialRecord) -> None:
         """Say nothing."""

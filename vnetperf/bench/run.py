@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -14,13 +14,20 @@ from pathlib import Path
 from vnetperf import __version__
 from vnetperf.bench.calibration_store import CalibrationStore
 from vnetperf.bench.continued import Continued
+from vnetperf.bench.logged import Case, LoggedTest
 from vnetperf.bench.progress import Progress, Quiet
 from vnetperf.bench.sameness import identity_of, require_same
 from vnetperf.config import Configuration
 from vnetperf.model.errors import ConfigError, VnetperfError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
-from vnetperf.model.result import Calibration, CalibrationPoint, RunIdentity, ScenarioFacts
+from vnetperf.model.result import (
+    Calibration,
+    CalibrationPoint,
+    Result,
+    RunIdentity,
+    ScenarioFacts,
+)
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import LiveCounts
 from vnetperf.model.tunnel import overhead
@@ -39,6 +46,9 @@ from vnetperf.results.records import (
 from vnetperf.testbed.client import AgentClient
 from vnetperf.testbed.plan import largest_frame, make_loop_plan, make_plan
 from vnetperf.testbed.traffic_demands import require_size
+
+#: Settings that change no trial.
+_NOT_OF_TRIALS = {"pcap", "results_dir", "notes", "frame_sizes", "tests"}
 
 
 class Run:
@@ -77,6 +87,11 @@ class Run:
         self._calibration: Calibration | None = None
         self._calibrated = ""  # what the calibration depends on
         self._ceilings: dict[tuple[str, int], float] = {}
+        #: What this run has measured, and what it could not: each case's last test, or why not.
+        self.done: dict[Case, LoggedTest] = {}
+        self.failed: dict[Case, VnetperfError] = {}
+        #: Called with each result that a test case checks; raise AssertionError.
+        self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
         if resumed:
             self.before = Continued.read(log_path, self.fingerprint())
@@ -96,8 +111,8 @@ class Run:
             A digest of version, preset, testbed and the settings that shape traffic.
         """
         c = self.configuration
-        chosen = c.settings.model_dump_json(exclude={"pcap", "results_dir", "notes", "frame_sizes"})
-        preset = c.preset.model_dump_json(exclude={"frame_sizes"})
+        chosen = c.settings.model_dump_json(exclude=_NOT_OF_TRIALS)
+        preset = c.preset.model_dump_json(exclude={"frame_sizes", "tests"})
         text = "\n".join(
             [
                 *(__version__, preset, c.testbed.model_dump_json(), c.traffic.model_dump_json()),

@@ -44,6 +44,13 @@ class FrameSizeError(CapabilityError):
     """
 
 
+class NoResultError(CapabilityError):
+    """A test has no result here by its own rules, e.g. a buffer that cannot be filled.
+
+    A case is skipped with this reason.
+    """
+
+
 class HostError(VnetperfError):
     """The machine refused a change or lacks something."""
 

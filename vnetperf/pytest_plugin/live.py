@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from vnetperf.model.imix import IMIX
-from vnetperf.model.trial import LiveCounts
+from vnetperf.model.trial import LiveCounts, TrialSpec
 from vnetperf.model.units import l1_bits_per_frame
 
 if TYPE_CHECKING:
-    from vnetperf.results.records import SearchRecord, TrialRecord
+    from vnetperf.results.records import BeginRecord, TrialRecord
 
 
 NOTHING = LiveCounts(elapsed_s=0.0, sent=0, refused=0, received=0)
@@ -51,32 +51,36 @@ class LiveProgress:
             self.terminal.line(f"vnetperf: {text}")
         self._said = text
 
-    def search_begins(self, search: SearchRecord) -> None:
-        """A search begins.
+    def test_begins(self, test: BeginRecord) -> None:
+        """A search or another test begins.
 
         Args:
-            search: The search.
+            test: The test.
         """
         self._trials, self._began, self._last = 0, time.monotonic(), ""
 
-    def trial_begins(self, search: SearchRecord, load_fps: float, duration_s: float) -> None:
+    def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
         """A trial begins.
 
         Args:
-            search: The search.
-            load_fps: Load per interface, frames/s.
-            duration_s: Seconds.
+            test: The test.
+            spec: What is asked of the generator.
         """
         if not self.live:
             return
-        gbps = load_fps * search.in_sum * l1_bits_per_frame(search.size) / 1e9
-        size = IMIX if search.imix else f"{search.frame_size} B"
+        gbps = spec.load_fps * test.in_sum * l1_bits_per_frame(test.size) / 1e9
+        size = IMIX if test.imix else f"{test.frame_size} B"
+        what = f"{rate(spec.load_fps)} per direction ({gbps:.2f} Gbit/s L1 in sum)"
+        if spec.burst:
+            what = f"burst of {spec.burst} frames"
+        if spec.event is not None:
+            what += f", {spec.event.what} is reset"
+        name = "" if test.test == "throughput" else f" {test.test}"
         spent = time.monotonic() - self._began
         self._before = NOTHING
         self._trial = (
-            f"{search.scenario} {size}: trial {self._trials + 1}, "
-            f"{rate(load_fps)} per direction ({gbps:.2f} Gbit/s L1 in sum), {duration_s:g} s; "
-            f"{spent:.0f} s so far"
+            f"{test.scenario} {size}{name}: trial {self._trials + 1}, {what}, "
+            f"{spec.duration_s:.3g} s; {spent:.0f} s so far"
         )
         self._show(f"{self._trial}{self._last}")
 
@@ -103,17 +107,18 @@ class LiveProgress:
             f"{self._trial}; now {there} sent, {back} received, {sent - received} lost or under way"
         )
 
-    def trial_ends(self, search: SearchRecord, trial: TrialRecord) -> None:
+    def trial_ends(self, test: BeginRecord, trial: TrialRecord) -> None:
         """A trial has its verdict.
 
         Args:
-            search: The search.
+            test: The test.
             trial: The trial.
         """
         self._trials += 1
         loss = f"loss {trial.result.worst_loss_ratio():.3%}" if trial.result.directions else ""
         verdict = "" if trial.verdict == "VALID" else f" {trial.verdict}"
-        self._last = f"; last: {rate(trial.spec.load_fps)} {loss}{verdict}"
+        asked = f"{trial.spec.burst} frames" if trial.spec.burst else rate(trial.spec.load_fps)
+        self._last = f"; last: {asked} {loss}{verdict}"
 
     def _show(self, text: str) -> None:
         if self._status is None:

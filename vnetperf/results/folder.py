@@ -9,10 +9,10 @@ from pathlib import Path
 from vnetperf.model.errors import LogError
 from vnetperf.results.log import LOG_NAME, read_log
 from vnetperf.results.records import (
+    BeginRecord,
     MergedRecord,
     Record,
     SearchEndRecord,
-    SearchRecord,
     TrialRecord,
 )
 
@@ -125,7 +125,7 @@ def read_run(folder: Path) -> list[Record]:
         if log.name in merged:  # a merge was killed before it could take the log away
             continue
         trials = max((r.number for r in records if isinstance(r, TrialRecord)), default=0)
-        searches = max((r.search for r in records if isinstance(r, SearchRecord)), default=0)
+        searches = max((r.search for r in records if isinstance(r, BeginRecord)), default=0)
         records += [_renumber(r, trials, searches) for r in read_log(log)]
     return records
 
@@ -156,6 +156,6 @@ def _renumber(record: Record, trials: int, searches: int) -> Record:
     if isinstance(record, TrialRecord):
         update = {"number": record.number + trials, "search": record.search + searches}
         return record.model_copy(update=update)
-    if isinstance(record, SearchRecord | SearchEndRecord):
+    if isinstance(record, BeginRecord | SearchEndRecord):
         return record.model_copy(update={"search": record.search + searches})
     return record

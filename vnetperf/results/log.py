@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
-from vnetperf.results.records import LOG_VERSION, Record, SearchRecord, TrialRecord
+from vnetperf.results.records import LOG_VERSION, BeginRecord, Record, TrialRecord
 
 LOG_NAME = "trials.jsonl"
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
@@ -27,7 +27,7 @@ class TrialLog:
         self.path = path
         held = read_log(path) if path.exists() else []
         self._trials = max((r.number for r in held if isinstance(r, TrialRecord)), default=0)
-        self._searches = max((r.search for r in held if isinstance(r, SearchRecord)), default=0)
+        self._searches = max((r.search for r in held if isinstance(r, BeginRecord)), default=0)
         mend_end(path)
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 

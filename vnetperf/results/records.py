@@ -91,34 +91,28 @@ class SkippedRecord(Frozen):
     why: str
 
 
-class SearchRecord(Frozen):
-    """A search begins.
+class BeginRecord(Frozen):
+    """What opens every test: a search, or another procedure.
 
     Attributes:
-        search: Number of the search, from 1.
+        search: Number of the test in the log, from 1; searches and others share the counter.
         scenario: "pvp_dpdk".
-        test: "throughput".
+        test: "throughput", "latency" ...
         frame_size: Octets including FCS; of a mix its mean, rounded.
         imix: The mix of frame sizes, a genome or "7x64 4x594 1x1518"; "" for a single size.
         mean_size: Mean of a mix, octets including FCS; None for a single size.
         loads: Load of each interface that sends, as a share of a trial's; empty for 1 each.
-        algorithm: Search algorithm.
-        goals: Its goals.
-        limits: Its limits.
         directions: Interfaces that send.
         ends: Ports of the DUT that the tester's ports 0 and 1 plug in at.
         generator_max_fps: Calibrated clean maximum, aggregate frames/s.
         limit_reason: What the maximum load is limited by.
     """
 
-    type: Literal["search"] = "search"
+    type: str
     search: int
     scenario: str
     test: str
     frame_size: int
-    algorithm: str
-    goals: tuple[SearchGoal, ...]
-    limits: SearchLimits
     directions: int
     ends: tuple[str, str] = ("phy0", "phy1")
     generator_max_fps: float | None = None
@@ -149,12 +143,38 @@ class SearchRecord(Frozen):
         return self.loads[direction] if self.loads else 1.0
 
 
+class SearchRecord(BeginRecord):
+    """A throughput search begins.
+
+    Attributes:
+        algorithm: Search algorithm.
+        goals: Its goals.
+        limits: Its limits.
+    """
+
+    type: Literal["search"] = "search"
+    algorithm: str
+    goals: tuple[SearchGoal, ...]
+    limits: SearchLimits
+
+
+class ProcedureRecord(BeginRecord):
+    """A test begins that is no throughput search.
+
+    Attributes:
+        inputs: Everything it was given, as `Inputs` in procedures/base.py has it.
+    """
+
+    type: Literal["procedure"] = "procedure"
+    inputs: dict[str, Any]
+
+
 class TrialRecord(Frozen):
     """A trial, whatever its verdict.
 
     Attributes:
         number: Number of the trial in the log, from 1.
-        search: The search it belongs to.
+        search: Number of the search or other test it belongs to.
         spec: What was asked.
         result: What was counted.
         verdict: Whether it may classify a load.
@@ -177,13 +197,13 @@ class TrialRecord(Frozen):
 
 
 class SearchEndRecord(Frozen):
-    """A search ended, other than by being interrupted.
+    """A search or another test ended, other than by being interrupted.
 
     Attributes:
-        search: Number of the search.
+        search: Its number.
         wall_s: Wall time, seconds.
         stopped: Why it was stopped before its own end; "".
-        superseded: True when the search begins again with another limit.
+        superseded: True when it is no result: it begins again with another limit, or failed.
     """
 
     type: Literal["search-end"] = "search-end"
@@ -260,6 +280,7 @@ Record = Annotated[
     | TransfersRecord
     | SkippedRecord
     | SearchRecord
+    | ProcedureRecord
     | TrialRecord
     | SearchEndRecord
     | NotMeasuredRecord

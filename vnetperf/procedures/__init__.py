@@ -1,0 +1,85 @@
+"""Tests besides the throughput search, each a pure generator in a module of its own.
+
+A new test is a module with its generator, and a line in `PROCEDURES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.preset import Preset
+from vnetperf.model.procedures import FrameLossTest
+from vnetperf.procedures.base import (
+    Ask,
+    Inputs,
+    KnownThroughput,
+    Procedure,
+    Replayed,
+    Seen,
+    counts,
+    direction_name,
+    replay,
+)
+from vnetperf.procedures.frame_loss import frame_loss
+
+__all__ = [
+    "PROCEDURES",
+    "Ask",
+    "Inputs",
+    "Kind",
+    "KnownThroughput",
+    "Procedure",
+    "Replayed",
+    "Seen",
+    "counts",
+    "direction_name",
+    "kind_of",
+    "replay",
+]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A test as the bench knows it.
+
+    Attributes:
+        run: The generator, called with its inputs.
+        inputs: `Inputs` of its parameters.
+        parameters: Takes the parameters out of a preset.
+        fills: Field of `Result` that holds what it finds.
+        needs_throughput: True when its inputs must have one: it is searched if need be.
+    """
+
+    run: Callable[[Any], Procedure[Any]]
+    inputs: type[Inputs[Any]]
+    parameters: Callable[[Preset], Any]
+    fills: str
+    needs_throughput: bool = False
+
+
+#: Test to how it is run; "throughput" is a search, and not among them.
+PROCEDURES: dict[str, Kind] = {
+    "frame_loss": Kind(frame_loss, Inputs[FrameLossTest], lambda p: p.frame_loss, "loss_steps"),
+}
+
+
+def kind_of(test: str) -> Kind:
+    """Look up a test.
+
+    Args:
+        test: Its name.
+
+    Returns:
+        How it is run.
+
+    Raises:
+        ConfigError: There is none of that name.
+    """
+    if test not in PROCEDURES:
+        raise ConfigError(
+            f"there is no test {test!r}", where="test case", accepted=", ".join(PROCEDURES)
+        )
+    return PROCEDURES[test]
