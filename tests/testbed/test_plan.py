@@ -227,6 +227,14 @@ def test_traffic_that_varies_what_tells_chains_apart() -> None:
     assert plan(scenario("dpdk", "pvp", **wanted))
 
 
+def test_traffic_that_only_the_generator_can_judge() -> None:
+    long = TrafficProfile(name="long", imix="aag", flows=1 << 20, vary=("eth_src",))
+    text = refusal(scenario("dpdk", vnf="vloop", generator="pktgen", traffic=long))
+    assert "pktgen cannot send this traffic" in text
+    assert "(at most 1048576)" in text
+    assert "traffic profile long" in text
+
+
 def test_a_vnf_mode_that_does_not_exist_is_told_with_those_that_do() -> None:
     text = refusal(scenario("dpdk", vnf="vloop", vnf_mode="mirror"))
     assert "'mirror'; accepted: io, mac, macswap" in text

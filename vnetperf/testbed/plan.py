@@ -38,6 +38,12 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     generator = registry.load("traffic", scenario.generator)
     _require_root(facts)
     check_demands(scenario, vswitch, vnf, generator)
+    if problem := generator.cannot_send(scenario, testbed):
+        raise CapabilityError(
+            f"{scenario.generator} cannot send this traffic: {problem}",
+            where=f"{scenario.id}, traffic profile {scenario.traffic.name}",
+            cure="choose another generator with --generator (loadgen can), or another profile",
+        )
     users: list[tuple[str, Any]] = [(scenario.vswitch, vswitch), (scenario.generator, generator)]
     if scenario.deployment.vnf_count:
         users.append((scenario.vnf, vnf))

@@ -14,6 +14,7 @@ from vnetperf.model.headers import HEADERS, HeaderKind
 from vnetperf.model.plan import Placement, RoleDemand
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
 from vnetperf.model.tunnel import Encapsulation
@@ -92,6 +93,20 @@ class TrafficGenerator(Backend):
             "" or why it cannot.
         """
         del wire, queues, scenario, placement
+        return ""
+
+    @classmethod
+    def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
+        """What of a scenario's traffic it cannot send that its capabilities do not tell.
+
+        Args:
+            scenario: The scenario, whose traffic fits the capabilities.
+            testbed: Says which generator is used, where there may be another.
+
+        Returns:
+            "" or what it cannot, and what it accepts.
+        """
+        del scenario, testbed
         return ""
 
     @classmethod

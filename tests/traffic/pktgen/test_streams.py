@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,8 +16,11 @@ from scapy.packet import Packet
 
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import PktgenConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
+from vnetperf.traffic.pktgen.driver import Pktgen
 from vnetperf.traffic.pktgen.streams import frames_of, lay_out, shares
 
 
@@ -58,11 +62,11 @@ def recomputed(frame: bytes) -> Packet:
 
 
 @given(
-    flows=st.integers(2, 300),
+    flows=st.integers(2, 100),
     vary=st.sets(st.sampled_from(["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src"])),
     size=st.integers(64, 200),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_flows_have_their_values_and_right_checksums(flows: int, vary: set[str], size: int) -> None:
     profile = TrafficProfile(flows=flows, vary=tuple(sorted(vary)) or ("udp_dst",))
     for kind in compiled(profile, size):
@@ -106,3 +110,28 @@ def test_what_cannot_be_sent_is_refused() -> None:
     many = TrafficProfile(flows=2_000_000, vary=("eth_src",))
     with pytest.raises(GeneratorError, match="different frames in a cycle"):
         lay_out(compiled(many))
+
+
+@pytest.mark.parametrize(
+    ("traffic", "server", "said"),
+    [
+        ({"flows": 1 << 20, "vary": ("eth_src",)}, "", ""),
+        # Together, fields of different periods make a cycle that is longer than any of them.
+        ({"imix": "aag", "flows": 1 << 20, "vary": ("eth_src",)}, "", "(at most 1048576)"),
+        ({"flows": 10, "vary": ("udp_src",)}, "", ""),
+        ({"flows": 10, "vary": ("udp_src",)}, "10.0.0.7", "cannot send several flows"),
+        ({}, "10.0.0.7", ""),
+    ],
+)
+def test_what_cannot_be_sent_is_said_before_anything_is_deployed(
+    traffic: dict[str, Any], server: str, said: str
+) -> None:
+    scenario = Scenario(
+        deployment=make_deployment("phy2phy"),
+        vswitch="dpdk",
+        traffic=TrafficProfile.model_validate(traffic),
+        generator="pktgen",
+    )
+    why = Pktgen.cannot_send(scenario, Testbed(pktgen=PktgenConfig(server=server)))
+    assert bool(why) == bool(said)
+    assert said in why

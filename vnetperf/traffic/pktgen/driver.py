@@ -17,6 +17,7 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers, RoleDemand
 from vnetperf.model.ports import WireEnd
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.model.tunnel import GTPU, TUNNELS
@@ -28,8 +29,8 @@ from vnetperf.traffic.pktgen.launch import Launch, launch, memory_mib
 from vnetperf.traffic.pktgen.process import Started, connect_to
 from vnetperf.traffic.pktgen.rate import Link
 from vnetperf.traffic.pktgen.repl import Repl
-from vnetperf.traffic.pktgen.single import settings, why_not
-from vnetperf.traffic.pktgen.streams import MAX_CYCLE, PortTraffic, lay_out
+from vnetperf.traffic.pktgen.single import refused, settings
+from vnetperf.traffic.pktgen.streams import MAX_CYCLE, PortTraffic, check, lay_out
 from vnetperf.traffic.pktgen.trials import ATTEMPTS, Sender, Trials
 
 LINK_S, LINK_POLL_S, WAKE_S = 4.0, 0.02, 10.0
@@ -90,6 +91,27 @@ class Pktgen(TrafficGenerator):
             "(meson -Denable_lua=true), name it as `pktgen` under [programs] of the testbed file, "
             "or name a running one as `server` under [pktgen]"
         )
+
+    @classmethod
+    def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
+        """Whether a cycle of the frames is too long, or another's Pktgen has no settings for them.
+
+        Args:
+            scenario: The scenario.
+            testbed: Says whether Pktgen is someone else's.
+
+        Returns:
+            "" or what it cannot.
+        """
+        with contextlib.suppress(ConfigError):  # which is for others to tell
+            kinds = compile_traffic(scenario.streams, scenario.traffic, LARGEST)
+            if testbed.pktgen.server:
+                return refused(kinds)
+            try:
+                check(kinds)
+            except GeneratorError as error:
+                return f"{error.what}" + (f" ({error.accepted})" if error.accepted else "")
+        return ""
 
     @classmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
@@ -259,16 +281,11 @@ class Pktgen(TrafficGenerator):
 
     def _prepare_server(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, Sender]:
         """Frames of Pktgen's own making: nothing else goes through its socket."""
+        if why := refused(kinds):
+            raise GeneratorError(why, where=self._server)
         senders = {}
         for port in dict.fromkeys(kind.stream.tx_port for kind in kinds):
             mine = tuple(kind for kind in kinds if kind.stream.tx_port == port)
-            if why := why_not(mine):
-                raise GeneratorError(
-                    f"a Pktgen that someone else started cannot send {why}",
-                    where=self._server,
-                    accepted="one stream a port, of one flow, Ethernet, IPv4 and UDP",
-                    cure="let vnetperf start Pktgen: leave `server` under [pktgen] out",
-                )
             self._lua(settings(port, mine[0]))
             octets = len(mine[0].template)
             senders[port] = Sender(

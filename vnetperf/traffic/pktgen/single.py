@@ -9,15 +9,26 @@ from vnetperf.traffic.compiled import CompiledFrame
 PLAIN_OCTETS = 42
 
 
-def why_not(kinds: Sequence[CompiledFrame]) -> str:
-    """What of a port's traffic cannot be set through the socket.
+def refused(kinds: Sequence[CompiledFrame]) -> str:
+    """What of the traffic cannot be set through the socket.
 
     Args:
-        kinds: Kinds of frame of one port.
+        kinds: Kinds of frame of all ports.
 
     Returns:
-        "" or what it is.
+        "" or what it is, with the cure.
     """
+    for port in dict.fromkeys(kind.stream.tx_port for kind in kinds):
+        if why := _why_not([kind for kind in kinds if kind.stream.tx_port == port]):
+            return (
+                f"a Pktgen that someone else started cannot send {why}, but one stream a port, of "
+                "one flow, Ethernet, IPv4 and UDP; leave `server` under [pktgen] out, and vnetperf "
+                "starts one that can"
+            )
+    return ""
+
+
+def _why_not(kinds: Sequence[CompiledFrame]) -> str:
     first = kinds[0]
     if len(kinds) > 1:
         return f"{len(kinds)} kinds of frame"

@@ -60,11 +60,31 @@ def lay_out(kinds: Sequence[CompiledFrame]) -> dict[int, PortTraffic]:
         GeneratorError: A cycle is too long to be loaded, or frames are of a kind that Pktgen
             cannot tell from others when they come back.
     """
-    ports = dict.fromkeys(kind.stream.tx_port for kind in kinds)
-    return {port: _port([k for k in kinds if k.stream.tx_port == port]) for port in ports}
+    return {port: _port(mine) for port, mine in _by_port(kinds).items()}
 
 
-def _port(kinds: Sequence[CompiledFrame]) -> PortTraffic:
+def check(kinds: Sequence[CompiledFrame]) -> None:
+    """Refuse what `lay_out` would, without making any frames.
+
+    Args:
+        kinds: The compiled traffic.
+
+    Raises:
+        GeneratorError: As of `lay_out`.
+    """
+    for mine in _by_port(kinds).values():
+        _cycle(mine)
+
+
+def _by_port(kinds: Sequence[CompiledFrame]) -> dict[int, list[CompiledFrame]]:
+    ports: dict[int, list[CompiledFrame]] = {}
+    for kind in kinds:
+        ports.setdefault(kind.stream.tx_port, []).append(kind)
+    return ports
+
+
+def _cycle(kinds: Sequence[CompiledFrame]) -> tuple[tuple[int, ...], int]:
+    """How often each kind is in the shortest cycle, and how often that is repeated."""
     for kind in kinds:
         if kind.broadcast or any(field.random for field in kind.fields):
             what = "frames to the broadcast address" if kind.broadcast else "fields at random"
@@ -74,7 +94,11 @@ def _port(kinds: Sequence[CompiledFrame]) -> PortTraffic:
                 cure="use another generator, or a traffic profile without them",
             )
     counts = shares(kinds)
-    times = _repeats(kinds, counts)
+    return counts, _repeats(kinds, counts)
+
+
+def _port(kinds: Sequence[CompiledFrame]) -> PortTraffic:
+    counts, times = _cycle(kinds)
     total = times * sum(counts)
     out = bytearray(PCAP_HEADER)
     octets = 0
