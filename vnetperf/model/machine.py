@@ -8,6 +8,8 @@ from vnetperf.model.base import Frozen
 
 #: The Python package that guests are started with; its version is among `MachineFacts.versions`.
 LIBVIRT_PYTHON = "libvirt-python"
+#: Before the address of a program that somebody else has started, in place of its path.
+AT = "at "
 
 
 class CpuFacts(Frozen):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from vnetperf.host.sched import why_no_slices
 from vnetperf.host.values import read_value
 from vnetperf.images import image
 from vnetperf.model.errors import HostError
-from vnetperf.model.machine import LIBVIRT_PYTHON, CpuFacts, HugepageFacts, MachineFacts
+from vnetperf.model.machine import AT, LIBVIRT_PYTHON, CpuFacts, HugepageFacts, MachineFacts
 from vnetperf.model.testbed import Testbed
+
+#: Generators whose builds tell no version without being started.
+SILENT = ("pktgen", "trex")
 
 
 def take_inventory(testbed: Testbed) -> MachineFacts:
@@ -39,7 +43,9 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         }
     )
     if testbed.pktgen.server:  # the one that runs there is used, whatever is installed here
-        paths["pktgen"] = f"at {testbed.pktgen.server}"
+        paths["pktgen"] = f"{AT}{testbed.pktgen.server}"
+    if testbed.trex.server:  # its client may be beside one that is installed here
+        paths["trex"] = paths["trex"] or f"{AT}{testbed.trex.server}"
     topology = cpu.read_topology()
     pools = hugepages.pools()
     return MachineFacts(
@@ -54,7 +60,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         is_root=os.geteuid() == 0,
         slices=why_no_slices(),
         programs=paths,
-        versions=versions | _python_packages(),
+        versions=versions | _builds(paths) | _python_packages(),
         program_troubles=troubles,
         libraries=libraries(paths),
         modules={name: modules.trouble(name) for name in modules.ASKED},
@@ -62,6 +68,22 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         images=image.look(),
         record=collect(),
     )
+
+
+def _builds(paths: Mapping[str, str]) -> dict[str, str]:
+    """What tells one build of a generator from another: a stored calibration is of one."""
+    found = {}
+    for name in SILENT:
+        path = paths.get(name, "")
+        with contextlib.suppress(OSError):
+            if path.startswith(AT):
+                found[name] = path
+            elif path:
+                file = Path(path).stat()
+                found[name] = (
+                    f"{path}, {file.st_size} octets of {file.st_mtime_ns // 1_000_000_000}"
+                )
+    return found
 
 
 def _python_packages() -> dict[str, str]:

@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.patience import patient
-from vnetperf.model.errors import GeneratorError
-from vnetperf.model.machine import MachineFacts
+from vnetperf.model.errors import ConfigError, GeneratorError
+from vnetperf.model.machine import AT, MachineFacts
 from vnetperf.model.plan import Placement, Plan, Pollers, RoleDemand
 from vnetperf.model.ports import VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.model.tunnel import GTPU, TUNNELS
@@ -116,6 +117,26 @@ class Trex(TrafficGenerator):
         )
 
     @classmethod
+    def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
+        """Whether TRex has instructions for the fields that vary.
+
+        Args:
+            scenario: The scenario.
+            testbed: Does not matter.
+
+        Returns:
+            "" or what it has none for.
+        """
+        del testbed
+        with contextlib.suppress(ConfigError):  # which is for others to tell
+            frames = compile_traffic(scenario.streams, scenario.traffic, LONGEST)
+            try:
+                plan_burst(frames, 1, 1.0).describe()
+            except GeneratorError as error:
+                return f"{error.what} ({error.accepted})"
+        return ""
+
+    @classmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
         """Two threads send and receive, one measures latency; the one that answers sleeps.
 
@@ -181,7 +202,7 @@ class Trex(TrafficGenerator):
         if len(ends) % 2:
             raise GeneratorError(f"{len(ends)} ports", where=self.name, accepted="an even number")
         program = self.machine.facts.programs.get(PROGRAM, "")
-        place = find_client(self.config.client, program)
+        place = find_client(self.config.client, "" if program.startswith(AT) else program)
         if isinstance(place, str):
             raise GeneratorError(place, where=self.name)
         ours = not self.config.server

@@ -1,0 +1,35 @@
+"""What the inventory says of programs that run elsewhere, and of builds that tell no version."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from vnetperf.model.testbed import PktgenConfig, ProgramsConfig, Testbed, TrexConfig
+from vnetperf.testbed.inventory import take_inventory
+
+
+def program(directory: Path, text: str) -> str:
+    path = directory / "program"
+    path.write_text(text)
+    path.chmod(0o700)
+    os.utime(path, (1_000, 1_000))
+    return str(path)
+
+
+def test_servers_of_others_need_no_program_here() -> None:
+    testbed = Testbed(trex=TrexConfig(server="192.0.2.1"), pktgen=PktgenConfig(server="192.0.2.2"))
+    facts = take_inventory(testbed)
+    assert facts.programs["pktgen"] == "at 192.0.2.2"
+    assert facts.programs["trex"]  # one that is installed has the client beside it
+    assert facts.versions["pktgen"] == "at 192.0.2.2"
+
+
+def test_another_build_of_a_generator_has_another_version(tmp_path: Path) -> None:
+    def version(text: str) -> str:
+        path = program(tmp_path, text)
+        return take_inventory(Testbed(programs=ProgramsConfig(trex=path))).versions["trex"]
+
+    one = version("#!/bin/sh\n")
+    assert version("#!/bin/sh\n") == one
+    assert version("#!/bin/sh\ntrue\n") != one
