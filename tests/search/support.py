@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 from hypothesis import strategies as st
 
-from vnetperf.model.goal import SearchGoal, SearchLimits
+from vnetperf.model.goal import SearchGoal, SearchLimits, StepInputs
 from vnetperf.search import GoalResult, Measurement, TrialRequest
 from vnetperf.testing.sim import SimulatedDut
 
 MAX_FPS = 14_880_952.0
 LIMITS = SearchLimits(min_load_fps=10_000.0, max_load_fps=MAX_FPS)
+#: For "tst009" as well; other algorithms do not look at the inputs.
+STEPPED = replace(LIMITS, steps=StepInputs(step_fps=100_000.0, max_r=2, z=1000))
 STRICT = SearchGoal(name="strict")
 NDR = SearchGoal(name="NDR", exceed_ratio=0.5, final_trial_s=1.0, duration_sum_s=21.0)
 PDR = SearchGoal(

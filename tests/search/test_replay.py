@@ -10,15 +10,15 @@ from vnetperf.model.errors import LogError
 from vnetperf.search import ReplayMismatchError, TrialRequest, make_search, replay
 from vnetperf.testing.sim import SimulatedDut, run
 
-from .support import LIMITS, NDR, PDR, duts
+from .support import LIMITS, NDR, PDR, STEPPED, duts
 
-ALGORITHM = st.sampled_from(["binary", "mlr"])
+ALGORITHM = st.sampled_from(["binary", "mlr", "tst009"])
 
 
 @given(ALGORITHM, duts())
 def test_a_complete_log_gives_the_identical_outcome(algorithm: str, dut: SimulatedDut) -> None:
-    outcome, log = run(make_search(algorithm, [NDR, PDR], LIMITS), dut)
-    replayed = replay(make_search(algorithm, [NDR, PDR], LIMITS), log)
+    outcome, log = run(make_search(algorithm, [NDR, PDR], STEPPED), dut)
+    replayed = replay(make_search(algorithm, [NDR, PDR], STEPPED), log)
     assert replayed.outcome == outcome
     assert replayed.next_request is None
 
@@ -27,9 +27,9 @@ def test_a_complete_log_gives_the_identical_outcome(algorithm: str, dut: Simulat
 def test_a_truncated_log_gives_the_next_trial_and_can_be_gone_on_with(
     algorithm: str, dut: SimulatedDut, data: st.DataObject
 ) -> None:
-    outcome, log = run(make_search(algorithm, [NDR, PDR], LIMITS), dut)
+    outcome, log = run(make_search(algorithm, [NDR, PDR], STEPPED), dut)
     cut = data.draw(st.integers(0, len(log) - 1))
-    search = make_search(algorithm, [NDR, PDR], LIMITS)
+    search = make_search(algorithm, [NDR, PDR], STEPPED)
     replayed = replay(search, log[:cut])
     assert replayed.outcome is None
     assert replayed.next_request == log[cut][0]

@@ -84,6 +84,47 @@ class SearchGoal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepInputs:
+    """What TST009 sections 12.3.2 and 12.3.3 ask for besides a goal; a report prints all of it.
+
+    Raises:
+        ConfigError: If an input is outside what its docstring accepts.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    step_fps: float
+    """StepSize: distance of the offered loads, frames/s per interface."""
+
+    max_r: int = 1
+    """max(r): trials at one load before it counts as failed, the first one included. 1 is the
+    binary search of section 12.3.2, more is the loss verification of section 12.3.3."""
+
+    z: int | None = None
+    """Threshold that overrides loss verification: a trial that loses more frames of its worse
+    direction fails at once. None is no threshold."""
+
+    def __post_init__(self) -> None:
+        for key, value, ok, accepted in (
+            ("step_fps", self.step_fps, 0.0 < self.step_fps < float("inf"), "frames/s above 0"),
+            ("max_r", self.max_r, self.max_r >= 1, "1 or more trials"),
+            ("z", self.z or 0, (self.z or 0) >= 0, "frames, 0 or more, or none for no threshold"),
+        ):
+            if not ok:
+                raise ConfigError(
+                    f"{key} = {value:g}", where="TST009 search inputs", accepted=accepted
+                )
+        if self.z is not None and self.max_r == 1:
+            raise ConfigError(
+                f"z = {self.z} overrides loss verification (TST009 section 12.3.3), and max_r = 1 "
+                "asks for none",
+                where="TST009 search inputs",
+                accepted="max_r of 2 or more with z",
+                cure="set max_r = 2, or leave z out",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLimits:
     """What a search may ask for.
 
@@ -103,6 +144,13 @@ class SearchLimits:
     max_trial_seconds: float | None = field(default=None)
     """Budget of trial seconds for all goals together, or None for no budget."""
 
+    trial_overhead_s: float = 0.0
+    """Seconds that the budget counts for each trial besides its traffic: with the waits around a
+    trial a budget is one of wall time. No duration sum counts them."""
+
+    steps: StepInputs | None = None
+    """Inputs of the "tst009" algorithm, None for any other."""
+
     def __post_init__(self) -> None:
         if not (0.0 < self.min_load_fps < self.max_load_fps and isfinite(self.max_load_fps)):
             raise ConfigError(
@@ -115,6 +163,20 @@ class SearchLimits:
                 f"max_trial_seconds = {self.max_trial_seconds:g}",
                 where="search limits",
                 accepted="seconds above 0, or none for no budget",
+            )
+        if not (self.trial_overhead_s >= 0.0 and isfinite(self.trial_overhead_s)):
+            raise ConfigError(
+                f"trial_overhead_s = {self.trial_overhead_s:g}",
+                where="search limits",
+                accepted="seconds, 0 or more",
+            )
+        if self.steps is not None and self.steps.step_fps >= self.max_load_fps:
+            raise ConfigError(
+                f"step_fps = {self.steps.step_fps:g} is no less than the maximum load, "
+                f"{self.max_load_fps:g} frames/s",
+                where="search limits",
+                accepted="a StepSize (TST009 section 12.3.2) below the maximum load",
+                cure="give step_share in the preset, a share of the maximum load",
             )
 
 

@@ -18,6 +18,7 @@ from vnetperf.search.base import (
 from vnetperf.search.binary import binary_search, worst_case_trial_seconds
 from vnetperf.search.mlr import mlr_search
 from vnetperf.search.replay import Replay, ReplayMismatchError, replay
+from vnetperf.search.tst009 import tst009_search
 
 __all__ = [
     "ALGORITHMS",
@@ -34,6 +35,7 @@ __all__ = [
     "make_search",
     "mlr_search",
     "replay",
+    "tst009_search",
     "worst_case_trial_seconds",
 ]
 
@@ -41,6 +43,7 @@ __all__ = [
 ALGORITHMS: dict[str, Callable[[Sequence[SearchGoal], SearchLimits], Search]] = {
     "binary": binary_search,
     "mlr": mlr_search,
+    "tst009": tst009_search,
 }
 
 
@@ -48,7 +51,7 @@ def make_search(algorithm: str, goals: Sequence[SearchGoal], limits: SearchLimit
     """Start a search by the name of its algorithm.
 
     Args:
-        algorithm: ``"binary"`` or ``"mlr"``.
+        algorithm: ``"binary"``, ``"mlr"`` or ``"tst009"``.
         goals: What to search for, at least one, under different names.
         limits: Loads (frames/s per interface) and trial seconds to stay within.
 

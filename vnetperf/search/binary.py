@@ -4,27 +4,24 @@ Errata 422 and 423 set the direction: up after a trial without (more than the go
 after one with. RFC 2544 section 24 allows shorter trials while searching, if the final value is
 determined by full-length ones: a first pass over the grid of loads uses trials of
 `initial_trial_s`, then the load it found is classified by trials of `final_trial_s` (repeated up
-to `duration_sum_s`, which for an exceed ratio of 50 % is the loss verification of TST009
-section 12.3.3 with z unset). If that fails the search continues below.
+to `duration_sum_s`). If that fails the search continues below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from math import ceil
 
 from vnetperf.model.goal import SearchGoal, SearchLimits
 from vnetperf.search.base import Measurement, Search, StopSearch, TrialRequest
 from vnetperf.search.classify import Criterion, LoadClass
-from vnetperf.search.grid import GeometricGrid, Grid, StepGrid
+from vnetperf.search.grid import GeometricGrid
 from vnetperf.search.session import Budget, Session
 
 ALGORITHM = "binary"
 
 
-def binary_search(
-    goals: Sequence[SearchGoal], limits: SearchLimits, *, step_fps: float | None = None
-) -> Search:
+def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     """Search each goal by itself, one after the other.
 
     Trials are not shared between goals, so that each result is what a search for that goal alone
@@ -34,8 +31,6 @@ def binary_search(
     Args:
         goals: What to search for.
         limits: Loads and trial seconds to stay within.
-        step_fps: TST009 StepSize, frames/s per interface: search an absolute grid and end at
-            neighbours on it, instead of the goal's relative width.
 
     Yields:
         Trials to run.
@@ -43,13 +38,9 @@ def binary_search(
     Returns:
         One result per goal. Trial seconds stay within the sum of `worst_case_trial_seconds`, if
         effective durations equal intended ones.
-
-    Raises:
-        ConfigError: If `step_fps` is not above 0.
     """  # noqa: DOC405
-    worst = sum(worst_case_trial_seconds(goal, limits, step_fps=step_fps) for goal in goals)
-    budget = Budget(min(worst, limits.max_trial_seconds or worst))
-    sessions = [Session(_grid(goal, limits, step_fps), budget) for goal in goals]
+    budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
+    sessions = [Session(GeometricGrid(limits, goal.width), budget) for goal in goals]
     stopped = ""
     try:
         for goal, session in zip(goals, sessions, strict=True):
@@ -57,43 +48,26 @@ def binary_search(
             yield from _verify(goal, session, found)
     except StopSearch as stop:
         stopped = stop.reason
-    narrow = _within(step_fps) if step_fps is not None else None
-    results = [
-        session.result(goal, stopped, narrow) for goal, session in zip(goals, sessions, strict=True)
-    ]
+    results = [session.result(goal, stopped) for goal, session in zip(goals, sessions, strict=True)]
     return sessions[0].outcome(ALGORITHM, results)
 
 
-def worst_case_trial_seconds(
-    goal: SearchGoal, limits: SearchLimits, *, step_fps: float | None = None
-) -> float:
+def worst_case_trial_seconds(goal: SearchGoal, limits: SearchLimits) -> float:
     """Upper bound of the trial time of one goal, known before the first trial.
 
     Args:
         goal: What to search for.
         limits: The loads it is searched between; the budget is not regarded.
-        step_fps: As for `binary_search`.
 
     Returns:
         Seconds of traffic, waits around trials not included.
-
-    Raises:
-        ConfigError: If `step_fps` is not above 0.
     """
-    halvings = (_grid(goal, limits, step_fps).top + 1).bit_length()
+    halvings = (GeometricGrid(limits, goal.width).top + 1).bit_length()
     trials_per_load = ceil(round(goal.duration_sum_s / goal.final_trial_s, 9))
     coarse = (1 + halvings) * goal.initial_trial_s
     # The candidate, then doubling steps away from it, then halving what they enclose.
     verified = (2 + 2 * halvings) * trials_per_load * goal.final_trial_s
     return coarse + verified
-
-
-def _grid(goal: SearchGoal, limits: SearchLimits, step_fps: float | None) -> Grid:
-    return GeometricGrid(limits, goal.width) if step_fps is None else StepGrid(limits, step_fps)
-
-
-def _within(step_fps: float) -> Callable[[float, float], bool]:
-    return lambda lower, upper: upper - lower <= step_fps * (1.0 + 1e-9)
 
 
 def _coarse(goal: SearchGoal, session: Session) -> Generator[TrialRequest, Measurement, int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from math import ceil, exp, floor, log, log1p
 from typing import Protocol
 
-from vnetperf.model.errors import ConfigError
 from vnetperf.model.goal import SearchLimits
 
 #: Rungs are this much (relative) closer than asked, so that float rounding cannot widen a bound.
@@ -97,43 +96,3 @@ class GeometricGrid:
             The largest number of rungs no wider than it, at least 1.
         """
         return max(1, floor(-log1p(-width) / self._unit))
-
-
-class StepGrid:
-    """Loads at an absolute step, as the offered-load array of TST009 section 12.3.2.
-
-    Args:
-        limits: The loads of the two ends.
-        step_fps: StepSize, frames/s per interface; the last step may be shorter.
-
-    Raises:
-        ConfigError: If the step is not above 0.
-    """
-
-    def __init__(self, limits: SearchLimits, step_fps: float) -> None:
-        if not step_fps > 0.0:
-            raise ConfigError(
-                f"step_fps = {step_fps:g}", where="binary search", accepted="frames/s above 0"
-            )
-        self._limits = limits
-        self._step = step_fps
-        span = limits.max_load_fps - limits.min_load_fps
-        self._top = max(1, ceil(span / step_fps * (1.0 - _SAFETY)))
-
-    @property
-    def top(self) -> int:
-        """The highest rung."""
-        return self._top
-
-    def load(self, rung: int) -> float:
-        """Load of a rung.
-
-        Args:
-            rung: 0 to `top`; outside it is taken as the nearest end.
-
-        Returns:
-            Frames/s per interface.
-        """
-        if rung >= self._top:
-            return self._limits.max_load_fps
-        return self._limits.min_load_fps + max(0, rung) * self._step

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from vnetperf.model.goal import SearchGoal
 from vnetperf.search.base import (
@@ -38,6 +39,42 @@ class Budget:
     overhead_s: float = 0.0
     """The most by which a trial's effective duration has gone beyond its intended one."""
 
+    around_s: float = 0.0
+    """Seconds that each trial costs the budget besides its effective ones."""
+
+    @property
+    def left_s(self) -> float:
+        """Seconds not spent yet; infinite without a limit."""
+        if self.allowed_s is None:
+            return inf
+        return self.allowed_s - self._gone_s
+
+    @property
+    def _gone_s(self) -> float:
+        return self.spent_s + self.trials * self.around_s
+
+    def cost(self, duration_s: float) -> float:
+        """What a trial is expected to take of the budget.
+
+        Args:
+            duration_s: Its intended seconds.
+
+        Returns:
+            Seconds, an overhead as large as any seen so far included.
+        """
+        return duration_s + self.overhead_s + self.around_s
+
+    def fits(self, duration_s: float) -> bool:
+        """Tell whether a trial can be run within the budget.
+
+        Args:
+            duration_s: Its intended seconds.
+
+        Returns:
+            True if it is expected to end in time.
+        """
+        return self.cost(duration_s) <= self.left_s + _ROUNDING_S
+
     def check(self, duration_s: float) -> None:
         """Refuse a trial that would go beyond the budget.
 
@@ -45,14 +82,13 @@ class Budget:
             duration_s: Its intended seconds.
 
         Raises:
-            StopSearch: If it does not fit, an overhead as large as any seen so far included.
+            StopSearch: If it does not fit.
         """
-        if self.allowed_s is None:
-            return
-        if self.spent_s + duration_s + self.overhead_s > self.allowed_s + _ROUNDING_S:
+        if not self.fits(duration_s):
+            around = f", {self.around_s:g} s around each trial included" if self.around_s else ""
             raise StopSearch(
                 f"the next trial of {duration_s:g} s does not fit the budget of "
-                f"{self.allowed_s:g} s, of which {self.spent_s:g} s are spent"
+                f"{self.allowed_s:g} s, of which {self._gone_s:g} s are spent{around}"
             )
 
     def spend(self, trial: Measurement) -> None:
@@ -107,26 +143,19 @@ class Session:
         self.budget.spend(trial)
         return trial
 
-    def result(
-        self,
-        goal: SearchGoal,
-        stopped: str,
-        narrow: Callable[[float, float], bool] | None = None,
-    ) -> GoalResult:
+    def result(self, goal: SearchGoal, stopped: str) -> GoalResult:
         """Say what the trials so far answer to a goal.
 
         Args:
             goal: The goal.
             stopped: Why the search ended early; empty if it ran to its end.
-            narrow: Tells whether bounds (lower, upper; frames/s) are close enough; by default
-                the goal's relative width.
 
         Returns:
             Its result, irregular with a reason if a bound is missing or the two are too far apart.
         """
         criterion = Criterion.of_goal(goal)
         bounds = self.history.bounds(criterion)
-        lower, upper = self._bound(bounds.lower), self._bound(bounds.upper)
+        lower, upper = self.bound(bounds.lower), self.bound(bounds.upper)
         at_least = upper is None and bounds.lower == self.grid.top
         at_most = lower is None and bounds.upper == 0
         regular = False
@@ -136,9 +165,7 @@ class Session:
             reason = "the minimum load is already too much"
         elif lower is not None and upper is not None:
             far = (upper.load_fps - lower.load_fps) / upper.load_fps
-            regular = (
-                far <= goal.width if narrow is None else narrow(lower.load_fps, upper.load_fps)
-            )
+            regular = far <= goal.width
             reason = "both bounds found, within the goal's width"
             if not regular:
                 reason = f"bounds are {far:.3%} apart, wider than asked: {stopped}"
@@ -173,7 +200,15 @@ class Session:
         """
         return SearchOutcome(algorithm, tuple(results), self.budget.trials, self.budget.spent_s)
 
-    def _bound(self, rung: int | None) -> Bound | None:
+    def bound(self, rung: int | None) -> Bound | None:
+        """A load with its trials.
+
+        Args:
+            rung: Its place on the grid; None for none.
+
+        Returns:
+            The bound; None for none.
+        """
         if rung is None:
             return None
         return Bound(self.grid.load(rung), self.history.trials(rung))

@@ -10,7 +10,10 @@ from vnetperf.search.grid import GeometricGrid
 from vnetperf.search.history import History
 from vnetperf.search.mlr.situation import Situation
 from vnetperf.search.mlr.strategies import STRATEGIES
-from vnetperf.search.mlr.targets import targets_of
+from vnetperf.search.mlr.targets import keepable
+
+#: A trial must be longer than those before by this much to be worth repeating what they found.
+_WORTH = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +35,22 @@ class Pursuit:
         grid: The loads of the search.
         history: Trials of the whole search; read, not written.
         hints: Rungs of the bounds to look for first.
+        ladder: Its targets, the goal itself the last. A shorter one is put in where the budget
+            asks for it.
     """
 
     def __init__(
-        self, goal: SearchGoal, grid: GeometricGrid, history: History, hints: tuple[int, int]
+        self,
+        goal: SearchGoal,
+        grid: GeometricGrid,
+        history: History,
+        hints: tuple[int, int],
+        ladder: list[Criterion],
     ) -> None:
         self._scout_s = goal.initial_trial_s
-        self._targets = list(targets_of(goal))
+        self._ladder = ladder
+        self._at = 0
+        self._shortened = False
         self._width = grid.rungs_of(goal.width)
         self._top = grid.top
         self._history = history
@@ -55,17 +67,37 @@ class Pursuit:
             The trial, or None if nothing is left to be found out for this goal.
         """
         while True:
-            criterion = self._targets[0]
+            criterion = self._ladder[self._at]
             bounds = self._history.bounds(criterion)
             situation = Situation(self._width, bounds.lower, bounds.upper, *self._hints, self._top)
             for strategy in STRATEGIES:
                 rung = strategy(situation)
                 if rung is not None:
                     return Wish(rung, self._duration(rung, criterion))
-            if len(self._targets) == 1:
+            if self._at == len(self._ladder) - 1:
                 return None
             self._hints = (bounds.lower, bounds.upper)
-            self._targets.pop(0)
+            self._at += 1
+
+    def shorten(self, longest_s: float) -> bool:
+        """Put a target with shorter trials before the one that does not fit the budget, once.
+
+        Args:
+            longest_s: Seconds that a trial may take.
+
+        Returns:
+            True if such a target says more than what was reached before.
+        """
+        target = self._ladder[self._at]
+        reached = self._ladder[self._at - 1].trial_s if self._at else 0.0
+        length = keepable(longest_s)
+        worth = max(self._scout_s, _WORTH * reached) <= length < target.trial_s
+        if self._shortened or not worth:
+            return False
+        self._shortened = True
+        shorter = Criterion(target.loss_ratio, target.exceed_ratio, length, length)
+        self._ladder.insert(self._at, shorter)
+        return True
 
     def _duration(self, rung: int, criterion: Criterion) -> float:
         """Prefer a short trial where its failure alone would settle the matter.

@@ -8,7 +8,7 @@ final duration count again in the next target, so that a target that confirms it
 
 from __future__ import annotations
 
-from math import log
+from math import floor, log
 
 from vnetperf.model.goal import SearchGoal
 from vnetperf.search.classify import Criterion
@@ -43,10 +43,17 @@ def _ladder(start: float, end: float, growth: float) -> list[float]:
     if start >= end:
         return []
     count = max(1, round(log(end / start) / log(growth)))
-    between = (_keepable(start * (end / start) ** (step / count)) for step in range(1, count))
+    between = (keepable(start * (end / start) ** (step / count)) for step in range(1, count))
     return [start, *between]
 
 
-def _keepable(seconds: float) -> float:
-    """Cut a derived duration to what any generator can keep and a log can show."""
-    return float(int(seconds)) if seconds >= 1.0 else round(seconds, 3)
+def keepable(seconds: float) -> float:
+    """Cut a derived duration to what any generator can keep and a log can show.
+
+    Args:
+        seconds: The duration.
+
+    Returns:
+        Seconds, no more: whole ones from 1 s on, milliseconds below.
+    """
+    return float(int(seconds)) if seconds >= 1.0 else floor(seconds * 1000.0) / 1000.0

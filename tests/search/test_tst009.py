@@ -1,0 +1,156 @@
+"""Binary search with and without loss verification (TST009 sections 12.3.2 and 12.3.3)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, log2
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.goal import SearchLimits, StepInputs
+from vnetperf.search import GoalResult, Measurement, Search, StopSearch, make_search, tst009_search
+from vnetperf.search.tst009 import OfferedLoads
+from vnetperf.testing.sim import SimulatedDut, run
+
+from .support import LIMITS, MAX_FPS, PDR, STRICT, Whimsical, duts, goals, lower_fps, upper_fps
+
+ANY_DUT = st.one_of(duts(), st.builds(Whimsical, st.just(1.0), seed=st.integers(0, 10**6)))
+STEPS = st.builds(
+    StepInputs,
+    step_fps=st.sampled_from([10_000.0, 148_809.52, 1e6, 7.1e6]),
+    max_r=st.integers(2, 4),
+    z=st.sampled_from([None, 0, 1000]),
+)
+
+
+def stepped(step_fps: float = 1e5, max_r: int = 1, z: int | None = None) -> SearchLimits:
+    return replace(LIMITS, max_load_fps=1e7, steps=StepInputs(step_fps=step_fps, max_r=max_r, z=z))
+
+
+@given(st.floats(1.0, 1e8), st.floats(1.0, 1e8))
+def test_offered_loads_are_as_many_as_the_standard_says(load: float, step: float) -> None:
+    array = OfferedLoads(load, step)
+    assert array.count == pytest.approx(max(1, ceil(load / step)), rel=1e-6)
+    loads = [array.load(place) for place in range(min(array.count, 50))]
+    assert loads == sorted(loads)
+    assert array.load(array.top) == load
+    if array.count > 1:
+        assert array.load(0) == step
+
+
+def test_it_ends_at_neighbours_of_the_array() -> None:
+    outcome, log = run(tst009_search([STRICT], stepped()), SimulatedDut(4.4444e6))
+    [result] = outcome.results
+    assert result.regular
+    assert lower_fps(result) == pytest.approx(4.4e6)
+    assert upper_fps(result) == pytest.approx(4.5e6)
+    places = [trial.load_fps / 1e5 for _, trial in log]
+    assert places == pytest.approx([round(place) for place in places])
+    assert {trial.duration_s for _, trial in log} == {60.0}
+
+
+@given(goals(), STEPS, ANY_DUT)
+def test_what_is_reported_held_and_its_neighbour_did_not(
+    goal: object, steps: StepInputs, dut: SimulatedDut
+) -> None:
+    limits = replace(LIMITS, steps=steps)
+    outcome, log = run(tst009_search([goal], limits), dut)  # type: ignore[list-item]
+    [result] = outcome.results
+    assert [result.regular, result.at_least, result.at_most].count(True) == 1, result.reason
+    asked = result.goal
+    lower, upper = result.relevant_lower_bound, result.relevant_upper_bound
+    if lower is not None:
+        assert lower.trials[-1].loss_ratio <= asked.loss_ratio
+        assert 1 <= len(lower.trials) <= steps.max_r
+        assert result.conditional_throughput_fps is not None
+    if upper is not None:
+        assert all(trial.loss_ratio > asked.loss_ratio for trial in upper.trials)
+        lost = [round(t.loss_ratio * t.load_fps * t.duration_s) for t in upper.trials]
+        overridden = steps.z is not None and lost[-1] > steps.z
+        assert len(upper.trials) == steps.max_r or overridden
+    if lower is not None and upper is not None:
+        assert upper.load_fps - lower.load_fps <= steps.step_fps * (1.0 + 1e-9)
+    halvings = ceil(log2(OfferedLoads(MAX_FPS, steps.step_fps).count + 1))
+    assert outcome.trial_count == len(log) <= halvings * steps.max_r
+
+
+def answers(search: Search, losses: list[float]) -> GoalResult:
+    """Answer a search's trials in turn until it ends."""
+    request = next(search)
+    for loss in losses:
+        answer = Measurement(request.load_fps, request.duration_s, loss, request.duration_s)
+        try:
+            request = search.send(answer)
+        except StopIteration as end:
+            result: GoalResult = end.value.results[0]
+            return result
+    raise AssertionError(f"the search goes on with {request}")
+
+
+def test_a_lossy_trial_is_repeated_up_to_max_r() -> None:
+    # An array of two loads: 5e6 fails once and holds at the second try, 1e7 fails twice.
+    limits = stepped(5e6, max_r=2)
+    result = answers(tst009_search([STRICT], limits), [1e-9, 0.0, 0.1, 0.1])
+    assert lower_fps(result) == 5e6
+    assert len(result.relevant_lower_bound.trials) == 2  # type: ignore[union-attr]
+    assert result.conditional_throughput_fps == 5e6
+    assert (result.goal.duration_sum_s, result.goal.exceed_ratio) == (120.0, 0.5)
+
+
+def test_more_than_z_lost_frames_are_not_tried_again() -> None:
+    # 1e-3 of 5e6 frames/s in 60 s are 300,000 frames.
+    limits = stepped(5e6, max_r=3, z=299_999)
+    assert answers(tst009_search([STRICT], limits), [1e-3]).at_most
+    limits = stepped(5e6, max_r=3, z=300_000)
+    assert answers(tst009_search([STRICT], limits), [1e-3, 1e-3, 1e-3]).at_most
+
+
+def test_without_loss_verification_one_lossy_trial_decides() -> None:
+    result = answers(tst009_search([STRICT], stepped(5e6)), [1e-9])
+    assert result.at_most
+    assert result.reason == "the smallest load, one StepSize, is already too much"
+
+
+def test_the_maximum_load_is_reported_as_at_least() -> None:
+    outcome, _ = run(tst009_search([STRICT, PDR], stepped()), SimulatedDut(2e7))
+    assert all(result.at_least and not result.regular for result in outcome.results)
+
+
+def test_it_needs_its_inputs() -> None:
+    with pytest.raises(ConfigError, match=r"TST009 section 12\.3\.2"):
+        next(make_search("tst009", [STRICT], LIMITS))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({"step_fps": 0.0}, "step_fps = 0"),
+        ({"step_fps": 1.0, "max_r": 0}, "max_r = 0"),
+        ({"step_fps": 1.0, "max_r": 2, "z": -1}, "z = -1"),
+        ({"step_fps": 1.0, "z": 5}, "overrides loss verification"),
+    ],
+)
+def test_inputs_that_say_nothing_are_refused(inputs: dict[str, float], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        StepInputs(**inputs)  # type: ignore[arg-type]
+
+
+def test_a_step_beyond_the_maximum_load_is_refused() -> None:
+    with pytest.raises(ConfigError, match="StepSize"):
+        stepped(1e7)
+
+
+def test_a_stopped_search_returns_what_it_knows() -> None:
+    search = tst009_search([STRICT], stepped())
+    request = next(search)
+    request = search.send(Measurement(request.load_fps, 60.0, 0.0, 60.0))
+    search.send(Measurement(request.load_fps, 60.0, 0.5, 60.0))
+    with pytest.raises(StopIteration) as end:
+        search.throw(StopSearch("the DUT died"))
+    [result] = end.value.value.results
+    assert not result.regular
+    assert lower_fps(result) == 5e6
+    assert result.reason == "bounds are further apart than a StepSize: the DUT died"

@@ -1,0 +1,172 @@
+"""Binary search of ETSI GS NFV-TST 009 sections 12.3.2 and 12.3.3.
+
+S is the array of n = ceil(maximum load / StepSize) offered loads. A trial at the middle of what is
+left of it that loses no more than the goal allows sends the search up, another one down. With loss
+verification (max(r) above 1) a load has failed only when max(r) trials have, or when one lost more
+than z frames. Every trial has the goal's final duration: the standard knows no shorter ones.
+
+The standard stops when one load is left, and does not say that it was tried. Here it is tried as
+well, so that the reported load was carried and the next one of S was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.goal import SearchGoal, SearchLimits, StepInputs
+from vnetperf.search.base import GoalResult, Measurement, Search, StopSearch, TrialRequest
+from vnetperf.search.session import Budget, Session
+
+ALGORITHM = "tst009"
+
+#: A maximum load this much (relative) above a whole number of steps is that number of steps.
+_ROUNDING = 1e-9
+
+
+class OfferedLoads:
+    """The array S: StepSize, twice StepSize ... and the maximum load as its last.
+
+    Args:
+        max_load_fps: Largest load, frames/s per interface.
+        step_fps: StepSize, frames/s per interface.
+    """
+
+    def __init__(self, max_load_fps: float, step_fps: float) -> None:
+        self._max, self._step = max_load_fps, step_fps
+        self.count = max(1, ceil(max_load_fps / step_fps * (1.0 - _ROUNDING)))
+
+    @property
+    def top(self) -> int:
+        """Place of the last load, n - 1."""
+        return self.count - 1
+
+    def load(self, rung: int) -> float:
+        """Load at a place.
+
+        Args:
+            rung: 0 to `top`.
+
+        Returns:
+            Frames/s per interface.
+        """
+        return self._max if rung >= self.top else (rung + 1) * self._step
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is known of one goal."""
+
+    passed: int = -1
+    """Highest place whose load was carried."""
+
+    failed: int = field(default=-1)
+    """Lowest place whose load was not; n while there is none."""
+
+
+def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
+    """Search each goal by itself, one after the other; trials are not shared.
+
+    Of a goal only name, loss ratio and final trial duration count: the inputs say the rest. The
+    goal that is returned says what they amount to as MLRsearch has it: a duration sum of max(r)
+    trials, of which one must hold.
+
+    Args:
+        goals: What to search for.
+        limits: Loads and trial seconds to stay within, and the inputs in `steps`.
+
+    Yields:
+        Trials to run.
+
+    Returns:
+        One result per goal: regular if its bounds are neighbours in S.
+
+    Raises:
+        ConfigError: If `limits.steps` is missing.
+    """  # noqa: DOC405
+    inputs = limits.steps
+    if inputs is None:
+        raise ConfigError(
+            "TST009 section 12.3.2 searches an array of offered loads, and there is no StepSize",
+            where=f"search {ALGORITHM!r}",
+            accepted="SearchLimits(steps=StepInputs(step_fps=...))",
+        )
+    grid = OfferedLoads(limits.max_load_fps, inputs.step_fps)
+    budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
+    sessions = [Session(grid, budget) for _ in goals]
+    asked = [_as_asked(goal, inputs) for goal in goals]
+    founds = [_Found(failed=grid.count) for _ in goals]
+    stopped = ""
+    try:
+        for goal, session, found in zip(asked, sessions, founds, strict=True):
+            yield from _search(goal, session, inputs, found)
+    except StopSearch as stop:
+        stopped = stop.reason
+    results = [
+        _result(goal, session, found, stopped)
+        for goal, session, found in zip(asked, sessions, founds, strict=True)
+    ]
+    return sessions[0].outcome(ALGORITHM, results)
+
+
+def _as_asked(goal: SearchGoal, inputs: StepInputs) -> SearchGoal:
+    return replace(
+        goal,
+        initial_trial_s=goal.final_trial_s,
+        duration_sum_s=inputs.max_r * goal.final_trial_s,
+        exceed_ratio=1.0 - 1.0 / inputs.max_r,
+    )
+
+
+def _search(
+    goal: SearchGoal, session: Session, inputs: StepInputs, found: _Found
+) -> Generator[TrialRequest, Measurement, None]:
+    while found.failed - found.passed > 1:
+        middle = (found.passed + found.failed) // 2
+        if (yield from _carries(goal, session, inputs, middle)):
+            found.passed = middle
+        else:
+            found.failed = middle
+
+
+def _carries(
+    goal: SearchGoal, session: Session, inputs: StepInputs, place: int
+) -> Generator[TrialRequest, Measurement, bool]:
+    """Run trials at a load until one holds, one loses more than z, or max(r) have not held."""
+    for _ in range(inputs.max_r):
+        trial = yield from session.measure(place, goal.final_trial_s)
+        if trial.loss_ratio <= goal.loss_ratio:
+            return True
+        lost = round(trial.loss_ratio * trial.load_fps * trial.duration_s)
+        if inputs.z is not None and lost > inputs.z:
+            return False
+    return False
+
+
+def _result(goal: SearchGoal, session: Session, found: _Found, stopped: str) -> GoalResult:
+    lower = session.bound(found.passed) if found.passed >= 0 else None
+    upper = session.bound(found.failed) if found.failed <= session.grid.top else None
+    at_least, at_most = found.passed == session.grid.top, found.failed == 0
+    regular = found.passed >= 0 and found.failed - found.passed == 1 and upper is not None
+    if at_least:
+        reason = "the maximum load is carried: the limit is not the DUT's"
+    elif at_most:
+        reason = "the smallest load, one StepSize, is already too much"
+    elif regular:
+        reason = "both bounds found, one StepSize apart"
+    else:
+        missing = "no lower bound" if lower is None else "no upper bound" if upper is None else ""
+        reason = f"{missing or 'bounds are further apart than a StepSize'}: {stopped}"
+    held = [t for t in lower.trials if t.loss_ratio <= goal.loss_ratio] if lower else []
+    return GoalResult(
+        goal=goal,
+        relevant_lower_bound=lower,
+        relevant_upper_bound=upper,
+        conditional_throughput_fps=held[-1].forwarding_rate_fps if held else None,
+        regular=regular,
+        reason=reason,
+        at_least=at_least,
+        at_most=at_most,
+    )
