@@ -54,7 +54,18 @@ def kernel_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
 
 def distribution_facts(*, etc: Path) -> dict[str, Any]:
     """Name and version of the distribution, from os-release."""
-    text = file_text(etc / "os-release")
+    return release_of(file_text(etc / "os-release"))
+
+
+def release_of(text: str) -> dict[str, Any]:
+    """Name and version of a distribution.
+
+    Args:
+        text: Content of os-release, or why it is unknown.
+
+    Returns:
+        "name", "id" and "version".
+    """
     if is_unknown(text):
         return {"name": text, "id": text, "version": text}
     entries = dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)

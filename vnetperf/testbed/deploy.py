@@ -241,6 +241,7 @@ class Deployment:
             "vnfs": [vnf.facts() for vnf in self.vnfs],
             "generator": self.generator.facts(),
             "wire": self.plan.wire,
+            "MTU": self.plan.scenario.mtu,
             "scheduler slices": self.slices or "the kernel's own",
         }
 

@@ -36,6 +36,8 @@ def facts_of(
         "time stamps": "TSC, taken before the transmit call and after the receive call "
         f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
         "frame taken in, the driver's and the wire's rings included",
+        "time stamp error": _error(info),
+        "runs on": "the machine that carries the DUT",
         "arrivals": [_clock(port) for port in info.ports],
         "neighbours": f"answers for {plan.scenario.traffic.answers} addresses; "
         f"{sum(port.answers for port in info.ports)} frames sent to them so far",
@@ -56,6 +58,17 @@ def _worker(worker: WorkerInfo) -> str:
     return (
         f"{worker.number} on processor {worker.cpu}: {worker.rx_queues} receive queues, "
         f"{worker.tx_queues} transmit queues"
+    )
+
+
+def _error(info: EngineInfo) -> str:
+    """How far off a latency can be, besides what `calibrations` measured of the tester itself."""
+    nic = [port.nic_time_error_ns for port in info.ports if port.nic_time]
+    told = f"; NIC's clock off by {max(nic)} ns at most" if nic else ""
+    return (
+        f"one clock for both ends, of {1e9 / info.tsc_hz:.2f} ns resolution{told}; a frame waits "
+        "for the others of its call and for the next look at the ring: what that comes to without "
+        "a DUT is the latency in `calibrations`"
     )
 
 

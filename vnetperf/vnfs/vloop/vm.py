@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StillRunning
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import testpmd
@@ -29,7 +30,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import HopCounters
 from vnetperf.model.units import MAX_FRAME_SIZE
 from vnetperf.vnfs.base import Vnf
-from vnetperf.vnfs.vloop import guest_domain, guest_fit, guest_nics, guest_pins
+from vnetperf.vnfs.vloop import guest_domain, guest_fit, guest_nics, guest_pins, guest_system
 from vnetperf.vnfs.vloop.forms import FORMS
 from vnetperf.vnfs.vloop.guest_buildin import GuestBuildin
 from vnetperf.vnfs.vloop.guest_fit import BUILDIN
@@ -364,10 +365,15 @@ class VmVloop(Vnf):
             "acceleration": "kvm" if domain.accelerator == "kvm" else f"none: {self.proof.why}",
             **guest.session.call("version"),
             "image": f"{image.name} {image.key}" if image is not None else self.options.image,
+            "image file": guest_system.image_facts(image, Path(self.options.image)),
+            "system": guest_system.system(
+                None if self.plan.scenario.vnf_mode == BUILDIN else guest.agent
+            ),
             "guest": {
                 "vCPUs": domain.vcpus,
                 "memory, MiB": domain.memory_mib,
                 "pages, KiB": domain.hugepage_kb or "ordinary",
+                "node asked for": guest_system.node_asked(domain),
                 "ready after, s": round(guest.boot_s, 2),
                 "placement": guest.placement() | vhost_placement(guest.pid),
                 "NICs in the guest": self.offloads or "not looked at",

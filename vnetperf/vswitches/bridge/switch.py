@@ -172,6 +172,7 @@ class LinuxBridge(VSwitch):
         return {
             "backend": self.name,
             "version": f"Linux {platform.release()}",
+            "launch line": "none: it is in the kernel",
             "rules": self.plan.scenario.rules,
             "bridges": described,
             "ports": {str(port): netdev for port, netdev in self.netdevs.items()},

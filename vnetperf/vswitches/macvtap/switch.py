@@ -212,6 +212,7 @@ class Macvtap(VSwitch):
         return {
             "backend": self.name,
             "version": f"Linux {platform.release()}",
+            "launch line": "none: it is in the kernel",
             "mode": self.mode,
             "ports": {str(port): name for port, name in self._netdevs().items()},
             "macvtaps": self.made,

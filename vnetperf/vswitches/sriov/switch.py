@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -294,6 +295,8 @@ class Sriov(VSwitch):
                     functions[port] = function.describe(state)
         found = {
             "backend": self.name,
+            "version": f"Linux {platform.release()}, and each NIC's firmware in the environment",
+            "launch line": "none: it is in the NIC",
             "mode": self.mode,
             "physical functions": nics,
             "virtual functions": functions,

@@ -1,0 +1,62 @@
+"""A guest's system in the record: read from inside, or why not."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from vnetperf.host.fact import is_unknown
+from vnetperf.images.image import Image
+from vnetperf.model.errors import HostError
+from vnetperf.vnfs.vloop.guest_system import disk_hash, image_facts, system
+
+FILES = {
+    "/etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\n',
+    "/proc/sys/kernel/osrelease": "6.12.95\n",
+    "/proc/sys/kernel/version": "#1 SMP\n",
+    "/proc/cmdline": "console=ttyS0 isolcpus=1\n",
+    "/proc/meminfo": "MemTotal:  498000 kB\nMemFree: 1 kB\n",
+    "/sys/devices/system/cpu/online": "0-1\n",
+}
+
+
+class Agent:
+    def read(self, path: str) -> str:
+        if path in FILES:
+            return FILES[path]
+        raise HostError("there is no such file", where=path, cure="none")
+
+
+def test_what_a_guest_tells_of_its_system() -> None:
+    found = system(Agent())
+    assert found["distribution"] == "Debian GNU/Linux 12"
+    assert found["kernel"] == "6.12.95"
+    assert found["boot options"]["isolcpus"]["value"] == "1"
+    assert found["memory, kB"] == 498000
+    assert is_unknown(found["clock source"])  # one that is missing does not cost the others
+    assert "no such file" in found["clock source"]
+
+
+def test_a_guest_that_does_not_answer_says_so_everywhere() -> None:
+    found = system(None)
+    assert found.keys() == system(Agent()).keys()
+    assert all(is_unknown(value) for value in found.values())
+
+
+def test_a_disk_of_the_users_has_the_hash_of_its_octets(tmp_path: Path) -> None:
+    disk = tmp_path / "own.raw"
+    disk.write_bytes(b"disk" * 1000)
+    facts = image_facts(None, disk)
+    assert facts["hash"] == hashlib.sha256(disk.read_bytes()).hexdigest()
+    assert is_unknown(disk_hash(disk, most=10))
+    assert is_unknown(image_facts(None, tmp_path / "none")["hash"])
+
+
+@pytest.mark.parametrize("facts", [{}, {"packages": {"dpdk": "22.11"}}])
+def test_a_built_image_has_its_key(tmp_path: Path, facts: dict[str, object]) -> None:
+    image = Image("vloop", "17ab", tmp_path, None, None, "", "", dict(facts))
+    found = image_facts(image, Path("vloop"))
+    assert (found["name"], found["hash"]) == ("vloop", "17ab")
+    assert is_unknown(found["packages"]) is (not facts)
