@@ -15,6 +15,7 @@ from vnetperf.bench.found import result_of
 from vnetperf.bench.logged import tests_of
 from vnetperf.bench.repeated import merged
 from vnetperf.model.errors import LogError
+from vnetperf.model.redaction import Redaction
 from vnetperf.model.result import (
     Calibration,
     CalibrationPoint,
@@ -30,6 +31,7 @@ from vnetperf.results.records import (
     EnvironmentRecord,
     NotMeasuredRecord,
     Record,
+    RedactedRecord,
     RunRecord,
     ScenarioRecord,
     TransfersRecord,
@@ -125,7 +127,12 @@ def derive(records: Sequence[Record]) -> RunResults:
         trials=tuple(_point(t, begins[t.search]) for test in tests for t in test.trials),
         ledger=tuple(ledger),
         deviations=tuple(entry for entry in ledger if entry.status == "deviated"),
+        redacted=_redaction(records),
     )
+
+
+def _redaction(records: Sequence[Record]) -> Redaction | None:
+    return next((r.redaction for r in reversed(records) if isinstance(r, RedactedRecord)), None)
 
 
 def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, str, int]:

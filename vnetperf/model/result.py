@@ -18,6 +18,7 @@ from vnetperf.model.outcomes import (
     Reset,
     Soak,
 )
+from vnetperf.model.redaction import Redaction
 from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import Latency, Verdict
 
@@ -411,6 +412,7 @@ class RunResults(Frozen):
         transfers: Users' own traffic, one entry for each scenario in which it was measured.
         deviations: Clauses that were not met.
         ledger: All clauses looked at.
+        redacted: What this copy of the run does not tell; None for the run itself.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -429,6 +431,7 @@ class RunResults(Frozen):
     transfers: tuple[Transfers, ...] = ()
     deviations: tuple[LedgerEntry, ...] = ()
     ledger: tuple[LedgerEntry, ...] = ()
+    redacted: Redaction | None = None
 
     @field_validator("schema_version")
     @classmethod

@@ -9,6 +9,7 @@ from pydantic import Field
 from vnetperf.model.base import Frozen
 from vnetperf.model.goal import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset
+from vnetperf.model.redaction import Redaction
 from vnetperf.model.result import Calibration, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
@@ -256,6 +257,17 @@ class MergedRecord(Frozen):
     logs: tuple[str, ...]
 
 
+class RedactedRecord(Frozen):
+    """This log is a copy in which names, addresses or the like were replaced.
+
+    Attributes:
+        redaction: What was.
+    """
+
+    type: Literal["redacted"] = "redacted"
+    redaction: Redaction
+
+
 class EndRecord(Frozen):
     """The run ended in order.
 
@@ -285,6 +297,7 @@ Record = Annotated[
     | SearchEndRecord
     | NotMeasuredRecord
     | MergedRecord
+    | RedactedRecord
     | EndRecord,
     Field(discriminator="type"),
 ]
