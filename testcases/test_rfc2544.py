@@ -1,9 +1,22 @@
-"""RFC 2544 benchmarks."""
+"""RFC 2544 benchmarks.
+
+Which of them run, the preset says, or `--tests throughput,latency` or `--tests all`. The throughput
+that a test takes its loads of is that of the same run; it is searched first where there is none.
+"""
+
+import pytest
 
 from vnetperf.bench.bench import Bench
 
 
+@pytest.mark.measures("throughput")
 def test_throughput(bench: Bench, frame_size: int) -> None:
     """RFC 2544 section 26.1: the highest rate at which the DUT forwards every frame."""
     throughput = bench.search_throughput(frame_size)
     throughput.check_expectations()
+
+
+@pytest.mark.measures("frame_loss")
+def test_frame_loss(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 section 26.3: the share of frames lost, from the largest load down in steps."""
+    bench.measure("frame_loss", frame_size).check_expectations()

@@ -22,6 +22,7 @@ from vnetperf.config_options import (
     guest_options,
     parse_frame_sizes,
     parse_message_sizes,
+    parse_tests,
     switch_options,
 )
 from vnetperf.model.base import Frozen
@@ -31,6 +32,7 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.preset import FrameSizes, Preset
+from vnetperf.model.procedures import TestName
 from vnetperf.model.scenario import Forwarding, Rules, VnfPlacement
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
@@ -50,6 +52,7 @@ __all__ = [
     "load_model",
     "parse_frame_sizes",
     "parse_message_sizes",
+    "parse_tests",
     "read_toml",
     "validate",
 ]
@@ -64,7 +67,8 @@ MessageSizes = Annotated[
 _ADDED_UP = ("set", "guest", "core")
 #: Settings of a run as a whole: a variant cannot have others.
 OF_THE_RUN = (
-    *("testbed", "preset", "frame_sizes", "message_sizes", "pcap", "results_dir", "notes"),
+    *("testbed", "preset", "tests", "frame_sizes", "message_sizes", "pcap", "results_dir"),
+    "notes",
 )
 
 
@@ -74,6 +78,7 @@ class Settings(Frozen):
     Attributes:
         testbed: Name of a file under conf/testbeds/, or a path.
         preset: Name of a file under conf/presets/, or a path.
+        tests: Tests that are run, as "throughput", "latency" ...; empty for the preset's.
         traffic: Name of a file under conf/traffic/, or a path.
         frame_sizes: Octets including FCS; empty for the preset's.
         vnf: Registered name of the VNF loader.
@@ -105,6 +110,7 @@ class Settings(Frozen):
 
     testbed: str = "local"
     preset: str = "quick"
+    tests: tuple[TestName, ...] = ()
     traffic: str = "single-flow"
     frame_sizes: FrameSizes = ()
     vnf: str = "vloop"
@@ -143,7 +149,7 @@ class Configuration:
         settings: Effective settings.
         sources: Key -> "default", "vnetperf.toml", "environment VNETPERF_X", "command line".
         testbed: The testbed file.
-        preset: The preset file, with the settings' frame sizes applied.
+        preset: The preset file, with the settings' frame sizes and tests applied.
         traffic: The traffic file.
         switch: The options of the vSwitch, with the settings' single ones applied.
         guest: The options of guests, likewise.
@@ -238,6 +244,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def _parse(key: str, text: str, where: str) -> Any:
     if key == "frame_sizes":
         return parse_frame_sizes(text, where)
+    if key == "tests":
+        return parse_tests(text, where)
     if key == "message_sizes":
         return parse_message_sizes(text, where)
     return tuple(text.split(";")) if key in _ADDED_UP else text
@@ -324,6 +332,8 @@ def _read(
         preset = load_model(Preset, find_file("presets", settings.preset))
         if settings.frame_sizes:
             preset = preset.model_copy(update={"frame_sizes": settings.frame_sizes})
+        if settings.tests:
+            preset = preset.model_copy(update={"tests": settings.tests})
         testbed = load_model(Testbed, find_file("testbeds", settings.testbed))
     else:
         preset, testbed = known.preset, known.testbed

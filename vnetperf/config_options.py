@@ -5,13 +5,14 @@ from __future__ import annotations
 import tomllib
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from vnetperf.config_files import Model, find_file, load_model, read_toml, validate
 from vnetperf.model.core import DEFAULT_STACK, CoreOptions, Stack
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
+from vnetperf.model.procedures import TestName
 
 
 def switch_options(name: str, pairs: tuple[str, ...]) -> SwitchOptions:
@@ -141,6 +142,34 @@ def parse_frame_sizes(text: str, where: str = "--frame-sizes") -> tuple[int, ...
             where=where,
             accepted="whole numbers with commas, e.g. 64,512,1518",
         ) from None
+
+
+def parse_tests(text: str, where: str = "--tests") -> tuple[str, ...]:
+    """Tests from "throughput,latency", or "all".
+
+    Args:
+        text: The text.
+        where: Option or variable it comes from.
+
+    Returns:
+        Names of tests.
+
+    Raises:
+        ConfigError: One that there is not.
+    """
+    known: tuple[str, ...] = get_args(TestName)
+    if text.strip() == "all":
+        return known
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in found or ("",):
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise ConfigError(
+                f"{name!r} is no test" + (f", did you mean {near[0]!r}?" if near else ""),
+                where=where,
+                accepted=f"all, or a list of {', '.join(known)}",
+            )
+    return found
 
 
 def parse_message_sizes(text: str, where: str = "--message-sizes") -> tuple[int, ...]:

@@ -29,6 +29,11 @@ def add_options(parser: pytest.Parser) -> None:
         help="testbed file under conf/testbeds/, or a path (default: local)",
     )
     add("--preset", metavar="NAME", help="preset under conf/presets/, or a path (default: quick)")
+    add(
+        "--tests",
+        metavar="LIST",
+        help="tests to run, e.g. throughput,latency, or all (default: those of the preset)",
+    )
     add("--traffic", metavar="NAME", help="traffic profile under conf/traffic/, or a path")
     add("--frame-sizes", metavar="LIST", help="octets including FCS, e.g. 64,512,1518")
     add(
@@ -101,6 +106,7 @@ def add_options(parser: pytest.Parser) -> None:
 KEYS = (
     "testbed",
     "preset",
+    "tests",
     "traffic",
     "frame_sizes",
     "vnf",
@@ -147,6 +153,8 @@ def configuration_of(
     try:
         if given["frame_sizes"] is not None:
             given["frame_sizes"] = config.parse_frame_sizes(given["frame_sizes"])
+        if given["tests"] is not None:
+            given["tests"] = config.parse_tests(given["tests"])
         if given["message_sizes"] is not None:
             given["message_sizes"] = config.parse_message_sizes(given["message_sizes"])
         for key in ("set", "guest", "core"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 _WRONG: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
-_LEFT_OUT: pytest.StashKey[str] = pytest.StashKey()
+_LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
 def session_of(config: pytest.Config) -> BenchSession:
@@ -65,6 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "vary(key, values): compares variants: a setting, and the values it is given"
     )
     config.addinivalue_line(
+        "markers", "measures(test): a test case runs when the preset, or --tests, names the test"
+    )
+    config.addinivalue_line(
         "markers", "when_asked: a test case runs only when its file or its name is asked for"
     )
     try:
@@ -101,19 +104,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 # Last: what -k and -m leave is what is counted, and nothing parts a scenario's cases again.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave comparisons out that nobody asked for; bring the cases of a scenario together."""
+    """Leave out what nobody asked for; bring the cases of a scenario together."""
     if _WRONG in config.stash:
         _raise_wrong(config)
     if not _any_measures(items):
         return
     from vnetperf.pytest_plugin.asked import drop_unasked, how_to_ask
+    from vnetperf.pytest_plugin.chosen import drop_unchosen
     from vnetperf.pytest_plugin.matrix import group_by_scenario
     from vnetperf.pytest_plugin.variants import comparisons_of
 
-    dropped = drop_unasked(config, items)
-    if dropped:
-        config.stash[_LEFT_OUT] = how_to_ask(dropped, config.invocation_params.dir)
+    left_out = config.stash.setdefault(_LEFT_OUT, [])
     try:
+        unchosen = drop_unchosen(config, session_of(config).configuration, items)
+        dropped = drop_unasked(config, items)
+        left_out += [unchosen] if unchosen else []
+        left_out += [how_to_ask(dropped, config.invocation_params.dir)] if dropped else []
         if any(item.get_closest_marker("vary") for item in items):
             ours = session_of(config)
             ours.expect(comparisons_of(items, ours.configuration.sources))
@@ -126,8 +132,8 @@ def _any_measures(items: list[pytest.Item]) -> bool:
     return any("bench" in getattr(item, "fixturenames", ()) for item in items)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> str | list[str]:
-    """Say which comparisons were left out."""
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Say which cases were left out."""
     return config.stash.get(_LEFT_OUT, [])
 
 
@@ -184,13 +190,18 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Skip a frame size that cannot be had here, unless the user asked for it."""
+    """Skip a test without a result by its own rules, and a size that cannot be had here.
+
+    A size that the user asked for is not skipped.
+    """
     if "bench" not in getattr(item, "fixturenames", ()):
         return (yield)
-    from vnetperf.model.errors import FrameSizeError
+    from vnetperf.model.errors import FrameSizeError, NoResultError
 
     try:
         return (yield)
+    except NoResultError as error:
+        pytest.skip(str(error).replace("\n", ";"))
     except FrameSizeError as error:
         source = session_of(item.config).configuration.sources["frame_sizes"]
         if source not in ("default", "test case"):
