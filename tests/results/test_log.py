@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +20,8 @@ from tests.fakes.agent import FakeAgent
 from vnetperf.bench.derive import derive
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.result import RunResults
-from vnetperf.results.log import LOG_NAME, TrialLog, read_log
+from vnetperf.results.checksum import opened
+from vnetperf.results.log import LOG_NAME, TrialLog, lines_of, read_log
 from vnetperf.results.records import (
     EndRecord,
     NotMeasuredRecord,
@@ -76,7 +78,7 @@ def numbers(results: RunResults) -> list[object]:
 
 def test_every_line_is_a_record_and_comes_back_as_it_was_written(whole: Bench) -> None:
     lines = whole.path.read_text().splitlines()
-    assert [r.model_dump_json() for r in read_log(whole.path)] == lines
+    assert [line.decode().rstrip("\n") for line in lines_of(read_log(whole.path))] == lines
 
 
 def test_a_log_cut_after_any_line_still_gives_results_and_says_so(
@@ -168,37 +170,142 @@ def test_a_newer_log_is_refused_with_a_cure(whole: Bench, tmp_path: Path) -> Non
     assert "99" in error.what
 
 
+def as_version_2(content: bytes) -> list[bytes]:
+    """The log as an older vnetperf wrote it: without checksums."""
+    lines = [opened(line)[0] + b"\n" for line in content.splitlines()]
+    lines[0] = json.dumps(json.loads(lines[0]) | {"version": 2}).encode() + b"\n"
+    return lines
+
+
 def test_an_older_log_is_read_as_far_as_it_is_understood(whole: Bench, tmp_path: Path) -> None:
-    lines = whole.path.read_bytes().splitlines(keepends=True)
-    opening = json.dumps(json.loads(lines[0]) | {"version": 1}).encode() + b"\n"
+    lines = as_version_2(whole.path.read_bytes())
     path = tmp_path / LOG_NAME
-    path.write_bytes(b"".join([opening, *lines[1:]]))
+    path.write_bytes(b"".join(lines))
     assert len(read_log(path)) == len(lines)
     spec = {"protocol": "tcp", "way": "uplink", "duration_s": 5}
     transfers = {"scenario": "vepc_bridge", "transfers": [{"spec": spec, "bits_per_second": 1e6}]}
     old = json.dumps({"type": "transfers", "result": transfers}).encode() + b"\n"
-    path.write_bytes(b"".join([opening, old, *lines[1:]]))
-    with pytest.raises(LogError, match=r"older vnetperf \(log version 1 < 2\)") as caught:
+    path.write_bytes(b"".join([lines[0], old, *lines[1:]]))
+    with pytest.raises(LogError, match=r"older vnetperf \(log version 2 < 3\)") as caught:
         read_log(path)
     assert caught.value.where.endswith(":2")
     assert "measure again" in caught.value.cure
-    path.write_bytes(b"".join([lines[0], old, *lines[1:]]))
-    with pytest.raises(LogError, match="this line is no record:"):
+
+
+def test_an_older_log_gives_the_same_numbers_and_says_what_it_lacks(
+    whole: Bench, tmp_path: Path
+) -> None:
+    path = tmp_path / LOG_NAME
+    path.write_bytes(b"".join(as_version_2(whole.path.read_bytes())))
+    old = derive(read_log(path))
+    assert numbers(old) == numbers(whole.derived())
+    assert any("without checksums" in w for w in old.warnings)
+    assert not any("checksums" in w for w in whole.derived().warnings)
+
+
+def edit(line: bytes) -> bytes:
+    """Make a trial look better, as a hand would: the digest stays."""
+    changed = re.sub(rb'"received":\d+', b'"received":123456', line, count=1)
+    assert changed != line
+    return changed
+
+
+def test_a_number_edited_by_hand_is_said_with_its_trial(whole: Bench, tmp_path: Path) -> None:
+    lines = whole.path.read_bytes().splitlines()
+    trials = [n for n, line in enumerate(lines) if line.startswith(b'{"type":"trial"')]
+    for nth in (0, 1, -1):
+
+        def change(lines: list[bytes], at: int = trials[nth]) -> None:
+            lines[at] = edit(lines[at])
+
+        error = damaged(whole, tmp_path, change)
+        assert "is not as it was written" in error.what
+        assert error.where.endswith(f":{trials[nth] + 1}")
+        assert error.what.startswith("trial ")
+
+
+def test_a_last_line_edited_and_left_without_its_end_is_said(whole: Bench, tmp_path: Path) -> None:
+    def change(lines: list[bytes]) -> None:
+        lines[-1] = lines[-1].replace(b'"exit_status":0', b'"exit_status":1').rstrip(b"\n")
+
+    assert "is not as it was written" in damaged(whole, tmp_path, change).what
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_no_octet_can_be_changed_unnoticed(
+    whole: Bench, tmp_path: Path, data: st.DataObject
+) -> None:
+    content = bytearray(whole.path.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 2))
+    content[place] ^= data.draw(st.integers(1, 255))
+    path = tmp_path / LOG_NAME
+    path.write_bytes(content)
+    with pytest.raises(LogError):
         read_log(path)
 
 
-def test_a_trial_that_was_edited_is_noticed(whole: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["taken away", "put in", "moved"])
+def test_lines_that_were_taken_away_put_in_or_moved_are_noticed(
+    whole: Bench, tmp_path: Path, how: str
+) -> None:
     def change(lines: list[bytes]) -> None:
+        at = [n for n, line in enumerate(lines) if b'"type":"trial"' in line][1]
+        if how == "taken away":
+            del lines[at]
+        elif how == "put in":
+            lines.insert(at, lines[at])
+        else:
+            lines[at - 1], lines[at] = lines[at], lines[at - 1]
+
+    assert "is not as it was written" in damaged(whole, tmp_path, change).what
+
+
+def test_checksums_cannot_be_left_out(whole: Bench, tmp_path: Path) -> None:
+    def change(lines: list[bytes]) -> None:
+        lines[:] = [opened(line.rstrip(b"\n"))[0] + b"\n" for line in lines]
+
+    assert "is not as it was written" in damaged(whole, tmp_path, change).what
+
+
+def test_an_edited_log_is_not_continued(whole: Bench, tmp_path: Path) -> None:
+    lines = whole.path.read_bytes().splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if b'"type":"trial"' in line)
+    cut(whole, tmp_path, b"".join([*lines[:at], edit(lines[at])]))
+    with pytest.raises(LogError, match="not as it was written"):
+        Bench(tmp_path, agent(), whole.configuration)
+
+
+def test_an_older_log_is_continued_with_checksums(whole: Bench, tmp_path: Path) -> None:
+    old = as_version_2(whole.path.read_bytes())
+    half = b"".join(old[: len(old) // 2])
+    check_resumed(whole, resumed(whole, tmp_path, half), half)
+    content = (tmp_path / LOG_NAME).read_bytes()
+    (tmp_path / LOG_NAME).write_bytes(content.replace(b'"exit_status":0', b'"exit_status":1'))
+    with pytest.raises(LogError, match="not as it was written"):
+        read_log(tmp_path / LOG_NAME)
+
+
+def test_a_trial_that_does_not_belong_to_its_search_is_noticed(
+    whole: Bench, tmp_path: Path
+) -> None:
+    """What checksums would say earlier: logs of older versions have none."""
+
+    def change(lines: list[bytes]) -> None:
+        lines[:] = as_version_2(b"".join(lines))
         at = [n for n, line in enumerate(lines) if b'"type":"trial"' in line][1]
         record = json.loads(lines[at])
         record["spec"]["load_fps"] *= 1.01
         lines[at] = json.dumps(record).encode() + b"\n"
 
-    assert "trial 2 of the log" in str(damaged(whole, tmp_path, change))
+    assert "trial 2" in str(damaged(whole, tmp_path, change))
 
 
 def test_trials_whose_search_was_cut_out_are_noticed(whole: Bench, tmp_path: Path) -> None:
     def change(lines: list[bytes]) -> None:
+        lines[:] = as_version_2(b"".join(lines))
         del lines[next(n for n, line in enumerate(lines) if b'"type":"search"' in line)]
 
     assert "no beginning" in str(damaged(whole, tmp_path, change))

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 from vnetperf.bench.logged import LoggedTest, is_valid
 from vnetperf.model.tunnel import overhead
-from vnetperf.results.records import EndRecord, Record, RunRecord, ScenarioRecord
+from vnetperf.results.records import (
+    SEALED_SINCE,
+    EndRecord,
+    Record,
+    RunRecord,
+    ScenarioRecord,
+)
 
 #: pytest's exit statuses of a session that did not come to its end: Ctrl-C, a bug, wrong use.
 _EXITS_EARLY = (2, 3, 4)
@@ -70,6 +76,12 @@ def warnings_of(
     if invalid:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
         warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+    old = next((r for r in records if isinstance(r, RunRecord) and r.version < SEALED_SINCE), None)
+    if old is not None:
+        warnings.append(
+            f"{old.identity.tool} wrote the trial log without checksums: a number that was changed "
+            "by hand could not be told"
+        )
     return tuple(warnings)
 
 

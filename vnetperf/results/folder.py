@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vnetperf.model.errors import LogError
-from vnetperf.results.log import LOG_NAME, read_log
+from vnetperf.results.log import LOG_NAME, lines_of, read_log
 from vnetperf.results.records import (
     BeginRecord,
     MergedRecord,
@@ -143,8 +143,8 @@ def merge_worker_logs(folder: Path) -> None:
     note = MergedRecord(logs=tuple(log.name for log in worker_logs))
     records = [*read_run(folder), note]
     temporary = folder / f".{LOG_NAME}.{os.getpid()}"
-    with temporary.open("w") as file:
-        file.writelines(record.model_dump_json() + "\n" for record in records)
+    with temporary.open("wb") as file:
+        file.writelines(lines_of(records))
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(folder / LOG_NAME)

@@ -17,8 +17,11 @@ from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
 from vnetperf.model.variant import Comparison
 
-#: Counted up when a record of before is read no more: 2 has other `transfers`.
-LOG_VERSION = 2
+#: Counted up when a record of before is read no more, or older tools cannot read what is new:
+#: 2 has other `transfers`; 3 has checksums, rounds, and tests besides searches.
+LOG_VERSION = 3
+#: The first version whose lines carry checksums.
+SEALED_SINCE = 3
 
 
 class RunRecord(Frozen):
@@ -246,6 +249,21 @@ class TransfersRecord(Frozen):
     result: Transfers
 
 
+class RoundRecord(Frozen):
+    """Cases begin again from the first, to see how their results repeat.
+
+    What follows belongs to this round, what stands before the first such record to round 1.
+
+    Attributes:
+        number: Number of the round, from 1.
+        rounds: How many there are to be.
+    """
+
+    type: Literal["round"] = "round"
+    number: int
+    rounds: int
+
+
 class MergedRecord(Frozen):
     """The records of other logs stand above: those of pytest-xdist's workers.
 
@@ -296,6 +314,7 @@ Record = Annotated[
     | TrialRecord
     | SearchEndRecord
     | NotMeasuredRecord
+    | RoundRecord
     | MergedRecord
     | RedactedRecord
     | EndRecord,
