@@ -46,8 +46,8 @@ def _why(text: str) -> str:
     return f"only root may read /sys/{smbios.TABLES}" if "PermissionError" in text else text
 
 
-def _pools(sys: Path) -> list[dict[str, int]]:
-    return [
+def _pools(sys: Path) -> Any:
+    found = [
         {
             "node": pool.node,
             "size_kb": pool.size_kb,
@@ -57,6 +57,7 @@ def _pools(sys: Path) -> list[dict[str, int]]:
         }
         for pool in hugepages.pools(sys=sys)
     ]
+    return found or unknown("the kernel shows no hugepages")
 
 
 def _nodes(sys: Path) -> Any:

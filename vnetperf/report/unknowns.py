@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vnetperf.model.result import Result, RunResults
+from vnetperf.results.checklist import Item, lacking
 
 _MARK = re.compile(r"(unknown|not measured)\s*(:|$)", re.IGNORECASE)
 
@@ -91,7 +92,8 @@ def gather(results: RunResults) -> tuple[Unknown, ...]:
         results: The run.
 
     Returns:
-        In the order of results.json, what is missing altogether last.
+        In the order of results.json, then what is missing altogether, and what the checklist of
+        fields that a report must have does not find; what a redacted copy lacks last.
     """
     run = results.run.model_dump()
     found = list(_walk(run, "run"))
@@ -110,4 +112,11 @@ def gather(results: RunResults) -> tuple[Unknown, ...]:
         if scenario.error:
             said = f"not measured: not deployed: {scenario.error}"
             found.append(Unknown(scenario.scenario, said))
+    known = {unknown.where for unknown in found}
+    found += [_of_checklist(item) for item in lacking(results) if item.where not in known]
     return tuple(found)
+
+
+def _of_checklist(item: Item) -> Unknown:
+    """A field that reports must have and this one has not: by its name, which says more."""
+    return Unknown(item.title, item.said)
