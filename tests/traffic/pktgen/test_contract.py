@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.traffic.pktgen.conftest import looped_double
 from vnetperf.testing import GeneratorContract
 from vnetperf.testing.loop import Loop
+
+#: The double refreshes its counters as rarely as Pktgen does, and every trial waits for that.
+pytestmark = pytest.mark.slow
 
 
 class TestPktgen(GeneratorContract):

@@ -25,6 +25,8 @@ from vnetperf.traffic.pktgen import counters, driver
 from vnetperf.traffic.pktgen.driver import Pktgen
 from vnetperf.traffic.pktgen.streams import lay_out
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,9 @@ from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
 from vnetperf.traffic.trex.driver import Trex
 from vnetperf.traffic.trex.worker import wire
 
+#: A client's process for each.
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Trex]
 Server = Callable[..., SimpleNamespace]
 TRIAL = TrialSpec(frame_size=64, load_fps=5000.0, duration_s=0.2, drain_s=0.1)
