@@ -1,8 +1,10 @@
 """Trial seconds and errors of our searches beside others', on simulated DUTs.
 
-Run ``python benchmarks/search.py [DUTs of each kind]``. Compared are our MLR and binary search,
-the MLRsearch package of FD.io CSIT from PyPI, and a bisection that runs every trial for 60 s.
-Errors are of the reported lower bound against the simulated DUT's truth, in percent of it.
+Run ``python benchmarks/search.py [DUTs of each kind]``. Compared are our MLR, binary and TST009
+search, the MLRsearch package of FD.io CSIT from PyPI, and a bisection that runs every trial for
+60 s. Errors are of the reported lower bound against the simulated DUT's truth, in percent of it.
+At the end it holds the figures that the project is asked for against what it has seen, on ten
+times as many DUTs.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ import random
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import MLRsearch as Pypi
 
-from vnetperf.model.goal import SearchGoal, SearchLimits
+from vnetperf.model.goal import SearchGoal, SearchLimits, StepInputs
 from vnetperf.search import TrialRequest, make_search
 from vnetperf.testing.sim import SimulatedDut, run
 
@@ -36,7 +38,12 @@ GOALS = {
 #: RFC 2544 section 24.
 PLAIN_TRIAL_S = 60.0
 
-KINDS = ("clean", "noisy", "very noisy", "buffer", "two-band", "rare drops", "collapse")
+KINDS = (
+    *("clean", "noisy", "very noisy", "buffer", "two-band", "rare drops", "collapse"),
+    "stalls",
+)
+#: StepSize of TST009 as a share of the maximum load.
+STEP = 0.005
 
 
 def make_dut(kind: str, seed: int) -> SimulatedDut:
@@ -69,6 +76,8 @@ def make_dut(kind: str, seed: int) -> SimulatedDut:
             dut.noise, dut.drop_probability = 0.001, 1e-9
         case "collapse":
             dut.noise, dut.overload_cost = 0.001, 0.5
+        case "stalls":
+            dut.low_capacity_fps, dut.low_probability = 0.2 * LIMITS.min_load_fps, 0.2
         case _:
             raise ValueError(kind)
     return dut
@@ -83,6 +92,9 @@ class Answer:
 
     lower_bounds: tuple[float | None, ...]
     """Reported loads in frames/s, goal by goal; None where it found none."""
+
+    gave_up: str = ""
+    """What it raised instead of an answer; empty if it answered."""
 
 
 class _Measurer(Pypi.AbstractMeasurer):  # type: ignore[misc] # it has no types
@@ -133,7 +145,6 @@ def pypi(goals: Sequence[SearchGoal], limits: SearchLimits, dut: SimulatedDut) -
             initial_trial_duration=goal.initial_trial_s,
             final_trial_duration=goal.final_trial_s,
             duration_sum=goal.duration_sum_s,
-            fail_fast=False,
         )
         for goal in goals
     ]
@@ -142,7 +153,10 @@ def pypi(goals: Sequence[SearchGoal], limits: SearchLimits, dut: SimulatedDut) -
     config.warmup_duration = None
     measurer = _Measurer(dut)
     search = Pypi.MultipleLossRatioSearch(config=config)
-    results = search.search(measurer=measurer, debug=lambda _text: None)
+    try:
+        results = search.search(measurer=measurer, debug=lambda _text: None)
+    except (RuntimeError, ValueError) as error:
+        return Answer(measurer.seconds, (None,) * len(goals), str(error) or repr(error))
     bounds = [results[goal].relevant_lower_bound for goal in theirs]
     return Answer(
         measurer.seconds, tuple(None if bound is None else float(bound) for bound in bounds)
@@ -160,7 +174,8 @@ def ours(algorithm: str) -> Callable[[Sequence[SearchGoal], SearchLimits, Simula
     """
 
     def search(goals: Sequence[SearchGoal], limits: SearchLimits, dut: SimulatedDut) -> Answer:
-        outcome, _ = run(make_search(algorithm, goals, limits), dut)
+        steps = StepInputs(step_fps=STEP * limits.max_load_fps, max_r=2)
+        outcome, _ = run(make_search(algorithm, goals, replace(limits, steps=steps)), dut)
         bounds = (result.relevant_lower_bound for result in outcome.results)
         return Answer(
             outcome.trial_seconds, tuple(bound.load_fps if bound else None for bound in bounds)
@@ -198,6 +213,7 @@ CONTESTANTS = {
     "mlr": ours("mlr"),
     "PyPI MLRsearch": pypi,
     "binary": ours("binary"),
+    "tst009": ours("tst009"),
     "plain 60 s bisection": plain,
 }
 
@@ -215,6 +231,12 @@ class Row:
     worst_error: float
     """Largest error's size, % of the truth."""
 
+    within: float
+    """Share of the answers that are within the goal's width of the truth, %."""
+
+    gave_up: int
+    """DUTs on which it raised an exception."""
+
 
 def contest(name: str, goals: Sequence[SearchGoal], kind: str, duts: int) -> Row:
     """Let a contestant search DUTs.
@@ -228,21 +250,28 @@ def contest(name: str, goals: Sequence[SearchGoal], kind: str, duts: int) -> Row
     Returns:
         Its row of the table.
     """
-    seconds, errors = [], []
+    seconds, errors, gave_up, within = [], [], 0, 0
     for seed in range(duts):
         answer = CONTESTANTS[name](goals, LIMITS, make_dut(kind, seed))
         seconds.append(answer.seconds)
+        gave_up += bool(answer.gave_up)
         for goal, bound in zip(goals, answer.lower_bounds, strict=True):
             truth = make_dut(kind, seed).truth_fps(goal)
             # Below the minimum load there is nothing to be found, so nothing to be wrong about.
             if bound is not None and truth >= LIMITS.min_load_fps:
                 errors.append(abs(bound / truth - 1.0) * 100.0)
-    if not errors:
-        return Row(statistics.mean(seconds), float("nan"), float("nan"))
-    return Row(statistics.mean(seconds), statistics.median(errors), max(errors))
+                within += errors[-1] <= goal.width * 100.0
+    nan = float("nan")
+    return Row(
+        seconds=statistics.mean(seconds),
+        median_error=statistics.median(errors) if errors else nan,
+        worst_error=max(errors, default=nan),
+        within=100.0 * within / len(errors) if errors else nan,
+        gave_up=gave_up,
+    )
 
 
-def main(duts: int) -> None:
+def compare(duts: int) -> None:
     """Print the tables.
 
     Args:
@@ -257,10 +286,32 @@ def main(duts: int) -> None:
             for name in CONTESTANTS:
                 row = contest(name, goals, kind, duts)
                 totals[name] += row.seconds
-                cells.append(f"{row.seconds:.1f} ({row.median_error:.2f}, {row.worst_error:.2f})")
+                text = f"{row.seconds:.1f} ({row.median_error:.2f}, {row.worst_error:.2f})"
+                cells.append(f"{row.gave_up} raised; {text}" if row.gave_up else text)
             print("".join(f"{text:>26}" for text in (kind, *cells)))
         print("".join(f"{text:>26}" for text in ("sum", *(f"{t:.1f}" for t in totals.values()))))
 
 
+def figures(duts: int) -> None:
+    """Print the figures that are asked for: errors, seconds, and no exceptions.
+
+    Args:
+        duts: DUTs of each kind.
+    """
+    print(f"\nfigures, {duts} DUTs each")
+    for title, goals in GOALS.items():
+        for kind in ("clean", "noisy", "stalls"):
+            mine = contest("mlr", goals, kind, duts)
+            other = contest("PyPI MLRsearch", goals, kind, duts)
+            long = contest("plain 60 s bisection", goals, kind, duts)
+            print(
+                f"  {title}, {kind}: within the width {mine.within:.1f} %; trial seconds "
+                f"{mine.seconds:.1f}, PyPI {other.seconds:.1f} ({other.gave_up} raised), "
+                f"{100.0 * mine.seconds / long.seconds:.1f} % of bisections of 60 s"
+            )
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    each = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    compare(each)
+    figures(10 * each)

@@ -45,7 +45,7 @@ def test_an_impossible_goal_is_refused_with_one_message(changes: dict[str, Any],
         {"min_load_fps": 1.0, "max_load_fps": 2.0, "max_trial_seconds": 0.0},
     ],
 )
-def test_impossible_limits_are_refused(values: dict[str, float]) -> None:
+def test_impossible_limits_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="search limits"):
         SearchLimits(**values)
 

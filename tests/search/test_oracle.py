@@ -8,7 +8,11 @@ from .support import load_benchmark
 
 bench = load_benchmark()
 
+pytestmark = pytest.mark.slow
+
 DUTS = 40
+#: A DUT that stalls has no throughput without loss: there is nothing to be right about.
+ANSWERED = [kind for kind in bench.KINDS if kind != "stalls"]
 
 
 @pytest.mark.parametrize("title", bench.GOALS)
@@ -27,14 +31,13 @@ def test_clean_duts_get_the_same_bounds_within_the_width(title: str) -> None:
 def test_trial_seconds_are_no_more_than_the_oracles(title: str) -> None:
     goals = bench.GOALS[title]
     seconds = {
-        name: {kind: bench.contest(name, goals, kind, DUTS).seconds for kind in bench.KINDS}
+        name: {kind: bench.contest(name, goals, kind, DUTS).seconds for kind in ANSWERED}
         for name in ("mlr", "PyPI MLRsearch")
     }
     ours, theirs = seconds.values()
-    ratios = {kind: ours[kind] / theirs[kind] for kind in bench.KINDS}
+    ratios = {kind: ours[kind] / theirs[kind] for kind in ANSWERED}
     assert sum(ours.values()) <= sum(theirs.values()), ratios
-    # Of no kind much more. A collapsing DUT misleads the first guess, which costs 1 s trials.
-    assert max(ratios.values()) <= 1.1, ratios
+    assert max(ratios.values()) <= 1.01, ratios
 
 
 @pytest.mark.parametrize("title", bench.GOALS)
@@ -44,3 +47,22 @@ def test_less_time_is_not_bought_with_larger_errors(title: str, kind: str) -> No
     ours, theirs = (bench.contest(name, goals, kind, DUTS) for name in ("mlr", "PyPI MLRsearch"))
     # A tenth of the goal width, in percent, is what medians of so few DUTs vary by.
     assert ours.median_error <= theirs.median_error + 0.05
+
+
+def test_a_thousand_clean_duts_are_found_within_the_width() -> None:
+    row = bench.contest("mlr", bench.GOALS["60 s, NDR + PDR"], "clean", 1000)
+    assert row.within >= 99.0
+
+
+def test_ndr_and_pdr_cost_a_fraction_of_two_bisections() -> None:
+    goals = bench.GOALS["60 s, NDR + PDR"]
+    mine, plain = (
+        bench.contest(name, goals, "clean", DUTS) for name in ("mlr", "plain 60 s bisection")
+    )
+    assert mine.seconds <= 0.15 * plain.seconds
+
+
+def test_a_dut_that_stalls_is_an_answer_where_the_oracle_raises() -> None:
+    goals = bench.GOALS["60 s, NDR + PDR"]
+    assert bench.contest("PyPI MLRsearch", goals, "stalls", 200).gave_up > 0
+    assert bench.contest("mlr", goals, "stalls", 200).gave_up == 0
