@@ -17,6 +17,7 @@ from vnetperf.model.outcomes import (
     Recovery,
     Reset,
     Soak,
+    Spread,
 )
 from vnetperf.model.redaction import Redaction
 from vnetperf.model.transfer import Transfers
@@ -89,6 +90,8 @@ class GoalResult(Frozen):
         throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
         latency: Latency per direction at the lower bound (last trial there), by direction.
         trials_at_lower_bound: Numbers of the trials at that load, as in trials.jsonl.
+        repeats: Lower bounds of all rounds, aggregate frames/s, where cases were repeated
+            (`--interleave`); this result is that of the round in the middle. None for one round.
         threads: Busy threads at the lower bound (last of the longest trials there).
         uncollected: Collector, or count of the generator, -> "not measured: why", where there was
             nothing to tell.
@@ -111,6 +114,7 @@ class GoalResult(Frozen):
     throughput_l1_bps: float | None = None
     latency: dict[str, Latency] = Field(default_factory=dict)
     trials_at_lower_bound: tuple[int, ...] = ()
+    repeats: Spread | None = None
     threads: tuple[ThreadUse, ...] = ()
     uncollected: dict[str, str] = Field(default_factory=dict)
 
