@@ -14,6 +14,7 @@ from vnetperf.bench.compliance import ledger_of
 from vnetperf.bench.found import result_of
 from vnetperf.bench.logged import tests_of
 from vnetperf.bench.repeated import merged
+from vnetperf.bench.rounds import of_rounds, rounds_of
 from vnetperf.model.errors import LogError
 from vnetperf.model.redaction import Redaction
 from vnetperf.model.result import (
@@ -59,25 +60,10 @@ def _point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
     )
 
 
-def derive(records: Sequence[Record]) -> RunResults:
-    """Everything a report says, from a log.
-
-    Args:
-        records: The log.
-
-    Returns:
-        The results.
-
-    Raises:
-        LogError: No run record, or trials that do not belong to their test.
-    """
-    run = next((r for r in records if isinstance(r, RunRecord)), None)
-    if run is None:
-        raise LogError("the log has no run record", where="trial log", cure="measure again")
-    end = next((r for r in reversed(records) if isinstance(r, EndRecord)), None)
+def _results(records: Sequence[Record], media: LinkSpeed) -> list[Result]:
+    """The results of one round."""
     tests = tests_of(records)
     final = {t.case: t for t in tests if t.final}
-    media = LinkSpeed(run.testbed.media.bits_per_second)
     results = [result_of(t, media) for t in final.values()]
     # A test that was to begin again and never did has no reason of its own in the log.
     missing = dict.fromkeys((t.case for t in tests), ("the run was interrupted", False))
@@ -104,6 +90,28 @@ def derive(records: Sequence[Record]) -> RunResults:
         for case, (why, failed) in missing.items()
         if case not in final
     ]
+    return results
+
+
+def derive(records: Sequence[Record]) -> RunResults:
+    """Everything a report says, from a log.
+
+    Args:
+        records: The log.
+
+    Returns:
+        The results.
+
+    Raises:
+        LogError: No run record, or trials that do not belong to their test.
+    """
+    run = next((r for r in records if isinstance(r, RunRecord)), None)
+    if run is None:
+        raise LogError("the log has no run record", where="trial log", cure="measure again")
+    end = next((r for r in reversed(records) if isinstance(r, EndRecord)), None)
+    tests = tests_of(records)
+    media = LinkSpeed(run.testbed.media.bits_per_second)
+    results = of_rounds([_results(part, media) for part in rounds_of(records)])
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
     transfers = merged(r.result for r in records if isinstance(r, TransfersRecord))
