@@ -23,6 +23,8 @@ from hdrh.histogram import HdrHistogram
         "neighbour",
         "capture",
         "nicclock",
+        "steps",
+        "watch",
     ],
 )
 def test_suite_finds_no_fault(unit_tests: Path, suite: str) -> None:

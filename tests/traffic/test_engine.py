@@ -149,6 +149,10 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "group": 1,
         "max_lag": 0.01,
         "policy": "drop",
+        "steps": None,
+        "bin": None,
+        "tag": None,
+        "ipdv": None,
     }
 
 

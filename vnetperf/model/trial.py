@@ -67,6 +67,7 @@ class TrialSpec(Frozen):
         event: What is done to the DUT in the middle; None for nothing.
         bin_s: Width of the bins of `TrialResult.timelines`, seconds; 0 for none.
         tag_at_s: Frames sent before this many seconds are in no latency (RFC 2544 section 26.2).
+        ipdv: Whether `Latency.ipdv` is asked for.
     """
 
     frame_size: int
@@ -83,6 +84,7 @@ class TrialSpec(Frozen):
     event: EventSpec | None = None
     bin_s: float = 0.0
     tag_at_s: float = 0.0
+    ipdv: bool = False
 
 
 class LiveCounts(Frozen):

@@ -42,6 +42,10 @@ class GeneratorCapabilities(Frozen):
         paced_bursts: True when it can meet a load with bursts of a given length.
         answers: True when its ports answer ARP requests and neighbour solicitations.
         capture: True when it can keep frames of a trial for pcap files.
+        changing_load: True when the load can change within a trial (`TrialSpec.steps`).
+        timelines: True when it can tell how a trial went on over time (`TrialSpec.bin_s`).
+        tagged_latency: True when it can time only frames sent after a moment
+            (`TrialSpec.tag_at_s`).
         max_workers: Most threads that it can send and receive from (`cores.tester`).
     """
 
@@ -62,6 +66,9 @@ class GeneratorCapabilities(Frozen):
     paced_bursts: bool = False
     answers: bool = False
     capture: bool = False
+    changing_load: bool = False
+    timelines: bool = False
+    tagged_latency: bool = False
     max_workers: int = 1
 
 
@@ -108,6 +115,25 @@ class TrafficGenerator(Backend):
         """
         del scenario, testbed
         return ""
+
+    @classmethod
+    def lacks(cls, trial: TrialSpec) -> str:
+        """What of a trial it cannot do, whatever is deployed.
+
+        Args:
+            trial: The trial.
+
+        Returns:
+            "" or what it cannot do.
+        """
+        can = cls.capabilities
+        asked = {
+            "send bursts of an exact length": bool(trial.burst) > can.exact_bursts,
+            "change the load within a trial": bool(trial.steps) > can.changing_load,
+            "tell how a trial goes on over time": trial.bin_s > 0 and not can.timelines,
+            "time only frames sent after a moment": trial.tag_at_s > 0 and not can.tagged_latency,
+        }
+        return ", nor ".join(what for what, missing in asked.items() if missing)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:

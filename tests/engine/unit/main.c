@@ -14,6 +14,8 @@ static const struct {
 	{"args", test_args},
 	{"order", test_order},
 	{"stream", test_stream},
+	{"steps", test_steps},
+	{"watch", test_watch},
 	{"neighbour", test_neighbour},
 	{"capture", test_capture},
 	{"nicclock", test_nicclock},

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vnetperf.model import trial as model
 from vnetperf.model.traffic import Stream
 from vnetperf.traffic.histogram import encode_hdr, percentiles
 from vnetperf.traffic.loadgen import results as engine
+from vnetperf.traffic.loadgen.overtime import DelayDifferences, ipdv_of
 
 Histogram = Callable[[int], tuple[tuple[int, int], ...]]
 
@@ -18,6 +19,7 @@ def to_trial_result(
     histogram: Histogram | None,
     *,
     apart: frozenset[int] = frozenset(),
+    differences: Mapping[int, DelayDifferences] | None = None,
 ) -> model.TrialResult:
     """Add the streams of each direction up.
 
@@ -26,6 +28,7 @@ def to_trial_result(
         result: What the engine counted.
         histogram: Gives a stream's histogram; None leaves histograms out.
         apart: Ids of streams that go to everybody: their frames are neither lost nor received.
+        differences: Differences of successive frames' delays by stream, where they were asked for.
 
     Returns:
         The result, without hops and threads.
@@ -38,7 +41,8 @@ def to_trial_result(
 
     return model.TrialResult(
         directions=tuple(
-            _direction(d, of(d, to_all=False), of(d, to_all=True), histogram) for d in directions
+            _direction(d, of(d, to_all=False), of(d, to_all=True), histogram, differences or {})
+            for d in directions
         ),
         foreign={str(p.port): p.foreign + p.corrupted for p in result.ports},
         answered=sum(p.answered for p in result.ports),
@@ -54,6 +58,7 @@ def _direction(
     streams: Sequence[engine.StreamResult],
     broadcast: Sequence[engine.StreamResult],
     histogram: Histogram | None,
+    differences: Mapping[int, DelayDifferences],
 ) -> model.DirectionCounts:
     def total(name: str) -> int:
         return sum(getattr(s.counts, name) for s in streams)
@@ -70,7 +75,7 @@ def _direction(
         late=total("late"),
         misrouted=total("misrouted"),
         tx_seconds=_tx_seconds(streams),
-        latency=_latency(streams, histogram),
+        latency=_latency(streams, histogram, differences),
         broadcast_sent=sum(s.counts.sent for s in broadcast),
         broadcast_received=sum(s.counts.received for s in broadcast),
     )
@@ -91,7 +96,9 @@ def _tx_seconds(streams: Iterable[engine.StreamResult]) -> float:
 
 
 def _latency(
-    streams: Sequence[engine.StreamResult], histogram: Histogram | None
+    streams: Sequence[engine.StreamResult],
+    histogram: Histogram | None,
+    differences: Mapping[int, DelayDifferences],
 ) -> model.Latency | None:
     timed = [s for s in streams if s.latency.count]
     if not timed:
@@ -106,7 +113,12 @@ def _latency(
     if histogram is None:
         return summary
     pairs = _merged(histogram(s.stream) for s in timed)
-    return summary.model_copy(update={"percentiles": percentiles(pairs), "hdr": encode_hdr(pairs)})
+    more = {
+        "percentiles": percentiles(pairs),
+        "hdr": encode_hdr(pairs),
+        "ipdv": ipdv_of(differences[s.stream] for s in timed if s.stream in differences),
+    }
+    return summary.model_copy(update=more)
 
 
 def _merged(histograms: Iterable[Sequence[tuple[int, int]]]) -> list[tuple[int, int]]:

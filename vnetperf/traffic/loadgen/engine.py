@@ -15,6 +15,7 @@ from vnetperf.traffic.loadgen.build import engine_executable
 from vnetperf.traffic.loadgen.captured import CapturedFrame, parse_capture
 from vnetperf.traffic.loadgen.connection import Connection
 from vnetperf.traffic.loadgen.info import EngineInfo, PortInfo, WorkerInfo
+from vnetperf.traffic.loadgen.overtime import DelayDifferences, StreamTimeline
 from vnetperf.traffic.loadgen.process import Spawn, plain_spawn
 from vnetperf.traffic.loadgen.results import (
     LearnResult,
@@ -283,6 +284,36 @@ class Engine:
             numbers = array("Q", self._read(reply["file"]))
             found[stream_id] = tuple(zip(numbers[::2], numbers[1::2], strict=True))
         return found
+
+    def timelines(self, stream_ids: Sequence[int]) -> dict[int, StreamTimeline]:
+        """Return how several streams of the last trial went on, if it was asked for bins.
+
+        Args:
+            stream_ids: Their ids.
+
+        Returns:
+            Id -> its timeline.
+        """
+        replies = self._call_all("trial/timeline", [{"stream": one} for one in stream_ids])
+        return {
+            one: StreamTimeline.parse(reply, self._read(reply["file"]))
+            for one, reply in zip(stream_ids, replies, strict=True)
+        }
+
+    def differences(self, stream_ids: Sequence[int]) -> dict[int, DelayDifferences]:
+        """Return the differences of successive frames' delays, if the last trial kept them.
+
+        Args:
+            stream_ids: Ids of streams.
+
+        Returns:
+            Id -> its differences.
+        """
+        replies = self._call_all("trial/ipdv", [{"stream": one} for one in stream_ids])
+        return {
+            one: DelayDifferences.parse(reply, self._read(reply["file"]))
+            for one, reply in zip(stream_ids, replies, strict=True)
+        }
 
     def capture(self, frames: int, what: CaptureWhat = "first") -> None:
         """Keep frames of the trials to come.

@@ -219,7 +219,9 @@ class TrialSpec:
     loads: Mapping[int, Load] = field(default_factory=dict)
     """By stream id; a stream that is not named rests."""
     duration_s: float | None = None
-    """Seconds; None: every load has a count."""
+    """Seconds; None: every load has a count, or there are steps."""
+    steps: tuple[tuple[float, float], ...] = ()
+    """Loads one after the other: share of each stream's rate, 0..1, and seconds."""
     epoch: int | None = None
     """1..255, not the last trial's; None: the next one."""
     delay_s: float = 0.0
@@ -234,6 +236,12 @@ class TrialSpec:
     """Seconds behind schedule (or of retrying) after which frames are given up as unsent."""
     policy: Literal["drop", "retry"] = "drop"
     """What happens to frames the driver does not take: counted as refused, or offered again."""
+    bin_s: float = 0.0
+    """Width of a timeline's bins; 0: no timelines."""
+    tag_at_s: float = 0.0
+    """Frames sent before are in no latency."""
+    ipdv: bool = False
+    """Whether differences of successive frames' delays are kept."""
 
     def parameters(self) -> dict[str, Any]:
         """What ``trial/start`` takes, besides the epoch and the loads."""
@@ -245,4 +253,8 @@ class TrialSpec:
             "group": self.group,
             "max_lag": float(self.max_lag_s),
             "policy": self.policy,
+            "steps": "/".join(f"{share!r}@{seconds!r}" for share, seconds in self.steps) or None,
+            "bin": self.bin_s or None,
+            "tag": self.tag_at_s or None,
+            "ipdv": 1 if self.ipdv else None,
         }

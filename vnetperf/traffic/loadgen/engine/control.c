@@ -131,6 +131,8 @@ static void collect(void)
 	for (uint16_t id = 0; id < LG_MAX_STREAMS; id++) {
 		control_stream_sums(id, &result.stream[id]);
 		result.stream[id].known = engine.stream[id] != NULL;
+		result.stream[id].tx_port = engine.stream[id] ? engine.stream[id]->tx_port : 0;
+		result.stream[id].tail = watch.n_bins ? watching_tail(id) : 0;
 	}
 	for (uint16_t port = 0; port < engine.n_ports; port++)
 		control_port_sums(port, &result.port[port], true);
@@ -195,6 +197,7 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 	if (!keep_arm(!plan->learning, why))
 		return false; /* the last result stays */
 	result.known = result.known && plan->learning;
+	watch = plan->learning ? watch : plan->watch;
 	if (!plan_apply(plan, why)) {
 		plan_release_tx();
 		return false;
@@ -203,6 +206,7 @@ static bool launch(const struct plan *plan, double delay, struct problem *why)
 	if (!workers_order(PHASE_ARM))
 		return not_followed(why);
 	t->start = rte_rdtsc() + cycles(RTE_MAX(delay, MIN_DELAY_S));
+	watch.start = plan->learning ? watch.start : t->start;
 	if (!workers_order(PHASE_RUN))
 		return not_followed(why);
 	return true;
@@ -213,6 +217,7 @@ static bool plan_loads(struct plan *plan, const struct trial_spec *spec, struct 
 {
 	uint64_t total = 0;
 
+	plan->steps = spec->steps.n ? &engine.trial.steps : NULL;
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		const struct stream_spec *s = engine.stream[id];
 
@@ -221,7 +226,14 @@ static bool plan_loads(struct plan *plan, const struct trial_spec *spec, struct 
 		plan->rate[id] = s->load.rate;
 		plan->max[id] = s->load.max;
 		plan->count[id] = s->load.count;
-		if (!s->load.counted && s->load.rate > 0) {
+		if (plan->steps && (s->load.counted || s->load.max))
+			return problem_set(why, "rates without a count, or no steps",
+					   "stream %u has a count, and the trial steps", id);
+		if (plan->steps) {
+			plan->count[id] = 0;
+			for (unsigned int k = 0; k < spec->steps.n; k++)
+				plan->count[id] += steps_count(&spec->steps, s->load.rate, k);
+		} else if (!s->load.counted && s->load.rate > 0) {
 			if (!spec->has_duration)
 				return problem_set(why, "duration, or a count for each stream",
 						   "stream %u has a rate but no count", id);
@@ -233,6 +245,20 @@ static bool plan_loads(struct plan *plan, const struct trial_spec *spec, struct 
 		return problem_set(why, "streams with a load (/loadgen/stream/load)",
 				   "no stream has a frame to send");
 	return true;
+}
+
+/* Seconds until the last frame may come. */
+static double longest(const struct plan *plan, const struct trial_spec *spec)
+{
+	double seconds = spec->has_duration ? spec->duration : 0;
+
+	if (plan->steps)
+		seconds = steps_seconds(&spec->steps);
+	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
+		if (plan->count[id] && !plan->max[id])
+			seconds = RTE_MAX(seconds, (double)plan->count[id] / plan->rate[id]);
+	}
+	return seconds + spec->drain;
 }
 
 bool control_start(const struct trial_spec *spec, struct problem *why)
@@ -248,7 +274,11 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 	if (result.known && result.epoch == spec->epoch)
 		return problem_set(why, "an epoch other than the last trial's",
 				   "epoch %u again: stale frames would count", spec->epoch);
+	if (spec->bin > 0 && longest(&plan, spec) / spec->bin > WATCH_MAX_BINS)
+		return problem_set(why, "at most 1000000 bins", "bins of %g s", spec->bin);
+	plan.watch = watching_of(spec, longest(&plan, spec));
 	engine.trial.learning = false;
+	engine.trial.steps = spec->steps;
 	engine.trial.epoch = spec->epoch;
 	engine.trial.drain = cycles(spec->drain);
 	return launch(&plan, spec->delay, why);

@@ -12,6 +12,10 @@ struct trial_spec {
 	uint16_t burst;
 	uint32_t group; /* frames of each burst; 1: evenly */
 	double duration, delay, drain, max_lag;
+	double bin; /* of timelines; 0: none */
+	double tag; /* frames sent before are in no latency */
+	bool ipdv;
+	struct load_steps steps;
 };
 
 struct stream_result {
@@ -19,7 +23,8 @@ struct stream_result {
 	uint64_t intended, sent, refused, unsent;
 	uint64_t received, duplicated, reordered, late, misrouted, bad_latency;
 	uint64_t tx_first, tx_last, rx_first, rx_last; /* TSC, 0: never */
-	uint16_t rx_port;
+	uint16_t tx_port, rx_port;
+	uint64_t tail; /* TSC of the last frame, when it and maybe more before it never came */
 };
 
 struct port_result {
@@ -53,7 +58,7 @@ void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest);
 /* The histogram of a stream over all workers; valid until the next call. */
 const struct hdr *control_histogram(uint16_t id);
 
-/* setup_trial.c: what queues and workers need for the coming trial. */
+/* plan.c: what queues and workers need for the coming trial. */
 struct plan {
 	bool learning, retry;
 	uint8_t epoch;
@@ -64,10 +69,22 @@ struct plan {
 	double rate[LG_MAX_STREAMS];
 	uint64_t count[LG_MAX_STREAMS];
 	bool max[LG_MAX_STREAMS];
+	const struct load_steps *steps; /* NULL: one load all the time */
+	struct watch watch;
 };
 bool plan_check(const struct plan *plan, struct problem *why);
 bool plan_apply(const struct plan *plan, struct problem *why);
 void plan_release_tx(void);
 void plan_release_rx(void);
+/* watching.c: what is watched of the coming trial; `longest` seconds with all waits. */
+struct watch watching_of(const struct trial_spec *spec, double longest);
+bool watching_add_tx(struct tx_stream *t);
+bool watching_add_rx(struct rx_stream *r, const struct stream_spec *s);
+void watching_release(void);
+/* Whether a stream's last frames never came: then when the last one left, else 0. */
+uint64_t watching_tail(uint16_t id);
+/* Add a stream's bins up: watch.n_bins rows of WATCH_COLUMNS. */
+void watching_rows(uint16_t id, uint64_t *rows);
+void watching_differences(uint16_t id, struct hdr *rising, struct hdr *falling);
 
 #endif

@@ -18,7 +18,9 @@
 #include "order.h"
 #include "pacing.h"
 #include "seqtrack.h"
+#include "steps.h"
 #include "stream.h"
+#include "watch.h"
 
 /* Frames that belong to no stream of the running trial, and totals; per receive queue. */
 struct rx_totals {
@@ -51,6 +53,7 @@ struct rx_stream {
 	struct seqtrack *track; /* [tx queue], shared by all workers */
 	uint16_t port;
 	uint16_t n_track;
+	struct watch_rx *watch; /* NULL: not asked for */
 };
 
 /* One stream as one transmit queue sends it. */
@@ -66,7 +69,8 @@ struct tx_stream {
 	bool varied; /* fields or a UDP checksum to be written per frame */
 	struct fields fields;
 	const struct stream_spec *spec;
-	uint64_t share; /* frames intended here */
+	uint64_t share;		/* frames intended here */
+	struct watch_tx *watch; /* NULL: not asked for */
 };
 
 struct tx_totals {
@@ -82,6 +86,7 @@ struct tx_queue {
 	uint16_t n_streams;
 	bool retry, max, done;
 	bool has_udp; /* some stream's UDP checksum follows the timestamp */
+	bool watched;
 	uint64_t max_lag, pending_since, starved_since;
 	uint64_t latest; /* cycles behind schedule of the latest frame just chosen */
 	struct rte_mempool *pool;
@@ -94,6 +99,10 @@ struct tx_queue {
 	uint8_t *trailer[LG_MAX_BURST];
 	uint16_t who[LG_MAX_BURST]; /* stream of each frame in out[] */
 	struct pacer pacer;
+	/* Loads one after the other: [step][stream], each from its time on. */
+	struct pace_load *loads;
+	uint16_t n_steps, step;
+	uint32_t group;
 };
 
 struct worker {
@@ -132,6 +141,7 @@ struct trial {
 	uint64_t start;			  /* TSC */
 	_Atomic uint64_t drain_from, end; /* TSC, 0: not yet */
 	_Atomic bool abort;
+	struct load_steps steps;
 };
 
 struct engine {

@@ -39,7 +39,7 @@ void pacer_init(struct pacer *p, const struct pace_load *loads, uint16_t n, bool
 	p->max_lag = max ? UINT64_MAX : max_lag;
 	for (uint16_t i = 0; i < n; i++) {
 		struct pace_stream *s = &p->stream[i];
-		double cycles = max ? 0 : hz / loads[i].rate;
+		double cycles = max || loads[i].rate <= 0 ? 0 : hz / loads[i].rate;
 
 		s->left = loads[i].count;
 		set_step(s, cycles);
@@ -54,14 +54,14 @@ void pacer_init(struct pacer *p, const struct pace_load *loads, uint16_t n, bool
 	}
 	if (p->uniform) {
 		p->merged.left = loads[0].count * n;
-		if (!max) {
+		if (!max && total > 0) {
 			set_step(&p->merged, hz / total);
 			set_phase(&p->merged, hz / total * loads[0].phase);
 		}
 	}
 	p->hz = hz;
 	p->total = total;
-	p->half = max ? 0 : (uint64_t)ceil(hz / total / 2);
+	p->half = max || total <= 0 ? 0 : (uint64_t)ceil(hz / total / 2);
 	p->depth = p->half * burst;
 }
 

@@ -51,7 +51,7 @@ struct pacer {
 
 /* What a queue has to send of one stream. */
 struct pace_load {
-	double rate;	/* frames/s of this queue's share; ignored when max */
+	double rate;	/* frames/s of this queue's share; ignored when max, 0: none */
 	double phase;	/* of the first frame, in steps, 0 <= phase < 1 */
 	uint64_t count; /* frames of this queue's share */
 };

@@ -33,6 +33,9 @@ void plan_release_tx(void)
 		for (unsigned int i = 0; i < engine.port[p].n_txq; i++) {
 			struct tx_queue *q = engine.port[p].txq[i];
 
+			free(q->loads);
+			q->loads = NULL;
+			q->n_steps = 0;
 			for (unsigned int s = 0; s < q->n_streams; s++)
 				free(q->streams[s].frame);
 			free(q->streams);
@@ -44,10 +47,12 @@ void plan_release_tx(void)
 
 void plan_release_rx(void)
 {
+	watching_release();
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		free(engine.worker[0]->rx[id].track); /* one for all workers */
 		for (unsigned int w = 0; w < engine.n_workers; w++) {
 			free(engine.worker[w]->rx[id].hdr);
+			watch_rx_release(engine.worker[w]->rx[id].watch);
 			memset(&engine.worker[w]->rx[id], 0, sizeof(struct rx_stream));
 		}
 	}
@@ -79,17 +84,59 @@ static uint64_t queue_share(const struct stream_spec *s, uint64_t count, uint16_
 	return pacer_share(count, engine.port[s->tx_port].n_txq, queue);
 }
 
+/* Frames of a stream in one step of the trial, of all queues. */
+static uint64_t step_count(const struct plan *plan, unsigned int id, unsigned int step)
+{
+	return plan->steps ? steps_count(plan->steps, plan->rate[id], step) : plan->count[id];
+}
+
+static uint64_t share_of_queue(const struct plan *plan, unsigned int id, uint16_t queue)
+{
+	const unsigned int steps = plan->steps ? plan->steps->n : 1;
+	uint64_t share = 0;
+
+	for (unsigned int k = 0; k < steps; k++)
+		share += queue_share(engine.stream[id], step_count(plan, id, k), queue);
+	return share;
+}
+
+/* What a queue sends of its streams in one step. */
+static void step_loads(const struct tx_queue *q, const struct plan *plan, unsigned int step,
+		       struct pace_load *loads)
+{
+	const unsigned int queues = engine.port[q->port].n_txq;
+
+	for (unsigned int i = 0; i < q->n_streams; i++) {
+		const struct stream_spec *s = q->streams[i].spec;
+
+		loads[i].rate = plan->rate[s->id] / (s->queue < 0 ? queues : 1);
+		loads[i].rate *= plan->steps ? plan->steps->step[step].share : 1;
+		loads[i].phase = (double)q->queue / queues;
+		loads[i].count = queue_share(s, step_count(plan, s->id, step), q->queue);
+	}
+}
+
+static bool plan_steps(struct tx_queue *q, const struct plan *plan)
+{
+	q->step = 0;
+	q->n_steps = plan->steps ? plan->steps->n : 1;
+	q->group = plan->group;
+	q->loads = calloc((size_t)q->n_steps * LG_MAX_STREAMS, sizeof(struct pace_load));
+	for (unsigned int k = 0; q->loads && k < q->n_steps; k++)
+		step_loads(q, plan, k, &q->loads[(size_t)k * q->n_streams]);
+	return q->loads != NULL;
+}
+
 /* All streams of a queue, and when their frames are due. */
 static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 {
-	const unsigned int queues = engine.port[q->port].n_txq;
-	struct pace_load loads[LG_MAX_STREAMS];
 	bool max = false;
 
 	q->streams = calloc(LG_MAX_STREAMS, sizeof(struct tx_stream));
 	if (q->streams == NULL)
 		return false;
 	q->has_udp = false;
+	q->watched = watch.n_bins && !plan->learning;
 	memset(q->who, 0, sizeof(q->who));
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
 		const struct stream_spec *s = engine.stream[id];
@@ -98,16 +145,15 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 
 		if (plan->count[id] == 0 || s->tx_port != q->port)
 			continue;
-		share = queue_share(s, plan->count[id], q->queue);
+		share = share_of_queue(plan, id, q->queue);
 		if (share == 0)
 			continue;
 		if (!tx_stream_init(t, s, q, plan->epoch))
 			return false;
 		t->share = share;
-		loads[q->n_streams].rate = plan->rate[id] / (s->queue < 0 ? queues : 1);
-		loads[q->n_streams].phase = (double)q->queue / queues;
-		loads[q->n_streams].count = share;
 		q->n_streams++;
+		if (q->watched && !watching_add_tx(t))
+			return false;
 		max = plan->max[id];
 		q->has_udp = q->has_udp || t->fields.udp >= 0;
 	}
@@ -116,7 +162,9 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 	q->max = max;
 	q->max_lag = plan->max_lag;
 	q->starved_since = 0;
-	pacer_init(&q->pacer, loads, q->n_streams, max, (double)engine.hz, q->burst, q->max_lag);
+	if (!plan_steps(q, plan))
+		return false;
+	pacer_init(&q->pacer, q->loads, q->n_streams, max, (double)engine.hz, q->burst, q->max_lag);
 	pacer_group(&q->pacer, plan->group);
 	return true;
 }
@@ -135,7 +183,7 @@ static unsigned int workers_polling(uint16_t port)
 	return n;
 }
 
-static bool rx_stream_plan(const struct stream_spec *s, uint64_t count)
+static bool rx_stream_plan(const struct plan *plan, const struct stream_spec *s)
 {
 	const uint16_t queues = engine.port[s->tx_port].n_txq;
 	const bool shared = workers_polling(s->rx_port) > 1;
@@ -144,7 +192,7 @@ static bool rx_stream_plan(const struct stream_spec *s, uint64_t count)
 	if (track == NULL)
 		return false;
 	for (uint16_t i = 0; i < queues; i++)
-		seqtrack_reset(&track[i], queue_share(s, count, i), shared);
+		seqtrack_reset(&track[i], share_of_queue(plan, s->id, i), shared);
 	for (unsigned int w = 0; w < engine.n_workers; w++) {
 		struct rx_stream *r = &engine.worker[w]->rx[s->id];
 		bool polls = false;
@@ -156,7 +204,7 @@ static bool rx_stream_plan(const struct stream_spec *s, uint64_t count)
 			polls = polls || engine.worker[w]->rxq[i]->port == s->rx_port;
 		/* The worker clears it when it is armed. */
 		r->hdr = polls ? malloc(sizeof(struct hdr)) : NULL;
-		if (polls && r->hdr == NULL)
+		if (polls && (r->hdr == NULL || (watch.on && !watching_add_rx(r, s))))
 			return false;
 	}
 	return true;
@@ -165,6 +213,8 @@ static bool rx_stream_plan(const struct stream_spec *s, uint64_t count)
 bool plan_apply(const struct plan *plan, struct problem *why)
 {
 	plan_release_tx();
+	if (!plan->learning)
+		plan_release_rx();
 	for (unsigned int p = 0; p < engine.n_ports; p++) {
 		for (unsigned int i = 0; i < engine.port[p].n_txq; i++) {
 			if (!tx_queue_plan(engine.port[p].txq[i], plan))
@@ -173,9 +223,8 @@ bool plan_apply(const struct plan *plan, struct problem *why)
 	}
 	if (plan->learning)
 		return true;
-	plan_release_rx();
 	for (unsigned int id = 0; id < LG_MAX_STREAMS; id++) {
-		if (plan->count[id] && !rx_stream_plan(engine.stream[id], plan->count[id]))
+		if (plan->count[id] && !rx_stream_plan(plan, engine.stream[id]))
 			return no_memory(why);
 	}
 	return true;

@@ -65,14 +65,25 @@ static inline void note_arrival(struct rx_stream *s, uint64_t now, uint64_t n)
 	s->last = now;
 }
 
+/* Frames seq..seq+n-1 count: when they came, and mostly how long they took. */
+static inline void note(const struct run *r, uint64_t seq, uint64_t n, uint64_t sent, uint64_t at)
+{
+	struct rx_stream *s = r->stream;
+
+	note_arrival(s, at, n);
+	if (LG_UNLIKELY(s->watch) &&
+	    !watch_received(&watch, s->watch, (uint16_t)(r->track - s->track), seq, n, sent, at))
+		return;
+	note_latency(s, sent, at, n);
+}
+
 static inline void run_flush(struct run *r)
 {
 	if (r->n == 0)
 		return;
 	seqtrack_mark_run(r->track, r->next - r->n, r->n);
 	*r->expected = r->next;
-	note_arrival(r->stream, r->at, r->n);
-	note_latency(r->stream, r->sent, r->at, r->n);
+	note(r, r->next - r->n, r->n, r->sent, r->at);
 	r->n = 0;
 }
 
@@ -95,8 +106,7 @@ static void count_alone(struct run *r, struct rx_queue *q, const uint8_t *t, uin
 		q->totals.corrupted++;
 		return;
 	}
-	note_arrival(s, now, 1);
-	note_latency(s, load_le64(t + TRAILER_TSC), now, 1);
+	note(r, seq, 1, load_le64(t + TRAILER_TSC), now);
 	if (LG_LIKELY(seq >= *r->expected))
 		*r->expected = seq + 1;
 	else

@@ -17,8 +17,16 @@ command_fn command_info, command_port, command_worker, command_xstats, command_q
 command_fn command_stream_add, command_stream_field, command_stream_load, command_stream_clear;
 command_fn command_trial_start, command_trial_stop, command_trial_status, command_trial_result;
 command_fn command_trial_port, command_histogram, command_learn;
+command_fn command_timeline, command_ipdv;
 command_fn command_neighbour_add, command_neighbour_any, command_neighbour_clear;
 command_fn command_neighbour_announce, command_capture, command_captured;
+
+struct hdr;
+/* Value and count of every bucket in use, each 64 bits in the machine's byte order; those of
+ * `negative` (or NULL) first, with their sign.  Returns how many, or -1. */
+int64_t tel_write_pairs(const char *path, const struct hdr *h, const struct hdr *negative);
+/* The stream that is asked for, of the last trial. */
+bool tel_result_stream(struct params *ps, uint16_t *id, struct problem *why);
 
 /* DPDK 23.03 renamed these; the old names are going away. */
 #if RTE_VERSION >= RTE_VERSION_NUM(23, 3, 0, 0)

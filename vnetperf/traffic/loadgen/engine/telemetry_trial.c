@@ -7,11 +7,24 @@
 #include "control.h"
 #include "telemetry.h"
 
+#define START_KEYS "epoch duration steps delay drain burst group max_lag policy bin tag ipdv"
+
+static bool steps(struct params *ps, struct trial_spec *spec, struct problem *why)
+{
+	const char *text = params_text(ps, "steps");
+
+	if (text == NULL)
+		return true;
+	if (params_has(ps, "duration"))
+		return problem_set(why, "duration or steps", "duration and steps");
+	return steps_parse(&spec->steps, text, (double)engine.hz, why);
+}
+
 bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct problem *why)
 {
 	static const char *const policies[] = {"drop", "retry", NULL};
 	struct trial_spec spec = {.burst = 32, .drain = 1, .max_lag = 0.01};
-	uint64_t epoch = 0, burst = spec.burst, group = 1;
+	uint64_t epoch = 0, burst = spec.burst, group = 1, ipdv = 0;
 	unsigned int policy = 0;
 
 	if (!params_need(ps, "epoch", why) || !params_u64(ps, "epoch", 1, 255, &epoch, why) ||
@@ -21,9 +34,12 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	    !params_real(ps, "max_lag", 1e-6, 3600, &spec.max_lag, why) ||
 	    !params_u64(ps, "burst", 1, LG_MAX_BURST, &burst, why) ||
 	    !params_u64(ps, "group", 1, 65536, &group, why) ||
-	    !params_word(ps, "policy", policies, &policy, why) ||
-	    !params_done(ps, "epoch duration delay drain burst group max_lag policy", why))
+	    !params_word(ps, "policy", policies, &policy, why) || !steps(ps, &spec, why) ||
+	    !params_real(ps, "bin", 1e-6, 1e6, &spec.bin, why) ||
+	    !params_real(ps, "tag", 0, 1e6, &spec.tag, why) ||
+	    !params_u64(ps, "ipdv", 0, 1, &ipdv, why) || !params_done(ps, START_KEYS, why))
 		return false;
+	spec.ipdv = ipdv == 1;
 	spec.epoch = (uint8_t)epoch;
 	spec.burst = (uint16_t)burst;
 	spec.group = (uint32_t)group;
@@ -137,7 +153,7 @@ static bool need_result(struct problem *why)
 	return problem_set(why, "a trial that is done", "there is no result");
 }
 
-static bool result_stream(struct params *ps, uint16_t *id, struct problem *why)
+bool tel_result_stream(struct params *ps, uint16_t *id, struct problem *why)
 {
 	uint64_t value = 0;
 
@@ -157,7 +173,7 @@ bool command_trial_result(struct params *ps, struct rte_tel_data *d, struct prob
 	const struct hdr *h;
 	uint16_t id;
 
-	if (!result_stream(ps, &id, why) || !params_done(ps, "stream", why))
+	if (!tel_result_stream(ps, &id, why) || !params_done(ps, "stream", why))
 		return false;
 	s = &result.stream[id];
 	h = control_histogram(id);
@@ -196,19 +212,29 @@ bool command_trial_port(struct params *ps, struct rte_tel_data *d, struct proble
 	return true;
 }
 
-/* Value and count of every bucket in use, each 64 bits in the machine's byte order. */
-static int64_t write_pairs(const char *path, const struct hdr *h)
+static bool put_pairs(FILE *file, int64_t value, uint64_t count)
+{
+	const uint64_t pair[2] = {(uint64_t)value, count};
+
+	return fwrite(pair, sizeof(pair), 1, file) == 1;
+}
+
+int64_t tel_write_pairs(const char *path, const struct hdr *h, const struct hdr *negative)
 {
 	FILE *file = fopen(path, "we");
 	int64_t pairs = 0;
 	bool whole = file != NULL;
 
-	for (uint32_t i = 0; whole && i < HDR_COUNTS; i++) {
-		const uint64_t pair[2] = {hdr_value(i), h->counts[i]};
-
-		if (pair[1] == 0)
+	for (uint32_t i = HDR_COUNTS; negative && whole && i-- > 0;) {
+		if (negative->counts[i] == 0)
 			continue;
-		whole = fwrite(pair, sizeof(pair), 1, file) == 1;
+		whole = put_pairs(file, -(int64_t)hdr_value(i), negative->counts[i]);
+		pairs++;
+	}
+	for (uint32_t i = 0; whole && i < HDR_COUNTS; i++) {
+		if (h->counts[i] == 0)
+			continue;
+		whole = put_pairs(file, (int64_t)hdr_value(i), h->counts[i]);
 		pairs++;
 	}
 	if (file != NULL)
@@ -226,11 +252,11 @@ bool command_histogram(struct params *ps, struct rte_tel_data *d, struct problem
 	int64_t pairs;
 	uint16_t id;
 
-	if (!result_stream(ps, &id, why) || !params_done(ps, "stream", why))
+	if (!tel_result_stream(ps, &id, why) || !params_done(ps, "stream", why))
 		return false;
 	snprintf(name, sizeof(name), "histogram-%u", id);
 	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
-	pairs = write_pairs(path, control_histogram(id));
+	pairs = tel_write_pairs(path, control_histogram(id), NULL);
 	if (pairs < 0)
 		return problem_set(why, "a runtime directory that can be written", "%s: %s", path,
 				   strerror(errno));

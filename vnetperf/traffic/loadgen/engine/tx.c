@@ -65,6 +65,19 @@ static uint64_t stamp(struct tx_queue *q, uint16_t n)
 	return now;
 }
 
+/* All frames of a load have been handed out: go on with the next one, if there is one. */
+static bool next_step(struct tx_queue *q)
+{
+	if (q->step + 1 >= q->n_steps)
+		return false;
+	q->step++;
+	pacer_init(&q->pacer, &q->loads[(size_t)q->step * q->n_streams], q->n_streams, false,
+		   (double)engine.hz, q->burst, q->max_lag);
+	pacer_group(&q->pacer, q->group);
+	pacer_start(&q->pacer, engine.trial.start + engine.trial.steps.step[q->step].from);
+	return true;
+}
+
 /* Which frames are due now; their streams go to who[]. */
 static uint16_t choose_each(struct tx_queue *q, uint64_t now)
 {
@@ -85,6 +98,8 @@ static uint16_t choose_each(struct tx_queue *q, uint64_t now)
 			skipped++;
 			break;
 		case PACE_END:
+			if (next_step(q))
+				break;
 			q->done = n == 0;
 			return n;
 		default:
@@ -205,6 +220,21 @@ static inline void note_times(struct tx_queue *q, uint16_t n, uint64_t now)
 	}
 }
 
+/* The driver took the first `sent` of n frames; the others come again, or were refused. */
+static void note_bins(struct tx_queue *q, uint16_t sent, uint16_t n, uint64_t now)
+{
+	const uint32_t bin = watch_bin(&watch, now);
+
+	for (uint16_t i = 0; i < n; i++) {
+		struct watch_tx *x = q->streams[q->who[i]].watch;
+
+		if (i < sent)
+			x->sent[bin]++;
+		else if (!q->retry)
+			x->refused[bin]++;
+	}
+}
+
 /* Returns when the frames were handed over, which is the time stamped on them. */
 static uint64_t hand_over(struct tx_queue *q, uint16_t n)
 {
@@ -214,6 +244,8 @@ static uint64_t hand_over(struct tx_queue *q, uint16_t n)
 				      : rte_eth_tx_burst(q->port, q->queue, q->out, n);
 
 	note_times(q, n, now);
+	if (LG_UNLIKELY(q->watched))
+		note_bins(q, sent, n, now);
 	q->totals.calls++;
 	q->totals.frames += sent;
 	if (n > q->totals.max_burst)
@@ -246,6 +278,8 @@ static void starve(struct tx_queue *q, uint64_t now)
 	uint16_t stream;
 	uint64_t late;
 
+	while (pacer_due(&q->pacer) == UINT64_MAX && next_step(q))
+		;
 	if ((int64_t)(now - pacer_due(&q->pacer)) < 0)
 		return; /* nothing is due */
 	if (q->starved_since == 0)
@@ -261,7 +295,7 @@ static void starve(struct tx_queue *q, uint64_t now)
 			q->streams[stream].skipped++;
 		skipped++;
 	}
-	q->done = pacer_due(&q->pacer) == UINT64_MAX;
+	q->done = pacer_due(&q->pacer) == UINT64_MAX && !next_step(q);
 }
 
 unsigned int tx_poll(struct tx_queue *q)

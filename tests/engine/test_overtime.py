@@ -1,0 +1,195 @@
+"""Trials over time: loads that change, timelines, delays of some frames only, their differences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.conftest import OpenEngine
+from tests.engine.frames import stream
+from vnetperf.model.errors import GeneratorError
+from vnetperf.traffic.loadgen.engine import Engine
+from vnetperf.traffic.loadgen.results import Counts, TrialResult
+from vnetperf.traffic.loadgen.spec import Load, QueueMap, TrialSpec
+
+pytestmark = pytest.mark.real
+
+LAG_S = 2.0
+MS = 1_000_000
+
+
+def run(engine: Engine, loads: dict[int, Load], **settings: Any) -> TrialResult:
+    settings.setdefault("max_lag_s", LAG_S)
+    engine.start(TrialSpec(loads=loads, **settings))
+    return engine.wait(30)
+
+
+def clean(intended: int) -> Counts:
+    return Counts(intended, intended, 0, 0, intended, 0, 0, 0, 0, 0)
+
+
+@pytest.fixture
+def loop(open_engine: OpenEngine, executable: Path, memif: tuple[str, str]) -> Engine:
+    engine = open_engine(executable, *memif)
+    engine.wait_links()
+    return engine
+
+
+def test_load_changes_without_a_gap_or_a_burst(loop: Engine) -> None:
+    loop.set_streams([stream(0), stream(1, 1, 0)])
+    loads = {0: Load(20_000.0), 1: Load(7_001.0)}
+    steps = ((1.0, 0.1), (0.25, 0.2), (0.9, 0.1))
+    result = run(loop, loads, steps=steps, bin_s=0.02)
+    # 20000 * (0.1 + 0.05 + 0.09); rounding is of the sum, so that it does not pile up
+    assert result.stream(0).counts == clean(4800)
+    assert result.stream(1).counts == clean(round(7001 * 0.24))
+    lag_ns = max(port.lag_max_ns for port in result.ports)
+    assert max(port.max_burst for port in result.ports) <= 32
+    sent = loop.timelines([0])[0].sent
+    if lag_ns < 2 * MS:  # else the machine was busy, and the bins say that
+        due = [400] * 5 + [100] * 10 + [360] * 5
+        off = [abs(a - b) for a, b in zip(sent, due, strict=False)]
+        assert max(off) <= 2 + 20_000 * lag_ns / 1e9 * 2
+    assert sum(sent) == 4800
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [(), (QueueMap("rx", 1, 0, 0), QueueMap("rx", 1, 1, 1), QueueMap("tx", 0, 0, 1))],
+    ids=["in-turn", "mapped"],
+)
+def test_steps_and_timelines_of_several_workers(
+    open_engine: OpenEngine,
+    executable: Path,
+    memif: tuple[str, str],
+    mapping: tuple[QueueMap, ...],
+) -> None:
+    settings = {"cpus": (0, 1), "rx_queues": 2, "tx_queues": 2, "queue_map": mapping}
+    engine = open_engine(executable, *memif, sleep_us=50, **settings)
+    engine.wait_links()
+    engine.set_streams([stream(0), stream(1, 1, 0)])
+    loads = {0: Load(20_000.0), 1: Load(20_000.0)}
+    result = run(engine, loads, steps=((0.5, 0.1), (1.0, 0.1)), bin_s=0.01, ipdv=True)
+    for number in (0, 1):
+        assert result.stream(number).counts == clean(3000)
+        timeline = engine.timelines([number])[number]
+        assert sum(timeline.sent) == sum(timeline.received) == sum(timeline.arrived) == 3000
+        assert list(timeline.sent) == list(timeline.received)
+        assert timeline.last_lost_ns(refusal_is_loss=True) is None
+        differences = engine.differences([number])[number]
+        assert sum(count for _, count in differences.pairs) == differences.count <= 2998
+
+
+def test_many_streams_change_their_load_together(loop: Engine) -> None:
+    loop.set_streams([stream(n, n % 2, 1 - n % 2) for n in range(40)])
+    loads = {n: Load(100.0 * (n + 1)) for n in range(40)}
+    result = run(loop, loads, steps=((1.0, 0.1), (0.0, 0.05), (0.5, 0.1)))
+    for n in range(40):
+        assert result.stream(n).counts == clean(15 * (n + 1))
+
+
+def test_a_pause_in_the_middle(loop: Engine) -> None:
+    loop.set_streams([stream(0)])
+    result = run(loop, {0: Load(10_000.0)}, steps=((1.0, 0.1), (0.0, 0.1), (1.0, 0.1)), bin_s=0.05)
+    assert result.stream(0).counts == clean(2000)
+    timeline = loop.timelines([0])[0]
+    assert 0.09e9 < timeline.gap_ns < 0.3e9
+    assert timeline.gap_from_ns >= 0.099e9
+
+
+def test_stopped_in_the_first_step(loop: Engine) -> None:
+    loop.set_streams([stream(0)])
+    loop.start(TrialSpec(loads={0: Load(1000.0)}, steps=((1.0, 50.0), (0.5, 50.0)), bin_s=0.1))
+    while not (loop.status().counts or Counts(*[0] * 10)).received:
+        pass
+    loop.stop()
+    counts = loop.wait(10).stream(0).counts
+    assert counts.intended == 75_000
+    assert counts.intended == counts.sent + counts.refused + counts.unsent
+
+
+def test_lost_frames_are_in_the_bin_they_were_sent_in(loop: Engine) -> None:
+    # Frames to a port that is not theirs never count as received: stream 0 is lost as a whole.
+    loop.set_streams([stream(0, 0, 0), stream(1, 1, 0)])
+    loads = {0: Load(1000.0), 1: Load(1000.0)}
+    result = run(loop, loads, duration_s=0.1, drain_s=0.1, bin_s=0.01)
+    lost, kept = loop.timelines([0])[0], loop.timelines([1])[1]
+    assert sum(lost.sent) == 100
+    assert sum(lost.received) == sum(lost.arrived) == 0
+    assert lost.gap_ns == 0
+    # The last frame was lost, and when it left is known exactly.
+    assert lost.last_lost_ns(refusal_is_loss=True) == result.stream(0).tx_last_ns
+    assert kept.last_lost_ns(refusal_is_loss=True) is None
+
+
+def test_refused_frames_are_in_their_bins(
+    open_engine: OpenEngine, executable: Path, memif: tuple[str, str]
+) -> None:
+    engine = open_engine(executable, memif[0])  # a server without a client
+    engine.set_streams([stream(0, 0, 0)])
+    run(engine, {0: Load(10_000.0)}, duration_s=0.05, drain_s=0.01, bin_s=0.01)
+    timeline = engine.timelines([0])[0]
+    assert sum(timeline.sent) == 0
+    assert sum(timeline.refused) == 500
+    assert timeline.last_lost_ns(refusal_is_loss=False) is None
+    assert timeline.last_lost_ns(refusal_is_loss=True) is not None
+
+
+def test_bursts_have_timelines(loop: Engine) -> None:
+    loop.set_streams([stream(0)])
+    result = run(loop, {0: Load(None, 500)}, policy="retry", bin_s=0.001, ipdv=True)
+    assert result.stream(0).counts == clean(500)
+    assert sum(loop.timelines([0])[0].sent) == 500
+    assert loop.differences([0])[0].count == 499
+
+
+def test_latency_of_frames_sent_later_only(loop: Engine) -> None:
+    loop.set_streams([stream(0)])
+    result = run(loop, {0: Load(10_000.0)}, duration_s=0.3, tag_at_s=0.1, ipdv=True)
+    assert result.stream(0).counts == clean(3000)
+    tagged = result.stream(0).latency.count
+    lag = result.ports[0].lag_max_ns / 1e9
+    assert 2000 <= tagged <= 2000 + 10_000 * lag + 1
+    assert sum(frames for _, frames in loop.histogram(0)) == tagged
+    differences = loop.differences([0])[0]
+    assert differences.count == tagged - 1
+    assert differences.min_ns <= 0 <= differences.max_ns
+    values = [value for value, _ in differences.pairs]
+    assert values == sorted(values)
+    # A bucket's lowest value, and it is at most 1/1024 of its value wide.
+    assert abs(differences.min_ns - values[0]) <= 1 + abs(values[0]) / 1024
+    assert abs(differences.max_ns - values[-1]) <= 1 + abs(values[-1]) / 1024
+
+
+def test_a_trial_without_them_has_none(loop: Engine) -> None:
+    loop.set_streams([stream(0)])
+    run(loop, {0: Load(1000.0)}, duration_s=0.05, bin_s=0.01, ipdv=True)
+    assert sum(loop.timelines([0])[0].sent) == 50
+    loop.learn(10)
+    assert sum(loop.timelines([0])[0].sent) == 50  # learning leaves the last result
+    run(loop, {0: Load(1000.0)}, duration_s=0.05)
+    with pytest.raises(GeneratorError, match="no timeline"):
+        loop.timelines([0])
+    with pytest.raises(GeneratorError, match="no differences"):
+        loop.differences([0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"steps": ((1.0, 0.1),), "duration_s": 0.1}, "duration and steps"),
+        ({"steps": ((1.5, 0.1),)}, "steps=1.5@0.1"),
+        ({"steps": ((1.0, 0.0),)}, "steps=1.0@0.0"),
+        ({"steps": ((1.0, 1.0),) * 33}, "steps=1.0@1.0"),
+        ({"duration_s": 10.0, "bin_s": 1e-6}, "bins of 1e-06 s"),
+    ],
+)
+def test_what_cannot_be_is_refused(loop: Engine, settings: dict[str, Any], message: str) -> None:
+    loop.set_streams([stream(0)])
+    with pytest.raises(GeneratorError, match=message):
+        loop.start(TrialSpec(loads={0: Load(1000.0)}, **settings))
+    with pytest.raises(GeneratorError, match="has a count"):
+        loop.start(TrialSpec(loads={0: Load(1000.0, 10)}, steps=((1.0, 0.1),)))
+    assert run(loop, {0: Load(1000.0)}, duration_s=0.05).stream(0).counts == clean(50)

@@ -1,0 +1,151 @@
+#include "check.h"
+#include "watch.h"
+
+#define MS    1000000ULL
+#define START (1ULL << 40)
+
+/* One cycle is one nanosecond; ten bins of 1 ms. */
+static struct watch asked(bool bins, bool ipdv, uint64_t tag)
+{
+	const struct watch w = {.on = true,
+				.ipdv = ipdv,
+				.n_bins = bins ? 10 : 0,
+				.width = MS,
+				.start = START,
+				.tag = tag,
+				.ns_mult = 1ULL << 32};
+
+	memset(&watch, 0, sizeof(watch));
+	return w;
+}
+
+static void bins_of_moments(void)
+{
+	const struct watch w = asked(true, false, 0);
+
+	CHECK_EQ(watch_bin(&w, START - 1), 0);
+	CHECK_EQ(watch_bin(&w, START), 0);
+	CHECK_EQ(watch_bin(&w, START + MS - 1), 0);
+	CHECK_EQ(watch_bin(&w, START + MS), 1);
+	CHECK_EQ(watch_bin(&w, START + 500 * MS), 9);
+}
+
+/* Sent in one bin, arrived in another: each is counted where it belongs. */
+static void by_sending_and_by_arrival(void)
+{
+	const struct watch w = asked(true, false, 0);
+	struct watch_rx *r = watch_rx_create(&w, 0, 1);
+
+	CHECK(watch_received(&w, r, 0, 0, 5, START, START + 3 * MS));
+	CHECK(watch_received(&w, r, 0, 5, 2, START + MS, START + 3 * MS + 10));
+	CHECK_EQ(r->received[0], 5);
+	CHECK_EQ(r->received[1], 2);
+	CHECK_EQ(r->arrived[3], 7);
+	CHECK_EQ(r->arrived[0], 0);
+	watch_rx_release(r);
+}
+
+/* Of ten frames a millisecond apart, 3 to 6 are missing: the last of them left at 6 ms. */
+static void last_missing_frame(void)
+{
+	const struct watch w = asked(true, false, 0);
+	struct watch_rx *r = watch_rx_create(&w, 0, 1);
+
+	for (uint64_t seq = 0; seq < 10; seq++) {
+		if (seq < 3 || seq > 6)
+			watch_received(&w, r, 0, seq, 1, START + seq * MS, START + seq * MS + 10);
+	}
+	for (unsigned int bin = 0; bin < 10; bin++)
+		CHECK_EQ(r->hole[bin], bin == 6 ? START + 6 * MS : 0);
+	CHECK_EQ(watch.gap[0].gap, 5 * MS);
+	CHECK_EQ(watch.gap[0].from, START + 2 * MS + 10);
+	watch_rx_release(r);
+}
+
+/* A frame from before is neither a hole nor a difference, and does not move the place back. */
+static void reordered(void)
+{
+	const struct watch w = asked(true, true, 0);
+	struct watch_rx *r = watch_rx_create(&w, 0, 1);
+
+	watch_received(&w, r, 0, 0, 1, START, START + 100);
+	watch_received(&w, r, 0, 2, 1, START + 20, START + 120);
+	watch_received(&w, r, 0, 1, 1, START + 10, START + 130);
+	watch_received(&w, r, 0, 3, 1, START + 30, START + 131);
+	CHECK_EQ(r->hole[0], START + 10);
+	CHECK_EQ(r->rising->count, 1); /* 3 after 2: 101 ns after 100 */
+	CHECK_EQ(r->rising->max, 1);
+	CHECK_EQ(r->falling->count, 0);
+	CHECK_EQ(r->place[0].next, 4);
+	watch_rx_release(r);
+}
+
+static void differences(void)
+{
+	const struct watch w = asked(false, true, 0);
+	struct watch_rx *r = watch_rx_create(&w, 0, 2);
+
+	/* Delays 50, 50, 50 (one run), 80, 20; another queue's numbers are its own. */
+	watch_received(&w, r, 0, 0, 3, START, START + 50);
+	watch_received(&w, r, 0, 3, 1, START + 10, START + 90);
+	watch_received(&w, r, 1, 0, 1, START + 10, START + 5000);
+	watch_received(&w, r, 0, 4, 1, START + 20, START + 40);
+	CHECK_EQ(r->rising->count, 3);
+	CHECK_EQ(r->rising->min, 0);
+	CHECK_EQ(r->rising->max, 30);
+	CHECK_EQ(r->falling->count, 1);
+	CHECK_EQ(r->falling->max, 60);
+	/* After a lost frame there is no difference. */
+	watch_received(&w, r, 0, 6, 1, START + 40, START + 41);
+	CHECK_EQ(r->rising->count + r->falling->count, 4);
+	/* Clocks that disagree: none either, nor after it. */
+	watch_received(&w, r, 0, 7, 1, START + 50, START + 49);
+	watch_received(&w, r, 0, 8, 1, START + 60, START + 61);
+	CHECK_EQ(r->rising->count + r->falling->count, 4);
+	watch_rx_release(r);
+}
+
+static void tagged_from_a_time_on(void)
+{
+	const struct watch w = asked(false, true, 2 * MS);
+	struct watch_rx *r = watch_rx_create(&w, 0, 1);
+
+	CHECK(!watch_received(&w, r, 0, 0, 1, START, START + 5 * MS));
+	CHECK(!watch_received(&w, r, 0, 1, 1, START + 2 * MS - 1, START + 5 * MS));
+	CHECK(watch_received(&w, r, 0, 2, 1, START + 2 * MS, START + 5 * MS));
+	CHECK(watch_received(&w, r, 0, 3, 1, START + 3 * MS, START + 5 * MS));
+	CHECK_EQ(r->falling->count, 1);
+	CHECK_EQ(r->rising->count, 0);
+	watch_rx_release(r);
+}
+
+static void gap_of_several_streams(void)
+{
+	const struct watch w = asked(true, false, 0);
+	struct watch_rx *a = watch_rx_create(&w, 1, 1), *b = watch_rx_create(&w, 1, 1);
+
+	watch_received(&w, a, 0, 0, 1, START, START + MS);
+	watch_received(&w, b, 0, 0, 1, START, START + 2 * MS);
+	watch_received(&w, b, 0, 1, 1, START, START + 2 * MS - 5); /* an earlier time */
+	watch_received(&w, a, 0, 1, 1, START, START + 3 * MS);
+	CHECK_EQ(watch.gap[1].gap, MS);
+	CHECK_EQ(watch.gap[0].gap, 0);
+	watch_rx_release(a);
+	watch_rx_release(b);
+}
+
+void test_watch(void)
+{
+	struct watch w = asked(true, false, 0);
+
+	bins_of_moments();
+	by_sending_and_by_arrival();
+	last_missing_frame();
+	reordered();
+	differences();
+	tagged_from_a_time_on();
+	gap_of_several_streams();
+	watch_tx_release(watch_tx_create(&w, 0));
+	watch_tx_release(NULL);
+	watch_rx_release(NULL);
+}

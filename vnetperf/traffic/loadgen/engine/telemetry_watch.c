@@ -1,0 +1,90 @@
+/* Commands that tell how a trial went on over time, and how delays differed. */
+#include <errno.h>
+#include <rte_eal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "control.h"
+#include "telemetry.h"
+
+static bool not_written(const char *path, struct problem *why)
+{
+	return problem_set(why, "a runtime directory that can be written", "%s: %s", path,
+			   strerror(errno));
+}
+
+static bool write_rows(const char *path, const uint64_t *rows)
+{
+	FILE *file = fopen(path, "we");
+	bool whole = file != NULL;
+
+	if (whole)
+		whole = fwrite(rows, sizeof(*rows) * WATCH_COLUMNS, watch.n_bins, file) ==
+			watch.n_bins;
+	if (file != NULL)
+		whole = fclose(file) == 0 && whole;
+	return whole;
+}
+
+bool command_timeline(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	char name[48], path[512];
+	const struct watch_gap *gap;
+	uint64_t *rows;
+	uint16_t id;
+	bool whole;
+
+	if (!tel_result_stream(ps, &id, why) || !params_done(ps, "stream", why))
+		return false;
+	if (watch.n_bins == 0)
+		return problem_set(why, "bin=SECONDS of /loadgen/trial/start",
+				   "the last trial has no timeline");
+	rows = calloc(watch.n_bins, sizeof(*rows) * WATCH_COLUMNS);
+	if (rows == NULL)
+		return problem_set(why, "more memory", "no memory for a timeline");
+	watching_rows(id, rows);
+	snprintf(name, sizeof(name), "timeline-%u", id);
+	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
+	whole = write_rows(path, rows);
+	free(rows);
+	if (!whole)
+		return not_written(path, why);
+	gap = &watch.gap[result.stream[id].tx_port];
+	rte_tel_data_add_dict_string(d, "file", name);
+	tel_dict_uint(d, "bins", watch.n_bins);
+	tel_dict_uint(d, "bin_ns", cycles_to_ns(watch.width));
+	tel_dict_uint(d, "gap_ns", cycles_to_ns(gap->gap));
+	tel_dict_uint(d, "gap_from_ns", gap->gap ? cycles_to_ns(gap->from - watch.start) : 0);
+	if (result.stream[id].tail > result.start)
+		tel_dict_uint(d, "tail_ns", cycles_to_ns(result.stream[id].tail - result.start));
+	return true;
+}
+
+bool command_ipdv(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	static struct hdr rising, falling;
+	char name[48], path[512];
+	int64_t pairs;
+	uint16_t id;
+
+	if (!tel_result_stream(ps, &id, why) || !params_done(ps, "stream", why))
+		return false;
+	if (!watch.ipdv)
+		return problem_set(why, "ipdv=1 of /loadgen/trial/start",
+				   "the last trial has no differences of delays");
+	watching_differences(id, &rising, &falling);
+	snprintf(name, sizeof(name), "ipdv-%u", id);
+	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
+	pairs = tel_write_pairs(path, &rising, &falling);
+	if (pairs < 0)
+		return not_written(path, why);
+	rte_tel_data_add_dict_string(d, "file", name);
+	tel_dict_uint(d, "pairs", (uint64_t)pairs);
+	tel_dict_uint(d, "rising", rising.count);
+	tel_dict_uint(d, "rising_min_ns", rising.count ? rising.min : 0);
+	tel_dict_uint(d, "rising_max_ns", rising.max);
+	tel_dict_uint(d, "falling", falling.count);
+	tel_dict_uint(d, "falling_min_ns", falling.count ? falling.min : 0);
+	tel_dict_uint(d, "falling_max_ns", falling.max);
+	return true;
+}
