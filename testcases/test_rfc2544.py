@@ -16,7 +16,19 @@ def test_throughput(bench: Bench, frame_size: int) -> None:
     throughput.check_expectations()
 
 
+@pytest.mark.measures("latency")
+def test_latency(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 section 26.2: latency at the throughput and at other loads, repeated."""
+    bench.measure("latency", frame_size).check_expectations()
+
+
 @pytest.mark.measures("frame_loss")
 def test_frame_loss(bench: Bench, frame_size: int) -> None:
     """RFC 2544 section 26.3: the share of frames lost, from the largest load down in steps."""
     bench.measure("frame_loss", frame_size).check_expectations()
+
+
+@pytest.mark.measures("back_to_back")
+def test_back_to_back(bench: Bench, frame_size: int) -> None:
+    """RFC 9004, for RFC 2544 section 26.4: the longest burst without loss, and the buffer."""
+    bench.measure("back_to_back", frame_size).check_expectations()

@@ -140,6 +140,7 @@ class Trials:
             event=ask.event,
             bin_s=ask.bin_s,
             tag_at_s=ask.tag_at_s,
+            ipdv=ask.ipdv,
         )
 
 

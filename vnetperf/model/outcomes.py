@@ -77,7 +77,8 @@ class LatencyAt(Frozen):
         latency: Direction -> latency of all trials' frames together.
         variation: Direction -> delay variation, the largest of all trials.
         loss_ratio: Largest loss ratio of a trial, worse direction.
-        trials: Numbers of the trials.
+        trials: Numbers of the trials; none where the load cannot be offered.
+        note: What a reader must know of the load; "".
     """
 
     load_fps: float
@@ -90,6 +91,7 @@ class LatencyAt(Frozen):
     variation: dict[str, DelayVariation] = Field(default_factory=dict)
     loss_ratio: float = 0.0
     trials: tuple[int, ...] = ()
+    note: str = ""
 
 
 class LossStep(Frozen):

@@ -11,7 +11,8 @@ from typing import Any
 
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.preset import Preset
-from vnetperf.model.procedures import FrameLossTest
+from vnetperf.model.procedures import BackToBackTest, FrameLossTest, LatencyTest
+from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import (
     Ask,
     Inputs,
@@ -24,6 +25,7 @@ from vnetperf.procedures.base import (
     replay,
 )
 from vnetperf.procedures.frame_loss import frame_loss
+from vnetperf.procedures.latency import latency
 
 __all__ = [
     "PROCEDURES",
@@ -62,7 +64,21 @@ class Kind:
 
 #: Test to how it is run; "throughput" is a search, and not among them.
 PROCEDURES: dict[str, Kind] = {
+    "latency": Kind(
+        latency,
+        Inputs[LatencyTest],
+        lambda p: p.latency,
+        "latency_at",
+        needs_throughput=True,
+    ),
     "frame_loss": Kind(frame_loss, Inputs[FrameLossTest], lambda p: p.frame_loss, "loss_steps"),
+    "back_to_back": Kind(
+        back_to_back,
+        Inputs[BackToBackTest],
+        lambda p: p.back_to_back,
+        "back_to_back",
+        needs_throughput=True,
+    ),
 }
 
 

@@ -35,6 +35,7 @@ class Ask:
         event: See there.
         bin_s: See there.
         tag_at_s: See there.
+        ipdv: See there.
         histogram_up_to_loss: See there.
         idle_s: Least wait after the trial, seconds.
         when_limited: What becomes of a load that the generator could not offer.
@@ -47,6 +48,7 @@ class Ask:
     event: EventSpec | None = None
     bin_s: float = 0.0
     tag_at_s: float = 0.0
+    ipdv: bool = False
     histogram_up_to_loss: float = 1.0
     idle_s: float = 0.0
     when_limited: WhenLimited = "fail"
@@ -135,6 +137,7 @@ class Inputs(Frozen, Generic[P]):
         ceiling_reason: What sets it.
         media_fps: Largest rate of the reference medium, frames/s per interface.
         nominal: True when the wires have no speed of their own and that is for comparison only.
+        definition: What the generator's time stamps stand for (RFC 1242 section 3.8).
         throughput: The throughput; None for a test that needs none.
     """
 
@@ -148,6 +151,7 @@ class Inputs(Frozen, Generic[P]):
     ceiling_reason: str = ""
     media_fps: float
     nominal: bool = True
+    definition: Literal["store-and-forward", "bit-forwarding"] = "store-and-forward"
     throughput: KnownThroughput | None = None
 
     @property

@@ -1,0 +1,130 @@
+"""A DUT whose truth is known, for procedures: capacity, buffer and delays of every direction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from vnetperf.model.procedures import Procedure as Parameters
+from vnetperf.model.trial import DirectionCounts, Latency, TrialResult, TrialSpec, Verdict
+from vnetperf.procedures import Ask, Inputs, KnownThroughput, Procedure, Seen, counts
+from vnetperf.traffic.histogram import encode_hdr, percentiles
+
+CEILING = 2e6
+
+
+def spec_of(ask: Ask) -> TrialSpec:
+    """A trial as the bench makes it."""
+    return TrialSpec(
+        frame_size=64,
+        load_fps=ask.load_fps,
+        duration_s=ask.duration_s,
+        burst=ask.burst,
+        steps=ask.steps,
+        event=ask.event,
+        bin_s=ask.bin_s,
+        tag_at_s=ask.tag_at_s,
+        ipdv=ask.ipdv,
+        histogram_up_to_loss=ask.histogram_up_to_loss,
+    )
+
+
+def latency_of(frames: dict[int, int], ipdv: dict[str, float] | None = None) -> Latency:
+    """Latency of frames by their delay, ns."""
+    pairs = sorted(frames.items())
+    count = sum(frames.values())
+    return Latency(
+        count=count,
+        min_ns=pairs[0][0],
+        mean_ns=sum(ns * n for ns, n in pairs) / count,
+        max_ns=pairs[-1][0],
+        percentiles=percentiles(pairs),
+        hdr=encode_hdr(pairs),
+        ipdv=ipdv or {},
+    )
+
+
+@dataclass
+class Dut:
+    """Two directions alike, or as `share` has it.
+
+    Attributes:
+        capacity_fps: Frames/s it forwards, per direction.
+        buffer: Frames of a burst that it holds besides what it forwards meanwhile.
+        burst_fps: Rate of a burst.
+        delay: Number of a trial and a direction -> frames by delay, ns.
+        share: Capacity of each direction as a share.
+        asked: Every trial.
+    """
+
+    capacity_fps: float = 700e3
+    buffer: Callable[[int], int] = lambda trial: 1000
+    burst_fps: float = CEILING
+    delay: Callable[[int, int], Latency | None] = lambda trial, direction: None
+    share: tuple[float, ...] = (1.0, 1.0)
+    asked: list[Ask] = field(default_factory=list)
+
+    def run(self, ask: Ask) -> Seen:
+        """One trial."""
+        self.asked.append(ask)
+        number = len(self.asked)
+        directions = tuple(self._direction(d, ask, number) for d in range(len(self.share)))
+        return Seen(number, spec_of(ask), TrialResult(directions=directions))
+
+    def _direction(self, direction: int, ask: Ask, number: int) -> DirectionCounts:
+        capacity = self.capacity_fps * self.share[direction]
+        if ask.burst:
+            frames, seconds = ask.burst, ask.burst / self.burst_fps
+            carried = int(capacity * seconds) + self.buffer(number)
+        else:
+            frames, seconds = round(ask.load_fps * ask.duration_s), ask.duration_s
+            carried = round(capacity * seconds)
+        return DirectionCounts(
+            direction=direction,
+            intended=frames,
+            sent=frames,
+            refused=0,
+            unsent=0,
+            received=min(frames, carried),
+            tx_seconds=(frames - 1) / self.burst_fps if ask.burst else seconds,
+            latency=self.delay(number, direction),
+        )
+
+
+def inputs(parameters: Parameters, **changes: Any) -> Inputs[Any]:
+    """What a procedure is given, on wires without a speed."""
+    return Inputs[type(parameters)](  # type: ignore[misc]  # of the parameters at hand
+        **{
+            "parameters": parameters,
+            "frame_size": 64,
+            "ceiling_fps": CEILING,
+            "ceiling_reason": "the generator",
+            "media_fps": 14_880_952.38,
+            "throughput": KnownThroughput(load_fps=700e3, search=1, goal="ndr"),
+        }
+        | changes
+    )
+
+
+def drive(procedure: Procedure[Any], dut: Dut) -> tuple[Any, list[Seen]]:
+    """Run a procedure to its end; what it found, and its trials."""
+    seen: list[Seen] = []
+    try:
+        ask = next(procedure)
+        while True:
+            seen.append(dut.run(ask))
+            if counts(ask, seen[-1]):
+                ask = procedure.send(seen[-1])
+    except StopIteration as end:
+        return end.value, seen
+
+
+def limited(seen: Seen) -> Seen:
+    """The same trial, had the generator fallen behind."""
+    return Seen(seen.number, seen.spec, seen.result, Verdict.GENERATOR_LIMITED)
+
+
+def asks(seen: Iterable[Seen]) -> list[float]:
+    """Loads of trials."""
+    return [one.spec.load_fps for one in seen]

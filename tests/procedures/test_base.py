@@ -1,0 +1,108 @@
+"""Replaying a procedure's log: any cut leads to the same outcome, a foreign trial is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.procedures.support import Dut, drive, inputs, latency_of, limited
+from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.preset import Preset
+from vnetperf.model.procedures import BackToBackTest, FrameLossTest, LatencyTest
+from vnetperf.model.procedures import Procedure as Parameters
+from vnetperf.model.trial import EventSpec, LoadStep
+from vnetperf.procedures import PROCEDURES, Ask, Inputs, Seen, kind_of, replay
+from vnetperf.search.base import SAME_RTOL
+
+ALL: dict[str, Parameters] = {
+    "latency": LatencyTest(shares=(1.0, 0.5), duration_s=2, tag_at_s=1, repeats=3),
+    "frame_loss": FrameLossTest(step=0.1, duration_s=1),
+    "back_to_back": BackToBackTest(searches=2, max_burst_s=0.01, idle_s=0),
+}
+
+
+def whole(test: str) -> tuple[Inputs[Parameters], object, list[Seen]]:
+    given_ = inputs(ALL[test])
+    dut = Dut(delay=lambda n, _: latency_of({1000 + n: 10, 2000: 5}))
+    found, seen = drive(kind_of(test).run(given_), dut)
+    return given_, found, seen
+
+
+@pytest.mark.parametrize("test", ALL)
+@given(data=st.data())
+def test_a_log_cut_anywhere_leads_to_the_next_trial_and_the_same_outcome(
+    test: str, data: st.DataObject
+) -> None:
+    given_, found, seen = whole(test)
+    cut = data.draw(st.integers(0, len(seen)))
+    procedure = kind_of(test).run(given_)
+    replayed = replay(procedure, seen[:cut])
+    if cut == len(seen):
+        assert replayed.ask is None
+        assert replayed.found == found
+        return
+    assert replayed.ask is not None
+    assert replayed.ask.is_that_of(seen[cut].spec)
+    for following in seen[cut:-1]:
+        procedure.send(following)
+    with pytest.raises(StopIteration) as end:
+        procedure.send(seen[-1])
+    assert end.value.value == found
+
+
+@pytest.mark.parametrize("test", ALL)
+def test_trials_that_were_repeated_change_nothing(test: str) -> None:
+    given_, found, seen = whole(test)
+    again = [trial for one in seen for trial in (limited(one), one)]
+    assert replay(kind_of(test).run(given_), again).found == found
+
+
+@pytest.mark.parametrize("test", ALL)
+def test_a_trial_too_many_or_another_one_is_told(test: str) -> None:
+    given_, _, seen = whole(test)
+    with pytest.raises(LogError, match="where the test has ended"):
+        replay(kind_of(test).run(given_), [*seen, seen[-1]])
+    other = seen[0].spec.model_copy(update={"load_fps": 123.0, "burst": 0})
+    with pytest.raises(LogError, match=r"trial 1 is .* at 123 frames/s"):
+        replay(kind_of(test).run(given_), [Seen(1, other, seen[0].result)])
+
+
+def test_every_field_that_is_asked_for_tells_trials_apart() -> None:
+    ask = Ask(load_fps=1000, duration_s=2, steps=(LoadStep(load_fps=1000, duration_s=2),))
+    spec = Dut().run(ask).spec
+    assert ask.is_that_of(spec)
+    assert ask.is_that_of(spec.model_copy(update={"load_fps": 1000 * (1 + SAME_RTOL / 2)}))
+    for change in (
+        {"load_fps": 1001.0},
+        {"duration_s": 3.0},
+        {"burst": 5},
+        {"steps": ()},
+        {"steps": (LoadStep(load_fps=1000, duration_s=1),)},
+        {"event": EventSpec(what="vswitch", at_s=1)},
+    ):
+        assert not ask.is_that_of(spec.model_copy(update=change))
+
+
+def test_what_is_taken_as_it_is_counts_although_it_is_limited() -> None:
+    def procedure():  # type: ignore[no-untyped-def]  # a double
+        seen = yield Ask(load_fps=1000, duration_s=1, when_limited="count")
+        return seen.number
+
+    seen = limited(Dut().run(Ask(load_fps=1000, duration_s=1)))
+    assert replay(procedure(), [seen]).found == 1
+    dead = Seen(1, seen.spec, seen.result.model_copy(update={"failed": "generator"}), seen.verdict)
+    assert replay(procedure(), [dead]).ask is not None
+
+
+@pytest.mark.parametrize("test", PROCEDURES)
+def test_inputs_come_back_from_a_log_as_they_were(test: str) -> None:
+    kind = kind_of(test)
+    parameters = kind.parameters(Preset(goals=({"name": "ndr"},)))
+    given_ = kind.inputs.model_validate(inputs(parameters).model_dump())
+    assert kind.inputs.model_validate_json(given_.model_dump_json()) == given_
+
+
+def test_an_unknown_test_is_told_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"no test 'jitter'; accepted: .*latency"):
+        kind_of("jitter")

@@ -1,0 +1,69 @@
+"""Frame loss rate of a DUT whose loss curve is known comes back, and ends where the clause says."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.procedures.support import CEILING, Dut, asks, drive, inputs
+from vnetperf.model.procedures import FrameLossTest
+from vnetperf.procedures.frame_loss import frame_loss
+
+TEST = FrameLossTest(step=0.1, duration_s=60)
+
+
+@given(st.floats(1e4, 3e6))
+def test_the_loss_curve_comes_back_down_to_two_trials_without_loss(capacity: float) -> None:
+    steps, seen = drive(frame_loss(inputs(TEST)), Dut(capacity))
+    assert steps[0].input_ratio == 1
+    assert asks(seen)[0] == CEILING
+    for number, step in enumerate(steps):
+        load = CEILING * (1 - 0.1 * number)
+        assert step.input_ratio == pytest.approx(1 - 0.1 * number)
+        assert step.load_fps == pytest.approx(2 * load)
+        assert step.loss_ratio == pytest.approx(max(0, 1 - capacity / load), abs=1e-6)
+        assert step.forwarded_fps == pytest.approx(2 * min(load, capacity), rel=1e-5)
+        assert step.trials == (number + 1,)
+    clean = [step.loss_ratio == 0 for step in steps]
+    assert clean[-2:] == [True, True] or len(steps) == 10
+    assert not any(a and b for a, b in pairwise(clean[:-1]))
+
+
+def test_the_worse_direction_decides_and_both_are_told() -> None:
+    steps, _ = drive(frame_loss(inputs(TEST)), Dut(1e6, share=(1.0, 0.5)))
+    assert steps[0].per_direction == {"phy0->phy1": 0.5, "phy1->phy0": 0.75}
+    assert steps[0].loss_ratio == 0.75
+    assert steps[0].forwarded_fps == pytest.approx(1.5e6)
+    assert [s.loss_ratio for s in steps[-2:]] == [0, 0]
+    assert steps[-2].load_fps <= 2 * 0.5e6
+
+
+def test_a_loss_that_comes_back_begins_the_count_anew() -> None:
+    class Odd(Dut):
+        def run(self, ask):  # type: ignore[no-untyped-def]  # a double
+            self.capacity_fps = 1e3 if len(self.asked) == 1 else 1e9
+            return super().run(ask)
+
+    steps, _ = drive(frame_loss(inputs(TEST)), Odd())
+    assert [s.loss_ratio == 0 for s in steps] == [True, False, True, True]
+
+
+def test_the_smallest_load_of_the_preset_ends_it() -> None:
+    steps, seen = drive(frame_loss(inputs(TEST, min_load_fps=0.75 * CEILING)), Dut(1.0))
+    assert asks(seen) == pytest.approx([CEILING, 0.9 * CEILING, 0.8 * CEILING])
+    assert len(steps) == 3
+
+
+@pytest.mark.parametrize("step", [0.03, 0.07, 0.1, 0.25, 0.5])
+def test_loads_are_above_nothing_for_any_step(step: float) -> None:
+    found, seen = drive(frame_loss(inputs(FrameLossTest(step=step))), Dut(1.0))
+    assert min(asks(seen)) > 0.4 * step * CEILING
+    assert len(found) == pytest.approx(1 / step, abs=1)
+
+
+def test_only_the_first_load_may_lower_the_largest() -> None:
+    _, seen = drive(frame_loss(inputs(TEST)), dut := Dut())
+    assert [a.when_limited for a in dut.asked] == ["lower"] + ["fail"] * (len(seen) - 1)

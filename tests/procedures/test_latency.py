@@ -1,0 +1,99 @@
+"""Latency of a DUT whose delays are known comes back, with its spread and variation."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of
+from vnetperf.model.procedures import LatencyTest
+from vnetperf.model.trial import Latency
+from vnetperf.procedures import KnownThroughput
+from vnetperf.procedures.delays import together, variation_of
+from vnetperf.procedures.latency import latency
+
+TEST = LatencyTest(duration_s=120, tag_at_s=60, repeats=20)
+
+
+def test_the_clause_as_it_stands_is_twenty_trials_at_the_throughput() -> None:
+    dut = Dut(delay=lambda n, d: latency_of({1000 + 10 * n + d: 100}))
+    (at,), seen = drive(latency(inputs(TEST)), dut)
+    assert asks(seen) == [700e3] * 20
+    assert all(one.spec.tag_at_s == 60 and one.spec.duration_s == 120 for one in seen)
+    assert (at.of, at.load_fps, at.repeats, at.tag_at_s) == ("throughput", 1.4e6, 20, 60)
+    assert at.definition == "store-and-forward"
+    forth, back = at.mean_ns["phy0->phy1"], at.mean_ns["phy1->phy0"]
+    assert forth.mean == pytest.approx(1105)
+    assert back.mean == pytest.approx(1106)
+    assert forth.values == tuple(1000.0 + 10 * n for n in range(1, 21))
+    assert forth.low is not None
+    assert forth.low < 1105 < (forth.high or 0)
+    assert at.latency["phy0->phy1"].count == 2000
+    assert (at.loss_ratio, at.trials, at.note) == (0, tuple(range(1, 21)), "")
+
+
+def test_loads_are_shares_of_the_throughput_and_rates() -> None:
+    asked = LatencyTest(shares=(1, 0.9), loads_fps=(1000.0, 3e6), repeats=2)
+    note = KnownThroughput(load_fps=700e3, search=1, goal="pdr", note="that of goal pdr")
+    found, seen = drive(latency(inputs(asked, throughput=note)), Dut())
+    assert asks(seen) == pytest.approx([700e3, 700e3, 630e3, 630e3, 1000, 1000])
+    assert [at.of for at in found] == [
+        "throughput",
+        "90 % of throughput",
+        "1000 frames/s per interface",
+        "3e+06 frames/s per interface",
+    ]
+    assert [at.note for at in found[:3]] == ["that of goal pdr", "that of goal pdr", ""]
+    assert found[3].trials == ()
+    assert f"above the largest load, {CEILING:.0f} frames/s" in found[3].note
+
+
+def test_a_direction_without_a_frame_has_no_latency_and_loss_is_told() -> None:
+    dut = Dut(share=(1.0, 0.0), delay=lambda n, d: None if d else latency_of({5000: 9}))
+    (at,), _ = drive(latency(inputs(LatencyTest(repeats=3))), dut)
+    assert set(at.mean_ns) == set(at.latency) == set(at.variation) == {"phy0->phy1"}
+    assert at.loss_ratio == 1
+
+
+frames_by_delay = st.dictionaries(
+    st.integers(100, 10_000_000), st.integers(1, 1000), min_size=1, max_size=20
+)
+
+
+@given(st.lists(frames_by_delay, min_size=1, max_size=6))
+def test_trials_together_are_as_if_all_frames_were_of_one(trials: list[dict[int, int]]) -> None:
+    merged: dict[int, int] = {}
+    for trial in trials:
+        for ns, frames in trial.items():
+            merged[ns] = merged.get(ns, 0) + frames
+    found, whole = together([latency_of(trial) for trial in trials]), latency_of(merged)
+    assert (found.count, found.min_ns, found.max_ns) == (whole.count, whole.min_ns, whole.max_ns)
+    assert found.mean_ns == pytest.approx(whole.mean_ns)
+    assert found.percentiles.keys() == whole.percentiles.keys()
+    for p, ns in whole.percentiles.items():  # a bucket is a thousandth wide
+        assert found.percentiles[p] == pytest.approx(ns, rel=0.002)
+
+
+def test_without_a_histogram_there_are_no_percentiles_of_all() -> None:
+    bare = Latency(count=10, min_ns=1, mean_ns=2, max_ns=3)
+    found = together([bare, latency_of({1000: 30})])
+    assert (found.percentiles, found.hdr) == ({}, "")
+    assert (found.count, found.min_ns, found.max_ns) == (40, 1, 1000)
+    assert found.mean_ns == pytest.approx(750.5)
+
+
+def test_variation_is_the_widest_of_all_trials() -> None:
+    one = latency_of({1000: 9989, 3000: 11}, {"min": -50, "median": 1, "max": 70})
+    two = latency_of({1500: 9900, 9500: 100}, {"min": -90, "median": 3, "max": 60})
+    found = variation_of([one, two])
+    assert found.pdv_ns == pytest.approx(8000, rel=0.002)
+    assert (found.ipdv_min_ns, found.ipdv_median_ns, found.ipdv_max_ns) == (-90, 2, 70)
+    assert found.why == ""
+
+
+def test_variation_that_was_not_told_is_said() -> None:
+    found = variation_of([Latency(count=1, min_ns=1, mean_ns=1, max_ns=1)])
+    assert (found.pdv_ns, found.ipdv_max_ns) == (None, None)
+    assert found.why.startswith("not measured: PDV: no 99.9th percentile; IPDV: ")
+    assert "PDV: no" not in variation_of([latency_of({1000: 5})]).why

@@ -1,0 +1,168 @@
+"""Back-to-back frames, RFC 9004: the longest burst without loss, and the buffer that implies.
+
+Each search is a binary search over multiples of a step (TST009 section 12.3.2), or with loss
+verification (12.3.3) where a burst that lost frames is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
+from vnetperf.model.errors import NoResultError
+from vnetperf.model.outcomes import BackToBack
+from vnetperf.model.procedures import BackToBackTest
+from vnetperf.procedures.base import Ask, Inputs, Procedure, Seen
+from vnetperf.statistics import spread
+
+#: A throughput this near to the largest rate leaves nothing over that would fill a buffer.
+_FULL_RATE = 0.999
+#: Bursts that leave more slowly than this share of a medium's rate have no minimum gap.
+_MINIMUM_GAP = 0.99
+
+
+@dataclass
+class _Bursts:
+    """What all bursts of a test came to."""
+
+    per_interface: float = 1.0
+    frames: float = 0.0
+    seconds: float = 0.0
+    trials: list[int] = field(default_factory=list)
+
+    def add(self, seen: Seen) -> bool:
+        """Take a burst.
+
+        Args:
+            seen: What came of it.
+
+        Returns:
+            True when no frame was lost.
+        """
+        self.trials.append(seen.number)
+        for counts in seen.result.directions:
+            self.per_interface = max(self.per_interface, counts.intended / seen.spec.burst)
+            if counts.intended > 1 and counts.tx_seconds > 0:
+                self.frames += counts.intended - 1
+                self.seconds += counts.tx_seconds
+        return seen.result.worst_loss_ratio() == 0
+
+    @property
+    def gap_s(self) -> float | None:
+        """Mean time between frames, seconds."""
+        return self.seconds / self.frames if self.frames and self.seconds else None
+
+
+def back_to_back(inputs: Inputs[BackToBackTest]) -> Procedure[BackToBack]:
+    """Run the test.
+
+    Args:
+        inputs: What it is given, the throughput among it.
+
+    Returns:
+        The longest burst of each search, and the buffer time.
+
+    Raises:
+        NoResultError: The throughput is the largest rate, so that no buffer can fill.
+    """
+    asked = inputs.parameters
+    _require_room(inputs)
+    # A wire without a speed has no largest rate: what the generator can offer stands for it.
+    rate = inputs.ceiling_fps if inputs.nominal else inputs.media_fps
+    steps = max(1, int(asked.max_burst_s * rate / asked.step_frames))
+    bursts, found, capped = _Bursts(), [], False
+    for _ in range(asked.searches):
+        longest = yield from _search(asked, steps, rate, bursts)
+        capped = capped or longest == steps
+        found.append(longest * asked.step_frames)
+    return _outcome(inputs, found, steps * asked.step_frames, bursts, capped=capped)
+
+
+def _require_room(inputs: Inputs[BackToBackTest]) -> None:
+    known = inputs.known
+    where = f"back-to-back frames of {inputs.frame_size} octets"
+    if not inputs.nominal and known.load_fps >= _FULL_RATE * inputs.media_fps:
+        raise NoResultError(
+            "the throughput is the medium's largest rate, so that no buffer can fill "
+            "(RFC 9004 section 5)",
+            where=where,
+        )
+    if known.qualifier == "at least":
+        raise NoResultError(
+            "the throughput is at least the largest load that can be offered, so that nothing "
+            f"tells whether a buffer fills (RFC 9004 section 5); {known.note}",
+            where=where,
+        )
+
+
+def _search(
+    asked: BackToBackTest, steps: int, rate: float, bursts: _Bursts
+) -> Generator[Ask, Seen, int]:
+    """One search; returns the longest burst that came through, in steps."""
+    passed, failed = 0, steps + 1
+    while failed - passed > 1:
+        middle = (passed + failed) // 2
+        frames = middle * asked.step_frames
+        for _ in range(asked.repeats_after_loss + 1):
+            came_through = bursts.add((yield _burst(asked, frames, rate)))
+            if came_through:
+                break
+        if came_through:
+            passed = middle
+        else:
+            failed = middle
+    return passed
+
+
+def _burst(asked: BackToBackTest, frames: int, rate: float) -> Ask:
+    seconds = frames / rate
+    return Ask(
+        load_fps=rate,
+        duration_s=seconds,
+        burst=frames,
+        histogram_up_to_loss=-1.0,
+        # A longer burst may have filled a buffer that takes longer to drain (section 5.3).
+        idle_s=max(asked.idle_s, seconds),
+    )
+
+
+def _outcome(
+    inputs: Inputs[BackToBackTest],
+    found: Sequence[int],
+    longest: int,
+    bursts: _Bursts,
+    *,
+    capped: bool,
+) -> BackToBack:
+    asked, known, gap = inputs.parameters, inputs.known, bursts.gap_s
+    times = bursts.per_interface
+    frames = spread([n * times for n in found], resolution=asked.step_frames * times)
+    rate = inputs.media_fps
+    if inputs.nominal:
+        rate = inputs.ceiling_fps if gap is None else 1 / gap
+    implied = frames.mean / rate
+    left = 1 - known.load_fps / rate
+    notes = [known.note] if known.note else []
+    if capped:
+        notes.append("no result: the longest burst that is tried came through; raise max_burst_s")
+    if left <= 0:
+        notes.append(
+            "no corrected buffer time: bursts leave the generator no faster than the throughput"
+        )
+    if not inputs.nominal and gap is not None and gap * rate * _MINIMUM_GAP > 1:
+        notes.append(f"frames left {gap * rate:.2f} times as far apart as the medium allows")
+    if frames.maximum == 0:
+        notes.append(f"even bursts of {asked.step_frames} frames lost some")
+    return BackToBack(
+        frames=frames,
+        step_frames=asked.step_frames,
+        max_burst_frames=round(longest * times),
+        gap_ns=None if gap is None else 1e9 * gap,
+        throughput_fps=known.load_fps * inputs.in_sum,
+        implied_s=implied,
+        corrected_s=implied * left if left > 0 and not capped else None,
+        max_rate_fps=rate,
+        capped=capped,
+        note="; ".join(notes),
+        trials=tuple(bursts.trials),
+    )
