@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vnetperf.bench.logged import Case, LoggedTest, tests_of
+from vnetperf.bench.rounds import by_round
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.scenario import Scenario
 from vnetperf.results.log import read_log
@@ -18,13 +19,15 @@ class Continued:
 
     Attributes:
         path: The log.
-        history: Each case's last test: earlier ones were superseded by it.
+        history: Each case's last test in a round: earlier ones were superseded by it.
+        rounds: The history of each round, by its number.
         machine: What must be equal for the run to go on: name -> value.
         scenarios: What was deployed, by name.
     """
 
     path: Path
     history: dict[Case, LoggedTest] = field(default_factory=dict)
+    rounds: dict[int, dict[Case, LoggedTest]] = field(default_factory=dict)
     machine: dict[str, str] = field(default_factory=dict)
     scenarios: dict[str, Scenario] = field(default_factory=dict)
 
@@ -52,12 +55,28 @@ class Continued:
                 cure="give the options of that run again, or start a new one without --resume",
             )
         machines = [r.machine for r in records if isinstance(r, EnvironmentRecord)]
+        rounds = {
+            number: {test.case: test for test in tests_of(part)}
+            for number, part in by_round(records).items()
+        }
         return cls(
             path=path,
-            history={test.case: test for test in tests_of(records)},
+            history=rounds.get(1, {}),
+            rounds=rounds,
             machine=machines[-1] if machines else {},
             scenarios={r.scenario.id: r.scenario for r in records if isinstance(r, ScenarioRecord)},
         )
+
+    def at_round(self, number: int) -> Continued:
+        """The same for another round.
+
+        Args:
+            number: Number of the round, from 1.
+
+        Returns:
+            What it holds of that round.
+        """
+        return replace(self, history=self.rounds.get(number, {}))
 
     def test(self, scenario: Scenario, case: Case) -> LoggedTest | None:
         """What it holds of a case.

@@ -14,7 +14,7 @@ from vnetperf.bench.compliance import ledger_of
 from vnetperf.bench.found import result_of
 from vnetperf.bench.logged import tests_of
 from vnetperf.bench.repeated import merged
-from vnetperf.bench.rounds import of_rounds, rounds_of
+from vnetperf.bench.rounds import by_round, of_rounds
 from vnetperf.model.errors import LogError
 from vnetperf.model.redaction import Redaction
 from vnetperf.model.result import (
@@ -111,7 +111,7 @@ def derive(records: Sequence[Record]) -> RunResults:
     end = next((r for r in reversed(records) if isinstance(r, EndRecord)), None)
     tests = tests_of(records)
     media = LinkSpeed(run.testbed.media.bits_per_second)
-    results = of_rounds([_results(part, media) for part in rounds_of(records)])
+    results = of_rounds([_results(part, media) for part in by_round(records).values()])
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
     transfers = merged(r.result for r in records if isinstance(r, TransfersRecord))

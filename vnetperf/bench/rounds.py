@@ -21,15 +21,15 @@ from vnetperf.statistics import spread
 _OF_CASES = (BeginRecord, TrialRecord, SearchEndRecord, NotMeasuredRecord, TransfersRecord)
 
 
-def rounds_of(records: Sequence[Record]) -> list[list[Record]]:
+def by_round(records: Sequence[Record]) -> dict[int, list[Record]]:
     """Part a log into rounds.
 
     Args:
         records: The log.
 
     Returns:
-        For each round, in order, a log as if it had been a run of its own; a single one of a run
-        without rounds. A round that a resumed run went on with is one.
+        Number of each round, from 1 -> a log as if it had been a run of its own; round 1 alone of
+        a run without rounds. A round that a resumed run went on with is one.
     """
     found: dict[int, list[Record]] = {}
     common: list[Record] = []
@@ -44,7 +44,7 @@ def rounds_of(records: Sequence[Record]) -> list[list[Record]]:
             common.append(record)
             for each in found.values():
                 each.append(record)
-    return [found[number] for number in sorted(found)] or [common]
+    return {number: found[number] for number in sorted(found)} or {1: common}
 
 
 def of_rounds(results: Sequence[Sequence[Result]]) -> list[Result]:

@@ -39,6 +39,7 @@ from vnetperf.results.records import (
     ComparisonRecord,
     EndRecord,
     EnvironmentRecord,
+    RoundRecord,
     RunRecord,
     ScenarioRecord,
     SkippedRecord,
@@ -90,6 +91,7 @@ class Run:
         #: What this run has measured, and what it could not: each case's last test, or why not.
         self.done: dict[Case, LoggedTest] = {}
         self.failed: dict[Case, VnetperfError] = {}
+        self._round = 0  # none has begun
         #: Called with each result that a test case checks; raise AssertionError.
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
@@ -183,6 +185,21 @@ class Run:
         """
         for comparison in comparisons:
             self.log.append(ComparisonRecord(comparison=comparison))
+
+    def begin_round(self, number: int, rounds: int) -> None:
+        """Begin the cases again from the first: nothing that was measured counts for them.
+
+        Args:
+            number: Number of the round, from 1; nothing is done when it has begun already.
+            rounds: How many there are to be.
+        """
+        if number == self._round:
+            return
+        self._round = number
+        self.before = self.before.at_round(number)
+        self.done.clear()
+        self.failed.clear()
+        self.log.append(RoundRecord(number=number, rounds=rounds))
 
     def note_skipped(self, scenario_id: str, why: str) -> None:
         """Log that the testbed cannot carry a scenario.

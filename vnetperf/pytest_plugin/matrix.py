@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from vnetperf.model.imix import IMIX
 from vnetperf.model.scenario import split_id
 from vnetperf.model.units import MIN_FRAME_SIZE
 from vnetperf.model.variant import Variant
+from vnetperf.pytest_plugin.rounds import round_numbers
 from vnetperf.pytest_plugin.variants import Selected, selected_of
 
 
@@ -37,10 +39,11 @@ def parametrize(
             if asked is not None and split_id(scenario)[0] not in asked.args:
                 continue
             for variant, marks in variants:
-                one = Selected(scenario, variant)
-                # pytest-xdist's loadgroup keeps a scenario's cases on one worker.
-                together = (pytest.mark.xdist_group(one.id), *marks)
-                params.append(pytest.param(one, id=one.in_test_id, marks=together))
+                for number in round_numbers(metafunc.config):
+                    one = Selected(scenario, variant, number)
+                    # pytest-xdist's loadgroup keeps a scenario's cases on one worker.
+                    together = (pytest.mark.xdist_group(one.id), *marks)
+                    params.append(pytest.param(one, id=one.in_test_id, marks=together))
         metafunc.parametrize("bench", params, indirect=True, scope="session")
     if "frame_size" in metafunc.fixturenames:
         sizes = configuration.preset.frame_sizes if configuration else ()
@@ -94,17 +97,20 @@ def deployment_in(nodeid: str) -> str | None:
 def group_by_scenario(items: list[pytest.Item]) -> None:
     """Bring the cases of a scenario, and of each variant, together, so that it is deployed once.
 
+    Where cases are repeated that holds within a round, and rounds follow each other: A B A B.
+
     Args:
         items: Collected tests, reordered in place; others keep their places at the front.
     """
     order = {scenario: number for number, scenario in enumerate(scenario_ids())}
     variants: dict[Selected, int] = {}
 
-    def place_of(item: pytest.Item) -> tuple[int, int]:
+    def place_of(item: pytest.Item) -> tuple[int, int, int]:
         selected = selected_of(item)
         if selected is None:
-            return -1, 0
-        seen = variants.setdefault(selected, len(variants) + 1)
-        return order.get(selected.scenario, -1), seen if selected.variant else 0
+            return 0, -1, 0
+        seen = variants.setdefault(replace(selected, round=0), len(variants) + 1)
+        place = order.get(selected.scenario, -1)
+        return selected.round, place, seen if selected.variant else 0
 
     items.sort(key=place_of)

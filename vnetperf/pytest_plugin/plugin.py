@@ -6,6 +6,7 @@ It is loaded by every pytest on a machine that has vnetperf installed, so it imp
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -53,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let conftests register their backends."""
     from vnetperf import registry
     from vnetperf.model.errors import ConfigError
+    from vnetperf.pytest_plugin.rounds import rounds_asked
 
     config.addinivalue_line("markers", "xdist_group(name): cases that share a deployment")
     config.addinivalue_line(
@@ -70,6 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "when_asked: a test case runs only when its file or its name is asked for"
     )
+    rounds_asked(config)
     try:
         config.hook.pytest_vnetperf_register(register=registry.register)
     except ConfigError as error:
@@ -165,7 +168,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     from vnetperf.pytest_plugin.variants import selected_of
 
     wanted = {
-        (selected, "message_size" in getattr(item, "fixturenames", ())): None
+        (replace(selected, round=0), "message_size" in getattr(item, "fixturenames", ())): None
         for item in session.items
         if (selected := selected_of(item)) is not None
     }

@@ -14,6 +14,7 @@ from vnetperf.model.errors import CapabilityError, ConfigError, LogError, Vnetpe
 from vnetperf.pytest_plugin.live import LiveProgress
 from vnetperf.pytest_plugin.options import configuration_of, worker_name
 from vnetperf.pytest_plugin.outcomes import Outcomes
+from vnetperf.pytest_plugin.rounds import rounds_asked
 
 if TYPE_CHECKING:
     from vnetperf.bench.bench import Bench
@@ -133,6 +134,10 @@ class BenchSession:
         """
         from vnetperf.results.folder import reserve_name
 
+        if rounds_asked(self.config):
+            raise pytest.UsageError(
+                "--interleave measures one case after the other, in turn; leave -n out"
+            )
         if self.config.getoption("resume"):
             raise pytest.UsageError(
                 "--resume continues a log in the order it was written; leave -n out"
@@ -206,6 +211,8 @@ class BenchSession:
         if self.refused:
             raise ConfigError(self.refused)
         run = self.run()
+        if selected.round:
+            run.begin_round(selected.round, rounds_asked(self.config))
         try:
             scenario = scenario_of(self.configuration, selected, run.facts())
             run.plan(scenario)

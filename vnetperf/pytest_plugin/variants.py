@@ -31,10 +31,12 @@ class Selected:
     Attributes:
         scenario: "pvp_dpdk".
         variant: What it has besides; of no id outside of a comparison.
+        round: Number of the round, from 1, where cases are repeated; 0 where they are not.
     """
 
     scenario: str
     variant: Variant = field(default_factory=Variant)
+    round: int = 0
 
     @property
     def id(self) -> str:
@@ -44,7 +46,8 @@ class Selected:
     @property
     def in_test_id(self) -> str:
         """Name as it stands in test ids, where a hyphen parts parameters."""
-        return "-".join(part for part in (self.scenario, self.variant.id) if part)
+        round_ = f"round{self.round}" if self.round else ""
+        return "-".join(part for part in (self.scenario, self.variant.id, round_) if part)
 
 
 def variants_of(node: Any, sources: Mapping[str, str]) -> list[tuple[Variant, tuple[Any, ...]]]:
