@@ -1,0 +1,100 @@
+"""Tokens in place of names and addresses."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.results.tokens import Tokens
+
+MACS = st.lists(st.integers(0, 255), min_size=6, max_size=6).map(
+    lambda octets: ":".join(f"{o:02x}" for o in octets)
+)
+
+
+def tokens(**names: str) -> Tokens:
+    made = Tokens()
+    for kind, name in names.items():
+        made.know(kind, name)  # type: ignore[arg-type]
+    return made
+
+
+def test_the_same_name_has_the_same_token_everywhere() -> None:
+    made = tokens(hosts="Rack7-Node3")
+    text = made.plain("ssh Rack7-Node3; root=/dev/mapper/rack7--node3--vg-root; rack7-node3:4500")
+    assert text == "ssh host-1; root=/dev/mapper/host-1--vg-root; host-1:4500"
+    assert made.counts == {"host name": 1}
+
+
+def test_a_short_name_is_no_part_of_a_word() -> None:
+    made = tokens(hosts="box")
+    assert made.plain("box, sandbox, box-2, box_vg") == "host-1, sandbox, host-1-2, host-1_vg"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("3c:fd:fe:9e:7a:01", "02:5e:53:00:00:01"),
+        ("3C-FD-FE-9E-7A-01", "02:5e:53:00:00:01"),
+        ("enx3cfdfe9e7a01", "enx025e53000001"),
+        ("02:76:61:00:00:01", "02:76:61:00:00:01"),  # the project's own
+        ("0000:3b:00.0", "0000:3b:00.0"),
+        ("aa:bb:cc:dd:ee", "aa:bb:cc:dd:ee"),
+        ("10.20.30.40:830", "203.0.113.1:830"),
+        ("it has 10.20.30.40.", "it has 203.0.113.1."),
+        ("198.18.0.1 127.0.0.1 0.0.0.0", "198.18.0.1 127.0.0.1 0.0.0.0"),
+        ("fe80::3efd:feff:fe9e:7a01/64", "2001:db8::1/64"),
+        ("2001:2::1", "2001:2::1"),
+        ("std::vector 12:34:56", "std::vector 12:34:56"),
+        ("2026-11-22T05:51:04+00:00", "2026-11-22T05:51:04+00:00"),
+        ("/home/alice/x /home/alice", "/home/user-1/x /home/user-1"),
+        ("root=UUID=8b6d1cb6-12aa-4e3c-9d0e-0242ac120002", "root=UUID=serial-1"),
+        ("mail bob@acme.example now", "mail user-1 now"),
+        ("1.2.3 and 6.12.95+deb12", "1.2.3 and 6.12.95+deb12"),
+    ],
+)
+def test_patterns(text: str, expected: str) -> None:
+    assert Tokens().plain(text) == expected
+
+
+def test_four_numbers_are_a_version_where_versions_stand() -> None:
+    assert Tokens().plain("218.0.152.0", versions=True) == "218.0.152.0"
+    assert Tokens().plain("10.1.2.3") == "203.0.113.1"
+
+
+def test_a_name_in_base64_is_hidden() -> None:
+    made = tokens(hosts="rack7-node3")
+    blob = base64.b64encode(b"exec sh /srv/rack7-node3/prepare.sh --now").decode()
+    other = base64.b64encode(b"exec sh /srv/somewhere-else/prepare.sh -n").decode()
+    assert made.plain(f"virtme.exec=`{blob}`") == "virtme.exec=`(redacted)`"
+    assert made.plain(other) == other
+
+
+def test_kinds_that_are_kept() -> None:
+    made = Tokens(kept=("macs", "addresses"))
+    made.know("macs", "x")
+    text = "3c:fd:fe:9e:7a:01 10.1.2.3 enx3cfdfe9e7a01 /home/alice"
+    assert made.plain(text) == text.replace("alice", "user-1")
+
+
+def test_what_survived_is_told_by_its_kind() -> None:
+    made = tokens(hosts="rack7-node3", users="alice")
+    made.plain("rack7-node3 alice 3c:fd:fe:9e:7a:01")
+    assert made.survivors("nothing of it") == []
+    assert made.survivors("Rack7-Node3 and 3c:fd:fe:9e:7a:01") == ["MAC address", "host name"]
+
+
+@given(st.lists(MACS, max_size=5), st.text("xyz ,", max_size=4))
+def test_no_mac_survives(macs: list[str], between: str) -> None:
+    text = Tokens().plain(f" {between} ".join(macs))
+    assert not [m for m in macs if m in text and not m.startswith(("02:76:", "02:5e:53:"))]
+
+
+@given(st.text())
+def test_a_text_is_redacted_once(text: str) -> None:
+    made = Tokens()
+    once = made.plain(text)
+    assert made.counts or once == text
