@@ -3,12 +3,19 @@ import pytest
 from vnetperf.model.result import RunResults
 
 from .sample import build
+from .sample_outcomes import with_outcomes
 
 
 @pytest.fixture(scope="session")
 def results() -> RunResults:
     """A benchmark: two scenarios, seven sizes, two goals, some 370 trials."""
     return build()
+
+
+@pytest.fixture(scope="session")
+def every(results: RunResults) -> RunResults:
+    """The same with an outcome of every other test."""
+    return with_outcomes(results)
 
 
 @pytest.fixture(scope="session")

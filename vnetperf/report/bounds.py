@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vnetperf.model.result import DirectionBound, GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Verdict
 from vnetperf.report import units_text as text
@@ -193,3 +195,19 @@ def search_attributes(result: Result) -> str:
         f"search {result.algorithm or NOT_RECORDED}, {result.directions} sending interface(s): "
         f"a load is per interface, the rate of a goal their sum (factor {result.in_sum:g})"
     )
+
+
+def load_range(result: Result, trials: Sequence[TrialPoint]) -> str:
+    """Smallest and largest load of a test, frames/s per interface.
+
+    Args:
+        result: One result.
+        trials: Its trials.
+
+    Returns:
+        The limits of a search, or else the loads that were tried.
+    """
+    tried = [t.load_fps for t in trials]
+    low = result.min_load_fps if result.min_load_fps is not None else min(tried, default=None)
+    high = result.max_load_fps if result.max_load_fps is not None else max(tried, default=None)
+    return rate(low) if low == high else f"{rate(low)} to {rate(high)}"

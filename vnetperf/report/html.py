@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from vnetperf.model.result import RunResults
-from vnetperf.report import opening
+from vnetperf.report import bounds, opening
 from vnetperf.report.attach import TITLE as ATTACH
 from vnetperf.report.attach import attach_section
 from vnetperf.report.attach import rows as attach_rows
@@ -24,21 +24,12 @@ from vnetperf.report.page_facts import (
     settings_section,
     unknowns_section,
 )
-from vnetperf.report.page_overview import overview_section
-from vnetperf.report.page_parts import facts_table
+from vnetperf.report.page_overview import overview_section, words
+from vnetperf.report.page_parts import facts_table, section
 from vnetperf.report.page_results import group_section
 from vnetperf.report.page_trials import trials_section
 from vnetperf.report.transfers import TITLE as TRANSFERS
 from vnetperf.report.transfers import transfers_section
-
-_FACTS = (
-    ("ledger", "Standards ledger", ledger_section),
-    ("calibration", "Calibration", calibration_section),
-    ("environment", "Environment", environment_section),
-    ("scenarios", "Deployed scenarios", scenarios_section),
-    ("settings", "Settings", settings_section),
-    ("unknowns", "Not measured, unknown", unknowns_section),
-)
 
 
 def _asset(name: str) -> Markup:
@@ -70,37 +61,65 @@ def _title(results: RunResults) -> str:
 
 def _header(results: RunResults) -> Markup:
     run = results.run
+    warnings = [el("li", w) for w in results.warnings]
+    ended = "" if run.ended else "; not ended: running or interrupted"
+    said = f"{run.started} (UTC){ended}. {run.tool}. {opening.ledger_count(results)}."
+    return el(
+        "header",
+        el("p", run.tool.partition(" ")[0], " report", class_="eyebrow"),
+        el("h1", _title(results)),
+        el("p", said, class_="muted"),
+        el("ul", warnings, class_="warnings", aria_label="Warnings") if warnings else None,
+    )
+
+
+def _identity_section(results: RunResults, anchor: str) -> Markup:
+    run = results.run
     rows = [
         ("started (UTC)", run.started),
         ("ended (UTC)", run.ended or "not ended: running or interrupted"),
         ("tool", f"{run.tool}, commit {run.git}"),
         ("command", run.command),
-        ("isolation (RFC 6815)", run.isolation or "unknown: the run did not record it"),
+        ("preset", results.preset),
+        ("testbed", run.testbed or bounds.NOT_RECORDED),
+        ("isolation (RFC 6815)", run.isolation or bounds.NOT_RECORDED),
         ("operator's notes", run.notes or "none"),
-        ("standards", opening.ledger_count(results)),
     ]
-    warnings = [el("li", w) for w in results.warnings]
-    return el(
-        "header",
-        el("p", run.tool.partition(" ")[0], " report", class_="eyebrow"),
-        el("h1", _title(results)),
-        el("ul", warnings, class_="warnings", aria_label="Warnings") if warnings else None,
-        facts_table("Identity of the run", rows),
-    )
+    return section(anchor, "Identity of the run", facts_table("Identity of the run", rows))
+
+
+_FACTS = (
+    ("identity", "Identity", _identity_section),
+    ("ledger", "Standards ledger", ledger_section),
+    ("calibration", "Calibration", calibration_section),
+    ("environment", "Environment", environment_section),
+    ("scenarios", "Deployed scenarios", scenarios_section),
+    ("settings", "Settings", settings_section),
+    ("unknowns", "Not measured, unknown", unknowns_section),
+)
 
 
 def _navigation(
     results: RunResults, found: Sequence[Group], comparisons: Sequence[Compared]
 ) -> Markup:
+    """Links: a line for each scenario with its tests, and one for what belongs to the run."""
+    lines: dict[str, list[Markup]] = {}
+    for index, group in enumerate(found):
+        link = el("a", words(group.test), href=f"#case-{index}")
+        lines.setdefault(group.scenario, []).append(link)
+    rows = [el("li", el("b", scenario), " ", *_spaced(links)) for scenario, links in lines.items()]
     links = [("overview", "Overview")]
     links += [(f"compare-{i}", one.title) for i, one in enumerate(comparisons)]
-    links += [(f"case-{i}", group.title) for i, group in enumerate(found)]
     links += [("attach", ATTACH)] if attach_rows(results) else []
     links += [("transfers", TRANSFERS)] if results.transfers else []
     links += [(anchor, title) for anchor, title, _ in _FACTS]
     links.append(("trials", "All trials"))
-    items = [el("li", el("a", title, href=f"#{anchor}")) for anchor, title in links]
-    return el("nav", el("ul", items), aria_label="Contents")
+    run = el("li", *_spaced([el("a", title, href=f"#{anchor}") for anchor, title in links]))
+    return el("nav", el("ul", rows, run), aria_label="Contents")
+
+
+def _spaced(links: Sequence[Markup]) -> list[object]:
+    return [part for link in links for part in (link, " ")]
 
 
 def _not_deployed(results: RunResults) -> Markup | None:

@@ -7,8 +7,10 @@ import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults, ScenarioFacts
-from vnetperf.report import bounds, opening
+from vnetperf.report import bounds, opening, outcomes
+from vnetperf.report.outcomes import Quantity
 
 #: Everything XML 1.0 has no place for, surrogates included.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -60,6 +62,24 @@ def _numbers(result: Result) -> Iterator[tuple[str, object]]:
     yield "trial_seconds", result.trial_seconds
     for goal in result.goals:
         yield from _goal_numbers(goal)
+    for quantity in outcomes.quantities(result):
+        yield from _quantity(quantity)
+
+
+def _quantity(found: Quantity) -> Iterator[tuple[str, object]]:
+    """A number under the names of what it is of; of a spread its interval and n besides."""
+    parts = (found.item, found.direction, found.name)
+    path = ".".join(part for part in parts if part)
+    name = f"{path}_{found.unit}" if found.unit else path
+    yield name, found.number
+    if isinstance(found.value, Spread):
+        yield f"{name}.n", found.value.n
+        yield f"{name}.low", found.value.low
+        yield f"{name}.high", found.value.high
+        yield f"{name}.stdev", found.value.stdev
+        yield f"{name}.modes", " ".join(f"{mode:.6g}" for mode in found.value.modes)
+    if found.note:
+        yield f"{path}.note", found.note
 
 
 def _outcome(result: Result) -> str:
@@ -94,6 +114,10 @@ def _case(suite: ET.Element, result: Result) -> None:
             f"{goal.name}: {bounds.headline(goal)}, aggregate of {result.directions} sending "
             f"interface(s); {bounds.flag_with_reason(goal)}"
         )
+    number, more = outcomes.headline(result)
+    if number:
+        out = ET.SubElement(case_element, "system-out")
+        out.text = _clean("; ".join([f"{result.test}: {number}".replace("\n", "; "), more]))
 
 
 def _deploy_error(suite: ET.Element, facts: ScenarioFacts) -> None:

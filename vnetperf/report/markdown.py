@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vnetperf.model.result import Calibration, RunResults
-from vnetperf.report import attach, bounds, opening, threads, transfers
+from vnetperf.report import attach, bounds, opening, transfers
 from vnetperf.report import units_text as text
-from vnetperf.report.cases import Group, case_of, goals_used, groups, trials_by_case
+from vnetperf.report.cases import groups, trials_by_case
 from vnetperf.report.facts import flatten, scalar
-from vnetperf.report.losses import account
 from vnetperf.report.markdown_comparison import comparisons
+from vnetperf.report.markdown_results import answers, group_part
 from vnetperf.report.markdown_text import code, escaped, table
-from vnetperf.report.trialstats import summarise
 from vnetperf.report.unknowns import gather
-
-_NONE = "\N{EN DASH}"
 
 
 def _identity(results: RunResults) -> Iterator[str]:
@@ -33,121 +30,6 @@ def _identity(results: RunResults) -> Iterator[str]:
         ("standards ledger", escaped(opening.ledger_count(results))),
     ]
     yield table(("identity", ""), rows)
-
-
-def _result_rows(group: Group) -> Iterator[tuple[str, ...]]:
-    for result in group.measured:
-        for goal in result.goals:
-            value = bounds.headline_fps(goal)
-            l1 = goal.throughput_l1_bps
-            conditional = goal.conditional_throughput_fps
-            yield (
-                result.size_name,
-                escaped(goal.name),
-                f"**{escaped(bounds.qualified(goal))}**",
-                escaped(bounds.upper(goal)),
-                _NONE if conditional is None else text.fps(conditional),
-                _NONE if l1 is None else text.gigabits(l1),
-                bounds.share(value, result.media_max_fps),
-                bounds.share(value, result.generator_max_fps),
-                str(result.trial_count),
-                escaped(bounds.flag_with_reason(goal)),
-            )
-
-
-def _direction_rows(group: Group) -> Iterator[tuple[str, ...]]:
-    for result in group.measured:
-        for goal in result.goals:
-            known = {b.direction: b for b in goal.per_direction}
-            for name in dict.fromkeys([*known, *goal.latency]):
-                bound, latency = known.get(name), goal.latency.get(name)
-                percentiles = latency.percentiles if latency else {}
-                yield (
-                    result.size_name,
-                    escaped(goal.name),
-                    escaped(name),
-                    bounds.rate(bound.lower_bound_fps if bound else None),
-                    bounds.upper(bound) if bound else bounds.NOT_MEASURED,
-                    bounds.rate(bound.conditional_throughput_fps if bound else None),
-                    _NONE
-                    if bound is None or bound.loss_ratio_at_lower_bound is None
-                    else text.percent(bound.loss_ratio_at_lower_bound),
-                    *(
-                        text.nanoseconds(percentiles[p]) if p in percentiles else _NONE
-                        for p in ("50", "99")
-                    ),
-                    text.nanoseconds(latency.max_ns) if latency else bounds.NOT_MEASURED,
-                )
-
-
-def _goals(group: Group) -> Iterator[str]:
-    for goal in goals_used(group):
-        yield f"- goal **{escaped(goal.name)}**: {bounds.goal_attributes(goal)}"
-    for said in sorted({bounds.search_attributes(r) for r in group.measured}):
-        yield f"- {escaped(said)}"
-
-
-def _search_rows(group: Group, results: RunResults) -> Iterator[tuple[str, ...]]:
-    trials = trials_by_case(results)
-    for result in group.measured:
-        yield (
-            result.size_name,
-            str(result.trial_count),
-            escaped(bounds.verdicts(result)),
-            escaped(summarise(trials.get(case_of(result), [])).sentence),
-            f"{bounds.rate(result.min_load_fps)} to {bounds.rate(result.max_load_fps)}",
-            text.seconds(result.trial_seconds),
-            text.seconds(result.wall_seconds),
-        )
-
-
-def _loss_rows(group: Group, results: RunResults) -> Iterator[tuple[str, ...]]:
-    trials = trials_by_case(results)
-    for result in group.measured:
-        lost = account(trials.get(case_of(result), []))
-        where = "; ".join(
-            f"{escaped(hop)}: {text.frames(n)} ({text.percent(n / lost.total, 3)})"
-            for hop, n in lost.by_hop.items()
-            if lost.total
-        )
-        yield (
-            result.size_name,
-            f"{lost.lossy} of {lost.trials}",
-            where or "no hop was named",
-            str(lost.unattributed),
-        )
-
-
-def _group(group: Group, results: RunResults) -> Iterator[str]:
-    yield f"## {escaped(group.title)}"
-    missing = [r for r in group.results if r.status == "not measured"]
-    if missing:
-        yield "\n".join(
-            f"- {r.size_text}: **not measured**: {escaped(r.why or bounds.NOT_RECORDED)}"
-            for r in missing
-        )
-    if not group.measured:
-        return
-    yield "\n".join(_goals(group))
-    head: tuple[str, ...] = ("frame size (octets with FCS)", "goal", "lower bound, aggregate")
-    head += ("upper bound, aggregate", "conditional throughput, aggregate", "L1 Gbit/s")
-    head += ("of the medium", "of the generator", "trials", "regular?")
-    yield table(head, _result_rows(group))
-    yield "### Each direction"
-    head = ("octets", "goal", "direction", "lower bound", "upper bound", "conditional throughput")
-    head += ("loss at lower bound", "latency p50", "p99", "max")
-    yield table(head, _direction_rows(group))
-    yield "### Searches"
-    head = ("octets", "trials", "verdicts", "loads and losses", "load range per interface")
-    yield table((*head, "traffic", "wall time"), _search_rows(group, results))
-    yield "### Where lost frames died"
-    head = ("octets", "VALID trials that lost frames", "frames lost at", "lossy, no hop named")
-    yield table(head, _loss_rows(group, results))
-    if any(goal.threads for r in group.measured for goal in r.goals):
-        yield f"### {threads.TITLE}"
-        rows = (tuple(map(escaped, cells)) for cells in threads.rows(group))
-        yield table(threads.head(group), rows)
-    yield "\n".join(f"- {escaped(said)}" for said in threads.notes(group))
 
 
 def _calibration(results: RunResults) -> Iterator[str]:
@@ -241,9 +123,11 @@ def markdown_report(results: RunResults) -> str:
     parts.append(f"# vnetperf report: {escaped(results.preset)}")
     parts += [f"> **Warning:** {escaped(w)}" for w in results.warnings]
     parts += _identity(results)
+    parts += answers(results)
     parts += comparisons(results)
+    trials = trials_by_case(results)
     for group in groups(results):
-        parts += _group(group, results)
+        parts += group_part(group, trials)
     parts += attach.markdown(results)
     parts += transfers.markdown(results)
     parts += _calibration(results)

@@ -58,6 +58,13 @@ def losses_table(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> Marku
     accounts = {r.frame_size: account(trials.get(case_of(r), [])) for r in group.measured}
     if not any(a.trials for a in accounts.values()):
         return None
+    if not any(a.lossy for a in accounts.values()):
+        count = sum(a.trials for a in accounts.values())
+        return el(
+            "div",
+            el("h3", "Where lost frames died"),
+            el("p", f"None of {count} VALID trials lost a frame.", class_="muted"),
+        )
     hops = list(dict.fromkeys(hop for a in accounts.values() for hop in a.by_hop))
     rows = []
     for size, lost in accounts.items():

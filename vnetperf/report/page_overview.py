@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from vnetperf.model.result import Result, RunResults
-from vnetperf.report import bounds
+from vnetperf.report import bounds, outcomes
 from vnetperf.report.cases import Group, goals_used
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.page_parts import badge, section, table
@@ -51,6 +51,49 @@ def _tables(found: Sequence[Group], names: Sequence[str]) -> Iterator[Markup]:
         yield el("div", said, table(label, head, rows, css=css, kind="matrix"))
 
 
+def _found(group: Group, size: int) -> object:
+    result = next((r for r in group.results if r.frame_size == size), None)
+    if result is None:
+        return ""
+    number, more = outcomes.headline(result)
+    if result.status == "not measured" or not number:
+        return el("span", "not measured", class_="absent", title=result.why or None)
+    parts = [el("span", part, class_="value") for part in number.splitlines()]
+    return el("span", parts, el("small", more), class_="stack")
+
+
+def _others(found: Sequence[Group]) -> Markup | None:
+    """What tests besides a search found: a table for each scenario, a row for each test."""
+    shown = [
+        g for g in found if not g.goal_names and any(outcomes.headline(r)[0] for r in g.results)
+    ]
+    if not shown:
+        return None
+    names = {r.frame_size: r.size_name for g in shown for r in g.results}
+    sizes = sorted(names)
+    parts: list[Markup] = []
+    for scenario in dict.fromkeys(g.scenario for g in shown):
+        mine = [g for g in shown if g.scenario == scenario]
+        rows = [(words(g.test), *(_found(g, size) for size in sizes)) for g in mine]
+        head = (f"{scenario}: other tests", *(names[size] for size in sizes))
+        css = ("name", *["num"] * len(sizes))
+        parts.append(table(f"Other tests of {scenario}", head, rows, css=css, kind="matrix others"))
+    return el("div", parts, class_="tables answers")
+
+
+def words(test: str) -> str:
+    """The name of a test in words.
+
+    Args:
+        test: "back_to_back".
+
+    Returns:
+        "back-to-back", "MRR", "frame loss".
+    """
+    special = {"back_to_back": "back-to-back", "mrr": "MRR"}
+    return special.get(test, test.replace("_", " "))
+
+
 def overview_section(results: RunResults, found: Sequence[Group], anchor: str) -> Markup:
     """Lower bounds of every goal.
 
@@ -69,4 +112,10 @@ def overview_section(results: RunResults, found: Sequence[Group], anchor: str) -
         "Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
         "with FCS; below each its share of the medium's theoretical maximum."
     )
-    return section(anchor, "Overview", el("p", said, class_="muted"), list(_tables(found, names)))
+    return section(
+        anchor,
+        "Overview",
+        el("p", said, class_="muted"),
+        list(_tables(found, names)),
+        _others(found),
+    )

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from vnetperf.model.result import DirectionBound, GoalResult, Result, TrialPoint
+from vnetperf.model.trial import Verdict
 from vnetperf.report import bounds, threads
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Case, Group, case_of, goals_used
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.notes import notes
 from vnetperf.report.page_losses import losses_table
+from vnetperf.report.page_outcomes import grid, outcomes_part
 from vnetperf.report.page_parts import badge, folded, row, scroller, section, table
-from vnetperf.report.plot_latency import latency_legend, latency_plot
+from vnetperf.report.plot_latency import latency_legend, latency_plot, lines_of
 from vnetperf.report.plot_loss import loss_legend, loss_plot
+from vnetperf.report.plot_search import search_legend, search_plot
 from vnetperf.report.plot_throughput import throughput_plot
 
 _NONE = "\N{EN DASH}"
@@ -129,11 +132,6 @@ def _trials_of(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> list[Tr
     return [t for r in group.results for t in trials.get(case_of(r), [])]
 
 
-def _grid(title: str, key: Markup, figures: Sequence[Markup]) -> Markup | None:
-    shown = [f for f in figures if f]
-    return el("div", el("h3", title), key, el("div", shown, class_="plots")) if shown else None
-
-
 def _threads(group: Group) -> Markup | None:
     rows = list(threads.rows(group))
     if not rows:
@@ -157,20 +155,44 @@ def group_section(group: Group, trials: Mapping[Case, list[TrialPoint]], anchor:
     Returns:
         HTML.
     """
-    names = group.goal_names
-    directions = tuple(dict.fromkeys(d for r in group.measured for g in r.goals for d in g.latency))
-    mine = _trials_of(group, trials)
     said = list(notes(group))
-    losses = [loss_plot(r, trials.get(case_of(r), []), names) for r in group.measured]
-    latencies = [latency_plot(r, names, directions) for r in group.measured]
+    noted = el("ul", [el("li", n) for n in said], class_="notes") if said else None
+    if not group.goal_names:
+        tried = [t for r in group.measured for t in trials.get(case_of(r), [])]
+        line = el("p", _effort(group, tried), class_="asked") if group.measured else None
+        parts = [line, noted, *outcomes_part(group), losses_table(group, trials), _threads(group)]
+        return section(anchor, group.title, *parts)
     return section(
         anchor,
         group.title,
         el("ul", list(_asked(group)), class_="asked"),
         _results_table(group),
-        el("ul", [el("li", n) for n in said], class_="notes") if said else None,
+        noted,
         el("div", throughput_plot(group), losses_table(group, trials), class_="pair"),
         _threads(group),
-        _grid("Loss against load", loss_legend(mine, group), losses),
-        _grid("Latency at the lower bounds", latency_legend(names, directions), latencies),
+        *_plots(group, trials),
+        *outcomes_part(group),
     )
+
+
+def _effort(group: Group, tried: Sequence[TrialPoint]) -> str:
+    """What a test took, in a line."""
+    count = sum(r.trial_count for r in group.measured)
+    traffic = text.seconds(sum(r.trial_seconds for r in group.measured))
+    whole = text.seconds(sum(r.wall_seconds for r in group.measured))
+    bad = sum(t.verdict is not Verdict.VALID for t in tried)
+    said = f", {bad} of them classify nothing" if bad else ""
+    return f"{count} trials{said}; {traffic} of traffic, {whole} in all."
+
+
+def _plots(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> Iterator[Markup | None]:
+    names = group.goal_names
+    directions = tuple(dict.fromkeys(d for r in group.measured for g in r.goals for d in g.latency))
+    mine = _trials_of(group, trials)
+    of = [(r, trials.get(case_of(r), [])) for r in group.measured]
+    losses = [loss_plot(r, found, names) for r, found in of]
+    yield grid("Loss against load", loss_legend(mine, group), losses)
+    searches = [search_plot(r, found, names) for r, found in of]
+    yield grid("Loads in the order they were tried", search_legend(mine, names), searches)
+    latencies = [latency_plot(r, lines_of(r), names, directions) for r in group.measured]
+    yield grid("Latency at the lower bounds", latency_legend(names, directions), latencies)

@@ -147,6 +147,7 @@ _MARKS = {
     "arrow-right": Markup('<path class="{}" d="M7 6H20m-3-3l3 3l-3 3"/>'),
     "arrow-left": Markup('<path class="{}" d="M20 6H7m3-3l-3 3l3 3"/>'),
     "box": Markup('<rect class="{}" x="8" y="1" width="12" height="10" rx="2"/>'),
+    "bar-up": Markup('<path class="{}" d="M14 1V11"/>'),
     "line": Markup('<path class="{}" d="M2 6H26"/>'),
 }
 

@@ -49,13 +49,33 @@ def css_of(verdict: Verdict) -> str:
     return f"{_MARKS[verdict][0]} v-{verdict.value.lower().replace('_', '-')}"
 
 
+def stroke_of(verdict: Verdict) -> str:
+    """What draws a verdict's mark around a point.
+
+    Args:
+        verdict: The verdict.
+
+    Returns:
+        Commands of an SVG path.
+    """
+    return _MARKS[verdict][1]
+
+
 def _per_interface(rate: float, result: Result) -> float:
     return rate / (result.in_sum or 1)
 
 
-def _loss_scale(trials: Sequence[TrialPoint], goals: Sequence[float], top: float) -> Loss:
-    seen = [t.loss_ratio for t in trials if t.loss_ratio] + [g for g in goals if g > 0]
-    low = max(_FLOOR, min((v for v in seen if v > 0), default=1e-3))
+def loss_scale(ratios: Sequence[float], top: float) -> Loss:
+    """A scale of loss ratios with room below it for none.
+
+    Args:
+        ratios: What is to be shown, 0..1.
+        top: Coordinate of 100 %.
+
+    Returns:
+        The scale, down to a decade below the smallest.
+    """
+    low = max(_FLOOR, min((v for v in ratios if v > 0), default=1e-3))
     decade = 10.0 ** min(-2, math.floor(math.log10(low)))
     return Loss(decade, top, BOTTOM - _LANE - 8, BOTTOM - _LANE / 2)
 
@@ -102,7 +122,8 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
     top = TOP + (_LANE if no_number else 6)
     found = [_per_interface(g.lower_bound_fps, result) for g in result.goals if g.lower_bound_fps]
     x = fitting([*(t.load_fps for t in trials), *found], LEFT + 8, RIGHT - 6, ratio=6, zero=False)
-    y = _loss_scale(trials, [g.loss_ratio for g in result.goals], top)
+    seen = [t.loss_ratio for t in trials if t.loss_ratio]
+    y = loss_scale([*seen, *(g.loss_ratio for g in result.goals)], top)
     parts = [
         el("rect", x=LEFT, y=BOTTOM - _LANE, width=RIGHT - LEFT, height=_LANE, class_="lane"),
         *(y_tick(y(v), text.tick_percent(v)) for v in y.ticks()),
@@ -120,7 +141,7 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
     title = f"Loss against load, {result.scenario}, {result.test}, {result.size_text}"
     said = f"{len(trials)} trial{'s' if len(trials) > 1 else ''}"
     caption = el("figcaption", el("b", result.size_text), el("span", said))
-    return el("figure", caption, svg(title, parts, css="loss"))
+    return el("figure", caption, svg(title, parts, css="loss trial-marks"))
 
 
 def loss_legend(trials: Sequence[TrialPoint], group: Group) -> Markup:

@@ -26,7 +26,7 @@
     halo.remove();
   };
 
-  // Points of a loss plot: coordinates are in the path, numbers of the trials beside it.
+  // Points of a plot of trials: coordinates are in the path, numbers of the trials beside it.
   const points = new WeakMap();
   const read = (svg) => {
     if (!points.has(svg)) {
@@ -63,7 +63,7 @@
     return best;
   };
   let pointed = null; // the trial that the tooltip shows, so that a click means the same one
-  for (const svg of document.querySelectorAll("svg.loss")) {
+  for (const svg of document.querySelectorAll("svg.trial-marks")) {
     svg.addEventListener("pointermove", (event) => {
       const point = (pointed = nearest(svg, event));
       if (!point) return hide();
@@ -97,6 +97,6 @@
   addEventListener("scroll", hide, { passive: true });
   addEventListener("beforeprint", () => {
     hide();
-    for (const fold of document.querySelectorAll("#scenarios details")) fold.open = true;
+    for (const fold of document.querySelectorAll("#scenarios details, #environment details")) fold.open = true;
   });
 })();

@@ -13,18 +13,16 @@ from rich.text import Text
 
 from vnetperf.model.result import ComparedVariant, DirectionBound, GoalResult, Result, RunResults
 from vnetperf.model.trial import Latency
-from vnetperf.report import attach, bounds, opening, transfers
+from vnetperf.report import attach, bounds, opening, outcomes, transfers
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group, groups, undeployed
 from vnetperf.report.comparing import Compared, compared
 from vnetperf.report.notes import notes
-from vnetperf.report.printable import printable
+from vnetperf.report.terminal_outcomes import encodable as _encodable
+from vnetperf.report.terminal_outcomes import outcome_table
 from vnetperf.report.unknowns import gather
 
 _NONE = "-"
-_ASCII = str.maketrans(
-    {"µ": "u", "\N{MIDDLE DOT}": "-", "\N{NO-BREAK SPACE}": " ", "\N{MULTIPLICATION SIGN}": "x"}
-)
 _COLUMNS = (
     "size, goal,\ndirection",
     "lower bound\nfps",
@@ -154,13 +152,6 @@ def _compared(
     return shown.append(f" {_encodable(relative, plain=plain)}", "dim") if relative else shown
 
 
-def _encodable(said: str, *, plain: bool) -> str:
-    shown = printable(said)
-    if not plain:
-        return shown
-    return shown.translate(_ASCII).encode("ascii", "backslashreplace").decode()
-
-
 def _explain(group: Group) -> str:
     interfaces = " or ".join(str(n) for n in sorted({r.directions for r in group.measured}))
     irregular = any(not g.regular for r in group.measured for g in r.goals)
@@ -188,6 +179,20 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
             yield _bullet(_encodable(sentence, plain=plain))
 
 
+def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
+    for comparison in compared(results):
+        yield Text("")
+        for name in comparison.goal_names:
+            title = _encodable(f"{comparison.title}, {name}", plain=plain)
+            yield Text(title, style="bold")
+            yield _comparison(comparison, name, plain=plain)
+        yield Text("Lower bounds, and their ratio to the first variant's.", style="dim")
+        for variant in comparison.comparison.variants:
+            if variant.skipped:
+                said = f"{variant.variant}: skipped: {variant.skipped}"
+                yield _bullet(_encodable(said, plain=plain))
+
+
 def renderables(results: RunResults, *, plain: bool = False) -> Iterator[RenderableType]:
     """What to print, in order.
 
@@ -209,23 +214,18 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
         yield line(f"Warning: {warning}", "yellow")
     for group in groups(results):
         yield line("")
-        if group.measured:
+        if group.goal_names:
             yield _table(group, plain=plain)
             yield line(_explain(group), "dim")
         else:
             yield line(group.title, "bold")
+        for found in outcomes.tables(group):
+            yield outcome_table(found, plain=plain)
+            for said in found.said:
+                yield _bullet(_encodable(said, plain=plain))
         for note in notes(group):
             yield _bullet(_encodable(note, plain=plain))
-    for found in compared(results):
-        yield line("")
-        for name in found.goal_names:
-            yield line(f"{found.title}, {name}", "bold")
-            yield _comparison(found, name, plain=plain)
-        yield line("Lower bounds, and their ratio to the first variant's.", "dim")
-        for variant in found.comparison.variants:
-            if variant.skipped:
-                said = f"{variant.variant}: skipped: {variant.skipped}"
-                yield _bullet(_encodable(said, plain=plain))
+    yield from _comparisons(results, plain=plain)
     yield from _users(results, plain=plain)
     for facts in undeployed(results):
         yield line(f"{facts.scenario}: not deployed: {facts.error}", "red")

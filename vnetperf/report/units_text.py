@@ -90,6 +90,18 @@ def nanoseconds(value: float) -> str:
     return f"{number} {unit}".rstrip()
 
 
+def time_s(value: float) -> str:
+    """A measured time in the unit that fits it, e.g. "12.31 ms", "1.204 s".
+
+    Args:
+        value: Seconds.
+
+    Returns:
+        The time with its unit; unlike :func:`seconds` with four digits, and no minutes.
+    """
+    return nanoseconds(value * 1e9)
+
+
 def seconds(value: float) -> str:
     """A duration, e.g. "0.5 s" or "1 h 02 min 05 s".
 

@@ -12,6 +12,7 @@ from vnetperf.report.csvfile import results_csv, trials_csv
 from vnetperf.report.html import html_report
 from vnetperf.report.junit import junit_xml
 from vnetperf.report.markdown import markdown_report
+from vnetperf.report.outcomes_csv import curves_csv, outcomes_csv
 from vnetperf.report.transfers_csv import transfers_csv
 
 
@@ -34,6 +35,8 @@ REPORTS: dict[str, Callable[[RunResults], str]] = {
     "report.html": html_report,
     "results.csv": results_csv,
     "trials.csv": trials_csv,
+    "outcomes.csv": outcomes_csv,
+    "curves.csv": curves_csv,
     "transfers.csv": transfers_csv,
     "junit.xml": junit_xml,
 }

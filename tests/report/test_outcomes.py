@@ -1,0 +1,175 @@
+"""What tests besides a search found, in every report."""
+
+import csv
+import io
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from vnetperf.report import html_report, junit_xml, markdown_report, outcomes, terminal_text
+from vnetperf.report.cases import groups
+from vnetperf.report.outcomes_csv import curves_csv, outcomes_csv
+from vnetperf.statistics.spread import spread
+
+from .sample_outcomes import SIZES, TESTS
+from .test_html import Page
+
+#: Said of each test in every report.
+SAID = {
+    "latency": ("latency, mean of the trials", "19.392 ± 0.098 µs (n 20)", "PDV, D(99.9) - Dmin"),
+    "frame_loss": ("input rate", "67.02 %"),
+    "back_to_back": ("corrected buffer time", "4 502 ± 27 frames", "step size, frames"),
+    "recovery": ("throughput used", "172 ± 24 ms"),
+    "reset": ("vswitch", "1.684 ± 0.084 s", "link phy0", "vnf0 was not back within 30 s"),
+    "mrr": ("forwarding rate", "two modes: 3.501 Mfps, 4.063 Mfps", "far from the others"),
+    "loss_profile": ("1.961 %",),
+    "soak": ("2.69e-08 %", "2.10e-07 %", "cannot be told"),
+    "forwarding_rate": ("80 % of the maximum",),
+    "address_caching": ("at least 65 536",),
+    "address_learning": ("200.1 kfps",),
+}
+
+
+def _flat(said: str) -> str:
+    return " ".join(said.replace("\\", "").replace("**", "").split())
+
+
+@pytest.fixture(scope="module")
+def page(every) -> Page:
+    return Page(html_report(every))
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_the_page_and_markdown_say_what_was_found(every, page, test):
+    for shown in (page.shown, _flat(markdown_report(every))):
+        for said in SAID[test]:
+            assert said in shown
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_a_terminal_shows_the_answer_of_each_test(every, test):
+    shown = _flat(terminal_text(every, width=200))
+    for said in SAID[test]:
+        assert said in shown
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_tables_fit_a_terminal_and_need_no_colour(every, width):
+    shown = terminal_text(every, width=width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert terminal_text(every, width=width, plain=True).isascii()
+
+
+def test_every_test_has_a_line_in_the_overview(every, page):
+    overview = page.shown.partition("pvp_dpdk: other tests")[2].partition("pvp_dpdk · ")[0]
+    for words in ("latency", "frame loss", "back-to-back", "recovery", "reset", "MRR", "soak"):
+        assert f" {words} " in overview
+    assert "19.392 ± 0.098 µs (n 20)" in overview
+
+
+def test_plots_belong_to_what_was_measured(every, page):
+    names = [a["aria-label"] for tag, a in page.elements if tag == "svg" and "aria-label" in a]
+    for start, count in (
+        ("Latency percentiles, pvp_dpdk, latency", 2),
+        ("Frame loss rate, pvp_dpdk", 1),
+        ("Loss against input rate, log scale, pvp_dpdk", 2),
+        ("Longest burst without loss against frame size", 1),
+        ("Recovery time of each trial", 1),
+        ("Frame-loss method", 1),
+        ("vswitch, trial", 3),
+        ("Loss ratio of the long run", 1),
+        ("Forwarding rate against load", 1),
+    ):
+        assert sum(name.startswith(start) for name in names) == count, start
+
+
+def test_every_outcome_has_a_line_in_the_csv(every):
+    rows = list(csv.DictReader(io.StringIO(outcomes_csv(every))))
+    assert {row["test"] for row in rows} == set(TESTS)
+    row = next(r for r in rows if r["quantity"] == "recovery_time")
+    found = next(r.recovery for r in every.results if r.recovery)
+    assert float(row["value"]) == found.seconds.mean
+    assert [float(row[k]) for k in ("n", "interval_low", "interval_high")] == [
+        *(found.seconds.n, found.seconds.low, found.seconds.high)
+    ]
+
+
+def test_two_modes_have_no_mean_in_csv_and_junit(every):
+    rows = csv.DictReader(io.StringIO(outcomes_csv(every)))
+    row = next(r for r in rows if r["quantity"] == "forwarding_rate" and r["modes"])
+    assert row["value"] == ""
+    assert len(row["modes"].split()) == 2
+    case = _case(every, "mrr[pvp_dpdk-1518]")
+    assert "maximum offered load.forwarding_rate_fps" not in case
+    assert len(case["maximum offered load.forwarding_rate_fps.modes"].split()) == 2
+
+
+def _case(results, name: str) -> dict[str, str]:
+    root = ET.fromstring(junit_xml(results))  # noqa: S314 - our own text
+    case = next(c for c in root.iter("testcase") if c.get("name") == name)
+    return {p.get("name"): p.get("value") for p in case.iter("property")}
+
+
+def test_numbers_of_outcomes_are_properties(every):
+    held = _case(every, "back_to_back[pvp_dpdk-64]")
+    found = next(r.back_to_back for r in every.results if r.back_to_back)
+    assert float(held["corrected_buffer_time_s"]) == found.corrected_s
+    assert float(held["back_to_back_frames_frames"]) == found.frames.mean
+    assert held["capped"] == "false"
+    capped = _case(every, "back_to_back[pvp_dpdk-1518]")
+    assert capped["capped"] == "true"
+    assert "longest one tried" in capped["back_to_back_frames.note"]
+
+
+def test_every_bin_of_every_curve_is_a_row(every):
+    rows = list(csv.DictReader(io.StringIO(curves_csv(every))))
+    bins = sum(
+        len(curve.offered)
+        for r in every.results
+        for curves in (
+            *([r.recovery.curves] if r.recovery else []),
+            *(found.curves for found in r.resets),
+            *([(r.soak.curve,)] if r.soak else []),
+        )
+        for curve in curves
+    )
+    assert len(rows) == bins
+    assert float(rows[1]["from_s"]) == pytest.approx(0.01)
+
+
+def test_a_capped_burst_is_no_result(every):
+    result = next(r for r in every.results if r.back_to_back and r.back_to_back.capped)
+    number, more = outcomes.headline(result)
+    assert number.startswith("at least")
+    assert "no result" in more
+
+
+def test_every_row_has_as_many_cells_as_its_head(every):
+    for group in groups(every):
+        for table in outcomes.tables(group):
+            assert {len(row) for row in table.rows} == {len(table.head)}, table.title
+            assert set(table.brief) | table.words <= set(range(len(table.head)))
+
+
+def test_rounds_of_a_search_are_shown(results):
+    first = results.results[0]
+    goal = first.goals[0].model_copy(update={"repeats": spread([17.9e6, 18.1e6, 18.3e6])})
+    changed = first.model_copy(update={"goals": (goal, *first.goals[1:])})
+    run = results.model_copy(update={"results": (changed,)})
+    for shown in (_flat(markdown_report(run)), Page(html_report(run)).shown, terminal_text(run)):
+        assert "Rounds" in shown
+        assert "18.10 ± 0.50 Mfps" in shown
+
+
+def test_a_test_that_was_not_measured_says_why(every, page):
+    said = "there is no throughput at 1518 octets to measure latency at"
+    assert said in page.shown
+    assert said in _flat(markdown_report(every))
+    assert said in _flat(terminal_text(every))
+
+
+def test_markdown_names_no_markup_and_no_infinite_number(every):
+    shown = markdown_report(every)
+    assert not re.search(r"\b(nan|inf|None)\b", shown)
+    assert len(SIZES) == 3

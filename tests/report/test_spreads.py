@@ -1,0 +1,55 @@
+"""Means with their intervals, as a reader sees them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.model.outcomes import Spread
+from vnetperf.report import spreads
+from vnetperf.statistics.spread import spread
+
+
+def made(mean: float, half: float | None = None, **more: object) -> Spread:
+    ends = {} if half is None else {"low": mean - half, "high": mean + half, "method": "t"}
+    values = {"n": 5, "mean": mean, "median": mean, "minimum": mean, "maximum": mean}
+    return Spread.model_validate(values | ends | more)
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "said"),
+    [
+        (made(12_312_000, 52_000), "fps", "12.312 ± 0.052 Mfps (n 5)"),
+        (made(12_312_000), "fps", "12.31 Mfps (n 5)"),
+        (made(19_392.0, 98.0), "ns", "19.392 ± 0.098 µs (n 5)"),
+        (made(0.172, 0.024), "s", "172 ± 24 ms (n 5)"),
+        (made(1.7, 0.0), "s", "1.700 ± 0.000 s (n 5)"),
+        (made(4502.0, 27.0), "frames", "4 502 ± 27 frames (n 5)"),
+        (made(1e-7, 2e-8), "ratio", "1.00e-05 % ± 2.00e-06 % (n 5)"),
+        (made(999_999.0, 10.0), "fps", "0.999999 ± 0.000010 Mfps (n 5)"),
+        (made(5e6, low=4.9e6, high=5.8e6), "fps", "5.000 Mfps (4.900 to 5.800 Mfps; n 5)"),
+        (made(5e6, modes=(4e6, 6e6)), "fps", "two modes: 4.000 Mfps, 6.000 Mfps (n 5)"),
+    ],
+)
+def test_a_mean_reads_as_agreed(found, kind, said):
+    assert spreads.with_n(found, kind).replace("\N{NO-BREAK SPACE}", " ") == said
+
+
+@given(
+    st.lists(st.floats(min_value=1e-9, max_value=1e12), min_size=1, max_size=30),
+    st.sampled_from(["fps", "ns", "s", "frames", "ratio"]),
+)
+def test_every_spread_can_be_said_with_its_n(values, kind):
+    found = spread(values)
+    said = spreads.with_n(found, kind)
+    assert f"n {len(values)})" in said
+    assert "e+" not in said
+    assert spreads.stdev(found, kind)
+    assert all("far from" in r or "groups" in r for r in spreads.remarks(found, kind))
+
+
+def test_the_note_names_level_and_method():
+    assert spreads.interval_note([made(1.0, 0.1)]) == (
+        "±, or in brackets: 95 % interval of the mean (Student's t)."
+    )
+    assert "too few" in spreads.interval_note([made(1.0, 0.1), made(1.0)])
+    assert spreads.interval_note([made(1.0)]) == ""
