@@ -22,6 +22,7 @@ from vnetperf.config_options import (
     guest_options,
     parse_frame_sizes,
     parse_message_sizes,
+    parse_seconds,
     parse_tests,
     switch_options,
 )
@@ -32,6 +33,7 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.preset import FrameSizes, Preset
+from vnetperf.model.preset_checks import check_budget, check_traffic
 from vnetperf.model.procedures import TestName
 from vnetperf.model.scenario import Forwarding, Rules, VnfPlacement
 from vnetperf.model.testbed import Testbed
@@ -81,6 +83,8 @@ class Settings(Frozen):
         tests: Tests that are run, as "throughput", "latency" ...; empty for the preset's.
         traffic: Name of a file under conf/traffic/, or a path.
         frame_sizes: Octets including FCS; empty for the preset's.
+        time_budget: Longest time of one search with the waits around its trials, "300", "90s",
+            "5m", "1h"; "" for what the preset says.
         vnf: Registered name of the VNF loader.
         vnf_mode: Forwarding mode of the VNF; "auto" rewrites addresses where the vSwitch needs it.
         vnf_placement: Where VNFs run: "auto" where there is room, "local" on the pollers' NUMA
@@ -113,6 +117,7 @@ class Settings(Frozen):
     tests: tuple[TestName, ...] = ()
     traffic: str = "single-flow"
     frame_sizes: FrameSizes = ()
+    time_budget: str = ""
     vnf: str = "vloop"
     vnf_mode: str = "auto"
     vnf_placement: VnfPlacement = "auto"
@@ -133,6 +138,11 @@ class Settings(Frozen):
     pcap: str = "0"
     results_dir: str = "results"
     notes: str = ""
+
+    @field_validator("time_budget", mode="before")
+    @classmethod
+    def _budget_is_a_time(cls, value: object) -> str:
+        return str(value) if parse_seconds(str(value), "time_budget") else ""
 
     @field_validator("pcap", mode="before")
     @classmethod
@@ -332,6 +342,9 @@ def _read(
         preset = load_model(Preset, find_file("presets", settings.preset))
         if settings.frame_sizes:
             preset = preset.model_copy(update={"frame_sizes": settings.frame_sizes})
+        if seconds := parse_seconds(settings.time_budget, "time_budget"):
+            check_budget(preset, f"{settings.time_budget}, {sources['time_budget']}")
+            preset = preset.model_copy(update={"time_budget_s": seconds})
         if settings.tests:
             preset = preset.model_copy(update={"tests": settings.tests})
         testbed = load_model(Testbed, find_file("testbeds", settings.testbed))
@@ -344,6 +357,7 @@ def _read(
         _require_same_mix(known.traffic, traffic)
     elif traffic.mix is not None:
         preset = _with_the_mix(preset, traffic, settings, sources)
+        check_traffic(preset, traffic)
     return Configuration(
         settings=settings,
         sources=sources,

@@ -197,3 +197,37 @@ def parse_message_sizes(text: str, where: str = "--message-sizes") -> tuple[int,
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(",") if part.strip())
+
+
+#: Unit of a time -> seconds.
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_seconds(text: str, where: str) -> float | None:
+    """A time from "300", "90s", "5m" or "1h".
+
+    Args:
+        text: The text; "" for none.
+        where: Option or key it comes from.
+
+    Returns:
+        Seconds; None for none.
+
+    Raises:
+        ConfigError: When it is no time above 0.
+    """
+    text = text.strip()
+    if not text:
+        return None
+    number, unit = (text[:-1], text[-1]) if text[-1] in _UNITS else (text, "s")
+    try:
+        seconds = float(number) * _UNITS[unit]
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < float("inf"):
+        raise ConfigError(
+            f"{text!r} is no time",
+            where=where,
+            accepted="seconds above 0, or with a unit: 90s, 5m, 1h",
+        )
+    return seconds

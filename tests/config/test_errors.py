@@ -47,7 +47,7 @@ WRONG = [
     (Preset, GOAL + "los_ratio = 0.1", "goals.0.los_ratio", ["'loss_ratio'", "exceed_ratio"]),
     (Preset, GOAL + "loss_ratio = 1.5", "goal 'ndr'", ["loss_ratio = 1.5", "[0, 1)"]),
     (Preset, GOAL + "width = 'wide'", "goals.0.width", ["number", "'wide'"]),
-    (Preset, GOAL + GOAL, "", ["goal names must differ", "ndr"]),
+    (Preset, GOAL + GOAL, "goals", ["goal names must differ", "ndr"]),
     (Preset, "frame_sizes = [60]\n" + GOAL, "frame_sizes.0", ["60", "64", "9216", "FCS"]),
     (Preset, "algorithm = 'guess'\n" + GOAL, "algorithm", ["'binary'", "'mlr'", "'guess'"]),
     (Preset, GOAL + "[trial]\nsetle_s = 1", "trial.setle_s", ["'settle_s'"]),

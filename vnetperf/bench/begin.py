@@ -6,7 +6,6 @@ from typing import Any
 
 from vnetperf.bench.run import Run
 from vnetperf.model.errors import GeneratorError, NoResultError
-from vnetperf.model.goal import SearchLimits
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.units import LinkSpeed
@@ -34,11 +33,7 @@ def begin_search(run: Run, scenario: Scenario, frame_size: int) -> SearchRecord:
         test="throughput",
         algorithm=preset.algorithm,
         goals=preset.goals,
-        limits=SearchLimits(
-            min_load_fps=preset.min_load_fps,
-            max_load_fps=ceiling,
-            max_trial_seconds=preset.max_trial_seconds,
-        ),
+        limits=preset.limits(ceiling),
         **_common(run, scenario, frame_size),
     )
 

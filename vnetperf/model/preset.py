@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.goal import SearchGoal
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.goal import SearchGoal, SearchLimits, StepInputs
+from vnetperf.model.preset_checks import check_alone, doubts
 from vnetperf.model.procedures import (
     BackToBackTest,
     FrameLossTest,
@@ -57,6 +59,50 @@ class TrialTimes(Frozen):
     offered_tolerance: float = Field(default=0.001, ge=0, lt=1)
 
 
+class StepSearch(Frozen):
+    """Inputs of the algorithm "tst009" (ETSI GS NFV-TST 009 sections 12.3.2 and 12.3.3).
+
+    Attributes:
+        step_fps: StepSize, frames/s per interface; or
+        step_share: StepSize as a share of the largest load that can be offered.
+        max_r: max(r), trials at one load before it has failed, the first one included; 1 is no
+            loss verification.
+        z: A trial that loses more frames than this fails at once; None for no such threshold.
+    """
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    step_fps: float | None = Field(default=None, gt=0)
+    step_share: float | None = Field(default=None, gt=0, lt=1)
+    max_r: int = Field(default=1, ge=1, le=100)
+    z: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _say_one_step(self) -> StepSearch:
+        if (self.step_fps is None) == (self.step_share is None):
+            both = "both are" if self.step_fps is not None else "neither is"
+            raise ConfigError(
+                f"{both} given, and TST009 section 12.3.2 has one StepSize",
+                where="tst009",
+                accepted="step_fps (frames/s) or step_share (a share of the largest load)",
+            )
+        self.inputs(1.0)
+        return self
+
+    def inputs(self, max_load_fps: float) -> StepInputs:
+        """The inputs for a search.
+
+        Args:
+            max_load_fps: Its largest load, frames/s per interface.
+
+        Returns:
+            StepSize in frames/s, max(r) and z.
+        """
+        share = self.step_share
+        step = self.step_fps if share is None else share * max_load_fps
+        return StepInputs(step_fps=step or 0.0, max_r=self.max_r, z=self.z)
+
+
 class Preset(Frozen):
     """A preset file.
 
@@ -64,13 +110,20 @@ class Preset(Frozen):
         name: Name, as in `--preset NAME`.
         benchmark: False marks results as no benchmark, on the first line of every report.
         note: First line of every report.
-        algorithm: Search algorithm: "binary" or "mlr".
-        goals: Search goals; "binary" takes one search for each.
+        algorithm: Search algorithm: "binary", "mlr" or "tst009".
+        goals: Search goals; "binary" and "tst009" take one search for each.
+        tst009: Inputs of the algorithm "tst009".
         frame_sizes: Octets including FCS.
         min_load_fps: Smallest load tried, frames/s per interface.
         max_trial_seconds: Longest traffic time of one search, seconds; None for no limit.
+        time_budget_s: Longest time of one search with the waits around its trials, seconds, as
+            --time-budget asks for it; None for no limit.
         trial: Phases of a trial.
         tests: Tests that it is for; others are left out unless `--tests` names them.
+        smallest_only: Those of them that are run at the smallest frame size only, as RFC 2544
+            section 26.6 asks for reset.
+        meets: Clauses that a run of it can meet, as the ledger names them, if traffic and testbed
+            do; the others it looks at it deviates from.
         latency: Parameters of the test; so are those that follow.
         frame_loss: See there.
         back_to_back: See there.
@@ -87,13 +140,17 @@ class Preset(Frozen):
     name: str = ""
     benchmark: bool = True
     note: str = ""
-    algorithm: Literal["binary", "mlr"] = "mlr"
+    algorithm: Literal["binary", "mlr", "tst009"] = "mlr"
     goals: tuple[SearchGoal, ...] = Field(min_length=1)
+    tst009: StepSearch | None = None
     frame_sizes: FrameSizes = Field(default=RFC2544_FRAME_SIZES, min_length=1)
     min_load_fps: float = Field(default=1000.0, gt=0)
     max_trial_seconds: float | None = Field(default=None, gt=0)
+    time_budget_s: float | None = Field(default=None, gt=0)
     trial: TrialTimes = TrialTimes()
-    tests: tuple[TestName, ...] = ("throughput",)
+    tests: tuple[TestName, ...] = Field(default=("throughput",), min_length=1)
+    smallest_only: tuple[TestName, ...] = ()
+    meets: tuple[str, ...] = ()
     latency: LatencyTest = LatencyTest()
     frame_loss: FrameLossTest = FrameLossTest()
     back_to_back: BackToBackTest = BackToBackTest()
@@ -105,8 +162,43 @@ class Preset(Frozen):
     rfc2889: Rfc2889Test = Rfc2889Test()
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Preset:
-        names = [goal.name for goal in self.goals]
-        if len(set(names)) != len(names):
-            raise ValueError(f"goal names must differ, got {', '.join(names)}")
+    def _says_nothing_twice_or_against_itself(self) -> Preset:
+        check_alone(self)
         return self
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed and a reader should know, as sentences."""
+        return tuple(doubts(self))
+
+    def sizes_of(self, test: str) -> tuple[int, ...]:
+        """Frame sizes that a test is run at.
+
+        Args:
+            test: Its name.
+
+        Returns:
+            Octets including FCS: all of the preset's, or the smallest alone.
+        """
+        return (min(self.frame_sizes),) if test in self.smallest_only else self.frame_sizes
+
+    def limits(self, max_load_fps: float) -> SearchLimits:
+        """What its searches must stay within.
+
+        Args:
+            max_load_fps: The largest load that can be offered, frames/s per interface.
+
+        Returns:
+            The limits, a time budget turned into seconds of traffic and waits around them.
+        """
+        seconds, around = self.max_trial_seconds, 0.0
+        if self.time_budget_s is not None:
+            seconds = self.time_budget_s
+            around = self.trial.learning_wait_s + self.trial.settle_s + self.trial.drain_s
+        return SearchLimits(
+            min_load_fps=self.min_load_fps,
+            max_load_fps=max_load_fps,
+            max_trial_seconds=seconds,
+            trial_overhead_s=around,
+            steps=self.tst009.inputs(max_load_fps) if self.tst009 is not None else None,
+        )
