@@ -17,6 +17,7 @@ COMMANDS = {
     "show-config": "effective configuration, and where each value came from",
     "calibrate": "loop the traffic generator to itself and store what it can do",
     "report": "rebuild every report of a run from its trial log alone",
+    "compare": "say what differs between two runs or scenarios, and how surely",
     "redact": "copy a run without names, addresses and serials, to be given away",
     "lab": "run anything in a virtual machine with SR-IOV NICs, IOMMU and NUMA nodes",
     "image": "build, list and check the images that guests boot",

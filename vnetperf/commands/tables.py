@@ -1,0 +1,135 @@
+"""Tables and lines on a terminal, in a pipe or in a CI log, for commands that answer from logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import isinf
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vnetperf.bench.quantity import Unit
+from vnetperf.report import units_text
+from vnetperf.report.printable import printable
+
+#: What a console that is no UTF-8 shows instead.
+_ASCII = str.maketrans({"µ": "u", "\N{MINUS SIGN}": "-", "∞": "inf", "→": "->", "…": "..."})
+
+
+class Out:
+    """Where a command prints to.
+
+    Args:
+        console: None for standard output.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=False)
+        self.plain = not self.console.encoding.lower().startswith("utf")
+
+    def text(self, said: str, style: str = "") -> Text:
+        """Text as this console can show it; nothing in it is markup.
+
+        Args:
+            said: The text.
+            style: How it looks where that can be shown.
+
+        Returns:
+            The text.
+        """
+        shown = printable(said)
+        if self.plain:
+            shown = shown.translate(_ASCII).encode("ascii", "backslashreplace").decode()
+        return Text(shown, style=style)
+
+    def line(self, said: str = "", style: str = "") -> None:
+        """Print a line.
+
+        Args:
+            said: The text.
+            style: How it looks.
+        """
+        self.console.print(self.text(said, style))
+
+    def bullets(self, lines: Iterable[str]) -> None:
+        """Print lines, each with a mark, the rest of a long one indented.
+
+        Args:
+            lines: The texts.
+        """
+        for said in lines:
+            grid = Table.grid(padding=(0, 1, 0, 0))
+            grid.add_row("*", self.text(said))
+            self.console.print(grid)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Print a table; columns whose name begins with ">" stand to the right.
+
+        Args:
+            columns: Their names.
+            rows: Their cells.
+        """
+        table = Table(
+            box=box.ASCII2 if self.plain else box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            show_edge=False,
+            pad_edge=False,
+        )
+        for name in columns:
+            right = name.startswith(">")
+            table.add_column(
+                self.text(name.lstrip(">")),
+                justify="right" if right else "left",
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*(self.text(cell) for cell in row))
+        self.console.print(table)
+
+
+def number(value: float | None, unit: Unit) -> str:
+    """A number with its unit.
+
+    Args:
+        value: The number; None for none.
+        unit: What it is in.
+
+    Returns:
+        "14.88 Mfps", "12.3 µs", "-".
+    """
+    if value is None:
+        return "-"
+    if isinf(value):
+        return "\N{MINUS SIGN}∞" if value < 0 else "∞"
+    if value < 0:
+        return "\N{MINUS SIGN}" + number(-value, unit)
+    match unit:
+        case "frames/s":
+            return units_text.fps(value)
+        case "ns":
+            return units_text.nanoseconds(value)
+        case "s":
+            return units_text.time_s(value)
+        case "ratio":
+            return units_text.percent(value)
+        case "bit/s":
+            return f"{units_text.gigabits(value)} Gbit/s"
+        case _:
+            return f"{value:.10g} {unit}"
+
+
+def percent(ratio: float) -> str:
+    """A relative difference with its sign.
+
+    Args:
+        ratio: Difference as a share.
+
+    Returns:
+        "+12.3 %".
+    """
+    if isinf(ratio):
+        return "\N{MINUS SIGN}∞" if ratio < 0 else "+∞"
+    sign = "\N{MINUS SIGN}" if ratio < 0 else "+"
+    return f"{sign}{100 * abs(ratio):.3g} %"
