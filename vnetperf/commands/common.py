@@ -13,6 +13,7 @@ _OPTIONS = {
     "preset": "preset under conf/presets/, or a path",
     "traffic": "traffic profile under conf/traffic/, or a path",
     "frame_sizes": "octets including FCS, e.g. 64,512,1518",
+    "time_budget": "longest time of one throughput search, e.g. 5m",
     "vnf": "VNF loader",
     "vnf_mode": "forwarding mode of the VNF",
     "vnf_placement": "auto, local, remote or unpinned",

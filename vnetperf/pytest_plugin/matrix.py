@@ -46,7 +46,9 @@ def parametrize(
                     params.append(pytest.param(one, id=one.in_test_id, marks=together))
         metafunc.parametrize("bench", params, indirect=True, scope="session")
     if "frame_size" in metafunc.fixturenames:
-        sizes = configuration.preset.frame_sizes if configuration else ()
+        measured = metafunc.definition.get_closest_marker("measures")
+        test = measured.args[0] if measured is not None and measured.args else ""
+        sizes = configuration.preset.sizes_of(test) if configuration else ()
         mixed = configuration is not None and configuration.traffic.mix is not None
         ids = [IMIX] if mixed else [str(size) for size in sizes]
         metafunc.parametrize("frame_size", sizes, ids=ids)

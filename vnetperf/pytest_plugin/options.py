@@ -37,6 +37,12 @@ def add_options(parser: pytest.Parser) -> None:
     add("--traffic", metavar="NAME", help="traffic profile under conf/traffic/, or a path")
     add("--frame-sizes", metavar="LIST", help="octets including FCS, e.g. 64,512,1518")
     add(
+        "--time-budget",
+        metavar="TIME",
+        help="the best estimate in this time for each throughput search, e.g. 5m (default: the "
+        "preset's)",
+    )
+    add(
         "--vnf",
         metavar="NAME",
         help="VNF loader, and where it runs: vloop, vloop:vm (default: vloop)",
@@ -99,6 +105,12 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add("--results-dir", metavar="DIR", help="folder of all runs (default: results)")
     add("--notes", metavar="TEXT", help="operator's notes, quoted in the report")
+    add(
+        "--interleave",
+        metavar="N",
+        type=int,
+        help="measure all cases N times in turn, each deployed anew: A B A B, for intervals",
+    )
     add("--plan", action="store_true", help="print what would be done, and stop")
     add("--resume", metavar="DIR", help="continue an interrupted run's results folder")
 
@@ -109,6 +121,7 @@ KEYS = (
     "tests",
     "traffic",
     "frame_sizes",
+    "time_budget",
     "vnf",
     "vnf_mode",
     "vnf_placement",
