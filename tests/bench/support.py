@@ -68,5 +68,8 @@ class Bench:
     def throughput(self, size: int = 64, scenario_id: str = "pvp_dpdk") -> Result:
         return Conductor(self.run, self.scenario(scenario_id)).throughput(size)
 
+    def measure(self, test: str, size: int = 64, scenario_id: str = "pvp_dpdk") -> Result:
+        return Conductor(self.run, self.scenario(scenario_id)).measure(test, size)
+
     def derived(self) -> RunResults:
         return derive(read_log(self.path))

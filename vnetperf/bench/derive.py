@@ -7,6 +7,7 @@ trials through them gives the same results again, today or in ten years.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from vnetperf.bench.caveats import warnings_of
 from vnetperf.bench.comparisons import comparisons_of, reading_order
@@ -16,6 +17,7 @@ from vnetperf.bench.logged import tests_of
 from vnetperf.bench.repeated import merged
 from vnetperf.bench.rounds import by_round, of_rounds
 from vnetperf.model.errors import LogError
+from vnetperf.model.procedures import TestName
 from vnetperf.model.redaction import Redaction
 from vnetperf.model.result import (
     Calibration,
@@ -143,11 +145,14 @@ def _redaction(records: Sequence[Record]) -> Redaction | None:
     return next((r.redaction for r in reversed(records) if isinstance(r, RedactedRecord)), None)
 
 
-def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, str, int]:
-    """Variants follow their scenario, in the order of their comparison."""
+_PLACE = {test: place for place, test in enumerate(get_args(TestName))}
+
+
+def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, int, int]:
+    """Variants follow their scenario, in the order of their comparison; tests as they are run."""
     scenario = result.scenario
     variant = (scenario.partition(",")[0], place.get(scenario, 0), scenario)
-    return (*variant, result.test, result.frame_size)
+    return (*variant, _PLACE.get(result.test, len(_PLACE)), result.frame_size)
 
 
 def _merge(calibrations: Sequence[Calibration]) -> tuple[Calibration, ...]:
