@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isinf
 
 from vnetperf.bench.quantities import quantities
 from vnetperf.bench.quantity import Key, Quantity
@@ -65,6 +66,8 @@ class Row:
         if self.found.method == "none":
             return "one measurement each: not known how it repeats"
         seen = self.found.seen
+        if not seen and isinf(self.found.low) and isinf(self.found.high):
+            return "not known: open on both sides"
         if not seen:
             return NO_DIFFERENCE
         better = self.quantity.better
@@ -117,15 +120,19 @@ def compare(a: Side, b: Side, *, confidence: float = 0.95) -> Compared:
     Raises:
         ConfigError: A side has not the scenario it names, or nothing can be compared.
     """
+    if _are_same(a, b) and a.scenario == b.scenario:
+        raise ConfigError(
+            "both sides are the same", where=f"{a.name} and {b.name}", accepted="two that differ"
+        )
     ours, theirs = _quantities_of(a), _quantities_of(b)
-    paired = _are_pairs(a, b)
+    paired = _are_same(a, b) and len(a.rounds) > 1
     rows: list[Row] = []
     apart: list[str] = []
     for one, other in _pairs(a, b, ours, theirs):
         known, also = ours.get(one, {}), theirs.get(other, {})
         name = one if one == other else f"{one} / {other}"
         apart += _only_one(name, known, also)
-        for key in (key for key in known if key in also):
+        for key in (key for key in known if key in also and key[2]):
             reason = _why_not(known[key], also[key])
             if reason:
                 apart.append(f"{_name(name, key)}: {reason}")
@@ -167,9 +174,8 @@ def _pairs(a: Side, b: Side, ours: _Found, theirs: _Found) -> list[tuple[str, st
     return [(name, name) for name in dict.fromkeys([*ours, *theirs])]
 
 
-def _are_pairs(a: Side, b: Side) -> bool:
-    same = [run.path.resolve() for run in a.runs] == [run.path.resolve() for run in b.runs]
-    return same and len(a.rounds) > 1
+def _are_same(a: Side, b: Side) -> bool:
+    return [run.path.resolve() for run in a.runs] == [run.path.resolve() for run in b.runs]
 
 
 def _name(scenario: str, key: Key) -> str:
@@ -183,6 +189,7 @@ def _only_one(
     """What only one side has, in one sentence for each test and reason."""
     said: list[str] = []
     for letter, mine, other in (("A", known, also), ("B", also, known)):
+        said += [f"{_name(name, k)}: {_missing(letter, q)}" for k, q in mine.items() if not k[2]]
         missing = [key for key, found in mine.items() if key not in other and found[0].main]
         if not other and missing:
             said.append(f"{name}: only {letter} has it")
@@ -192,7 +199,7 @@ def _only_one(
         for test, size, number in missing:
             if (test, size) not in sizes:
                 whole.setdefault(test, []).append(size)
-            elif number:
+            elif number and (test, size, "") not in other:
                 said.append(f"{_name(name, (test, size, number))}: only {letter} has it")
         said += [
             f"{name}, {test}: only {letter} has frame size {', '.join(dict.fromkeys(found))}"
@@ -204,15 +211,19 @@ def _only_one(
 def _why_not(ours: Sequence[Quantity], theirs: Sequence[Quantity]) -> str:
     """What keeps a number of both sides from being compared; "" when nothing does."""
     for letter, side in (("A", ours), ("B", theirs)):
-        missing = next((q for q in side if q.measured is None), None)
-        if missing is not None and all(q.measured is None for q in side):
-            return f"not measured in {letter}: {missing.why or 'no number'}"
+        if all(q.measured is None for q in side):
+            return _missing(letter, side)
     conditions = [q.asked for q in (*ours, *theirs)]
     for key in dict.fromkeys(key for asked in conditions for key in asked):
         a, b = (sorted({str(q.asked.get(key, "none")) for q in side}) for side in (ours, theirs))
         if a != b or len(a) > 1:
             return f"not asked alike: {key} is {', '.join(a)} in A and {', '.join(b)} in B"
     return ""
+
+
+def _missing(letter: str, side: Sequence[Quantity]) -> str:
+    why = next((q.why for q in side if q.why), "no number")
+    return f"not measured in {letter}: {why.splitlines()[0]}"
 
 
 def _row(

@@ -37,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="machine-readable")
     parser.add_argument(
-        "--fail-if-worse", action="store_true", help="exit with 1 when B is surely worse"
+        "--fail-if-worse",
+        action="store_true",
+        help="exit with 1 when the interval of anything lies on the worse side",
     )
 
 
@@ -117,17 +119,7 @@ def print_compared(found: Compared, out: Out, *, everything: bool) -> None:
         out.line()
         out.line(scenario, "bold")
         out.table(
-            (
-                "test",
-                "size",
-                "number",
-                ">A",
-                ">B",
-                ">B \N{MINUS SIGN} A",
-                "interval",
-                ">n",
-                "verdict",
-            ),
+            ("number", ">A", ">B", ">B \N{MINUS SIGN} A", "interval", ">n", "verdict"),
             [_cells(row) for row in rows if row.scenario == scenario],
         )
     out.line()
@@ -154,7 +146,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     n = f"{found.n[0]}" if found.n[0] == found.n[1] else f"{found.n[0]}, {found.n[1]}"
     mark = " *" if row.marks else ""
     return (
-        *(q.test, q.size, q.name),
+        f"{q.test} {q.size} {q.name}",
         number(_mean(row.a), q.unit) + mark,
         number(_mean(row.b), q.unit),
         _delta(row, found.value),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import isinf
 
 from rich import box
@@ -16,6 +16,15 @@ from vnetperf.report.printable import printable
 
 #: What a console that is no UTF-8 shows instead.
 _ASCII = str.maketrans({"µ": "u", "\N{MINUS SIGN}": "-", "∞": "inf", "→": "->", "…": "..."})
+
+
+_WORDS: dict[Unit, Callable[[float], str]] = {
+    "frames/s": units_text.fps,
+    "ns": units_text.nanoseconds,
+    "s": units_text.time_s,
+    "ratio": units_text.percent,
+    "bit/s": lambda value: f"{units_text.gigabits(value)} Gbit/s",
+}
 
 
 class Out:
@@ -105,19 +114,9 @@ def number(value: float | None, unit: Unit) -> str:
         return "\N{MINUS SIGN}∞" if value < 0 else "∞"
     if value < 0:
         return "\N{MINUS SIGN}" + number(-value, unit)
-    match unit:
-        case "frames/s":
-            return units_text.fps(value)
-        case "ns":
-            return units_text.nanoseconds(value)
-        case "s":
-            return units_text.time_s(value)
-        case "ratio":
-            return units_text.percent(value)
-        case "bit/s":
-            return f"{units_text.gigabits(value)} Gbit/s"
-        case _:
-            return f"{value:.10g} {unit}"
+    if unit in _WORDS:
+        return _WORDS[unit](value)
+    return f"{value:.10g} {unit}"
 
 
 def percent(ratio: float) -> str:
