@@ -109,7 +109,10 @@ def describe(plan: Plan, preset: Preset) -> list[str]:
 
 def _times(preset: Preset, traffic: TrafficProfile) -> list[str]:
     sizes = ", ".join(map(str, preset.frame_sizes)) if traffic.mix is None else IMIX
-    lines = [f"search      {preset.algorithm}, frame sizes {sizes}"]
+    lines = [
+        f"tests       {', '.join(preset.tests)}",
+        f"search      {preset.algorithm}, frame sizes {sizes}",
+    ]
     small = [str(size) for size in preset.frame_sizes if size < traffic.least_frame_size]
     if small:
         lines.append(f"            but not {', '.join(small)}: {traffic.why_that_size}")

@@ -1,0 +1,156 @@
+"""Which tests run: those of the preset, those of --tests, and those that are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plugin.conftest import Site
+from tests.plugin.test_selection import collected
+
+CASES = """
+import pytest
+
+@pytest.mark.measures("throughput")
+def test_throughput(bench, frame_size):
+    bench.search_throughput(frame_size).check_expectations()
+
+@pytest.mark.measures("latency")
+def test_latency(bench, frame_size):
+    bench.measure("latency", frame_size).check_expectations()
+
+@pytest.mark.measures("frame_loss")
+def test_frame_loss(bench, frame_size):
+    bench.measure("frame_loss", frame_size).check_expectations()
+
+@pytest.mark.measures("back_to_back")
+def test_back_to_back(bench, frame_size):
+    bench.measure("back_to_back", frame_size).check_expectations()
+
+def test_own(bench, frame_size):
+    assert bench
+"""
+MORE = """
+[latency]
+duration_s = 0.5
+tag_at_s = 0
+repeats = 2
+[frame_loss]
+duration_s = 0.5
+[back_to_back]
+searches = 2
+max_burst_s = 0.001
+idle_s = 0
+"""
+
+
+@pytest.fixture
+def tests(site: Site) -> Site:
+    site.pytester.makepyfile(test_rfc2544=CASES)
+    preset = site.path / "conf" / "presets" / "fast.toml"
+    preset.write_text(preset.read_text() + MORE)
+    return site
+
+
+def functions(site: Site, *args: str) -> list[str]:
+    found = collected(site, "--frame-sizes", "64", "-k", "pvp_dpdk", *args)
+    return [one.partition("[")[0] for one in found]
+
+
+def test_the_preset_says_which_and_an_unmarked_case_always_runs(tests: Site) -> None:
+    assert functions(tests) == ["test_throughput", "test_own"]
+    preset = tests.path / "conf" / "presets" / "fast.toml"
+    preset.write_text('tests = ["frame_loss", "latency"]\n' + preset.read_text())
+    assert functions(tests) == ["test_latency", "test_frame_loss", "test_own"]
+
+
+def test_one_line_says_what_was_left_out_and_how_to_have_it(tests: Site) -> None:
+    lines = tests.run("--collect-only", "-k", "pvp_dpdk").outlines
+    (line,) = [line for line in lines if "left out" in line]
+    assert line == (
+        "vnetperf: 6 cases left out of tests that preset fast does not name "
+        "(latency, frame_loss, back_to_back); --tests latency or --tests all runs them"
+    )
+    lines = tests.run("--collect-only", "-k", "pvp_dpdk", "--tests", "all").outlines
+    assert not [line for line in lines if "left out" in line]
+    lines = tests.run("--collect-only", "-k", "pvp_dpdk", "--tests", "latency").outlines
+    assert any("8 cases left out" not in line and "--tests does not name" in line for line in lines)
+
+
+def test_an_option_or_a_variable_says_which(tests: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert functions(tests, "--tests", "latency") == ["test_latency", "test_own"]
+    assert functions(tests, "--tests", "back_to_back, throughput") == [
+        "test_throughput",
+        "test_back_to_back",
+        "test_own",
+    ]
+    assert len(functions(tests, "--tests", "all")) == 5
+    monkeypatch.setenv("VNETPERF_TESTS", "frame_loss")
+    assert functions(tests) == ["test_frame_loss", "test_own"]
+
+
+def test_a_function_that_is_named_runs_whatever_the_preset_names(tests: Site) -> None:
+    assert functions(tests, "-k", "pvp_dpdk and frame_loss") == ["test_frame_loss"]
+    named = "test_rfc2544.py::test_latency"
+    assert functions(tests, named) == ["test_latency"]
+    # Part of every name, or of a scenario's: that asks for none.
+    for words in ("pvp_dpdk and test", "pvp_dpdk and rfc2544", "pvp_dpdk and 64"):
+        assert functions(tests, "-k", words) == ["test_throughput", "test_own"]
+    # What --tests says is meant.
+    assert functions(tests, named, "--tests", "throughput") == []
+
+
+def test_a_wrong_name_is_one_message(tests: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = tests.run("-k", "pvp_dpdk", "--tests", "latncy")
+    text = result.stderr.str() + result.stdout.str()
+    assert result.ret == 4
+    assert text.count("'latncy' is no test, did you mean 'latency'?") == 1
+    assert "accepted: all, or a list of throughput, latency" in text
+    monkeypatch.setenv("VNETPERF_TESTS", "nothing")
+    text = tests.run("-k", "pvp_dpdk").stderr.str()
+    assert "VNETPERF_TESTS: 'nothing' is no test" in text
+    monkeypatch.delenv("VNETPERF_TESTS")
+    tests.pytester.makepyfile(
+        test_rfc2544=CASES.replace('measures("latency")', 'measures("lat", 1)')
+    )
+    result = tests.run("-k", "pvp_dpdk")
+    assert result.ret == 4
+    assert "@pytest.mark.measures takes the name of one test" in result.stderr.str()
+
+
+def test_all_run_on_one_deployment_and_stand_in_the_results(tests: Site) -> None:
+    result = tests.run("-k", "pvp_dpdk", "--tests", "all", "--frame-sizes", "64")
+    result.assert_outcomes(passed=5)
+    assert tests.calls("deploy") == {"deploy pvp_dpdk": 1}
+    found = [(r["test"], r["status"]) for r in tests.results()["results"]]
+    assert found == [
+        ("throughput", "measured"),
+        ("latency", "measured"),
+        ("frame_loss", "measured"),
+        ("back_to_back", "measured"),
+    ]
+
+
+def test_a_test_without_a_result_by_its_own_rules_is_skipped_with_the_reason(
+    tests: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_AGENT", '{"duts": [50e6, 50e6]}')
+    result = tests.run("-k", "pvp_dpdk", "--tests", "back_to_back", "--frame-sizes", "64")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["SKIPPED*nothing tells whether a buffer fills*RFC 9004*"])
+    found = {r["test"]: r["status"] for r in tests.results()["results"]}
+    assert found == {"throughput": "measured", "back_to_back": "not measured"}
+
+
+def test_a_run_is_resumed_with_other_tests(tests: Site) -> None:
+    tests.run("-k", "pvp_dpdk", "--frame-sizes", "64").assert_outcomes(passed=2)
+    before = tests.calls("trial").total()
+    more = ("--tests", "throughput,latency", "--resume", "results/latest")
+    result = tests.run("-k", "pvp_dpdk", "--frame-sizes", "64", *more)
+    result.assert_outcomes(passed=3)
+    assert tests.calls("trial").total() == before + 2
+    assert [r["test"] for r in tests.results()["results"]] == ["throughput", "latency"]
+
+
+def test_the_plan_says_which_tests(tests: Site) -> None:
+    text = tests.run("--plan", "-k", "pvp_dpdk", "--tests", "latency,frame_loss").stdout.str()
+    assert "tests       latency, frame_loss" in text
