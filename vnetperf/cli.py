@@ -18,6 +18,8 @@ COMMANDS = {
     "calibrate": "loop the traffic generator to itself and store what it can do",
     "report": "rebuild every report of a run from its trial log alone",
     "compare": "say what differs between two runs or scenarios, and how surely",
+    "trend": "follow numbers over many runs, and name the run at which they changed",
+    "publish": "give results to a TestAPI-like endpoint, or as OpenMetrics text",
     "redact": "copy a run without names, addresses and serials, to be given away",
     "lab": "run anything in a virtual machine with SR-IOV NICs, IOMMU and NUMA nodes",
     "image": "build, list and check the images that guests boot",
