@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from vnetperf.bench.bench import Bench as UserBench
+from vnetperf.bench.derive import derive
 from vnetperf.model.errors import ConfigError, DutError, GeneratorError, NoResultError
 from vnetperf.model.preset import Preset
 from vnetperf.model.procedures import BackToBackTest, FrameLossTest, LatencyTest
 from vnetperf.model.result import Result
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
+from vnetperf.results.folder import merge_worker_logs, worker_log
 from vnetperf.results.log import read_log
 from vnetperf.results.records import (
     NotMeasuredRecord,
@@ -299,3 +301,20 @@ def test_an_interrupted_test_is_not_measured_until_it_is_resumed(tmp_path: Path)
     (result,) = bench.derived().results
     assert (result.status, result.loss_steps) == ("not measured", ())
     assert result.why == "the run was interrupted after 3 trials of this test"
+
+
+def test_logs_of_workers_become_one_with_the_searches_that_tests_name(tmp_path: Path) -> None:
+    for worker, scenario in (("gw0", "phy2phy_dpdk"), ("gw1", "pvp_dpdk")):
+        bench = Bench(tmp_path, None, configuration(SHORT), worker_log(tmp_path, worker).name)
+        bench.measure("back_to_back", 64, scenario)
+        bench.run.close()
+    merge_worker_logs(tmp_path)
+    records = read_log(tmp_path / "trials.jsonl")
+    tests = [r for r in records if isinstance(r, ProcedureRecord)]
+    assert [(t.search, t.inputs["throughput"]["search"]) for t in tests] == [(2, 1), (4, 3)]
+    points = {p.number: p for p in derive(records).trials}
+    for result in derive(records).results:
+        if result.back_to_back is not None:
+            bursts = [points[number] for number in result.back_to_back.trials]
+            assert {(p.scenario, p.test) for p in bursts} == {(result.scenario, "back_to_back")}
+            assert all(p.burst > 0 for p in bursts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from vnetperf import registry
 from vnetperf.bench.run import Run
 from vnetperf.model.errors import GeneratorError, NoResultError
 from vnetperf.model.result import GoalResult, Result
@@ -73,6 +74,7 @@ def begin_procedure(
             common["mean_size"] or frame_size
         ),
         nominal=media.nominal,
+        definition=registry.load("traffic", scenario.generator).capabilities.latency_definition,
         throughput=known,
     )
     return ProcedureRecord(test=test, inputs=inputs.model_dump(mode="json"), **common)

@@ -59,6 +59,7 @@ def _point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
         verdict=trial.verdict,
         reason=trial.reason,
         lost_at=trial.lost_at,
+        burst=trial.spec.burst,
     )
 
 

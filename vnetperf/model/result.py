@@ -235,6 +235,7 @@ class TrialPoint(Frozen):
         verdict: Verdict.
         reason: Why it is not VALID.
         lost_at: Where lost frames died: hop or ring name -> frames.
+        burst: Frames that each stream sent back to back; 0 for traffic paced by the load.
     """
 
     number: int
@@ -249,6 +250,7 @@ class TrialPoint(Frozen):
     verdict: Verdict
     reason: str = ""
     lost_at: dict[str, int] = Field(default_factory=dict)
+    burst: int = 0
 
 
 class LedgerEntry(Frozen):

@@ -11,6 +11,7 @@ from vnetperf.results.log import LOG_NAME, lines_of, read_log
 from vnetperf.results.records import (
     BeginRecord,
     MergedRecord,
+    ProcedureRecord,
     Record,
     SearchEndRecord,
     TrialRecord,
@@ -156,6 +157,11 @@ def _renumber(record: Record, trials: int, searches: int) -> Record:
     if isinstance(record, TrialRecord):
         update = {"number": record.number + trials, "search": record.search + searches}
         return record.model_copy(update=update)
+    if isinstance(record, ProcedureRecord) and searches:
+        inputs, known = record.inputs, record.inputs.get("throughput")
+        if known:  # names the search that found it
+            known = {**known, "search": known["search"] + searches}
+            record = record.model_copy(update={"inputs": {**inputs, "throughput": known}})
     if isinstance(record, BeginRecord | SearchEndRecord):
         return record.model_copy(update={"search": record.search + searches})
     return record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
@@ -26,6 +26,9 @@ class GeneratorCapabilities(Frozen):
     Attributes:
         wires: Kinds of wire it can plug into, in order of preference.
         latency_histogram: True when the latency of frames comes as a histogram.
+        latency_definition: What its time stamps stand for, by RFC 1242 section 3.8: a frame is
+            stamped when all of it has been handed over ("store-and-forward"), or when its first
+            bit has ("bit-forwarding").
         exact_bursts: True when it can send an exact count back to back.
         max_frame_size: Largest frame it sends as it is deployed, octets including FCS.
         attachments: Kinds of attachment it can take the place of a VNF at.
@@ -54,6 +57,7 @@ class GeneratorCapabilities(Frozen):
     tunnels: tuple[Encapsulation, ...] = ()
     nic_drivers: tuple[str, ...] = ()
     latency_histogram: bool = False
+    latency_definition: Literal["store-and-forward", "bit-forwarding"] = "store-and-forward"
     exact_bursts: bool = False
     max_frame_size: int = 1518
     headers: frozenset[HeaderKind] = frozenset(HEADERS)
