@@ -1,0 +1,1 @@
+"""Gives results to other systems: as OpenMetrics text, or to an HTTP endpoint like TestAPI."""
