@@ -19,6 +19,7 @@ from vnetperf.images import image as images
 from vnetperf.model.errors import DutError
 from vnetperf.model.transfer import TransferSpec
 from vnetperf.testbed.deploy import Deployment
+from vnetperf.testbed.transferring import users_transfer
 
 Unchanged = Callable[[], tuple[str, ...]]
 SESSIONS = 50
@@ -116,7 +117,7 @@ def test_a_ue_talks_to_a_server_and_the_tester_comes_back(unchanged: Unchanged) 
         for way in ("forth", "back")
     )
     with deployed("vepc_bridge") as deployment:
-        found = deployment.users_transfer(specs)
+        found = users_transfer(deployment, specs)
         assert [transfer.spec for transfer in found] == list(specs)
         for transfer in found:
             assert transfer.bits_per_second > 0

@@ -249,11 +249,13 @@ class EventTimes(Frozen):
         what: As asked for.
         began_s: Seconds after the first frame.
         ended_s: Seconds after the first frame, when what was restarted said that it was ready.
+        failure: Why it did not come back, or nothing came through it; "".
     """
 
     what: str
     began_s: float
     ended_s: float
+    failure: str = ""
 
 
 class TrialResult(Frozen):

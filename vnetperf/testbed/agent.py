@@ -28,6 +28,7 @@ from vnetperf.model.trial import LiveCounts, TrialSpec
 from vnetperf.testbed.calibrate import calibrate
 from vnetperf.testbed.deploy import Deployment
 from vnetperf.testbed.inventory import take_inventory
+from vnetperf.testbed.transferring import transfer, users_transfer
 
 #: Longest wait for a guardian that restores the machine, seconds.
 GUARDIAN_S = 15.0
@@ -144,13 +145,13 @@ class Agent:
     def call_users_transfer(self, specs: list[dict[str, Any]]) -> Any:
         """Let users of the deployed scenario's VNF talk to a server."""
         asked = [TransferSpec.model_validate(spec) for spec in specs]
-        found = self._deployed("users_transfer").users_transfer(asked, self._watch)
+        found = users_transfer(self._deployed("users_transfer"), asked, self._watch)
         return [one.model_dump(mode="json") for one in found]
 
     def call_transfer(self, specs: list[dict[str, Any]], server: ServerPlace) -> Any:
         """Let endpoints talk through the deployed scenario."""
         asked = [TransferSpec.model_validate(spec) for spec in specs]
-        found = self._deployed("transfer").transfer(asked, server, self._watch)
+        found = transfer(self._deployed("transfer"), asked, server, self._watch)
         return [one.model_dump(mode="json") for one in found]
 
     def _deployed(self, what: str) -> Deployment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,6 @@ from vnetperf.host.lock import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
-from vnetperf.launchers.endpoint import Ends
 from vnetperf.model.addresses import vnf_mac
 from vnetperf.model.errors import (
     CapabilityError,
@@ -27,14 +26,11 @@ from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan, Pollers
 from vnetperf.model.ports import Attachment, VnfPort, WireEnd
 from vnetperf.model.result import ScenarioFacts
-from vnetperf.model.transfer import ServerPlace, Transfer, TransferSpec
 from vnetperf.model.trial import HopCounters, LiveCounts, TrialResult, TrialSpec
-from vnetperf.testbed import turns
+from vnetperf.testbed import events, turns
 from vnetperf.testbed.collecting import Collecting
 from vnetperf.testbed.counting import difference, settled
 from vnetperf.testbed.demands import attachment_kind
-from vnetperf.testbed.ends import in_place_of_tester
-from vnetperf.testbed.exchange import Exchange
 from vnetperf.testbed.pathcheck import check_path
 from vnetperf.testbed.together import all_or_first_error, every_error
 from vnetperf.traffic.base import TrafficGenerator
@@ -80,6 +76,7 @@ class Deployment:
         self._dut_ends: list[WireEnd] = []
         self._tester_ends: tuple[WireEnd, ...] = ()
         self._attachments: list[Attachment] = []
+        self._offers: list[tuple[Attachment, Attachment]] = []
 
     @classmethod
     def deploy(
@@ -143,6 +140,7 @@ class Deployment:
             )
             for vnf in self.vnfs
         ]
+        self._offers = offers
         accepts = type(self.generator).capabilities.attachments
         places = {port: self._offer(port, accepts) for port in graph.tester_vnf_ports}
         listening = [all(a.vnf_is_server for a in pair) for pair in offers]
@@ -205,17 +203,63 @@ class Deployment:
             DutError: It does not come back.
         """
         self.generator.unplug()
+        self._renew_vswitch()
+        self.generator.reconnect()
+        self._prepared_size = 0
+        self._follow_vswitch()
+
+    def restart_vswitch_in_trial(self) -> None:
+        """The same while the tester sends, and stays plugged in.
+
+        Raises:
+            DutError: It does not come back.
+        """
+        self._renew_vswitch()
+        self._follow_vswitch()
+
+    def _renew_vswitch(self) -> None:
         self.vswitch.stop()
         self.vswitch.start()
         for end in self._dut_ends:
             self.vswitch.add_phy_port(end)
         for attachment in self._attachments:
             self.vswitch.add_vnf_port(attachment)
-        self.generator.reconnect()
-        self._prepared_size = 0
+
+    def _follow_vswitch(self) -> None:
         self.vswitch.connect(self.plan.scenario.streams)
         self._wait_vnfs()  # virtio-user takes a new connection when it is looked at
         self.slices = self._cut_slices()
+
+    def restart_vnf(self, number: int) -> None:
+        """End a VNF and bring it back at the same attachments.
+
+        Args:
+            number: Its number.
+
+        Raises:
+            DutError: It does not come back.
+        """
+        self.vnfs[number].stop()
+        self._launch(self._offers, [number])
+        self.vnfs[number].wait_ready(VNF_READY_S)
+        self.slices = self._cut_slices()
+
+    def dut_netdev(self, port: str) -> str:
+        """The kernel's interface at a physical port.
+
+        Args:
+            port: "phy0".
+
+        Returns:
+            Its name.
+
+        Raises:
+            CapabilityError: The port has none.
+        """
+        for end in self._dut_ends:
+            if f"phy{end.wire}" == port and end.netdev:
+                return end.netdev
+        raise CapabilityError("no interface of the kernel is there", where=port)
 
     def _cut_slices(self) -> dict[str, str]:
         """Give threads on shared cores short slices, and read back whether they took them."""
@@ -288,7 +332,8 @@ class Deployment:
     ) -> TrialResult:
         """Run one trial: learning frames, counters, traffic, drain, counters.
 
-        A DUT or generator that dies gives a result without numbers that says so.
+        A DUT or generator that dies gives a result without numbers that says so. A part that does
+        not come back after the trial's event is said in `TrialResult.event`: what was lost counts.
 
         Args:
             spec: The trial.
@@ -297,17 +342,25 @@ class Deployment:
 
         Returns:
             The result.
+
+        Raises:
+            CapabilityError: The trial asks for what the generator or the DUT cannot do.
         """
+        self._check_trial(spec)
         began = time.monotonic()
+        happening = events.Happening(self, spec.event) if spec.event else None
 
         def watch_all() -> None:
             watch()
-            self.check_alive()
+            if happening is not None:
+                happening.look()
+            if happening is None or not happening.failed:
+                self.check_alive()
             if on_live is not None and (counts := self.generator.live()) is not None:
                 on_live(counts)
 
         try:
-            result = self._trial(spec, watch_all)
+            result = self._trial(spec, watch_all, happening)
         except TrialTimeoutError as error:
             result = TrialResult(directions=(), failed="timeout", failure=str(error))
         except GeneratorError as error:
@@ -316,68 +369,21 @@ class Deployment:
             result = TrialResult(directions=(), failed="dut", failure=str(self._cause(error)))
         return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
 
-    def users_transfer(
-        self, specs: Sequence[TransferSpec], watch: Callable[[], None] = lambda: None
-    ) -> tuple[Transfer, ...]:
-        """Let users of the VNF talk to a server in place of the tester.
+    @contextlib.contextmanager
+    def without_tester(self) -> Iterator[tuple[WireEnd, ...]]:
+        """Take the tester away for a while, for something else in its place.
 
-        Args:
-            specs: What is to be transferred, one after the other.
-            watch: Called meanwhile; what it raises goes through.
-
-        Returns:
-            What each came to; the tester is back.
+        Yields:
+            The tester's ends of the wires.
 
         Raises:
-            VnetperfError: Nothing has users here, or it failed.
+            VnetperfError: What was raised meanwhile; a part that has died says more, and does.
         """
-        if not self.vnfs:
-            raise CapabilityError("nothing here has users", where=self.plan.scenario.id)
-        return self._transfer(lambda: self.vnfs[0].users(self._tester_ends), specs, watch)
-
-    def transfer(
-        self,
-        specs: Sequence[TransferSpec],
-        server: ServerPlace = "far",
-        watch: Callable[[], None] = lambda: None,
-    ) -> tuple[Transfer, ...]:
-        """Let endpoints talk in place of the tester.
-
-        Args:
-            specs: What is to be transferred, one after the other.
-            server: Where the second endpoint is.
-            watch: Called meanwhile; what it raises goes through.
-
-        Returns:
-            What each came to; the tester is back.
-
-        Raises:
-            VnetperfError: An endpoint cannot be there, or it failed.
-        """
-        if server == "vnf" and not self.vnfs:
-            raise CapabilityError("there is no VNF to be in", where=self.plan.scenario.id)
-        inside = self.vnfs[0] if server == "vnf" else None
-        ends = partial(in_place_of_tester, self.machine, self.plan, self._tester_ends, inside)
-        return self._transfer(ends, specs, watch)
-
-    def _transfer(
-        self,
-        plug_in: Callable[[], contextlib.AbstractContextManager[Ends]],
-        specs: Sequence[TransferSpec],
-        watch: Callable[[], None],
-    ) -> tuple[Transfer, ...]:
-        """Take the tester away, run transfers, and bring it back."""
-
-        def watch_all() -> None:
-            watch()
-            self.check_alive()
-
         self.check_alive()
         self.generator.close()
         self._prepared_size = 0
         try:
-            with plug_in() as ends:
-                return tuple(Exchange(ends, watch_all).run(specs))
+            yield self._tester_ends
         except (DutError, HostError, GeneratorError) as error:
             raise self._cause(error) from None
         finally:
@@ -399,7 +405,19 @@ class Deployment:
             time.sleep(0.05)
         return error
 
-    def _trial(self, spec: TrialSpec, watch: Callable[[], None]) -> TrialResult:
+    def _check_trial(self, spec: TrialSpec) -> None:
+        if why := type(self.generator).lacks(spec):
+            raise CapabilityError(
+                f"{self.plan.scenario.generator} cannot {why}",
+                where=self.plan.scenario.id,
+                cure="--generator loadgen can",
+            )
+        if spec.event is not None:
+            events.check(self.plan, spec.event, spec.duration_s)
+
+    def _trial(
+        self, spec: TrialSpec, watch: Callable[[], None], happening: events.Happening | None
+    ) -> TrialResult:
         self.check_alive()
         self.prepare(spec.frame_size)
         if spec.learning_frames:
@@ -414,16 +432,17 @@ class Deployment:
             result = self.generator.run(spec, watch)
         finally:
             collected = collecting.stop()
-        self.check_alive()
-        after = self.counters()
-        return result.model_copy(
-            update={
-                "hops": tuple(difference(before.get(name), now) for name, now in after.items()),
-                "refusal_is_loss": self.plan.refusal_is_loss,
-                **collected,
-                "uncollected": result.uncollected | collected["uncollected"],
-            }
-        )
+        told: dict[str, Any] = {"refusal_is_loss": self.plan.refusal_is_loss}
+        uncollected = result.uncollected | collected["uncollected"]
+        if happening is not None:
+            told = {"event": happening.over()}
+        if happening is not None and happening.resets_counters:
+            uncollected["hops"] = "not measured: counters began anew in the middle of the trial"
+        else:
+            self.check_alive()
+            after = self.counters()
+            told["hops"] = tuple(difference(before.get(name), now) for name, now in after.items())
+        return result.model_copy(update={**collected, **told, "uncollected": uncollected})
 
     def _stop_backends(self) -> list[str]:
         """Stop everything in the opposite order; what fails is left to the journal."""
