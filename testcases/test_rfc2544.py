@@ -32,3 +32,15 @@ def test_frame_loss(bench: Bench, frame_size: int) -> None:
 def test_back_to_back(bench: Bench, frame_size: int) -> None:
     """RFC 9004, for RFC 2544 section 26.4: the longest burst without loss, and the buffer."""
     bench.measure("back_to_back", frame_size).check_expectations()
+
+
+@pytest.mark.measures("recovery")
+def test_recovery(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 section 26.5: how long frames are lost after an overload has ended."""
+    bench.measure("recovery", frame_size).check_expectations()
+
+
+@pytest.mark.measures("reset")
+def test_reset(bench: Bench, frame_size: int) -> None:
+    """RFC 2544 section 26.6, RFC 6201: how long nothing comes through what is restarted."""
+    bench.measure("reset", frame_size).check_expectations()

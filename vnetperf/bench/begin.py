@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vnetperf import registry
+from vnetperf.bench.events import inputs_of_events
 from vnetperf.bench.run import Run
 from vnetperf.model.errors import GeneratorError, NoResultError
 from vnetperf.model.result import GoalResult, Result
@@ -76,6 +77,7 @@ def begin_procedure(
         nominal=media.nominal,
         definition=registry.load("traffic", scenario.generator).capabilities.latency_definition,
         throughput=known,
+        **inputs_of_events(run, scenario, kind, common["ends"]),
     )
     return ProcedureRecord(test=test, inputs=inputs.model_dump(mode="json"), **common)
 

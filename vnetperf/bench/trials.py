@@ -65,6 +65,7 @@ class Trials:
             trial = self._trial(logged, ask)
             seen = seen_of(trial)
             if counts(ask, seen):
+                self._renew(logged, seen)
                 return seen
             where = f"{self.scenario.id}, {logged.begin.frame_size} octets, trial {trial.number}"
             if trial.verdict is Verdict.DUT_FAILED:
@@ -89,6 +90,13 @@ class Trials:
             where=where,
             cure="counters that do not add up are never a number; see the trial in trials.jsonl",
         )
+
+    def _renew(self, logged: LoggedTest, seen: Seen) -> None:
+        """Deploy anew what did not come back after its reset: that was counted, and is broken."""
+        event = seen.result.event
+        if event is not None and event.failure:
+            self.run.forget_deployment()
+            self.run.deploy(self.scenario, logged.begin.frame_size)
 
     def _trial(self, logged: LoggedTest, ask: Ask) -> TrialRecord:
         run, times = self.run, self.run.configuration.preset.trial

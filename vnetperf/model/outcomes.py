@@ -198,6 +198,7 @@ class Reset(Frozen):
         by_time_s: Time-stamp method (section 4.2): last frame before to first frame after, seconds.
         event_s: How long the event itself took, seconds.
         why: Why there is no number; "".
+        note: What a reader must know of the number; "".
         curves: One for each trial.
     """
 
@@ -208,6 +209,7 @@ class Reset(Frozen):
     by_time_s: Spread | None = None
     event_s: Spread | None = None
     why: str = ""
+    note: str = ""
     curves: tuple[Curve, ...] = ()
 
 
@@ -247,6 +249,7 @@ class Soak(Frozen):
         variation: Direction -> delay variation.
         curve: Over time; None without one.
         trials: Numbers of the trials.
+        note: What a reader must know; "".
     """
 
     load_fps: float
@@ -261,6 +264,7 @@ class Soak(Frozen):
     variation: dict[str, DelayVariation] = Field(default_factory=dict)
     curve: Curve | None = None
     trials: tuple[int, ...] = ()
+    note: str = ""
 
 
 class AddressTable(Frozen):

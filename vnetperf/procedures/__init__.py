@@ -11,7 +11,7 @@ from typing import Any
 
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.preset import Preset
-from vnetperf.model.procedures import BackToBackTest, FrameLossTest, LatencyTest
+from vnetperf.model.procedures import BackToBackTest, FrameLossTest, LatencyTest, RecoveryTest
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import (
     Ask,
@@ -26,6 +26,8 @@ from vnetperf.procedures.base import (
 )
 from vnetperf.procedures.frame_loss import frame_loss
 from vnetperf.procedures.latency import latency
+from vnetperf.procedures.recovery import recovery
+from vnetperf.procedures.reset import ResetInputs, reset
 
 __all__ = [
     "PROCEDURES",
@@ -79,6 +81,14 @@ PROCEDURES: dict[str, Kind] = {
         "back_to_back",
         needs_throughput=True,
     ),
+    "recovery": Kind(
+        recovery,
+        Inputs[RecoveryTest],
+        lambda p: p.recovery,
+        "recovery",
+        needs_throughput=True,
+    ),
+    "reset": Kind(reset, ResetInputs, lambda p: p.reset, "resets", needs_throughput=True),
 }
 
 

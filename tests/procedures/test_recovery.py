@@ -1,0 +1,306 @@
+"""Recovery and reset on DUTs whose recovery is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.procedures.support import Dut, drive, inputs, spec_of
+from vnetperf.model.outcomes import Recovery, Reset
+from vnetperf.model.procedures import RecoveryTest, ResetTest
+from vnetperf.model.trial import (
+    DirectionCounts,
+    EventTimes,
+    Timeline,
+    TrialResult,
+    Verdict,
+)
+from vnetperf.procedures import Ask, KnownThroughput, Seen, replay
+from vnetperf.procedures.curves import MOST_BINS, curve_of
+from vnetperf.procedures.recovery import recovery
+from vnetperf.procedures.reset import ResetInputs, events_of, reset
+
+THROUGHPUT = 100_000.0
+
+
+@dataclass
+class OverTime(Dut):
+    """A DUT that loses a share of the frames sent in some stretches of a trial.
+
+    Attributes:
+        lossy: Number of a trial and direction -> stretches as start, end, share lost.
+        silent: Number of a trial and direction -> a stretch without arrivals.
+        event: Number of a trial -> when its event happened.
+        verdict: Of every trial.
+    """
+
+    lossy: Callable[[int, int], list[tuple[float, float, float]]] = lambda n, d: []
+    silent: Callable[[int, int], tuple[float, float]] = lambda n, d: (0.0, 0.0)
+    event: Callable[[int], EventTimes | None] = lambda n: None
+    verdict: Verdict = Verdict.VALID
+    seen: list[Seen] = field(default_factory=list)
+
+    def run(self, ask: Ask) -> Seen:
+        """One trial."""
+        self.asked.append(ask)
+        number = len(self.asked)
+        timelines = tuple(self._timeline(ask, number, d) for d in (0, 1))
+        result = TrialResult(
+            directions=tuple(_counts(t) for t in timelines),
+            timelines=timelines,
+            event=self.event(number),
+        )
+        self.seen.append(Seen(number, spec_of(ask), result, self.verdict))
+        return self.seen[-1]
+
+    def _timeline(self, ask: Ask, number: int, direction: int) -> Timeline:
+        bins = round(ask.duration_s / ask.bin_s)
+        stretches = self.lossy(number, direction)
+        sent, received = [], []
+        for n in range(bins):
+            begin, end = n * ask.bin_s, (n + 1) * ask.bin_s
+            frames = round(_load(ask, begin) * ask.bin_s)
+            share = sum(
+                max(0.0, min(end, b) - max(begin, a)) / ask.bin_s * s for a, b, s in stretches
+            )
+            sent.append(frames)
+            received.append(frames - round(frames * share))
+        lost = any(s > r for s, r in zip(sent, received, strict=True))
+        silent = self.silent(number, direction)
+        return Timeline(
+            direction=direction,
+            bin_s=ask.bin_s,
+            sent=tuple(sent),
+            received=tuple(received),
+            arrived=tuple(received),
+            last_lost_s=max(b for _, b, _ in stretches) if lost else None,
+            gap_s=silent[1] - silent[0],
+            gap_from_s=silent[0],
+        )
+
+
+def _load(ask: Ask, at: float) -> float:
+    until = 0.0
+    for step in ask.steps:
+        until += step.duration_s
+        if at < until - 1e-9:
+            return step.load_fps
+    return ask.load_fps
+
+
+def _counts(timeline: Timeline) -> DirectionCounts:
+    frames = sum(timeline.sent)
+    return DirectionCounts(
+        direction=timeline.direction,
+        intended=frames,
+        sent=frames,
+        refused=0,
+        unsent=0,
+        received=sum(timeline.received),
+    )
+
+
+KNOWN = KnownThroughput(load_fps=THROUGHPUT, search=1, goal="ndr")
+RECOVERY = RecoveryTest(overload_s=2.0, relaxed_s=3.0, repeats=2, bin_s=0.01)
+
+
+def recovered(dut: OverTime, parameters: RecoveryTest = RECOVERY, **changes: object) -> Recovery:
+    given_ = inputs(parameters, **{"throughput": KNOWN} | changes)
+    found, seen = drive(recovery(given_), dut)
+    assert replay(recovery(given_), seen).found == found  # a log gives it again
+    assert isinstance(found, Recovery)
+    return found
+
+
+@given(after=st.floats(0.02, 2.9), other=st.floats(0.0, 2.9))
+def test_recovery_is_from_the_drop_to_the_last_lost_frame(after: float, other: float) -> None:
+    dut = OverTime(lossy=lambda n, d: [(0.5, 2.0 + (other if d else after), 0.2)])
+    found = recovered(dut)
+    for value in found.seconds.values:
+        assert value == pytest.approx(max(after, other), abs=1e-9)
+    assert found.note == ""
+    assert found.curves[0].marks["load drops"] == 2.0
+
+
+def test_the_loads_are_those_of_the_clause() -> None:
+    dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2)])
+    found = recovered(dut)
+    ask = dut.asked[0]
+    assert [s.load_fps for s in ask.steps] == pytest.approx([110_000, 55_000])
+    assert (ask.duration_s, len(dut.asked)) == (5.0, 2)
+    assert (found.overload_fps, found.relaxed_fps) == pytest.approx((220_000, 110_000))
+    assert found.throughput_fps == 200_000
+
+
+def test_an_overload_that_cannot_be_offered_is_said() -> None:
+    dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2)])
+    found = recovered(dut, ceiling_fps=105_000.0)
+    assert found.overload_fps == 210_000
+    assert "105% of the throughput, not 110%: limited by the generator" in found.note
+
+
+def test_an_overload_without_loss_is_no_result() -> None:
+    found = recovered(OverTime())
+    assert "no result: the overload lost no frame" in found.note
+    assert found.seconds.maximum == 0
+    one = recovered(OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2)] if n == 1 else []))
+    assert one.note == "the overload lost no frame in trial 2"
+
+
+def test_loss_to_the_end_is_at_least() -> None:
+    found = recovered(OverTime(lossy=lambda n, d: [(0.5, 5.0, 0.2)]))
+    assert "at least: frames were still lost when trials 1, 2 ended, 3 s after" in found.note
+
+
+def test_loss_long_after_is_pointed_at() -> None:
+    dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2), (4.0, 4.5, 0.1)])
+    assert "trials 1, 2 lost frames again after 1 s or more without loss" in recovered(dut).note
+
+
+def test_a_shortfall_is_said_and_counts() -> None:
+    dut = OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2)], verdict=Verdict.GENERATOR_LIMITED)
+    assert "less than the loads was offered in trials 1, 2" in recovered(dut).note
+    assert len(dut.asked) == 2
+
+
+def test_curves_have_few_bins() -> None:
+    dut = OverTime(lossy=lambda n, d: [(0.5, 62.0, 0.2)])
+    long = RecoveryTest(overload_s=60.0, relaxed_s=10.0, repeats=1, bin_s=0.001)
+    curve = recovered(dut, long).curves[0]
+    assert len(curve.offered) <= MOST_BINS
+    assert sum(curve.offered) == sum(d.sent for d in dut.seen[0].result.directions)
+    assert sum(curve.lost) == sum(d.sent - d.received for d in dut.seen[0].result.directions)
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=4000))
+def test_merged_bins_hold_the_same_frames(bins: list[tuple[int, int]]) -> None:
+    sent = tuple(a + b for a, b in bins)
+    received = tuple(a for a, _ in bins)
+    short = Timeline(direction=1, bin_s=0.01, sent=(5,), received=(4,), arrived=(4, 1))
+    long = Timeline(direction=0, bin_s=0.01, sent=sent, received=received, arrived=received)
+    result = TrialResult(directions=(), timelines=(long, short))
+    ask = Ask(load_fps=1000, duration_s=1)
+    curve = curve_of(Seen(3, spec_of(ask), result), {"it": 0.5})
+    assert curve is not None
+    assert len(curve.offered) <= MOST_BINS
+    assert curve.bin_s * len(curve.offered) >= 0.01 * len(bins)
+    assert sum(curve.offered) == sum(sent) + 5
+    assert sum(curve.lost) == sum(sent) - sum(received) + 1
+    assert sum(curve.arrived) == sum(received) + 5
+
+
+def event(began: float, ended: float, failure: str = "") -> EventTimes:
+    return EventTimes(what="vswitch", began_s=began, ended_s=ended, failure=failure)
+
+
+RESET = ResetTest(what=("vswitch",), before_s=2.0, after_s=3.0, repeats=3, bin_s=0.01)
+
+
+def resets(
+    dut: OverTime,
+    parameters: ResetTest = RESET,
+    impossible: dict[str, str] | None = None,
+    ends: tuple[str, str] = ("phy0", "phy1"),
+) -> tuple[Reset, ...]:
+    given_ = ResetInputs(
+        parameters=parameters,
+        frame_size=64,
+        ceiling_fps=2e6,
+        media_fps=14.8e6,
+        throughput=KNOWN,
+        ends=ends,
+        impossible=impossible or {},
+    )
+    read_back = ResetInputs.model_validate(given_.model_dump(mode="json"))
+    found, seen = drive(reset(given_), dut)
+    assert replay(reset(read_back), seen).found == found
+    assert isinstance(found, tuple)
+    return found
+
+
+@given(
+    outage=st.floats(0.03, 2.5),
+    longer=st.floats(1.0, 1.15),
+    earlier=st.booleans(),
+)
+def test_both_methods_find_the_outage(outage: float, longer: float, earlier: bool) -> None:
+    """Within a bin; of the two directions the longer one counts."""
+
+    def stretch(number: int, direction: int) -> tuple[float, float]:
+        return 2.0, 2.0 + outage * (longer if direction == int(earlier) else 1.0)
+
+    dut = OverTime(
+        lossy=lambda n, d: [(*stretch(n, d), 1.0)],
+        silent=stretch,
+        event=lambda n: event(2.0, 2.0 + outage / 2),
+    )
+    (one,) = resets(dut)
+    assert (one.why, one.note, one.what, one.type) == ("", "", "vswitch", "software")
+    assert one.by_loss_s is not None
+    assert one.by_time_s is not None
+    assert one.event_s is not None
+    assert one.by_loss_s.n == one.by_time_s.n == 3
+    assert one.by_time_s.mean == pytest.approx(outage * longer, abs=1e-6)
+    assert one.by_loss_s.mean == pytest.approx(outage * longer, abs=0.01)
+    assert one.event_s.mean == pytest.approx(outage / 2, abs=1e-6)
+    assert one.curves[2].marks == {"vswitch reset": 2.0, "ready": round(2.0 + outage / 2, 6)}
+
+
+def test_loss_before_the_reset_is_not_its() -> None:
+    dut = OverTime(
+        lossy=lambda n, d: [(0.5, 1.5, 0.5)],
+        silent=lambda n, d: (0.5, 1.5),
+        event=lambda n: event(2.0, 2.1),
+    )
+    (one,) = resets(dut)
+    assert one.by_loss_s is not None
+    assert one.by_time_s is not None
+    assert (one.by_loss_s.maximum, one.by_time_s.maximum) == (0, 0)
+
+
+def test_what_does_not_come_back_has_no_number_and_is_not_tried_again() -> None:
+    failed = event(2.0, 9.0, "vswitch does not come back: its log ends")
+    dut = OverTime(lossy=lambda n, d: [(2.0, 5.0, 1.0)], event=lambda n: failed)
+    (one,) = resets(dut)
+    assert one.why == "not measured: vswitch does not come back: its log ends (trial 1)"
+    assert (one.by_loss_s, one.by_time_s, one.event_s) == (None, None, None)
+    assert len(dut.asked) == len(one.curves) == 1
+
+
+def test_loss_to_the_end_has_no_number() -> None:
+    dut = OverTime(lossy=lambda n, d: [(2.0, 5.0, 1.0)], event=lambda n: event(2.0, 2.5))
+    (one,) = resets(dut)
+    assert "frames were still lost 3 s after the reset, when the trial ended" in one.why
+
+
+def test_what_is_impossible_is_said_and_the_rest_measured() -> None:
+    dut = OverTime(
+        lossy=lambda n, d: [(2.0, 2.4, 1.0)],
+        silent=lambda n, d: (2.0, 2.4),
+        event=lambda n: event(2.0, 2.4),
+    )
+    every = ResetTest(before_s=2.0, after_s=2.0, repeats=1, link_down_s=0.4)
+    names = events_of(every, ("phy0", "phy1"))
+    assert names == ("vswitch", "vnf0", "link phy0")
+    no_vnf, no_switch = "there is no vnf0", "the tester's end connects but once"
+    found = resets(dut, every, {"vnf0": no_vnf, "vswitch": no_switch})
+    assert [one.why for one in found] == [no_switch, no_vnf, ""]
+    assert [one.type for one in found] == ["software", "software", "hardware: interface"]
+    (ask,) = dut.asked
+    assert ask.event is not None
+    assert (ask.event.what, ask.event.at_s, ask.event.down_s) == ("link phy0", 2.0, 0.4)
+    assert ask.duration_s == pytest.approx(4.4)
+
+
+def test_a_generator_without_timelines_has_no_reset_time() -> None:
+    class Plain(OverTime):
+        def run(self, ask: Ask) -> Seen:
+            seen = super().run(ask)
+            return Seen(seen.number, seen.spec, seen.result.model_copy(update={"timelines": ()}))
+
+    (one,) = resets(Plain(event=lambda n: event(2.0, 2.1)))
+    assert one.why == "not measured: the generator told no times (trial 1)"
