@@ -92,7 +92,7 @@ def _require_room(inputs: Inputs[BackToBackTest]) -> None:
     if known.qualifier == "at least":
         raise NoResultError(
             "the throughput is at least the largest load that can be offered, so that nothing "
-            f"tells whether a buffer fills (RFC 9004 section 5); {known.note}",
+            f"tells whether a buffer fills (RFC 9004); {known.note}",
             where=where,
         )
 
@@ -123,7 +123,7 @@ def _burst(asked: BackToBackTest, frames: int, rate: float) -> Ask:
         duration_s=seconds,
         burst=frames,
         histogram_up_to_loss=-1.0,
-        # A longer burst may have filled a buffer that takes longer to drain (section 5.3).
+        # A longer burst may have filled a buffer that takes longer to drain (RFC 9004).
         idle_s=max(asked.idle_s, seconds),
     )
 
