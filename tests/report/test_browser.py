@@ -7,6 +7,7 @@ from vnetperf.report import write_all
 
 from . import chromium
 from .sample import build
+from .sample_outcomes import with_outcomes
 
 pytestmark = [
     pytest.mark.browser,
@@ -43,6 +44,30 @@ for (const svg of document.querySelectorAll("svg.plot")) {
   }));
 }
 return { out, plots: document.querySelectorAll("svg.plot").length };
+"""
+DRAWN = """
+for (const fold of document.querySelectorAll("details")) fold.open = true;
+const plots = [...document.querySelectorAll("svg.plot")];
+const name = (svg) => svg.getAttribute("aria-label");
+const data = "path:not(.grid):not(.axis):not(.hit), circle";
+const seen = (e) => { const b = e.getBoundingClientRect(); return b.width + b.height > 2; };
+const strokes = (e) => getComputedStyle(e).stroke !== "none" || getComputedStyle(e).fill !== "none";
+const size = (t) => parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getScreenCTM().a;
+return {
+  plots: plots.length,
+  empty: plots.filter((s) => ![...s.querySelectorAll(data)]
+    .some((e) => (seen(e) || /h0/.test(e.getAttribute("d"))) && strokes(e))).map(name),
+  small: [...new Set(plots.flatMap((s) => [...s.querySelectorAll("text")])
+    .filter((t) => size(t) < 7.5).map((t) => t.textContent + " " + size(t)))],
+};
+"""
+#: The list of trials is printed only where a reader opened it.
+CUT = """
+for (const fold of document.querySelectorAll("details")) fold.open = !fold.closest("#trials");
+const boxes = [...document.querySelectorAll(".scroll")]
+  .filter((b) => !b.closest("details:not([open])"));
+return { tables: boxes.length, cut: boxes.filter((b) => b.scrollWidth > b.clientWidth + 1)
+  .map((b) => b.getAttribute("aria-label")) };
 """
 CONTRAST = """
 const parse = (c) => c.match(/[0-9.]+/g).slice(0, 3).map(Number);
@@ -86,9 +111,9 @@ return { shown, target: row && row.id, opened: row && row.closest("details").ope
 
 
 @pytest.fixture(scope="module")
-def page(results, tmp_path_factory):
+def page(every, tmp_path_factory):
     directory = tmp_path_factory.mktemp("report")
-    return next(p for p in write_all(results, directory) if p.name == "report.html")
+    return next(p for p in write_all(every, directory) if p.name == "report.html")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -102,8 +127,26 @@ def test_the_page_never_scrolls_sideways(page, width):
 @pytest.mark.parametrize("width", WIDTHS)
 def test_labels_of_plots_neither_overlap_nor_leave_their_figure(page, width):
     found = chromium.probe_framed(page, TEXT, width=width)
-    assert found["plots"] == 28
+    assert found["plots"] > 80
     assert found["out"] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_plot_holds_something_that_can_be_seen_and_read(page, width):
+    found = chromium.probe_framed(page, DRAWN, width=width)
+    assert found["plots"] > 80
+    assert found["empty"] == []
+    assert found["small"] == []
+
+
+def test_no_table_is_cut_off_on_paper(page):
+    shown = page.with_name("paper.html")
+    source = page.read_text("utf-8")
+    assert source.count("@media print") == 1
+    shown.write_text(source.replace("@media print", "@media all"), encoding="utf-8")
+    found = chromium.probe_framed(shown, CUT, width=703)
+    assert found["tables"] > 30
+    assert found["cut"] == []
 
 
 @pytest.mark.parametrize("flag", ["--blink-settings=preferredColorScheme=1", chromium.DARK])
@@ -126,7 +169,7 @@ def test_a_point_shows_its_trial_and_leads_to_it(page):
 def test_nothing_is_written_to_the_console(page):
     visit = chromium.run(page, "--dump-dom", "--virtual-time-budget=2000")
     assert visit.console == ()
-    assert visit.dom.count("<svg") > 28
+    assert visit.dom.count("<svg") > 80
     assert 'class="tooltip"' in visit.dom  # the policy let the page's own script run
 
 
@@ -150,11 +193,25 @@ def test_it_prints_on_a4(page, tmp_path):
 
 
 def test_ten_thousand_trials_open_quickly(tmp_path, capsys):
-    page = next(p for p in write_all(build(trials=10_200), tmp_path) if p.name == "report.html")
-    started = time.perf_counter()
-    visit = chromium.run(page, f"--screenshot={tmp_path / 'page.png'}")
-    took = time.perf_counter() - started
+    results = with_outcomes(build(trials=10_800))
+    assert len(results.trials) >= 10_000
+    page = next(p for p in write_all(results, tmp_path) if p.name == "report.html")
+    blank = tmp_path / "blank.html"
+    blank.write_text("<!doctype html><title>nothing</title>", encoding="utf-8")
+    empty, full = (min(_seconds(path, tmp_path) for _ in range(2)) for path in (blank, page))
+    took, size = full - empty, page.stat().st_size
     with capsys.disabled():
-        print(f"\nChromium, from start to picture, 10,000 trials: {took:.1f} s")  # noqa: T201 - a figure to read
+        print(  # noqa: T201 - a figure to read
+            f"\n{len(results.trials)} trials, {size / 1e6:.2f} MB: {took:.1f} s to a picture, "
+            f"besides {empty:.1f} s for an empty page"
+        )
+    assert size < 6_000_000
+    # 3 s is the aim; processors that others use too are given ten times as long.
+    assert took < 30
+
+
+def _seconds(page, directory):
+    started = time.perf_counter()
+    visit = chromium.run(page, f"--screenshot={directory / 'page.png'}")
     assert visit.console == ()
-    assert took < 60
+    return time.perf_counter() - started

@@ -28,7 +28,7 @@ _AROUND = 25
 #: The marks' names are stacked above the drawing.
 _LINE = 11
 #: Width of a character of theirs, about.
-_WIDE = 5.6
+_WIDE = 6.4
 
 
 def _window(curve: Curve) -> tuple[int, int]:

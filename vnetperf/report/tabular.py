@@ -91,7 +91,7 @@ def _repeats_muted(table: Table) -> Iterator[tuple[object, ...]]:
     """Rows whose first cell stands out only where it changes."""
     last = None
     for first, *others in table.rows:
-        css = "short again" if first == last else "short name"
+        css = "short again" if first == last else "short fresh"
         yield (el("td", first, class_=css), *others)
         last = first
 

@@ -14,8 +14,7 @@ from vnetperf.report.tabular import Table, clean
 
 _HEAD = (
     "size",
-    "load, aggregate",
-    "which is",
+    "load",
     "forwarding rate, aggregate",
     "std. dev.",
     "least",
@@ -24,6 +23,7 @@ _HEAD = (
     "of",
     "loss, worse direction, mean",
     "of the medium",
+    "load, aggregate",
 )
 
 
@@ -31,7 +31,6 @@ def _row(result: Result, found: ForwardingRate) -> tuple[str, ...]:
     rate, medium = found.forwarded_fps, result.media_max_fps
     return (
         result.size_name,
-        text.fps(found.load_fps),
         found.of,
         spreads.mean(rate, "fps"),
         spreads.stdev(rate, "fps"),
@@ -41,6 +40,7 @@ def _row(result: Result, found: ForwardingRate) -> tuple[str, ...]:
         text.seconds(found.duration_s),
         text.percent(found.loss_ratio.mean),
         text.percent(rate.mean / medium, 3) if medium else "not measured",
+        text.fps(found.load_fps),
     )
 
 
@@ -62,10 +62,10 @@ def tables(group: Group) -> tuple[Table, ...]:
         One table; without rows when none was measured.
     """
     rows = tuple(_row(r, found) for r in group.measured for found in r.rates)
-    words = frozenset({0, 2})
-    brief = (0, 2, 1, 3, 4, 7, 9)
+    words = frozenset({0, 1})
+    brief = (0, 1, 10, 2, 3, 6, 8)
     said = clean(_said(group))
-    return (Table("Forwarding rate", _HEAD, rows, said, words=words, brief=brief, bold=3),)
+    return (Table("Forwarding rate", _HEAD, rows, said, words=words, brief=brief, bold=2),)
 
 
 def headline(result: Result) -> tuple[str, str]:

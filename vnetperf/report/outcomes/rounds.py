@@ -64,15 +64,16 @@ def tables(group: Group) -> tuple[Table, ...]:
     return (Table("Rounds", _HEAD, rows, said, words=frozenset({0, 1}), bold=2),)
 
 
-def headline(_: Result) -> tuple[str, str]:
+def headline(result: Result) -> tuple[str, str]:
     """Nothing: the goal's own number is the answer.
 
     Args:
-        _: One result.
+        result: One result.
 
     Returns:
         Twice "".
     """
+    del result
     return "", ""
 
 
