@@ -86,7 +86,7 @@ def _require_room(inputs: Inputs[BackToBackTest]) -> None:
     if not inputs.nominal and known.load_fps >= _FULL_RATE * inputs.media_fps:
         raise NoResultError(
             "the throughput is the medium's largest rate, so that no buffer can fill "
-            "(RFC 9004 section 5)",
+            "(RFC 9004)",
             where=where,
         )
     if known.qualifier == "at least":
