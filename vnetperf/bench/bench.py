@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from vnetperf.bench.addresses import addressed
 from vnetperf.bench.conductor import Conductor
 from vnetperf.bench.run import Run
 from vnetperf.bench.transfers import between_endpoints, measure, no_endpoints, why_not
@@ -133,6 +134,17 @@ class Bench:
             VnetperfError: There is no number: the DUT or the generator failed.
         """
         return Measured(self._conductor.measure(test, frame_size), tuple(self._run.checks))
+
+    def with_addresses(self) -> Bench:
+        """The same scenario with traffic of many addresses, for what a switch learns of them.
+
+        Returns:
+            A bench of a variant of the scenario.
+
+        Raises:
+            NoResultError: Its vSwitch learns none, or a VNF stands between the ports.
+        """
+        return Bench(self._run, addressed(self.scenario, self._run.configuration.preset))
 
     def no_users_traffic(self) -> str:
         """What keeps users' traffic from being measured here, before anything is deployed.

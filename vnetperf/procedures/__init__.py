@@ -11,7 +11,17 @@ from typing import Any
 
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.preset import Preset
-from vnetperf.model.procedures import BackToBackTest, FrameLossTest, LatencyTest, RecoveryTest
+from vnetperf.model.procedures import (
+    BackToBackTest,
+    FrameLossTest,
+    LatencyTest,
+    LossProfileTest,
+    MrrTest,
+    RecoveryTest,
+    Rfc2889Test,
+    SoakTest,
+)
+from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import (
     Ask,
@@ -24,10 +34,14 @@ from vnetperf.procedures.base import (
     direction_name,
     replay,
 )
+from vnetperf.procedures.forwarding_rate import forwarding_rate
 from vnetperf.procedures.frame_loss import frame_loss
 from vnetperf.procedures.latency import latency
+from vnetperf.procedures.loss_profile import loss_profile
+from vnetperf.procedures.mrr import mrr
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, reset
+from vnetperf.procedures.soak import soak
 
 __all__ = [
     "PROCEDURES",
@@ -89,6 +103,20 @@ PROCEDURES: dict[str, Kind] = {
         needs_throughput=True,
     ),
     "reset": Kind(reset, ResetInputs, lambda p: p.reset, "resets", needs_throughput=True),
+    "mrr": Kind(mrr, Inputs[MrrTest], lambda p: p.mrr, "rates"),
+    "loss_profile": Kind(
+        loss_profile,
+        Inputs[LossProfileTest],
+        lambda p: p.loss_profile,
+        "loss_steps",
+        needs_throughput=True,
+    ),
+    "soak": Kind(soak, Inputs[SoakTest], lambda p: p.soak, "soak", needs_throughput=True),
+    "forwarding_rate": Kind(forwarding_rate, Inputs[Rfc2889Test], lambda p: p.rfc2889, "rates"),
+    "address_caching": Kind(address_caching, Inputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"),
+    "address_learning": Kind(
+        address_learning, Inputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"
+    ),
 }
 
 

@@ -1,0 +1,26 @@
+"""Rates and losses at loads that are chosen, not searched: MRR, loss around the throughput, soak.
+
+Which of them run, the preset says (`mrr`, `soak`), or `--tests mrr,loss_profile`.
+"""
+
+import pytest
+
+from vnetperf.bench.bench import Bench
+
+
+@pytest.mark.measures("mrr")
+def test_mrr(bench: Bench, frame_size: int) -> None:
+    """Maximum receive rate: what is forwarded at the largest load, as FD.io CSIT measures it."""
+    bench.measure("mrr", frame_size).check_expectations()
+
+
+@pytest.mark.measures("loss_profile")
+def test_loss_profile(bench: Bench, frame_size: int) -> None:
+    """Loss around the throughput: how the DUT goes from none to much."""
+    bench.measure("loss_profile", frame_size).check_expectations()
+
+
+@pytest.mark.measures("soak")
+def test_soak(bench: Bench, frame_size: int) -> None:
+    """A long run at the throughput, held against a small loss ratio."""
+    bench.measure("soak", frame_size).check_expectations()
