@@ -33,7 +33,7 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.guest import GuestOptions
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.preset import FrameSizes, Preset
-from vnetperf.model.preset_checks import check_budget, check_traffic
+from vnetperf.model.preset_checks import check_budget, check_goals, check_traffic
 from vnetperf.model.procedures import TestName
 from vnetperf.model.scenario import Forwarding, Rules, VnfPlacement
 from vnetperf.model.testbed import Testbed
@@ -339,7 +339,9 @@ def _read(
 ) -> Configuration:
     """Read the files that settings name; the run's own are those of `known`, if there is one."""
     if known is None:
-        preset = load_model(Preset, find_file("presets", settings.preset))
+        path = find_file("presets", settings.preset)
+        preset = load_model(Preset, path)
+        check_goals(preset, str(path))
         if settings.frame_sizes:
             preset = preset.model_copy(update={"frame_sizes": settings.frame_sizes})
         if seconds := parse_seconds(settings.time_budget, "time_budget"):

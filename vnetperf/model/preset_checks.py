@@ -36,6 +36,28 @@ def check_alone(preset: Preset) -> None:
     _tests(preset)
 
 
+def check_goals(preset: Preset, where: str) -> None:
+    """Refuse a preset file whose goals do not give what its own tests need.
+
+    Tests that `--tests` names take the throughput there is, and say which.
+
+    Args:
+        preset: The preset as its file has it.
+        where: The file.
+
+    Raises:
+        ConfigError: With the clause and the cure.
+    """
+    for test, why in _OF_NO_LOSS.items():
+        if test in preset.tests and not any(goal.loss_ratio == 0 for goal in preset.goals):
+            raise ConfigError(
+                f"{test} needs a throughput without loss ({why}), and no goal has loss_ratio = 0",
+                where=f"{where}: goals",
+                accepted="a goal with loss_ratio = 0 beside the others",
+                cure=f"add one, or take {test} out of tests",
+            )
+
+
 def check_traffic(preset: Preset, traffic: TrafficProfile) -> None:
     """Refuse a preset together with a traffic profile that one of them rules out.
 
@@ -130,21 +152,6 @@ def _algorithm(preset: Preset) -> None:
 
 
 def _tests(preset: Preset) -> None:
-    if stray := set(preset.smallest_only) - set(preset.tests):
-        raise ConfigError(
-            f"{', '.join(sorted(stray))} is to be run at the smallest size, and not in tests",
-            where="smallest_only",
-            accepted=", ".join(preset.tests),
-        )
-    no_loss = any(goal.loss_ratio == 0 for goal in preset.goals)
-    for test, why in _OF_NO_LOSS.items():
-        if test in preset.tests and not no_loss:
-            raise ConfigError(
-                f"{test} needs a throughput without loss ({why}), and no goal has loss_ratio = 0",
-                where="goals",
-                accepted="a goal with loss_ratio = 0 beside the others",
-                cure=f"add one, or take {test} out of tests",
-            )
     latency, soak = preset.latency, preset.soak
     if latency.tag_at_s >= latency.duration_s:
         raise ConfigError(
