@@ -6,14 +6,10 @@ from typing import Any
 
 from vnetperf.model.result import RunResults
 from vnetperf.report import units_text as text
-from vnetperf.report.markdown_text import escaped
-from vnetperf.report.markdown_text import table as markdown_table
-from vnetperf.report.markup import Markup
-from vnetperf.report.page_parts import section, table
+from vnetperf.report.tabular import NONE, Table
 
 TITLE = "Attach phase"
 HEAD = ("scenario", "attached", "success", "ramp asked", "reached", "whole", "median", "99 %")
-_NONE = "\N{EN DASH}"
 #: What a row takes from the facts of a VNF; a plugin's own facts may be called alike.
 _KEYS = frozenset(
     (
@@ -26,8 +22,8 @@ _KEYS = frozenset(
     )
 )
 _HOW = (
-    "Sessions that were attached before the first trial; their packets are the flows. "
-    "Median and 99 % of the time from a session's first request to its answer."
+    "Sessions that were attached before the first trial; their packets are the flows.",
+    "Median and 99 % of the time from a session's first request to its answer.",
 )
 
 
@@ -60,7 +56,7 @@ def _row(scenario: str, phase: dict[str, Any]) -> tuple[str, ...]:
         ramp if isinstance(ramp, str) else f"{text.significant(ramp)}/s",
         f"{text.significant(phase['reached, sessions/s'])}/s",
         text.seconds(phase["whole, s"]),
-        *(text.nanoseconds(times[k] * 1e6) if k in times else _NONE for k in ("median", "99 %")),
+        *(text.nanoseconds(times[k] * 1e6) if k in times else NONE for k in ("median", "99 %")),
     )
 
 
@@ -79,34 +75,13 @@ def sentences(results: RunResults) -> list[str]:
     ]
 
 
-def markdown(results: RunResults) -> list[str]:
-    """The part of report.md.
+def table(results: RunResults) -> Table:
+    """The same for report.md and the page.
 
     Args:
         results: The run.
 
     Returns:
-        Paragraphs; empty when nothing was attached.
+        The table; without rows when nothing was attached.
     """
-    found = rows(results)
-    if not found:
-        return []
-    cells = [tuple(escaped(cell) for cell in row) for row in found]
-    return [f"## {TITLE}", markdown_table(HEAD, cells), _HOW]
-
-
-def attach_section(results: RunResults, anchor: str) -> Markup | None:
-    """The part of the page.
-
-    Args:
-        results: The run.
-        anchor: Id of the section.
-
-    Returns:
-        HTML; None when nothing was attached.
-    """
-    found = rows(results)
-    if not found:
-        return None
-    css = ("name", *["num"] * (len(HEAD) - 1))
-    return section(anchor, TITLE, table(TITLE, HEAD, found, css=css), _HOW)
+    return Table(TITLE, HEAD, tuple(rows(results)), _HOW)

@@ -8,10 +8,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from vnetperf.model.result import RunResults
-from vnetperf.report import bounds, opening
-from vnetperf.report.attach import TITLE as ATTACH
-from vnetperf.report.attach import attach_section
-from vnetperf.report.attach import rows as attach_rows
+from vnetperf.report import attach, bounds, opening, transfers
 from vnetperf.report.cases import Group, groups, trials_by_case, undeployed
 from vnetperf.report.comparing import Compared, compared
 from vnetperf.report.markup import Markup, el
@@ -28,8 +25,7 @@ from vnetperf.report.page_overview import overview_section, words
 from vnetperf.report.page_parts import facts_table, section
 from vnetperf.report.page_results import group_section
 from vnetperf.report.page_trials import trials_section
-from vnetperf.report.transfers import TITLE as TRANSFERS
-from vnetperf.report.transfers import transfers_section
+from vnetperf.report.tabular import table_section
 
 
 def _asset(name: str) -> Markup:
@@ -110,8 +106,8 @@ def _navigation(
     rows = [el("li", el("b", scenario), " ", *_spaced(links)) for scenario, links in lines.items()]
     links = [("overview", "Overview")]
     links += [(f"compare-{i}", one.title) for i, one in enumerate(comparisons)]
-    links += [("attach", ATTACH)] if attach_rows(results) else []
-    links += [("transfers", TRANSFERS)] if results.transfers else []
+    links += [("attach", attach.TITLE)] if attach.table(results) else []
+    links += [("transfers", transfers.TITLE)] if results.transfers else []
     links += [(anchor, title) for anchor, title, _ in _FACTS]
     links.append(("trials", "All trials"))
     run = el("li", *_spaced([el("a", title, href=f"#{anchor}") for anchor, title in links]))
@@ -156,8 +152,8 @@ def html_report(results: RunResults) -> str:
                 _not_deployed(results),
                 [comparison_section(one, f"compare-{i}") for i, one in enumerate(comparisons)],
                 [group_section(group, trials, f"case-{i}") for i, group in enumerate(found)],
-                attach_section(results, "attach"),
-                transfers_section(results, "transfers"),
+                table_section(attach.table(results), "attach"),
+                table_section(transfers.table(results), "transfers"),
                 [render(results, anchor) for anchor, _, render in _FACTS],
                 trials_section(trials, "trials"),
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vnetperf.model.result import Calibration, RunResults
-from vnetperf.report import attach, bounds, opening, transfers
+from vnetperf.report import attach, bounds, opening, tabular, transfers
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import groups, trials_by_case
 from vnetperf.report.facts import flatten, scalar
@@ -128,8 +128,8 @@ def markdown_report(results: RunResults) -> str:
     trials = trials_by_case(results)
     for group in groups(results):
         parts += group_part(group, trials)
-    parts += attach.markdown(results)
-    parts += transfers.markdown(results)
+    for found in (attach.table(results), transfers.table(results)):
+        parts += tabular.markdown(found, level=2)
     parts += _calibration(results)
     parts += _surroundings(results)
     parts += _unknowns(results)

@@ -107,15 +107,13 @@ def overview_section(results: RunResults, found: Sequence[Group], anchor: str) -
     """
     names = list(dict.fromkeys(n for g in found for n in g.goal_names))
     measured = sum(r.status == "measured" for r in results.results)
-    said = (
-        f"{measured} of {len(results.results)} cases measured, {len(results.trials)} trials. "
-        "Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
-        "with FCS; below each its share of the medium's theoretical maximum."
-    )
-    return section(
-        anchor,
-        "Overview",
-        el("p", said, class_="muted"),
-        list(_tables(found, names)),
-        _others(found),
-    )
+    said = [f"{measured} of {len(results.results)} cases measured, {len(results.trials)} trials."]
+    if not results.results:
+        said = [f"{sum(len(one.transfers) for one in results.transfers)} transfers, no other test."]
+    if names:
+        said.append(
+            "Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
+            "with FCS; below each its share of the medium's theoretical maximum."
+        )
+    line = el("p", " ".join(said), class_="muted")
+    return section(anchor, "Overview", line, list(_tables(found, names)), _others(found))

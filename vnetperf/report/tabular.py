@@ -77,6 +77,21 @@ def markdown(table: Table, *, level: int = 3) -> Iterator[str]:
         yield "\n".join(f"- {escaped(said)}" for said in table.said)
 
 
+def table_section(table: Table, anchor: str) -> Markup | None:
+    """The table as a part of the page of its own.
+
+    Args:
+        table: The table.
+        anchor: Id of the section.
+
+    Returns:
+        HTML; None without a row.
+    """
+    if not table:
+        return None
+    return page_parts.section(anchor, table.title, drawn(table, heading=False))
+
+
 def _css(table: Table) -> Sequence[str]:
     found = []
     for index in range(len(table.head)):

@@ -5,22 +5,21 @@ from __future__ import annotations
 from vnetperf.model.result import RunResults
 from vnetperf.model.transfer import EndFacts, Transfer
 from vnetperf.report import units_text as text
-from vnetperf.report.markdown_text import escaped
-from vnetperf.report.markdown_text import table as markdown_table
-from vnetperf.report.markup import Markup
-from vnetperf.report.page_parts import section, table
+from vnetperf.report.tabular import NONE, Table
 
 TITLE = "Traffic between sockets"
 HEAD = (
     "scenario",
     "transfer",
     "arrived, Mbit/s",
-    "round trips",
+    "round trips/s",
+    "median",
+    "99 %",
+    "largest",
     "lost or sent again",
     "jitter",
     "processor time, client + server",
 )
-_NONE = "\N{EN DASH}"
 _ARROWS = {
     "forth": "0 \N{RIGHTWARDS ARROW} 1",
     "back": "1 \N{RIGHTWARDS ARROW} 0",
@@ -44,12 +43,12 @@ def rows(results: RunResults) -> list[tuple[str, ...]]:
         (
             one.scenario,
             what(transfer),
-            _NONE
+            NONE
             if transfer.bits_per_second is None
             else text.significant(transfer.bits_per_second / 1e6),
-            _round_trips(transfer),
+            *_round_trips(transfer),
             _lost(transfer),
-            _NONE if transfer.jitter_ms is None else text.nanoseconds(transfer.jitter_ms * 1e6),
+            NONE if transfer.jitter_ms is None else text.nanoseconds(transfer.jitter_ms * 1e6),
             _processors(transfer),
         )
         for one in results.transfers
@@ -78,16 +77,11 @@ def what(transfer: Transfer) -> str:
     return ", ".join([*parts, f"{spec.duration_s} s"])
 
 
-def _round_trips(transfer: Transfer) -> str:
+def _round_trips(transfer: Transfer) -> tuple[str, ...]:
+    """How many a second, and what they took."""
     rate, times = transfer.transactions_per_second, transfer.round_trip_us
-    if rate is None:
-        return _NONE
-    shown = [
-        f"{name if name == 'max' else name + ' %'} {text.nanoseconds(times[name] * 1e3)}"
-        for name in _SHOWN
-        if name in times
-    ]
-    return ", ".join([f"{text.significant(rate)} /s", *shown])
+    shown = (text.nanoseconds(times[name] * 1e3) if name in times else NONE for name in _SHOWN)
+    return (NONE if rate is None else text.short_fps(rate), *shown)
 
 
 def _lost(transfer: Transfer) -> str:
@@ -95,14 +89,14 @@ def _lost(transfer: Transfer) -> str:
         return f"{text.percent(transfer.loss_ratio)} lost"
     if transfer.retransmits is not None:
         return f"{transfer.retransmits} segments again"
-    return _NONE
+    return NONE
 
 
 def _processors(transfer: Transfer) -> str:
     """Time of the tool's processes, in themselves and in the kernel, while the clients ran."""
     spent = [_spent(end) for end in (transfer.client, transfer.server)]
     if not any(spent):
-        return _NONE
+        return NONE
     both = " + ".join(seconds or "not told" for seconds in spent)
     return f"{both} s of {transfer.elapsed_s:.2f} s"
 
@@ -121,49 +115,32 @@ def sentences(results: RunResults) -> list[str]:
         One sentence for each transfer.
     """
     found = []
-    for scenario, said, rate, trips, lost, jitter, processors in rows(results):
-        parts = [f"{rate} Mbit/s arrived"] if trips == _NONE else [f"round trips {trips}"]
-        parts += [lost] if lost != _NONE else []
-        parts += [f"jitter {jitter}"] if jitter != _NONE else []
-        parts += [f"processor time {processors}"] if processors != _NONE else []
+    for scenario, said, rate, trips, median, tail, most, *rest in rows(results):
+        lost, jitter, processors = rest
+        times = f"{trips}/s, 50 % {median}, 99 % {tail}, max {most}"
+        parts = [f"{rate} Mbit/s arrived"] if trips == NONE else [f"round trips {times}"]
+        parts += [lost] if lost != NONE else []
+        parts += [f"jitter {jitter}"] if jitter != NONE else []
+        parts += [f"processor time {processors}"] if processors != NONE else []
         found.append(f"{scenario}: {said}: {', '.join(parts)}")
     return found
 
 
-def markdown(results: RunResults) -> list[str]:
-    """The part of report.md.
+def table(results: RunResults) -> Table:
+    """The same for report.md and the page.
 
     Args:
         results: The run.
 
     Returns:
-        Paragraphs; empty when nothing was transferred.
+        The table; without rows when nothing was transferred.
     """
-    found = rows(results)
-    if not found:
-        return []
-    cells = [tuple(escaped(cell) for cell in row) for row in found]
-    return [f"## {TITLE}", markdown_table(HEAD, cells), escaped(_how(results))]
+    found = tuple(rows(results))
+    said = tuple(_how(results)) if found else ()
+    return Table(TITLE, HEAD, found, said, words=frozenset({0, 1}))
 
 
-def transfers_section(results: RunResults, anchor: str) -> Markup | None:
-    """The part of the page.
-
-    Args:
-        results: The run.
-        anchor: Id of the section.
-
-    Returns:
-        HTML; None when nothing was transferred.
-    """
-    found = rows(results)
-    if not found:
-        return None
-    css = ("name", "", "num", "num", "num", "num", "num")
-    return section(anchor, TITLE, table(TITLE, HEAD, found, css=css), _how(results))
-
-
-def _how(results: RunResults) -> str:
+def _how(results: RunResults) -> list[str]:
     every = [transfer for one in results.transfers for transfer in one.transfers]
     tools = dict.fromkeys(one.version for one in every if one.version)
     said = [f"Payload by what the receiver counted ({', '.join(tools)})."]
@@ -175,8 +152,7 @@ def _how(results: RunResults) -> str:
         said.append("Times are those from a message to its answer.")
     if any(one.spec.instances > 1 for one in every):
         said.append("Of several instances rates are sums, percentiles the largest of them.")
-    said += [f"{where}." for where in dict.fromkeys(map(_between, every)) if where]
-    return " ".join(said)
+    return said + [f"{where}." for where in dict.fromkeys(map(_between, every)) if where]
 
 
 def _between(transfer: Transfer) -> str:
