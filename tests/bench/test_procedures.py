@@ -318,3 +318,21 @@ def test_logs_of_workers_become_one_with_the_searches_that_tests_name(tmp_path: 
             bursts = [points[number] for number in result.back_to_back.trials]
             assert {(p.scenario, p.test) for p in bursts} == {(result.scenario, "back_to_back")}
             assert all(p.burst > 0 for p in bursts)
+
+
+def test_a_run_killed_right_after_it_asked_for_what_has_no_result_is_read(tmp_path: Path) -> None:
+    bench = short(tmp_path, FakeAgent(duts=[SimulatedDut(50e6), SimulatedDut(50e6)]))
+    with pytest.raises(NoResultError):
+        bench.measure("back_to_back")
+    lines = bench.path.read_bytes().splitlines(keepends=True)
+    begun = next(n for n, line in enumerate(lines) if b'"procedure"' in line)
+    bench.path.write_bytes(b"".join(lines[: begun + 1]))
+    missing = bench.derived().results[-1]
+    assert (missing.test, missing.status, missing.failed) == (
+        "back_to_back",
+        "not measured",
+        False,
+    )
+    assert "RFC 9004" in missing.why
+    with pytest.raises(NoResultError):  # and is resumed
+        short(tmp_path).measure("back_to_back")

@@ -106,3 +106,13 @@ def test_inputs_come_back_from_a_log_as_they_were(test: str) -> None:
 def test_an_unknown_test_is_told_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"no test 'jitter'; accepted: .*latency"):
         kind_of("jitter")
+
+
+def test_a_test_that_needs_no_trial_ends_at_once_and_takes_none() -> None:
+    def procedure():  # type: ignore[no-untyped-def]  # a double
+        return "nothing to do"
+        yield
+
+    assert replay(procedure(), []).found == "nothing to do"
+    with pytest.raises(LogError, match="where the test has ended"):
+        replay(procedure(), [Dut().run(Ask(load_fps=1000, duration_s=1))])

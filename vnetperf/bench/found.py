@@ -8,6 +8,7 @@ from typing import Any
 from vnetperf.bench.driven import procedure_of
 from vnetperf.bench.goals import goals_of
 from vnetperf.bench.logged import LoggedTest
+from vnetperf.model.errors import NoResultError
 from vnetperf.model.result import Result
 from vnetperf.model.units import LinkSpeed
 from vnetperf.procedures import kind_of, replay
@@ -62,7 +63,10 @@ def _found(logged: LoggedTest) -> dict[str, Any]:
         "min_load_fps": begin.inputs["min_load_fps"],
         "max_load_fps": begin.inputs["ceiling_fps"],
     }
-    replayed = replay(procedure_of(begin), logged.seen())
+    try:
+        replayed = replay(procedure_of(begin), logged.seen())
+    except NoResultError as error:  # of a run that was killed before it could say so
+        return found | {"status": "not measured", "why": str(error)}
     if replayed.ask is not None:
         why = f"the run was interrupted after {len(logged.trials)} trials of this test"
         return found | {"status": "not measured", "why": why}

@@ -243,9 +243,10 @@ def replay(procedure: Procedure[Any], trials: Iterable[Seen]) -> Replayed:
     Raises:
         LogError: The log has a trial that the procedure does not ask for.
     """
+    waiting = iter(trials)
     try:
         ask = next(procedure)
-        for seen in (waiting := iter(trials)):
+        for seen in waiting:
             if not ask.is_that_of(seen.spec):
                 raise _foreign(seen, f"asks for {ask}")
             if counts(ask, seen):
