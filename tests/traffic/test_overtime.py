@@ -36,6 +36,13 @@ def test_a_hole_where_nothing_was_lost_is_frames_that_were_overtaken() -> None:
     assert one.last_lost_ns(refusal_is_loss=False) == 1000  # the end of the bin
 
 
+def test_the_end_of_a_late_bin_is_found_though_its_width_is_rounded() -> None:
+    rows = [(1, 0, 1, 1, 0)] * 499 + [(2, 0, 1, 1, 499_999)]
+    assert timeline(*rows).last_lost_ns(refusal_is_loss=False) == 499_999
+    rows[-1] = (2, 0, 1, 1, 500_400)  # 500 bins of 1000.8 ns
+    assert timeline(*rows).last_lost_ns(refusal_is_loss=False) == 500_400
+
+
 def test_the_last_frame_of_all() -> None:
     one = timeline((10, 0, 8, 8, 100), (10, 0, 9, 9, 1100), tail=1900)
     assert one.last_lost_ns(refusal_is_loss=False) == 1900
@@ -45,13 +52,13 @@ def test_refused_frames_are_lost_where_they_were_the_switchs() -> None:
     one = timeline((10, 0, 10, 10, 0), (5, 5, 5, 5, 0), (0, 0, 0, 0, 0))
     assert one.last_lost_ns(refusal_is_loss=False) is None
     assert one.last_lost_ns(refusal_is_loss=True) == 2000
-    assert timeline_of(0, [one], refusal_is_loss=True).sent == (10, 10)
-    assert timeline_of(0, [one], refusal_is_loss=False).sent == (10, 5)
+    assert timeline_of(0, [one], 1e-6, refusal_is_loss=True).sent == (10, 10)
+    assert timeline_of(0, [one], 1e-6, refusal_is_loss=False).sent == (10, 5)
 
 
 def test_streams_of_a_direction_add_up() -> None:
     a, b = timeline((5, 0, 5, 4, 0), (5, 0, 4, 5, 1600)), timeline((3, 0, 3, 3, 0), (3, 0, 3, 3, 0))
-    both = timeline_of(1, [a, b], refusal_is_loss=False)
+    both = timeline_of(1, [a, b], 1e-6, refusal_is_loss=False)
     assert (both.sent, both.received, both.arrived) == ((8, 8), (8, 7), (7, 8))
     assert both.last_lost_s == 1600e-9
     assert (both.direction, both.gap_s, both.gap_from_s) == (1, 300e-9, 500e-9)

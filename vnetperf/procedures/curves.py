@@ -12,6 +12,8 @@ from vnetperf.procedures.base import Seen
 
 #: Most bins of a curve: more are merged.
 MOST_BINS = 1000
+#: Share of them that the sending fills: frames still come when it is over.
+FILLED = 0.95
 
 
 def bin_for(asked_s: float, total_s: float) -> float:
@@ -24,7 +26,7 @@ def bin_for(asked_s: float, total_s: float) -> float:
     Returns:
         Seconds.
     """
-    return max(asked_s, total_s / MOST_BINS)
+    return max(asked_s, total_s / (MOST_BINS * FILLED))
 
 
 def curve_of(seen: Seen, marks: Mapping[str, float]) -> Curve | None:

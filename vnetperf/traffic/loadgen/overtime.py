@@ -83,7 +83,9 @@ class StreamTimeline:
         if not lossy:
             return None
         last = lossy[-1]
-        told = [at for at in (self.hole_ns[last], self.tail_ns) if at and at // self.bin_ns == last]
+        # The width is told in whole ns, and is up to one more.
+        begin, end = last * self.bin_ns, (last + 1) * (self.bin_ns + 1)
+        told = [at for at in (self.hole_ns[last], self.tail_ns) if at and begin <= at <= end]
         return max(told, default=(last + 1) * self.bin_ns)
 
 
@@ -111,13 +113,14 @@ class DelayDifferences:
 
 
 def timeline_of(
-    direction: int, streams: Sequence[StreamTimeline], *, refusal_is_loss: bool
+    direction: int, streams: Sequence[StreamTimeline], bin_s: float, *, refusal_is_loss: bool
 ) -> Timeline:
     """The timelines of a direction's streams as one.
 
     Args:
         direction: Number of the sending port.
         streams: Its streams, at least one; all have the same bins.
+        bin_s: Width of a bin as it was asked for, seconds.
         refusal_is_loss: Whether refused frames were offered to the DUT.
 
     Returns:
@@ -134,7 +137,7 @@ def timeline_of(
     longest = max(streams, key=lambda s: s.gap_ns)
     return Timeline(
         direction=direction,
-        bin_s=streams[0].bin_ns / NS,
+        bin_s=bin_s,
         sent=tuple(sent[: used + 1]),
         received=tuple(received[: used + 1]),
         arrived=tuple(arrived[: used + 1]),

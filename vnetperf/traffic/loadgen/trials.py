@@ -131,7 +131,9 @@ def run_trial(
         _sleep_through(began + sent_s + trial.drain_s, watch)
     drained = max(0.0, result.elapsed_ns / 1e9 - sent_s)
     own = [s for s in result.streams if s.stream not in prepared.apart]
-    timelines = _timelines(engine, prepared, own, refusal_is_loss) if trial.bin_s else ()
+    timelines: tuple[Timeline, ...] = ()
+    if trial.bin_s:
+        timelines = _timelines(engine, prepared, own, trial.bin_s, refusal_is_loss=refusal_is_loss)
     more = {
         "refusal_is_loss": refusal_is_loss,
         "drain_s": trial.drain_s if trial.full_drain else round(drained, 4),
@@ -184,6 +186,8 @@ def _timelines(
     engine: Engine,
     prepared: Prepared,
     own: Sequence[engine_results.StreamResult],
+    bin_s: float,
+    *,
     refusal_is_loss: bool,
 ) -> tuple[Timeline, ...]:
     """One timeline for each direction that sent."""
@@ -193,7 +197,7 @@ def _timelines(
         if part.spec.id in told:
             directions.setdefault(part.stream.direction, []).append(told[part.spec.id])
     return tuple(
-        timeline_of(direction, streams, refusal_is_loss=refusal_is_loss)
+        timeline_of(direction, streams, bin_s, refusal_is_loss=refusal_is_loss)
         for direction, streams in sorted(directions.items())
     )
 
