@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.plugin.conftest import Site
 
 TWO = ("-k", "phy2phy_dpdk or pvp_dpdk", "--frame-sizes", "64")
@@ -60,6 +62,7 @@ def test_one_round_is_no_repeat_and_is_refused(site: Site) -> None:
     assert not site.folders
 
 
+@pytest.mark.slow
 def test_workers_cannot_take_turns(site: Site) -> None:
     result = site.run_apart(*TWO, "--interleave", "2", "-n", "2")
     assert "leave -n out" in result.stdout.str() + result.stderr.str()

@@ -111,6 +111,11 @@ def add_options(parser: pytest.Parser) -> None:
         type=int,
         help="measure all cases N times in turn, each deployed anew: A B A B, for intervals",
     )
+    add(
+        "--expect",
+        metavar="FILE",
+        help="thresholds that results must keep to, in TOML (docs/expectations.md)",
+    )
     add("--plan", action="store_true", help="print what would be done, and stop")
     add("--resume", metavar="DIR", help="continue an interrupted run's results folder")
 

@@ -262,7 +262,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         if exitstatus == pytest.ExitCode.OK and ours.outcomes.nothing_measured:
             session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         ours.finish(int(exitstatus))
-        if ours.trouble and exitstatus == pytest.ExitCode.OK:
+        wrong = ours.trouble or ours.expecting.failed
+        if wrong and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -276,6 +277,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if session.trouble:
         terminalreporter.line(session.trouble, red=True)
     results = session.results
+    expected = list(session.expecting.lines())
+    if expected:
+        terminalreporter.section("vnetperf expectations")
+    for line, markup in expected:
+        terminalreporter.line(line, **markup)
     if results is None:
         return
     from vnetperf.bench import captures

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vnetperf.model.errors import CapabilityError, ConfigError, LogError, VnetperfError
+from vnetperf.pytest_plugin.expecting import Expecting
 from vnetperf.pytest_plugin.live import LiveProgress
 from vnetperf.pytest_plugin.options import configuration_of, worker_name
 from vnetperf.pytest_plugin.outcomes import Outcomes
@@ -41,6 +42,7 @@ class BenchSession:
         self._configuration: Configuration | None = None
         self._run: Run | None = None
         self._comparisons: Sequence[Comparison] = ()
+        self.expecting = Expecting(config)
         self.folder: Path | None = None
         self.results: Any = None
         #: Under pytest-xdist: why a worker must not measure.
@@ -180,6 +182,7 @@ class BenchSession:
             log = worker_log(self.results_folder(), self.worker)
             self._run = Run(self.configuration, log, progress=self.progress)
             self._run.note_comparisons(self._comparisons)
+            self.expecting.attach(self._run)
         return self._run
 
     def expect(self, comparisons: Sequence[Comparison]) -> None:
@@ -242,6 +245,7 @@ class BenchSession:
                     self.progress.say(str(error))
         try:
             self.results = self._write_reports()
+            self.expecting.judge(self.results)
         except (OSError, VnetperfError) as error:
             self.trouble = (
                 f"vnetperf: the reports were not written: {error}; the trials are safe: "
