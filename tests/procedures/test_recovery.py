@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.procedures.support import Dut, drive, inputs, spec_of
+from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import Recovery, Reset
 from vnetperf.model.procedures import RecoveryTest, ResetTest
 from vnetperf.model.trial import (
@@ -304,3 +305,9 @@ def test_a_generator_without_timelines_has_no_reset_time() -> None:
 
     (one,) = resets(Plain(event=lambda n: event(2.0, 2.1)))
     assert one.why == "not measured: the generator told no times (trial 1)"
+
+
+def test_where_nothing_can_be_reset_there_is_no_result() -> None:
+    whys = {"vswitch": "it connects but once", "vnf0": "there is none", "link phy0": "memif"}
+    with pytest.raises(NoResultError, match=r"vswitch: it connects but once; vnf0: there is none"):
+        resets(OverTime(), ResetTest(), impossible=whys)

@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 
 from pydantic import Field
 
+from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import Reset
 from vnetperf.model.procedures import ResetTest
 from vnetperf.model.trial import EventSpec, EventTimes, Timeline, Verdict
@@ -54,9 +55,16 @@ def reset(inputs: ResetInputs) -> Procedure[tuple[Reset, ...]]:
 
     Returns:
         One for each thing that is reset, in the order asked for.
+
+    Raises:
+        NoResultError: None of them can be.
     """
     found = []
-    for what in events_of(inputs.parameters, inputs.ends):
+    events = events_of(inputs.parameters, inputs.ends)
+    if all(inputs.impossible.get(what) for what in events):
+        whys = "; ".join(f"{what}: {inputs.impossible[what]}" for what in events)
+        raise NoResultError(f"nothing of what is asked for can be reset here: {whys}")
+    for what in events:
         if why := inputs.impossible.get(what):
             found.append(_outcome(inputs, what, [], why))
         else:
