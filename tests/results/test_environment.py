@@ -87,6 +87,14 @@ def deployed(number: str, version: str = "3.1") -> ScenarioFacts:
 
 def test_the_number_of_a_run_in_paths_and_links_is_no_difference() -> None:
     assert scenario_differences(deployed("0280"), deployed("1731")) == ()
+    bridges = [
+        ScenarioFacts(scenario="x", facts={"vswitch": {f"vp{n}br0": mac, "group": group}})
+        for n, mac, group in (
+            ("0e64", "52:47:74:b0:32:21", "/autogroup-19961 nice -10"),
+            ("1f7a", "3a:bd:3e:c4:55:75", "/autogroup-77 nice -10"),
+        )
+    ]
+    assert scenario_differences(*bridges) == ()
     [found] = environment_differences(
         run(scenarios=(deployed("0280"),)), run(scenarios=(deployed("1731", "3.3"),))
     )
@@ -102,3 +110,24 @@ def test_every_volatile_field_has_its_reason_and_the_rest_none() -> None:
     assert why_volatile("environment.memory.hugepages[0 2048].free")
     assert not why_volatile("environment.memory.hugepages[0 2048].total")
     assert not why_volatile("environment.kernel.cmdline")
+
+
+def test_what_only_a_newer_tool_recorded_is_no_difference_of_machines() -> None:
+    nic = {"pci": "a", "driver": "igb"}
+    old = {"cpu": {"model": "x"}, "nics": [nic], "kernel": {"boot_options": {"idle": "not given"}}}
+    new = {
+        "cpu": {"model": "x", "energy": "power"},
+        "interrupts": {"affinity": {}},
+        "nics": [nic | {"slot": "3"}],
+        "kernel": {"boot_options": {"idle": "not given", "nosmt": "yes"}},
+    }
+    found = environment_differences(run(old), run(new))
+    assert [(d.path, d.a, d.b) for d in found] == [
+        ("environment.kernel.boot_options.nosmt", ABSENT, "yes")
+    ]
+
+
+def test_unknown_for_another_reason_is_no_difference_and_unknown_now_is_one() -> None:
+    one, other = ({"cpu": {"turbo": f"unknown: {why}"}} for why in ("no file", "no driver"))
+    assert environment_differences(run(one), run(other)) == ()
+    assert len(environment_differences(run(one), run({"cpu": {"turbo": "on"}}))) == 1

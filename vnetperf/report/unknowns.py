@@ -10,6 +10,7 @@ from typing import Any
 from vnetperf.model.result import Result, RunResults
 from vnetperf.results.checklist import Item, lacking
 
+_INDEX = re.compile(r"\[\d+\]")
 _MARK = re.compile(r"(unknown|not measured)\s*(:|$)", re.IGNORECASE)
 
 
@@ -112,8 +113,12 @@ def gather(results: RunResults) -> tuple[Unknown, ...]:
         if scenario.error:
             said = f"not measured: not deployed: {scenario.error}"
             found.append(Unknown(scenario.scenario, said))
-    known = {unknown.where for unknown in found}
-    found += [_of_checklist(item) for item in lacking(results) if item.where not in known]
+    known = {_INDEX.sub(".*", unknown.where) for unknown in found}
+    found += [
+        _of_checklist(item)
+        for item in lacking(results)
+        if _INDEX.sub(".*", item.where) not in known
+    ]
     return tuple(found)
 
 

@@ -34,8 +34,23 @@ NOT_MEASURING: Final = ("results_dir", "notes", "pcap")
 #: What tells the items of a list of objects apart, the first that all of them have.
 _NAMES: Final = (("pci",), ("node", "size_kb"), ("locator",), ("name",), ("wire", "side"))
 
-# A run's directory is called by date, time and process; its links by the last four digits.
-_RUN = re.compile(r"\b\d{8}-\d{6}-(\w{4,})\b")
+UNKNOWN: Final = "unknown: "
+#: Facts that every run of one version has; below them, a name is there or it is not.
+_FACT: Final = re.compile(
+    r"settings\.\w+|environment(\.\w+){1,2}|environment\.nics\[[^]]*\]\.\w+"
+    r"|scenarios\..*\.plan\.(testbed(\.\w+){1,2}|placement\.\w+)"
+)
+
+#: What is different in every run, and by what it is told.
+_OF_ONE_RUN: Final = (
+    # A run's directory is called by date, time and process; its links by the last four digits.
+    (re.compile(r"\b\d{8}-\d{6}-\w{4,}\b"), "RUN"),
+    (re.compile(r"(?<![A-Za-z0-9])vp[0-9a-f]{4}(?=[a-z])"), "vpRUN"),
+    # Locally administered, and not one of the project's own: the kernel or DPDK made it up.
+    (re.compile(r"(?i)\b(?!02:76:)[0-9a-f][26ae](:[0-9a-f]{2}){5}\b"), "(made-up MAC)"),
+    (re.compile(r"/autogroup-\d+"), "/autogroup"),
+    (re.compile(r"(usage|overhead): +(\d+ ?%|NOT AVAIL)"), r"\1: N %"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +78,14 @@ def environment_differences(a: RunResults, b: RunResults) -> tuple[Difference, .
     Returns:
         In the order of results.json: tool, settings, machine, generator, and what was deployed for
         scenarios that both runs have. What `VOLATILE` names is left out, and names that hold the
-        number of a run are taken for equal.
+        number of a run are taken for equal. A fact of the machine that only one of them recorded,
+        or that is unknown in both, is none: their tools differ, not their machines.
     """
     one, other = _environment(a), _environment(b)
     shared = one["scenarios"].keys() & other["scenarios"].keys()
     for tree in (one, other):
         tree["scenarios"] = {k: v for k, v in tree["scenarios"].items() if k in shared}
-    return tree_differences(one, other)
+    return tuple(d for d in tree_differences(one, other) if not _says_nothing(d))
 
 
 def scenario_differences(a: ScenarioFacts, b: ScenarioFacts) -> tuple[Difference, ...]:
@@ -97,6 +113,13 @@ def tree_differences(a: Any, b: Any) -> tuple[Difference, ...]:
     """
     found = _walk(_without_run(a), _without_run(b), "")
     return tuple(difference for difference in found if not why_volatile(difference.path))
+
+
+def _says_nothing(difference: Difference) -> bool:
+    sides = (difference.a, difference.b)
+    if all(isinstance(side, str) and side.startswith(UNKNOWN) for side in sides):
+        return True
+    return ABSENT in sides and _FACT.fullmatch(difference.path) is not None
 
 
 def why_volatile(path: str) -> str:
@@ -141,29 +164,14 @@ def _deployed(facts: ScenarioFacts) -> dict[str, Any]:
 
 
 def _without_run(tree: Any) -> Any:
-    """A tree in which the numbers of runs are taken out of names and paths."""
-    numbers = {match for text in _texts(tree) for match in _RUN.findall(text)}
-    links = re.compile("|".join(f"(?<=vp){re.escape(n[-4:])}" for n in sorted(numbers)) or "(?!)")
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, str):
-            return links.sub("RUN", _RUN.sub("RUN", value))
-        if isinstance(value, Mapping):
-            return {key: plain(item) for key, item in value.items()}
-        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-    return plain(tree)
-
-
-def _texts(tree: Any) -> Iterator[str]:
+    """A tree without what only one run can have: its number in names and paths, made-up MACs."""
     if isinstance(tree, str):
-        yield tree
-    elif isinstance(tree, Mapping):
-        for item in tree.values():
-            yield from _texts(item)
-    elif isinstance(tree, list | tuple):
-        for item in tree:
-            yield from _texts(item)
+        for pattern, put in _OF_ONE_RUN:
+            tree = pattern.sub(put, tree)
+        return tree
+    if isinstance(tree, Mapping):
+        return {_without_run(key): _without_run(item) for key, item in tree.items()}
+    return [_without_run(item) for item in tree] if isinstance(tree, list | tuple) else tree
 
 
 def _walk(a: Any, b: Any, path: str) -> Iterator[Difference]:
