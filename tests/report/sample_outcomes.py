@@ -357,6 +357,7 @@ def _trials(rng: random.Random, first: int, test: str, size: int) -> Iterator[Tr
             offered_ratio=1.0,
             verdict=Verdict.VALID,
             lost_at={"phy0 rx ring": lost} if lost else {},
+            burst=4000 + number if test == "back_to_back" else 0,
         )
 
 

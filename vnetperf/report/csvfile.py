@@ -65,6 +65,7 @@ TRIAL_COLUMNS = (
     "reason",
     "lost_at",
     "virtual_lab",
+    "burst_frames",
 )
 
 
@@ -203,6 +204,7 @@ def trials_csv(results: RunResults) -> str:
             trial.reason,
             json.dumps(trial.lost_at) if trial.lost_at else "",
             opening.in_lab(results),
+            trial.burst or None,
         )
         writer.writerow([cell(value) for value in row])
     return out.getvalue()

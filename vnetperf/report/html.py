@@ -57,7 +57,7 @@ def _title(results: RunResults) -> str:
 
 def _header(results: RunResults) -> Markup:
     run = results.run
-    warnings = [el("li", w) for w in results.warnings]
+    warnings = [el("li", w) for w in opening.warnings(results)]
     ended = "" if run.ended else "; not ended: running or interrupted"
     said = f"{run.started} (UTC){ended}. {run.tool}. {opening.ledger_count(results)}."
     return el(
@@ -80,6 +80,7 @@ def _identity_section(results: RunResults, anchor: str) -> Markup:
         ("testbed", run.testbed or bounds.NOT_RECORDED),
         ("isolation (RFC 6815)", run.isolation or bounds.NOT_RECORDED),
         ("operator's notes", run.notes or "none"),
+        *opening.redaction(results),
     ]
     return section(anchor, "Identity of the run", facts_table("Identity of the run", rows))
 

@@ -28,6 +28,7 @@ def _identity(results: RunResults) -> Iterator[str]:
         ("isolation statement (RFC 6815)", escaped(run.isolation or bounds.NOT_RECORDED)),
         ("operator's notes", escaped(run.notes or "none")),
         ("standards ledger", escaped(opening.ledger_count(results))),
+        *((escaped(name), escaped(value)) for name, value in opening.redaction(results)),
     ]
     yield table(("identity", ""), rows)
 
@@ -121,7 +122,7 @@ def markdown_report(results: RunResults) -> str:
     if first:
         parts.append(f"**{escaped(first)}**")
     parts.append(f"# vnetperf report: {escaped(results.preset)}")
-    parts += [f"> **Warning:** {escaped(w)}" for w in results.warnings]
+    parts += [f"> **Warning:** {escaped(w)}" for w in opening.warnings(results)]
     parts += _identity(results)
     parts += answers(results)
     parts += comparisons(results)

@@ -48,6 +48,38 @@ def first_line(results: RunResults) -> str:
     return f"{LAB} {note}".strip() if in_lab(results) else note
 
 
+def warnings(results: RunResults) -> tuple[str, ...]:
+    """What a reader must know before any number.
+
+    Args:
+        results: The run.
+
+    Returns:
+        The run's own warnings; that it is a redacted copy comes first.
+    """
+    copy = results.redacted
+    return ((copy.sentence,) if copy else ()) + results.warnings
+
+
+def redaction(results: RunResults) -> tuple[tuple[str, str], ...]:
+    """What a redacted copy does not tell.
+
+    Args:
+        results: The run.
+
+    Returns:
+        Names and values; empty for the run itself.
+    """
+    copy = results.redacted
+    if copy is None:
+        return ()
+    rows = [("redacted (UTC)", copy.when)]
+    rows += [(f"replaced: {kind}", str(count)) for kind, count in copy.values.items()]
+    rows += [("kept on purpose", kind) for kind in copy.kept]
+    rows += [("replaced in part", said) for said in copy.limited]
+    return (*rows, *((f"left out: {name}", why) for name, why in copy.dropped.items()))
+
+
 def ledger(results: RunResults) -> tuple[LedgerEntry, ...]:
     """Every clause, the deviated ones first.
 

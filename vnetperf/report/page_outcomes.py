@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from vnetperf.model.outcomes import Curve, Spread
-from vnetperf.model.result import Result
+from vnetperf.model.result import Result, TrialPoint
 from vnetperf.report import outcomes, tabular
-from vnetperf.report.cases import Group
+from vnetperf.report.cases import Case, Group, case_of
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.outcomes import rounds
 from vnetperf.report.page_parts import folded
@@ -16,6 +16,7 @@ from vnetperf.report.plot_curve import curve_legend, curve_plot, loss_over_time_
 from vnetperf.report.plot_latency import Line, latency_legend, latency_plot
 from vnetperf.report.plot_loss_rate import loss_detail_plot, loss_rate_plot, sizes_legend
 from vnetperf.report.plot_rate_curve import rate_curve_plot
+from vnetperf.report.plot_search import search_legend, search_plot
 from vnetperf.report.plot_soak import soak_plot
 from vnetperf.report.plot_spread import Row, spread_legend, spread_plot
 
@@ -38,7 +39,21 @@ def grid(title: str, key: Markup | None, figures: Sequence[Markup]) -> Markup | 
     if not shown:
         return None
     heading = el("h3", title) if title else None
-    return el("div", heading, key, el("div", shown, class_="plots"))
+    css = "solo" if len(shown) == 1 else None
+    return el("div", heading, key, el("div", shown, class_="plots"), class_=css)
+
+
+def strips(parts: Sequence[Markup | None]) -> Markup | None:
+    """Rows of figures below each other; those of one figure stand side by side.
+
+    Args:
+        parts: What :func:`grid` made.
+
+    Returns:
+        HTML; None without a figure.
+    """
+    shown = [part for part in parts if part]
+    return el("div", shown, class_="strips") if shown else None
 
 
 def beside(main: Markup, title: str, figures: Sequence[Markup], known: Sequence[Spread]) -> Markup:
@@ -115,6 +130,13 @@ def _back_to_back(group: Group) -> Iterator[Markup | None]:
         for r, found in known
     ]
     yield beside(main, "Each search", figures, [found.frames for _, found in known])
+
+
+def _bursts(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Markup | None:
+    of = [(r, trials.get(case_of(r), ())) for r in group.measured if r.back_to_back]
+    every = [trial for _, found in of for trial in found]
+    figures = [search_plot(r, found, ()) for r, found in of]
+    return grid("Bursts in the order they were tried", search_legend(every, ()), figures)
 
 
 def _recovery(group: Group) -> Iterator[Markup | None]:
@@ -229,19 +251,22 @@ _PLOTS: tuple[Callable[[Group], Iterator[Markup | None]], ...] = (
 )
 
 
-def outcomes_part(group: Group) -> list[Markup]:
+def outcomes_part(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> list[Markup]:
     """Tables and plots of one scenario and test.
 
     Args:
         group: Its results.
+        trials: All trials of the run by search.
 
     Returns:
-        HTML; empty for a search.
+        HTML; of a search without repeats empty.
     """
     all_of = outcomes.tables(group)
     found = [tabular.drawn(t, label=f"{t.title}, {group.title}") for t in all_of]
     drawn = [part for plots in _PLOTS for part in plots(group)]
+    drawn.append(_bursts(group, trials))
     # A short table stands before the plots; a long one, or one of what was tried, after them.
     first = bool(all_of) and len(all_of[0].rows) <= _LONG
-    ordered = [*found[:1], *drawn, *found[1:]] if first else [*drawn, *found]
+    plots = strips(drawn)
+    ordered = [*found[:1], plots, *found[1:]] if first else [plots, *found]
     return [part for part in ordered if part]

@@ -10,6 +10,9 @@ from vnetperf.report.cases import Group, goals_used
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.page_parts import badge, section, table
 
+#: Frame sizes up to which a table does not fill the page.
+_FEW = 3
+
 
 def _cell(group: Group, size: int, goal_name: str) -> object:
     result = next((r for r in group.results if r.frame_size == size), None)
@@ -47,8 +50,14 @@ def _tables(found: Sequence[Group], names: Sequence[str]) -> Iterator[Markup]:
         said = el("p", el("b", name), " ", "; or ".join(sorted(asked)), class_="asked")
         head = ("fps, aggregate", *(names_of_sizes[size] for size in sizes))
         css = ("name", *["num"] * len(sizes))
+        kind = _kind(sizes)
         label = f"Lower bounds of {name} by frame size"
-        yield el("div", said, table(label, head, rows, css=css, kind="matrix"))
+        yield el("div", said, table(label, head, rows, css=css, kind=kind))
+
+
+def _kind(sizes: Sequence[int]) -> str:
+    """A table of few columns is no wider than it needs to be."""
+    return "matrix" if len(sizes) > _FEW else "matrix few"
 
 
 def _found(group: Group, size: int) -> object:
@@ -77,7 +86,9 @@ def _others(found: Sequence[Group]) -> Markup | None:
         rows = [(words(g.test), *(_found(g, size) for size in sizes)) for g in mine]
         head = (f"{scenario}: other tests", *(names[size] for size in sizes))
         css = ("name", *["num"] * len(sizes))
-        parts.append(table(f"Other tests of {scenario}", head, rows, css=css, kind="matrix others"))
+        parts.append(
+            table(f"Other tests of {scenario}", head, rows, css=css, kind=f"{_kind(sizes)} others")
+        )
     return el("div", parts, class_="tables answers")
 
 

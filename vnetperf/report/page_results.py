@@ -12,7 +12,7 @@ from vnetperf.report.cases import Case, Group, case_of, goals_used
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.notes import notes
 from vnetperf.report.page_losses import losses_table
-from vnetperf.report.page_outcomes import grid, outcomes_part
+from vnetperf.report.page_outcomes import grid, outcomes_part, strips
 from vnetperf.report.page_parts import badge, folded, row, scroller, section, table
 from vnetperf.report.plot_latency import latency_legend, latency_plot, lines_of
 from vnetperf.report.plot_loss import loss_legend, loss_plot
@@ -20,6 +20,8 @@ from vnetperf.report.plot_search import search_legend, search_plot
 from vnetperf.report.plot_throughput import throughput_plot
 
 _NONE = "\N{EN DASH}"
+#: Hops whose columns fit beside a plot.
+_BESIDE = 3
 _HEAD = (
     "size",
     "goal, direction",
@@ -160,19 +162,36 @@ def group_section(group: Group, trials: Mapping[Case, list[TrialPoint]], anchor:
     if not group.goal_names:
         tried = [t for r in group.measured for t in trials.get(case_of(r), [])]
         line = el("p", _effort(group, tried), class_="asked") if group.measured else None
-        parts = [line, noted, *outcomes_part(group), losses_table(group, trials), _threads(group)]
+        parts = [
+            line,
+            noted,
+            *outcomes_part(group, trials),
+            losses_table(group, trials),
+            _threads(group),
+        ]
         return section(anchor, group.title, *parts)
+    first: Markup | None = el(
+        "div", throughput_plot(group), losses_table(group, trials), class_="pair"
+    )
+    plots = list(_plots(group, trials))
+    if _hops(group, trials) > _BESIDE:
+        plots.insert(0, el("div", throughput_plot(group), class_="solo"))
+        first = losses_table(group, trials)
     return section(
         anchor,
         group.title,
         el("ul", list(_asked(group)), class_="asked"),
         _results_table(group),
         noted,
-        el("div", throughput_plot(group), losses_table(group, trials), class_="pair"),
+        first,
         _threads(group),
-        *_plots(group, trials),
-        *outcomes_part(group),
+        strips(plots),
+        *outcomes_part(group, trials),
     )
+
+
+def _hops(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> int:
+    return len({hop for trial in _trials_of(group, trials) for hop in trial.lost_at})
 
 
 def _effort(group: Group, tried: Sequence[TrialPoint]) -> str:

@@ -33,7 +33,7 @@ def _row(trial: TrialPoint) -> str:
     css = "" if trial.verdict is Verdict.VALID else ' class="bad"'
     cells = (
         str(trial.number),
-        text.fps(trial.load_fps),
+        f"burst of {text.frames(trial.burst)}" if trial.burst else text.fps(trial.load_fps),
         text.seconds(trial.duration_s),
         _NO_NUMBER if trial.loss_ratio is None else text.percent(trial.loss_ratio),
         _NO_NUMBER if trial.forwarded_fps is None else text.fps(trial.forwarded_fps),

@@ -80,6 +80,11 @@ class Bounds:
         return self._met[below - 1] if below else None
 
 
+def _tried(trial: TrialPoint) -> float:
+    """What a search tried: a load, or the length of a burst."""
+    return trial.burst or trial.load_fps
+
+
 def _marks(trials: Sequence[TrialPoint], x: Scale, y: Scale) -> Iterator[Markup]:
     paths: dict[str, list[str]] = defaultdict(list)
     numbers: dict[str, list[str]] = defaultdict(list)
@@ -87,7 +92,7 @@ def _marks(trials: Sequence[TrialPoint], x: Scale, y: Scale) -> Iterator[Markup]
         css, stroke = css_of(trial.verdict), stroke_of(trial.verdict)
         if trial.verdict is Verdict.VALID and trial.loss_ratio:
             css, stroke = "v-lossy", _LOSSY
-        paths[css].append(f"M{at(x(place))} {at(y(trial.load_fps))}{stroke}")
+        paths[css].append(f"M{at(x(place))} {at(y(_tried(trial)))}{stroke}")
         numbers[css].append(str(trial.number))
     for css, strokes in paths.items():
         yield el("path", d="".join(strokes), class_=css, data_n=",".join(numbers[css]))
@@ -128,10 +133,12 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
     """
     if len(trials) < 2:
         return Markup("")
-    y = fitting((t.load_fps for t in trials), BOTTOM - 4, TOP + 4, ratio=_LOG_FROM, zero=False)
+    y = fitting((_tried(t) for t in trials), BOTTOM - 4, TOP + 4, ratio=_LOG_FROM, zero=False)
     x = Linear(1, len(trials), LEFT + 8, RIGHT - 8)
     scale = "log scale" if y.log else "linear scale"
-    parts: list[Markup] = list(y_axis(y, f"load per interface, frames/s, {scale}", text.tick_fps))
+    bursts = any(t.burst for t in trials)
+    name = "burst, frames" if bursts else "load per interface, frames/s"
+    parts: list[Markup] = list(y_axis(y, f"{name}, {scale}", text.tick_fps))
     ticks = [(x(v), f"{v:g}") for v in x.ticks() if v >= 1 and v == int(v)]
     parts += x_axis(ticks, "trials of this search, in order", grid=False)
     for goal in result.goals:
@@ -140,7 +147,8 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
     seconds = sum(t.duration_s for t in trials)
     said = f"{len(trials)} trials, {text.seconds(seconds)} of traffic"
     caption = el("figcaption", el("b", result.size_text), el("span", said))
-    title = f"Loads in order, {result.scenario}, {result.test}, {result.size_text}"
+    what = "Bursts" if bursts else "Loads"
+    title = f"{what} in order, {result.scenario}, {result.test}, {result.size_text}"
     return el("figure", caption, svg(title, parts, css="trial-marks"))
 
 

@@ -9,7 +9,7 @@ from vnetperf.model.outcomes import Spread
 from vnetperf.report import spreads
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.plot_frame import RIGHT, TOP, WIDTH, at, legend, svg
-from vnetperf.report.plot_scale import Scale, fitting
+from vnetperf.report.plot_scale import Linear, Scale, fitting
 
 _LEFT = 12
 #: Largest over smallest value from which the axis is logarithmic.
@@ -70,6 +70,15 @@ def _middle(spread: Spread, x: Scale, y: float) -> Iterator[Markup]:
     yield el("path", d=f"M{at(x(spread.mean))} {at(y - 8)}v16", class_="middle")
 
 
+def _scale(values: Sequence[float]) -> Scale:
+    """Unlike rates these may be 0, and the end of an interval below it."""
+    low, high = min(values), max(values)
+    if low > 0:
+        return fitting(values, _LEFT + 6, RIGHT - 10, ratio=_LOG_FROM, zero=False)
+    room = (high - low) * 0.06
+    return Linear(low - room, high + room, _LEFT + 6, RIGHT - 10)
+
+
 def _row(row: Row, x: Scale, top: float, kind: spreads.Kind) -> Markup:
     name = el("text", row.name, x=_LEFT, y=at(top + 12), class_="strong")
     y = top + _NAME + _DOTS / 2
@@ -107,14 +116,14 @@ def spread_plot(title: str, axis: str, rows: Sequence[Row], kind: spreads.Kind) 
         kind: What they are.
 
     Returns:
-        A figure; nothing when none has a value.
+        A figure; nothing when none has a value, or each is 0.
     """
     values = [end for row in rows if row.spread is not None for end in _ends(row.spread)]
-    if not values:
+    if not values or not any(values):
         return Markup("")
     height = _NAME + _DOTS + 4
     foot = TOP + height * len(rows) + 4
-    x = fitting(values, _LEFT + 6, RIGHT - 10, ratio=_LOG_FROM, zero=False)
+    x = _scale(values)
     scale = "log scale" if x.log else "linear scale"
     parts: list[Markup] = []
     for value in x.ticks():

@@ -132,9 +132,10 @@ def throughput_plot(group: Group) -> Markup:
     parts += x_axis(ticks, "frame size, octets with FCS (equal steps)", grid=False)
     for name, css, _ in _LIMITS:
         known = [(r, getattr(r, name)) for r in group.measured]
-        parts.append(
-            polyline([(places[r.frame_size], y(v)) for r, v in known if v], css),
-        )
+        line = [(places[r.frame_size], y(v)) for r, v in known if v]
+        if len(line) == 1:  # of one size a limit is a level line across the plot
+            line = [(LEFT, line[0][1]), (RIGHT, line[0][1])]
+        parts.append(polyline(line, css))
     for index, name in enumerate(group.goal_names):
         parts += _series(group, index, name, y)
     for result in group.results:

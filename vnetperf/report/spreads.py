@@ -110,7 +110,9 @@ def mean(spread: Spread, kind: Kind) -> str:
     below, above = spread.mean - spread.low, spread.high - spread.mean
     if abs(above - below) > _LOPSIDED * (above + below):
         return f"{one(spread.mean, kind)} ({_between(spread.low, spread.high, kind)})"
-    factor, unit = _unit(spread.mean, kind)
+    if not spread.mean and not above:
+        return one(0.0, kind)
+    factor, unit = _unit(spread.mean or above, kind)
     half, middle = max(below, above) / factor, spread.mean / factor
     if kind == "ratio" and 0 < middle < _TINY:
         return f"{one(spread.mean, kind)} {_PLUS_MINUS} {one(max(below, above), kind)}"

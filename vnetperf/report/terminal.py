@@ -210,7 +210,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
     first = opening.first_line(results)
     if first:
         yield line(first, "bold" if opening.is_benchmark(results) else "bold red")
-    for warning in results.warnings:
+    for warning in opening.warnings(results):
         yield line(f"Warning: {warning}", "yellow")
     for group in groups(results):
         yield line("")

@@ -99,7 +99,7 @@ def time_s(value: float) -> str:
     Returns:
         The time with its unit; unlike :func:`seconds` with four digits, and no minutes.
     """
-    return nanoseconds(value * 1e9)
+    return nanoseconds(value * 1e9) if value else "0 s"
 
 
 def seconds(value: float) -> str:

@@ -53,8 +53,9 @@ def _said(group: Group) -> Iterator[str]:
             "before to the first one after; resolution one frame."
         )
     for result, found in every:
-        if found.why:
-            yield f"{result.size_text}, {found.what}: {found.why}"
+        for said in (found.why, found.note):
+            if said:
+                yield f"{result.size_text}, {found.what}: {said}"
     for spread, result, found in methods:
         for remark in spreads.remarks(spread, "s"):
             yield f"{result.size_text}, {found.what}: {remark}."
@@ -104,6 +105,8 @@ def quantities(result: Result) -> Iterator[Quantity]:
     for found in result.resets:
         for name in ("by_loss", "by_time"):
             value = getattr(found, f"{name}_s")
-            yield Quantity(f"reset_time_{name}", "s", value, found.what, note=found.why)
+            yield Quantity(
+                f"reset_time_{name}", "s", value, found.what, note=found.why or found.note
+            )
         yield Quantity("event_took", "s", found.event_s, found.what)
         yield Quantity("load", "fps", found.load_fps, found.what)

@@ -63,6 +63,8 @@ def _said(known: list[tuple[Result, Soak]]) -> Iterator[str]:
     if known:
         yield "Interval of the loss ratio: Clopper-Pearson, as if frames were lost independently."
     for result, found in known:
+        if found.note:
+            yield f"{result.size_text}: {found.note}"
         for name, varied in found.variation.items():
             if varied.why:
                 yield f"{result.size_text}, {name}: {varied.why}"
@@ -117,7 +119,7 @@ def quantities(result: Result) -> Iterator[Quantity]:
     yield Quantity("duration", "s", found.seconds, found.of)
     yield Quantity("offered", "frames", float(found.offered), found.of)
     yield Quantity("lost", "frames", float(found.lost), found.of)
-    yield Quantity("loss_ratio", "ratio", found.loss_ratio, found.of)
+    yield Quantity("loss_ratio", "ratio", found.loss_ratio, found.of, note=found.note)
     yield Quantity("loss_ratio_low", "ratio", found.loss_low, found.of)
     yield Quantity("loss_ratio_high", "ratio", found.loss_high, found.of)
     yield Quantity("loss_ratio_goal", "ratio", found.goal, found.of)
