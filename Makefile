@@ -45,7 +45,7 @@ engine: venv
 	@$(PYTHON) -m vnetperf.traffic.loadgen.build
 
 demo: deps venv engine
-	$(PYTHON) -m pytest testcases/ -k pvp_dpdk
+	$(PYTHON) -m pytest testcases/ -k pvp_dpdk --frame-sizes 64,1518
 
 # Fast tests first, in parallel; then those that drive real software, one after the other.
 test: deps-test $(VENV)/.dev-stamp
