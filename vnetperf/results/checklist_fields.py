@@ -219,7 +219,7 @@ FIELDS: Final[tuple[Asked, ...]] = (
     _tester("generator", "plan|scenario|generator"),
     _tester("version", "facts|generator|version"),
     _tester("cores", "plan|placement|cores|tester"),
-    _tester("NICs", "facts|generator|ports"),
+    _tester("NICs", "facts|generator|ports", "plan|nics", "facts|generator|launch line"),
     _tester("launch line", "facts|generator|launch line"),
     _tester("time stamps", "facts|generator|time stamps"),
     _tester("error of time stamps", "facts|generator|time stamp error"),

@@ -414,6 +414,7 @@ class Pktgen(TrafficGenerator):
             "version": version,
             "launch line": " ".join(self._launch.argv) if self._launch else "",
             "server": self._server or "started by this run",
+            "runs on": self._server or "the machine that carries the DUT",
             "frames": "Pktgen's own: IP identification and checksums are not ours"
             if self._server
             else "from a file: equal to the other generators', with zeros for the stamp",
@@ -421,6 +422,8 @@ class Pktgen(TrafficGenerator):
             "counters": "settled, probes and foreign ARP and IPv6 taken off",
             "time stamps": "TSC of extra probes of 76 octets to UDP port 1028, at most 1 % of the "
             "load, on top of it; no histogram",
+            "time stamp error": "one clock for both ends; what its queues add is the latency in "
+            "`calibrations`",
             "workers": list(self._launch.workers) if self._launch else [],
         }
 

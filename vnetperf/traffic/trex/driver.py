@@ -383,6 +383,7 @@ class Trex(TrafficGenerator):
             "version": f"TRex {known.get('version', 'unknown')}",
             "client": f"{known.get('client', '')}, Python {known.get('python', '')}",
             "server": "ours" if server else self.config.server,
+            "runs on": "the machine that carries the DUT" if server else self.config.server,
             "launch line": " ".join(server.argv) if server else "",
             "configuration": server.configuration if server else "",
             "ports": [
@@ -394,6 +395,8 @@ class Trex(TrafficGenerator):
             "counted as load; whole microseconds"
             + (f"; over memif of frames of up to {LONGEST} octets" if self._short else "")
             + ("; its threads sleep up to 1 ms, which is in every latency" if low_end else ""),
+            "time stamp error": "half a microsecond by its unit; what its queues and sleeping "
+            "threads add is the latency in `calibrations`",
             "given up when late by (s)": f"{SLACK_S}, or {SLACK} of the trial if that is more",
         }
 
