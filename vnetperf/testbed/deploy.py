@@ -19,7 +19,6 @@ from vnetperf.model.errors import (
     DutError,
     GeneratorError,
     HostError,
-    TrialTimeoutError,
     VnetperfError,
 )
 from vnetperf.model.machine import MachineFacts
@@ -27,12 +26,11 @@ from vnetperf.model.plan import Plan, Pollers
 from vnetperf.model.ports import Attachment, VnfPort, WireEnd
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.trial import HopCounters, LiveCounts, TrialResult, TrialSpec
-from vnetperf.testbed import events, turns
-from vnetperf.testbed.collecting import Collecting
-from vnetperf.testbed.counting import difference, settled
+from vnetperf.testbed import turns
 from vnetperf.testbed.demands import attachment_kind
 from vnetperf.testbed.pathcheck import check_path
 from vnetperf.testbed.together import all_or_first_error, every_error
+from vnetperf.testbed.trial import conduct
 from vnetperf.traffic.base import TrafficGenerator
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vswitches.base import VSwitch
@@ -40,9 +38,6 @@ from vnetperf.vswitches.base import VSwitch
 VNF_READY_S = 30.0
 #: Longest time between a process's last answer and its end, seconds.
 DYING_S = 2.0
-#: Share of the wait after learning frames by which they have come through; counters are read in
-#: the rest of it.
-SETTLED = 0.7
 #: Cores and hugepages belong to one run at a time, whatever its testbed file is called.
 MACHINE_LOCK = "machine"
 OnWait = Callable[[LockHolder | None, float], None]
@@ -346,28 +341,7 @@ class Deployment:
         Raises:
             CapabilityError: The trial asks for what the generator or the DUT cannot do.
         """
-        self._check_trial(spec)
-        began = time.monotonic()
-        happening = events.Happening(self, spec.event) if spec.event else None
-
-        def watch_all() -> None:
-            watch()
-            if happening is not None:
-                happening.look()
-            if happening is None or not happening.failed:
-                self.check_alive()
-            if on_live is not None and (counts := self.generator.live()) is not None:
-                on_live(counts)
-
-        try:
-            result = self._trial(spec, watch_all, happening)
-        except TrialTimeoutError as error:
-            result = TrialResult(directions=(), failed="timeout", failure=str(error))
-        except GeneratorError as error:
-            result = TrialResult(directions=(), failed="generator", failure=str(error))
-        except (DutError, HostError) as error:
-            result = TrialResult(directions=(), failed="dut", failure=str(self._cause(error)))
-        return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+        return conduct(self, spec, watch, on_live)
 
     @contextlib.contextmanager
     def without_tester(self) -> Iterator[tuple[WireEnd, ...]]:
@@ -385,16 +359,22 @@ class Deployment:
         try:
             yield self._tester_ends
         except (DutError, HostError, GeneratorError) as error:
-            raise self._cause(error) from None
+            raise self.cause(error) from None
         finally:
             self.generator.connect(self._tester_ends)
             self.slices = self._cut_slices()
 
-    def _cause(self, error: VnetperfError) -> VnetperfError:
+    def cause(self, error: VnetperfError) -> VnetperfError:
         """A part that has died says more than the call that found it gone.
 
         A process closes its sockets a while before its end can be seen: it gives its memory back
         first.
+
+        Args:
+            error: What the call raised.
+
+        Returns:
+            The error of the part that has died, else the same.
         """
         deadline = time.monotonic() + DYING_S
         while time.monotonic() < deadline:
@@ -404,45 +384,6 @@ class Deployment:
                 return death
             time.sleep(0.05)
         return error
-
-    def _check_trial(self, spec: TrialSpec) -> None:
-        if why := type(self.generator).lacks(spec):
-            raise CapabilityError(
-                f"{self.plan.scenario.generator} cannot {why}",
-                where=self.plan.scenario.id,
-                cure="--generator loadgen can",
-            )
-        if spec.event is not None:
-            events.check(self.plan, spec.event, spec.duration_s)
-
-    def _trial(
-        self, spec: TrialSpec, watch: Callable[[], None], happening: events.Happening | None
-    ) -> TrialResult:
-        self.check_alive()
-        self.prepare(spec.frame_size)
-        if spec.learning_frames:
-            self.generator.learn(spec.learning_frames)
-        learned = time.monotonic()
-        collecting = Collecting(self.pollers())
-        time.sleep(spec.learning_wait_s * SETTLED)
-        before = settled(self.counters)
-        time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
-        collecting.start()
-        try:
-            result = self.generator.run(spec, watch)
-        finally:
-            collected = collecting.stop()
-        told: dict[str, Any] = {"refusal_is_loss": self.plan.refusal_is_loss}
-        uncollected = result.uncollected | collected["uncollected"]
-        if happening is not None:
-            told = {"event": happening.over()}
-        if happening is not None and happening.resets_counters:
-            uncollected["hops"] = "not measured: counters began anew in the middle of the trial"
-        else:
-            self.check_alive()
-            after = self.counters()
-            told["hops"] = tuple(difference(before.get(name), now) for name, now in after.items())
-        return result.model_copy(update={**collected, **told, "uncollected": uncollected})
 
     def _stop_backends(self) -> list[str]:
         """Stop everything in the opposite order; what fails is left to the journal."""
