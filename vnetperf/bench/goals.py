@@ -58,10 +58,20 @@ def goals_of(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
     Raises:
         LogError: The log's trials are not those the search asks for.
     """  # noqa: DOC502
-    return tuple(_goal(found, begin, logged) for found in _outcome(begin, logged).results)
+    return tuple(goal_result(found, begin, logged) for found in _outcome(begin, logged).results)
 
 
-def _goal(found: SearchGoalResult, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
+def goal_result(found: SearchGoalResult, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
+    """A goal's result as it is told: summed up over directions, with what was seen at its bound.
+
+    Args:
+        found: What the search, or who reads its trials, says of the goal.
+        begin: How the search was asked for.
+        logged: Its trials.
+
+    Returns:
+        The result.
+    """
     goal, n = found.goal, begin.in_sum
     lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
     upper = found.relevant_upper_bound.load_fps if found.relevant_upper_bound else None

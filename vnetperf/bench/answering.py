@@ -1,0 +1,126 @@
+"""Results of a log with goals besides those it was measured for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vnetperf.bench.derive import derive
+from vnetperf.bench.logged import Case, LoggedSearch, searches_of
+from vnetperf.bench.regoal import MissingTrials, answer
+from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.goal import SearchGoal
+from vnetperf.model.result import Result, RunResults
+from vnetperf.results.records import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedGoal:
+    """A goal as a user asks for it afterwards; what is None is as in the log.
+
+    Attributes:
+        name: What it is called; "" to be named by its loss ratio.
+        loss_ratio: 0..1.
+        exceed_ratio: Share of trial seconds at a load that may exceed it.
+        final_trial_s: Seconds of a trial that counts.
+        duration_sum_s: Seconds of trials that classify a load.
+        width: Relative width of the bounds.
+    """
+
+    name: str
+    loss_ratio: float
+    exceed_ratio: float | None = None
+    final_trial_s: float | None = None
+    duration_sum_s: float | None = None
+    width: float | None = None
+
+    def of(self, known: SearchGoal) -> SearchGoal:
+        """The whole goal.
+
+        Args:
+            known: A goal that the log was measured for.
+
+        Returns:
+            The same with what is asked for.
+
+        Raises:
+            ConfigError: A value that no goal can have.
+        """  # noqa: DOC502
+        final = self.final_trial_s or known.final_trial_s
+        total = self.duration_sum_s or max(final, known.duration_sum_s)
+        return replace(
+            known,
+            name=self.name or f"loss {100 * self.loss_ratio:g} %",
+            loss_ratio=self.loss_ratio,
+            exceed_ratio=known.exceed_ratio if self.exceed_ratio is None else self.exceed_ratio,
+            final_trial_s=final,
+            duration_sum_s=total,
+            initial_trial_s=min(known.initial_trial_s, final),
+            width=self.width or known.width,
+        )
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a log says of goals that it was not measured for.
+
+    Attributes:
+        results: The run, with the goals beside its own.
+        missing: Case and goal -> the trials that are missing.
+    """
+
+    results: RunResults
+    missing: dict[tuple[Case, str], MissingTrials]
+
+
+def answer_goals(records: Sequence[Record], goals: Sequence[AskedGoal]) -> Answered:
+    """Answer goals from the searches of a log.
+
+    Args:
+        records: The log.
+        goals: What is asked, for every scenario and frame size.
+
+    Returns:
+        Bounds, and what is missing to narrow them.
+
+    Raises:
+        LogError: The log has no search.
+        ConfigError: A goal that cannot be, or is called as one that is there.
+    """
+    final = {s.case: s for s in searches_of(records) if s.final}
+    if not final:
+        raise LogError(
+            "the log has no throughput search whose trials could answer a goal",
+            where="trial log",
+            cure="measure the throughput",
+        )
+    missing: dict[tuple[Case, str], MissingTrials] = {}
+    results = derive(records)
+    answered = tuple(_with(r, final, goals, missing) for r in results.results)
+    return Answered(results.model_copy(update={"results": answered}), missing)
+
+
+def _with(
+    result: Result,
+    final: dict[Case, LoggedSearch],
+    goals: Sequence[AskedGoal],
+    missing: dict[tuple[Case, str], MissingTrials],
+) -> Result:
+    case = (result.scenario, result.test, result.frame_size)
+    logged = final.get(case)
+    if logged is None:
+        return result
+    found = list(result.goals)
+    for asked in goals:
+        goal = asked.of(logged.begin.goals[0])
+        if goal.name in [one.name for one in found]:
+            raise ConfigError(
+                f"there is a goal {goal.name!r} already",
+                where="--goals",
+                cure="name yours: --goals mine=0.001",
+            )
+        one = answer(logged.begin, logged, goal)
+        found.append(one.result)
+        if one.missing is not None:
+            missing[case, goal.name] = one.missing
+    return result.model_copy(update={"goals": tuple(found)})
