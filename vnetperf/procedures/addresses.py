@@ -9,13 +9,15 @@ port 1. What arrives is what was not learned.
 All frames are of one series: frame i comes from address i and goes to address i + `SPARE`. A trial
 sends the series from its beginning, so the first one learns and the second one checks. The last
 `SPARE` frames go to addresses that nobody has: they must arrive in every trial, which shows that
-the DUT floods at all and that the way is free.
+the DUT floods at all and that the way is free. What an earlier and longer series has left in the
+table would be taken for learned, so the DUT is made to forget before a shorter one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from math import sqrt
 
 from vnetperf.model.errors import NoResultError
@@ -34,9 +36,21 @@ LEARNED = 4096
 RESOLUTION = 0.01
 RATE_RESOLUTION = 0.1
 
+#: Times a series is sent again of which the generator has left something out.
+ATTEMPTS = 3
+
 _LINK = EventSpec(what="link phy0", at_s=0.3, down_s=0.3)
 #: A link that goes down makes a DUT forget; few frames, to addresses that are not checked.
-_FORGET = Ask(load_fps=50.0, duration_s=1.0, event=_LINK, histogram_up_to_loss=-1.0)
+_FORGET = Ask(
+    load_fps=50.0, duration_s=1.0, event=_LINK, histogram_up_to_loss=-1.0, when_limited="count"
+)
+
+
+class _Not(Enum):
+    """Why a try says nothing."""
+
+    FORGOTTEN = "the DUT kept addresses that it should have forgotten, or does not flood"
+    SENT = "the generator left out some of the series"
 
 
 @dataclass(frozen=True)
@@ -60,20 +74,33 @@ def address_caching(inputs: Inputs[Rfc2889Test]) -> Procedure[AddressTable]:
         inputs: What it is given.
 
     Returns:
-        The number, within a hundredth.
+        The number, within a hundredth where the DUT can be made to forget.
 
     Raises:
-        NoResultError: The DUT does not flood what it has not learned.
+        NoResultError: The DUT does not flood what it has not learned, or the generator does not
+            keep up.
     """  # noqa: DOC405
     asked = inputs.parameters
     fps = min(asked.learning_fps, inputs.ceiling_fps)
     tried: list[_Tried] = []
-    most, too_many = 0, asked.max_addresses + 1
+    most, too_many, note = 0, asked.max_addresses + 1, ""
     while too_many - most > max(1.0, RESOLUTION * most):
-        count = min(asked.max_addresses, max(FIRST, 2 * most))
-        if too_many <= asked.max_addresses:
+        if too_many > asked.max_addresses:
+            count = min(asked.max_addresses, max(FIRST, 2 * most))
+            one = yield from _try(inputs, count, fps, known=most)
+        else:
             count = (most + too_many) // 2
-        one = yield from _try(inputs, count, fps, fps)
+            one = _Not.FORGOTTEN
+        if isinstance(one, _Not):
+            one = yield from _anew(inputs, count, fps)
+        if one is _Not.FORGOTTEN and tried:
+            note = (
+                f"fewer than {too_many}, and no nearer: the DUT keeps addresses; set "
+                "rfc2889.ageing_s to the time after which it forgets"
+            )
+            break
+        if isinstance(one, _Not):
+            raise _no_result(inputs, one)
         tried.append(one)
         most, too_many = (count, too_many) if one.learned else (most, count)
     capped = most == asked.max_addresses
@@ -82,7 +109,7 @@ def address_caching(inputs: Inputs[Rfc2889Test]) -> Procedure[AddressTable]:
         learning_fps=fps,
         tried=tuple(one.row for one in tried),
         capped=capped,
-        note="more were not tried: rfc2889.max_addresses" if capped else "",
+        note="more were not tried: rfc2889.max_addresses" if capped else note,
     )
 
 
@@ -101,50 +128,81 @@ def address_learning(inputs: Inputs[Rfc2889Test]) -> Procedure[AddressTable]:
     asked = inputs.parameters
     count = min(asked.max_addresses, LEARNED)
     slow, fast = min(asked.learning_fps, inputs.ceiling_fps), inputs.ceiling_fps
-    tried = [(yield from _anew(inputs, count, slow))]
-    low, high = (slow, fast) if tried[0].learned else (0.0, slow)
-    if low and fast > slow:
-        tried.append((yield from _anew(inputs, count, fast)))
-        low, high = (fast, fast) if tried[-1].learned else (slow, fast)
-    while low and high > low * (1 + RATE_RESOLUTION):
-        tried.append((yield from _anew(inputs, count, sqrt(low * high))))
-        low, high = (tried[-1].fps, high) if tried[-1].learned else (low, tried[-1].fps)
-    notes = []
+    tried: list[_Tried] = []
+    low, high, fps, unsent = 0.0, fast, slow, fast
+    while True:
+        one = yield from _anew(inputs, count, fps)
+        if one is _Not.FORGOTTEN or (isinstance(one, _Not) and not tried):
+            raise _no_result(inputs, one)
+        if isinstance(one, _Not):
+            high = unsent = fps
+        else:
+            tried.append(one)
+            low, high = (fps, high) if one.learned else (low, fps)
+        if not low or high <= low * (1 + RATE_RESOLUTION):
+            break
+        fps = fast if fps == slow else sqrt(low * high)
+    notes = [f"between trials the DUT forgot by {_how(asked)}"]
+    capped = bool(low) and high == unsent
     if not low:
-        notes.append(f"not all were learned at {slow:g} frames/s, the slowest rate tried")
-    elif low == fast:
-        notes.append("faster could not be offered")
-    how = f"{asked.ageing_s:g} s of waiting" if asked.ageing_s else "its first port going down"
+        notes.insert(0, f"not all were learned at {slow:g} frames/s, the slowest rate tried")
+    elif capped:
+        notes.insert(0, "faster could not be offered")
     return AddressTable(
         addresses=count,
         learning_fps=low,
         tried=tuple(one.row for one in tried),
-        capped=low == fast,
-        note="; ".join((*notes, f"between trials the DUT forgot by {how}")),
+        capped=capped,
+        note="; ".join(notes),
     )
 
 
-def _anew(inputs: Inputs[Rfc2889Test], count: int, fps: float) -> Generator[Ask, Seen, _Tried]:
-    """Make the DUT forget, then learn at a rate."""
-    if not inputs.parameters.ageing_s:
-        yield _FORGET
-    return (yield from _try(inputs, count, fps, min(fps, inputs.parameters.learning_fps), new=True))
+def _how(asked: Rfc2889Test) -> str:
+    return f"{asked.ageing_s:g} s of waiting" if asked.ageing_s else "its first port going down"
+
+
+def _no_result(inputs: Inputs[Rfc2889Test], why: _Not) -> NoResultError:
+    kept = why is _Not.FORGOTTEN
+    after = f" after {_how(inputs.parameters)}" if kept else f" in each of {ATTEMPTS} attempts"
+    return NoResultError(
+        f"{why.value}{after}",
+        where=f"{inputs.frame_size} octets",
+        cure="set rfc2889.ageing_s in the preset to the time after which it forgets"
+        if kept
+        else "set rfc2889.learning_fps lower, or give the tester a core of its own",
+    )
+
+
+def _anew(
+    inputs: Inputs[Rfc2889Test], count: int, fps: float
+) -> Generator[Ask, Seen, _Tried | _Not]:
+    """Make the DUT forget, then learn at a rate; again when the series was not sent whole."""
+    wait_s = inputs.parameters.ageing_s
+    forget = replace(_FORGET, event=None, idle_s=wait_s) if wait_s else _FORGET
+    one: _Tried | _Not = _Not.SENT
+    for _ in range(ATTEMPTS):
+        yield forget
+        one = yield from _try(inputs, count, fps, known=0)
+        if one is not _Not.SENT:
+            break
+    return one
 
 
 def _try(
-    inputs: Inputs[Rfc2889Test], count: int, fps: float, check_fps: float, *, new: bool = False
-) -> Generator[Ask, Seen, _Tried]:
-    """Learn at one rate, check at another one."""
-    learning = yield _series(count, fps)
-    arrived = _arrived(learning)
-    if new and fps == check_fps and arrived < count // 2:
-        raise NoResultError(
-            f"the DUT still knew {count + SPARE - arrived} of {count} addresses that it should "
-            "have forgotten",
-            where=f"{inputs.frame_size} octets",
-            cure="set rfc2889.ageing_s in the preset to the time after which it forgets",
-        )
-    checked = yield _series(count, check_fps, idle_s=inputs.parameters.ageing_s if new else 0.0)
+    inputs: Inputs[Rfc2889Test], count: int, fps: float, *, known: int
+) -> Generator[Ask, Seen, _Tried | _Not]:
+    """Learn at one rate, check at the preset's or a slower one.
+
+    So many of the addresses are known before; all the others are flooded while they are learned.
+    """
+    slow = min(fps, inputs.parameters.learning_fps)
+    learning = yield replace(_series(count, fps), when_limited="count")
+    if any(counts.sent < counts.intended for counts in learning.result.directions):
+        return _Not.SENT
+    # At a high rate some may be lost, which says nothing of what is known.
+    if fps == slow and _arrived(learning) < count - known + SPARE // 2:
+        return _Not.FORGOTTEN
+    checked = yield _series(count, slow)
     arrived = _arrived(checked)
     if arrived < SPARE // 2:
         raise NoResultError(
@@ -156,15 +214,9 @@ def _try(
     return _Tried(count, fps, arrived <= SPARE, checked.number)
 
 
-def _series(count: int, fps: float, idle_s: float = 0.0) -> Ask:
+def _series(count: int, fps: float) -> Ask:
     frames = count + SPARE
-    return Ask(
-        load_fps=fps,
-        duration_s=frames / fps,
-        histogram_up_to_loss=-1.0,
-        idle_s=idle_s,
-        when_limited="lower",
-    )
+    return Ask(load_fps=fps, duration_s=frames / fps, histogram_up_to_loss=-1.0)
 
 
 def _arrived(seen: Seen) -> int:

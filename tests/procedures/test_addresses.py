@@ -1,0 +1,210 @@
+"""What a switch learns, told from what it floods: switches whose tables are known."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.procedures.support import drive, inputs, spec_of
+from vnetperf.bench.addresses import addressed
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import NoResultError
+from vnetperf.model.goal import SearchGoal
+from vnetperf.model.preset import Preset
+from vnetperf.model.procedures import Rfc2889Test
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.trial import DirectionCounts, TrialResult
+from vnetperf.procedures import Ask, Seen, replay
+from vnetperf.procedures.addresses import SPARE, address_caching, address_learning
+
+
+@dataclass
+class Learner:
+    """A switch with a table of a size, that can learn so many addresses a second.
+
+    Attributes:
+        size: Addresses it holds.
+        evicts: True when a new address takes the place of the oldest; False when a full table
+            stays as it is.
+        rate_fps: Addresses it can learn in a second; frames beyond are forwarded and not learned.
+        forgets: True when it forgets as its port goes down.
+        floods: False when it drops what is for an address that it does not know.
+    """
+
+    size: int = 1_000_000
+    evicts: bool = True
+    rate_fps: float = 1e9
+    forgets: bool = True
+    floods: bool = True
+    table: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    asked: list[Ask] = field(default_factory=list)
+
+    def run(self, ask: Ask) -> Seen:
+        self.asked.append(ask)
+        if ask.event is not None and self.forgets:
+            self.table.clear()
+        frames = round(ask.load_fps * ask.duration_s)
+        arrived = learned = 0
+        for i in range(frames):
+            if i in self.table:
+                self.table.move_to_end(i)
+            elif learned * ask.load_fps < self.rate_fps * (i + 1):
+                learned += 1
+                self._learn(i)
+            arrived += self.floods and i + SPARE not in self.table
+        if ask.idle_s:
+            self.table.clear()
+        counts = DirectionCounts(
+            direction=0, intended=frames, sent=frames, refused=0, unsent=0, received=arrived
+        )
+        return Seen(len(self.asked), spec_of(ask), TrialResult(directions=(counts,)))
+
+    def _learn(self, address: int) -> None:
+        if len(self.table) >= self.size:
+            if not self.evicts:
+                return
+            self.table.popitem(last=False)
+        self.table[address] = None
+
+
+def parameters(**changes: float) -> Rfc2889Test:
+    return Rfc2889Test(max_addresses=2048, learning_fps=10_000.0, **changes)  # type: ignore[arg-type]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(100, 3000), st.booleans())
+def test_the_capacity_comes_back(size: int, evicts: bool) -> None:
+    found, _ = drive(
+        address_caching(inputs(parameters())),
+        Learner(size, evicts),  # type: ignore[arg-type]
+    )
+    if size >= 2048 + SPARE:
+        assert (found.addresses, found.capped) == (2048, True)
+        assert "max_addresses" in found.note
+        return
+    # A hundredth, and the addresses beyond those that are checked, which take room as well.
+    assert min(size, 2048) - found.addresses <= 0.01 * size + SPARE + 1
+    if size < 2048 - SPARE:
+        assert found.addresses <= size
+        assert not found.capped
+
+
+def test_each_number_is_learned_first_and_checked_then() -> None:
+    switch = Learner(600)
+    found, seen = drive(address_caching(inputs(parameters())), switch)  # type: ignore[arg-type]
+    assert [row[0] for row in found.tried][:3] == [256, 512, 1024]
+    assert [row[2] for row in found.tried][:3] == [True, True, False]
+    frames = [round(s.spec.load_fps * s.spec.duration_s) for s in seen if s.spec.event is None]
+    assert frames[::2] == frames[1::2] == [row[0] + SPARE for row in found.tried]
+    # Once a series was too long, the table has what a shorter one must not find there.
+    events = [s.spec.event is not None for s in seen]
+    assert events == [False] * 6 + [True, False, False] * ((len(seen) - 6) // 3)
+    assert replay(address_caching(inputs(parameters())), seen).found == found
+
+
+def test_a_switch_that_does_not_flood_has_no_number() -> None:
+    with pytest.raises(NoResultError, match="does not flood"):
+        drive(address_caching(inputs(parameters())), Learner(floods=False))  # type: ignore[arg-type]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.floats(2e4, 1e7))
+def test_the_learning_rate_comes_back_within_a_tenth(rate: float) -> None:
+    switch = Learner(rate_fps=rate)
+    found, _ = drive(address_learning(inputs(parameters())), switch)  # type: ignore[arg-type]
+    assert found.addresses == 2048
+    if rate >= 2e6:  # what can be offered
+        assert found.capped
+        assert found.learning_fps == 2e6
+    else:
+        assert found.learning_fps == pytest.approx(rate, rel=0.12)
+        assert not found.capped
+    assert "its first port going down" in found.note
+
+
+def test_a_switch_that_remembers_is_waited_for_or_has_no_number() -> None:
+    stubborn = Learner(forgets=False)
+    drive(address_caching(inputs(parameters())), stubborn)  # type: ignore[arg-type]
+    with pytest.raises(NoResultError, match="kept addresses") as refused:
+        drive(address_learning(inputs(parameters())), stubborn)  # type: ignore[arg-type]
+    assert "ageing_s" in refused.value.cure
+    patient = Learner(forgets=False)
+    asked = parameters(ageing_s=300.0)
+    found, seen = drive(address_learning(inputs(asked)), patient)  # type: ignore[arg-type]
+    assert found.capped
+    assert "300 s of waiting" in found.note
+    assert all(ask.event is None for ask in patient.asked)
+    assert [ask.idle_s for ask in patient.asked] == [300.0, 0.0, 0.0] * (len(seen) // 3)
+
+
+def test_a_capacity_between_two_numbers_is_said_where_nothing_is_forgotten() -> None:
+    stubborn = Learner(600, evicts=False, forgets=False)
+    found, _ = drive(address_caching(inputs(parameters())), stubborn)  # type: ignore[arg-type]
+    assert (found.addresses, found.capped) == (512, False)
+    assert "fewer than 1024, and no nearer" in found.note
+
+
+def test_a_switch_too_slow_for_the_slowest_rate_says_so() -> None:
+    switch = Learner(rate_fps=100.0)
+    found, _ = drive(address_learning(inputs(parameters())), switch)  # type: ignore[arg-type]
+    assert (found.learning_fps, found.capped) == (0.0, False)
+    assert "the slowest rate tried" in found.note
+
+
+PRESET = Preset(name="p", goals=(SearchGoal(name="ndr"),))
+
+
+def scenario(name: str, rules: str) -> Scenario:
+    return Scenario(
+        deployment=make_deployment(name),
+        vswitch="bridge",
+        traffic=TrafficProfile(),
+        rules=rules,  # type: ignore[arg-type]
+    )
+
+
+def test_the_traffic_is_of_one_series_of_addresses() -> None:
+    found = addressed(scenario("phy2phy", "learning"), PRESET)
+    assert found.id == "phy2phy_bridge,addresses"
+    assert found.traffic.flows == 65536 + SPARE
+    assert found.traffic.vary == ("eth_src", "eth_dst")
+    first, second = (
+        int(str(found.traffic.values[name]).replace(":", ""), 16)  # type: ignore[index]
+        for name in ("eth_src", "eth_dst")
+    )
+    assert second - first == SPARE
+    assert found.traffic.learning_frames_per_stream == 0
+    assert len(found.streams) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "rules", "said"), [("phy2phy", "port", "learns no"), ("pvp", "learning", "VNF")]
+)
+def test_what_learns_nothing_is_left_out_with_the_reason(name: str, rules: str, said: str) -> None:
+    with pytest.raises(NoResultError, match=said) as refused:
+        addressed(scenario(name, rules), PRESET)
+    assert refused.value.cure
+
+
+def test_a_series_that_the_generator_cut_short_is_learned_anew() -> None:
+    class Hasty(Learner):
+        """Its tester leaves out frames of the first series, and of the second attempt."""
+
+        def run(self, ask: Ask) -> Seen:
+            seen = super().run(ask)
+            if len(self.asked) in (1, 3):
+                (counts,) = seen.result.directions
+                short = counts.model_copy(update={"sent": counts.sent - 9, "unsent": 9})
+                return Seen(seen.number, seen.spec, TrialResult(directions=(short,)))
+            return seen
+
+    switch = Hasty(1000)
+    found, seen = drive(address_caching(inputs(parameters())), switch)  # type: ignore[arg-type]
+    events = [s.spec.event is not None for s in seen[:7]]
+    assert events == [False, True, False, True, False, False, False]
+    assert 900 <= found.addresses <= 1000

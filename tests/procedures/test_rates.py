@@ -1,0 +1,138 @@
+"""Rates and losses at loads that are not searched, on a DUT whose capacity is known."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of, limited
+from vnetperf.model.outcomes import ForwardingRate, LossStep, Soak
+from vnetperf.model.procedures import LossProfileTest, MrrTest, Rfc2889Test, SoakTest
+from vnetperf.procedures import KnownThroughput, replay
+from vnetperf.procedures.forwarding_rate import forwarding_rate
+from vnetperf.procedures.loss_profile import loss_profile
+from vnetperf.procedures.mrr import mrr
+from vnetperf.procedures.soak import soak
+
+
+@given(st.floats(1e4, 3e6))
+def test_mrr_is_what_is_forwarded_at_the_largest_load(capacity: float) -> None:
+    (rate,), seen = drive(mrr(inputs(MrrTest(repeats=4))), Dut(capacity))
+    assert asks(seen) == [CEILING] * 4
+    assert isinstance(rate, ForwardingRate)
+    assert (rate.load_fps, rate.forwarded_fps.n) == (2 * CEILING, 4)
+    assert rate.forwarded_fps.mean == pytest.approx(2 * min(capacity, CEILING), rel=1e-4)
+    assert rate.loss_ratio.mean == pytest.approx(max(0.0, 1 - capacity / CEILING), abs=1e-4)
+    assert rate.trials == (1, 2, 3, 4)
+
+
+def test_a_load_that_cannot_be_offered_is_no_maximum() -> None:
+    assert next(mrr(inputs(MrrTest()))).when_limited == "lower"
+
+
+@given(st.floats(1e4, 3e6), st.lists(st.floats(0.01, 3.0), min_size=1, max_size=6))
+def test_a_loss_profile_is_the_loss_at_each_load(capacity: float, shares: list[float]) -> None:
+    test = LossProfileTest(shares=tuple(shares), repeats=2)
+    steps, seen = drive(loss_profile(inputs(test)), Dut(capacity))
+    loads = [step.load_fps / 2 for step in steps]
+    assert loads == sorted(set(loads))
+    assert max(loads) <= CEILING
+    assert asks(seen) == pytest.approx([*loads, *loads])  # in turn, and again
+    for step, load in zip(steps, loads, strict=True):
+        assert isinstance(step, LossStep)
+        assert step.input_ratio == pytest.approx(load / CEILING)
+        assert step.loss_ratio == pytest.approx(max(0.0, 1 - capacity / load), abs=1e-3)
+        assert len(step.trials) == 2
+
+
+def test_the_forwarding_rate_is_that_at_most_and_the_best_of_all() -> None:
+    class Collapses(Dut):
+        """Forwards less the more it is offered beyond 1.2 Mfps."""
+
+        def run(self, ask):  # type: ignore[no-untyped-def]
+            self.capacity_fps = 1.2e6 - max(0.0, ask.load_fps - 1.2e6) / 2
+            return super().run(ask)
+
+    asked = Rfc2889Test(shares=(0.9, 0.8, 0.7, 0.6, 0.5))
+    (most, best), seen = drive(forwarding_rate(inputs(asked)), Collapses())
+    assert asks(seen) == pytest.approx([CEILING * s for s in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)])
+    assert most.of == "maximum offered load"
+    assert (most.load_fps, most.forwarded_fps.mean) == pytest.approx((4e6, 1.6e6))
+    assert best.load_fps == pytest.approx(2 * 1.2e6)
+    assert best.forwarded_fps.mean == pytest.approx(2 * 1.2e6)
+
+
+class Drops(Dut):
+    """Loses a number of frames of direction 1 in a trial, whatever the load."""
+
+    lost: tuple[int, ...] = ()
+
+    def run(self, ask):  # type: ignore[no-untyped-def]
+        seen = super().run(ask)
+        first, second = seen.result.directions
+        lost = self.lost[seen.number - 1] if seen.number <= len(self.lost) else 0
+        second = second.model_copy(update={"received": second.received - lost})
+        directions = {"directions": (first, second)}
+        return type(seen)(seen.number, seen.spec, seen.result.model_copy(update=directions))
+
+
+def soaked(dut: Dut, **changes: float) -> tuple[Soak, list[float]]:
+    test = SoakTest(duration_s=60.0, trial_s=10.0, **changes)
+    found, seen = drive(soak(inputs(test)), dut)
+    return found, asks(seen)
+
+
+def test_a_soak_is_the_loss_of_the_worse_direction_with_its_interval() -> None:
+    dut = Drops(delay=lambda _t, _d: latency_of({1000: 90, 5000: 10}))
+    dut.lost = (0, 3, 0, 0, 4, 0)
+    found, loads = soaked(dut)
+    assert loads == [700e3] * 6
+    assert (found.of, found.seconds, found.goal) == ("throughput", 60.0, 1e-7)
+    assert (found.lost, found.offered) == (7, 2 * 6 * 7_000_000)
+    assert found.loss_ratio == pytest.approx(7 / 42e6)
+    assert found.loss_low < 7 / 42e6 < found.loss_high < 2 * found.loss_ratio + 1e-6
+    assert found.curve is not None
+    assert found.curve.lost == (0, 3, 0, 0, 4, 0)
+    assert (found.curve.bin_s, len(found.curve.offered)) == (10.0, 6)
+    assert set(found.variation) == {"phy0->phy1", "phy1->phy0"}
+    assert found.note == ""
+
+
+def test_a_soak_without_loss_says_how_little_that_proves() -> None:
+    found, _ = soaked(Dut())
+    assert (found.lost, found.loss_ratio, found.loss_low) == (0, 0.0, 0.0)
+    assert found.loss_high == pytest.approx(3.7 / 42e6, rel=0.01)
+
+
+def test_a_share_and_a_doubtful_throughput_are_said() -> None:
+    known = KnownThroughput(load_fps=1e6, search=1, goal="ndr", qualifier="at least", note="at l.")
+    procedure = soak(inputs(SoakTest(share=0.9, duration_s=1, trial_s=1), throughput=known))
+    found, seen = drive(procedure, Dut(2e6))
+    assert asks(seen) == [0.9e6]
+    assert (found.of, found.note) == ("90 % of throughput", "at l.")
+
+
+def test_a_trial_in_which_the_tester_stumbled_counts_and_is_said() -> None:
+    procedure = soak(inputs(SoakTest(duration_s=20, trial_s=10)))
+    dut = Dut()
+    seen = dut.run(next(procedure))
+    procedure.send(limited(seen))
+    with pytest.raises(StopIteration) as end:
+        procedure.send(dut.run(dut.asked[0]))
+    assert "in trial 1 the generator offered less" in end.value.value.note
+
+
+@pytest.mark.parametrize(
+    ("test", "parameters"),
+    [
+        (mrr, MrrTest(repeats=3)),
+        (loss_profile, LossProfileTest(repeats=1)),
+        (soak, SoakTest(duration_s=3, trial_s=1)),
+        (forwarding_rate, Rfc2889Test()),
+    ],
+)
+def test_a_log_gives_the_same_again(test, parameters) -> None:  # type: ignore[no-untyped-def]
+    found, seen = drive(test(inputs(parameters)), Dut())
+    assert replay(test(inputs(parameters)), seen).found == found
+    assert replay(test(inputs(parameters)), seen[:1]).ask is not None
