@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def kernel_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
     return {
         "release": file_text(proc / "sys/kernel/osrelease"),
         "version": file_text(proc / "sys/kernel/version"),
+        "compiler": _compiler(file_text(proc / "version")),
         "cmdline": file_text(proc / "cmdline"),
         "boot_options": bootline.options(file_text(proc / "cmdline")),
         "vulnerabilities": attempt(lambda: _vulnerabilities(sys)),
@@ -146,6 +148,14 @@ def _vulnerabilities(sys: Path) -> Any:
     directory = sys / "devices/system/cpu/vulnerabilities"
     found = {path.name: file_text(path) for path in sorted(directory.glob("*"))}
     return found or unknown(f"{directory} is empty")
+
+
+def _compiler(version: str) -> str:
+    """What built the kernel; who did, and on which machine, is nobody's business."""
+    if is_unknown(version):
+        return version
+    found = re.search(r"\(((?:[\w-]*gcc|clang)[^(),]*(?:\([^()]*\))?[^(),]*)", version)
+    return found[1].strip() if found else unknown("/proc/version does not say")
 
 
 def _preempt(sys: Path, proc: Path) -> str:

@@ -197,6 +197,7 @@ FIELDS: Final[tuple[Asked, ...]] = (
     _host("clock source", "kernel|clocksource"),
     _host("compiler", "software|gcc"),
     _host("versions of software", "software"),
+    _host("builds of programs", "programs"),
     _guest("image", "image"),
     _guest("image hash", "image file|hash"),
     _guest("operating system", "system|distribution"),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from vnetperf.host import cpu, hugepages, modules, nics
+from vnetperf.host.build_id import build_id
+from vnetperf.host.fact import attempt, unknown
 from vnetperf.host.facts import collect
 from vnetperf.host.programs import find_programs, libraries
 from vnetperf.host.sched import why_no_slices
@@ -17,6 +20,8 @@ from vnetperf.images import image
 from vnetperf.model.errors import HostError
 from vnetperf.model.machine import AT, LIBVIRT_PYTHON, CpuFacts, HugepageFacts, MachineFacts
 from vnetperf.model.testbed import Testbed
+
+NO_BUILD_ID = unknown("the program has none")
 
 #: Generators whose builds tell no version without being started.
 SILENT = ("pktgen", "trex")
@@ -48,6 +53,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         paths["trex"] = paths["trex"] or f"{AT}{testbed.trex.server}"
     topology = cpu.read_topology()
     pools = hugepages.pools()
+    versions |= _python_packages()
     return MachineFacts(
         cpus=tuple(
             CpuFacts(cpu=c.number, core=min(c.siblings), node=c.node, isolated=c.isolated)
@@ -66,23 +72,20 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         modules={name: modules.trouble(name) for name in modules.ASKED},
         nics=nics.inventory(),
         images=image.look(),
-        record=collect(),
+        record=collect() | {"programs": _programs(paths, versions)},
     )
 
 
-def _builds(paths: Mapping[str, str]) -> dict[str, str]:
-    """What tells one build of a generator from another: a stored calibration is of one."""
-    found = {}
-    for name in SILENT:
-        path = paths.get(name, "")
-        with contextlib.suppress(OSError):
-            if path.startswith(AT):
-                found[name] = path
-            elif path:
-                file = Path(path).stat()
-                found[name] = (
-                    f"{path}, {file.st_size} octets of {file.st_mtime_ns // 1_000_000_000}"
-                )
+def _programs(paths: dict[str, str], versions: dict[str, str]) -> dict[str, object]:
+    """Which build of each program is there; the version of those that are asked before they run."""
+    found: dict[str, object] = {}
+    for name, path in paths.items():
+        if not path.startswith("/"):
+            continue
+        build = attempt(partial(build_id, Path(path))) or NO_BUILD_ID
+        asked = versions.get(name, "").splitlines()[:1]
+        told = {"path": path, "build id": build}
+        found[name] = told | ({"version": asked[0]} if asked else {})
     return found
 
 
