@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from functools import partial
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         paths["trex"] = paths["trex"] or f"{AT}{testbed.trex.server}"
     topology = cpu.read_topology()
     pools = hugepages.pools()
-    versions |= _python_packages()
+    versions |= _builds(paths) | _python_packages()
     return MachineFacts(
         cpus=tuple(
             CpuFacts(cpu=c.number, core=min(c.siblings), node=c.node, isolated=c.isolated)
@@ -66,7 +66,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         is_root=os.geteuid() == 0,
         slices=why_no_slices(),
         programs=paths,
-        versions=versions | _builds(paths) | _python_packages(),
+        versions=versions,
         program_troubles=troubles,
         libraries=libraries(paths),
         modules={name: modules.trouble(name) for name in modules.ASKED},
@@ -76,11 +76,27 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     )
 
 
+def _builds(paths: Mapping[str, str]) -> dict[str, str]:
+    """What tells one build of a generator from another: a stored calibration is of one."""
+    found = {}
+    for name in SILENT:
+        path = paths.get(name, "")
+        with contextlib.suppress(OSError):
+            if path.startswith(AT):
+                found[name] = path
+            elif path:
+                file = Path(path).stat()
+                found[name] = (
+                    f"{path}, {file.st_size} octets of {file.st_mtime_ns // 1_000_000_000}"
+                )
+    return found
+
+
 def _programs(paths: dict[str, str], versions: dict[str, str]) -> dict[str, object]:
     """Which build of each program is there; the version of those that are asked before they run."""
     found: dict[str, object] = {}
     for name, path in paths.items():
-        if not path.startswith("/"):
+        if not path.startswith("/"):  # missing, or a server of somebody else's
             continue
         build = attempt(partial(build_id, Path(path))) or NO_BUILD_ID
         asked = versions.get(name, "").splitlines()[:1]
