@@ -67,6 +67,7 @@ def _result_rows(group: Group) -> Iterator[tuple[str, ...]]:
                 escaped(bounds.upper(goal)),
                 _NONE if conditional is None else text.fps(conditional),
                 _NONE if l1 is None else text.gigabits(l1),
+                bounds.rate(result.media_max_fps),
                 bounds.share(value, result.media_max_fps),
                 bounds.share(value, result.generator_max_fps),
                 str(result.trial_count),
@@ -139,7 +140,7 @@ def _searched(group: Group) -> Iterator[str]:
     yield "\n".join(_goals(group))
     head: tuple[str, ...] = ("frame size (octets with FCS)", "goal", "lower bound, aggregate")
     head += ("upper bound, aggregate", "conditional throughput, aggregate", "L1 Gbit/s")
-    head += ("of the medium", "of the generator", "trials", "regular?")
+    head += ("theoretical maximum, aggregate", "of it", "of the generator", "trials", "regular?")
     yield table(head, _result_rows(group))
     yield "### Each direction"
     head = ("octets", "goal", "direction", "lower bound", "upper bound", "conditional throughput")

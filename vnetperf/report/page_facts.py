@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from vnetperf.model.result import Calibration, RunResults, ScenarioFacts
 from vnetperf.report import bounds, opening
 from vnetperf.report import units_text as text
 from vnetperf.report.facts import flatten, scalar
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.page_parts import badge, breakable, facts_table, folded, section, table
-from vnetperf.report.unknowns import gather
+from vnetperf.report.unknowns import gather, is_unknown
 
 _STATUS = {"met": "good", "deviated": "warn", "not applicable": "plain"}
 
@@ -86,8 +88,26 @@ def environment_section(results: RunResults, anchor: str) -> Markup:
     Returns:
         HTML.
     """
-    shown = facts_table("Environment", flatten(results.environment) if results.environment else ())
-    return section(anchor, "Environment", shown)
+    if not results.environment:
+        return section(anchor, "Environment", el("p", "None recorded.", class_="muted"))
+    single = {k: v for k, v in results.environment.items() if not isinstance(v, dict | list)}
+    groups = {k: v for k, v in results.environment.items() if k not in single}
+    folds = [_facts_group(name, tree) for name, tree in groups.items()]
+    return section(
+        anchor,
+        "Environment",
+        facts_table("Environment", flatten(single)),
+        el("div", folds, class_="folds"),
+    )
+
+
+def _facts_group(name: str, tree: Any) -> Markup:
+    """One group of facts behind a line that says how much of it is unknown."""
+    rows = list(flatten(tree))
+    unknown = sum(is_unknown(value) for _, value in rows)
+    said = f"{len(rows)} facts" + (f", {unknown} unknown" if unknown else "")
+    line = el("span", el("b", name), el("span", said, class_="muted"), class_="line")
+    return folded(line, facts_table(name, rows))
 
 
 def settings_section(results: RunResults, anchor: str) -> Markup:

@@ -164,10 +164,7 @@ def _reset(group: Group) -> Iterator[Markup | None]:
     figures = []
     methods = (("Frame-loss method", "by_loss_s"), ("Time-stamp method", "by_time_s"))
     for words, method in methods:
-        rows = [
-            Row(name(r, found.what), getattr(found, method), absent=found.why or "not measured")
-            for r, found in known
-        ]
+        rows = [Row(name(r, found.what), getattr(found, method)) for r, found in known]
         figures.append(spread_plot(words, "reset time", rows, "s"))
     spreads = [s for _, f in known for s in (f.by_loss_s, f.by_time_s) if s]
     yield grid("", spread_legend(spreads), figures)
@@ -205,7 +202,11 @@ def _over_time(
     said = "Of each the trial nearest to the median; the others are behind the line below."
     note = el("p", said, class_="muted below") if others else None
     count = sum(1 for figure in rest if figure)
-    more = folded(f"{title}: {count} further trials", others) if others else None
+    more = (
+        folded(f"{title}: {count} further trial{'s' if count > 1 else ''}", others)
+        if others
+        else None
+    )
     return el("div", shown, note, more)
 
 

@@ -29,14 +29,12 @@ class Row:
 
     Attributes:
         name: What it is of: "64 octets".
-        spread: Its values.
-        absent: Why there is none, where `spread` is None.
+        spread: Its values; None: not measured.
         arrow: True when it is a least value: the DUT may do more.
     """
 
     name: str
     spread: Spread | None
-    absent: str = ""
     arrow: bool = False
 
 
@@ -83,7 +81,7 @@ def _row(row: Row, x: Scale, top: float, kind: spreads.Kind) -> Markup:
     name = el("text", row.name, x=_LEFT, y=at(top + 12), class_="strong")
     y = top + _NAME + _DOTS / 2
     if row.spread is None:
-        return el("g", name, el("text", row.absent, x=_LEFT, y=at(y + 3.5), class_="absent"))
+        return el("g", name, el("text", "not measured", x=_LEFT, y=at(y + 3.5), class_="absent"))
     said = spreads.with_n(row.spread, kind)
     number = el("text", said, x=RIGHT, y=at(top + 12), class_="end")
     shape = [

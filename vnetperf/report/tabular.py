@@ -55,6 +55,23 @@ def clean(sentences: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(said for said in sentences if said))
 
 
+def grouped(said: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Sentences that hold for several things, each once.
+
+    Args:
+        said: What it is about, and the sentence; empty sentences are left out.
+
+    Yields:
+        "64 octets, 128 octets: SENTENCE".
+    """
+    where: dict[str, list[str]] = {}
+    for about, sentence in said:
+        if sentence:
+            where.setdefault(sentence, []).append(about)
+    for sentence, abouts in where.items():
+        yield f"{', '.join(dict.fromkeys(abouts))}: {sentence}"
+
+
 def markdown(table: Table, *, level: int = 3) -> Iterator[str]:
     """The table in report.md.
 

@@ -9,7 +9,7 @@ from vnetperf.model.result import Result
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group
 from vnetperf.report.outcomes.quantity import Quantity
-from vnetperf.report.tabular import Table, clean
+from vnetperf.report.tabular import Table, clean, grouped
 
 _LEARNING = "address_learning"
 _TRIED = ("size", "addresses", "sent at", "learned", "trial")
@@ -28,11 +28,9 @@ def _numbers(test: str, found: AddressTable) -> tuple[str, str]:
 
 
 def _said(known: list[tuple[Result, AddressTable]]) -> Iterator[str]:
-    for result, found in known:
-        if found.capped:
-            yield f"{result.size_text}: the most that was tried was no limit."
-        if found.note:
-            yield f"{result.size_text}: {found.note}"
+    capped = "the most that was tried was no limit."
+    yield from grouped((r.size_text, capped if found.capped else "") for r, found in known)
+    yield from grouped((r.size_text, found.note) for r, found in known)
 
 
 def tables(group: Group) -> tuple[Table, ...]:

@@ -10,7 +10,7 @@ from vnetperf.report import spreads
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group
 from vnetperf.report.outcomes.quantity import Quantity
-from vnetperf.report.tabular import NONE, Table, clean
+from vnetperf.report.tabular import NONE, Table, clean, grouped
 
 _HEAD = (
     "size",
@@ -71,14 +71,10 @@ def _said(known: list[tuple[Result, BackToBack]]) -> Iterator[str]:
         "Implied buffer time: mean frames / theoretical rate; corrected: implied x (1 - throughput "
         "/ theoretical rate). Frames are those of one interface."
     )
+    capped = "every burst up to the longest one tried came through: this is no result (RFC 9004)."
+    yield from grouped((r.size_text, capped if found.capped else "") for r, found in known)
+    yield from grouped((r.size_text, found.note) for r, found in known)
     for result, found in known:
-        if found.capped:
-            yield (
-                f"{result.size_text}: every burst up to the longest one tried came through: this "
-                "is no result (RFC 9004)."
-            )
-        if found.note:
-            yield f"{result.size_text}: {found.note}"
         for remark in spreads.remarks(found.frames, "frames"):
             yield f"{result.size_text}: {remark}."
 

@@ -10,7 +10,7 @@ from vnetperf.report import spreads
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group
 from vnetperf.report.outcomes.quantity import Quantity
-from vnetperf.report.tabular import NONE, Table, clean
+from vnetperf.report.tabular import NONE, Table, clean, grouped
 
 _HEAD = (
     "size",
@@ -85,10 +85,11 @@ def _said(group: Group) -> Iterator[str]:
         if name in at.mean_ns:
             for remark in spreads.remarks(at.mean_ns[name], "ns"):
                 yield f"{result.size_text}, {at.of}, {name}: {remark}."
-    for result in group.measured:
-        for at in result.latency_at:
-            if at.note:
-                yield f"{result.size_text}, {at.of}: {at.note}"
+    yield from grouped(
+        (f"{result.size_text} at {at.of}", at.note)
+        for result in group.measured
+        for at in result.latency_at
+    )
     lossy = {
         f"{r.size_name} at {at.of}"
         for r in group.measured
@@ -109,13 +110,11 @@ def _variation(group: Group) -> Iterator[tuple[str, ...]]:
 
 def _said_of_variation(group: Group) -> Iterator[str]:
     yield "The largest of all trials. PDV: RFC 5481 section 4.2; IPDV: RFC 8219 section 7.3.2."
-    missing: dict[str, list[str]] = {}
-    for result, at, name in _loads(group):
-        found = at.variation.get(name)
-        if found is not None and found.why:
-            missing.setdefault(found.why, []).append(f"{result.size_name} at {at.of}")
-    for why, where in missing.items():
-        yield f"{why} ({', '.join(dict.fromkeys(where))})"
+    yield from grouped(
+        (f"{result.size_text} at {at.of}", at.variation[name].why)
+        for result, at, name in _loads(group)
+        if name in at.variation
+    )
 
 
 def tables(group: Group) -> tuple[Table, ...]:

@@ -10,8 +10,10 @@ from vnetperf.report import spreads
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group
 from vnetperf.report.outcomes.quantity import Quantity
-from vnetperf.report.tabular import Table, clean
+from vnetperf.report.tabular import Table, clean, grouped
 
+#: How a note begins that takes the number's worth.
+_NO_RESULT = "no result"
 _HEAD = (
     "size",
     "throughput used",
@@ -26,12 +28,26 @@ _HEAD = (
 )
 
 
+def number(found: Recovery) -> str:
+    """The time, or that what was seen is no result.
+
+    Args:
+        found: What was found.
+
+    Returns:
+        "172 ± 24 ms", "no result".
+    """
+    if found.note.startswith(_NO_RESULT):
+        return _NO_RESULT
+    return spreads.mean(found.seconds, "s")
+
+
 def _row(result: Result, found: Recovery) -> tuple[str, ...]:
     used = found.throughput_fps
     return (
         result.size_name,
         text.fps(used),
-        spreads.mean(found.seconds, "s"),
+        number(found),
         text.time_s(found.seconds.minimum),
         text.time_s(found.seconds.maximum),
         str(found.seconds.n),
@@ -45,9 +61,8 @@ def _row(result: Result, found: Recovery) -> tuple[str, ...]:
 def _said(known: list[tuple[Result, Recovery]]) -> Iterator[str]:
     yield spreads.interval_note([found.seconds for _, found in known])
     yield "From the drop of the load to the last frame that was lost. Rates are sums."
+    yield from grouped((result.size_text, found.note) for result, found in known)
     for result, found in known:
-        if found.note:
-            yield f"{result.size_text}: {found.note}"
         for remark in spreads.remarks(found.seconds, "s"):
             yield f"{result.size_text}: {remark}."
 
@@ -80,6 +95,8 @@ def headline(result: Result) -> tuple[str, str]:
     if found is None:
         return "", ""
     said = found.note or f"after {text.short_fps(found.overload_fps)} for {found.overload_s:g} s"
+    if number(found) == _NO_RESULT:
+        return _NO_RESULT, found.note.removeprefix(f"{_NO_RESULT}: ")
     return spreads.with_n(found.seconds, "s"), said
 
 

@@ -10,7 +10,7 @@ from vnetperf.report import spreads
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group
 from vnetperf.report.outcomes.quantity import Quantity
-from vnetperf.report.tabular import NONE, Table, clean
+from vnetperf.report.tabular import NONE, Table, clean, grouped
 
 _HEAD = (
     "size",
@@ -52,10 +52,12 @@ def _said(group: Group) -> Iterator[str]:
             "Frame-loss method: frames lost over the load. Time-stamp method: from the last frame "
             "before to the first one after; resolution one frame."
         )
-    for result, found in every:
-        for said in (found.why, found.note):
-            if said:
-                yield f"{result.size_text}, {found.what}: {said}"
+    # One size only is named by the table.
+    several = len({r.frame_size for r, _ in every}) > 1
+    names = [f"{f.what} at {r.size_text}" if several else f.what for r, f in every]
+    pairs = list(zip(names, (f for _, f in every), strict=True))
+    yield from grouped((name, f.why) for name, f in pairs)
+    yield from grouped((name, f.note) for name, f in pairs)
     for spread, result, found in methods:
         for remark in spreads.remarks(spread, "s"):
             yield f"{result.size_text}, {found.what}: {remark}."

@@ -9,7 +9,7 @@ from vnetperf.model.result import Result
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Group
 from vnetperf.report.outcomes.quantity import Quantity
-from vnetperf.report.tabular import NONE, Table, clean
+from vnetperf.report.tabular import NONE, Table, clean, grouped
 
 _HEAD = (
     "size",
@@ -62,12 +62,8 @@ def _row(result: Result, found: Soak) -> tuple[str, ...]:
 def _said(known: list[tuple[Result, Soak]]) -> Iterator[str]:
     if known:
         yield "Interval of the loss ratio: Clopper-Pearson, as if frames were lost independently."
-    for result, found in known:
-        if found.note:
-            yield f"{result.size_text}: {found.note}"
-        for name, varied in found.variation.items():
-            if varied.why:
-                yield f"{result.size_text}, {name}: {varied.why}"
+    yield from grouped((result.size_text, found.note) for result, found in known)
+    yield from grouped((r.size_text, v.why) for r, f in known for v in f.variation.values())
 
 
 def tables(group: Group) -> tuple[Table, ...]:
