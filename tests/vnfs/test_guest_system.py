@@ -39,6 +39,13 @@ def test_what_a_guest_tells_of_its_system() -> None:
     assert "no such file" in found["clock source"]
 
 
+def test_a_built_image_without_os_release_names_its_packages(tmp_path: Path) -> None:
+    packages = {"libc6": "2.36-9+deb12u14", "dpdk-dev": "22.11", "dash": "1"}
+    image = Image("vloop", "17ab", tmp_path, None, None, "", "", {"packages": packages})
+    assert "libc6 2.36-9+deb12u14" in system(None, image)["distribution"]
+    assert set(image_facts(image, Path("vloop"))["packages"]) == {"libc6", "dpdk-dev"}
+
+
 def test_a_guest_that_does_not_answer_says_so_everywhere() -> None:
     found = system(None)
     assert found.keys() == system(Agent()).keys()
@@ -54,7 +61,7 @@ def test_a_disk_of_the_users_has_the_hash_of_its_octets(tmp_path: Path) -> None:
     assert is_unknown(image_facts(None, tmp_path / "none")["hash"])
 
 
-@pytest.mark.parametrize("facts", [{}, {"packages": {"dpdk": "22.11"}}])
+@pytest.mark.parametrize("facts", [{}, {"packages": {"dpdk-dev": "22.11"}}])
 def test_a_built_image_has_its_key(tmp_path: Path, facts: dict[str, object]) -> None:
     image = Image("vloop", "17ab", tmp_path, None, None, "", "", dict(facts))
     found = image_facts(image, Path("vloop"))

@@ -16,6 +16,8 @@ from vnetperf.launchers.vm.domain import Domain
 MOST_HASHED: Final = 8 << 30
 BLOCK: Final = 1 << 20
 CLOCK: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+#: Beginnings of the names of packages that decide the speed of a guest.
+MAIN: Final = ("linux-image", "dpdk", "libc6", "busybox", "iproute2")
 NO_AGENT: Final = unknown("nothing in the guest answers: it is used as its disk image is")
 
 
@@ -27,11 +29,12 @@ class Reader(Protocol):
         ...
 
 
-def system(agent: Reader | None) -> dict[str, Any]:
+def system(agent: Reader | None, image: Image | None = None) -> dict[str, Any]:
     """Distribution, kernel and what they were told, from inside.
 
     Args:
         agent: Reads files in the guest; None where nothing does.
+        image: The built image it booted; None for a disk of the user's.
 
     Returns:
         JSON values; what cannot be had says why.
@@ -42,9 +45,14 @@ def system(agent: Reader | None) -> dict[str, Any]:
             return NO_AGENT
         return attempt(lambda: agent.read(path).strip() or unknown(f"{path} is empty"))
 
+    release = release_of(text("/etc/os-release"))["name"]
+    if is_unknown(release) and image is not None and "packages" in image.facts:
+        # A built image is a few packages without the files of a whole distribution.
+        libc = image.facts["packages"].get("libc6", "?")
+        release = f"packages of this machine's distribution, libc6 {libc}"
     cmdline, memory = text("/proc/cmdline"), text("/proc/meminfo")
     return {
-        "distribution": release_of(text("/etc/os-release"))["name"],
+        "distribution": release,
         "kernel": text("/proc/sys/kernel/osrelease"),
         "kernel built": text("/proc/sys/kernel/version"),
         "cmdline": cmdline,
@@ -75,8 +83,14 @@ def image_facts(image: Image | None, disk: Path) -> dict[str, Any]:
         "name": image.name,
         "hash": image.key,
         "hash over": "the recipe and the exact versions of its packages",
-        "packages": image.facts.get("packages", unknown("the image does not say")),
+        "packages": _main_packages(image) or unknown("the image does not say"),
     }
+
+
+def _main_packages(image: Image) -> dict[str, str]:
+    """Versions of what decides speed; the hash is over all of them."""
+    packages: dict[str, str] = image.facts.get("packages", {})
+    return {name: version for name, version in packages.items() if name.startswith(MAIN)}
 
 
 def node_asked(domain: Domain) -> str:

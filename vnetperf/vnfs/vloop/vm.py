@@ -367,7 +367,7 @@ class VmVloop(Vnf):
             "image": f"{image.name} {image.key}" if image is not None else self.options.image,
             "image file": guest_system.image_facts(image, Path(self.options.image)),
             "system": guest_system.system(
-                None if self.plan.scenario.vnf_mode == BUILDIN else guest.agent
+                None if self.plan.scenario.vnf_mode == BUILDIN else guest.agent, image
             ),
             "guest": {
                 "vCPUs": domain.vcpus,
