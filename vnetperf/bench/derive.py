@@ -13,7 +13,8 @@ from vnetperf.bench.caveats import warnings_of
 from vnetperf.bench.comparisons import comparisons_of, reading_order
 from vnetperf.bench.compliance import ledger_of
 from vnetperf.bench.found import result_of
-from vnetperf.bench.logged import tests_of
+from vnetperf.bench.logged import LoggedTest, tests_of
+from vnetperf.bench.otherwise import is_as_written, warnings_about
 from vnetperf.bench.repeated import merged
 from vnetperf.bench.rounds import by_round, of_rounds
 from vnetperf.model.errors import LogError
@@ -40,6 +41,7 @@ from vnetperf.results.records import (
     TransfersRecord,
     TrialRecord,
 )
+from vnetperf.search import ReplayMismatchError
 
 
 def _point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
@@ -63,11 +65,26 @@ def _point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
     )
 
 
-def _results(records: Sequence[Record], media: LinkSpeed) -> list[Result]:
-    """The results of one round."""
+def _result(
+    logged: LoggedTest, media: LinkSpeed, run: RunRecord, otherwise: list[LoggedTest]
+) -> Result:
+    """A result; by its trials where another version's search had asked for them."""
+    try:
+        return result_of(logged, media)
+    except ReplayMismatchError:
+        if not is_as_written(logged, run):
+            raise
+        otherwise.append(logged)
+        return result_of(logged, media, by_trials=True)
+
+
+def _results(
+    records: Sequence[Record], media: LinkSpeed, run: RunRecord, otherwise: list[LoggedTest]
+) -> list[Result]:
+    """The results of one round; searches that would be others today are added to `otherwise`."""
     tests = tests_of(records)
     final = {t.case: t for t in tests if t.final}
-    results = [result_of(t, media) for t in final.values()]
+    results = [_result(t, media, run, otherwise) for t in final.values()]
     # A test that was to begin again and never did has no reason of its own in the log.
     missing = dict.fromkeys((t.case for t in tests), ("the run was interrupted", False))
     missing |= {
@@ -114,7 +131,10 @@ def derive(records: Sequence[Record]) -> RunResults:
     end = next((r for r in reversed(records) if isinstance(r, EndRecord)), None)
     tests = tests_of(records)
     media = LinkSpeed(run.testbed.media.bits_per_second)
-    results = of_rounds([_results(part, media) for part in by_round(records).values()])
+    otherwise: list[LoggedTest] = []
+    results = of_rounds(
+        [_results(part, media, run, otherwise) for part in by_round(records).values()]
+    )
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
     transfers = merged(r.result for r in records if isinstance(r, TransfersRecord))
@@ -127,7 +147,10 @@ def derive(records: Sequence[Record]) -> RunResults:
         preset=run.preset.name,
         benchmark=run.preset.benchmark,
         preset_note=run.preset.note,
-        warnings=warnings_of(run, records, list(deployed.values()), tests),
+        warnings=(
+            *warnings_of(run, records, list(deployed.values()), tests),
+            *warnings_about(otherwise, run),
+        ),
         settings=run.settings,
         environment=next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
         calibrations=_merge(calibrations),

@@ -8,6 +8,7 @@ from typing import Any
 from vnetperf.bench.driven import procedure_of
 from vnetperf.bench.goals import goals_of
 from vnetperf.bench.logged import LoggedTest
+from vnetperf.bench.regoal import goals_by_trials
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.result import Result
 from vnetperf.model.units import LinkSpeed
@@ -15,12 +16,14 @@ from vnetperf.procedures import kind_of, replay
 from vnetperf.results.records import ProcedureRecord, SearchRecord
 
 
-def result_of(logged: LoggedTest, media: LinkSpeed) -> Result:
+def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) -> Result:
     """The result of a test.
 
     Args:
         logged: The test.
         media: The reference medium.
+        by_trials: True for a search that asks for other trials today: its bounds are those that
+            its trials show by themselves.
 
     Returns:
         What it found; "not measured" for one that was interrupted, unless it is a search, whose
@@ -48,7 +51,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed) -> Result:
     if isinstance(begin, SearchRecord):
         return Result(
             algorithm=begin.algorithm,
-            goals=goals_of(begin, logged),
+            goals=(goals_by_trials if by_trials else goals_of)(begin, logged),
             min_load_fps=begin.limits.min_load_fps,
             max_load_fps=begin.limits.max_load_fps,
             **common,

@@ -111,6 +111,20 @@ def answer(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> Answer:
     )
 
 
+def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
+    """What the trials of a search say of its own goals, whatever the search asks for today.
+
+    Args:
+        begin: How it was asked for.
+        logged: Its trials.
+
+    Returns:
+        The bounds that the search found, as long as loads are classified as they were then.
+    """
+    found = (answer(begin, logged, goal).result for goal in begin.goals)
+    return tuple(r.model_copy(update={"reason": ""}) if r.regular else r for r in found)
+
+
 def _loads(trials: Iterable[Measurement], criterion: Criterion) -> list[_Load]:
     """Trials by load, ascending."""
     found: list[list[Measurement]] = []

@@ -1,0 +1,51 @@
+"""A log outlives the search that made it: bounds are then those that its trials show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.bench.support import Bench
+from vnetperf import search
+from vnetperf.bench import goals
+from vnetperf.bench.derive import derive
+from vnetperf.model.goal import SearchGoal, SearchLimits
+from vnetperf.results.checksum import opened
+from vnetperf.results.log import read_log
+from vnetperf.search import ReplayMismatchError
+
+
+def another_search(algorithm: str, asked: Sequence[SearchGoal], limits: SearchLimits) -> object:
+    """The algorithm of a later version under the same name."""
+    assert algorithm == "mlr"
+    return search.binary_search(asked, limits)
+
+
+def test_a_search_that_has_changed_leaves_the_numbers_of_old_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    bench.throughput()
+    bench.run.close()
+    (then,) = bench.derived().results
+    monkeypatch.setattr(goals, "make_search", another_search)
+    now = bench.derived()
+    assert now.results == (then,)
+    (said,) = (w for w in now.warnings if "searched by other trials" in w)
+    assert said.startswith("pvp_dpdk: vnetperf ")
+
+
+def test_without_checksums_it_is_not_told_from_an_edited_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    bench.throughput()
+    bench.run.close()
+    lines = [opened(line)[0] for line in bench.path.read_bytes().splitlines()]
+    lines[0] = lines[0].replace(b'"version":3', b'"version":2')
+    bench.path.write_bytes(b"\n".join([*lines, b""]))
+    monkeypatch.setattr(goals, "make_search", another_search)
+    with pytest.raises(ReplayMismatchError):
+        derive(read_log(bench.path))
