@@ -1,0 +1,161 @@
+"""All six tests of RFC 2544 as a user runs them, seconds each, and one that is killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+
+from tests.real.conftest import UserRun
+from vnetperf.bench.derive import derive
+from vnetperf.report.schema import results_schema
+from vnetperf.results.log import read_log
+
+Start = Callable[..., UserRun]
+Unchanged = Callable[[], tuple[str, ...]]
+#: A DUT that is there within a second.
+CHEAP = ("-k", "phy2phy_testpmd")
+TESTS = ("throughput", "latency", "frame_loss", "back_to_back", "recovery", "reset")
+PRESET = """
+benchmark = false
+note = "seconds for each test; NOT A BENCHMARK"
+algorithm = "mlr"
+frame_sizes = [64]
+max_trial_seconds = 10
+tests = ["throughput", "latency", "frame_loss", "back_to_back", "recovery", "reset"]
+[[goals]]
+name = "ndr"
+exceed_ratio = 0.5
+initial_trial_s = 0.2
+final_trial_s = 0.4
+duration_sum_s = 0.4
+width = 0.2
+[trial]
+learning_wait_s = 0.05
+drain_s = 0.2
+full_drain = false
+settle_s = 0
+repeats_when_limited = 10
+[latency]
+shares = [0.5, 0.25]
+duration_s = 0.6
+tag_at_s = 0.3
+repeats = 4
+[frame_loss]
+step = 0.25
+duration_s = 0.3
+[back_to_back]
+searches = 2
+max_burst_s = 0.05
+idle_s = 0.05
+step_frames = 64
+[recovery]
+overload_s = 0.6
+relaxed_s = 0.5
+repeats = 1
+[reset]
+what = ["vswitch"]
+share = 0.1
+before_s = 0.5
+after_s = 6
+repeats = 1
+"""
+
+
+def preset(tmp_path: Path) -> str:
+    path = tmp_path / "six.toml"
+    path.write_text(PRESET)
+    return str(path)
+
+
+def trials(run: UserRun) -> list[dict[str, object]]:
+    return [r for r in run.records() if r["type"] == "trial"]
+
+
+def test_all_six_tests(start: Start, unchanged: Unchanged, tmp_path: Path) -> None:
+    run = start(*CHEAP, "--wire=memif", preset=preset(tmp_path))
+    assert run.finish() == 0, run.output
+    assert unchanged() == ()
+    content = run.json()
+    jsonschema.validate(content, results_schema())
+    found = {r["test"]: r for r in content["results"]}
+    assert tuple(found) == TESTS
+    reset = found.pop("reset")
+    assert "connects to a socket but once" in reset["why"]
+    assert not reset["failed"]
+    assert {r["status"] for r in found.values()} == {"measured"}, found
+    again = derive(read_log(run.results / "latest/trials.jsonl"))
+    assert json.loads(again.model_dump_json())["results"] == content["results"]
+
+    bound = found["throughput"]["goals"][0]["lower_bound_fps"]
+    half, quarter = found["latency"]["latency_at"]
+    assert half["load_fps"] == 0.5 * bound
+    assert quarter["load_fps"] == 0.25 * bound
+    for at in (half, quarter):
+        assert len(at["trials"]) == 4
+        for direction in ("phy0->phy1", "phy1->phy0"):
+            held = at["latency"][direction]
+            assert 0 < held["min_ns"] <= held["percentiles"]["50"] <= held["max_ns"]
+            # Only frames of the second half of each trial are in it.
+            assert held["count"] < 4 * 0.6 * at["load_fps"] / 2 * 0.75
+            assert at["mean_ns"][direction]["n"] == 4
+            assert at["variation"][direction]["pdv_ns"] > 0
+
+    steps = found["frame_loss"]["loss_steps"]
+    assert [s["input_ratio"] for s in steps] == [1 - 0.25 * n for n in range(len(steps))]
+    assert all(0 <= s["loss_ratio"] < 1 for s in steps)
+
+    bursts = found["back_to_back"]["back_to_back"]
+    assert bursts["frames"]["n"] == 2
+    assert all(v % 64 == 0 for v in bursts["frames"]["values"])
+    by_number = {t["number"]: t for t in trials(run)}
+    for number in bursts["trials"]:
+        spec, result = by_number[number]["spec"], by_number[number]["result"]  # type: ignore[index]  # JSON
+        assert [d["intended"] for d in result["directions"]] == [spec["burst"]] * 2
+
+    (curve,) = found["recovery"]["recovery"]["curves"]
+    assert sum(curve["offered"]) > 0
+
+
+def test_reset_on_wires_that_outlive_the_vswitch(
+    start: Start, unchanged: Unchanged, tmp_path: Path
+) -> None:
+    run = start(*CHEAP, "--wire=veth", "--tests=reset", preset=preset(tmp_path))
+    assert run.finish() == 0, run.output
+    assert unchanged() == ()
+    throughput, reset = run.json()["results"]
+    assert (throughput["test"], reset["test"]) == ("throughput", "reset")
+    (found,) = reset["resets"]
+    assert found["why"] == ""
+    assert 0 < found["by_time_s"]["mean"] < 6
+
+
+def test_a_run_that_is_killed_in_a_test_goes_on_there(
+    start: Start, unchanged: Unchanged, tmp_path: Path
+) -> None:
+    options = (*CHEAP, "--tests=throughput,latency")
+    run = start(*options, preset=preset(tmp_path))
+
+    def in_latency(records: list[dict[str, object]]) -> bool:
+        tests = [r["search"] for r in records if r["type"] == "procedure"]
+        return bool(tests) and sum(r.get("search") == tests[0] for r in records) >= 4
+
+    run.wait_for(in_latency)
+    run.process.kill()
+    run.finish()
+    held = trials(run)
+    assert unchanged() == ()
+
+    folder = run.results / "latest"
+    resumed = start(*options, f"--resume={folder}", preset=preset(tmp_path))
+    assert resumed.finish() == 0, resumed.output
+    now = trials(run)
+    assert now[: len(held)] == held
+    assert [t["number"] for t in now] == list(range(1, len(now) + 1))
+    (begun,) = [r["search"] for r in run.records() if r["type"] == "procedure"]
+    valid = [t for t in now if t["search"] == begun and t["verdict"] == "VALID"]
+    assert len(valid) == 8
+    latency = next(r for r in run.json()["results"] if r["test"] == "latency")
+    assert [at["repeats"] for at in latency["latency_at"]] == [4, 4]
