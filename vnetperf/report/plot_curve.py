@@ -42,7 +42,8 @@ def _window(curve: Curve) -> tuple[int, int]:
     first = min(places)
     places += [i for i in lossy[-1:] if i >= first]
     around = max(_AROUND, round((max(places) - first) * 0.6))
-    return max(0, first - around), min(count, max(places) + around + 1)
+    # More room after what happened than before it: that is where its names stand.
+    return max(0, first - around), min(count, max(places) + 2 * around + 1)
 
 
 def _binned(values: Sequence[int], first: int, last: int, group: int) -> list[float]:
