@@ -7,7 +7,7 @@ ci_dry=no
 ci_artefacts=${CI_ARTEFACTS:-$ci_top/ci-artefacts}
 ci_failed=()
 ci_name=$(basename "$0")
-ci_python=${VNETPERF_CI_PYTHON:-$ci_top/.venv/bin/python}
+ci_python=${VNETCI_PYTHON:-$ci_top/.venv/bin/python}
 
 # ci_usage: the comment at the top of the script is its help.
 ci_usage() {
@@ -89,6 +89,17 @@ ci_new_run() {
     [ -n "$now" ] && [ "$now" != "$2" ] && echo "run: $1/$now" && return
     echo "no run was begun in $1" >&2
     return 1
+}
+
+# ci_keep RUN: the run's reports as run/ of the artefacts; with VNETCI_REDACT=yes a redacted copy.
+ci_keep() {
+    if [ "${VNETCI_REDACT:-no}" = no ]; then
+        ci_step keep ci/keep_run "$1" "$ci_artefacts/run"
+        return
+    fi
+    [ "$ci_dry" = yes ] || rm -rf -- "$ci_artefacts/run"
+    ci_step redact "$ci_python" -m vnetperf.cli redact "$1" -o "$ci_artefacts/run" || return 1
+    [ "$ci_dry" = yes ] || chmod -R a+rX "$ci_artefacts/run"
 }
 
 # ci_end: the verdict.

@@ -28,8 +28,8 @@ class Ci:
             "HOME": str(folder),
             "TMPDIR": str(folder),
             "DEPS": "no",
-            "VNETPERF_CI_PYTHON": str(TOP / "tests/ci/fake_python"),
-            "VNETPERF_CI_HISTORY": str(self.history),
+            "VNETCI_PYTHON": str(TOP / "tests/ci/fake_python"),
+            "VNETCI_HISTORY": str(self.history),
             "FAKE_LOG": str(self.log),
             "FAKE_MEASURED": "phy2phy_testpmd phy2phy_bridge pvp_bridge pvp_dpdk phy2phy_dpdk",
         }
@@ -144,19 +144,29 @@ def test_a_day_without_a_run_is_not_judged_by_yesterdays(ci: Ci) -> None:
 
 def test_old_runs_are_removed_and_the_newest_kept(ci: Ci) -> None:
     for _ in range(4):
-        ci("daily", VNETPERF_CI_KEEP="2")
+        ci("daily", VNETCI_KEEP="2")
     kept = sorted(path.parent.name for path in ci.history.glob("*/results.json"))
     assert len([name for name in kept if name != "latest"]) == 2
 
 
 def test_results_are_published_only_if_wanted_and_the_token_is_nowhere(ci: Ci) -> None:
-    ci("daily", VNETPERF_PUBLISH_TOKEN=TOKEN)
+    ci("daily", TESTAPI_TOKEN=TOKEN)
     assert not [call for call in ci.calls if " publish " in call]
     url = "https://results.example/api/v1/results"
-    done = ci("daily", VNETPERF_PUBLISH_TOKEN=TOKEN, VNETPERF_CI_TESTAPI=url)
+    done = ci("daily", TESTAPI_TOKEN=TOKEN, VNETCI_TESTAPI=url)
     [call] = [call for call in ci.calls if " publish " in call]
     assert call.endswith(f"--testapi {url}")
     assert TOKEN not in done.stdout + done.stderr + ci.said() + "".join(ci.calls)
+
+
+def test_where_artefacts_are_public_a_redacted_copy_is_kept(ci: Ci) -> None:
+    ci("merge", VNETCI_REDACT="yes")
+    [call] = [call for call in ci.calls if " redact " in call]
+    assert call.endswith(f"-o {ci.artefacts}/run")
+    assert not (ci.artefacts / "run/trials.jsonl").exists()
+    refused = ci("merge", VNETCI_REDACT="yes", FAKE_FAILS="cli redact")
+    assert refused.returncode == 1
+    assert not (ci.artefacts / "run").exists()
 
 
 def test_verify_runs_lint_and_the_fast_tests(ci: Ci, programs: Callable[..., Path]) -> None:

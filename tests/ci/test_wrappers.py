@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.config import ENV_PREFIX, Settings
+
 TOP = Path(__file__).parents[2]
 WRAPPERS = [
     TOP / "ci/jenkins/Jenkinsfile",
@@ -48,3 +50,10 @@ def test_scripts_are_bash_that_parses(script: Path) -> None:
 def test_scripts_of_users_are_executable() -> None:
     for script in BASH[:-1]:
         assert script.stat().st_mode & 0o111
+
+
+def test_no_variable_is_one_that_vnetperf_refuses() -> None:
+    """Variables that begin as its settings do and are none are errors of every run."""
+    known = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields}
+    for path in [*WRAPPERS, *BASH, TOP / "vnetperf/publish/post.py"]:
+        assert set(re.findall(rf"\b{ENV_PREFIX}[A-Z_]+\b", path.read_text())) <= known, path

@@ -15,7 +15,7 @@ TOKEN = "s3cret-t0ken"  # noqa: S105 - made up
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("VNETPERF_PUBLISH_TOKEN", raising=False)
+    monkeypatch.delenv("TESTAPI_TOKEN", raising=False)
     monkeypatch.delenv("BUILD_TAG", raising=False)
     folder = tmp_path / "run"
     folder.mkdir()
@@ -39,7 +39,7 @@ def test_openmetrics_into_a_file_and_to_the_terminal(
 def test_results_are_posted_with_the_token_of_the_environment(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("VNETPERF_PUBLISH_TOKEN", TOKEN)
+    monkeypatch.setenv("TESTAPI_TOKEN", TOKEN)
     monkeypatch.setenv("BUILD_TAG", "daily-7")
     with serve() as api:
         assert cli.main(["publish", str(run), "--testapi", api.url, "--pod", "pod1"]) == 0

@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token-file",
         metavar="FILE",
-        help="file whose first line is the token; else the variable VNETPERF_PUBLISH_TOKEN",
+        help="file whose first line is the token; else the variable TESTAPI_TOKEN",
     )
     parser.add_argument(
         "--token-header", default="X-Auth-Token", help="header of the token (default: X-Auth-Token)"

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from vnetperf.model.errors import VnetperfError
 
-TOKEN_VARIABLE: Final = "VNETPERF_PUBLISH_TOKEN"  # noqa: S105 - the variable's name
+TOKEN_VARIABLE: Final = "TESTAPI_TOKEN"  # noqa: S105 - the variable's name
 #: Answers after which the same document may be taken: overload, restarts, gateways.
 _AGAIN: Final = (408, 425, 429, 500, 502, 503, 504)
 _FIRST_PAUSE_S: Final = 0.5
