@@ -76,6 +76,12 @@ def warnings_of(
     if invalid:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
         warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+    commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))
+    if len(commits) > 1:
+        warnings.append(
+            f"this run was continued by another commit of {run.identity.tool}: "
+            + ", then ".join(commits)
+        )
     old = next((r for r in records if isinstance(r, RunRecord) and r.version < SEALED_SINCE), None)
     if old is not None:
         warnings.append(

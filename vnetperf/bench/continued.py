@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from vnetperf.bench.logged import Case, LoggedTest, tests_of
 from vnetperf.bench.rounds import by_round
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.scenario import Scenario
+from vnetperf.results.environment import tree_differences
 from vnetperf.results.log import read_log
 from vnetperf.results.records import EnvironmentRecord, RunRecord, ScenarioRecord
+
+#: What a run that is continued may have otherwise: more cases, and where results go.
+NOT_OF_TRIALS = frozenset({"pcap", "results_dir", "notes", "frame_sizes", "tests"})
+
+#: Differences that are named; the first ones say which file or option it is.
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -32,12 +40,12 @@ class Continued:
     scenarios: dict[str, Scenario] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path, fingerprint: str) -> Continued:
+    def read(cls, path: Path, now: RunRecord) -> Continued:
         """Read what a log holds.
 
         Args:
             path: The log.
-            fingerprint: What must be equal for trials to be mixed.
+            now: What opens the log again.
 
         Returns:
             What it holds.
@@ -47,10 +55,14 @@ class Continued:
         """
         records = read_log(path)
         first = next((r for r in records if isinstance(r, RunRecord)), None)
-        if first is None or first.fingerprint != fingerprint:
+        if first is None:
+            raise LogError(
+                "the log has no run record", where=str(path), cure="start a run without --resume"
+            )
+        if first.fingerprint != now.fingerprint:
             raise ConfigError(
                 "this log was made with another version, preset, testbed or traffic; "
-                "its trials must not be mixed with new ones",
+                f"its trials must not be mixed with new ones: {_what_differs(first, now)}",
                 where=str(path),
                 cure="give the options of that run again, or start a new one without --resume",
             )
@@ -103,3 +115,25 @@ class Continued:
             where=str(self.path),
             cure="give the variant another id, or start a new run without --resume",
         )
+
+
+def _what_differs(then: RunRecord, now: RunRecord) -> str:
+    """What a user would have to give again, as far as the log has it."""
+
+    def tree(record: RunRecord) -> dict[str, Any]:
+        return {
+            "tool": record.identity.tool,
+            "settings": {
+                key: held["value"]
+                for key, held in record.settings.items()
+                if key not in NOT_OF_TRIALS
+            },
+            "preset": record.preset.model_dump(mode="json", exclude=set(NOT_OF_TRIALS)),
+            "testbed": record.testbed.model_dump(mode="json"),
+        }
+
+    found = tree_differences(tree(then), tree(now))
+    said = [f"{one.path} was {one.a!r}, is {one.b!r}" for one in found[:_SHOWN]]
+    if len(found) > _SHOWN:
+        said.append(f"and {len(found) - _SHOWN} more")
+    return "; ".join(said) or "the content of a file of traffic or of the vSwitch's options"

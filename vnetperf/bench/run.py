@@ -13,7 +13,7 @@ from pathlib import Path
 
 from vnetperf import __version__
 from vnetperf.bench.calibration_store import CalibrationStore
-from vnetperf.bench.continued import Continued
+from vnetperf.bench.continued import NOT_OF_TRIALS, Continued
 from vnetperf.bench.logged import Case, LoggedTest
 from vnetperf.bench.progress import Progress, Quiet
 from vnetperf.bench.sameness import identity_of, require_same
@@ -47,9 +47,6 @@ from vnetperf.results.records import (
 from vnetperf.testbed.client import AgentClient
 from vnetperf.testbed.plan import largest_frame, make_loop_plan, make_plan
 from vnetperf.testbed.traffic_demands import require_size
-
-#: Settings that change no trial.
-_NOT_OF_TRIALS = {"pcap", "results_dir", "notes", "frame_sizes", "tests"}
 
 
 class Run:
@@ -96,7 +93,7 @@ class Run:
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
         if resumed:
-            self.before = Continued.read(log_path, self.fingerprint())
+            self.before = Continued.read(log_path, self._run_record(resumed))
         self.log = TrialLog(log_path)
         self.log.append(self._run_record(resumed))
 
@@ -113,7 +110,7 @@ class Run:
             A digest of version, preset, testbed and the settings that shape traffic.
         """
         c = self.configuration
-        chosen = c.settings.model_dump_json(exclude=_NOT_OF_TRIALS)
+        chosen = c.settings.model_dump_json(exclude=set(NOT_OF_TRIALS))
         preset = c.preset.model_dump_json(exclude={"frame_sizes", "tests"})
         text = "\n".join(
             [
