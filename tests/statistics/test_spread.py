@@ -58,6 +58,17 @@ def test_the_interval_covers_as_often_as_it_says(
     assert covered / runs >= least
 
 
+@pytest.mark.parametrize(("n", "least"), [(2, 0.93), (5, 0.93), (20, 0.93)])
+def test_one_more_is_where_it_is_expected(n: int, least: float) -> None:
+    seeded, runs, covered = random.Random(17), 500, 0
+    for _ in range(runs):
+        found = spread([seeded.gauss(100, 5) for _ in range(n)])
+        assert found.next_low is not None
+        assert found.next_high is not None
+        covered += found.next_low <= seeded.gauss(100, 5) <= found.next_high
+    assert covered / runs >= least
+
+
 def test_a_wider_confidence_gives_a_wider_interval() -> None:
     narrow, wide = (spread([1.0, 2.0, 4.0], confidence=c) for c in (0.5, 0.99))
     assert narrow.low is not None

@@ -276,6 +276,6 @@ def _environment(a: Side, b: Side) -> tuple[FactDifference, ...]:
     if a.scenario != b.scenario and a.scenario and b.scenario:
         ours = next((s for s in one.scenarios if s.scenario == a.scenario), None)
         theirs = next((s for s in other.scenarios if s.scenario == b.scenario), None)
-        if ours is not None and theirs is not None:
+        if ours is not None and theirs is not None and not (ours.error or theirs.error):
             found += scenario_differences(ours, theirs)
     return tuple(found)

@@ -196,6 +196,7 @@ class Run:
         self.before = self.before.at_round(number)
         self.done.clear()
         self.failed.clear()
+        self._failed.clear()  # what could not be deployed may be now: each round deploys anew
         self.log.append(RoundRecord(number=number, rounds=rounds))
 
     def note_skipped(self, scenario_id: str, why: str) -> None:

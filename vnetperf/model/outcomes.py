@@ -22,7 +22,10 @@ class Spread(Frozen):
         stdev: Sample standard deviation; None for a single one.
         low: Lower end of the interval of the mean; None where n is too small for one.
         high: Upper end.
-        confidence: Level of the interval, 0..1.
+        next_low: Lower end of the interval in which one further measurement is to be expected
+            (Student's t); wider than that of the mean, and no narrower with n. None for one.
+        next_high: Upper end.
+        confidence: Level of the intervals, 0..1.
         method: How the interval was found: "t", "bootstrap"; "" without one.
         modes: Centres of two modes where the values fall into two groups; then neither mean nor
             interval says much.
@@ -38,6 +41,8 @@ class Spread(Frozen):
     stdev: float | None = None
     low: float | None = None
     high: float | None = None
+    next_low: float | None = None
+    next_high: float | None = None
     confidence: float = 0.95
     method: Literal["", "t", "bootstrap"] = ""
     modes: tuple[float, ...] = ()

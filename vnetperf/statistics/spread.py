@@ -61,13 +61,16 @@ def spread(values: Sequence[float], *, confidence: float = 0.95, resolution: flo
     found = None
     if n >= _SHAPE_FROM and abs(_skewness(values, mean, deviation)) > _SKEWED:
         found = _bootstrap(values, mean, deviation, confidence)
-    half = t_quantile((1.0 + confidence) / 2.0, n - 1) * deviation / sqrt(n)
+    reach = t_quantile((1.0 + confidence) / 2.0, n - 1) * deviation
+    half, further = reach / sqrt(n), reach * sqrt(1.0 + 1.0 / n)
     low, high = found or (mean - half, mean + half)
     return known.model_copy(
         update={
             "stdev": deviation,
             "low": low,
             "high": high,
+            "next_low": mean - further,
+            "next_high": mean + further,
             "method": "bootstrap" if found else "t",
         }
     )
