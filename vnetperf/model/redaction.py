@@ -28,5 +28,5 @@ class Redaction(Frozen):
     @property
     def sentence(self) -> str:
         """What a reader must know first."""
-        counts = ", ".join(f"{number} of kind {kind}" for kind, number in self.values.items())
+        counts = ", ".join(f"{number} x {kind}" for kind, number in self.values.items())
         return f"a redacted copy: values were replaced by tokens ({counts or 'none were found'})"

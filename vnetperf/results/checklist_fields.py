@@ -137,13 +137,14 @@ FIELDS: Final[tuple[Asked, ...]] = (
     ),
     _dut(
         "descriptors",
-        *("facts|vswitch|rx/tx descriptors of NICs", "plan|scenario|options|rx_descriptors"),
+        *("facts|vswitch|rx/tx descriptors of NICs", "facts|vswitch|ports of the datapath"),
+        "plan|scenario|options|rx_descriptors",
         why="its own default, and none were asked for",
     ),
     _dut(
         "offloads",
         *("facts|vswitch|offloads", "facts|vswitch|offloads of VNF ports"),
-        "plan|scenario|options|offloads",
+        *("facts|vswitch|ports of the datapath", "plan|scenario|options|offloads"),
         why="them, and none were asked for",
     ),
     Asked(

@@ -255,6 +255,7 @@ class TestpmdSwitch(VSwitch):
             "ports": ports,
             "mtu": self.plan.scenario.mtu,
             "workers": len(_processors(self.plan.placement)[1]),
+            "rx queues": next((a for a in self.argv if a.startswith("--rxq=")), "one of each port"),
             "rx/tx descriptors of NICs": f"{_descriptors(options.rx_descriptors)}/"
             f"{_descriptors(options.tx_descriptors)}; rings of memif and vhost-user are those of "
             "the other side",
