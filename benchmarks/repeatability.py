@@ -78,7 +78,7 @@ def prediction(before: Sequence[Quantity]) -> tuple[float, float]:
         Interval of a single further value: Student's t, widened by what a search leaves open.
     """
     stated = spread([q.value for q in before if q.value is not None], confidence=CONFIDENCE)
-    assert stated.next_high is not None  # noqa: S101 - for the type checker: there are several
+    assert stated.next_high is not None
     opens = [q.measured.high - q.measured.low for q in before if q.measured is not None]
     half = hypot(stated.next_high - stated.mean, max((o for o in opens if o < inf), default=0.0))
     return stated.mean - half, stated.mean + half
