@@ -14,6 +14,7 @@ from vnetperf.model.result import Result
 from vnetperf.model.units import LinkSpeed
 from vnetperf.procedures import kind_of, replay
 from vnetperf.results.records import ProcedureRecord, SearchRecord
+from vnetperf.search import inputs_told
 
 
 def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) -> Result:
@@ -51,6 +52,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
     if isinstance(begin, SearchRecord):
         return Result(
             algorithm=begin.algorithm,
+            search_inputs=inputs_told(begin.limits),
             goals=(goals_by_trials if by_trials else goals_of)(begin, logged),
             min_load_fps=begin.limits.min_load_fps,
             max_load_fps=begin.limits.max_load_fps,

@@ -136,6 +136,8 @@ class Result(Frozen):
         failed: True when it is not measured because something broke; False when the testbed
             cannot carry it or the run was interrupted.
         algorithm: Search algorithm.
+        search_inputs: What the search was given besides goals and loads, name -> text: StepSize,
+            n, max(r) and z of TST009; the time budget and the waits that it counts.
         goals: One for each goal of the preset.
         media_max_fps: Theoretical maximum of the reference medium, aggregate frames/s.
         generator_max_fps: The generator's calibrated clean maximum, aggregate frames/s; or None.
@@ -163,6 +165,7 @@ class Result(Frozen):
     why: str = ""
     failed: bool = False
     algorithm: str = ""
+    search_inputs: dict[str, str] = Field(default_factory=dict)
     goals: tuple[GoalResult, ...] = ()
     media_max_fps: float | None = None
     generator_max_fps: float | None = None
@@ -262,6 +265,9 @@ class LedgerEntry(Frozen):
         status: "met" | "deviated" | "not applicable".
         value: What was done.
         reason: Why it deviates.
+        test: The test that it holds for; "" for the whole run. So do those that follow.
+        scenario: The scenario; "" for all of them.
+        frame_size: Octets including FCS; 0 for all sizes.
     """
 
     clause: str
@@ -269,6 +275,15 @@ class LedgerEntry(Frozen):
     status: Literal["met", "deviated", "not applicable"]
     value: str = ""
     reason: str = ""
+    test: str = ""
+    scenario: str = ""
+    frame_size: int = 0
+
+    @property
+    def scope(self) -> str:
+        """What it holds for, in words: "latency, pvp_dpdk, 64 octets"; "" for the whole run."""
+        size = f"{self.frame_size} octets" if self.frame_size else ""
+        return ", ".join(part for part in (self.test, self.scenario, size) if part)
 
 
 class CalibrationPoint(Frozen):

@@ -16,6 +16,7 @@ from vnetperf.search.base import (
     TrialRequest,
 )
 from vnetperf.search.binary import binary_search, worst_case_trial_seconds
+from vnetperf.search.inputs import inputs_told
 from vnetperf.search.mlr import mlr_search
 from vnetperf.search.replay import Replay, ReplayMismatchError, replay
 from vnetperf.search.tst009 import tst009_search
@@ -32,6 +33,7 @@ __all__ = [
     "StopSearch",
     "TrialRequest",
     "binary_search",
+    "inputs_told",
     "make_search",
     "mlr_search",
     "replay",

@@ -1,24 +1,21 @@
-"""The compliance ledger: clause by clause, what a run did, and where it deviates and why."""
+"""RFC 2544 sections 6 to 23: how a run is set up, whatever it measures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
+from vnetperf.bench.compliance.entry import entry
 from vnetperf.model.headers import PLAIN
 from vnetperf.model.result import LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.trial import Verdict
 from vnetperf.model.units import RFC2544_FRAME_SIZES
 from vnetperf.results.records import RunRecord
 
-Status = Literal["met", "deviated", "not applicable"]
 
-
-def ledger_of(
+def setup(
     run: RunRecord, scenarios: Sequence[Scenario], results: Sequence[Result]
 ) -> list[LedgerEntry]:
-    """Hold a run against the clauses it could meet.
+    """Hold a run against the clauses that every test of it has in common.
 
     Args:
         run: Preset and testbed.
@@ -26,36 +23,13 @@ def ledger_of(
         results: What was measured.
 
     Returns:
-        Entries in the order of the clauses. Without a valid trial nothing is met: whether a run
-        would have met a clause is no fact.
+        Entries in the order of the clauses.
     """
-    entries = [*_rfc2544(run, scenarios, results), *_others(run)]
-    if any(r.verdicts.get(Verdict.VALID) for r in results):
-        return entries
-    nothing = {"status": "not applicable", "value": "nothing was measured", "reason": ""}
-    return [entry.model_copy(update=nothing) for entry in entries]
-
-
-def _entry(clause: str, requirement: str, ok: bool, value: str, reason: str = "") -> LedgerEntry:
-    status: Status = "met" if ok else "deviated"
-    return LedgerEntry(
-        clause=clause,
-        requirement=requirement,
-        status=status,
-        value=value,
-        reason="" if ok else reason,
-    )
-
-
-def _rfc2544(
-    run: RunRecord, scenarios: Sequence[Scenario], results: Sequence[Result]
-) -> list[LedgerEntry]:
     preset, trial = run.preset, run.preset.trial
     because = f"preset {preset.name}"
     sizes = sorted({r.frame_size for r in results if r.status == "measured" and not r.imix})
     profiles = [scenario.traffic for scenario in scenarios]
     both_ways = all(len({s.direction for s in scenario.streams}) == 2 for scenario in scenarios)
-    final = min(goal.final_trial_s for goal in preset.goals)
     equal = all(p.loads == (1.0, 1.0) for p in profiles)
     broadcast = max((p.broadcast for p in profiles), default=0.0)
     networks = {"ipv4_dst", "ipv4_dst_net"}
@@ -65,30 +39,29 @@ def _rfc2544(
     told = [goal.uncollected for r in results for goal in r.goals]
     counted_only = sorted({why["duplicated"] for why in told if "duplicated" in why})
     others = sorted({", ".join(p.headers) for p in profiles if p.headers != PLAIN})
-    zero = [g.name for g in preset.goals if g.loss_ratio == 0 and g.exceed_ratio == 0]
     return [
-        _entry(
+        entry(
             "RFC 2544 section 6",
             "tester and DUT are separate equipment",
             run.testbed.agent.transport != "local",
             "one machine carries both",
             "they share processors, caches and memory: a rate is that of both together",
         ),
-        _entry(
+        entry(
             "RFC 2544 section 8",
             "frames of UDP over IPv4 over Ethernet, as in appendix C",
             not others,
             "; ".join(others) or ", ".join(PLAIN),
             "the traffic profile has other headers",
         ),
-        _entry(
+        entry(
             "RFC 2544 section 9.1",
             "frame sizes 64, 128, 256, 512, 1024, 1280, 1518, at least five of them",
             len(set(sizes) & set(RFC2544_FRAME_SIZES)) >= 5,
             ", ".join(map(str, sizes)) or ("a mix of sizes" if mixed else "none measured"),
             "a mix of sizes is in no clause" if mixed else "fewer sizes were asked for or measured",
         ),
-        _entry(
+        entry(
             "RFC 2544 section 10",
             "received frames are verified to be those sent",
             not counted_only,
@@ -107,7 +80,7 @@ def _rfc2544(
             if broadcast
             else "broadcast, management, routing and filter modifiers are not applied",
         ),
-        _entry(
+        entry(
             "RFC 2544 section 12",
             "a single stream, then uniformly random over 256 destination networks",
             any(
@@ -118,7 +91,7 @@ def _rfc2544(
             ", ".join(sorted({f"{p.name}: {p.flows} flow(s)" for p in profiles})) or "none",
             "one traffic profile a run; repeat with another --traffic",
         ),
-        _entry(
+        entry(
             "RFC 2544 section 14",
             "same rate into both ports",
             both_ways and equal,
@@ -134,14 +107,14 @@ def _rfc2544(
             value="static routes" if routed else "layer 2 forwarding",
             reason="routes are set when the DUT is deployed, no update is sent" if routed else "",
         ),
-        _entry(
+        entry(
             "RFC 2544 section 23 b",
             "learning frames, then 2 s",
             learning > 0 and trial.learning_wait_s >= 2,
             f"{learning} frames per stream, then {trial.learning_wait_s:g} s",
             because,
         ),
-        _entry(
+        entry(
             "RFC 2544 section 23 d",
             "2 s for residual frames",
             trial.full_drain and trial.drain_s >= 2,
@@ -149,56 +122,11 @@ def _rfc2544(
             + ("" if trial.full_drain else " at most, less once all are back"),
             because,
         ),
-        _entry(
+        entry(
             "RFC 2544 section 23 e",
             "5 s for the DUT to restabilise",
             trial.settle_s >= 5,
             f"{trial.settle_s:g} s",
             because,
-        ),
-        _entry(
-            "RFC 2544 section 24",
-            "trials of at least 60 s",
-            final >= 60,
-            f"{final:g} s",
-            because,
-        ),
-        _entry(
-            "RFC 2544 section 26.1",
-            "throughput: no frame lost in any trial at the rate",
-            bool(zero),
-            f"goal {', '.join(zero)}" if zero else _goals(run),
-            "loss or exceeding trials are tolerated by every goal of the preset",
-        ),
-    ]
-
-
-def _goals(run: RunRecord) -> str:
-    return "; ".join(
-        f"{g.name}: loss {g.loss_ratio:g}, exceed ratio {g.exceed_ratio:g}"
-        for g in run.preset.goals
-    )
-
-
-def _others(run: RunRecord) -> list[LedgerEntry]:
-    preset = run.preset
-    return [
-        _entry(
-            "RFC 6815",
-            "an isolated test environment, stated",
-            bool(run.testbed.isolation),
-            run.testbed.isolation_statement,
-            "the testbed file has no isolation statement",
-        ),
-        _entry(
-            "MLRsearch draft, Goal Final Trial Duration",
-            "all goal attributes are reported",
-            True,
-            "; ".join(
-                f"{g.name}: initial {g.initial_trial_s:g} s, final {g.final_trial_s:g} s, "
-                f"sum {g.duration_sum_s:g} s, loss {g.loss_ratio:g}, exceed {g.exceed_ratio:g}, "
-                f"relative width {g.width:g}"
-                for g in preset.goals
-            ),
         ),
     ]
