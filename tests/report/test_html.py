@@ -9,6 +9,7 @@ import pytest
 from vnetperf.report import html_report
 
 from .sample import build
+from .sample_outcomes import with_outcomes
 
 VOID = {"meta", "wbr", "br"}
 #: Elements whose end tag HTML lets an author leave out; the list of trials does.
@@ -140,8 +141,9 @@ def test_every_trial_is_a_row_and_a_mark(results, page):
 
 def test_each_plot_has_a_name(page):
     plots = [a for tag, a in page.elements if tag == "svg" and "plot" in (a.get("class") or "")]
-    # two throughput plots, and for each of 13 measured sizes one of loss, order and latency
-    assert len(plots) == 2 + 13 * 3
+    # two throughput plots, for each of 13 measured sizes one of loss, order and latency, and for
+    # each scenario and goal one of processors
+    assert len(plots) == 2 + 13 * 3 + 2 * 2
     assert all(a["role"] == "img" and a["aria-label"] for a in plots)
 
 
@@ -157,8 +159,9 @@ def test_names_never_become_markup(hostile):
 
 
 def test_ten_thousand_trials_stay_light(capsys):
-    results = build(trials=10_200)
-    assert len(results.trials) >= 9_000
+    results = with_outcomes(build(trials=10_800))
+    assert len(results.trials) >= 10_000
+    few = min(_seconds(with_outcomes(build(trials=1_080))) for _ in range(3))
     started = time.perf_counter()
     source = html_report(results)
     took = time.perf_counter() - started
@@ -166,3 +169,11 @@ def test_ten_thousand_trials_stay_light(capsys):
     with capsys.disabled():
         print(f"\n{len(results.trials)} trials: {size / 1e6:.2f} MB in {took:.2f} s")  # noqa: T201 - a figure to read
     assert size < 6_000_000
+    # No more than in proportion, with room for a machine that does other things too.
+    assert took < 30 * few
+
+
+def _seconds(results):
+    started = time.perf_counter()
+    html_report(results)
+    return time.perf_counter() - started

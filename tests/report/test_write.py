@@ -67,3 +67,14 @@ def test_a_goal_without_any_bound_is_reported(results, tmp_path):
     assert "at most 2.000 Mfps" not in page
     assert "at most 2.000 kfps" in page
     assert "no load met the goal" in page
+
+
+def test_lists_of_numbers_are_short_and_text_stays_as_it_is(every):
+    note = "a list [\n  1,\n  2\n] and [ 3, 4 ]"
+    run = every.run.model_copy(update={"notes": note})
+    said = write.results_json(every.model_copy(update={"run": run}))
+    again = RunResults.model_validate_json(said)
+    assert again.run.notes == note
+    assert again.results == every.results
+    curve = next(r.recovery for r in every.results if r.recovery).curves[0]
+    assert f'"arrived": {list(curve.arrived)}' in said

@@ -14,6 +14,7 @@ from vnetperf.report.notes import notes
 from vnetperf.report.page_losses import losses_table
 from vnetperf.report.page_outcomes import grid, outcomes_part, strips
 from vnetperf.report.page_parts import badge, folded, row, scroller, section, table
+from vnetperf.report.plot_cpu import cpu_plot
 from vnetperf.report.plot_latency import latency_legend, latency_plot, lines_of
 from vnetperf.report.plot_loss import loss_legend, loss_plot
 from vnetperf.report.plot_search import search_legend, search_plot
@@ -215,3 +216,4 @@ def _plots(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> Iterator[Ma
     yield grid("Loads in the order they were tried", search_legend(mine, names), searches)
     latencies = [latency_plot(r, lines_of(r), names, directions) for r in group.measured]
     yield grid("Latency at the lower bounds", latency_legend(names, directions), latencies)
+    yield grid("Processors by role", None, [cpu_plot(group, name) for name in names])

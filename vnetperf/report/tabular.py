@@ -28,6 +28,7 @@ class Table:
         words: Columns that hold words and not numbers, from 0.
         brief: Columns that a narrow terminal shows; empty for all of them.
         bold: The column that answers the question; None for none.
+        terminal: False where it is too long for a terminal.
     """
 
     title: str
@@ -37,6 +38,7 @@ class Table:
     words: frozenset[int] = frozenset({0})
     brief: tuple[int, ...] = ()
     bold: int | None = None
+    terminal: bool = True
 
     def __bool__(self) -> bool:
         """False without a row."""

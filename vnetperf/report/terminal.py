@@ -219,7 +219,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
             yield line(_explain(group), "dim")
         else:
             yield line(group.title, "bold")
-        for found in outcomes.tables(group):
+        for found in filter(lambda table: table.terminal, outcomes.tables(group)):
             yield outcome_table(found, plain=plain)
             for said in found.said:
                 yield _bullet(_encodable(said, plain=plain))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,9 @@ from vnetperf.report.markdown import markdown_report
 from vnetperf.report.outcomes_csv import curves_csv, outcomes_csv
 from vnetperf.report.transfers_csv import transfers_csv
 
+#: A list of numbers, one a line: in JSON no string holds a line break, so it is never text.
+_NUMBERS = re.compile(r"\[\n\s+(-?\d[\d.eE+-]*(?:,\n\s+-?\d[\d.eE+-]*)*)\n\s+\]")
+
 
 def results_json(results: RunResults) -> str:
     """results.json.
@@ -25,7 +29,11 @@ def results_json(results: RunResults) -> str:
     Returns:
         JSON text that docs/results.schema.json describes.
     """
-    return results.model_dump_json(indent=2) + "\n"
+    return _NUMBERS.sub(_in_line, results.model_dump_json(indent=2)) + "\n"
+
+
+def _in_line(found: re.Match[str]) -> str:
+    return f"[{', '.join(found[1].split())}]".replace(",,", ",")
 
 
 #: File name -> what writes its text.

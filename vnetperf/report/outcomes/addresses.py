@@ -66,7 +66,7 @@ def tables(group: Group) -> tuple[Table, ...]:
     )
     return (
         Table("Addresses", head, rows, clean(_said(known)), bold=2 if learning else 1),
-        Table("Numbers and rates tried", _TRIED, tried, words=frozenset({0, 3})),
+        Table("Numbers and rates tried", _TRIED, tried, words=frozenset({0, 3}), terminal=False),
     )
 
 
