@@ -1,6 +1,8 @@
 """Frame loss rate, RFC 2544 section 26.3: from the largest load down in steps.
 
-It ends when two successive trials have lost nothing, or when the next step would be no load.
+It ends when two successive trials have lost nothing, or at the smallest load of the preset. A DUT
+far slower than what can be offered would lose frames at every step of the clause's largest: below
+the last of them each load is half of the one before, which is finer than the clause asks.
 """
 
 from __future__ import annotations
@@ -24,18 +26,15 @@ def frame_loss(inputs: Inputs[FrameLossTest]) -> Procedure[tuple[LossStep, ...]]
     """
     step, duration_s = inputs.parameters.step, inputs.parameters.duration_s
     steps: list[LossStep] = []
-    clean = number = 0
-    while clean < _CLEAN_TRIALS:
-        share = 1.0 - number * step
-        load = share * inputs.ceiling_fps
-        if share <= step / 2 or load < inputs.min_load_fps:
-            break
+    clean, share = 0, 1.0
+    while clean < _CLEAN_TRIALS and (load := share * inputs.ceiling_fps) >= inputs.min_load_fps:
         # What can be offered is found at the first load; below it a shortfall is an accident.
-        limited: WhenLimited = "lower" if number == 0 else "fail"
+        limited: WhenLimited = "fail" if steps else "lower"
         seen = yield Ask(load_fps=load, duration_s=duration_s, when_limited=limited)
         steps.append(_step(inputs, share, seen))
         clean = clean + 1 if steps[-1].loss_ratio == 0 else 0
-        number += 1
+        linear = 1.0 - len(steps) * step
+        share = linear if linear > step / 2 else share / 2
     return tuple(steps)
 
 
