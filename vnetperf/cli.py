@@ -18,6 +18,7 @@ COMMANDS = {
     "calibrate": "loop the traffic generator to itself and store what it can do",
     "report": "rebuild every report of a run from its trial log alone",
     "compare": "say what differs between two runs or scenarios, and how surely",
+    "expect": "hold a stored run against a file of expectations",
     "why": "print the trials that led to a value, and what each of them did",
     "trend": "follow numbers over many runs, and name the run at which they changed",
     "publish": "give results to a TestAPI-like endpoint, or as OpenMetrics text",

@@ -134,3 +134,24 @@ def test_an_edited_log_is_used_by_no_command(
         text = told(capsys, *argv, status=1)
         assert "trial 1 is not as it was written: its checksum does not match" in text
     assert "1 runs could not be read" in told(capsys, "trend", "--least", "1")
+
+
+def test_a_stored_run_is_held_against_expectations(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "expect.toml"
+    one = '[[expect]]\nscenario = "{}"\n{} = {}\n'
+    good, bad = one.format("pvp_dpdk", "at_least", 1e6), one.format("pvp_*", "at_most", 1000)
+    other = one.format("pvp_ovs", "at_least", 1)
+    file.write_text(good + other)
+    text = told(capsys, "expect", str(file), "fast")
+    assert "met: pvp_dpdk, throughput, 64 octets, ndr is 1.19" in text
+    assert "not judged: pvp_ovs, throughput: this run has no result" in text
+    file.write_text(good + bad)
+    text = told(capsys, "expect", str(file), "fast", status=1)
+    assert "FAILED: pvp_dpdk, throughput, 64 octets, ndr is 1.19" in text
+    assert "above the allowed 1.000 kfps" in text
+    file.write_text(other)
+    assert "nothing in it is what" in told(capsys, "expect", str(file), "fast", status=1)
+    file.write_text("[[expect]]\n")
+    assert "expect.0.scenario: Field required" in told(capsys, "expect", str(file), status=1)

@@ -85,7 +85,7 @@ class Expectations:
         """
         found: list[Judgement] = []
         for number, one in enumerate(self.expected):
-            judged = self._judge(number, one, results)
+            judged = list(self._judge(number, one, results))
             if one.needs_others or cases_too:
                 found += judged
             if not judged:
