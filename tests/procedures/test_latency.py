@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of
@@ -62,6 +62,13 @@ frames_by_delay = st.dictionaries(
 
 
 @given(st.lists(frames_by_delay, min_size=1, max_size=6))
+@example(
+    [
+        {942: 290, 760: 205, 1870: 319, 687567: 6, 319: 451, 714: 498, 8044266: 2},
+        {1007838: 664, 5633: 273, 18709: 193, 8003: 858, 5263302: 492, 9989190: 1},
+    ]
+)
+@settings(deadline=None, max_examples=20)
 def test_trials_together_are_as_if_all_frames_were_of_one(trials: list[dict[int, int]]) -> None:
     merged: dict[int, int] = {}
     for trial in trials:

@@ -10,6 +10,7 @@ from hdrh.histogram import HdrHistogram
 
 from vnetperf.model.outcomes import DelayVariation
 from vnetperf.model.trial import Latency
+from vnetperf.statistics.percentiles import percentiles
 
 #: Percentile whose distance to the smallest delay is the delay variation (RFC 8219 section 7.3.1).
 PDV_PERCENTILE = "99.9"
@@ -46,11 +47,12 @@ def _joined(latencies: Sequence[Latency]) -> tuple[dict[str, float], str]:
     whole, *others = (HdrHistogram.decode(latency.hdr) for latency in latencies)
     for other in others:
         whole.add(other)
-    values = {
-        p: float(whole.get_lowest_equivalent_value(whole.get_value_at_percentile(float(p))))
-        for p in latencies[0].percentiles
-    }
-    return values, str(whole.encode().decode())
+    # By the rank that generators take: the library's own is another where ranks are not whole.
+    pairs = (
+        (whole.get_lowest_equivalent_value(item.value_iterated_to), item.count_at_value_iterated_to)
+        for item in whole.get_recorded_iterator()
+    )
+    return percentiles(pairs, map(float, latencies[0].percentiles)), str(whole.encode().decode())
 
 
 def variation_of(latencies: Sequence[Latency]) -> DelayVariation:

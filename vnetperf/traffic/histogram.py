@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import ceil
 
 from hdrh.histogram import HdrHistogram
+
+from vnetperf.statistics.percentiles import percentiles as ranked
 
 #: Layout of stored histograms: 1 ns to 10 s, 3 significant digits.
 LOWEST_NS, HIGHEST_NS, DIGITS = 1, 10_000_000_000, 3
@@ -21,15 +22,7 @@ def percentiles(pairs: Sequence[tuple[int, int]]) -> dict[str, float]:
     Returns:
         Percentile ("99.9") -> nanoseconds.
     """
-    total = sum(frames for _, frames in pairs)
-    wanted = [(p, max(1, ceil(total * p / 100))) for p in PERCENTILES]
-    found: dict[str, float] = {}
-    seen = 0
-    for value, frames in pairs:
-        seen += frames
-        while wanted and seen >= wanted[0][1]:
-            found[f"{wanted.pop(0)[0]:g}"] = float(value)
-    return found
+    return ranked(pairs, PERCENTILES)
 
 
 def encode_hdr(pairs: Iterable[tuple[int, int]]) -> str:

@@ -1,0 +1,24 @@
+"""Percentiles by nearest rank: what no less than their share of all is not above."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.statistics.percentiles import percentiles
+
+
+@given(st.dictionaries(st.integers(1, 1000), st.integers(1, 50), min_size=1))
+def test_a_percentile_is_the_value_at_its_rank(counts: dict[int, int]) -> None:
+    pairs = sorted(counts.items())
+    single = [value for value, count in pairs for _ in range(count)]
+    found = percentiles(pairs, (1, 50, 99.9, 100))
+    for p in (1, 50, 99.9, 100):
+        assert found[f"{p:g}"] == single[max(1, ceil(len(single) * p / 100)) - 1]
+
+
+def test_a_rank_that_is_whole_is_not_rounded_up_by_binary_fractions() -> None:
+    assert percentiles([(1, 999), (2, 1)], (99.9,)) == {"99.9": 1.0}
+    assert percentiles([(1, 998), (2, 2)], (99.9,)) == {"99.9": 2.0}
