@@ -67,6 +67,7 @@ def warnings_of(
             for text in look(record):
                 said.setdefault(text, []).append(record.facts.scenario)
     warnings += [f"{'; '.join(names)}: {text}" for text, names in said.items()]
+    warnings += run.preset.warnings
     if run.testbed.media.nominal and scenarios:
         warnings.append(
             f"virtual wires have no speed of their own: the theoretical maximum is that of "
