@@ -12,7 +12,7 @@ from vnetperf.model.trial import EventTimes, Timeline, TrialResult, TrialSpec
 
 SHORT = PRESET.model_copy(
     update={
-        "reset": ResetTest(what=("vswitch", "vnf"), before_s=1, after_s=1, repeats=2, bin_s=0.1),
+        "reset": ResetTest(what=("link", "vnf"), before_s=1, after_s=1, repeats=2, bin_s=0.1),
         "recovery": RecoveryTest(overload_s=1, relaxed_s=1, repeats=2, bin_s=0.1),
     }
 )
@@ -59,8 +59,8 @@ def bench(folder: Path, agent: FakeAgent, **more: Any) -> Bench:
 def test_what_cannot_happen_is_said_and_nothing_sent_for_it(tmp_path: Path) -> None:
     agent = Restarting()
     result = bench(tmp_path, agent).measure("reset")
-    switch, vnf = result.resets
-    assert "connects to a socket but once; --wire veth" in switch.why
+    link, vnf = result.resets
+    assert "a memif wire has no link that can be taken down; --wire veth" in link.why
     asked = [spec.event.what for spec in agent.trials if spec.event is not None]
     assert asked == ["vnf0", "vnf0"]
     assert vnf.why == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -193,3 +194,43 @@ def test_what_cannot_be_is_refused(loop: Engine, settings: dict[str, Any], messa
     with pytest.raises(GeneratorError, match="has a count"):
         loop.start(TrialSpec(loads={0: Load(1000.0, 10)}, steps=((1.0, 0.1),)))
     assert run(loop, {0: Load(1000.0)}, duration_s=0.05).stream(0).counts == clean(50)
+
+
+def test_a_port_is_let_go_of_and_taken_up_in_the_middle_of_a_trial(
+    open_engine: OpenEngine, executable: Path, run_dir: Path
+) -> None:
+    """The far end is another process, which ends; a new one takes its place at the same socket."""
+    far = "--vdev=net_memif0,role=server,id=0,socket={0}/m,socket-abstract=no,rsize=11"
+    near = "--vdev=net_memif0,role=client,id=0,socket={0}/m,socket-abstract=no,rsize=11"
+    first = open_engine(executable, far.format(run_dir), sleep_us=20)
+    engine = open_engine(executable, near.format(run_dir), sleep_us=20)
+    engine.wait_links()
+    engine.set_streams([stream(0, 0, 0)])
+    spec = TrialSpec(
+        loads={0: Load(5000.0)}, duration_s=60.0, drain_s=0.1, max_lag_s=LAG_S, bin_s=0.05
+    )
+    engine.start(spec)
+    sleep(0.5)
+    engine.unplug(0)
+    with pytest.raises(GeneratorError, match="port 0 is not"):
+        engine.unplug(0)
+    first.close()
+    (run_dir / "m").unlink(missing_ok=True)
+    with pytest.raises(GeneratorError, match="does not start"):
+        engine.plug(0, 0.05)
+    again = open_engine(executable, far.format(run_dir), sleep_us=20)
+    engine.plug(0)
+    with pytest.raises(GeneratorError, match="port 0 was not"):
+        engine.plug(0)
+    sleep(0.5)
+    engine.stop()
+    result = engine.wait(10)
+    counts = result.stream(0).counts
+    assert counts.intended == 300_000 == counts.sent + counts.refused + counts.unsent
+    timeline = engine.timelines([0])[0]
+    assert sum(timeline.sent[:5]) > 0
+    assert sum(timeline.refused) == counts.refused > 0
+    away = [n for n, refused in enumerate(timeline.refused) if refused]
+    assert away == list(range(away[0], away[-1] + 1)), "it was away in one piece"
+    assert sum(timeline.sent[away[-1] + 1 :]) > 0
+    assert again.xstats(0)["rx_good_packets"] > 0

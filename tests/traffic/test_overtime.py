@@ -99,6 +99,9 @@ ASKED = {
     "over time": SPEC.model_copy(
         update={"bin_s": 0.1, "event": EventSpec(what="vswitch", at_s=0.1)}
     ),
+    "while the DUT is restarted": SPEC.model_copy(
+        update={"event": EventSpec(what="vswitch", at_s=0.1)}
+    ),
     "after a moment": SPEC.model_copy(update={"tag_at_s": 0.5}),
 }
 

@@ -198,29 +198,14 @@ class Deployment:
             DutError: It does not come back.
         """
         self.generator.unplug()
-        self._renew_vswitch()
-        self.generator.reconnect()
-        self._prepared_size = 0
-        self._follow_vswitch()
-
-    def restart_vswitch_in_trial(self) -> None:
-        """The same while the tester sends, and stays plugged in.
-
-        Raises:
-            DutError: It does not come back.
-        """
-        self._renew_vswitch()
-        self._follow_vswitch()
-
-    def _renew_vswitch(self) -> None:
         self.vswitch.stop()
         self.vswitch.start()
         for end in self._dut_ends:
             self.vswitch.add_phy_port(end)
         for attachment in self._attachments:
             self.vswitch.add_vnf_port(attachment)
-
-    def _follow_vswitch(self) -> None:
+        self.generator.reconnect()
+        self._prepared_size = 0
         self.vswitch.connect(self.plan.scenario.streams)
         self._wait_vnfs()  # virtio-user takes a new connection when it is looked at
         self.slices = self._cut_slices()

@@ -10,7 +10,6 @@ from vnetperf.model.deployment import Deployment as Graph
 from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
 from vnetperf.model.plan import Plan
 from vnetperf.model.trial import EventSpec, EventTimes
-from vnetperf.testbed.demands import attachment_kind
 from vnetperf.testbed.pathcheck import check_path
 
 if TYPE_CHECKING:
@@ -36,28 +35,13 @@ def why_not(plan: Plan, what: str) -> str:
     """
     graph, kind, _, port = plan.scenario.deployment, *what.partition(" ")
     if what == "vswitch":
-        return _why_not_vswitch(plan)
+        return ""
     if kind == "link":
         return _why_no_link(plan, port)
     if what not in [f"vnf{number}" for number in range(graph.vnf_count)]:
         return f"{graph.name} has no {what}; it has {_parts(graph)}"
     if registry.load_vnf(plan.scenario.vnf).user_plane:
         return f"sessions of {plan.scenario.vnf} end with it, so that no frame could come after"
-    return ""
-
-
-def _why_not_vswitch(plan: Plan) -> str:
-    """A tester that is a memif client finds the switch's next socket no more: DPDK's never asks."""
-    scenario = plan.scenario
-    graph = scenario.deployment
-    again = "DPDK's memif client, the tester, connects to a socket but once"
-    if graph.phy_ports and plan.wire == "memif":
-        return f"{again}; --wire veth outlives a restart of the vSwitch"
-    if graph.tester_vnf_ports:
-        vswitch = registry.load("vswitches", scenario.vswitch)
-        generator = registry.load("traffic", scenario.generator)
-        if attachment_kind(vswitch, generator.capabilities.attachments) == "memif":
-            return f"{again}; choose a deployment with wires, and --wire veth"
     return ""
 
 
@@ -180,7 +164,7 @@ class Happening:
         if kind == "link":
             self._link(port)
         elif kind == "vswitch":
-            self._deployment.restart_vswitch_in_trial()
+            self._deployment.restart_vswitch()
             self._links_up()
         else:
             self._deployment.restart_vnf(int(kind.removeprefix("vnf")))

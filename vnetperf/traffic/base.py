@@ -47,6 +47,8 @@ class GeneratorCapabilities(Frozen):
         capture: True when it can keep frames of a trial for pcap files.
         changing_load: True when the load can change within a trial (`TrialSpec.steps`).
         timelines: True when it can tell how a trial went on over time (`TrialSpec.bin_s`).
+        outlives_switch: True when it goes on sending while what it is plugged into is restarted
+            (`TrialSpec.event`).
         tagged_latency: True when it can time only frames sent after a moment
             (`TrialSpec.tag_at_s`).
         max_workers: Most threads that it can send and receive from (`cores.tester`).
@@ -72,6 +74,7 @@ class GeneratorCapabilities(Frozen):
     capture: bool = False
     changing_load: bool = False
     timelines: bool = False
+    outlives_switch: bool = False
     tagged_latency: bool = False
     max_workers: int = 1
 
@@ -135,6 +138,7 @@ class TrafficGenerator(Backend):
             "send bursts of an exact length": bool(trial.burst) > can.exact_bursts,
             "change the load within a trial": bool(trial.steps) > can.changing_load,
             "tell how a trial goes on over time": trial.bin_s > 0 and not can.timelines,
+            "go on while the DUT is restarted": trial.event is not None and not can.outlives_switch,
             "time only frames sent after a moment": trial.tag_at_s > 0 and not can.tagged_latency,
         }
         return ", nor ".join(what for what, missing in asked.items() if missing)
@@ -184,12 +188,15 @@ class TrafficGenerator(Backend):
         """
 
     def unplug(self) -> None:
-        """Let go of far ends that are about to go, where they would not be found again."""
+        """Let go of far ends that are about to go, where they would not be found again.
+
+        With `capabilities.outlives_switch` a trial goes on meanwhile; what is due there is refused.
+        """
 
     def reconnect(self) -> None:
         """Plug in again, after far ends have come back, what `unplug` let go of.
 
-        Traffic has to be prepared again then.
+        Outside a trial traffic has to be prepared again then.
 
         Raises:
             GeneratorError: When it cannot.

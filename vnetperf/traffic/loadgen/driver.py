@@ -51,6 +51,7 @@ class Loadgen(TrafficGenerator):
         capture=True,
         changing_load=True,
         timelines=True,
+        outlives_switch=True,
         tagged_latency=True,
         max_workers=MAX_WORKERS,
         max_frame_size=MAX_FRAME_SIZE,
@@ -156,15 +157,21 @@ class Loadgen(TrafficGenerator):
         for netdev, link in found.items():  # what the driver changed is the switch's
             self.machine.set_link(netdev, mac=link.mac, mtu=scenario.mtu)
 
+    @property
+    def _clients(self) -> tuple[int, ...]:
+        """Ports that are memif clients: DPDK's connects but once, unless it is started again."""
+        ends = enumerate(self._ends)
+        return tuple(n for n, end in ends if end.kind == "memif" and end.role == "client")
+
     def unplug(self) -> None:
-        """End the engine where it is a memif client: DPDK's connects but once."""
-        if any(end.kind == "memif" and end.role == "client" for end in self._ends):
-            self.close()
+        """Let go of what would not be found again; a trial goes on meanwhile."""
+        for port in self._clients:
+            self._running().unplug(port)
 
     def reconnect(self) -> None:
-        """Start the engine anew if `unplug` ended it."""
-        if self._engine is None:
-            self.connect(self._ends)
+        """Take it up again."""
+        for port in self._clients:
+            self._running().plug(port)
 
     def _running(self) -> Engine:
         if self._engine is None:

@@ -129,6 +129,40 @@ class Engine:
                 )
             time.sleep(_POLL_S)
 
+    def unplug(self, port: int) -> None:
+        """Let go of a port whose far end is about to go; a trial that is running goes on.
+
+        What is to be sent there is refused until `plug`.
+
+        Args:
+            port: Its number.
+        """
+        self._call("port/unplug", port=port)
+
+    def plug(self, port: int, timeout_s: float = 10.0) -> None:
+        """Take a port up again once its far end is there.
+
+        Args:
+            port: Its number.
+            timeout_s: Seconds to wait for the far end, and again for the link.
+
+        Raises:
+            GeneratorError: The far end does not come.
+        """
+        deadline = time.monotonic() + patient(timeout_s)
+        while True:
+            try:
+                self._call("port/plug", port=port)
+                break
+            except GeneratorError as error:
+                if not error.accepted.startswith("a far end") or time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL_S)
+        while not self._port_info(port).link_up:
+            if time.monotonic() > deadline + patient(timeout_s):
+                raise GeneratorError(f"no link on port {port} after it was plugged in")
+            time.sleep(_POLL_S)
+
     def set_streams(self, streams: Iterable[StreamSpec]) -> None:
         """Replace all streams.  When one is refused, none is left.
 

@@ -87,6 +87,7 @@ struct tx_queue {
 	bool retry, max, done;
 	bool has_udp; /* some stream's UDP checksum follows the timestamp */
 	bool watched;
+	bool away; /* its port is not plugged in: everything is refused */
 	uint64_t max_lag, pending_since, starved_since;
 	uint64_t latest; /* cycles behind schedule of the latest frame just chosen */
 	struct rte_mempool *pool;
@@ -114,8 +115,11 @@ struct worker {
 	uint32_t order;
 	uint32_t rounds;
 	uint32_t signature; /* of the running trial; 0 outside */
-	bool nic_time;	    /* some queue has it */
+	uint32_t plugs;	    /* which ports are away, as of when it looked */
+	_Atomic uint32_t plugs_ack;
+	bool nic_time; /* some queue has it */
 	uint16_t n_rxq, n_txq;
+	uint16_t n_polled; /* of rxq[], the first: the others' ports are away */
 	struct rx_queue *rxq[LG_MAX_PORTS * LG_MAX_QUEUES];
 	struct tx_queue *txq[LG_MAX_PORTS * LG_MAX_QUEUES];
 	struct rx_stream rx[LG_MAX_STREAMS];
@@ -128,6 +132,7 @@ struct port {
 	char name[RTE_ETH_NAME_MAX_LEN];
 	char driver[64];
 	struct rte_mempool *rx_pool;
+	bool away; /* not plugged in; workers look at it when `plugs` has changed */
 };
 
 enum state { STATE_IDLE, STATE_ARMED, STATE_RUNNING, STATE_DRAINING, STATE_DONE, STATE_LEARNING };
@@ -161,6 +166,7 @@ struct engine {
 	struct stream_spec *stream[LG_MAX_STREAMS]; /* by id */
 	struct trial trial;
 	_Atomic uint32_t order;
+	_Atomic uint32_t plugs; /* changes with what is plugged in */
 	_Atomic bool quit;
 	pthread_mutex_t control; /* telemetry calls come from several threads */
 };
@@ -190,6 +196,9 @@ void workers_release(void);
 int worker_main(void *unused);
 /* Give the order to all workers and wait until they follow; false after 20 s, or at the end. */
 bool workers_order(enum phase phase);
+
+/* plug.c: what the worker polls, and what it refuses, from now on. */
+void plugs_look(struct worker *w, uint32_t plugs);
 
 /* rx.c */
 unsigned int rx_poll(struct worker *w, struct rx_queue *q);

@@ -13,6 +13,9 @@ static const struct {
 	const char *help;
 } commands[] = {
 	{"/loadgen/port", command_port, "One port: name, MAC, link. Parameters: port"},
+	{"/loadgen/port/unplug", command_unplug,
+	 "Let go of a port: what it is to send is refused. Parameters: port"},
+	{"/loadgen/port/plug", command_plug, "Take it up again. Parameters: port"},
 	{"/loadgen/worker", command_worker, "One worker: lcore, thread. Parameters: worker"},
 	{"/loadgen/xstats", command_xstats, "A port's xstats. Parameters: port, offset"},
 	{"/loadgen/stream/add", command_stream_add,

@@ -239,9 +239,12 @@ static void note_bins(struct tx_queue *q, uint16_t sent, uint16_t n, uint64_t no
 static uint64_t hand_over(struct tx_queue *q, uint16_t n)
 {
 	const uint64_t now = stamp(q, n);
-	const uint16_t sent = LG_UNLIKELY(capture.on)
-				      ? keep_and_send(q, n, now)
-				      : rte_eth_tx_burst(q->port, q->queue, q->out, n);
+	uint16_t sent = 0;
+
+	if (LG_UNLIKELY(capture.on) && !q->away)
+		sent = keep_and_send(q, n, now);
+	else if (LG_LIKELY(!q->away))
+		sent = rte_eth_tx_burst(q->port, q->queue, q->out, n);
 
 	note_times(q, n, now);
 	if (LG_UNLIKELY(q->watched))

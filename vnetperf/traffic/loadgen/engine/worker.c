@@ -158,7 +158,7 @@ static unsigned int send_due(struct worker *w)
 static void answer_neighbours(struct worker *w)
 {
 	for (uint16_t i = 0; i < w->n_txq; i++) {
-		if (LG_UNLIKELY(answers_waiting(w->txq[i])))
+		if (LG_UNLIKELY(answers_waiting(w->txq[i])) && !w->txq[i]->away)
 			answers_send(w->txq[i]);
 	}
 }
@@ -217,20 +217,24 @@ int worker_main(void *unused)
 			w = engine.worker[i];
 	}
 	w->tid = (pid_t)syscall(SYS_gettid);
+	plugs_look(w, atomic_load(&engine.plugs));
 	name_thread(w);
 	prctl(PR_SET_TIMERSLACK, 1000UL); /* ns; the default adds 50 us to each sleep */
 	while (LG_LIKELY(!atomic_load_explicit(&engine.quit, memory_order_relaxed))) {
 		const uint32_t order = atomic_load_explicit(&engine.order, memory_order_acquire);
+		const uint32_t plugs = atomic_load_explicit(&engine.plugs, memory_order_acquire);
 		unsigned int work = 0;
 		bool running;
 
 		if (LG_UNLIKELY(order != w->order))
 			follow(w, order);
+		if (LG_UNLIKELY(plugs != w->plugs))
+			plugs_look(w, plugs);
 		running = order_phase(order) == PHASE_RUN;
-		for (uint16_t i = 0; i < w->n_rxq; i++)
+		for (uint16_t i = 0; i < w->n_polled; i++)
 			work += rx_poll(w, w->rxq[i]);
 		answer_neighbours(w);
-		for (uint16_t i = 0; LG_UNLIKELY(w->nic_time) && i < w->n_rxq; i++)
+		for (uint16_t i = 0; LG_UNLIKELY(w->nic_time) && i < w->n_polled; i++)
 			rx_read_clock(w->rxq[i]);
 		if (running) {
 			work += send_due(w);
