@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from vnetperf.bench.derive import derive
 from vnetperf.bench.logged import Case, LoggedSearch, searches_of
 from vnetperf.bench.regoal import MissingTrials, answer
+from vnetperf.bench.rounds import by_round, of_rounds
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.goal import SearchGoal
 from vnetperf.model.result import Result, RunResults
@@ -66,11 +67,11 @@ class Answered:
 
     Attributes:
         results: The run, with the goals beside its own.
-        missing: Case and goal -> the trials that are missing.
+        missing: What would narrow them, one sentence for each case, goal and round.
     """
 
     results: RunResults
-    missing: dict[tuple[Case, str], MissingTrials]
+    missing: tuple[str, ...]
 
 
 def answer_goals(records: Sequence[Record], goals: Sequence[AskedGoal]) -> Answered:
@@ -87,29 +88,39 @@ def answer_goals(records: Sequence[Record], goals: Sequence[AskedGoal]) -> Answe
         LogError: The log has no search.
         ConfigError: A goal that cannot be, or is called as one that is there.
     """
-    final = {s.case: s for s in searches_of(records) if s.final}
-    if not final:
+    if not any(s.final for s in searches_of(records)):
         raise LogError(
             "the log has no throughput search whose trials could answer a goal",
             where="trial log",
             cure="measure the throughput",
         )
-    missing: dict[tuple[Case, str], MissingTrials] = {}
+    rounds, missing = by_round(records), []
+    answered = []
+    for number, part in rounds.items():
+        final = {s.case: s for s in searches_of(part) if s.final}
+        where = f", round {number}" if len(rounds) > 1 else ""
+        found = [_with(r, final, goals) for r in derive(part).results]
+        answered.append([result for result, _ in found])
+        missing += [
+            f"{result.scenario}, {result.size_text}, {goal}{where}: {trials}"
+            for result, lacking in found
+            for goal, trials in lacking.items()
+        ]
     results = derive(records)
-    answered = tuple(_with(r, final, goals, missing) for r in results.results)
-    return Answered(results.model_copy(update={"results": answered}), missing)
+    known = {(r.scenario, r.test, r.frame_size): r for r in of_rounds(answered)}
+    update = {"results": tuple(known[r.scenario, r.test, r.frame_size] for r in results.results)}
+    return Answered(results.model_copy(update=update), tuple(missing))
 
 
 def _with(
-    result: Result,
-    final: dict[Case, LoggedSearch],
-    goals: Sequence[AskedGoal],
-    missing: dict[tuple[Case, str], MissingTrials],
-) -> Result:
+    result: Result, final: dict[Case, LoggedSearch], goals: Sequence[AskedGoal]
+) -> tuple[Result, dict[str, MissingTrials]]:
+    """A result with goals, and what each of them lacks."""
+    missing: dict[str, MissingTrials] = {}
     case = (result.scenario, result.test, result.frame_size)
     logged = final.get(case)
     if logged is None:
-        return result
+        return result, missing
     found = list(result.goals)
     for asked in goals:
         goal = asked.of(logged.begin.goals[0])
@@ -122,5 +133,5 @@ def _with(
         one = answer(logged.begin, logged, goal)
         found.append(one.result)
         if one.missing is not None:
-            missing[case, goal.name] = one.missing
-    return result.model_copy(update={"goals": tuple(found)})
+            missing[goal.name] = one.missing
+    return result.model_copy(update={"goals": tuple(found)}), missing

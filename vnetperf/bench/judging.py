@@ -90,7 +90,7 @@ def of_repeats(quantity: Quantity) -> tuple[Measured, int]:
     open_ = 0.0
     if quantity.test == "throughput" and number.value is not None:
         open_ = number.high - number.value  # a search leaves that open in each repeat
-    low = found.mean if found.low is None else found.low
+    low = found.mean if found.low is None else max(found.low, 0.0)  # none of them is below 0
     high = found.mean if found.high is None else found.high
     return Measured(found.mean, low, high + open_), found.n
 

@@ -139,7 +139,4 @@ def _print_missing(answered: Answered) -> None:
         out.line("Every goal is answered by trials of the log.", "bold")
         return
     out.line("Missing trials", "bold")
-    out.bullets(
-        f"{scenario}, {size} octets, {name}: {trials}"
-        for ((scenario, _, size), name), trials in answered.missing.items()
-    )
+    out.bullets(answered.missing)
