@@ -20,7 +20,7 @@ from vnetperf.model.outcomes import (
     Reset,
     Soak,
 )
-from vnetperf.model.result import Result, RunResults, TrialPoint
+from vnetperf.model.result import LedgerEntry, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
 from vnetperf.model.units import LinkSpeed
 from vnetperf.statistics.spread import spread
@@ -377,7 +377,34 @@ def with_outcomes(results: RunResults, *, seed: int = 3) -> RunResults:
             count = {"trial_count": len(mine), "trial_seconds": 40.0, "wall_seconds": 44.0}
             found.append(_result(test, size, **count, **make(rng, size)))
     return results.model_copy(
-        update={"results": (*results.results, *found), "trials": tuple(trials)}
+        update={
+            "results": (*results.results, *found),
+            "trials": tuple(trials),
+            "ledger": (*results.ledger, *clauses()),
+        }
+    )
+
+
+def clauses() -> tuple[LedgerEntry, ...]:
+    """Clauses of one test, and of one size of it."""
+    return (
+        LedgerEntry(
+            clause="RFC 2544 section 26.2, repeats",
+            requirement="at least 20 repeats",
+            status="met",
+            value="20 trials at each load",
+            test="latency",
+        ),
+        LedgerEntry(
+            clause="RFC 2544 section 26.2, load",
+            requirement="at the throughput",
+            status="deviated",
+            value="not measured",
+            reason="there is no throughput at this size",
+            test="latency",
+            scenario=SCENARIO,
+            frame_size=1518,
+        ),
     )
 
 

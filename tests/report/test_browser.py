@@ -49,7 +49,7 @@ DRAWN = """
 for (const fold of document.querySelectorAll("details")) fold.open = true;
 const plots = [...document.querySelectorAll("svg.plot")];
 const name = (svg) => svg.getAttribute("aria-label");
-const data = "path:not(.grid):not(.axis):not(.hit), circle";
+const data = "path:not(.grid):not(.axis):not(.hit), circle, rect:not(.lane)";
 const seen = (e) => { const b = e.getBoundingClientRect(); return b.width + b.height > 2; };
 const strokes = (e) => getComputedStyle(e).stroke !== "none" || getComputedStyle(e).fill !== "none";
 const size = (t) => parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getScreenCTM().a;

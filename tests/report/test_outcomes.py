@@ -173,3 +173,16 @@ def test_markdown_names_no_markup_and_no_infinite_number(every):
     shown = markdown_report(every)
     assert not re.search(r"\b(nan|inf|None)\b", shown)
     assert len(SIZES) == 3
+
+
+def test_clauses_of_a_test_stand_beside_it_and_say_what_they_hold_for(every, page):
+    part = page.shown.partition("pvp_dpdk · latency 8 trials")[2]
+    said = "Clauses of this test 1 met, 1 deviated, 0 not applicable"
+    assert said in part
+    assert said not in part.partition("pvp_dpdk · frame_loss 12 trials")[2]
+    row = (
+        "| RFC 2544 section 26.2, load | at the throughput | deviated | not measured | there is no "
+    )
+    row += "throughput at this size | latency, pvp\\_dpdk, 1518 octets |"
+    assert row in markdown_report(every)
+    assert "latency, pvp_dpdk, 1518 octets" in page.shown.partition("Standards ledger 6 clauses")[2]

@@ -16,11 +16,11 @@ from vnetperf.report.page_comparison import comparison_section
 from vnetperf.report.page_facts import (
     calibration_section,
     environment_section,
-    ledger_section,
     scenarios_section,
     settings_section,
     unknowns_section,
 )
+from vnetperf.report.page_ledger import ledger_section
 from vnetperf.report.page_overview import overview_section, words
 from vnetperf.report.page_parts import facts_table, section
 from vnetperf.report.page_results import group_section
@@ -137,7 +137,7 @@ def html_report(results: RunResults) -> str:
     """
     style, script = _asset("report.css"), _asset("report.js")
     found, comparisons = groups(results), compared(results)
-    trials = trials_by_case(results)
+    trials, ledger = trials_by_case(results), opening.ledger(results)
     first = opening.first_line(results)
     banner = "banner" if opening.is_benchmark(results) else "banner alarm"
     body = el(
@@ -152,7 +152,10 @@ def html_report(results: RunResults) -> str:
                 overview_section(results, found, "overview"),
                 _not_deployed(results),
                 [comparison_section(one, f"compare-{i}") for i, one in enumerate(comparisons)],
-                [group_section(group, trials, f"case-{i}") for i, group in enumerate(found)],
+                [
+                    group_section(group, trials, ledger, f"case-{i}")
+                    for i, group in enumerate(found)
+                ],
                 table_section(attach.table(results), "attach"),
                 table_section(transfers.table(results), "transfers"),
                 [render(results, anchor) for anchor, _, render in _FACTS],

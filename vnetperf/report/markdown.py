@@ -74,10 +74,13 @@ def _surroundings(results: RunResults) -> Iterator[str]:
     yield "## Standards ledger"
     entries = opening.ledger(results)
     rows = [
-        tuple(escaped(v) for v in (e.clause, e.requirement, e.status, e.value, e.reason))
+        tuple(
+            escaped(v)
+            for v in (e.clause, e.requirement, e.status, e.value, e.reason, e.scope or "all")
+        )
         for e in entries
     ]
-    yield table(("clause", "requirement", "status", "done", "why"), rows)
+    yield table(("clause", "requirement", "status", "done", "why", "holds for"), rows)
     yield "## Environment"
     yield table(("fact", "value"), ((escaped(k), code(v)) for k, v in flatten(results.environment)))
     for facts in results.scenarios:

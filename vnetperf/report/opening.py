@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vnetperf.model.result import LedgerEntry, RunResults
+from vnetperf.report.cases import Group
 
 #: Fits on the first line of a narrow terminal.
 LAB = "Virtual lab: its speeds and latencies mean nothing, only that things work."
@@ -106,8 +109,30 @@ def ledger_count(results: RunResults) -> str:
     entries = ledger(results)
     if not entries:
         return "no clause was checked"
-    count = {s: sum(e.status == s for e in entries) for s in ("met", "deviated", "not applicable")}
-    return (
-        f"{len(entries)} clauses looked at: {count['met']} met, {count['deviated']} deviated, "
-        f"{count['not applicable']} not applicable"
-    )
+    return f"{len(entries)} clauses looked at: {count(entries)}"
+
+
+def count(entries: Sequence[LedgerEntry]) -> str:
+    """How many clauses are met and not.
+
+    Args:
+        entries: Some of the ledger.
+
+    Returns:
+        "12 met, 3 deviated, 1 not applicable".
+    """
+    kinds = ("met", "deviated", "not applicable")
+    return ", ".join(f"{sum(e.status == kind for e in entries)} {kind}" for kind in kinds)
+
+
+def of_test(entries: Sequence[LedgerEntry], group: Group) -> tuple[LedgerEntry, ...]:
+    """The clauses that hold for one scenario and test.
+
+    Args:
+        entries: The ledger.
+        group: Its results.
+
+    Returns:
+        Those that name its test, and no other scenario.
+    """
+    return tuple(e for e in entries if e.test == group.test and e.scenario in ("", group.scenario))

@@ -1,38 +1,16 @@
-"""The page's parts about the run: ledger, calibration, environment, scenarios, settings, gaps."""
+"""The page's parts about the run: calibration, environment, scenarios, settings, gaps."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from vnetperf.model.result import Calibration, RunResults, ScenarioFacts
-from vnetperf.report import bounds, opening
+from vnetperf.report import bounds
 from vnetperf.report import units_text as text
 from vnetperf.report.facts import flatten, scalar
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.page_parts import badge, breakable, facts_table, folded, section, table
 from vnetperf.report.unknowns import gather, is_unknown
-
-_STATUS = {"met": "good", "deviated": "warn", "not applicable": "plain"}
-
-
-def ledger_section(results: RunResults, anchor: str) -> Markup:
-    """How the run stands to the standards, clause by clause.
-
-    Args:
-        results: The run.
-        anchor: Id of the section.
-
-    Returns:
-        HTML.
-    """
-    rows = [
-        (e.clause, badge(e.status, _STATUS[e.status]), e.requirement, e.value, e.reason)
-        for e in opening.ledger(results)
-    ]
-    head = ("clause", "status", "asks for", "done", "why it deviates or does not apply")
-    said = opening.ledger_count(results)
-    shown = table("Standards ledger", head, rows, css=("name",), kind="ledger")
-    return section(anchor, "Standards ledger", el("p", f"{said}.", class_="muted"), shown)
 
 
 def calibration_section(results: RunResults, anchor: str) -> Markup:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from vnetperf.model.result import DirectionBound, GoalResult, Result, TrialPoint
+from vnetperf.model.result import DirectionBound, GoalResult, LedgerEntry, Result, TrialPoint
 from vnetperf.model.trial import Verdict
 from vnetperf.report import bounds, threads
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Case, Group, case_of, goals_used
 from vnetperf.report.markup import Markup, el
 from vnetperf.report.notes import notes
+from vnetperf.report.page_ledger import clauses
 from vnetperf.report.page_losses import losses_table
 from vnetperf.report.page_outcomes import grid, outcomes_part, strips
 from vnetperf.report.page_parts import badge, folded, row, scroller, section, table
@@ -147,12 +148,18 @@ def _threads(group: Group) -> Markup | None:
     )
 
 
-def group_section(group: Group, trials: Mapping[Case, list[TrialPoint]], anchor: str) -> Markup:
+def group_section(
+    group: Group,
+    trials: Mapping[Case, list[TrialPoint]],
+    ledger: Sequence[LedgerEntry],
+    anchor: str,
+) -> Markup:
     """The part of the page that shows one scenario and test.
 
     Args:
         group: Its results.
         trials: All trials of the run by search.
+        ledger: The run's clauses.
         anchor: Id of the section.
 
     Returns:
@@ -186,6 +193,7 @@ def group_section(group: Group, trials: Mapping[Case, list[TrialPoint]], anchor:
         noted,
         first,
         _threads(group),
+        clauses(ledger, group),
         strips(plots),
         *outcomes_part(group, trials),
     )

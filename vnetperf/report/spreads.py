@@ -86,9 +86,10 @@ def _unit(value: float, kind: Kind) -> tuple[float, str]:
 
 
 def _decimals(half: float, mean: float) -> int:
-    """Enough for two digits of the interval, and no more than six of the mean."""
+    """Enough for two digits of either, and no more than six of the mean."""
     wanted = 1 - math.floor(math.log10(half)) if half > 0 else 3
-    most = 5 - math.floor(math.log10(abs(mean))) if mean else 6
+    of_mean = math.floor(math.log10(abs(mean))) if mean else 0
+    wanted, most = max(wanted, 1 - of_mean), 5 - of_mean
     return max(0, min(wanted, most))
 
 
