@@ -57,5 +57,5 @@ def test_what_holds_for_several_scenarios_is_told_once() -> None:
     for name in ("pvp_dpdk", "pvvp_dpdk"):
         scenario = make_scenario(name, loaded)
         records.append(ScenarioRecord(scenario=scenario, facts=ScenarioFacts(scenario=scenario.id)))
-    run = RunRecord.model_construct(testbed=loaded.testbed)
+    run = RunRecord.model_construct(testbed=loaded.testbed, preset=loaded.preset)
     assert "pvp_dpdk; pvvp_dpdk: mtu = 4000" in warnings_of(run, [], records, [])
