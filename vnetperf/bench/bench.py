@@ -34,6 +34,7 @@ class Measured:
         Raises:
             AssertionError: The first one that is not.
         """
+        __tracebackhide__ = True  # pytest shows the case, and not this
         for check in self.checks:
             check(self.result)
 

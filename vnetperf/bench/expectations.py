@@ -103,6 +103,7 @@ class Expectations:
         Raises:
             AssertionError: All that is not met, a line each.
         """
+        __tracebackhide__ = True  # pytest shows the case, and not the code that judges it
         failed = [str(judged) for judged in self.of_case(result) if judged.met is False]
         if failed:
             raise AssertionError("\n".join(failed))

@@ -103,7 +103,11 @@ def _failures(expected: Expectation, number: Measured, *, relative: bool, unit: 
     # What proves "at least" is the lower end where no single value does, and the other way round.
     least = number.low if expected.certain or number.value is None else number.value
     most = number.high if expected.certain or number.value is None else number.value
-    if expected.at_least is not None and least < expected.at_least:
+    if expected.at_least is not None and least < expected.at_least and number.high == inf:
+        failures.append(
+            f"open above, and not shown to reach the expected {text(expected.at_least)}"
+        )
+    elif expected.at_least is not None and least < expected.at_least:
         failures.append(f"below the expected {text(expected.at_least)}")
     elif expected.at_least is not None and relative and number.low <= 0.0 < expected.at_least:
         failures.append(f"not shown to be {text(expected.at_least)}: the other is a lower bound")
