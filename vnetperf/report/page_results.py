@@ -176,6 +176,7 @@ def group_section(
             *outcomes_part(group, trials),
             losses_table(group, trials),
             _threads(group),
+            clauses(ledger, group),
         ]
         return section(anchor, group.title, *parts)
     first: Markup | None = el(
