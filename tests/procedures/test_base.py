@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import Dut, drive, inputs, latency_of, limited
@@ -22,6 +24,7 @@ ALL: dict[str, Parameters] = {
 }
 
 
+@cache
 def whole(test: str) -> tuple[Inputs[Parameters], object, list[Seen]]:
     given_ = inputs(ALL[test])
     dut = Dut(delay=lambda n, _: latency_of({1000 + n: 10, 2000: 5}))
@@ -30,6 +33,7 @@ def whole(test: str) -> tuple[Inputs[Parameters], object, list[Seen]]:
 
 
 @pytest.mark.parametrize("test", ALL)
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_log_cut_anywhere_leads_to_the_next_trial_and_the_same_outcome(
     test: str, data: st.DataObject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs
@@ -15,6 +15,7 @@ from vnetperf.procedures.frame_loss import frame_loss
 TEST = FrameLossTest(step=0.1, duration_s=60)
 
 
+@settings(deadline=None)
 @given(st.floats(1e4, 3e6))
 def test_the_loss_curve_comes_back_down_to_two_trials_without_loss(capacity: float) -> None:
     steps, seen = drive(frame_loss(inputs(TEST)), Dut(capacity))

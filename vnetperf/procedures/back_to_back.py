@@ -85,8 +85,7 @@ def _require_room(inputs: Inputs[BackToBackTest]) -> None:
     where = f"back-to-back frames of {inputs.frame_size} octets"
     if not inputs.nominal and known.load_fps >= _FULL_RATE * inputs.media_fps:
         raise NoResultError(
-            "the throughput is the medium's largest rate, so that no buffer can fill "
-            "(RFC 9004)",
+            "the throughput is the medium's largest rate, so that no buffer can fill (RFC 9004)",
             where=where,
         )
     if known.qualifier == "at least":

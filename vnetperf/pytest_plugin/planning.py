@@ -8,6 +8,8 @@ import pytest
 
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.imix import IMIX
+from vnetperf.model.units import LinkSpeed
+from vnetperf.procedures.lasting import lasting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +38,7 @@ def print_plans(
     from vnetperf.testbed.plan import make_plan
 
     configuration = session.configuration
+    media = LinkSpeed(configuration.testbed.media.bits_per_second)
     client = AgentClient(configuration.testbed)
     try:
         facts = client.inventory()
@@ -56,18 +59,19 @@ def print_plans(
                     terminal.line(f"would fail: {error}")
                     continue
                 raise pytest.UsageError(str(error)) from None
-            for line in describe(plan, configuration.preset):
+            for line in describe(plan, configuration.preset, media):
                 terminal.line(line)
     finally:
         client.close()
 
 
-def describe(plan: Plan, preset: Preset) -> list[str]:
+def describe(plan: Plan, preset: Preset, media: LinkSpeed) -> list[str]:
     """A plan as lines of text.
 
     Args:
         plan: The plan.
         preset: Says how long it takes.
+        media: Says how long bursts are.
 
     Returns:
         Lines.
@@ -104,26 +108,50 @@ def describe(plan: Plan, preset: Preset) -> list[str]:
             f"{memory.node}: {users}"
         )
     lines += [f"command     {name}: {line}" for name, line in plan.commands.items()]
-    return [*lines, *_times(preset, scenario.traffic)]
+    return [*lines, *_times(preset, scenario.traffic, media)]
 
 
-def _times(preset: Preset, traffic: TrafficProfile) -> list[str]:
+def _times(preset: Preset, traffic: TrafficProfile, media: LinkSpeed) -> list[str]:
     sizes = ", ".join(map(str, preset.frame_sizes)) if traffic.mix is None else IMIX
     lines = [
         f"tests       {', '.join(preset.tests)}",
         f"search      {preset.algorithm}, frame sizes {sizes}",
     ]
-    small = [str(size) for size in preset.frame_sizes if size < traffic.least_frame_size]
-    if small:
-        lines.append(f"            but not {', '.join(small)}: {traffic.why_that_size}")
+    too_small = [size for size in preset.frame_sizes if size < traffic.least_frame_size]
+    if too_small:
+        small = ", ".join(map(str, too_small))
+        lines.append(f"            but not {small}: {traffic.why_that_size}")
     lines += [
         f"            goal {g.name}: loss {g.loss_ratio:g}, width {g.width:g}, trials of "
         f"{g.initial_trial_s:g} to {g.final_trial_s:g} s, {g.duration_sum_s:g} s a load"
         for g in preset.goals
     ]
-    if preset.max_trial_seconds is not None:
-        minutes = preset.max_trial_seconds * (len(preset.frame_sizes) - len(small)) / 60
-        lines.append(f"wall time   at most {minutes:.1f} min of trials, waits and set-up besides")
-    else:
-        lines.append("wall time   not limited by the preset (max_trial_seconds)")
+    lines += [
+        f"wall time   {_most(test, preset, traffic, media)}"
+        for test in preset.tests
+        if any(size not in too_small for size in preset.sizes_of(test))
+    ]
     return lines
+
+
+def _most(test: str, preset: Preset, traffic: TrafficProfile, media: LinkSpeed) -> str:
+    """The longest that a test can take."""
+    sizes = [size for size in preset.sizes_of(test) if size >= traffic.least_frame_size]
+    at = f"at each of {len(sizes)} frame sizes" if len(sizes) > 1 else f"at {sizes[0]} octets"
+    if test == "throughput":
+        seconds = preset.time_budget_s or preset.max_trial_seconds
+        if seconds is None:
+            return f"{test}: not limited by the preset (max_trial_seconds)"
+        more = "" if preset.time_budget_s else " of traffic, waits besides"
+        return f"{test}: at most {_text(seconds)}{more}, {at}"
+    found = lasting(test, preset, media.max_frame_rate(min(sizes)))
+    if found is None:
+        return f"{test}: as many trials as it takes"
+    return (
+        f"{test}: at most {found.trials} trials, {_text(found.wall_s(preset))} with their waits, "
+        f"{at}"
+    )
+
+
+def _text(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds >= 100 else f"{seconds:.3g} s"
