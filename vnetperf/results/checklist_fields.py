@@ -282,6 +282,11 @@ FIELDS: Final[tuple[Asked, ...]] = (
     _result("theoretical maximum", "media_max_fps"),
     _result("generator's limit", "generator_max_fps", why="this size was not calibrated"),
     _result("throughput, lower bound", "goals|*|lower_bound_fps", why="no load met the goal"),
+    _result(
+        "throughput, n and interval",
+        "goals|*|repeats",
+        why="one search has none; --interleave N repeats it",
+    ),
     _result("upper bound", "goals|*|upper_bound_fps", why="no load failed the goal"),
     _result("conditional throughput", "goals|*|conditional_throughput_fps"),
     _result("L1 bit/s", "goals|*|throughput_l1_bps", why="no load met the goal"),
@@ -301,4 +306,10 @@ FIELDS: Final[tuple[Asked, ...]] = (
     _result("corrected buffer time", "back_to_back|corrected_s", test="back_to_back"),
     _result("recovery time", "recovery|seconds", test="recovery"),
     _result("reset times", "resets", test="reset"),
+    _result("maximum receive rate", "rates", test="mrr"),
+    _result("loss around the throughput", "loss_steps", test="loss_profile"),
+    _result("loss ratio of a long run, and its interval", "soak|loss_ratio", test="soak"),
+    _result("forwarding rate (RFC 2889)", "rates", test="forwarding_rate"),
+    _result("address caching capacity (RFC 2889)", "addresses", test="address_caching"),
+    _result("address learning rate (RFC 2889)", "addresses", test="address_learning"),
 )
