@@ -49,7 +49,7 @@ def test_another_commit_goes_on_and_is_said(
     first = Bench(tmp_path)
     first.throughput()
     first.run.close()
-    monkeypatch.setattr("vnetperf.bench.run._git_commit", lambda: "feedbeef")
+    monkeypatch.setattr("vnetperf.bench.opening._git_commit", lambda: "feedbeef")
     again = Bench(tmp_path)
     again.throughput(1518)
     again.run.close()

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 
-from vnetperf import __version__
 from vnetperf.bench.calibration_store import CalibrationStore
-from vnetperf.bench.continued import NOT_OF_TRIALS, Continued
+from vnetperf.bench.ceilings import Ceilings
+from vnetperf.bench.continued import Continued
 from vnetperf.bench.logged import Case, LoggedTest
+from vnetperf.bench.opening import opening, utc_now
 from vnetperf.bench.progress import Progress, Quiet
 from vnetperf.bench.sameness import identity_of, require_same
 from vnetperf.config import Configuration
-from vnetperf.model.errors import ConfigError, VnetperfError
+from vnetperf.model.errors import VnetperfError
 from vnetperf.model.machine import MachineFacts
 from vnetperf.model.plan import Plan
 from vnetperf.model.result import (
     Calibration,
     CalibrationPoint,
     Result,
-    RunIdentity,
     ScenarioFacts,
 )
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import LiveCounts
-from vnetperf.model.tunnel import overhead
-from vnetperf.model.units import LinkSpeed
 from vnetperf.model.variant import Comparison
 from vnetperf.results.log import TrialLog
 from vnetperf.results.records import (
@@ -40,7 +33,6 @@ from vnetperf.results.records import (
     EndRecord,
     EnvironmentRecord,
     RoundRecord,
-    RunRecord,
     ScenarioRecord,
     SkippedRecord,
 )
@@ -84,7 +76,7 @@ class Run:
         self._failed: dict[str, VnetperfError] = {}
         self._calibration: Calibration | None = None
         self._calibrated = ""  # what the calibration depends on
-        self._ceilings: dict[tuple[str, int], float] = {}
+        self._ceilings = Ceilings(configuration.testbed)
         #: What this run has measured, and what it could not: each case's last test, or why not.
         self.done: dict[Case, LoggedTest] = {}
         self.failed: dict[Case, VnetperfError] = {}
@@ -93,51 +85,15 @@ class Run:
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
         if resumed:
-            self.before = Continued.read(log_path, self._run_record(resumed))
+            self.before = Continued.read(log_path, opening(configuration, resumed=True))
         self.log = TrialLog(log_path)
-        self.log.append(self._run_record(resumed))
+        self.log.append(opening(configuration, resumed=resumed))
 
     def _on_event(self, event: dict[str, object]) -> None:
         if event.get("event") == "live":
             self.progress.trial_runs(LiveCounts.model_validate(event["counts"]))
         if event.get("event") == "wait":
             self.progress.say(f"waiting for the testbed: {event['holder']} holds it")
-
-    def fingerprint(self) -> str:
-        """What must be equal for trials of two runs to be mixed.
-
-        Returns:
-            A digest of version, preset, testbed and the settings that shape traffic.
-        """
-        c = self.configuration
-        chosen = c.settings.model_dump_json(exclude=set(NOT_OF_TRIALS))
-        preset = c.preset.model_dump_json(exclude={"frame_sizes", "tests"})
-        text = "\n".join(
-            [
-                *(__version__, preset, c.testbed.model_dump_json(), c.traffic.model_dump_json()),
-                *(c.switch.model_dump_json(), chosen),
-            ]
-        )
-        return sha256(text.encode()).hexdigest()[:16]
-
-    def _run_record(self, resumed: bool) -> RunRecord:
-        c = self.configuration
-        return RunRecord(
-            identity=RunIdentity(
-                tool=f"vnetperf {__version__}",
-                git=_git_commit(),
-                command=shlex.join(sys.argv),
-                started=utc_now(),
-                isolation=c.testbed.isolation_statement,
-                testbed=c.testbed.name,
-                notes=c.settings.notes,
-            ),
-            preset=c.preset,
-            testbed=c.testbed,
-            settings=c.as_record(),
-            fingerprint=self.fingerprint(),
-            resumed=resumed,
-        )
 
     def facts(self) -> MachineFacts:
         """The machine, looked at once.
@@ -304,23 +260,7 @@ class Run:
         Returns:
             Load and reason.
         """
-        testbed = self.configuration.testbed
-        point = self.calibrated(frame_size)
-        limits = []
-        if point is not None:
-            limits.append((point.max_clean_fps / 2, "the generator's calibrated clean maximum"))
-        if not testbed.media.nominal:
-            speed = LinkSpeed(testbed.media.bits_per_second)
-            mix = scenario.traffic.mix
-            size = frame_size if mix is None else mix.mean_size
-            longest = size + max(overhead(stream.tunnel) for stream in scenario.streams)
-            limits.append((speed.max_frame_rate(longest), "the medium's maximum frame rate"))
-        lowered = self._ceilings.get((scenario.id, frame_size))
-        if lowered is not None:
-            limits.append((lowered, "what the generator offered on its core"))
-        if not limits:
-            raise ConfigError(f"frame size {frame_size} has no calibration", where="calibration")
-        return min(limits)
+        return self._ceilings.of(scenario, frame_size, self.calibrated(frame_size))
 
     def lower_ceiling(self, scenario: Scenario, frame_size: int, load_fps: float) -> None:
         """Note that the generator cannot offer more than a load in this scenario.
@@ -330,8 +270,7 @@ class Run:
             frame_size: Octets including FCS.
             load_fps: Frames/s per interface.
         """
-        case = (scenario.id, frame_size)
-        self._ceilings[case] = min(load_fps, self._ceilings.get(case, load_fps))
+        self._ceilings.lower(scenario, frame_size, load_fps)
 
     def _spend(self, what: str, seconds: float) -> None:
         self.spent[what] = self.spent.get(what, 0.0) + seconds
@@ -367,25 +306,3 @@ class Run:
             spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
             self.log.append(EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent))
             self.log.close()
-
-
-def utc_now() -> str:
-    """The time.
-
-    Returns:
-        UTC, ISO 8601, milliseconds.
-    """
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _git_commit() -> str:
-    """Commit of the tool when it runs from a checkout."""
-    top = Path(__file__).resolve().parents[2]
-    if not (top / ".git").exists():
-        return "unknown: vnetperf is installed, not run from a checkout"
-    argv = ["git", "-C", str(top), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"unknown: {error}"
-    return done.stdout.strip() or f"unknown: {done.stderr.strip()[:80]}"

@@ -7,7 +7,8 @@ import time
 from vnetperf.bench.attribution import lost_at
 from vnetperf.bench.captures import write_captures
 from vnetperf.bench.logged import LoggedTest, seen_of
-from vnetperf.bench.run import Run, utc_now
+from vnetperf.bench.opening import utc_now
+from vnetperf.bench.run import Run
 from vnetperf.bench.verdict import OFFERED_MARGIN, judge, offerable_load
 from vnetperf.model.errors import DutError, GeneratorError
 from vnetperf.model.scenario import Scenario
