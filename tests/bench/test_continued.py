@@ -38,7 +38,7 @@ def test_many_differences_are_counted(tmp_path: Path) -> None:
 
 def test_the_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Bench(tmp_path).throughput()
-    monkeypatch.setattr("vnetperf.bench.run.__version__", "99.9")
+    monkeypatch.setattr("vnetperf.bench.opening.__version__", "99.9")
     with pytest.raises(ConfigError, match=r"tool was 'vnetperf .*', is 'vnetperf 99\.9'"):
         Bench(tmp_path)
 
