@@ -39,9 +39,10 @@ class Container:
         self.group: Path | None = None
         self.why_no_group = ""
         self._taken: list[str] = []
+        self._made = 0
 
     def create(self, *, cpuset: bool = True) -> None:
-        """Make its namespace, and its cpuset where the machine has them.
+        """Make its namespace, and its cpuset where the machine has them; made again, it is empty.
 
         Args:
             cpuset: False leaves its processes to scheduler affinity, which they begin with:
@@ -50,7 +51,11 @@ class Container:
         Raises:
             HostError: The kernel refuses.
         """
-        self.netns = self.machine.create_netns(self.directory / NETNS)
+        self._made += 1  # what an earlier one had stays there until the run ends
+        name = NETNS if self._made == 1 else f"{NETNS}{self._made}"
+        self.netns = self.machine.create_netns(self.directory / name)
+        if self.group:
+            return
         self.why_no_group = cgroups.why_no_cpusets() if cpuset else "affinity is enough"
         if not self.why_no_group:
             self.group = self.machine.create_cpuset(self.name, self.cpus)
