@@ -43,8 +43,8 @@ class Item:
 
     @property
     def title(self) -> str:
-        """Group and name: "Host: microcode"."""
-        return f"{GROUPS[self.group]}: {self.name}"
+        """Group and name: "Host: microcode"; the name alone of what redaction took."""
+        return self.name if self.state == "removed" else f"{GROUPS[self.group]}: {self.name}"
 
 
 def checklist(results: RunResults) -> tuple[Item, ...]:
