@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isinf
 
-from vnetperf.bench.quantities import quantities
+from vnetperf.bench.comparable import name_of, only_one_has, why_not
+from vnetperf.bench.quantities import all_quantities
 from vnetperf.bench.quantity import Key, Quantity
 from vnetperf.bench.reading import ReadRun
 from vnetperf.model.errors import ConfigError
@@ -16,6 +17,7 @@ from vnetperf.results.environment import (
 )
 from vnetperf.results.environment import environment_differences, scenario_differences
 from vnetperf.statistics.difference import Difference, Measured, difference
+from vnetperf.statistics.groups import two_modes
 
 NO_DIFFERENCE = "no difference seen"
 
@@ -131,11 +133,11 @@ def compare(a: Side, b: Side, *, confidence: float = 0.95) -> Compared:
     for one, other in _pairs(a, b, ours, theirs):
         known, also = ours.get(one, {}), theirs.get(other, {})
         name = one if one == other else f"{one} / {other}"
-        apart += _only_one(name, known, also)
+        apart += only_one_has(name, known, also)
         for key in (key for key in known if key in also and key[2]):
-            reason = _why_not(known[key], also[key])
+            reason = why_not(known[key], also[key])
             if reason:
-                apart.append(f"{_name(name, key)}: {reason}")
+                apart.append(f"{name_of(name, key)}: {reason}")
                 continue
             rows.append(_row(name, known[key], also[key], paired=paired, confidence=confidence))
     if not rows:
@@ -151,12 +153,11 @@ def _quantities_of(side: Side) -> _Found:
     """Scenario -> number -> one for each round."""
     found: _Found = {}
     for results in side.rounds:
-        for result in results.results:
-            if side.scenario in ("", result.scenario):
-                for one in quantities(result):
-                    found.setdefault(result.scenario, {}).setdefault(one.key, []).append(one)
+        for one in all_quantities(results):
+            if side.scenario in ("", one.scenario):
+                found.setdefault(one.scenario, {}).setdefault(one.key, []).append(one)
     if not found:
-        there = sorted({r.scenario for results in side.rounds for r in results.results})
+        there = sorted({q.scenario for each in side.rounds for q in all_quantities(each)})
         raise ConfigError(
             f"there is no scenario {side.scenario!r}" if side.scenario else "there is no result",
             where=side.name,
@@ -178,54 +179,6 @@ def _are_same(a: Side, b: Side) -> bool:
     return [run.path.resolve() for run in a.runs] == [run.path.resolve() for run in b.runs]
 
 
-def _name(scenario: str, key: Key) -> str:
-    test, size, name = key
-    return ", ".join(part for part in (scenario, test, size, name) if part)
-
-
-def _only_one(
-    name: str, known: Mapping[Key, Sequence[Quantity]], also: Mapping[Key, Sequence[Quantity]]
-) -> list[str]:
-    """What only one side has, in one sentence for each test and reason."""
-    said: list[str] = []
-    for letter, mine, other in (("A", known, also), ("B", also, known)):
-        said += [f"{_name(name, k)}: {_missing(letter, q)}" for k, q in mine.items() if not k[2]]
-        missing = [key for key, found in mine.items() if key not in other and found[0].main]
-        if not other and missing:
-            said.append(f"{name}: only {letter} has it")
-            continue
-        sizes = {key[:2] for key in other}
-        whole: dict[str, list[str]] = {}
-        for test, size, number in missing:
-            if (test, size) not in sizes:
-                whole.setdefault(test, []).append(size)
-            elif number and (test, size, "") not in other:
-                said.append(f"{_name(name, (test, size, number))}: only {letter} has it")
-        said += [
-            f"{name}, {test}: only {letter} has frame size {', '.join(dict.fromkeys(found))}"
-            for test, found in whole.items()
-        ]
-    return said
-
-
-def _why_not(ours: Sequence[Quantity], theirs: Sequence[Quantity]) -> str:
-    """What keeps a number of both sides from being compared; "" when nothing does."""
-    for letter, side in (("A", ours), ("B", theirs)):
-        if all(q.measured is None for q in side):
-            return _missing(letter, side)
-    conditions = [q.asked for q in (*ours, *theirs)]
-    for key in dict.fromkeys(key for asked in conditions for key in asked):
-        a, b = (sorted({str(q.asked.get(key, "none")) for q in side}) for side in (ours, theirs))
-        if a != b or len(a) > 1:
-            return f"not asked alike: {key} is {', '.join(a)} in A and {', '.join(b)} in B"
-    return ""
-
-
-def _missing(letter: str, side: Sequence[Quantity]) -> str:
-    why = next((q.why for q in side if q.why), "no number")
-    return f"not measured in {letter}: {why.splitlines()[0]}"
-
-
 def _row(
     name: str,
     ours: Sequence[Quantity],
@@ -236,6 +189,9 @@ def _row(
 ) -> Row:
     a, b = _measurements(ours), _measurements(theirs)
     marks = [*_marks("A", ours), *_marks("B", theirs)]
+    for letter, side in (("A", a), ("B", b)):
+        if two_modes([m.value for m in side if m.value is not None]):
+            marks.append(f"{letter}: two modes, no mean stands for both")
     in_one_run = any(len(side) == 1 and side[0].repeats for side in (ours, theirs))
     if in_one_run:
         marks.append("repeats of one deployment")

@@ -6,12 +6,27 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from vnetperf.bench.quantity import Quantity, Unit, bounded, of_spread
+from vnetperf.bench.transfer_quantities import transfer_quantities
 from vnetperf.model.outcomes import Spread
-from vnetperf.model.result import GoalResult, Result
+from vnetperf.model.result import GoalResult, Result, RunResults
 from vnetperf.statistics.difference import Measured
 
 #: Percentiles of latency that are compared; others move with single frames.
 _PERCENTILES = ("50", "99")
+
+
+def all_quantities(results: RunResults) -> Iterator[Quantity]:
+    """Every number of a run, or of a round of it.
+
+    Args:
+        results: The run.
+
+    Yields:
+        By result, then those of users' own traffic.
+    """
+    for result in results.results:
+        yield from quantities(result)
+    yield from transfer_quantities(results)
 
 
 def quantities(result: Result) -> Iterator[Quantity]:
@@ -212,9 +227,10 @@ def _of_long_runs(number: _Numbers) -> Iterator[Quantity]:
     if table is not None:
         marks = ("at least",) if table.capped else ()
         learning = number.result.test == "address_learning"
-        yield number.single(
+        addresses = number.single(
             "addresses", "addresses", "more", table.addresses, marks=marks, main=not learning
         )
-        yield number.single(
+        rate = number.single(
             "learning rate", "frames/s", "more", table.learning_fps, marks=marks, main=learning
         )
+        yield from (rate, addresses) if learning else (addresses, rate)

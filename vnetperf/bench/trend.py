@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from vnetperf.bench.quantities import quantities
+from vnetperf.bench.quantities import all_quantities
 from vnetperf.bench.quantity import Quantity
 from vnetperf.bench.reading import ReadRun, read_results
 from vnetperf.model.errors import LogError
@@ -141,12 +141,11 @@ def trends(runs: Iterable[ReadRun], *, everything: bool = False) -> list[Trend]:
     series: dict[tuple[str, str, str, str, str], list[Point]] = {}
     for run in runs:
         for results in run.rounds:
-            for result in results.results:
-                for quantity in quantities(result):
-                    if quantity.measured is None or not (quantity.main or everything):
-                        continue
-                    key = (quantity.scenario, *quantity.key, _asked(quantity, results))
-                    series.setdefault(key, []).append(Point(run, results, quantity))
+            for quantity in all_quantities(results):
+                if quantity.measured is None or not (quantity.main or everything):
+                    continue
+                key = (quantity.scenario, *quantity.key, _asked(quantity, results))
+                series.setdefault(key, []).append(Point(run, results, quantity))
     named: dict[tuple[str, ...], int] = {}
     for *name, _ in series:
         named[tuple(name)] = named.get(tuple(name), 0) + 1

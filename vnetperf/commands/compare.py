@@ -189,7 +189,12 @@ def _explained(found: Compared, *, hidden: int) -> list[str]:
         said.append("The interval is that of the difference of two means (Welch).")
     if methods & {"paired", "welch"}:
         said.append("It is widened by what each search leaves open between its bounds.")
-    if "bounds" in methods:
+    bounded = [row.found for row in found.rows if row.found.method == "bounds"]
+    if any(min(one.n) > 1 for one in bounded):
+        said.append(
+            "Where a result is open (at least, at most) the interval is what all leave open."
+        )
+    if any(min(one.n) == 1 for one in bounded):
         said.append(
             "n = 1: the interval is what the bounds of single searches leave open; how they repeat "
             "is not known. `--interleave 5` measures both in turn."

@@ -1,0 +1,68 @@
+"""Every test's numbers are taken apart for those who compare them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.report import sample, sample_outcomes
+from vnetperf.bench.quantities import all_quantities, quantities
+from vnetperf.model.result import Result, RunResults
+from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
+
+
+@pytest.fixture(scope="module")
+def results() -> RunResults:
+    return sample_outcomes.with_outcomes(sample.build(trials=60))
+
+
+def test_every_test_has_a_number_that_it_is_for(results: RunResults) -> None:
+    seen = set()
+    for result in results.results:
+        found = list(quantities(result))
+        assert found
+        if result.status == "measured":
+            assert found[0].main, result.test
+            seen.add(result.test)
+    assert seen >= {"throughput", *sample_outcomes.TESTS}
+
+
+def test_no_two_numbers_of_a_run_have_one_name(results: RunResults) -> None:
+    names = Counter((q.scenario, *q.key) for q in all_quantities(results))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_a_number_lies_within_what_it_leaves_open(results: RunResults) -> None:
+    for quantity in all_quantities(results):
+        found = quantity.measured
+        if found is not None and found.value is not None:
+            assert found.low <= found.value <= found.high, quantity
+        if found is None:
+            assert quantity.why, quantity
+
+
+def test_a_test_without_a_result_says_why() -> None:
+    missing = Result(
+        scenario="x", test="throughput", frame_size=64, status="not measured", why="no room"
+    )
+    (only,) = quantities(missing)
+    assert (only.measured, only.why, only.name) == (None, "no room", "")
+
+
+def test_transfers_are_numbers_too(results: RunResults) -> None:
+    specs = [
+        TransferSpec(kind="TCP_STREAM", way="forth", duration_s=5),
+        TransferSpec(kind="TCP_RR", way="forth", duration_s=5),
+    ]
+    transfers = (
+        Transfer(spec=specs[0], bits_per_second=1e9, version="iperf 3.12"),
+        Transfer(spec=specs[1], transactions_per_second=5e3, round_trip_us={"50": 90.0}),
+    )
+    ours = Transfers(scenario="vepc_bridge", transfers=transfers)
+    found = list(all_quantities(results.model_copy(update={"transfers": (ours,)})))[-3:]
+    assert [(q.name, q.unit, q.value) for q in found] == [
+        ("TCP_STREAM forth", "bit/s", 1e9),
+        ("TCP_RR forth", "1/s", 5e3),
+        ("TCP_RR forth round trip p50", "ns", 90e3),
+    ]
