@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +15,25 @@ from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from vnetperf.bench.bench import Bench as UserBench
 from vnetperf.bench.derive import derive
-from vnetperf.model.errors import ConfigError, DutError, GeneratorError, NoResultError
+from vnetperf.model.errors import (
+    CapabilityError,
+    ConfigError,
+    DutError,
+    GeneratorError,
+    NoResultError,
+)
 from vnetperf.model.preset import Preset
-from vnetperf.model.procedures import BackToBackTest, FrameLossTest, LatencyTest
+from vnetperf.model.procedures import (
+    BackToBackTest,
+    FrameLossTest,
+    LatencyTest,
+    LossProfileTest,
+    MrrTest,
+    RecoveryTest,
+    ResetTest,
+    SoakTest,
+    TestName,
+)
 from vnetperf.model.result import Result
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
 from vnetperf.results.folder import merge_worker_logs, worker_log
@@ -336,3 +353,40 @@ def test_a_run_killed_right_after_it_asked_for_what_has_no_result_is_read(tmp_pa
     assert "RFC 9004" in missing.why
     with pytest.raises(NoResultError):  # and is resumed
         short(tmp_path).measure("back_to_back")
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The log of a run with every test there is, line by line."""
+    brief = {
+        "mrr": MrrTest(duration_s=1, repeats=2),
+        "loss_profile": LossProfileTest(shares=(0.9, 1.1), duration_s=1, repeats=1),
+        "soak": SoakTest(duration_s=2, trial_s=1),
+        "recovery": RecoveryTest(overload_s=1, relaxed_s=1, repeats=1),
+        "reset": ResetTest(what=("vswitch",), before_s=1, after_s=1, repeats=1),
+    }
+    bench = short(tmp_path_factory.mktemp("every"), Killed(-1), **brief)
+    for test in get_args(TestName):
+        with suppress(CapabilityError, GeneratorError):  # logged, and to be read as well
+            bench.measure(test)
+    bench.run.close()
+    return bench.path.read_bytes().splitlines(keepends=True)
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_a_log_of_every_test_is_read_wherever_it_was_cut(
+    every: list[bytes], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(1, len(every)))
+    torn = data.draw(st.integers(0, 60))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trials.jsonl"
+        path.write_bytes(b"".join(every[:cut]) + b"".join(every[cut : cut + 1])[:torn])
+        results = derive(read_log(path)).results
+    cases = [(r.scenario, r.test, r.frame_size) for r in results]
+    assert len(set(cases)) == len(cases)
+    for result in results:
+        assert result.status == "measured" or result.why
+    if cut == len(every):
+        assert [r.test for r in results] == list(get_args(TestName))
