@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.bench.support import PRESET, Bench, configuration
 from tests.fakes.agent import FakeAgent
+from vnetperf.model.errors import CapabilityError
 from vnetperf.model.procedures import RecoveryTest, ResetTest
 from vnetperf.model.trial import EventTimes, Timeline, TrialResult, TrialSpec
 
@@ -88,3 +91,22 @@ def test_recovery_is_conducted_from_the_throughput(tmp_path: Path) -> None:
     assert result.recovery.note == "no result: the overload lost no frame, so that there was " + (
         "nothing to recover from"
     )
+
+
+@pytest.mark.parametrize("generator", ["trex", "pktgen"])
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        ("recovery", "cannot change the load within a trial, nor tell how a trial goes on"),
+        ("reset", "cannot tell how a trial goes on over time, nor go on while the DUT is"),
+        ("latency", "cannot time only frames sent after a moment"),
+    ],
+)
+def test_a_generator_that_cannot_is_said_before_anything_is_done(
+    generator: str, test: str, said: str, tmp_path: Path
+) -> None:
+    agent = Restarting()
+    case = Bench(tmp_path, agent, configuration(SHORT, generator=generator))
+    with pytest.raises(CapabilityError, match=said):
+        case.measure(test)
+    assert [call for call in agent.calls if call.startswith(("deploy", "trial", "calib"))] == []

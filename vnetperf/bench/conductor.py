@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from vnetperf.bench.abilities import require_generator
 from vnetperf.bench.begin import begin_procedure, begin_search, throughput_of
 from vnetperf.bench.driven import procedure_of
 from vnetperf.bench.found import result_of
@@ -113,6 +114,8 @@ class Conductor:
         if held is not None and held.end is not None:
             return held  # measured before the run was interrupted
         known = None
+        if case[1] != THROUGHPUT:
+            require_generator(self.run, self.scenario, case[1])
         if case[1] != THROUGHPUT and kind_of(case[1]).needs_throughput and held is None:
             known = self._known_throughput(case[2])
         self.run.deploy(self.scenario, case[2])
