@@ -145,9 +145,9 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     if goal.loss_ratio:
         notes.append(f"the throughput is that of goal {goal.name}, loss {goal.loss_ratio:g}")
     if goal.qualifier == "at least":
-        notes.append(f"it is at least that: {goal.reason}")
+        notes.append(f"the throughput is at least that: {goal.reason}")
     elif not goal.regular:
-        notes.append(f"it is the lower bound of an irregular result: {goal.reason}")
+        notes.append(f"the throughput is the lower bound of an irregular result: {goal.reason}")
     return KnownThroughput(
         load_fps=goal.lower_bound_fps / begin.in_sum,
         search=begin.search,
