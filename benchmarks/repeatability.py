@@ -23,6 +23,7 @@ from pathlib import Path
 from vnetperf.bench.quantities import quantities
 from vnetperf.bench.quantity import Quantity
 from vnetperf.bench.reading import read_results
+from vnetperf.model.errors import LogError
 from vnetperf.report.units_text import fps
 from vnetperf.statistics import spread
 
@@ -55,10 +56,13 @@ def series(folders: Sequence[Path]) -> dict[str, list[Quantity]]:
         "pvp_dpdk, 64, ndr" -> one number for each run or round.
     """
     found: dict[str, list[Quantity]] = {}
-    runs = sorted(
-        (read_results(f) for f in {f.resolve() for f in folders}),
-        key=lambda run: run.first.run.started,
-    )
+    runs = []
+    for folder in {folder.resolve() for folder in folders}:
+        try:
+            runs.append(read_results(folder))
+        except LogError as error:
+            print(f"not read: {error}")
+    runs.sort(key=lambda run: run.first.run.started)
     for results in (each for run in runs for each in run.rounds):
         for result in results.results:
             for quantity in quantities(result):
