@@ -2,7 +2,7 @@ import pytest
 
 from vnetperf.model.result import RunResults
 
-from .sample import build
+from .sample import build, no_benchmark
 from .sample_outcomes import with_outcomes
 
 
@@ -19,9 +19,9 @@ def every(results: RunResults) -> RunResults:
 
 
 @pytest.fixture(scope="session")
-def smoke() -> RunResults:
+def smoke(results: RunResults) -> RunResults:
     """The same by a preset that is no benchmark."""
-    return build(benchmark=False)
+    return results.model_copy(update=no_benchmark())
 
 
 @pytest.fixture(scope="session")

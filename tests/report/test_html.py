@@ -158,10 +158,11 @@ def test_names_never_become_markup(hostile):
     assert not {"\x00", "\x1b", "\u202e"} & set(raw)
 
 
-def test_ten_thousand_trials_stay_light(capsys):
+@pytest.mark.slow
+def test_ten_thousand_trials_stay_light(every, capsys):
     results = with_outcomes(build(trials=10_800))
     assert len(results.trials) >= 10_000
-    few = min(_seconds(with_outcomes(build(trials=1_080))) for _ in range(3))
+    few = min(_seconds(every) for _ in range(3))
     started = time.perf_counter()
     source = html_report(results)
     took = time.perf_counter() - started
@@ -169,8 +170,8 @@ def test_ten_thousand_trials_stay_light(capsys):
     with capsys.disabled():
         print(f"\n{len(results.trials)} trials: {size / 1e6:.2f} MB in {took:.2f} s")  # noqa: T201 - a figure to read
     assert size < 6_000_000
-    # No more than in proportion, with room for a machine that does other things too.
-    assert took < 30 * few
+    # No more than in proportion (some 20 times the trials), with room for a busy machine.
+    assert took < 60 * few
 
 
 def _seconds(results):

@@ -22,7 +22,7 @@ def made(mean: float, half: float | None = None, **more: object) -> Spread:
         (made(12_312_000), "fps", "12.31 Mfps (n 5)"),
         (made(19_392.0, 98.0), "ns", "19.392 ± 0.098 µs (n 5)"),
         (made(0.172, 0.024), "s", "172 ± 24 ms (n 5)"),
-        (made(1.7, 0.0), "s", "1.700 ± 0.000 s (n 5)"),
+        (made(1.7, 0.0), "s", "1.700 ± 0 s (n 5)"),
         (made(4502.0, 27.0), "frames", "4 502 ± 27 frames (n 5)"),
         (made(1e-7, 2e-8), "ratio", "1.00e-05 % ± 2.00e-06 % (n 5)"),
         (made(999_999.0, 10.0), "fps", "0.999999 ± 0.000010 Mfps (n 5)"),

@@ -221,7 +221,8 @@ def _plots(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> Iterator[Ma
     of = [(r, trials.get(case_of(r), [])) for r in group.measured]
     losses = [loss_plot(r, found, names) for r, found in of]
     yield grid("Loss against load", loss_legend(mine, group), losses)
-    searches = [search_plot(r, found, names) for r, found in of]
+    # A search that was begun anew stands for nothing: only the last one is drawn.
+    searches = [search_plot(r, found[-(r.trial_count or 0) :], names) for r, found in of]
     yield grid("Loads in the order they were tried", search_legend(mine, names), searches)
     latencies = [latency_plot(r, lines_of(r), names, directions) for r in group.measured]
     yield grid("Latency at the lower bounds", latency_legend(names, directions), latencies)

@@ -106,7 +106,8 @@ def loss_detail_plot(group: Group) -> Markup:
     ticks = [(x(v), text.percent(v, 3).removesuffix(" %")) for v in x.ticks()]
     parts += x_axis(ticks, "input rate, % of the largest load")
     parts += _lines(members, x, y)
-    caption = el("figcaption", el("b", "Small losses"), el("span", "the same, log scale"))
+    name = "Loss around the throughput" if group.test == "loss_profile" else "Small losses"
+    caption = el("figcaption", el("b", name), el("span", "log scale"))
     title = f"Loss against input rate, log scale, {group.title}"
     return el("figure", caption, svg(title, parts, css="loss-rate"))
 

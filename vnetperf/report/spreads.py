@@ -111,18 +111,25 @@ def mean(spread: Spread, kind: Kind) -> str:
     below, above = spread.mean - spread.low, spread.high - spread.mean
     if abs(above - below) > _LOPSIDED * (above + below):
         return f"{one(spread.mean, kind)} ({_between(spread.low, spread.high, kind)})"
-    if not spread.mean and not above:
-        return one(0.0, kind)
-    factor, unit = _unit(spread.mean or above, kind)
-    half, middle = max(below, above) / factor, spread.mean / factor
-    if kind == "ratio" and 0 < middle < _TINY:
-        return f"{one(spread.mean, kind)} {_PLUS_MINUS} {one(max(below, above), kind)}"
-    decimals = _decimals(half, middle)
-    shown = f"{half:.{decimals}f}"
-    if half and not float(shown):
-        shown = text.significant(half, 2)
-    middle_text = f"{middle:,.{decimals}f}".replace(",", "\N{NO-BREAK SPACE}")
-    return f"{middle_text} {_PLUS_MINUS} {shown} {unit}"
+    return _symmetric(spread.mean, max(below, above), kind)
+
+
+def _symmetric(mean: float, half: float, kind: Kind) -> str:
+    """Mean and half of the interval in one unit, with decimals that fit both."""
+    if not half:
+        number, _, unit = one(mean, kind).rpartition(" ")
+        return f"{number} {_PLUS_MINUS} 0 {unit}" if mean and number else one(mean, kind)
+    factor, unit = _unit(mean or half, kind)
+    if kind == "ratio" and 0 < mean / factor < _TINY:
+        return f"{one(mean, kind)} {_PLUS_MINUS} {one(half, kind)}"
+    middle, wide = mean / factor, half / factor
+    decimals = _decimals(wide, middle)
+    first, second = (
+        f"{value:,.{decimals}f}".replace(",", "\N{NO-BREAK SPACE}") for value in (middle, wide)
+    )
+    if float(f"{wide:.{decimals}f}") == 0:
+        second = text.significant(wide, 2)
+    return f"{first} {_PLUS_MINUS} {second} {unit}"
 
 
 def _between(low: float, high: float, kind: Kind) -> str:
