@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+#: Each runs a script that starts Python several times.
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).parents[2]
 SCRIPTS = ("verify", "merge", "daily")
 TOKEN = "s3cret-t0ken"  # noqa: S105 - made up

@@ -194,9 +194,11 @@ def contents(model: Any) -> st.SearchStrategy[dict[str, Any]]:
     if "goals" in known:
         goal = st.dictionaries(st.sampled_from([*GOAL_KEYS, "x"]), VALUES, max_size=5)
         known["goals"] = st.one_of(VALUES, st.lists(goal, max_size=2))
+    # A few keys at a time: one wrong value is as good as twenty, and found twenty times as fast.
+    some = st.lists(st.sampled_from(sorted(known)), unique=True, max_size=4)
     return st.builds(
         lambda right, wrong: {**wrong, **right},
-        st.fixed_dictionaries({}, optional=known),
+        some.flatmap(lambda names: st.fixed_dictionaries({name: known[name] for name in names})),
         st.dictionaries(st.text(max_size=6), VALUES, max_size=1),
     )
 
