@@ -174,8 +174,8 @@ class Rfc2889Test(Procedure):
         shares: Loads of the forwarding rate, as shares of the largest that can be offered.
         max_addresses: Most addresses tried.
         learning_fps: Rate at which addresses are sent in the caching test, frames/s.
-        ageing_s: Wait after which a DUT has forgotten addresses, seconds; 0: it is told to, or
-            addresses that were not used before are taken.
+        ageing_s: Wait after which a DUT has forgotten addresses, seconds; 0: its first port is
+            taken down and up instead.
     """
 
     duration_s: float = Field(default=30.0, gt=0)

@@ -44,6 +44,10 @@ _LINK = EventSpec(what="link phy0", at_s=0.3, down_s=0.3)
 _FORGET = Ask(
     load_fps=50.0, duration_s=1.0, event=_LINK, histogram_up_to_loss=-1.0, when_limited="count"
 )
+#: Shows that frames pass again, and that nothing is known: to addresses that nobody has yet.
+_PROBE = Ask(load_fps=50.0, duration_s=1.0, histogram_up_to_loss=-1.0, when_limited="count")
+#: Probes until they all arrive: a link needs a second or two to be taken for up.
+PROBES = 5
 
 
 class _Not(Enum):
@@ -129,21 +133,22 @@ def address_learning(inputs: Inputs[Rfc2889Test]) -> Procedure[AddressTable]:
     count = min(asked.max_addresses, LEARNED)
     slow, fast = min(asked.learning_fps, inputs.ceiling_fps), inputs.ceiling_fps
     tried: list[_Tried] = []
-    low, high, fps, unsent = 0.0, fast, slow, fast
+    low, high, fps, of_tester = 0.0, fast, slow, True
     while True:
         one = yield from _anew(inputs, count, fps)
         if one is _Not.FORGOTTEN or (isinstance(one, _Not) and not tried):
             raise _no_result(inputs, one)
         if isinstance(one, _Not):
-            high = unsent = fps
+            high, of_tester = fps, True
         else:
             tried.append(one)
             low, high = (fps, high) if one.learned else (low, fps)
+            of_tester = of_tester and one.learned
         if not low or high <= low * (1 + RATE_RESOLUTION):
             break
         fps = fast if fps == slow else sqrt(low * high)
     notes = [f"between trials the DUT forgot by {_how(asked)}"]
-    capped = bool(low) and high == unsent
+    capped = bool(low) and of_tester
     if not low:
         notes.insert(0, f"not all were learned at {slow:g} frames/s, the slowest rate tried")
     elif capped:
@@ -182,10 +187,20 @@ def _anew(
     one: _Tried | _Not = _Not.SENT
     for _ in range(ATTEMPTS):
         yield forget
+        if not (yield from _passes()):
+            return _Not.FORGOTTEN
         one = yield from _try(inputs, count, fps, known=0)
         if one is not _Not.SENT:
             break
     return one
+
+
+def _passes() -> Generator[Ask, Seen, bool]:
+    for _ in range(PROBES):
+        seen = yield _PROBE
+        if _arrived(seen) == sum(counts.sent for counts in seen.result.directions):
+            return True
+    return False
 
 
 def _try(

@@ -1,0 +1,135 @@
+"""What a real bridge learns is told from what it floods: with room for all, and a full table."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.real.conftest import UserRun
+from vnetperf import config
+from vnetperf.bench.addresses import addressed
+from vnetperf.bench.scenarios import make_scenario
+from vnetperf.bench.verdict import judge
+from vnetperf.host import modules
+from vnetperf.model.outcomes import AddressTable
+from vnetperf.model.procedures import Rfc2889Test
+from vnetperf.model.trial import TrialSpec
+from vnetperf.procedures import Inputs, Procedure, Seen, counts
+from vnetperf.procedures.addresses import SPARE, address_caching, address_learning
+from vnetperf.testbed.deploy import Deployment
+from vnetperf.testbed.inventory import take_inventory
+from vnetperf.testbed.plan import make_plan
+
+Unchanged = Callable[[], tuple[str, ...]]
+pytestmark = pytest.mark.skipif(
+    bool(modules.trouble("bridge")), reason=f"no bridge: {modules.trouble('bridge')}"
+)
+TEST = Rfc2889Test(max_addresses=4096, learning_fps=5000.0)
+#: uapi/linux/if_link.h, if_ether.h and rtnetlink.h; iproute2 knows the first from 6.8 on.
+IFLA_BR_FDB_MAX_LEARNED, IFLA_LINKINFO, IFLA_INFO_KIND, IFLA_INFO_DATA = 48, 18, 1, 2
+RTM_NEWLINK, NLM_F_REQUEST, NLM_F_ACK, NLMSG_ERROR = 16, 1, 4, 2
+
+
+def attribute(kind: int, data: bytes) -> bytes:
+    return struct.pack("HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+
+
+def limit_table(bridge: str, entries: int) -> None:
+    """Give a bridge room for so many learned addresses, as Linux 6.8 and later can."""
+    data = attribute(IFLA_BR_FDB_MAX_LEARNED, struct.pack("I", entries))
+    info = attribute(IFLA_INFO_KIND, b"bridge\0") + attribute(IFLA_INFO_DATA, data)
+    body = struct.pack("BxHiII", 0, 0, socket.if_nametoindex(bridge), 0, 0)
+    body += attribute(IFLA_LINKINFO, info)
+    head = struct.pack("IHHII", 16 + len(body), RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as route:
+        route.send(head + body)
+        answer = route.recv(4096)
+    kind, error = struct.unpack_from("IHHIIi", answer)[1], struct.unpack_from("IHHIIi", answer)[5]
+    assert (kind, error) == (NLMSG_ERROR, 0), "the kernel does not limit tables of bridges"
+
+
+@contextmanager
+def bridged() -> Iterator[Deployment]:
+    """A learning bridge between the tester's ports, with traffic of many addresses."""
+    settings = {"rules": "learning", "preset": "rfc2889"}
+    configuration = config.load(settings, environment={})
+    preset = configuration.preset.model_copy(update={"rfc2889": TEST})
+    testbed = configuration.testbed.model_copy(update={"lock_timeout_s": 300.0})
+    facts = take_inventory(testbed)
+    scenario = addressed(make_scenario("phy2phy_bridge", configuration), preset)
+    deployment = Deployment.deploy(make_plan(scenario, testbed, facts), facts)
+    try:
+        yield deployment
+    finally:
+        assert deployment.teardown() == []
+
+
+def drive(deployment: Deployment, procedure: Procedure[AddressTable]) -> AddressTable:
+    """Run a procedure on what is deployed; trials that are none are repeated."""
+    number = 0
+    ask = next(procedure)
+    while True:
+        for _ in range(4):
+            number += 1
+            spec = TrialSpec(
+                frame_size=64,
+                load_fps=ask.load_fps,
+                duration_s=ask.duration_s,
+                drain_s=0.3,
+                event=ask.event,
+                histogram_up_to_loss=-1.0,
+            )
+            result = deployment.run_trial(spec)
+            seen = Seen(number, spec, result, judge(result, 0.001)[0])
+            if counts(ask, seen):
+                break
+        try:
+            ask = procedure.send(seen)
+        except StopIteration as end:
+            found: AddressTable = end.value
+            return found
+
+
+def inputs() -> Inputs[Rfc2889Test]:
+    return Inputs[Rfc2889Test](
+        parameters=TEST, frame_size=64, directions=1, ceiling_fps=100_000.0, media_fps=1e7
+    )
+
+
+def test_a_bridge_with_room_learns_all_of_them(unchanged: Unchanged) -> None:
+    with bridged() as deployment:
+        found = drive(deployment, address_caching(inputs()))
+        assert (found.addresses, found.capped) == (4096, True)
+        assert [row[2] for row in found.tried] == [True] * 5
+    assert unchanged() == ()
+
+
+def test_the_size_of_a_full_table_comes_back(unchanged: Unchanged) -> None:
+    with bridged() as deployment:
+        (bridge,) = deployment.vswitch.facts()["bridges"]
+        deployment.machine.in_netns(lambda: limit_table(bridge, 1000))
+        found = drive(deployment, address_caching(inputs()))
+        assert not found.capped
+        # The addresses beyond those that are checked take room as well.
+        assert 1000 - SPARE - 12 <= found.addresses <= 1000, found
+        assert "forgets" not in found.note
+    assert unchanged() == ()
+
+
+def test_a_link_that_goes_down_makes_a_bridge_forget(unchanged: Unchanged) -> None:
+    with bridged() as deployment:
+        found = drive(deployment, address_learning(inputs()))
+        assert found.learning_fps >= 5000.0
+        assert found.tried[0][2]
+        assert "its first port going down" in found.note
+    assert unchanged() == ()
+
+
+def test_a_user_is_told_what_there_is_to_do(start: Callable[..., UserRun]) -> None:
+    run = start("-k", "phy2phy_bridge", "--tests=address_caching", "--frame-sizes=64")
+    run.finish()
+    assert "measure with --rules learning" in run.output
