@@ -14,7 +14,7 @@ from vnetperf.model.plan import Placement, Plan
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.model.trial import TrialSpec
+from vnetperf.model.trial import LoadStep, TrialSpec
 from vnetperf.traffic.loadgen import Loadgen, trials
 from vnetperf.traffic.loadgen.engine import Engine
 from vnetperf.traffic.loadgen.streams import parts_of
@@ -95,3 +95,38 @@ def test_neighbours_are_told_again_after_a_refusal(tmp_path: Path) -> None:
     double.raises = None
     generator.prepare(STREAMS, PROFILE, 64)  # what it held before the refusal, it holds no more
     assert double.neighbours == [2, 0, 2]
+
+
+def told_of(spec: TrialSpec, *, refusal_is_loss: bool) -> Any:
+    double = Double()
+    with pytest.raises(GeneratorError, match="far enough"):
+        run_trial(
+            cast("Engine", double),
+            PREPARED,
+            spec,
+            lambda: None,
+            refusal_is_loss=refusal_is_loss,
+        )
+    return double.started[0]
+
+
+def test_a_burst_gives_a_full_ring_no_time_where_it_is_the_switchs() -> None:
+    spec = TrialSpec(frame_size=64, load_fps=1e6, duration_s=0.01, burst=100, drain_s=2.0)
+    at_once, patient = told_of(spec, refusal_is_loss=True), told_of(spec, refusal_is_loss=False)
+    assert (at_once.policy, patient.policy) == ("drop", "retry")
+    for told in (at_once, patient):
+        assert {(load.rate, load.count) for load in told.loads.values()} == {(None, 100)}
+        assert (told.duration_s, told.drain_s) == (None, 2.0)
+
+
+def test_a_load_that_changes_is_told_as_shares_of_the_largest() -> None:
+    steps = (LoadStep(load_fps=500, duration_s=1), LoadStep(load_fps=1000, duration_s=2))
+    spec = TrialSpec(
+        frame_size=64, load_fps=1000, duration_s=3, steps=steps, bin_s=0.5, tag_at_s=1, ipdv=True
+    )
+    told = told_of(spec, refusal_is_loss=True)
+    assert told.steps == ((0.5, 1), (1.0, 2))
+    assert told.duration_s is None
+    assert {(load.rate, load.count) for load in told.loads.values()} == {(1000.0, None)}
+    assert (told.bin_s, told.tag_at_s, told.ipdv) == (0.5, 1, True)
+    assert told.parameters()["steps"] == "0.5@1.0/1.0@2.0"
