@@ -109,18 +109,20 @@ def _notes(
     inputs: Inputs[RecoveryTest], over: float, seen: Sequence[Seen], found: Sequence[_One]
 ) -> list[str]:
     asked, known = inputs.parameters, inputs.known
-    notes = [known.note] if known.note else []
+    notes = []
+    if not any(one.overloaded for one in found):
+        notes.append(
+            "no result: the overload lost no frame, so that there was nothing to recover from"
+        )
+    notes += [known.note] if known.note else []
     wanted = asked.overload * known.load_fps
     if over < wanted:
         notes.append(
             f"the overload is {over / known.load_fps:.0%} of the throughput, not "
             f"{asked.overload:.0%}: limited by {inputs.ceiling_reason}"
         )
-    if not any(one.overloaded for one in found):
-        notes.append(
-            "no result: the overload lost no frame, so that there was nothing to recover from"
-        )
-    elif idle := [s.number for s, one in zip(seen, found, strict=True) if not one.overloaded]:
+    idle = [s.number for s, one in zip(seen, found, strict=True) if not one.overloaded]
+    if idle and len(idle) < len(found):
         notes.append(f"the overload lost no frame in {_trials(idle)}")
     if still := [s.number for s, one in zip(seen, found, strict=True) if not one.recovered]:
         notes.append(
