@@ -35,14 +35,14 @@ def test_a_side_does_not_differ_from_itself(values: list[float]) -> None:
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_the_interval_covers_as_often_as_it_says(paired: bool) -> None:
-    draw, runs, covered = random.Random(21), 500, 0
+    draw, runs, covered = random.Random(21), 250, 0
     for _ in range(runs):
         drift = [draw.gauss(0, 5 if paired else 0) for _ in range(6)]
         a = [100 + d + draw.gauss(0, 1) for d in drift]
         b = [103 + d + draw.gauss(0, 2) for d in drift]
         found = difference(exact(*a), exact(*b), paired=paired)
         covered += found.low <= 3 <= found.high
-    assert covered / runs == pytest.approx(0.95, abs=0.03)
+    assert covered / runs == pytest.approx(0.95, abs=0.04)
 
 
 def test_pairs_take_the_drift_out() -> None:

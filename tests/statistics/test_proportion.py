@@ -48,7 +48,7 @@ def test_it_covers_at_least_as_often_as_it_says(share: float, frames: int) -> No
         lost = sum(draw.random() < share for _ in range(frames))
         low, high = clopper_pearson(lost, frames)
         covered += low <= share <= high
-    assert covered / runs >= 0.94
+    assert covered / runs >= 0.93
 
 
 @pytest.mark.parametrize(("lost", "offered"), [(-1, 5), (6, 5)])
