@@ -84,6 +84,22 @@ def headline(goal: GoalResult) -> str:
     return qualified(goal) + (f" ({mark})" if mark else "")
 
 
+def hover(about: str, goal: GoalResult) -> str:
+    """What the mark of a goal says when it is pointed at.
+
+    Args:
+        about: What the result is of: a frame size, a variant.
+        goal: The goal's result.
+
+    Returns:
+        Three lines: number, upper bound, regular or not and why.
+    """
+    return (
+        f"{about}, {goal.name}: {headline(goal)}\nupper bound: {upper(goal)}\n"
+        f"{flag_with_reason(goal)}"
+    )
+
+
 def upper(bound: GoalResult | DirectionBound) -> str:
     """The upper bound.
 

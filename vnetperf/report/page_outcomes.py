@@ -56,7 +56,9 @@ def strips(parts: Sequence[Markup | None]) -> Markup | None:
     return el("div", shown, class_="strips") if shown else None
 
 
-def beside(main: Markup, title: str, figures: Sequence[Markup], known: Sequence[Spread]) -> Markup:
+def beside(
+    main: Markup, title: str, figures: Sequence[Markup], known: Sequence[Spread]
+) -> Markup | None:
     """A plot over all frame sizes, and beside it every measurement at each.
 
     Args:
@@ -69,7 +71,9 @@ def beside(main: Markup, title: str, figures: Sequence[Markup], known: Sequence[
         HTML.
     """
     right = grid(title, spread_legend(known), figures)
-    return el("div", main, right, class_="pair") if main and right else el("div", main, right)
+    if not main or right is None:
+        return right or main or None
+    return el("div", main, right, class_="pair")
 
 
 def _rounds(group: Group) -> Iterator[Markup | None]:

@@ -47,18 +47,11 @@ def _values(group: Group) -> Iterator[float]:
                     yield value
 
 
-def _said(result: Result, goal: GoalResult) -> str:
-    return (
-        f"{result.size_text}, {goal.name}: {bounds.headline(goal)}\n"
-        f"upper bound: {bounds.upper(goal)}\n{bounds.flag_with_reason(goal)}"
-    )
-
-
 def _point(result: Result, goal: GoalResult, x: float, y: Scale, css: str) -> Markup:
     value = bounds.headline_fps(goal)
     if value is None:
         return Markup("")
-    parts = [el("title", _said(result, goal))]
+    parts = [el("title", bounds.hover(result.size_text, goal))]
     if goal.lower_bound_fps is not None and goal.upper_bound_fps is not None:
         low, high = at(y(goal.lower_bound_fps)), at(y(goal.upper_bound_fps))
         left, right = at(x - 3.5), at(x + 3.5)

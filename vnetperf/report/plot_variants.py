@@ -35,18 +35,11 @@ def _values(compared: Compared, size: int) -> Iterator[float]:
                     yield value
 
 
-def _said(variant: ComparedVariant, goal: GoalResult) -> str:
-    return (
-        f"{variant.variant}, {goal.name}: {bounds.headline(goal)}\n"
-        f"upper bound: {bounds.upper(goal)}\n{bounds.flag_with_reason(goal)}"
-    )
-
-
 def _point(variant: ComparedVariant, goal: GoalResult, x: Scale, y: float, css: str) -> Markup:
     value = bounds.headline_fps(goal)
     if value is None:
         return el("text", bounds.NO_LOAD_MET, x=_LEFT, y=at(y + 3.5), class_="absent")
-    parts = [el("title", _said(variant, goal))]
+    parts = [el("title", bounds.hover(variant.variant, goal))]
     if goal.lower_bound_fps is not None and goal.upper_bound_fps is not None:
         low, high = at(x(goal.lower_bound_fps)), at(x(goal.upper_bound_fps))
         top, foot = at(y - 3.5), at(y + 3.5)
