@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from vnetperf.model.redaction import Redaction
 from vnetperf.report import html_report, junit_xml, markdown_report, outcomes, terminal_text
 from vnetperf.report.cases import groups
 from vnetperf.report.outcomes_csv import curves_csv, outcomes_csv
@@ -193,3 +194,23 @@ def test_clauses_of_a_test_stand_beside_it_and_say_what_they_hold_for(every, pag
     row += "throughput at this size | latency, pvp\\_dpdk, 1518 octets |"
     assert row in markdown_report(every)
     assert "latency, pvp_dpdk, 1518 octets" in page.shown.partition("Standards ledger 6 clauses")[2]
+
+
+def test_a_recovery_without_overload_is_no_result(every):
+    result = next(r for r in every.results if r.recovery)
+    note = "no result: the overload lost no frame"
+    found = result.recovery.model_copy(update={"note": note, "seconds": spread([0.0, 0.0])})
+    changed = result.model_copy(update={"recovery": found})
+    assert outcomes.headline(changed) == ("no result", "the overload lost no frame")
+    run = every.model_copy(update={"results": (changed,)})
+    shown = Page(html_report(run)).shown
+    assert f"64 octets: {note}" in shown
+    assert "Recovery time of each trial" not in shown  # an axis of nothing but 0 says nothing
+
+
+def test_a_redacted_copy_says_so_first(every):
+    redacted = Redaction(when="2026-05-05", values={"host name": 2}, dropped={"captures": "raw"})
+    run = every.model_copy(update={"redacted": redacted})
+    for said in (terminal_text(run), _flat(markdown_report(run)), Page(html_report(run)).shown):
+        assert "a redacted copy: values were replaced by tokens" in " ".join(said.split())
+    assert "left out: captures" in _flat(markdown_report(run))
