@@ -32,7 +32,8 @@ def best_known(
     own = session.result(goal, stopped)
     if not stopped or own.regular or own.at_least or own.at_most:
         return own
-    found = [own, *(session.result(_lesser(goal, target), stopped) for target in ladder[-2::-1])]
+    lesser = (session.result(_lesser(goal, target), stopped) for target in ladder[-2::-1])
+    found = [own, *(result for result in lesser if not _is_refuted(result, own))]
     chosen = _choose(found, own, goal.width)
     if chosen is own:
         return own
@@ -46,6 +47,12 @@ def _lesser(goal: SearchGoal, target: Criterion) -> SearchGoal:
         final_trial_s=target.trial_s,
         duration_sum_s=target.duration_sum_s,
     )
+
+
+def _is_refuted(result: GoalResult, own: GoalResult) -> bool:
+    """Whether its lower bound is known to be too much for the goal itself."""
+    lower, upper = result.relevant_lower_bound, own.relevant_upper_bound
+    return lower is not None and upper is not None and lower.load_fps >= upper.load_fps
 
 
 def _choose(found: Sequence[GoalResult], own: GoalResult, width: float) -> GoalResult:
