@@ -29,7 +29,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.testbed import AgentConfig, Testbed, TrexConfig
 from vnetperf.model.trial import Latency
 from vnetperf.results.records import RunRecord
 from vnetperf.search import inputs_told
@@ -78,12 +78,27 @@ def test_plain_traffic_of_a_tester_that_stamps_frames_meets_the_clauses() -> Non
     assert ledger["section 14"] == ("met", "bidirectional")
 
 
+def test_tester_and_dut_are_apart_only_where_the_generator_runs_elsewhere() -> None:
+    apart = Testbed(trex=TrexConfig(server="192.0.2.1"))
+    far = Testbed(agent=AgentConfig(transport="ssh=dut"))  # the agent's machine carries both
+    for testbed, generator, status in (
+        (Testbed(), "loadgen", "deviated"),
+        (far, "loadgen", "deviated"),
+        (apart, "loadgen", "deviated"),
+        (apart, "trex", "met"),
+    ):
+        ledger = _setup(TrafficProfile(), testbed=testbed, generator=generator)
+        assert ledger["section 6"][0] == status, (testbed, generator)
+
+
 def _setup(
     profile: TrafficProfile,
     *,
     imix: str = "",
     uncollected: dict[str, str] | None = None,
     forwarding: Literal["l2", "l3"] = "l2",
+    generator: str = "loadgen",
+    testbed: Testbed | None = None,
 ) -> dict[str, tuple[str, str]]:
     """Clause of RFC 2544 -> its status, and what was done, of a run with one result."""
     scenario = Scenario(
@@ -91,6 +106,7 @@ def _setup(
         vswitch="switch",
         traffic=profile,
         forwarding=forwarding,
+        generator=generator,
     )
     goal = GoalResult.model_construct(uncollected=uncollected or {})
     result = Result.model_construct(
@@ -101,7 +117,7 @@ def _setup(
         status="measured",
         test="mrr",
     )
-    run = RunRecord.model_construct(testbed=Testbed(), preset=PRESET)
+    run = RunRecord.model_construct(testbed=testbed or Testbed(), preset=PRESET)
     return {
         entry.clause.removeprefix("RFC 2544 "): (entry.status, entry.value)
         for entry in ledger_of(run, [scenario], [result])
