@@ -13,8 +13,8 @@ from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.preset import Preset
 from vnetperf.model.procedures import BackToBackTest, FrameLossTest, LatencyTest
 from vnetperf.model.procedures import Procedure as Parameters
-from vnetperf.model.trial import EventSpec, LoadStep
-from vnetperf.procedures import PROCEDURES, Ask, Inputs, Seen, kind_of, replay
+from vnetperf.model.trial import EventSpec, EventTimes, LoadStep, Verdict
+from vnetperf.procedures import PROCEDURES, Ask, Inputs, Seen, counts, kind_of, replay
 from vnetperf.search.base import SAME_RTOL
 
 ALL: dict[str, Parameters] = {
@@ -120,3 +120,15 @@ def test_a_test_that_needs_no_trial_ends_at_once_and_takes_none() -> None:
     assert replay(procedure(), []).found == "nothing to do"
     with pytest.raises(LogError, match="where the test has ended"):
         replay(procedure(), [Dut().run(Ask(load_fps=1000, duration_s=1))])
+
+
+def test_a_dut_that_did_not_come_back_is_not_tried_again() -> None:
+    ask = Ask(load_fps=1000, duration_s=1, event=EventSpec(what="vnf0", at_s=0.5))
+    seen = Dut().run(ask)
+    event = EventTimes(what="vnf0", began_s=0.5, ended_s=30, failure="vnf0 does not come back")
+    broken = seen.result.model_copy(update={"event": event})
+    assert counts(ask, Seen(1, seen.spec, broken, Verdict.INCONSISTENT))
+    dead = broken.model_copy(update={"failed": "dut"})
+    assert not counts(ask, Seen(1, seen.spec, dead, Verdict.DUT_FAILED))
+    well = broken.model_copy(update={"event": event.model_copy(update={"failure": ""})})
+    assert not counts(ask, Seen(1, seen.spec, well, Verdict.INCONSISTENT))

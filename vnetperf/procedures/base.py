@@ -222,10 +222,13 @@ def counts(ask: Ask, seen: Seen) -> bool:
         seen: What came.
 
     Returns:
-        True for a measurement, and for one that it takes as it is.
+        True for a measurement, for one that it takes as it is, and where an event failed.
     """
     if seen.verdict is Verdict.VALID:
         return True
+    event = seen.result.event
+    if event is not None and event.failure and not seen.result.failed:
+        return True  # what did not come back would not at the next try either; it has no number
     limited = seen.verdict is Verdict.GENERATOR_LIMITED and not seen.result.failed
     return limited and ask.when_limited == "count"
 
