@@ -199,8 +199,8 @@ class Reset(Frozen):
         what: What was reset: "vswitch", "vnf0", "link phy1".
         type: Type of reset as RFC 6201 names them: "software", "hardware: interface".
         load_fps: Load throughout, aggregate frames/s.
-        by_loss_s: Frame-loss method (section 4.1): frames lost over the load, seconds.
-        by_time_s: Time-stamp method (section 4.2): last frame before to first frame after, seconds.
+        by_loss_s: Frame-loss method: frames lost over the load, seconds.
+        by_time_s: Time-stamp method: last frame before to first frame after, seconds.
         event_s: How long the event itself took, seconds.
         why: Why there is no number; "".
         note: What a reader must know of the number; "".

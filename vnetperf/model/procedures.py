@@ -70,7 +70,7 @@ class BackToBackTest(Procedure):
     Attributes:
         searches: Independent searches at a size: RFC 2544 section 26.4 asks for 50.
         max_burst_s: Longest burst, seconds at the largest rate.
-        idle_s: Wait after each burst, seconds: at least 2 by section 5.3.
+        idle_s: Wait after each burst, seconds: at least 2 by the RFC.
         step_frames: Resolution, frames.
         repeats_after_loss: A burst that lost frames is tried this many times again (TST009 max(r)).
     """

@@ -19,7 +19,7 @@ from vnetperf.procedures.base import Ask, Inputs, Procedure, Seen
 from vnetperf.procedures.curves import bin_for, curve_of, lost_between
 from vnetperf.statistics import spread
 
-#: Types of reset: what RFC 6201 sections 5.1 and 5.2 tell apart.
+#: Types of reset: what RFC 6201 tells apart.
 SOFTWARE, INTERFACE = "software", "hardware: interface"
 
 

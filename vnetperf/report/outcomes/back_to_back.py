@@ -1,4 +1,4 @@
-"""Back-to-back frames, with the columns that RFC 9004 section 6 asks for."""
+"""Back-to-back frames, with the columns that RFC 9004 asks for."""
 
 from __future__ import annotations
 
