@@ -1,7 +1,7 @@
 """Reset, RFC 2544 section 26.6 as RFC 6201 has it: how long nothing comes through a restarted DUT.
 
-Both of its methods are used: frames lost over the rate at which they were offered (section 4.1),
-and the time between the last frame before and the first after (section 4.2). Of the two directions
+Both of its methods are used: frames lost over the rate at which they were offered,
+and the time between the last frame before and the first after. Of the two directions
 the one that took longer counts.
 """
 
