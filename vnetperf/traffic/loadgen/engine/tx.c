@@ -66,7 +66,7 @@ static uint64_t stamp(struct tx_queue *q, uint16_t n)
 }
 
 /* All frames of a load have been handed out: go on with the next one, if there is one. */
-static bool next_step(struct tx_queue *q)
+__attribute__((noinline, cold)) static bool next_step(struct tx_queue *q)
 {
 	if (q->step + 1 >= q->n_steps)
 		return false;
@@ -221,7 +221,8 @@ static inline void note_times(struct tx_queue *q, uint16_t n, uint64_t now)
 }
 
 /* The driver took the first `sent` of n frames; the others come again, or were refused. */
-static void note_bins(struct tx_queue *q, uint16_t sent, uint16_t n, uint64_t now)
+__attribute__((noinline, cold)) static void note_bins(struct tx_queue *q, uint16_t sent, uint16_t n,
+						      uint64_t now)
 {
 	const uint32_t bin = watch_bin(&watch, now);
 

@@ -71,8 +71,9 @@ void watch_rx_release(struct watch_rx *r);
  * Frames seq..seq+n-1 of a place were stamped `sent` and came at `at`.  Returns whether they are in
  * the latency.
  */
-bool watch_received(const struct watch *t, struct watch_rx *r, uint16_t place, uint64_t seq,
-		    uint64_t n, uint64_t sent, uint64_t at);
+__attribute__((noinline, cold)) bool watch_received(const struct watch *t, struct watch_rx *r,
+						    uint16_t place, uint64_t seq, uint64_t n,
+						    uint64_t sent, uint64_t at);
 
 static inline uint32_t watch_bin(const struct watch *t, uint64_t tsc)
 {
