@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 
@@ -70,8 +71,18 @@ def preset(tmp_path: Path) -> str:
     return str(path)
 
 
-def trials(run: UserRun) -> list[dict[str, object]]:
+def trials(run: UserRun) -> list[dict[str, Any]]:
     return [r for r in run.records() if r["type"] == "trial"]
+
+
+def bursts_are_whole(run: UserRun, bursts: dict[str, Any]) -> None:
+    """Each search ended at a multiple of its step, and each burst was asked for as it was sent."""
+    assert bursts["frames"]["n"] == 2
+    assert all(v % 64 == 0 for v in bursts["frames"]["values"])
+    by_number = {t["number"]: t for t in trials(run)}
+    for number in bursts["trials"]:
+        spec, result = by_number[number]["spec"], by_number[number]["result"]
+        assert [d["intended"] for d in result["directions"]] == [spec["burst"]] * 2
 
 
 def test_all_six_tests(start: Start, unchanged: Unchanged, tmp_path: Path) -> None:
@@ -82,7 +93,11 @@ def test_all_six_tests(start: Start, unchanged: Unchanged, tmp_path: Path) -> No
     jsonschema.validate(content, results_schema())
     found = {r["test"]: r for r in content["results"]}
     assert tuple(found) == TESTS
-    assert {r["status"] for r in found.values()} == {"measured"}, found
+    # Where the tester's limit comes before the DUT's nothing says that a burst fills a buffer, and
+    # RFC 9004 has no result: which it is, is up to this machine's cores.
+    at_least = found["throughput"]["goals"][0]["qualifier"] == "at least"
+    without = {"back_to_back"} if at_least else set()
+    assert {t for t, r in found.items() if r["status"] != "measured"} == without, found
     again = derive(read_log(run.results / "latest/trials.jsonl"))
     assert json.loads(again.model_dump_json())["results"] == content["results"]
 
@@ -105,13 +120,10 @@ def test_all_six_tests(start: Start, unchanged: Unchanged, tmp_path: Path) -> No
     assert [s["input_ratio"] for s in steps] == list(down[: len(steps)])
     assert all(0 <= s["loss_ratio"] < 1 for s in steps)
 
-    bursts = found["back_to_back"]["back_to_back"]
-    assert bursts["frames"]["n"] == 2
-    assert all(v % 64 == 0 for v in bursts["frames"]["values"])
-    by_number = {t["number"]: t for t in trials(run)}
-    for number in bursts["trials"]:
-        spec, result = by_number[number]["spec"], by_number[number]["result"]  # type: ignore[index]  # JSON
-        assert [d["intended"] for d in result["directions"]] == [spec["burst"]] * 2
+    if at_least:
+        assert "the throughput is at least the largest load" in found["back_to_back"]["why"]
+    else:
+        bursts_are_whole(run, found["back_to_back"]["back_to_back"])
 
     (curve,) = found["recovery"]["recovery"]["curves"]
     assert sum(curve["offered"]) > 0
