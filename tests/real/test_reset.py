@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import UserRun
+from tests.real.conftest import AGAIN, UserRun
 from tests.real.switches import deployed, forwards
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.trial import EventSpec, TrialResult, TrialSpec
@@ -58,7 +58,7 @@ def outage_s(result: TrialResult, queues: int | None = None) -> float:
     ("scenario", "settings", "duration_s"),  # several times what it takes on a machine at rest
     [
         ("phy2phy_bridge", {}, 4.0),
-        ("pvp_bridge", {}, 5.0),
+        pytest.param("pvp_bridge", {}, 5.0, marks=AGAIN),
         ("phy2phy_dpdk", {"wire": "veth"}, 12.0),
         ("pvp_dpdk", {"wire": "memif"}, 12.0),
         ("phy2phy_testpmd", {"wire": "memif"}, 8.0),
