@@ -1,8 +1,8 @@
 """`make test`: the whole suite in the order that suits a small machine.
 
-Tests that drive real software own the machine's cores and hugepages and go one after the other. All
-others go first and in parallel, with them the virtual lab and guest images, which are machines of
-their own. The exit status is pytest's own.
+Tests that need no real software go first and in parallel, the slow ones and those in a browser too;
+those that drive real software own the machine's cores and hugepages and go one after the other. The
+exit status is pytest's own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-SERIAL = "real and not apart"
+SERIAL = "real"
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
     pytest = [sys.executable, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider"]
     workers = str(min(4, os.cpu_count() or 1))
     halves = [
-        [*pytest, "-n", workers, "--dist", "loadgroup", "-m", f"not ({SERIAL})"],
+        [*pytest, "-n", workers, "-m", f"not {SERIAL}"],
         [*pytest, "-m", SERIAL, "--durations=10"],
     ]
     statuses = [subprocess.run(argv, check=False).returncode for argv in halves]

@@ -43,8 +43,6 @@ def in_the_lab() -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.apart
-@pytest.mark.xdist_group("machines")
 def test_the_contract_is_kept_in_the_lab() -> None:
     doctor = subprocess.run([*LAB, "doctor"], capture_output=True, text=True, check=False, cwd=TOP)
     assert doctor.returncode == 0, f"the lab cannot run here:\n{doctor.stdout}{doctor.stderr}"

@@ -26,8 +26,6 @@ from vnetperf.lab.programs import QEMU, leashed, which
 pytestmark = [
     pytest.mark.real,
     pytest.mark.slow,
-    pytest.mark.apart,
-    pytest.mark.xdist_group("machines"),
     pytest.mark.skipif(which(QEMU) is None, reason=f"{QEMU} is not installed"),
     pytest.mark.skipif(which("mksquashfs") is None, reason="squashfs-tools is not installed"),
 ]

@@ -19,8 +19,6 @@ from vnetperf.lab.programs import QEMU, virtme_version, which
 pytestmark = [
     pytest.mark.real,
     pytest.mark.slow,
-    pytest.mark.apart,
-    pytest.mark.xdist_group("machines"),
     pytest.mark.skipif(
         virtme_version() is None or which(QEMU) is None,
         reason="the lab is not installed: scripts/install-deps lab, pip install '.[lab]'",
