@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from vnetperf.model.procedures import Procedure as Parameters
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult, TrialSpec, Verdict
@@ -107,7 +107,14 @@ def inputs(parameters: Parameters, **changes: Any) -> Inputs[Any]:
     )
 
 
-def drive(procedure: Procedure[Any], dut: Dut) -> tuple[Any, list[Seen]]:
+class Answers(Protocol):
+    """Whatever trials are run on."""
+
+    def run(self, ask: Ask) -> Seen:
+        """Run one."""
+
+
+def drive(procedure: Procedure[Any], dut: Answers) -> tuple[Any, list[Seen]]:
     """Run a procedure to its end; what it found, and its trials."""
     seen: list[Seen] = []
     try:

@@ -73,7 +73,7 @@ class Learner:
 
 
 def parameters(**changes: float) -> Rfc2889Test:
-    return Rfc2889Test(max_addresses=2048, learning_fps=10_000.0, **changes)  # type: ignore[arg-type]
+    return Rfc2889Test.model_validate({"max_addresses": 2048, "learning_fps": 10_000.0, **changes})
 
 
 @settings(max_examples=25, deadline=None)
@@ -81,7 +81,7 @@ def parameters(**changes: float) -> Rfc2889Test:
 def test_the_capacity_comes_back(size: int, evicts: bool) -> None:
     found, _ = drive(
         address_caching(inputs(parameters())),
-        Learner(size, evicts),  # type: ignore[arg-type]
+        Learner(size, evicts),
     )
     if size >= 2048 + SPARE:
         assert (found.addresses, found.capped) == (2048, True)
@@ -96,7 +96,7 @@ def test_the_capacity_comes_back(size: int, evicts: bool) -> None:
 
 def test_each_number_is_learned_first_and_checked_then() -> None:
     switch = Learner(600)
-    found, seen = drive(address_caching(inputs(parameters())), switch)  # type: ignore[arg-type]
+    found, seen = drive(address_caching(inputs(parameters())), switch)
     assert [row[0] for row in found.tried][:3] == [256, 512, 1024]
     assert [row[2] for row in found.tried][:3] == [True, True, False]
     frames = [round(s.spec.load_fps * s.spec.duration_s) for s in seen if s.spec.load_fps > 50]
@@ -109,14 +109,14 @@ def test_each_number_is_learned_first_and_checked_then() -> None:
 
 def test_a_switch_that_does_not_flood_has_no_number() -> None:
     with pytest.raises(NoResultError, match="does not flood"):
-        drive(address_caching(inputs(parameters())), Learner(floods=False))  # type: ignore[arg-type]
+        drive(address_caching(inputs(parameters())), Learner(floods=False))
 
 
 @settings(max_examples=15, deadline=None)
 @given(st.one_of(st.floats(2e4, 1.8e6), st.floats(2e6, 1e7)))
 def test_the_learning_rate_comes_back_within_a_tenth(rate: float) -> None:
     switch = Learner(rate_fps=rate)
-    found, _ = drive(address_learning(inputs(parameters())), switch)  # type: ignore[arg-type]
+    found, _ = drive(address_learning(inputs(parameters())), switch)
     assert found.addresses == 2048
     if rate >= 2e6:  # what can be offered
         assert found.capped
@@ -129,13 +129,13 @@ def test_the_learning_rate_comes_back_within_a_tenth(rate: float) -> None:
 
 def test_a_switch_that_remembers_is_waited_for_or_has_no_number() -> None:
     stubborn = Learner(forgets=False)
-    drive(address_caching(inputs(parameters())), stubborn)  # type: ignore[arg-type]
+    drive(address_caching(inputs(parameters())), stubborn)
     with pytest.raises(NoResultError, match="kept addresses") as refused:
-        drive(address_learning(inputs(parameters())), stubborn)  # type: ignore[arg-type]
+        drive(address_learning(inputs(parameters())), stubborn)
     assert "ageing_s" in refused.value.cure
     patient = Learner(forgets=False)
     asked = parameters(ageing_s=300.0)
-    found, seen = drive(address_learning(inputs(asked)), patient)  # type: ignore[arg-type]
+    found, seen = drive(address_learning(inputs(asked)), patient)
     assert found.capped
     assert "300 s of waiting" in found.note
     assert all(ask.event is None for ask in patient.asked)
@@ -144,14 +144,14 @@ def test_a_switch_that_remembers_is_waited_for_or_has_no_number() -> None:
 
 def test_a_capacity_between_two_numbers_is_said_where_nothing_is_forgotten() -> None:
     stubborn = Learner(600, evicts=False, forgets=False)
-    found, _ = drive(address_caching(inputs(parameters())), stubborn)  # type: ignore[arg-type]
+    found, _ = drive(address_caching(inputs(parameters())), stubborn)
     assert (found.addresses, found.capped) == (512, False)
     assert "fewer than 1024, and no nearer" in found.note
 
 
 def test_a_switch_too_slow_for_the_slowest_rate_says_so() -> None:
     switch = Learner(rate_fps=100.0)
-    found, _ = drive(address_learning(inputs(parameters())), switch)  # type: ignore[arg-type]
+    found, _ = drive(address_learning(inputs(parameters())), switch)
     assert (found.learning_fps, found.capped) == (0.0, False)
     assert "the slowest rate tried" in found.note
 
@@ -204,7 +204,7 @@ def test_a_series_that_the_generator_cut_short_is_learned_anew() -> None:
             return seen
 
     switch = Hasty(1000)
-    found, seen = drive(address_caching(inputs(parameters())), switch)  # type: ignore[arg-type]
+    found, seen = drive(address_caching(inputs(parameters())), switch)
     events = [s.spec.event is not None for s in seen[:8]]
     assert events == [False, True, False, False, True, False, False, False]
     assert 900 <= found.addresses <= 1000
@@ -225,5 +225,5 @@ def test_a_link_that_takes_its_time_is_waited_for() -> None:
             none = counts.model_copy(update={"received": 0})
             return Seen(seen.number, seen.spec, TrialResult(directions=(none,)))
 
-    found, _ = drive(address_learning(inputs(parameters())), Slow())  # type: ignore[arg-type]
+    found, _ = drive(address_learning(inputs(parameters())), Slow())
     assert found.capped

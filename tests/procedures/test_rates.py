@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of, limited
 from vnetperf.model.outcomes import ForwardingRate, LossStep, Soak
 from vnetperf.model.procedures import LossProfileTest, MrrTest, Rfc2889Test, SoakTest
-from vnetperf.procedures import KnownThroughput, replay
+from vnetperf.procedures import Ask, KnownThroughput, Seen, replay
 from vnetperf.procedures.forwarding_rate import forwarding_rate
 from vnetperf.procedures.loss_profile import loss_profile
 from vnetperf.procedures.mrr import mrr
@@ -50,7 +50,7 @@ def test_the_forwarding_rate_is_that_at_most_and_the_best_of_all() -> None:
     class Collapses(Dut):
         """Forwards less the more it is offered beyond 1.2 Mfps."""
 
-        def run(self, ask):  # type: ignore[no-untyped-def]
+        def run(self, ask: Ask) -> Seen:
             self.capacity_fps = 1.2e6 - max(0.0, ask.load_fps - 1.2e6) / 2
             return super().run(ask)
 
@@ -68,7 +68,7 @@ class Drops(Dut):
 
     lost: tuple[int, ...] = ()
 
-    def run(self, ask):  # type: ignore[no-untyped-def]
+    def run(self, ask: Ask) -> Seen:
         seen = super().run(ask)
         first, second = seen.result.directions
         lost = self.lost[seen.number - 1] if seen.number <= len(self.lost) else 0
