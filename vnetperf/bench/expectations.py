@@ -12,7 +12,6 @@ from vnetperf.bench.judging import Judgement, judge
 from vnetperf.bench.quantities import quantities
 from vnetperf.bench.quantity import Quantity
 from vnetperf.bench.reading import find_run, read_results
-from vnetperf.bench.scenarios import scenario_ids
 from vnetperf.config_files import load_model
 from vnetperf.model.errors import ConfigError, VnetperfError
 from vnetperf.model.expectation import Expectation, ExpectationFile
@@ -34,11 +33,12 @@ class Expectations:
     baselines: dict[str, tuple[Result, ...]] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, path: Path) -> Expectations:
+    def load(cls, path: Path, scenarios: Sequence[str] = ()) -> Expectations:
         """Read a file, and the runs that it names.
 
         Args:
             path: The file.
+            scenarios: Every scenario that can be; () to take any name.
 
         Returns:
             The expectations.
@@ -50,9 +50,9 @@ class Expectations:
         baselines: dict[str, tuple[Result, ...]] = {}
         for number, one in enumerate(held.expect):
             where = f"{path}: expect.{number}"
-            _require_known(one.scenario, f"{where}.scenario")
+            _require_known(one.scenario, scenarios, f"{where}.scenario")
             if one.of_scenario:
-                _require_known(one.of_scenario, f"{where}.of_scenario")
+                _require_known(one.of_scenario, scenarios, f"{where}.of_scenario")
             if one.of_run and one.of_run not in baselines:
                 baselines[one.of_run] = _baseline(one.of_run, path, f"{where}.of_run")
         return cls(path, held.expect, baselines)
@@ -131,10 +131,9 @@ class Expectations:
         return f"{self.path}: expect.{number}"
 
 
-def _require_known(pattern: str, where: str) -> None:
+def _require_known(pattern: str, known: Sequence[str], where: str) -> None:
     """Refuse a scenario that cannot be: a threshold that never applies guards nothing."""
-    known = scenario_ids()
-    if any(fnmatchcase(name, pattern.partition(",")[0]) for name in known):
+    if not known or any(fnmatchcase(name, pattern.partition(",")[0]) for name in known):
         return
     near = get_close_matches(pattern, known, 1)
     hint = f", did you mean {near[0]!r}?" if near else ""

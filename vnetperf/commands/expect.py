@@ -36,12 +36,13 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.bench.derive import derive
     from vnetperf.bench.expectations import Expectations
     from vnetperf.bench.reading import find_run
+    from vnetperf.bench.scenarios import scenario_ids
     from vnetperf.commands.tables import Out
     from vnetperf.model.errors import LogError
     from vnetperf.results.folder import read_run
     from vnetperf.results.log import read_log
 
-    expectations = Expectations.load(Path(arguments.file))
+    expectations = Expectations.load(Path(arguments.file), scenario_ids())
     given = find_run(arguments.run, Path(arguments.results_dir))
     results = derive(read_log(given) if given.is_file() else read_run(given))
     judged = expectations.of_run(results.results, cases_too=True)

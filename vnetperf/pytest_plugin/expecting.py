@@ -74,9 +74,10 @@ class Expecting:
 
 def _load(path: Path) -> Expectations:
     from vnetperf.bench.expectations import Expectations
+    from vnetperf.bench.scenarios import scenario_ids
     from vnetperf.model.errors import ConfigError
 
     try:
-        return Expectations.load(path)
+        return Expectations.load(path, scenario_ids())
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None

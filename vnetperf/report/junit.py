@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults, ScenarioFacts
 from vnetperf.report import bounds, opening, outcomes
-from vnetperf.report.outcomes import Quantity
+from vnetperf.report.outcomes.quantity import Quantity
 
 #: Everything XML 1.0 has no place for, surrogates included.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

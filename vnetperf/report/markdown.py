@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vnetperf.model.result import Calibration, RunResults
-from vnetperf.report import attach, bounds, opening, tabular, transfers
+from vnetperf.report import attach, bounds, opening, transfers
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import groups, trials_by_case
 from vnetperf.report.facts import flatten, scalar
 from vnetperf.report.markdown_comparison import comparisons
 from vnetperf.report.markdown_results import answers, group_part
 from vnetperf.report.markdown_text import code, escaped, table
+from vnetperf.report.tabular import markdown as table_markdown
 from vnetperf.report.unknowns import gather
 
 
@@ -133,7 +134,7 @@ def markdown_report(results: RunResults) -> str:
     for group in groups(results):
         parts += group_part(group, trials)
     for found in (attach.table(results), transfers.table(results)):
-        parts += tabular.markdown(found, level=2)
+        parts += table_markdown(found, level=2)
     parts += _calibration(results)
     parts += _surroundings(results)
     parts += _unknowns(results)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from vnetperf.model.result import RunResults, TrialPoint
-from vnetperf.report import bounds, outcomes, tabular, threads
+from vnetperf.report import bounds, outcomes, threads
 from vnetperf.report import units_text as text
 from vnetperf.report.cases import Case, Group, case_of, goals_used, groups
 from vnetperf.report.losses import account
 from vnetperf.report.markdown_text import escaped, table
+from vnetperf.report.tabular import markdown as table_markdown
 from vnetperf.report.trialstats import summarise
 
 _NONE = "\N{EN DASH}"
@@ -170,7 +171,7 @@ def group_part(group: Group, trials: Trials) -> Iterator[str]:
     if group.goal_names:
         yield from _searched(group)
     for found in outcomes.tables(group):
-        yield from tabular.markdown(found)
+        yield from table_markdown(found)
     yield "### Searches" if group.goal_names else "### Trials"
     yield table(_TRIALS_HEAD, _search_rows(group, trials))
     yield "### Where lost frames died"

@@ -10,7 +10,8 @@ from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.result import Result, RunResults
 from vnetperf.report import opening
 from vnetperf.report.csvfile import cell
-from vnetperf.report.outcomes import Quantity, quantities
+from vnetperf.report.outcomes import quantities
+from vnetperf.report.outcomes.quantity import Quantity
 
 OUTCOME_COLUMNS = (
     "scenario",

@@ -13,11 +13,10 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from vnetperf.model import outcomes, result, transfer, trial
 from vnetperf.model.result import SCHEMA_VERSION, RunResults
 
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8,}\S.*)*)", re.MULTILINE)
@@ -40,12 +39,15 @@ def attribute_docs(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _models() -> dict[str, type[BaseModel]]:
-    return {
-        name: item
-        for module in (result, outcomes, transfer, trial)
-        for name, item in vars(module).items()
-        if isinstance(item, type) and issubclass(item, BaseModel)
-    }
+    found: dict[str, type[BaseModel]] = {}
+    todo: list[Any] = [RunResults]
+    while todo:
+        item = todo.pop()
+        todo += get_args(item)
+        if isinstance(item, type) and issubclass(item, BaseModel) and item.__name__ not in found:
+            found[item.__name__] = item
+            todo += [field.annotation for field in item.model_fields.values()]
+    return found
 
 
 def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:

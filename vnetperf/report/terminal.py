@@ -170,11 +170,13 @@ def _bullet(said: str) -> Table:
 
 
 def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
-    for part in (attach, transfers):
-        said = part.sentences(results)
+    for title, said in (
+        (attach.TITLE, attach.sentences(results)),
+        (transfers.TITLE, transfers.sentences(results)),
+    ):
         if said:
             yield Text("")
-            yield Text(part.TITLE, style="bold")
+            yield Text(title, style="bold")
         for sentence in said:
             yield _bullet(_encodable(sentence, plain=plain))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 from vnetperf.model.result import Result
 from vnetperf.report.cases import Group
@@ -21,32 +20,39 @@ from vnetperf.report.outcomes import (
 from vnetperf.report.outcomes.quantity import Quantity
 from vnetperf.report.tabular import Table
 
-__all__ = ["Quantity", "headline", "quantities", "tables"]
-
-
-class Kind(Protocol):
-    """What each module of this package does for its kind of outcome."""
-
-    def tables(self, group: Group) -> tuple[Table, ...]:
-        """See :func:`tables`."""
-
-    def headline(self, result: Result) -> tuple[str, str]:
-        """See :func:`headline`."""
-
-    def quantities(self, result: Result) -> Iterator[Quantity]:
-        """See :func:`quantities`."""
-
-
-_KINDS: tuple[Kind, ...] = (
-    rounds,
-    latency,
-    loss,
-    back_to_back,
-    recovery,
-    reset,
-    rates,
-    soak,
-    addresses,
+#: What each kind of test contributes, in the order of a report.
+_TABLES: tuple[Callable[[Group], tuple[Table, ...]], ...] = (
+    rounds.tables,
+    latency.tables,
+    loss.tables,
+    back_to_back.tables,
+    recovery.tables,
+    reset.tables,
+    rates.tables,
+    soak.tables,
+    addresses.tables,
+)
+_HEADLINES: tuple[Callable[[Result], tuple[str, str]], ...] = (
+    rounds.headline,
+    latency.headline,
+    loss.headline,
+    back_to_back.headline,
+    recovery.headline,
+    reset.headline,
+    rates.headline,
+    soak.headline,
+    addresses.headline,
+)
+_QUANTITIES: tuple[Callable[[Result], Iterator[Quantity]], ...] = (
+    rounds.quantities,
+    latency.quantities,
+    loss.quantities,
+    back_to_back.quantities,
+    recovery.quantities,
+    reset.quantities,
+    rates.quantities,
+    soak.quantities,
+    addresses.quantities,
 )
 
 
@@ -59,7 +65,7 @@ def tables(group: Group) -> tuple[Table, ...]:
     Returns:
         Those that have a row.
     """
-    return tuple(table for kind in _KINDS for table in kind.tables(group) if table)
+    return tuple(table for tables_of in _TABLES for table in tables_of(group) if table)
 
 
 def headline(result: Result) -> tuple[str, str]:
@@ -72,8 +78,8 @@ def headline(result: Result) -> tuple[str, str]:
         The number (a line for each thing that has one) and, in smaller print, what belongs to it;
         twice "" when it holds none.
     """
-    for kind in _KINDS:
-        said = kind.headline(result)
+    for headline_of in _HEADLINES:
+        said = headline_of(result)
         if said[0]:
             return said
     return "", ""
@@ -88,5 +94,5 @@ def quantities(result: Result) -> Iterator[Quantity]:
     Yields:
         The numbers.
     """
-    for kind in _KINDS:
-        yield from kind.quantities(result)
+    for quantities_of in _QUANTITIES:
+        yield from quantities_of(result)

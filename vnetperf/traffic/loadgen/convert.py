@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from vnetperf.model import trial as model
 from vnetperf.model.traffic import Stream
 from vnetperf.traffic.histogram import encode_hdr, percentiles
-from vnetperf.traffic.loadgen import results as engine
+from vnetperf.traffic.loadgen import results
 from vnetperf.traffic.loadgen.overtime import DelayDifferences, ipdv_of
 
 Histogram = Callable[[int], tuple[tuple[int, int], ...]]
@@ -15,7 +15,7 @@ Histogram = Callable[[int], tuple[tuple[int, int], ...]]
 
 def to_trial_result(
     streams: Sequence[Stream],
-    result: engine.TrialResult,
+    result: results.TrialResult,
     histogram: Histogram | None,
     *,
     apart: frozenset[int] = frozenset(),
@@ -35,7 +35,7 @@ def to_trial_result(
     """
     directions = sorted({stream.direction for stream in streams})
 
-    def of(direction: int, *, to_all: bool) -> list[engine.StreamResult]:
+    def of(direction: int, *, to_all: bool) -> list[results.StreamResult]:
         mine = (s.id for s in streams if s.direction == direction and (s.id in apart) == to_all)
         return [result.stream(number) for number in mine]
 
@@ -55,8 +55,8 @@ def to_trial_result(
 
 def _direction(
     direction: int,
-    streams: Sequence[engine.StreamResult],
-    broadcast: Sequence[engine.StreamResult],
+    streams: Sequence[results.StreamResult],
+    broadcast: Sequence[results.StreamResult],
     histogram: Histogram | None,
     differences: Mapping[int, DelayDifferences],
 ) -> model.DirectionCounts:
@@ -81,7 +81,7 @@ def _direction(
     )
 
 
-def _tx_seconds(streams: Iterable[engine.StreamResult]) -> float:
+def _tx_seconds(streams: Iterable[results.StreamResult]) -> float:
     """Seconds the offered frames took at the rate they were seen to leave at.
 
     n frames span n - 1 gaps; one more gap makes frames / seconds the rate.
@@ -96,7 +96,7 @@ def _tx_seconds(streams: Iterable[engine.StreamResult]) -> float:
 
 
 def _latency(
-    streams: Sequence[engine.StreamResult],
+    streams: Sequence[results.StreamResult],
     histogram: Histogram | None,
     differences: Mapping[int, DelayDifferences],
 ) -> model.Latency | None:
