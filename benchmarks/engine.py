@@ -23,9 +23,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.results import TrialResult
-from vnetperf.traffic.loadgen.spec import EngineConfig, FieldSpec, Load, StreamSpec, TrialSpec
+from vnetperf.traffic.loadgen.engine import (
+    Engine,
+    EngineConfig,
+    EngineTrial,
+    FieldSpec,
+    StreamLoad,
+    StreamSpec,
+)
+from vnetperf.traffic.loadgen.telemetry import EngineResult
 
 Figures = dict[str, list[float]]
 
@@ -76,7 +82,7 @@ def engine(cpu: int) -> Iterator[Engine]:
             yield running
 
 
-def span_s(result: TrialResult) -> float:
+def span_s(result: EngineResult) -> float:
     """From the first frame offered to the last received, both directions."""
     first = min(s.tx_first_ns or 0 for s in result.streams)
     return (max(s.rx_last_ns or 0 for s in result.streams) - first) / 1e9
@@ -85,8 +91,8 @@ def span_s(result: TrialResult) -> float:
 def full_rate(running: Engine, streams: Sequence[StreamSpec], frames: int, burst: int) -> float:
     """Frames/s in sum over both ports, every frame stamped, received and accounted for."""
     running.set_streams(streams)
-    loads = {s.id: Load(None, frames) for s in streams}
-    running.start(TrialSpec(loads=loads, policy="retry", burst=burst, max_lag_s=1.0))
+    loads = {s.id: StreamLoad(None, frames) for s in streams}
+    running.start(EngineTrial(loads=loads, policy="retry", burst=burst, max_lag_s=1.0))
     result = running.wait(120)
     received = sum(s.counts.received for s in result.streams)
     assert received == frames * len(result.streams), "the loop lost frames"
@@ -163,8 +169,8 @@ def pacing(args: argparse.Namespace, figures: Figures, top: float) -> None:
         running.set_streams(both_ways(64))
         for rate in (1e3, 1e4, 1e5, 1e6, 0.25 * top, 0.5 * top, 0.8 * top):
             for _ in range(args.repeats):
-                loads = {0: Load(rate), 1: Load(rate)}
-                running.start(TrialSpec(loads=loads, duration_s=args.seconds))
+                loads = {0: StreamLoad(rate), 1: StreamLoad(rate)}
+                running.start(EngineTrial(loads=loads, duration_s=args.seconds))
                 result = running.wait(60 + args.seconds)
                 for stream in result.streams:
                     counts, offered = stream.counts, stream.offered_rate or 0.0
@@ -194,8 +200,8 @@ def floor(args: argparse.Namespace, figures: Figures) -> None:
     with engine(args.cpu) as running:
         running.set_streams(both_ways(64))
         for _ in range(args.repeats):
-            loads = {0: Load(1000.0), 1: Load(1000.0)}
-            running.start(TrialSpec(loads=loads, duration_s=args.seconds))
+            loads = {0: StreamLoad(1000.0), 1: StreamLoad(1000.0)}
+            running.start(EngineTrial(loads=loads, duration_s=args.seconds))
             result = running.wait(60 + args.seconds)
             pairs = running.histogram(0)
             latency = result.stream(0).latency

@@ -38,8 +38,7 @@ from benchmarks.bars import Bars, drawn
 from vnetperf import registry
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.testing.generator import prepare
-from vnetperf.testing.loop import looped
+from vnetperf.testing.generator import looped, prepare
 from vnetperf.traffic.base import TrafficGenerator
 
 FLOOD_FPS, FLOOR_FPS = 40e6, 1000.0

@@ -20,11 +20,10 @@ from collections.abc import Iterator, Sequence
 from math import hypot, inf
 from pathlib import Path
 
-from vnetperf.bench.quantities import quantities
-from vnetperf.bench.quantity import Quantity
-from vnetperf.bench.reading import read_results
+from vnetperf.analysis.metrics import Metric, metrics_of
+from vnetperf.analysis.runs import load_run
 from vnetperf.model.errors import LogError
-from vnetperf.report.units_text import fps
+from vnetperf.report.text import fps
 from vnetperf.statistics import spread
 
 CONFIDENCE = 0.9
@@ -46,7 +45,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
     subprocess.run(argv, check=False)  # a failed round leaves the others
 
 
-def series(folders: Sequence[Path]) -> dict[str, list[Quantity]]:
+def series(folders: Sequence[Path]) -> dict[str, list[Metric]]:
     """Every throughput of runs, in order of time.
 
     Args:
@@ -55,24 +54,24 @@ def series(folders: Sequence[Path]) -> dict[str, list[Quantity]]:
     Returns:
         "pvp_dpdk, 64, ndr" -> one number for each run or round.
     """
-    found: dict[str, list[Quantity]] = {}
+    found: dict[str, list[Metric]] = {}
     runs = []
     for folder in {folder.resolve() for folder in folders}:
         try:
-            runs.append(read_results(folder))
+            runs.append(load_run(folder))
         except LogError as error:
             print(f"not read: {error}")
     runs.sort(key=lambda run: run.first.run.started)
     for results in (each for run in runs for each in run.rounds):
         for result in results.results:
-            for quantity in quantities(result):
+            for quantity in metrics_of(result):
                 if quantity.test == "throughput" and quantity.main and quantity.value is not None:
                     name = f"{quantity.scenario}, {quantity.size}, {quantity.name}"
                     found.setdefault(name, []).append(quantity)
     return found
 
 
-def prediction(before: Sequence[Quantity]) -> tuple[float, float]:
+def prediction(before: Sequence[Metric]) -> tuple[float, float]:
     """Where one more run lies, by those before it.
 
     Args:
@@ -88,7 +87,7 @@ def prediction(before: Sequence[Quantity]) -> tuple[float, float]:
     return stated.mean - half, stated.mean + half
 
 
-def judged(name: str, runs: Sequence[Quantity], least: int) -> Iterator[bool]:
+def judged(name: str, runs: Sequence[Metric], least: int) -> Iterator[bool]:
     """Hold each run against those before it, and print.
 
     Args:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import MLRsearch as Pypi
 
-from vnetperf.model.goal import SearchGoal, SearchLimits, StepInputs
+from vnetperf.model.parameters import SearchGoal, SearchLimits, StepInputs
 from vnetperf.search import TrialRequest, make_search
 from vnetperf.testing.sim import SimulatedDut, run
 

@@ -15,18 +15,18 @@ import time
 
 from benchmarks.engine import testpmd_on
 from vnetperf import config
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.host import vdev
-from vnetperf.testbed.deploy import Deployment
-from vnetperf.testbed.inventory import take_inventory
-from vnetperf.testbed.plan import make_plan
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.planner import make_plan
+from vnetperf.host import dpdk
+from vnetperf.runner.scenarios import make_scenario
 
 SIZE = 64
 #: Frames of each direction by which the rate is found that fills the asked time.
 PROBE = 200_000
 
 
-def engine_rate(deployment: Deployment, seconds: float) -> float:
+def engine_rate(deployment: LiveDeployment, seconds: float) -> float:
     """Frames/s that come back to the engine, both ways."""
     deployment.generator.reconnect()
     deployment.generator.prepare(
@@ -41,13 +41,13 @@ def engine_rate(deployment: Deployment, seconds: float) -> float:
     return rate
 
 
-def testpmd_rate(deployment: Deployment, seconds: float) -> float:
+def testpmd_rate(deployment: LiveDeployment, seconds: float) -> float:
     """Frames/s that come back to testpmd, both ways."""
     deployment.generator.unplug()
     time.sleep(1.0)  # DPDK connects once, and the listener first has to forget the engine
     ports = [
         "--vdev="
-        + vdev.memif(
+        + dpdk.memif_devargs(
             number,
             role="client",
             identity=number,
@@ -70,7 +70,7 @@ def main() -> None:
     settings = config.load(wishes)
     scenario = make_scenario("phy2phy_vpp", settings)
     facts = take_inventory(settings.testbed)
-    deployment = Deployment.deploy(make_plan(scenario, settings.testbed, facts), facts)
+    deployment = LiveDeployment.deploy(make_plan(scenario, settings.testbed, facts), facts)
     rates: dict[str, list[float]] = {"engine": [], "testpmd flowgen": []}
     try:
         for _ in range(args.repeats):

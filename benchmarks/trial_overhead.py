@@ -12,17 +12,15 @@ import argparse
 import statistics
 import time
 
-from vnetperf.config_files import find_file, load_model
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.config.files import find_file, load_model
 from vnetperf.host.machine import Machine
 from vnetperf.host.session import HostRun
-from vnetperf.model.deployment import make_deployment
-from vnetperf.model.plan import Placement, Plan
-from vnetperf.model.ports import WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.deployment import WireEnd, make_deployment
+from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import TrialSpec
-from vnetperf.testbed.inventory import take_inventory
 from vnetperf.traffic.loadgen import Loadgen
 
 DURATION_S = 0.5

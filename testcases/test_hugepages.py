@@ -6,7 +6,7 @@ us count them, stand with each variant's trials.
 
 import pytest
 
-from vnetperf.bench.bench import Bench
+from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.vary("vnf", [pytest.param("vloop:vm", id="vm")])

@@ -6,7 +6,7 @@ yours to choose: `--vnf vloop:vm` gives its NICs as many queue pairs.
 
 import pytest
 
-from vnetperf.bench.bench import Bench
+from vnetperf.runner.bench import Bench
 
 pytestmark = pytest.mark.vnetperf(traffic="multi-flow")
 

@@ -5,7 +5,7 @@ Both processors and memory move. The virtual lab has two nodes, but its speeds m
 
 import pytest
 
-from vnetperf.bench.bench import Bench
+from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.vary("vnf_placement", ["local", "remote", "unpinned"])

@@ -5,7 +5,7 @@ Which of them run, the preset says (`mrr`, `soak`), or `--tests mrr,loss_profile
 
 import pytest
 
-from vnetperf.bench.bench import Bench
+from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.measures("mrr")

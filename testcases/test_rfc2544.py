@@ -6,7 +6,7 @@ that a test takes its loads of is that of the same run; it is searched first whe
 
 import pytest
 
-from vnetperf.bench.bench import Bench
+from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.measures("throughput")

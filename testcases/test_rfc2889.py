@@ -6,7 +6,7 @@ addresses need a vSwitch that learns and nothing but it between the ports.
 
 import pytest
 
-from vnetperf.bench.bench import Bench
+from vnetperf.runner.bench import Bench
 
 
 @pytest.mark.measures("forwarding_rate")

@@ -6,7 +6,7 @@ how many UEs attach before, and the attach phase stands with the facts of the sc
 
 import pytest
 
-from vnetperf.bench.bench import Bench
+from vnetperf.runner.bench import Bench
 
 OFFLOADS = ("csum", "tso", "ufo", "ecn", "gso", "gro")
 

@@ -7,7 +7,7 @@ all of it on `pvp_sriov`, where the NIC is a function of the machine's.
 
 import pytest
 
-from vnetperf.bench.bench import Bench
+from vnetperf.runner.bench import Bench
 
 OFFLOADS = ("csum", "tso", "ufo", "ecn", "gso", "gro")
 

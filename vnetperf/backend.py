@@ -6,11 +6,10 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.process import ManagedProcess
+from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import DutError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Plan, Pollers, Scenario
+from vnetperf.model.testbed import MachineFacts
 
 LOG_LINES = 15
 

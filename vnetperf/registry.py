@@ -32,14 +32,6 @@ def register(family: Family, name: str, target: str) -> None:
     """Register a backend that no installed package declares.
 
     The target is an import path and not a class, because the agent is a process of its own.
-
-    Args:
-        family: Family of the backend.
-        name: Name it is asked for by.
-        target: "module:Class".
-
-    Raises:
-        ConfigError: When the family, the name or the target cannot be one.
     """
     if family not in FAMILIES:
         raise ConfigError(
@@ -57,39 +49,17 @@ def register(family: Family, name: str, target: str) -> None:
 
 
 def registered() -> dict[Family, dict[str, str]]:
-    """Backends registered by `register`, for handing them to the agent.
-
-    Returns:
-        Family -> name -> "module:Class".
-    """
+    """Backends registered by `register`, for handing them to the agent."""
     return {family: dict(backends) for family, backends in _registered.items()}
 
 
 def names(family: Family) -> tuple[str, ...]:
-    """Names of all backends of a family.
-
-    Args:
-        family: Family.
-
-    Returns:
-        Names, sorted.
-    """
+    """Names of all backends of a family."""
     return tuple(sorted({*_from_packages(family), *_registered[family]}))
 
 
 def load(family: Family, name: str) -> Any:
-    """Import a backend's class.
-
-    Args:
-        family: Family.
-        name: Name of the backend.
-
-    Returns:
-        The class that implements the family's contract.
-
-    Raises:
-        ConfigError: Unknown name, or the backend's package cannot be imported.
-    """
+    """Import a backend's class."""
     target = _registered[family].get(name)
     try:
         if target is not None:
@@ -113,17 +83,7 @@ def load(family: Family, name: str) -> Any:
 
 
 def load_vnf(name: str) -> Any:
-    """Import the class of a VNF loader where it is to run.
-
-    Args:
-        name: What runs, "vloop" (as a process), or what and where: "vloop:vm".
-
-    Returns:
-        The class that implements the VNF contract there.
-
-    Raises:
-        ConfigError: Unknown name, it does not run there, or its package cannot be imported.
-    """
+    """Import the class of a VNF loader where it is to run."""
     what, colon, place = name.partition(":")
     vnf = load("vnfs", what)
     if not colon:

@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 from pyroute2 import IPRoute, NetlinkError
 
+from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan
-from vnetperf.model.ports import Attachment, PhyPort, Port, VnfPort, WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import kernelports

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from tests.fakes.agent import FakeAgent
 from vnetperf import config
-from vnetperf.bench.calibration_store import CalibrationStore
-from vnetperf.bench.conductor import Conductor
-from vnetperf.bench.derive import derive
-from vnetperf.bench.run import Run
-from vnetperf.bench.scenarios import make_scenario
+from vnetperf.analysis.results_from_log import derive
 from vnetperf.config import Configuration
-from vnetperf.model.goal import SearchGoal
+from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset, TrialTimes
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import Scenario
 from vnetperf.results.log import LOG_NAME, read_log
+from vnetperf.runner.calibration_cache import CalibrationCache
+from vnetperf.runner.conductor import Conductor
+from vnetperf.runner.run import Run
+from vnetperf.runner.scenarios import make_scenario
 
 NDR = SearchGoal(name="ndr", initial_trial_s=0.5, final_trial_s=1.0, duration_sum_s=1.0, width=0.02)
 PDR = replace(NDR, name="pdr", loss_ratio=0.01)
@@ -59,7 +59,7 @@ class Bench:
             self.configuration,
             self.path,
             client=self.agent,  # type: ignore[arg-type]  # a double
-            calibrations=CalibrationStore(folder / "calibrations"),
+            calibrations=CalibrationCache(folder / "calibrations"),
         )
 
     def scenario(self, scenario_id: str = "pvp_dpdk") -> Scenario:

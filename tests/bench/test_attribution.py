@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.bench.attribution import lost_at
+from vnetperf.analysis.attribution import lost_at
 from vnetperf.model.deployment import DEPLOYMENTS, Deployment, make_deployment
 from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
 

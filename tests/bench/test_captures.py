@@ -9,11 +9,11 @@ import pytest
 
 from tests.bench.support import Bench, configuration
 from tests.fakes.agent import FakeAgent
-from vnetperf.bench.captures import told, write_captures
-from vnetperf.model.capture import CaptureSpec, parse_capture
 from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.trial import CaptureSpec, parse_capture
 from vnetperf.results.log import read_log
 from vnetperf.results.records import TrialRecord
+from vnetperf.runner.trial_runner import captures_summary, write_captures
 
 
 class Keeper(FakeAgent):
@@ -36,14 +36,17 @@ def test_every_trial_has_its_files(tmp_path: Path) -> None:
         assert (tmp_path / received).read_bytes() == b""
         assert stat.S_IMODE((tmp_path / sent).stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "captures").stat().st_mode) == 0o700
-    assert told(tmp_path) == f"captures: {2 * len(trials)} pcap files in {tmp_path}/captures"
+    assert (
+        captures_summary(tmp_path)
+        == f"captures: {2 * len(trials)} pcap files in {tmp_path}/captures"
+    )
 
 
 def test_nobody_asks_for_none(tmp_path: Path) -> None:
     bench = Bench(tmp_path, FakeAgent())
     bench.throughput()
     assert not (tmp_path / "captures").exists()
-    assert told(tmp_path) == ""
+    assert captures_summary(tmp_path) == ""
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:

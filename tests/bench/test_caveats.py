@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tests.bench.support import configuration
-from vnetperf.bench.caveats import warnings_of
-from vnetperf.bench.scenarios import make_scenario
+from vnetperf.analysis.results_from_log import warnings_of
 from vnetperf.model.result import RunIdentity, ScenarioFacts
 from vnetperf.model.testbed import MediaConfig, Testbed
 from vnetperf.results.records import RunRecord, ScenarioRecord
+from vnetperf.runner.scenarios import make_scenario
 
 
 def warnings(scenario_id: str, facts: dict[str, Any] | None = None, **settings: Any) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import FakeAgent
-from vnetperf.bench.compare import NO_DIFFERENCE, Compared, Side, compare
-from vnetperf.bench.reading import find_run, read_results
+from vnetperf.analysis.comparison import NO_DIFFERENCE, Side, SideComparison, compare
+from vnetperf.analysis.runs import find_run, load_run
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.preset import Preset
 from vnetperf.results.log import LOG_NAME
@@ -41,11 +41,11 @@ def measured(
 
 
 def side(*folders: Path, scenario: str = "") -> Side:
-    runs = tuple(read_results(folder) for folder in folders)
+    runs = tuple(load_run(folder) for folder in folders)
     return Side("+".join(f.name for f in folders), runs, scenario)
 
 
-def verdicts(found: Compared) -> dict[str, str]:
+def verdicts(found: SideComparison) -> dict[str, str]:
     return {row.quantity.name: row.verdict for row in found.rows if row.quantity.main}
 
 
@@ -174,4 +174,4 @@ def test_an_edited_log_is_not_compared(tmp_path: Path) -> None:
     log = folder / LOG_NAME
     log.write_text(log.read_text().replace('"received":', '"received":1', 1))
     with pytest.raises(LogError, match="not as it was written"):
-        read_results(folder)
+        load_run(folder)

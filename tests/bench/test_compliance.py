@@ -10,8 +10,8 @@ import pytest
 from tests.bench.support import PRESET, Bench
 from tests.fakes.agent import FakeAgent
 from vnetperf import config
-from vnetperf.bench.compliance import ledger_of, of_result
-from vnetperf.bench.compliance.rfc2544_tests import TESTS
+from vnetperf.analysis.compliance import ledger_of, of_result
+from vnetperf.analysis.compliance.rfc2544 import TESTS
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import DutError
 from vnetperf.model.outcomes import (
@@ -32,7 +32,7 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import AgentConfig, Testbed, TrexConfig
 from vnetperf.model.trial import Latency
 from vnetperf.results.records import RunRecord
-from vnetperf.search import inputs_told
+from vnetperf.search import search_inputs
 from vnetperf.statistics import spread
 
 
@@ -159,7 +159,7 @@ def found_of(preset: Preset, test: str) -> dict[str, Any]:
         "throughput": {
             "algorithm": preset.algorithm,
             "goals": goals_of(preset),
-            "search_inputs": inputs_told(preset.limits(1e7)),
+            "search_inputs": search_inputs(preset.limits(1e7)),
         },
         "latency": {
             "latency_at": (

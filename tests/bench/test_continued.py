@@ -38,7 +38,7 @@ def test_many_differences_are_counted(tmp_path: Path) -> None:
 
 def test_the_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Bench(tmp_path).throughput()
-    monkeypatch.setattr("vnetperf.bench.opening.__version__", "99.9")
+    monkeypatch.setattr("vnetperf.runner.run.__version__", "99.9")
     with pytest.raises(ConfigError, match=r"tool was 'vnetperf .*', is 'vnetperf 99\.9'"):
         Bench(tmp_path)
 
@@ -49,7 +49,7 @@ def test_another_commit_goes_on_and_is_said(
     first = Bench(tmp_path)
     first.throughput()
     first.run.close()
-    monkeypatch.setattr("vnetperf.bench.opening._git_commit", lambda: "feedbeef")
+    monkeypatch.setattr("vnetperf.runner.run._git_commit", lambda: "feedbeef")
     again = Bench(tmp_path)
     again.throughput(1518)
     again.run.close()

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.bench.support import PDR, Bench
-from vnetperf.bench.derive import derive
-from vnetperf.bench.directions import per_direction
-from vnetperf.bench.logged import measurement_of
-from vnetperf.model.goal import SearchLimits
+from vnetperf.analysis.goals import per_direction
+from vnetperf.analysis.logged_tests import measurement_of
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.parameters import SearchLimits
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
 from vnetperf.results.log import read_log
 from vnetperf.results.records import SearchRecord, TrialRecord
-from vnetperf.search.classify import Criterion, conditional_throughput
+from vnetperf.search.classification import Criterion, conditional_throughput
 
 GOAL = replace(PDR, initial_trial_s=0.5, final_trial_s=1.0, duration_sum_s=3.0, exceed_ratio=0.5)
 LOAD = 1000.0

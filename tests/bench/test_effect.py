@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from vnetperf import config
-from vnetperf.bench.effect import check_effect
-from vnetperf.bench.scenarios import make_scenario
+from vnetperf.deployment.capability_check import check_variant_effect
 from vnetperf.model.errors import CapabilityError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.variant import Variant
+from vnetperf.model.scenario import Scenario, Variant
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.runner.scenarios import make_scenario
 
 NO_VHOST = {"vhost_net": "not in this kernel"}
 VM = ("vnf", "vloop:vm")
@@ -30,7 +29,7 @@ def varied(
     loaded = config.load(typed, environment={}, directory=Path("/nonexistent")).varied(variant)
     scenario = make_scenario(scenario_id, loaded, variant.id)
     facts = MachineFacts.model_construct(modules=modules or {})
-    check_effect(scenario, variant, facts)
+    check_variant_effect(scenario, variant, facts)
     return scenario
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.bench.support import PRESET, Bench, configuration
 from tests.fakes.agent import FakeAgent
 from vnetperf.model.errors import CapabilityError
-from vnetperf.model.procedures import RecoveryTest, ResetTest
+from vnetperf.model.parameters import RecoveryTest, ResetTest
 from vnetperf.model.trial import EventTimes, Timeline, TrialResult, TrialSpec
 
 SHORT = PRESET.model_copy(

@@ -9,11 +9,10 @@ import pytest
 
 from tests.bench.support import Bench
 from vnetperf import search
-from vnetperf.bench import goals
-from vnetperf.bench.derive import derive
-from vnetperf.model.goal import SearchGoal, SearchLimits
-from vnetperf.results.checksum import opened
-from vnetperf.results.log import read_log
+from vnetperf.analysis import goals
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.parameters import SearchGoal, SearchLimits
+from vnetperf.results.log import read_log, unseal
 from vnetperf.search import ReplayMismatchError
 
 
@@ -43,7 +42,7 @@ def test_without_checksums_it_is_not_told_from_an_edited_log(
     bench = Bench(tmp_path)
     bench.throughput()
     bench.run.close()
-    lines = [opened(line)[0] for line in bench.path.read_bytes().splitlines()]
+    lines = [unseal(line)[0] for line in bench.path.read_bytes().splitlines()]
     lines[0] = lines[0].replace(b'"version":3', b'"version":2')
     bench.path.write_bytes(b"\n".join([*lines, b""]))
     monkeypatch.setattr(goals, "make_search", another_search)

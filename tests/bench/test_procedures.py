@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
-from vnetperf.bench.bench import Bench as UserBench
-from vnetperf.bench.derive import derive
+from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import (
     CapabilityError,
     ConfigError,
@@ -22,8 +21,7 @@ from vnetperf.model.errors import (
     GeneratorError,
     NoResultError,
 )
-from vnetperf.model.preset import Preset
-from vnetperf.model.procedures import (
+from vnetperf.model.parameters import (
     BackToBackTest,
     FrameLossTest,
     LatencyTest,
@@ -34,6 +32,7 @@ from vnetperf.model.procedures import (
     SoakTest,
     TestName,
 )
+from vnetperf.model.preset import Preset
 from vnetperf.model.result import Result
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
 from vnetperf.results.folder import merge_worker_logs, worker_log
@@ -45,6 +44,7 @@ from vnetperf.results.records import (
     SearchRecord,
     TrialRecord,
 )
+from vnetperf.runner.bench import Bench as UserBench
 from vnetperf.testing.sim import SimulatedDut
 
 SHORT = PRESET.model_copy(

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from tests.report import sample, sample_outcomes
-from vnetperf.bench.quantities import all_quantities, quantities
+from vnetperf.analysis.metrics import all_metrics, metrics_of
+from vnetperf.model.outcomes import Transfer, Transfers, TransferSpec
 from vnetperf.model.result import Result, RunResults
-from vnetperf.model.transfer import Transfer, Transfers, TransferSpec
 from vnetperf.model.trial import Latency
 
 
@@ -32,7 +32,7 @@ def results() -> RunResults:
 def test_every_test_has_a_number_that_it_is_for(results: RunResults) -> None:
     seen = set()
     for result in results.results:
-        found = list(quantities(result))
+        found = list(metrics_of(result))
         assert found
         if result.status == "measured":
             assert found[0].main, result.test
@@ -41,12 +41,12 @@ def test_every_test_has_a_number_that_it_is_for(results: RunResults) -> None:
 
 
 def test_no_two_numbers_of_a_run_have_one_name(results: RunResults) -> None:
-    names = Counter((q.scenario, *q.key) for q in all_quantities(results))
+    names = Counter((q.scenario, *q.key) for q in all_metrics(results))
     assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_a_number_lies_within_what_it_leaves_open(results: RunResults) -> None:
-    for quantity in all_quantities(results):
+    for quantity in all_metrics(results):
         found = quantity.measured
         if found is not None and found.value is not None:
             assert found.low <= found.value <= found.high, quantity
@@ -58,7 +58,7 @@ def test_a_test_without_a_result_says_why() -> None:
     missing = Result(
         scenario="x", test="throughput", frame_size=64, status="not measured", why="no room"
     )
-    (only,) = quantities(missing)
+    (only,) = metrics_of(missing)
     assert (only.measured, only.why, only.name) == (None, "no room", "")
 
 
@@ -72,7 +72,7 @@ def test_transfers_are_numbers_too(results: RunResults) -> None:
         Transfer(spec=specs[1], transactions_per_second=5e3, round_trip_us={"50": 90.0}),
     )
     ours = Transfers(scenario="vepc_bridge", transfers=transfers)
-    found = list(all_quantities(results.model_copy(update={"transfers": (ours,)})))[-3:]
+    found = list(all_metrics(results.model_copy(update={"transfers": (ours,)})))[-3:]
     assert [(q.name, q.unit, q.value) for q in found] == [
         ("TCP_STREAM forth", "bit/s", 1e9),
         ("TCP_RR forth", "1/s", 5e3),

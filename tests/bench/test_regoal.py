@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import FakeAgent
-from vnetperf.bench.answering import AskedGoal, answer_goals
-from vnetperf.bench.logged import LoggedSearch, searches_of
-from vnetperf.bench.regoal import answer
+from vnetperf.analysis.goals import answer_goal
+from vnetperf.analysis.logged_tests import LoggedSearch, searches_of
+from vnetperf.analysis.reanalysis import WantedGoal, answer_goals
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.results.log import read_log
 from vnetperf.testing.sim import SimulatedDut
@@ -42,7 +42,7 @@ def test_the_goals_that_were_measured_get_the_same_answer(run: Bench) -> None:
     search = logged(run)
     (result,) = run.derived().results
     for goal, found in zip((NDR, PDR), result.goals, strict=True):
-        again = answer(search.begin, search, goal)
+        again = answer_goal(search.begin, search, goal)
         assert again.missing is None
         assert again.result.model_copy(update={"reason": ""}) == found
 
@@ -68,7 +68,7 @@ def test_an_answer_is_complete_or_says_what_is_missing(
         duration_sum_s=seconds,
         initial_trial_s=min(seconds, 0.25),
     )
-    found = answer(search.begin, search, goal)
+    found = answer_goal(search.begin, search, goal)
     result, missing, limits = found.result, found.missing, search.begin.limits
     assert result.regular or result.qualifier or missing is not None
     if missing is None:
@@ -93,7 +93,8 @@ def test_an_answer_is_complete_or_says_what_is_missing(
 def test_more_loss_allowed_is_never_a_lower_bound(run: Bench, loss: float, more: float) -> None:
     search = logged(run)
     strict, lax = (
-        answer(search.begin, search, replace(NDR, loss_ratio=ratio)).result.lower_bound_fps or 0.0
+        answer_goal(search.begin, search, replace(NDR, loss_ratio=ratio)).result.lower_bound_fps
+        or 0.0
         for ratio in (loss, loss + more)
     )
     assert lax >= strict
@@ -108,7 +109,7 @@ def test_running_what_is_missing_completes_the_answer(tmp_path: Path) -> None:
     goal = replace(NDR, name="asked", loss_ratio=0.05, width=0.01)
     number = 1000
     for _ in range(30):
-        missing = answer(search.begin, search, goal).missing
+        missing = answer_goal(search.begin, search, goal).missing
         if missing is None:
             break
         for _ in range(missing.count):
@@ -120,7 +121,7 @@ def test_running_what_is_missing_completes_the_answer(tmp_path: Path) -> None:
             result = run.agent.run_trial(spec)
             update = {"number": number, "spec": spec, "result": result}
             search.trials.append(template.model_copy(update=update))
-    found = answer(search.begin, search, goal).result
+    found = answer_goal(search.begin, search, goal).result
     assert found.regular
     assert found.lower_bound_fps is not None
     assert found.lower_bound_fps == pytest.approx(2 * 640e3 / 0.95, rel=0.02)
@@ -129,7 +130,7 @@ def test_running_what_is_missing_completes_the_answer(tmp_path: Path) -> None:
 def test_answers_stand_beside_the_goals_of_the_log(run: Bench) -> None:
     found = answer_goals(
         read_log(run.path),
-        [AskedGoal(name="", loss_ratio=0.02, width=0.3), AskedGoal(name="long", loss_ratio=0.0)],
+        [WantedGoal(name="", loss_ratio=0.02, width=0.3), WantedGoal(name="long", loss_ratio=0.0)],
     )
     (result,) = found.results.results
     assert [goal.name for goal in result.goals] == ["ndr", "pdr", "loss 2 %", "long"]
@@ -140,13 +141,13 @@ def test_answers_stand_beside_the_goals_of_the_log(run: Bench) -> None:
 def test_a_goal_that_cannot_be_or_is_there_is_refused(run: Bench) -> None:
     records = read_log(run.path)
     with pytest.raises(ConfigError, match="there is a goal 'ndr' already"):
-        answer_goals(records, [AskedGoal(name="ndr", loss_ratio=0.1)])
+        answer_goals(records, [WantedGoal(name="ndr", loss_ratio=0.1)])
     with pytest.raises(ConfigError, match="loss_ratio"):
-        answer_goals(records, [AskedGoal(name="x", loss_ratio=7.0)])
+        answer_goals(records, [WantedGoal(name="x", loss_ratio=7.0)])
 
 
 def test_a_log_without_a_search_answers_nothing(tmp_path: Path) -> None:
     empty = Bench(tmp_path)
     empty.run.close()
     with pytest.raises(LogError, match="no throughput search"):
-        answer_goals(read_log(empty.path), [AskedGoal(name="x", loss_ratio=0.1)])
+        answer_goals(read_log(empty.path), [WantedGoal(name="x", loss_ratio=0.1)])

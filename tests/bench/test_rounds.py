@@ -8,8 +8,8 @@ import pytest
 
 from tests.bench.support import Bench
 from tests.fakes.agent import FakeAgent
-from vnetperf.bench.derive import derive
-from vnetperf.bench.rounds import by_round
+from vnetperf.analysis.logged_tests import by_round
+from vnetperf.analysis.results_from_log import derive
 from vnetperf.results.log import read_log
 from vnetperf.results.records import RoundRecord, RunRecord, TrialRecord
 from vnetperf.testing.sim import SimulatedDut

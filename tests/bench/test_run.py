@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from tests.fakes.machine import facts
-from vnetperf.bench.bench import Throughput
-from vnetperf.bench.directions import direction_name
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -23,12 +21,14 @@ from vnetperf.model.errors import (
     HostError,
     VnetperfError,
 )
-from vnetperf.model.goal import SearchGoal
+from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.trial import TrialResult, Verdict
-from vnetperf.report.write import results_json
+from vnetperf.procedures.base import direction_name
+from vnetperf.report import results_json
 from vnetperf.results.log import read_log
 from vnetperf.results.records import CalibrationRecord, SearchEndRecord, TrialRecord
+from vnetperf.runner.bench import ThroughputResult
 from vnetperf.testing.sim import SimulatedDut
 
 CORE = "vepc_bridge"
@@ -118,13 +118,13 @@ def test_a_dut_that_carries_nothing_fails_its_expectations(tmp_path: Path) -> No
     assert result.goals[0].lower_bound_fps is None
     assert result.goals[0].qualifier == "at most"
     with pytest.raises(AssertionError) as caught:
-        Throughput(result).check_expectations()
+        ThroughputResult(result).check_expectations()
     assert "pvp_dpdk, 64 octets, goal ndr" in str(caught.value)
     assert "1000 frames/s" in str(caught.value)
 
 
 def test_a_dut_that_carries_something_meets_them(tmp_path: Path) -> None:
-    Throughput(Bench(tmp_path).throughput()).check_expectations()
+    ThroughputResult(Bench(tmp_path).throughput()).check_expectations()
 
 
 def test_what_a_test_case_is_told_is_what_the_log_says(tmp_path: Path) -> None:

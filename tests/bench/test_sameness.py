@@ -9,8 +9,8 @@ import pytest
 from tests.bench.support import Bench
 from tests.fakes.agent import FakeAgent
 from tests.fakes.machine import VERSIONS, facts
-from vnetperf.bench.sameness import identity_of
 from vnetperf.model.errors import ConfigError
+from vnetperf.runner.resume import machine_identity
 
 RECORD = {"cpu": {"model": "A", "flags": "x"}, "kernel": {"release": "6.6.6"}}
 
@@ -47,4 +47,7 @@ def test_what_does_not_set_rates_may_change(tmp_path: Path) -> None:
 
 
 def test_a_fact_that_could_not_be_read_is_compared_as_it_is_told() -> None:
-    assert identity_of(facts(record={"cpu": "unknown: no file"}))["CPU model"] == "unknown: no file"
+    assert (
+        machine_identity(facts(record={"cpu": "unknown: no file"}))["CPU model"]
+        == "unknown: no file"
+    )

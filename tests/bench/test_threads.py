@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vnetperf.bench.threads import threads_of, uncollected_at
+from vnetperf.analysis.goals import thread_usage, uncollected_of
 from vnetperf.model.trial import (
     DirectionCounts,
     ThreadEvents,
@@ -51,7 +51,7 @@ def trial(
 
 
 def test_the_last_of_the_longest_trials_tells_by_second_and_frame() -> None:
-    first, second = threads_of([trial(2.0, dtlb=(1, 1)), trial(2.0), trial(1.0, dtlb=(9, 9))])
+    first, second = thread_usage([trial(2.0, dtlb=(1, 1)), trial(2.0), trial(1.0, dtlb=(9, 9))])
     assert (first.cpu, second.cpu) == (2, 3)
     assert first.involuntary_switches_per_s == pytest.approx(4.0)
     assert first.events_per_s == {"dTLB load misses": pytest.approx(25.0)}
@@ -60,21 +60,21 @@ def test_the_last_of_the_longest_trials_tells_by_second_and_frame() -> None:
 
 
 def test_rates_are_of_the_time_in_which_threads_were_watched() -> None:
-    first, _ = threads_of([trial(2.0, watched_s=4.0)])
+    first, _ = thread_usage([trial(2.0, watched_s=4.0)])
     assert first.involuntary_switches_per_s == pytest.approx(2.0)
     assert first.events_per_s == {"dTLB load misses": pytest.approx(12.5)}
     assert first.events_per_frame == {"dTLB load misses": pytest.approx(0.05)}
 
 
 def test_what_was_not_counted_is_not_nought() -> None:
-    first, second = threads_of([trial(1.0, dtlb=(0, 7), received=0)])
+    first, second = thread_usage([trial(1.0, dtlb=(0, 7), received=0)])
     assert first.events_per_s == {}
     assert second.events_per_s == {"dTLB load misses": pytest.approx(7.0)}
     assert second.events_per_frame == {}
-    assert threads_of([trial(1.0, dtlb=())])[0].events_per_s == {}
-    assert uncollected_at([trial(1.0, why="not measured: no")]) == {"tlb": "not measured: no"}
+    assert thread_usage([trial(1.0, dtlb=())])[0].events_per_s == {}
+    assert uncollected_of([trial(1.0, why="not measured: no")]) == {"tlb": "not measured: no"}
 
 
 def test_without_a_lower_bound_there_is_nothing_to_tell() -> None:
-    assert threads_of([]) == ()
-    assert uncollected_at([]) == {}
+    assert thread_usage([]) == ()
+    assert uncollected_of([]) == {}

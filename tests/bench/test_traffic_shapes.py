@@ -10,13 +10,13 @@ import pytest
 from tests.bench.support import PRESET, Bench, configuration
 from tests.bench.test_verdict import counts
 from vnetperf import config
-from vnetperf.bench.verdict import offerable_load
 from vnetperf.config import Configuration
 from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.scenario import Variant
 from vnetperf.model.trial import TrialResult
-from vnetperf.model.variant import Variant
 from vnetperf.results.log import read_log
 from vnetperf.results.records import TrialRecord
+from vnetperf.runner.trial_runner import offerable_load
 
 
 def with_traffic(name: str) -> Configuration:

@@ -7,14 +7,13 @@ from unittest.mock import MagicMock
 import pytest
 
 from vnetperf import config
-from vnetperf.bench import transfers
-from vnetperf.bench.repeated import merged
-from vnetperf.bench.scenarios import make_scenario
+from vnetperf.analysis.results_from_log import merge_transfers
 from vnetperf.model.errors import CapabilityError, DutError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.transfer import Kind, Transfer, Transfers, TransferSpec
+from vnetperf.model.outcomes import Kind, Transfer, Transfers, TransferSpec
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.runner import transfers
+from vnetperf.runner.scenarios import make_scenario
 
 
 def scenario(scenario_id: str = "vepc_bridge", **settings: str) -> Scenario:
@@ -36,7 +35,7 @@ def run_of(scenario: Scenario, wire: str = "veth") -> MagicMock:
 def test_a_core_whose_sessions_end_is_deployed_again(vnf: str, ends: bool) -> None:
     wanted = scenario(vnf=vnf)
     run = run_of(wanted)
-    assert transfers.measure(run, wanted).transfers[0].bits_per_second == 1e6
+    assert transfers.measure_users_traffic(run, wanted).transfers[0].bits_per_second == 1e6
     assert run.forget_deployment.called == ends
     run.log.append.assert_called_once()
 
@@ -46,7 +45,7 @@ def test_what_failed_is_deployed_again_and_told_in_the_log() -> None:
     run = run_of(wanted)
     run.client.call.side_effect = DutError("gone")
     with pytest.raises(DutError):
-        transfers.measure(run, wanted)
+        transfers.measure_users_traffic(run, wanted)
     run.forget_deployment.assert_called_once()
     told = [call.args[0] for call in run.log.append.call_args_list]
     assert [record.test for record in told] == [
@@ -58,10 +57,10 @@ def test_what_failed_is_deployed_again_and_told_in_the_log() -> None:
 def test_what_keeps_users_away_is_noted() -> None:
     wanted = scenario()
     run = run_of(wanted)
-    assert transfers.why_not(run, wanted) == ""
+    assert transfers.why_no_users_traffic(run, wanted) == ""
     run.note_skipped.assert_not_called()
     run = run_of(wanted, "memif")
-    assert "--wire veth" in transfers.why_not(run, wanted)
+    assert "--wire veth" in transfers.why_no_users_traffic(run, wanted)
     ((where, why), _) = run.note_skipped.call_args
     assert where == "vepc_bridge, traffic of users"
     assert "memif" in why
@@ -72,35 +71,35 @@ def test_a_tool_that_is_not_here_keeps_users_away() -> None:
     wanted = scenario()
     run = run_of(wanted)
     run.facts().programs.pop("iperf3")
-    assert "install the package iperf3" in transfers.why_not(run, wanted)
+    assert "install the package iperf3" in transfers.why_no_users_traffic(run, wanted)
 
 
 def test_endpoints_are_deployed_on_wires_of_the_kernel_under_a_name_of_their_own() -> None:
     plain = scenario("phy2phy_dpdk")
-    deployed = transfers.as_endpoints(config.load({}, environment={}), plain)
+    deployed = transfers.endpoint_scenario(config.load({}, environment={}), plain)
     assert (deployed.id, deployed.wire) == ("phy2phy_dpdk,endpoints", "veth")
     asked = plain.model_copy(update={"wire": "nic"})
-    assert transfers.as_endpoints(config.load({}, environment={}), asked).wire == "nic"
+    assert transfers.endpoint_scenario(config.load({}, environment={}), asked).wire == "nic"
 
 
 def test_a_vnf_with_an_endpoint_in_it_routes_and_has_tools() -> None:
     plain = scenario("pvp_bridge", vnf="vloop:vm")
     run = run_of(plain)
     run.configuration = config.load({"vnf": "vloop:vm", "endpoint_server": "vnf"}, environment={})
-    deployed = transfers.as_endpoints(run.configuration, plain)
+    deployed = transfers.endpoint_scenario(run.configuration, plain)
     assert (deployed.vnf_mode, deployed.addressing, deployed.guest.image) == (
         *("route", "port"),
         "endpoint",
     )
-    assert transfers.no_endpoints(run, plain, "TCP_STREAM", 64) == ""
+    assert transfers.why_no_endpoint_traffic(run, plain, "TCP_STREAM", 64) == ""
     io = deployed.model_copy(update={"vnf_mode": "io"})
     run.configuration = config.load(
         {"vnf": "vloop:vm", "vnf_mode": "io", "endpoint_server": "vnf"}, environment={}
     )
-    assert "make it route" in transfers.no_endpoints(run, io, "TCP_STREAM", 64)
+    assert "make it route" in transfers.why_no_endpoint_traffic(run, io, "TCP_STREAM", 64)
     assert run.note_skipped.called
     alone = scenario("phy2phy_bridge")
-    assert "has no VNF to be in" in transfers.no_endpoints(run, alone, "TCP_STREAM", 64)
+    assert "has no VNF to be in" in transfers.why_no_endpoint_traffic(run, alone, "TCP_STREAM", 64)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_a_tool_is_the_first_that_is_here_and_can(
     kind: Kind, wanted: str, here: tuple[str, ...], chosen: str
 ) -> None:
     facts = MachineFacts.model_construct(programs=dict.fromkeys(here, "/x"), program_troubles={})
-    assert transfers.choose(TransferSpec(kind=kind, duration_s=1), wanted, facts) == chosen
+    assert transfers.choose_tool(TransferSpec(kind=kind, duration_s=1), wanted, facts) == chosen
 
 
 def test_a_tool_is_one_that_a_guest_has_too() -> None:
@@ -128,7 +127,7 @@ def test_a_tool_is_one_that_a_guest_has_too() -> None:
     def chosen(image: str, wanted: str = "auto") -> str:
         options = guest.guest.model_copy(update={"image": image})
         deployed = guest.model_copy(update={"guest": options})
-        return transfers.choose(asked, wanted, facts, deployed)
+        return transfers.choose_tool(asked, wanted, facts, deployed)
 
     assert chosen(transfers.IMAGE) == "sockperf"
     assert chosen("/disks/own.qcow2") == "netperf"
@@ -137,13 +136,13 @@ def test_a_tool_is_one_that_a_guest_has_too() -> None:
     with pytest.raises(CapabilityError, match="the guest image vloop has no sockperf"):
         chosen("vloop")
     container = scenario("pvp_bridge", vnf="vloop:container")
-    assert transfers.choose(asked, "auto", facts, container) == "netperf"
+    assert transfers.choose_tool(asked, "auto", facts, container) == "netperf"
 
 
 def test_where_no_tool_can_each_says_why() -> None:
     facts = MachineFacts.model_construct(programs={"iperf3": "/x"}, program_troubles={})
     with pytest.raises(CapabilityError) as caught:
-        transfers.choose(TransferSpec(kind="TCP_RR", duration_s=1), "auto", facts)
+        transfers.choose_tool(TransferSpec(kind="TCP_RR", duration_s=1), "auto", facts)
     for why in ("iperf3 cannot do TCP_RR", "package netperf", "package sockperf"):
         assert why in str(caught.value)
 
@@ -152,7 +151,7 @@ def test_a_case_asks_for_what_settings_say_without_a_calibration() -> None:
     plain = scenario("phy2phy_bridge")
     run = run_of(plain)
     run.configuration = config.load({"instances": 4, "preset": "quick"}, environment={})
-    transfers.between_endpoints(run, plain, "UDP_STREAM", 512, "both")
+    transfers.measure_endpoints(run, plain, "UDP_STREAM", 512, "both")
     (spec,) = run.client.call.call_args.kwargs["specs"]
     assert (spec["instances"], spec["message_size"], spec["way"]) == (4, 512, "both")
     assert (spec["rate_bps"], spec["rate_of_tcp"]) == (0, False)
@@ -167,7 +166,7 @@ def test_what_was_run_again_is_as_it_was_the_last_time() -> None:
         return Transfers(scenario="a", transfers=(Transfer(spec=spec, bits_per_second=rate),))
 
     other = TransferSpec(kind="TCP_STREAM", duration_s=1)
-    (found,) = merged(
+    (found,) = merge_transfers(
         [
             one(udp.model_copy(update={"rate_bps": 5.0}), 1.0),
             one(other, 2.0),
@@ -179,4 +178,4 @@ def test_what_was_run_again_is_as_it_was_the_last_time() -> None:
 
 def test_without_a_vnf_there_are_no_users() -> None:
     plain = scenario("phy2phy_bridge")
-    assert "no VNF" in transfers.why_not(run_of(plain), plain)
+    assert "no VNF" in transfers.why_no_users_traffic(run_of(plain), plain)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench.support import PRESET, Bench, configuration
 from tests.fakes.agent import FakeAgent
-from vnetperf.bench.trend import read_runs, trends
+from vnetperf.analysis.trend import read_runs, trends
 from vnetperf.model.errors import LogError
 from vnetperf.results.log import LOG_NAME
 from vnetperf.testing.sim import SimulatedDut
@@ -50,9 +50,7 @@ def test_a_change_is_found_at_its_run(history: Path) -> None:
 
 def test_what_changed_with_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for n, factor in enumerate((*WOBBLE, *(2 * w for w in WOBBLE))):
-        monkeypatch.setattr(
-            "vnetperf.bench.opening._git_commit", lambda new=n > 5: f"commit{new:d}"
-        )
+        monkeypatch.setattr("vnetperf.runner.run._git_commit", lambda new=n > 5: f"commit{new:d}")
         run_at(tmp_path / f"run{n:02d}", 300e3 * factor)
     found = trends(read_runs(tmp_path)[0])
     (change,) = found[0].changes

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench.support import Bench
 from tests.fakes.agent import FakeAgent
-from vnetperf.bench.why import explain
+from vnetperf.analysis.explain import explain
 from vnetperf.model.errors import ConfigError
 from vnetperf.results.log import read_log
 

@@ -55,5 +55,5 @@ def test_scripts_of_users_are_executable() -> None:
 def test_no_variable_is_one_that_vnetperf_refuses() -> None:
     """Variables that begin as its settings do and are none are errors of every run."""
     known = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields}
-    for path in [*WRAPPERS, *BASH, TOP / "vnetperf/publish/post.py"]:
+    for path in [*WRAPPERS, *BASH, TOP / "vnetperf/report/publish.py"]:
         assert set(re.findall(rf"\b{ENV_PREFIX}[A-Z_]+\b", path.read_text())) <= known, path

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from vnetperf.collectors.tlb import TlbCollector
-from vnetperf.host import perf
-from vnetperf.host.perf import Count, Event
+from vnetperf.collectors import TlbCollector
+from vnetperf.deployment.trial import CollectorSession
+from vnetperf.host import threads
+from vnetperf.host.threads import PerfCount, PerfEvent
 from vnetperf.model.errors import HostError
-from vnetperf.model.plan import Pollers
+from vnetperf.model.scenario import Pollers
 from vnetperf.model.trial import ThreadEvents
-from vnetperf.testbed.collecting import Collecting
 
 PAGE_FAULTS, PAGES = 2, 500
 
@@ -27,12 +27,14 @@ PAGE_FAULTS, PAGES = 2, 500
 class FaultCollector(TlbCollector):
     """The same, of an event that needs no counter of the processor."""
 
-    events: ClassVar[tuple[Event, ...]] = (Event("page faults", perf.SOFTWARE, PAGE_FAULTS),)
+    events: ClassVar[tuple[PerfEvent, ...]] = (
+        PerfEvent("page faults", threads.PERF_SOFTWARE, PAGE_FAULTS),
+    )
 
 
 def _allowed() -> bool:
     try:
-        os.close(perf.open_counter(FaultCollector.events[0], threading.get_native_id()))
+        os.close(threads.open_counter(FaultCollector.events[0], threading.get_native_id()))
     except HostError:
         return False
     return True
@@ -83,7 +85,9 @@ def test_events_of_a_busy_thread_are_counted_and_no_others() -> None:
         go.set()
         deadline = threading.Event()
         for _ in range(200):
-            if (now := collector._open[0]) and perf.read_counter(now[2]["page faults"]).value > 400:
+            if (now := collector._open[0]) and threads.read_counter(
+                now[2]["page faults"]
+            ).value > 400:
                 break
             deadline.wait(0.05)
         (told,) = collector.stop()
@@ -114,13 +118,13 @@ def test_what_cannot_be_counted_says_why_once(
     def refuse(*_: Any) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(perf, "raw_syscall", refuse)
+    monkeypatch.setattr(threads, "raw_syscall", refuse)
     collector = TlbCollector(me(""))
     collector.start()
     assert collector.stop() == ()
     assert collector.why.startswith("not measured: ")
     assert says in collector.why
-    collecting = Collecting(me(""))
+    collecting = CollectorSession(me(""))
     collecting.start()
     told = collecting.stop()
     assert told["events"] == ()
@@ -132,14 +136,14 @@ def test_what_cannot_be_counted_says_why_once(
 def test_an_event_that_is_not_counted_takes_no_other_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(event: Event, _: int) -> int:
+    def refuse(event: PerfEvent, _: int) -> int:
         if event.name.startswith("iTLB"):
             raise HostError("this processor has none")
         return os.open("/dev/null", os.O_RDONLY)
 
-    states = iter([Count(5, 10, 10), Count(9, 30, 30)])
-    monkeypatch.setattr(perf, "open_counter", refuse)
-    monkeypatch.setattr(perf, "read_counter", lambda _: next(states))
+    states = iter([PerfCount(5, 10, 10), PerfCount(9, 30, 30)])
+    monkeypatch.setattr(threads, "open_counter", refuse)
+    monkeypatch.setattr(threads, "read_counter", lambda _: next(states))
     with toucher():
         collector = TlbCollector(me("pmd-"))
         collector.start()
@@ -151,20 +155,28 @@ def test_an_event_that_is_not_counted_takes_no_other_with_it(
 @pytest.mark.parametrize(
     ("before", "after", "events"),
     [
-        (Count(100, 10, 10), Count(160, 40, 40), 60),
-        (Count(100, 10, 10), Count(160, 70, 40), 120),  # half of the time somebody else counted
-        (Count(100, 10, 10), Count(100, 40, 10), None),  # all of the time
-        (Count(100, 10, 10), Count(100, 10, 10), 0),  # the thread did not run
+        (PerfCount(100, 10, 10), PerfCount(160, 40, 40), 60),
+        (
+            PerfCount(100, 10, 10),
+            PerfCount(160, 70, 40),
+            120,
+        ),  # half of the time somebody else counted
+        (PerfCount(100, 10, 10), PerfCount(100, 40, 10), None),  # all of the time
+        (PerfCount(100, 10, 10), PerfCount(100, 10, 10), 0),  # the thread did not run
     ],
 )
-def test_a_shared_counter_is_scaled_up(before: Count, after: Count, events: int | None) -> None:
+def test_a_shared_counter_is_scaled_up(
+    before: PerfCount, after: PerfCount, events: int | None
+) -> None:
     assert after.since(before) == events
 
 
 def test_a_count_that_is_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    states = iter([Count(5, 10, 10), Count(7, 10, 10), Count(9, 30, 30), Count(7, 30, 10)])
-    monkeypatch.setattr(perf, "open_counter", lambda *_: os.open("/dev/null", os.O_RDONLY))
-    monkeypatch.setattr(perf, "read_counter", lambda _: next(states))
+    states = iter(
+        [PerfCount(5, 10, 10), PerfCount(7, 10, 10), PerfCount(9, 30, 30), PerfCount(7, 30, 10)]
+    )
+    monkeypatch.setattr(threads, "open_counter", lambda *_: os.open("/dev/null", os.O_RDONLY))
+    monkeypatch.setattr(threads, "read_counter", lambda _: next(states))
     with toucher():
         collector = TlbCollector(me("pmd-"))
         collector.start()

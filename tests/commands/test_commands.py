@@ -10,7 +10,7 @@ import pytest
 from tests.bench.support import Bench
 from vnetperf.cli import COMMANDS, main
 from vnetperf.host import session
-from vnetperf.report.write import REPORTS, write_all
+from vnetperf.report import REPORTS, write_all
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.fakes.machine import PROGRAMS, facts
+from vnetperf.agent import client
 from vnetperf.cli import main
-from vnetperf.model.machine import MachineFacts
-from vnetperf.testbed import client
+from vnetperf.model.testbed import MachineFacts
 
 
 def doctor(

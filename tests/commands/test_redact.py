@@ -9,7 +9,7 @@ import pytest
 
 from tests.bench.support import Bench
 from vnetperf import cli
-from vnetperf.bench.derive import derive
+from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.result import RunResults
 from vnetperf.results.folder import read_run
 from vnetperf.results.log import LOG_NAME, lines_of, read_log

@@ -9,9 +9,9 @@ import pytest
 from vnetperf import config
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.preset import Preset
+from vnetperf.model.scenario import Variant
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.model.variant import Variant
 
 ROOT = Path(__file__).resolve().parents[2]
 

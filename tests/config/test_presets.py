@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vnetperf import config
-from vnetperf.config_options import parse_seconds
+from vnetperf.config.settings import parse_seconds
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.preset import Preset
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.lab.guest import TIMED_OUT
+from vnetperf.virt.lab_guest import TIMED_OUT
 
 TOP = Path(__file__).parents[2]
 LAB = [sys.executable, "-m", "vnetperf.cli", "lab"]

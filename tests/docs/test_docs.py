@@ -14,10 +14,8 @@ import pytest
 from pydantic import BaseModel
 
 from vnetperf.config import ENV_PREFIX, Settings
-from vnetperf.model.core import CoreOptions
-from vnetperf.model.goal import SearchGoal
-from vnetperf.model.guest import GuestOptions
-from vnetperf.model.options import SwitchOptions
+from vnetperf.model.options import CoreOptions, GuestOptions, SwitchOptions
+from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
 from vnetperf.model.testbed import Testbed

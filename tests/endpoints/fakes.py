@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from vnetperf.launchers.endpoint import CpuTime, Endpoint, Ends
 from vnetperf.model.errors import HostError
+from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair
 
 
 @dataclass
@@ -96,9 +96,9 @@ class FakePlace:
         return self.packets
 
 
-def ends(client: FakePlace, server: FakePlace) -> Ends:
+def ends(client: FakePlace, server: FakePlace) -> EndpointPair:
     """Two ends."""
-    return Ends(
+    return EndpointPair(
         Endpoint("namespace at port 0", client, "198.18.0.1", "a"),
         Endpoint("namespace at port 1", server, "198.19.0.1", "b"),
     )

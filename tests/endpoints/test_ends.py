@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from vnetperf import config
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.model.machine import CpuFacts, MachineFacts
-from vnetperf.model.plan import Placement, Plan
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed
-from vnetperf.testbed.ends import misfit, processors
+from vnetperf.deployment.endpoints import endpoint_processors, why_no_endpoints
+from vnetperf.model.scenario import Placement, Plan, Scenario
+from vnetperf.model.testbed import CpuFacts, MachineFacts, Testbed
+from vnetperf.runner.scenarios import make_scenario
 
 
 def scenario(name: str, **settings: Any) -> Scenario:
@@ -35,7 +33,7 @@ def scenario(name: str, **settings: Any) -> Scenario:
     ],
 )
 def test_where_endpoints_cannot_be_is_told(name: str, settings: dict[str, str], why: str) -> None:
-    said = misfit(scenario(name, **settings))
+    said = why_no_endpoints(scenario(name, **settings))
     assert (why in said) if why else said == ""
 
 
@@ -63,4 +61,4 @@ def facts(cpus: int) -> MachineFacts:
 def test_ends_have_the_testers_processors_and_those_that_nobody_has(
     cpus: int, cores: dict[str, tuple[int, ...]], both: tuple[tuple[int, ...], ...]
 ) -> None:
-    assert processors(plan(cores, (0,)), facts(cpus)) == both
+    assert endpoint_processors(plan(cores, (0,)), facts(cpus)) == both

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.endpoints.fakes import FakePlace, FakeProgram, ends
+from vnetperf.deployment import endpoints, transfers
+from vnetperf.deployment.endpoints import listening_ports
+from vnetperf.deployment.transfers import Exchange, offered_rate
 from vnetperf.model.errors import CapabilityError, DutError, GeneratorError, HostError
-from vnetperf.model.transfer import Transfer, TransferSpec, Way
-from vnetperf.testbed import arrivals, exchange
-from vnetperf.testbed.arrivals import listening
-from vnetperf.testbed.exchange import Exchange, offered
+from vnetperf.model.outcomes import Transfer, TransferSpec, Way
 
 TCP = TransferSpec(kind="TCP_STREAM", message_size=1024, duration_s=1)
 JSON = (Path(__file__).with_name("recorded") / "iperf3_3.12_tcp.json").read_text()
@@ -29,10 +29,10 @@ def works(argv: Sequence[str]) -> FakeProgram:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "_used", count())
-    for module, name in ((exchange, "LISTEN_S"), (exchange, "GRACE_S"), (arrivals, "STALL_S")):
+    monkeypatch.setattr(transfers, "_used", count())
+    for module, name in ((transfers, "LISTEN_S"), (transfers, "GRACE_S"), (endpoints, "STALL_S")):
         monkeypatch.setattr(module, name, 0.3)
-    monkeypatch.setattr(arrivals, "LOOK_S", 0.02)
+    monkeypatch.setattr(endpoints, "LOOK_S", 0.02)
 
 
 def run(client: FakePlace, server: FakePlace, spec: TransferSpec = TCP) -> Transfer:
@@ -65,8 +65,8 @@ def test_each_instance_has_a_server_and_a_client_of_its_own_each_way() -> None:
 def test_no_port_is_used_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [run(FakePlace(works), FakePlace(works)).flows[0].port for _ in range(3)]
     assert found == [5201, 5202, 5203]
-    monkeypatch.setattr(exchange, "PORTS", range(5201, 5204))
-    assert {exchange._take_ports(2) for _ in range(5)} == {5201, 5202}  # 5204 is none of them
+    monkeypatch.setattr(transfers, "PORTS", range(5201, 5204))
+    assert {transfers._take_ports(2) for _ in range(5)} == {5201, 5202}  # 5204 is none of them
 
 
 def test_what_warms_up_is_thrown_away() -> None:
@@ -220,15 +220,15 @@ def test_udp_that_goes_as_tcp_went_is_never_without_a_limit(
     asked = TransferSpec(kind="UDP_STREAM", duration_s=1, rate_of_tcp=True)
     other_way = Transfer(spec=TCP.model_copy(update={"way": "back"}), bits_per_second=9e9)
     before = [*(Transfer(spec=TCP, bits_per_second=one) for one in reached), other_way]
-    assert offered(asked, before).rate_bps == rate
-    assert offered(asked.model_copy(update={"instances": 2}), before).rate_bps == rate / 2
+    assert offered_rate(asked, before).rate_bps == rate
+    assert offered_rate(asked.model_copy(update={"instances": 2}), before).rate_bps == rate / 2
     both = [Transfer(spec=TCP.model_copy(update={"way": "both"}), bits_per_second=8e6)]
-    assert offered(asked.model_copy(update={"way": "both"}), both).rate_bps == 4e6
-    assert offered(TCP, before) == TCP
+    assert offered_rate(asked.model_copy(update={"way": "both"}), both).rate_bps == 4e6
+    assert offered_rate(TCP, before) == TCP
     free = TransferSpec(kind="UDP_STREAM", duration_s=1)
-    assert offered(free, before) == free
+    assert offered_rate(free, before) == free
     paced = asked.model_copy(update={"rate_bps": 1e6})
-    assert offered(paced, before) == paced
+    assert offered_rate(paced, before) == paced
 
 
 def test_ports_are_read_as_the_kernel_writes_them() -> None:
@@ -242,8 +242,8 @@ def test_ports_are_read_as_the_kernel_writes_them() -> None:
         def run(self, argv: Sequence[str]) -> str:
             return text
 
-    assert listening(Place(works), udp=False) == {5201}
-    assert listening(Place(works), udp=True) == {5201, 5202}
+    assert listening_ports(Place(works), udp=False) == {5201}
+    assert listening_ports(Place(works), udp=True) == {5201, 5202}
 
 
 @pytest.mark.parametrize(("way", "client", "server"), [("forth", 0, 1), ("back", 1, 0)])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model.transfer import Figures
-from vnetperf.testbed.summing import total
+from vnetperf.deployment.transfers import sum_figures
+from vnetperf.model.outcomes import Figures
 
 NUMBERS = st.floats(0, 1e12)
 FIGURES = st.builds(
@@ -23,7 +23,7 @@ FIGURES = st.builds(
 
 @given(st.lists(FIGURES, min_size=1, max_size=5))
 def test_what_one_does_not_tell_is_not_told_and_shares_stay_shares(found: list[Figures]) -> None:
-    whole = total(found)
+    whole = sum_figures(found)
     for name in ("bits_per_second", "retransmits", "loss_ratio", "jitter_ms"):
         values = [getattr(one, name) for one in found]
         assert (getattr(whole, name) is None) == (None in values), name
@@ -37,7 +37,7 @@ def test_what_one_does_not_tell_is_not_told_and_shares_stay_shares(found: list[F
 
 @given(FIGURES)
 def test_one_instance_is_what_it_is(one: Figures) -> None:
-    whole = total([one])
+    whole = sum_figures([one])
     assert whole.bits_per_second == one.bits_per_second
     assert whole.retransmits == one.retransmits
 
@@ -47,11 +47,11 @@ def test_loss_is_weighed_by_what_was_sent() -> None:
         Figures(bits_per_second=90.0, sent_bits_per_second=100.0, loss_ratio=0.1),
         Figures(bits_per_second=0.0, sent_bits_per_second=300.0, loss_ratio=1.0),
     ]
-    assert total(found).loss_ratio == (0.1 * 100 + 300) / 400
+    assert sum_figures(found).loss_ratio == (0.1 * 100 + 300) / 400
 
 
 def test_processors_of_a_machine_are_not_added_up() -> None:
     found = [Figures(client_cpu_percent=60.0, server_cpu_percent=40.0)] * 2
-    assert total(found).client_cpu_percent == 120
-    whole = total(found, of_machine=True)
+    assert sum_figures(found).client_cpu_percent == 120
+    whole = sum_figures(found, of_machine=True)
     assert (whole.client_cpu_percent, whole.server_cpu_percent) == (60, 40)

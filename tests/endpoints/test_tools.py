@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from vnetperf import registry
-from vnetperf.endpoints.base import EndpointTool, Said, Sockets, UnreadableError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.transfer import Kind, TransferSpec
+from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
+from vnetperf.model.outcomes import Kind, TransferSpec
+from vnetperf.model.testbed import MachineFacts
 
 RECORDED = Path(__file__).with_name("recorded")
 AT = Sockets(server="198.19.0.1", client="198.18.0.1", port=5201)
@@ -22,11 +22,11 @@ def tool(name: str) -> EndpointTool:
     return found
 
 
-def said(client: str, server: str = "", version: str = "") -> Said:
+def said(client: str, server: str = "", version: str = "") -> ToolOutput:
     def text(name: str) -> str:
         return (RECORDED / name).read_text() if name else ""
 
-    return Said(text(client), text(server), version)
+    return ToolOutput(text(client), text(server), version)
 
 
 def spec(kind: Kind, size: int | None = 1024, **more: int) -> TransferSpec:
@@ -89,14 +89,14 @@ def test_iperf3_whose_summary_is_another_one_is_no_result(
     told = json.loads((RECORDED / name).read_text())
     told["end"][part] = held
     with pytest.raises(UnreadableError, match=rf"its output lacks {part}\."):
-        tool("iperf3").read(Said(json.dumps(told), "", ""), spec(kind))
+        tool("iperf3").read(ToolOutput(json.dumps(told), "", ""), spec(kind))
 
 
 def test_iperf3_that_tells_no_processors_is_a_result() -> None:
     told = json.loads((RECORDED / "iperf3_3.22_tcp.json").read_text())
     for held in ({}, {"host_total": None}, 7):
         told["end"]["cpu_utilization_percent"] = held
-        found = tool("iperf3").read(Said(json.dumps(told), "", ""), spec("TCP_STREAM"))
+        found = tool("iperf3").read(ToolOutput(json.dumps(told), "", ""), spec("TCP_STREAM"))
         assert (found.client_cpu_percent, found.server_cpu_percent) == (None, None)
 
 
@@ -131,7 +131,7 @@ def test_netperf_tells_round_trips(version: str, kind: Kind) -> None:
 def test_a_figure_that_netperf_has_not_is_not_told() -> None:
     text = (RECORDED / "netperf_2.7.0_TCP_RR.txt").read_text()
     text = re.sub(r"P50_LATENCY=.*", "P50_LATENCY=-2147483648", text)
-    found = tool("netperf").read(Said(text, "", ""), spec("TCP_RR", 64))
+    found = tool("netperf").read(ToolOutput(text, "", ""), spec("TCP_RR", 64))
     assert "50" not in found.round_trip_us
     assert "99" in found.round_trip_us
 
@@ -147,7 +147,7 @@ def test_a_figure_that_netperf_has_not_is_not_told() -> None:
 )
 def test_sockperf_tells_round_trips(name: str, kind: Kind) -> None:
     text = (RECORDED / name).read_text().replace("avg-latency", "avg-rtt")
-    found = tool("sockperf").read(Said(text, "", ""), spec(kind, 64))
+    found = tool("sockperf").read(ToolOutput(text, "", ""), spec(kind, 64))
     times = found.round_trip_us
     order = ["min", "25", "50", "75", "90", "99", "99.9", "99.99", "99.999", "max"]
     assert [times[key] for key in order] == sorted(times[key] for key in order)
@@ -160,7 +160,7 @@ def test_what_was_lost_under_load_has_not_arrived() -> None:
     text = (RECORDED / "sockperf_3.7_udp_ul.txt").read_text().replace("avg-latency", "avg-rtt")
     answered = int(re.findall(r"ReceivedMessages=(\d+)", text)[1])
     text = text.replace("# dropped messages = 0", f"# dropped messages = {answered}")
-    found = tool("sockperf").read(Said(text, "", ""), spec("UDP_LOAD", 64))
+    found = tool("sockperf").read(ToolOutput(text, "", ""), spec("UDP_LOAD", 64))
     assert found.loss_ratio == 0.5
     assert found.sent_bits_per_second is not None
     assert found.bits_per_second == found.sent_bits_per_second / 2
@@ -245,7 +245,7 @@ def test_what_stood_still_or_moved_nothing_is_no_rate(
     name: str, text: str, kind: Kind, message: str
 ) -> None:
     with pytest.raises(UnreadableError, match=message):
-        tool(name).read(Said(text, "", ""), spec(kind))
+        tool(name).read(ToolOutput(text, "", ""), spec(kind))
 
 
 def test_a_stream_of_which_nothing_came_is_no_rate() -> None:
@@ -253,7 +253,7 @@ def test_a_stream_of_which_nothing_came_is_no_rate() -> None:
     server = (RECORDED / "sockperf_3.7_udp_stream_server.txt").read_text()
     server = server.replace("Total 131905 messages", "Total 0 messages")
     with pytest.raises(UnreadableError, match="its server handled no message"):
-        tool("sockperf").read(Said(client, server, ""), spec("UDP_STREAM", 512))
+        tool("sockperf").read(ToolOutput(client, server, ""), spec("UDP_STREAM", 512))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, 60, 300])
@@ -270,7 +270,7 @@ def test_an_output_that_ends_early_is_no_number(
 ) -> None:
     text = (RECORDED / client).read_text()[:cut]
     with pytest.raises(UnreadableError, match=name):
-        tool(name).read(Said(text, "", ""), spec(kind))
+        tool(name).read(ToolOutput(text, "", ""), spec(kind))
 
 
 def test_command_lines_say_what_is_asked() -> None:

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from vnetperf.traffic.loadgen.build import Variant, engine_executable
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.spec import EngineConfig, StreamSpec
+from vnetperf.traffic.loadgen.build import BuildVariant, engine_executable
+from vnetperf.traffic.loadgen.engine import Engine, EngineConfig, StreamSpec
 
 UNIT = Path(__file__).with_name("unit")
 
@@ -29,14 +28,16 @@ def unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "unit"
 
 
-@pytest.fixture(scope="session", params=[Variant.PLAIN, Variant.SANITIZED], ids=lambda v: v.value)
+@pytest.fixture(
+    scope="session", params=[BuildVariant.PLAIN, BuildVariant.SANITIZED], ids=lambda v: v.value
+)
 def executable(request: pytest.FixtureRequest) -> Path:
     return engine_executable(request.param)
 
 
 @pytest.fixture(scope="session")
 def plain_executable() -> Path:
-    return engine_executable(Variant.PLAIN)
+    return engine_executable(BuildVariant.PLAIN)
 
 
 @pytest.fixture

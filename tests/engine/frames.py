@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from vnetperf.traffic.loadgen.spec import FieldSpec, StreamSpec
+from vnetperf.traffic.loadgen.engine import FieldSpec, StreamSpec
 
 SRC_IP, DST_IP = 0xC6120001, 0xC6130001
 

@@ -22,8 +22,7 @@ from scapy.layers.inet6 import ICMPv6NDOptDstLLAddr, ICMPv6NDOptSrcLLAddr
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import stream
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.spec import Load, NeighbourSpec, TrialSpec
+from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, NeighbourSpec, StreamLoad
 
 pytestmark = pytest.mark.real
 
@@ -120,8 +119,8 @@ def test_answers_count_for_no_trial(
     engine, path = asked(open_engine, executable, run_dir, *requests)
     engine.set_neighbours(OWN)
     engine.set_streams([stream(0, 0, 0)])
-    loads = {0: Load(2000.0)}
-    engine.start(TrialSpec(loads, duration_s=0.2, drain_s=0.05, max_lag_s=2.0))
+    loads = {0: StreamLoad(2000.0)}
+    engine.start(EngineTrial(loads, duration_s=0.2, drain_s=0.05, max_lag_s=2.0))
     result = engine.wait(30)
     engine.close()
     port, counts = result.ports[0], result.stream(0).counts

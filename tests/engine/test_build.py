@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.host.paths import cache_directory
 from vnetperf.model.errors import HostError
 from vnetperf.traffic.loadgen import build
-from vnetperf.traffic.loadgen.build import Variant, cache_directory, engine_executable
+from vnetperf.traffic.loadgen.build import BuildVariant, engine_executable
 
 SLOW_MAKE = """#!/bin/sh
 for word; do case $word in OUT=*) out=${word#OUT=};; esac; done
@@ -35,7 +36,7 @@ def test_a_second_call_builds_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     first = engine_executable(cache=cache)
     assert engine_executable(cache=cache) == first
     assert first.read_text() == "built\n"
-    assert engine_executable(Variant.SANITIZED, cache=cache) != first
+    assert engine_executable(BuildVariant.SANITIZED, cache=cache) != first
     assert (tmp_path / "log").read_text().count("run") == 2
     assert cache.stat().st_mode & 0o777 == 0o700
     # Nothing half-built stays behind.
@@ -65,12 +66,12 @@ def test_the_key_follows_sources_and_compiler(
     sources.mkdir()
     for file in build.SOURCES.iterdir():
         (sources / file.name).write_bytes(file.read_bytes())
-    before = build._key("cc", Variant.PLAIN)
+    before = build._key("cc", BuildVariant.PLAIN)
     monkeypatch.setattr(build, "SOURCES", sources)
-    assert build._key("cc", Variant.PLAIN) == before
+    assert build._key("cc", BuildVariant.PLAIN) == before
     (sources / "hdr.h").write_text("/* changed */")
-    assert build._key("cc", Variant.PLAIN) != before
-    assert build._key("clang", Variant.PLAIN) != build._key("cc", Variant.PLAIN)
+    assert build._key("cc", BuildVariant.PLAIN) != before
+    assert build._key("clang", BuildVariant.PLAIN) != build._key("cc", BuildVariant.PLAIN)
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,14 @@ from tests.engine.conftest import OpenEngine
 from tests.engine.frames import stream, udp_header
 from tests.engine.test_wire import own
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.loadgen.captured import CapturedFrame, pcap_files
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.results import TrialResult
-from vnetperf.traffic.loadgen.spec import Load, QueueMap, TrialSpec
+from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, QueueMap, StreamLoad
+from vnetperf.traffic.loadgen.telemetry import CapturedFrame, EngineResult, pcap_files
 
 pytestmark = pytest.mark.real
 
 
-def run(engine: Engine, loads: dict[int, Load], **settings: Any) -> TrialResult:
-    engine.start(TrialSpec(loads=loads, max_lag_s=2.0, policy="retry", **settings))
+def run(engine: Engine, loads: dict[int, StreamLoad], **settings: Any) -> EngineResult:
+    engine.start(EngineTrial(loads=loads, max_lag_s=2.0, policy="retry", **settings))
     return engine.wait(30)
 
 
@@ -42,7 +40,7 @@ def loop(open_engine: OpenEngine, executable: Path, memif: tuple[str, str]) -> E
 def test_the_first_of_each_port(loop: Engine, tmp_path: Path) -> None:
     loop.capture(50)
     before = time.time_ns()
-    result = run(loop, {0: Load(5000.0), 7: Load(5000.0)}, duration_s=0.1)
+    result = run(loop, {0: StreamLoad(5000.0), 7: StreamLoad(5000.0)}, duration_s=0.1)
     frames = loop.captured()
     assert [f.kind for f in frames].count("sent") == 100
     assert [f.kind for f in frames].count("received") == 100
@@ -78,18 +76,18 @@ def test_the_first_of_each_port(loop: Engine, tmp_path: Path) -> None:
 
 def test_the_first_of_each_stream(loop: Engine) -> None:
     loop.capture(5, "streams")
-    run(loop, {0: Load(None, 300), 3: Load(None, 3), 7: Load(None, 40)})
+    run(loop, {0: StreamLoad(None, 300), 3: StreamLoad(None, 3), 7: StreamLoad(None, 40)})
     frames = loop.captured()
     for number, count in ((0, 5), (3, 3), (7, 5)):
         for kind in ("sent", "received"):
             got = [sequence(f) for f in frames if (f.stream, f.kind) == (number, kind)]
             assert got == list(range(count))
-    run(loop, {3: Load(None, 2)})
+    run(loop, {3: StreamLoad(None, 2)})
     assert {f.stream for f in loop.captured()} == {3}  # of the last trial alone
     loop.learn(3)
     assert {f.stream for f in loop.captured()} == {3}  # learning frames are none of it
     loop.capture(0)
-    run(loop, {0: Load(None, 10)})
+    run(loop, {0: StreamLoad(None, 10)})
     assert loop.captured() == ()
 
 
@@ -103,7 +101,7 @@ def test_two_workers_keep_together(
     engine.wait_links()
     engine.set_streams([stream(0, 0, 1)])
     engine.capture(200)
-    run(engine, {0: Load(None, 1000)})
+    run(engine, {0: StreamLoad(None, 1000)})
     frames = engine.captured()
     for kind in ("sent", "received"):
         numbers = [(f.octets[-13], sequence(f)) for f in frames if f.kind == kind]
@@ -117,12 +115,12 @@ def test_gaps_and_strays(open_engine: OpenEngine, executable: Path, run_dir: Pat
     engine = open_engine(executable, device)
     engine.set_streams([stream(0, 0, 0)])
     engine.capture(2, "gaps")
-    run(engine, {0: Load(None, 10)}, epoch=5, drain_s=0.05)
+    run(engine, {0: StreamLoad(None, 10)}, epoch=5, drain_s=0.05)
     # The trial begins somewhere in the file, where a number above 0 is itself behind a gap.
     assert {sequence(f) for f in engine.captured()} <= {1, 4, 5, 3, 9}
     assert len(engine.captured()) == 2
     engine.capture(8, "foreign")
-    run(engine, {0: Load(None, 10)}, epoch=6, drain_s=0.05)
+    run(engine, {0: StreamLoad(None, 10)}, epoch=6, drain_s=0.05)
     strays = engine.captured()
     assert len(strays) == 8
     assert {f.kind for f in strays} == {"stray"}
@@ -136,12 +134,12 @@ def test_what_does_not_fit_is_refused_or_cut(loop: Engine) -> None:
         with pytest.raises(GeneratorError, match="accepted"):
             loop.capture(frames, what)
     loop.capture(10_000, "streams")  # of eight streams, each way
-    run(loop, {7: Load(None, 50)})
+    run(loop, {7: StreamLoad(None, 50)})
     frames = loop.captured()
     assert {f.length for f in frames} == {1514}
     assert {len(f.octets) for f in frames} == {184}
     loop.set_streams([stream(n, 0, 1) for n in range(40)])
     with pytest.raises(GeneratorError, match="fewer frames"):
-        loop.start(TrialSpec(loads={0: Load(None, 50)}))
+        loop.start(EngineTrial(loads={0: StreamLoad(None, 50)}))
     loop.capture(0)
-    assert run(loop, {0: Load(None, 50)}).stream(0).counts.received == 50
+    assert run(loop, {0: StreamLoad(None, 50)}).stream(0).counts.received == 50

@@ -13,8 +13,14 @@ import pytest
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import stream
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.spec import EngineConfig, FieldSpec, Load, StreamSpec, TrialSpec
+from vnetperf.traffic.loadgen.engine import (
+    Engine,
+    EngineConfig,
+    EngineTrial,
+    FieldSpec,
+    StreamLoad,
+    StreamSpec,
+)
 from vnetperf.traffic.loadgen.telemetry import TelemetryClient
 
 pytestmark = pytest.mark.real
@@ -117,19 +123,21 @@ def test_refusals_say_what_is_accepted_and_change_nothing(
 
 def test_epoch_of_the_last_trial_is_refused(engine: Engine) -> None:
     engine.set_streams([stream(0, 0, 0)])
-    trial = TrialSpec(loads={0: Load(1000.0)}, duration_s=0.02, epoch=9)
+    trial = EngineTrial(loads={0: StreamLoad(1000.0)}, duration_s=0.02, epoch=9)
     assert engine.start(trial) == 9
     engine.wait(10)
     with pytest.raises(GeneratorError, match="epoch 9 again"):
         engine.start(trial)
-    assert engine.start(TrialSpec(loads={0: Load(1000.0)}, duration_s=0.02)) == 10
+    assert engine.start(EngineTrial(loads={0: StreamLoad(1000.0)}, duration_s=0.02)) == 10
 
 
 def test_paced_and_full_rate_do_not_mix_on_a_port(engine: Engine) -> None:
     engine.set_streams([stream(0, 0, 0), stream(1, 0, 0), stream(2, 1, 1)])
     with pytest.raises(GeneratorError, match="paced streams and streams of rate max"):
-        engine.start(TrialSpec(loads={0: Load(10.0), 1: Load(None, 10)}, duration_s=0.1))
-    engine.start(TrialSpec(loads={0: Load(100.0), 2: Load(None, 10)}, duration_s=0.1))
+        engine.start(
+            EngineTrial(loads={0: StreamLoad(10.0), 1: StreamLoad(None, 10)}, duration_s=0.1)
+        )
+    engine.start(EngineTrial(loads={0: StreamLoad(100.0), 2: StreamLoad(None, 10)}, duration_s=0.1))
     assert engine.wait(10).stream(2).counts.received == 10
 
 
@@ -140,7 +148,7 @@ def test_a_bad_stream_leaves_none(engine: Engine, raw: TelemetryClient) -> None:
     with pytest.raises(GeneratorError, match="stream=0"):
         raw.call("/loadgen/stream/load", stream=0, rate=1.0)
     with pytest.raises(GeneratorError, match="stream=0"):
-        engine.start(TrialSpec(loads={0: Load(1.0)}, duration_s=1))
+        engine.start(EngineTrial(loads={0: StreamLoad(1.0)}, duration_s=1))
 
 
 def test_a_request_too_long_is_not_cut_off(raw: TelemetryClient) -> None:
@@ -151,7 +159,7 @@ def test_a_request_too_long_is_not_cut_off(raw: TelemetryClient) -> None:
 def test_live_status_moves(engine: Engine) -> None:
     engine.set_streams([stream(0, 0, 0)])
     assert engine.status().counts is None
-    trial = TrialSpec(loads={0: Load(1000.0)}, duration_s=30, delay_s=0.3, max_lag_s=5)
+    trial = EngineTrial(loads={0: StreamLoad(1000.0)}, duration_s=30, delay_s=0.3, max_lag_s=5)
     engine.start(trial)
     assert engine.status().state == "armed"
     with pytest.raises(GeneratorError, match="the engine is"):
@@ -169,7 +177,7 @@ def test_live_status_moves(engine: Engine) -> None:
 
 def test_killed_engine_is_reported_with_its_log(engine: Engine) -> None:
     engine.set_streams([stream(0, 0, 0)])
-    engine.start(TrialSpec(loads={0: Load(1000.0)}, duration_s=60))
+    engine.start(EngineTrial(loads={0: StreamLoad(1000.0)}, duration_s=60))
     os.kill(engine.pid, signal.SIGKILL)
     with pytest.raises(GeneratorError, match=r"ended by signal 9\n  \| .*") as died:
         engine.wait(10)
@@ -179,7 +187,7 @@ def test_killed_engine_is_reported_with_its_log(engine: Engine) -> None:
 
 def test_engine_ends_by_itself_and_leaves_nothing(engine: Engine, run_dir: Path) -> None:
     engine.set_streams([stream(0, 0, 0)])
-    engine.start(TrialSpec(loads={0: Load(1000.0)}, duration_s=60))
+    engine.start(EngineTrial(loads={0: StreamLoad(1000.0)}, duration_s=60))
     engine.close()
     assert not Path(f"/proc/{engine.pid}").exists()
     log = (run_dir / "0" / "loadgen.log").read_text()

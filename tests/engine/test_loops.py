@@ -10,9 +10,8 @@ import pytest
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import stream
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.results import Counts, TrialResult
-from vnetperf.traffic.loadgen.spec import Load, QueueMap, TrialSpec
+from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, QueueMap, StreamLoad
+from vnetperf.traffic.loadgen.telemetry import EngineResult, FrameCounts
 
 pytestmark = pytest.mark.real
 
@@ -20,20 +19,20 @@ LAG_S = 2.0
 """Generous: on a busy two-core machine the engine must not give frames up for lack of CPU."""
 
 
-def run(engine: Engine, loads: dict[int, Load], **settings: Any) -> TrialResult:
+def run(engine: Engine, loads: dict[int, StreamLoad], **settings: Any) -> EngineResult:
     settings.setdefault("max_lag_s", LAG_S)
-    engine.start(TrialSpec(loads=loads, **settings))
+    engine.start(EngineTrial(loads=loads, **settings))
     return engine.wait(30)
 
 
-def assert_adds_up(counts: Counts) -> None:
+def assert_adds_up(counts: FrameCounts) -> None:
     assert counts.intended == counts.sent + counts.refused + counts.unsent
 
 
-def assert_clean(result: TrialResult, stream_id: int, intended: int) -> None:
+def assert_clean(result: EngineResult, stream_id: int, intended: int) -> None:
     counts = result.stream(stream_id).counts
     assert_adds_up(counts)
-    assert counts == Counts(intended, intended, 0, 0, intended, 0, 0, 0, 0, 0)
+    assert counts == FrameCounts(intended, intended, 0, 0, intended, 0, 0, 0, 0, 0)
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def loop(open_engine: OpenEngine, executable: Path, memif: tuple[str, str]) -> E
 
 def test_every_frame_of_two_streams_is_accounted_for(loop: Engine) -> None:
     loop.set_streams([stream(0, 0, 1), stream(7, 1, 0, size=1518)])
-    result = run(loop, {0: Load(20_000.0), 7: Load(10_000.5)}, duration_s=0.5)
+    result = run(loop, {0: StreamLoad(20_000.0), 7: StreamLoad(10_000.5)}, duration_s=0.5)
     assert_clean(result, 0, 10_000)
     assert_clean(result, 7, 5_000)  # round(5000.25)
     assert not result.aborted
@@ -57,7 +56,7 @@ def test_every_frame_of_two_streams_is_accounted_for(loop: Engine) -> None:
 
 def test_offered_time_is_the_intended_one(loop: Engine) -> None:
     loop.set_streams([stream()])
-    result = run(loop, {0: Load(10_000.0)}, duration_s=0.5, delay_s=0.05)
+    result = run(loop, {0: StreamLoad(10_000.0)}, duration_s=0.5, delay_s=0.05)
     sent = result.stream(0)
     assert sent.tx_first_ns is not None
     assert sent.tx_last_ns is not None
@@ -72,7 +71,7 @@ def test_offered_time_is_the_intended_one(loop: Engine) -> None:
 
 def test_burst_limit_holds(loop: Engine) -> None:
     loop.set_streams([stream()])
-    result = run(loop, {0: Load(200_000.0)}, duration_s=0.2, burst=3)
+    result = run(loop, {0: StreamLoad(200_000.0)}, duration_s=0.2, burst=3)
     assert_clean(result, 0, 40_000)
     assert result.ports[0].max_burst <= 3
     assert result.ports[0].tx_calls >= 40_000 / 3
@@ -81,14 +80,14 @@ def test_burst_limit_holds(loop: Engine) -> None:
 def test_bursts_of_changing_size(loop: Engine) -> None:
     loop.set_streams([stream()])
     for burst in (256, 1, 64, 32):
-        result = run(loop, {0: Load(None, 300)}, burst=burst, policy="retry")
+        result = run(loop, {0: StreamLoad(None, 300)}, burst=burst, policy="retry")
         assert_clean(result, 0, 300)
         assert result.ports[0].max_burst == burst
 
 
 def test_burst_at_full_rate_is_exact(loop: Engine) -> None:
     loop.set_streams([stream(0), stream(1)])
-    loads = {0: Load(None, 1000), 1: Load(None, 24)}
+    loads = {0: StreamLoad(None, 1000), 1: StreamLoad(None, 24)}
     result = run(loop, loads, policy="retry")
     assert_clean(result, 0, 1000)
     assert_clean(result, 1, 24)
@@ -97,7 +96,7 @@ def test_burst_at_full_rate_is_exact(loop: Engine) -> None:
 
 def test_histogram_agrees_with_the_sums(loop: Engine) -> None:
     loop.set_streams([stream()])
-    result = run(loop, {0: Load(20_000.0)}, duration_s=0.3)
+    result = run(loop, {0: StreamLoad(20_000.0)}, duration_s=0.3)
     latency = result.stream(0).latency
     pairs = loop.histogram(0)
     assert latency.count == sum(count for _, count in pairs) == 6_000
@@ -114,7 +113,7 @@ def test_histogram_agrees_with_the_sums(loop: Engine) -> None:
 def test_many_streams_share_a_port_evenly(loop: Engine) -> None:
     streams = [stream(n, n % 2, 1 - n % 2) for n in range(40)]
     loop.set_streams(streams)
-    loads = {n: Load(500.0 if n % 2 else 100.0 * (n + 1)) for n in range(40)}
+    loads = {n: StreamLoad(500.0 if n % 2 else 100.0 * (n + 1)) for n in range(40)}
     result = run(loop, loads, duration_s=0.2)
     for n in range(40):
         assert_clean(result, n, 100 if n % 2 else 20 * (n + 1))
@@ -122,8 +121,8 @@ def test_many_streams_share_a_port_evenly(loop: Engine) -> None:
 
 def test_a_stream_without_load_rests(loop: Engine) -> None:
     loop.set_streams([stream(0), stream(1)])
-    run(loop, {0: Load(1000.0), 1: Load(1000.0)}, duration_s=0.05)
-    result = run(loop, {1: Load(1000.0)}, duration_s=0.05)
+    run(loop, {0: StreamLoad(1000.0), 1: StreamLoad(1000.0)}, duration_s=0.05)
+    result = run(loop, {1: StreamLoad(1000.0)}, duration_s=0.05)
     assert_clean(result, 0, 0)
     assert_clean(result, 1, 50)
     assert loop.histogram(0) == ()
@@ -131,7 +130,7 @@ def test_a_stream_without_load_rests(loop: Engine) -> None:
 
 def test_frames_at_the_wrong_port_are_misrouted(loop: Engine) -> None:
     loop.set_streams([stream(0, 0, 0), stream(1, 1, 0)])  # the wire goes from 0 to 1
-    result = run(loop, {0: Load(1000.0), 1: Load(1000.0)}, duration_s=0.1, drain_s=0.1)
+    result = run(loop, {0: StreamLoad(1000.0), 1: StreamLoad(1000.0)}, duration_s=0.1, drain_s=0.1)
     counts = result.stream(0).counts
     assert (counts.sent, counts.received, counts.misrouted) == (100, 0, 100)
     assert counts.lost == 100
@@ -140,19 +139,19 @@ def test_frames_at_the_wrong_port_are_misrouted(loop: Engine) -> None:
 
 def test_learning_frames_count_for_nothing(loop: Engine) -> None:
     loop.set_streams([stream(0), stream(1, 1, 0)])
-    before = run(loop, {0: Load(1000.0)}, duration_s=0.05)
+    before = run(loop, {0: StreamLoad(1000.0)}, duration_s=0.05)
     learned = loop.learn(20, rate=5000.0)
     assert (learned.sent, learned.refused, learned.unsent) == (40, 0, 0)
     assert loop.learn(3, stream_id=1).sent == 3
     assert loop.result().streams == before.streams
-    assert_clean(run(loop, {0: Load(1000.0)}, duration_s=0.05), 0, 50)
+    assert_clean(run(loop, {0: StreamLoad(1000.0)}, duration_s=0.05), 0, 50)
 
 
 def test_jumbo_frames(open_engine: OpenEngine, executable: Path, memif: tuple[str, str]) -> None:
     engine = open_engine(executable, *memif, mtu=9198)
     engine.wait_links()
     engine.set_streams([stream(0, size=9216), stream(1, 1, 0, size=2100)])
-    result = run(engine, {0: Load(1000.0), 1: Load(1000.0)}, duration_s=0.1)
+    result = run(engine, {0: StreamLoad(1000.0), 1: StreamLoad(1000.0)}, duration_s=0.1)
     assert_clean(result, 0, 100)
     assert_clean(result, 1, 100)
     assert result.ports[1].rx_octets == 100 * 9216
@@ -164,7 +163,7 @@ def test_more_receive_queues_than_are_used(
     engine = open_engine(executable, *memif, rx_queues=4, tx_queues=4)
     engine.wait_links()
     engine.set_streams([stream(0), stream(1, 1, 0)])
-    result = run(engine, {0: Load(10_001.0), 1: Load(None, 202)}, duration_s=0.1)
+    result = run(engine, {0: StreamLoad(10_001.0), 1: StreamLoad(None, 202)}, duration_s=0.1)
     assert_clean(result, 0, 1000)
     assert_clean(result, 1, 202)
 
@@ -189,7 +188,7 @@ def test_several_workers(
     engine.wait_links()
     assert [w.cpu for w in engine.info().workers] == [0, 1]
     engine.set_streams([stream(0), stream(1, 1, 0)])
-    result = run(engine, {0: Load(20_000.0), 1: Load(20_000.0)}, duration_s=0.2)
+    result = run(engine, {0: StreamLoad(20_000.0), 1: StreamLoad(20_000.0)}, duration_s=0.2)
     assert_clean(result, 0, 4000)
     assert_clean(result, 1, 4000)
 
@@ -204,8 +203,12 @@ def test_sleeping_engine_keeps_its_rate(
     # sleep that is too long would. What it does send must arrive each time.
     sent = []
     while 15_000 not in sent and len(sent) < 5:
-        counts = run(engine, {0: Load(50_000.0)}, duration_s=0.3, drain_s=10.0).stream(0).counts
-        assert counts == Counts(15_000, counts.sent, 0, counts.unsent, counts.sent, 0, 0, 0, 0, 0)
+        counts = (
+            run(engine, {0: StreamLoad(50_000.0)}, duration_s=0.3, drain_s=10.0).stream(0).counts
+        )
+        assert counts == FrameCounts(
+            15_000, counts.sent, 0, counts.unsent, counts.sent, 0, 0, 0, 0, 0
+        )
         assert_adds_up(counts)
         sent.append(counts.sent)
     assert 15_000 in sent
@@ -219,7 +222,7 @@ def test_refused_frames_are_counted_not_repeated(open_engine: OpenEngine, execut
     engine = open_engine(executable, RING)
     engine.set_streams([stream(0, 0, 0)])
     # One call of 256 frames after the other: the ring may or may not overflow, but must add up.
-    result = run(engine, {0: Load(None, 100_000)}, burst=256, drain_s=0.2)
+    result = run(engine, {0: StreamLoad(None, 100_000)}, burst=256, drain_s=0.2)
     counts = result.stream(0).counts
     assert_adds_up(counts)
     assert counts.unsent == 0
@@ -234,14 +237,14 @@ def test_nobody_at_the_other_end(
     engine.set_streams([stream(0, 0, 0)])
     with pytest.raises(GeneratorError, match="no link on port 0"):
         engine.wait_links(0.1)
-    dropped = run(engine, {0: Load(10_000.0)}, duration_s=0.05, drain_s=0.01).stream(0).counts
+    dropped = run(engine, {0: StreamLoad(10_000.0)}, duration_s=0.05, drain_s=0.01).stream(0).counts
     assert (dropped.intended, dropped.sent, dropped.refused, dropped.unsent) == (500, 0, 500, 0)
-    loads = {0: Load(10_000.0)}
+    loads = {0: StreamLoad(10_000.0)}
     kept = run(engine, loads, duration_s=0.05, drain_s=0.01, policy="retry", max_lag_s=0.02)
     counts = kept.stream(0).counts
     assert_adds_up(counts)
     assert (counts.sent, counts.refused, counts.unsent) == (0, 0, 500)
-    burst = run(engine, {0: Load(None, 5_000)}, drain_s=0.01, policy="retry", max_lag_s=0.02)
+    burst = run(engine, {0: StreamLoad(None, 5_000)}, drain_s=0.01, policy="retry", max_lag_s=0.02)
     assert burst.stream(0).counts.unsent == 5_000
 
 
@@ -249,13 +252,13 @@ def test_no_mbufs_make_frames_unsent(open_engine: OpenEngine, executable: Path) 
     # The null device takes and frees everything, but 16 buffers never make a burst of 32.
     engine = open_engine(executable, "--vdev=net_null0,no-rx=1", mbufs=16)
     engine.set_streams([stream(0, 0, 0)])
-    result = run(engine, {0: Load(1000.0)}, duration_s=0.1, drain_s=0.01, max_lag_s=0.02)
+    result = run(engine, {0: StreamLoad(1000.0)}, duration_s=0.1, drain_s=0.01, max_lag_s=0.02)
     counts = result.stream(0).counts
     assert_adds_up(counts)
     assert counts.sent == 0
     assert counts.unsent == 100
     assert result.ports[0].no_mbufs > 0
-    burst = run(engine, {0: Load(None, 1000)}, drain_s=0.01, max_lag_s=0.02).stream(0).counts
+    burst = run(engine, {0: StreamLoad(None, 1000)}, drain_s=0.01, max_lag_s=0.02).stream(0).counts
     assert (burst.sent, burst.refused, burst.unsent) == (0, 0, 1000)
 
 
@@ -263,7 +266,7 @@ def test_foreign_frames_are_set_apart(open_engine: OpenEngine, executable: Path)
     # The null device "receives" zeros of 100 octets (without FCS) as fast as it is asked.
     engine = open_engine(executable, "--vdev=net_null0,size=100")
     engine.set_streams([stream(0, 0, 0)])
-    result = run(engine, {0: Load(1000.0)}, duration_s=0.05, drain_s=0.05)
+    result = run(engine, {0: StreamLoad(1000.0)}, duration_s=0.05, drain_s=0.05)
     port = result.ports[0]
     assert port.foreign == port.rx_frames > 0
     assert port.foreign_octets == port.foreign * 104
@@ -273,10 +276,10 @@ def test_foreign_frames_are_set_apart(open_engine: OpenEngine, executable: Path)
 
 def test_stopped_trial_is_marked_and_adds_up(loop: Engine) -> None:
     loop.set_streams([stream(0)])
-    loop.start(TrialSpec(loads={0: Load(1000.0)}, duration_s=100, max_lag_s=LAG_S))
+    loop.start(EngineTrial(loads={0: StreamLoad(1000.0)}, duration_s=100, max_lag_s=LAG_S))
     with pytest.raises(GeneratorError, match=r"the engine is (armed|running)"):
         loop.set_streams([])
-    while not (loop.status().counts or Counts(*[0] * 10)).received:
+    while not (loop.status().counts or FrameCounts(*[0] * 10)).received:
         pass
     loop.stop()
     result = loop.wait(10)
@@ -285,12 +288,12 @@ def test_stopped_trial_is_marked_and_adds_up(loop: Engine) -> None:
     assert_adds_up(counts)
     assert counts.intended == 100_000
     assert 0 < counts.sent < 100_000
-    assert_clean(run(loop, {0: Load(1000.0)}, duration_s=0.05), 0, 50)
+    assert_clean(run(loop, {0: StreamLoad(1000.0)}, duration_s=0.05), 0, 50)
 
 
 def test_wait_gives_up_and_aborts(loop: Engine) -> None:
     loop.set_streams([stream(0)])
-    loop.start(TrialSpec(loads={0: Load(1000.0)}, duration_s=100))
+    loop.start(EngineTrial(loads={0: StreamLoad(1000.0)}, duration_s=100))
     with pytest.raises(GeneratorError, match="still running after"):
         loop.wait(0.1)
     assert loop.wait(10).aborted

@@ -11,9 +11,8 @@ import pytest
 from tests.engine.conftest import OpenEngine
 from tests.engine.frames import stream
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.results import Counts, TrialResult
-from vnetperf.traffic.loadgen.spec import Load, QueueMap, TrialSpec
+from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, QueueMap, StreamLoad
+from vnetperf.traffic.loadgen.telemetry import EngineResult, FrameCounts
 
 pytestmark = pytest.mark.real
 
@@ -21,14 +20,14 @@ LAG_S = 10.0
 MS = 1_000_000
 
 
-def run(engine: Engine, loads: dict[int, Load], **settings: Any) -> TrialResult:
+def run(engine: Engine, loads: dict[int, StreamLoad], **settings: Any) -> EngineResult:
     settings.setdefault("max_lag_s", LAG_S)
-    engine.start(TrialSpec(loads=loads, **settings))
+    engine.start(EngineTrial(loads=loads, **settings))
     return engine.wait(30)
 
 
-def clean(intended: int) -> Counts:
-    return Counts(intended, intended, 0, 0, intended, 0, 0, 0, 0, 0)
+def clean(intended: int) -> FrameCounts:
+    return FrameCounts(intended, intended, 0, 0, intended, 0, 0, 0, 0, 0)
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def loop(open_engine: OpenEngine, executable: Path, memif: tuple[str, str]) -> E
 
 def test_load_changes_without_a_gap_or_a_burst(loop: Engine) -> None:
     loop.set_streams([stream(0), stream(1, 1, 0)])
-    loads = {0: Load(20_000.0), 1: Load(7_001.0)}
+    loads = {0: StreamLoad(20_000.0), 1: StreamLoad(7_001.0)}
     steps = ((1.0, 0.1), (0.25, 0.2), (0.9, 0.1))
     result = run(loop, loads, steps=steps, bin_s=0.02)
     # 20000 * (0.1 + 0.05 + 0.09); rounding is of the sum, so that it does not pile up
@@ -71,7 +70,7 @@ def test_steps_and_timelines_of_several_workers(
     engine = open_engine(executable, *memif, sleep_us=50, **settings)
     engine.wait_links()
     engine.set_streams([stream(0), stream(1, 1, 0)])
-    loads = {0: Load(20_000.0), 1: Load(20_000.0)}
+    loads = {0: StreamLoad(20_000.0), 1: StreamLoad(20_000.0)}
     result = run(engine, loads, steps=((0.5, 0.1), (1.0, 0.1)), bin_s=0.01, ipdv=True)
     for number in (0, 1):
         assert result.stream(number).counts == clean(3000)
@@ -85,7 +84,7 @@ def test_steps_and_timelines_of_several_workers(
 
 def test_many_streams_change_their_load_together(loop: Engine) -> None:
     loop.set_streams([stream(n, n % 2, 1 - n % 2) for n in range(40)])
-    loads = {n: Load(100.0 * (n + 1)) for n in range(40)}
+    loads = {n: StreamLoad(100.0 * (n + 1)) for n in range(40)}
     result = run(loop, loads, steps=((1.0, 0.1), (0.0, 0.05), (0.5, 0.1)))
     for n in range(40):
         assert result.stream(n).counts == clean(15 * (n + 1))
@@ -93,7 +92,9 @@ def test_many_streams_change_their_load_together(loop: Engine) -> None:
 
 def test_a_pause_in_the_middle(loop: Engine) -> None:
     loop.set_streams([stream(0)])
-    result = run(loop, {0: Load(10_000.0)}, steps=((1.0, 0.1), (0.0, 0.1), (1.0, 0.1)), bin_s=0.05)
+    result = run(
+        loop, {0: StreamLoad(10_000.0)}, steps=((1.0, 0.1), (0.0, 0.1), (1.0, 0.1)), bin_s=0.05
+    )
     assert result.stream(0).counts == clean(2000)
     timeline = loop.timelines([0])[0]
     lag_ns = result.ports[0].lag_max_ns  # what is late shortens the pause
@@ -105,8 +106,10 @@ def test_a_pause_in_the_middle(loop: Engine) -> None:
 
 def test_stopped_in_the_first_step(loop: Engine) -> None:
     loop.set_streams([stream(0)])
-    loop.start(TrialSpec(loads={0: Load(1000.0)}, steps=((1.0, 50.0), (0.5, 50.0)), bin_s=0.1))
-    while not (loop.status().counts or Counts(*[0] * 10)).received:
+    loop.start(
+        EngineTrial(loads={0: StreamLoad(1000.0)}, steps=((1.0, 50.0), (0.5, 50.0)), bin_s=0.1)
+    )
+    while not (loop.status().counts or FrameCounts(*[0] * 10)).received:
         pass
     loop.stop()
     counts = loop.wait(10).stream(0).counts
@@ -117,7 +120,7 @@ def test_stopped_in_the_first_step(loop: Engine) -> None:
 def test_lost_frames_are_in_the_bin_they_were_sent_in(loop: Engine) -> None:
     # Frames to a port that is not theirs never count as received: stream 0 is lost as a whole.
     loop.set_streams([stream(0, 0, 0), stream(1, 1, 0)])
-    loads = {0: Load(1000.0), 1: Load(1000.0)}
+    loads = {0: StreamLoad(1000.0), 1: StreamLoad(1000.0)}
     result = run(loop, loads, duration_s=0.1, drain_s=0.1, bin_s=0.01)
     lost, kept = loop.timelines([0])[0], loop.timelines([1])[1]
     assert sum(lost.sent) == 100
@@ -133,7 +136,7 @@ def test_refused_frames_are_in_their_bins(
 ) -> None:
     engine = open_engine(executable, memif[0])  # a server without a client
     engine.set_streams([stream(0, 0, 0)])
-    run(engine, {0: Load(10_000.0)}, duration_s=0.05, drain_s=0.01, bin_s=0.01)
+    run(engine, {0: StreamLoad(10_000.0)}, duration_s=0.05, drain_s=0.01, bin_s=0.01)
     timeline = engine.timelines([0])[0]
     assert sum(timeline.sent) == 0
     assert sum(timeline.refused) == 500
@@ -143,7 +146,7 @@ def test_refused_frames_are_in_their_bins(
 
 def test_bursts_have_timelines(loop: Engine) -> None:
     loop.set_streams([stream(0)])
-    result = run(loop, {0: Load(None, 500)}, policy="retry", bin_s=0.001, ipdv=True)
+    result = run(loop, {0: StreamLoad(None, 500)}, policy="retry", bin_s=0.001, ipdv=True)
     assert result.stream(0).counts == clean(500)
     assert sum(loop.timelines([0])[0].sent) == 500
     assert loop.differences([0])[0].count == 499
@@ -151,7 +154,7 @@ def test_bursts_have_timelines(loop: Engine) -> None:
 
 def test_latency_of_frames_sent_later_only(loop: Engine) -> None:
     loop.set_streams([stream(0)])
-    result = run(loop, {0: Load(10_000.0)}, duration_s=0.3, tag_at_s=0.1, ipdv=True)
+    result = run(loop, {0: StreamLoad(10_000.0)}, duration_s=0.3, tag_at_s=0.1, ipdv=True)
     assert result.stream(0).counts == clean(3000)
     tagged = result.stream(0).latency.count
     lag = result.ports[0].lag_max_ns / 1e9
@@ -169,11 +172,11 @@ def test_latency_of_frames_sent_later_only(loop: Engine) -> None:
 
 def test_a_trial_without_them_has_none(loop: Engine) -> None:
     loop.set_streams([stream(0)])
-    run(loop, {0: Load(1000.0)}, duration_s=0.05, bin_s=0.01, ipdv=True)
+    run(loop, {0: StreamLoad(1000.0)}, duration_s=0.05, bin_s=0.01, ipdv=True)
     assert sum(loop.timelines([0])[0].sent) == 50
     loop.learn(10)
     assert sum(loop.timelines([0])[0].sent) == 50  # learning leaves the last result
-    run(loop, {0: Load(1000.0)}, duration_s=0.05)
+    run(loop, {0: StreamLoad(1000.0)}, duration_s=0.05)
     with pytest.raises(GeneratorError, match="no timeline"):
         loop.timelines([0])
     with pytest.raises(GeneratorError, match="no differences"):
@@ -193,10 +196,10 @@ def test_a_trial_without_them_has_none(loop: Engine) -> None:
 def test_what_cannot_be_is_refused(loop: Engine, settings: dict[str, Any], message: str) -> None:
     loop.set_streams([stream(0)])
     with pytest.raises(GeneratorError, match=message):
-        loop.start(TrialSpec(loads={0: Load(1000.0)}, **settings))
+        loop.start(EngineTrial(loads={0: StreamLoad(1000.0)}, **settings))
     with pytest.raises(GeneratorError, match="has a count"):
-        loop.start(TrialSpec(loads={0: Load(1000.0, 10)}, steps=((1.0, 0.1),)))
-    assert run(loop, {0: Load(1000.0)}, duration_s=0.05).stream(0).counts == clean(50)
+        loop.start(EngineTrial(loads={0: StreamLoad(1000.0, 10)}, steps=((1.0, 0.1),)))
+    assert run(loop, {0: StreamLoad(1000.0)}, duration_s=0.05).stream(0).counts == clean(50)
 
 
 def test_a_port_is_let_go_of_and_taken_up_in_the_middle_of_a_trial(
@@ -209,8 +212,8 @@ def test_a_port_is_let_go_of_and_taken_up_in_the_middle_of_a_trial(
     engine = open_engine(executable, near.format(run_dir), sleep_us=20)
     engine.wait_links()
     engine.set_streams([stream(0, 0, 0)])
-    spec = TrialSpec(
-        loads={0: Load(5000.0)}, duration_s=60.0, drain_s=0.1, max_lag_s=LAG_S, bin_s=0.05
+    spec = EngineTrial(
+        loads={0: StreamLoad(5000.0)}, duration_s=60.0, drain_s=0.1, max_lag_s=LAG_S, bin_s=0.05
     )
     engine.start(spec)
     sleep(0.5)

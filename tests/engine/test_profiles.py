@@ -13,14 +13,12 @@ from scapy.utils import RawPcapReader
 from tests.engine.conftest import OpenEngine
 from tests.traffic.test_golden import CASES, SESSIONS, profile_of
 from vnetperf.model.deployment import make_deployment
+from vnetperf.model.frames import STAMP_OCTETS
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
-from vnetperf.model.units import STAMP_OCTETS
-from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
-from vnetperf.traffic.layers import correct
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.spec import Load, TrialSpec
-from vnetperf.traffic.loadgen.streams import Part, parts_of
-from vnetperf.traffic.loadgen.trials import Prepared
+from vnetperf.traffic.frames import CompiledFrame, compile_traffic
+from vnetperf.traffic.layers import write_checksum
+from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, StreamLoad
+from vnetperf.traffic.loadgen.trials import PreparedStreams, StreamPart, parts_of
 
 pytestmark = pytest.mark.real
 
@@ -40,11 +38,11 @@ def streams_of(case: str) -> tuple[TrafficProfile, tuple[Stream, ...]]:
     return profile, streams
 
 
-Kind = tuple[CompiledFrame, Part]
+Kind = tuple[CompiledFrame, StreamPart]
 
 
 def kinds_of(
-    streams: Sequence[Stream], profile: TrafficProfile, size: int, parts: Sequence[Part]
+    streams: Sequence[Stream], profile: TrafficProfile, size: int, parts: Sequence[StreamPart]
 ) -> dict[int, Kind]:
     """Part's number -> the kind of frame that it sends some of."""
     frames = compile_traffic(streams, profile, size)
@@ -64,10 +62,10 @@ def sent(engine: Engine, case: str, epoch: int) -> dict[int, Kind]:
     """Send a profile's frames out of the engine's one port; part's number -> what it is."""
     profile, streams = streams_of(case)
     size = profile.least_frame_size if epoch % 2 else 1518
-    prepared = Prepared(parts_of(streams, profile, size, {}))
+    prepared = PreparedStreams(parts_of(streams, profile, size, {}))
     engine.set_streams(replace(part.spec, tx_port=0, rx_port=0) for part in prepared.parts)
-    loads = {n: Load(None, load.count) for n, load in prepared.bursts(FRAMES).items()}
-    engine.start(TrialSpec(loads=loads, epoch=epoch, drain_s=0.01, policy="retry"))
+    loads = {n: StreamLoad(None, load.count) for n, load in prepared.bursts(FRAMES).items()}
+    engine.start(EngineTrial(loads=loads, epoch=epoch, drain_s=0.01, policy="retry"))
     result = engine.wait(60)
     for part in prepared.parts:
         counts = result.stream(part.spec.id).counts
@@ -87,7 +85,7 @@ def unstamped(frame: bytes, kind: CompiledFrame) -> bytes:
     plain[-STAMP_OCTETS:] = bytes(STAMP_OCTETS)
     for checksum in kind.checksums:
         if checksum.kind != "ipv4":
-            correct(plain, checksum.kind, checksum.offset, checksum.ip_offset)
+            write_checksum(plain, checksum.kind, checksum.offset, checksum.ip_offset)
     return bytes(plain)
 
 
@@ -100,14 +98,14 @@ def first_flow(frame: bytes, kind: CompiledFrame) -> bytes:
         assert steps in range(field.count)
         plain[here] = field.base.to_bytes(field.width, "big")
     for checksum in reversed(kind.checksums):
-        correct(plain, checksum.kind, checksum.offset, checksum.ip_offset)
+        write_checksum(plain, checksum.kind, checksum.offset, checksum.ip_offset)
     return bytes(plain)
 
 
 def assert_right_sums(frame: bytes, kind: CompiledFrame) -> None:
     again = bytearray(frame)
     for checksum in reversed(kind.checksums):
-        correct(again, checksum.kind, checksum.offset, checksum.ip_offset)
+        write_checksum(again, checksum.kind, checksum.offset, checksum.ip_offset)
     assert bytes(again) == frame
 
 
@@ -148,11 +146,11 @@ def test_a_genomes_frames_leave_in_its_order(capture: tuple[Engine, Path], flows
     engine, path = capture
     profile = TrafficProfile(imix="aaagbad", flows=flows, vary=("udp_src",), bidirectional=False)
     streams = make_streams(make_deployment("phy2phy"), profile)
-    prepared = Prepared(parts_of(streams, profile, 64, {}))
+    prepared = PreparedStreams(parts_of(streams, profile, 64, {}))
     engine.set_streams(replace(part.spec, tx_port=0, rx_port=0) for part in prepared.parts)
     loads = prepared.loads(10_000, 0.1)
     assert sum(load.count or 0 for load in loads.values()) == 1000
-    engine.start(TrialSpec(loads=loads, duration_s=0.1, epoch=1, drain_s=0.01, max_lag_s=LAG_S))
+    engine.start(EngineTrial(loads=loads, duration_s=0.1, epoch=1, drain_s=0.01, max_lag_s=LAG_S))
     engine.wait(60)
     engine.close()
     frames = list(captured(path))
@@ -168,7 +166,9 @@ def test_random_values_are_all_there_and_no_others(capture: tuple[Engine, Path])
     profile, streams = streams_of("rfc2544")
     (part, _) = parts_of(streams, profile, 64, {})
     engine.set_streams([replace(part.spec, tx_port=0, rx_port=0)])
-    engine.start(TrialSpec(loads={0: Load(None, 20_000)}, epoch=1, drain_s=0.01, policy="retry"))
+    engine.start(
+        EngineTrial(loads={0: StreamLoad(None, 20_000)}, epoch=1, drain_s=0.01, policy="retry")
+    )
     engine.wait(60)
     engine.close()
     networks = Counter(frame[30:34] for frame in captured(path))
@@ -183,9 +183,9 @@ def test_bursts_leave_together_and_the_rate_is_met(
     engine.wait_links()
     profile = profile_of("bursts")
     streams = make_streams(make_deployment("phy2phy"), profile)
-    prepared = Prepared(parts_of(streams, profile, 64, {}), group=profile.burst)
+    prepared = PreparedStreams(parts_of(streams, profile, 64, {}), group=profile.burst)
     engine.set_streams(part.spec for part in prepared.parts)
-    trial = TrialSpec(
+    trial = EngineTrial(
         loads=prepared.loads(6400, 0.5), duration_s=0.5, group=profile.burst, max_lag_s=LAG_S
     )
     engine.start(trial)
@@ -209,9 +209,9 @@ def test_unequal_loads_and_broadcast_are_counted_apart(
     engine.wait_links()
     profile = TrafficProfile(loads=(0.5, 1.0), broadcast=0.1, imix="aaab")
     streams = make_streams(make_deployment("phy2phy"), profile)
-    prepared = Prepared(parts_of(streams, profile, 80, {}))
+    prepared = PreparedStreams(parts_of(streams, profile, 80, {}))
     engine.set_streams(part.spec for part in prepared.parts)
-    engine.start(TrialSpec(loads=prepared.loads(8000, 0.5), duration_s=0.5, max_lag_s=LAG_S))
+    engine.start(EngineTrial(loads=prepared.loads(8000, 0.5), duration_s=0.5, max_lag_s=LAG_S))
     engine.wait(30)
     sent_of: Counter[tuple[int, int, bool]] = Counter()
     for part in prepared.parts:

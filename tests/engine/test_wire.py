@@ -14,22 +14,21 @@ from tests.engine.conftest import OpenEngine
 from tests.engine.frames import DST_IP, SRC_IP, stream
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
+from vnetperf.model.frames import OVERHEAD, TUNNELS, TunnelKind
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.model.tunnel import OVERHEAD, TUNNELS, TunnelKind
 from vnetperf.traffic.frames import compile_frame
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.results import TrialResult
-from vnetperf.traffic.loadgen.spec import FieldSpec, Load, StreamSpec, TrialSpec
-from vnetperf.traffic.loadgen.streams import parts_of
+from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, FieldSpec, StreamLoad, StreamSpec
+from vnetperf.traffic.loadgen.telemetry import EngineResult
+from vnetperf.traffic.loadgen.trials import parts_of
 
 pytestmark = pytest.mark.real
 
 
-def send(engine: Engine, count: int, *streams: StreamSpec, **settings: Any) -> TrialResult:
+def send(engine: Engine, count: int, *streams: StreamSpec, **settings: Any) -> EngineResult:
     engine.set_streams(streams)
     settings = {"epoch": 5, "drain_s": 0.01, "policy": "retry", **settings}
-    loads = {s.id: Load(None, count) for s in streams}
-    engine.start(TrialSpec(loads=loads, **settings))
+    loads = {s.id: StreamLoad(None, count) for s in streams}
+    engine.start(EngineTrial(loads=loads, **settings))
     return engine.wait(30)
 
 

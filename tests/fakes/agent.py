@@ -17,11 +17,10 @@ from tests.fakes.machine import PROGRAMS
 from tests.fakes.machine import facts as machine_facts
 from vnetperf.model.deployment import PHY_PORTS, Deployment
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan
+from vnetperf.model.outcomes import Figures, Flow, Transfer, TransferSpec
 from vnetperf.model.result import Calibration, CalibrationPoint, ScenarioFacts
-from vnetperf.model.testbed import Testbed
-from vnetperf.model.transfer import Figures, Flow, Transfer, TransferSpec
+from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import DirectionCounts, HopCounters, Latency, TrialResult, TrialSpec
 from vnetperf.search import TrialRequest
 from vnetperf.testing.sim import SimulatedDut
@@ -215,8 +214,8 @@ class EnvironmentAgent(FakeAgent):
 
 def install() -> None:
     """Put the fake in the place of the client, in this process."""
-    from vnetperf.bench import run  # noqa: PLC0415 - only a process that measures needs it
-    from vnetperf.testbed import client  # noqa: PLC0415 - likewise
+    from vnetperf.agent import client  # noqa: PLC0415 - likewise
+    from vnetperf.runner import run  # noqa: PLC0415 - only a process that measures needs it
 
     for module in (run, client):
         module.AgentClient = EnvironmentAgent  # type: ignore[attr-defined]  # a double

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import RoleDemand
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
-from vnetperf.wires.base import Wire
+from vnetperf.wires import Wire
 
 
 class FakeSwitch(VSwitch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from vnetperf.model.machine import CpuFacts, HugepageFacts, MachineFacts
+from vnetperf.model.testbed import CpuFacts, HugepageFacts, MachineFacts
 
 PROGRAMS = {
     name: f"/usr/bin/{name}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vnetperf.model.machine import MachineFacts, NicFacts
-from vnetperf.model.testbed import NicConfig
+from vnetperf.model.testbed import MachineFacts, NicConfig, NicFacts
 
 TESTER0, TESTER1, DUT0, DUT1 = (f"0000:{bus}:00.0" for bus in ("21", "22", "41", "42"))
 CABLES = (NicConfig(tester=TESTER0, dut=DUT0), NicConfig(tester=TESTER1, dut=DUT1))

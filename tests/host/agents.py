@@ -15,7 +15,7 @@ from typing import Any
 
 import pyroute2  # noqa: F401 - imported here once for all forks
 
-from vnetperf.host import files, hugepages, links, mounts, netns, values
+from vnetperf.host import files, hugepages, kernel, links
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
 
@@ -52,15 +52,15 @@ def misbehave(request: dict[str, Any]) -> None:
             )
         if kind == 5:
             path = host.rundir.subdir("netns") / f"{number}"
-            made = netns.create_netns(host.journal, path)
+            made = links.create_netns(host.journal, path)
             spaces.append(path)
             return made
         if kind == 6:
             target = host.rundir.subdir(f"huge{number}")
-            return mounts.mount_hugetlbfs(host.journal, target, 2048)
+            return files.mount_hugetlbfs(host.journal, target, 2048)
         if kind == 7:
             value = machine / chance.choice(["value-a", "value-b"])
-            return values.write_value(host.journal, value, str(chance.randrange(100)))
+            return kernel.write_value(host.journal, value, str(chance.randrange(100)))
         if request["hugepages"]:
             free = hugepages.pool(0, GIB_KB).free
             return hugepages.reserve(host.journal, 0, GIB_KB, free + 1).change

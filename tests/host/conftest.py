@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.deployment.deploy import MACHINE_LOCK
 from vnetperf.host.journal import Journal
-from vnetperf.host.lock import TestbedLock
+from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
-from vnetperf.testbed.deploy import MACHINE_LOCK
 
 #: Longest wait for a measurement, or other tests, on this machine, seconds.
 TURN_S = 600.0

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.host.build_id import build_id
-from vnetperf.host.facts_system import _compiler
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.host.facts.system import _compiler
+from vnetperf.host.programs import build_id
 from vnetperf.model.testbed import Testbed
-from vnetperf.testbed.inventory import take_inventory
 
 
 def test_a_program_has_one_and_a_script_has_none(tmp_path: Path) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import sched, threads
-from vnetperf.host.cpu import read_topology
-from vnetperf.host.cpulist import parse_cpus
+from vnetperf.deployment import deploy
+from vnetperf.host import threads
+from vnetperf.host.cpu import parse_cpus, read_topology
 from vnetperf.model.errors import HostError
-from vnetperf.model.plan import Pollers
-from vnetperf.testbed import turns
+from vnetperf.model.scenario import Pollers
 
 THREADED = """
 import threading, time
@@ -122,37 +121,41 @@ def test_a_process_that_ended_cannot_be_bound(threaded: subprocess.Popen[str]) -
     with pytest.raises(HostError, match="has ended"):
         threads.pin_process(threaded.pid, [0])
     assert threads.list_threads(threaded.pid) == ()
-    assert "no threads" in sched.set_slice(threaded.pid).describe()
+    assert "no threads" in threads.set_slice(threaded.pid).describe()
 
 
 def test_slices_are_read_back(threaded: subprocess.Popen[str]) -> None:
     os.setpriority(os.PRIO_PROCESS, threaded.pid, 5)
-    report = sched.set_slice(threaded.pid, 200_000)
-    why = sched.why_no_slices()
+    report = threads.set_slice(threaded.pid, 200_000)
+    why = threads.why_no_slices()
     if why:
         assert not report.complete
         assert why in report.describe()
         return
     assert (report.took, report.threads) == (6, 6)
     assert report.describe() == "200 us on 6 threads"
-    attributes = sched.read_attributes(threaded.pid)
+    attributes = threads.read_sched_attributes(threaded.pid)
     assert (attributes.slice_ns, attributes.nice) == (200_000, 5)
 
 
 def test_a_refused_slice_says_why(
     threaded: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = sched.read_attributes(threaded.pid)
-    monkeypatch.setattr(sched, "_set", lambda *_: None)  # as a kernel before 6.12: ignored
-    report = sched.set_slice(threaded.pid, before.slice_ns + 1000)
+    before = threads.read_sched_attributes(threaded.pid)
+    monkeypatch.setattr(
+        threads, "_sched_setattr", lambda *_: None
+    )  # as a kernel before 6.12: ignored
+    report = threads.set_slice(threaded.pid, before.slice_ns + 1000)
     assert report.took == 0
     assert report.describe().startswith("not available: ")
 
 
 def test_niceness_is_set_on_every_thread(threaded: subprocess.Popen[str]) -> None:
-    report = sched.set_nice(threaded.pid, 7)
+    report = threads.set_nice(threaded.pid, 7)
     assert (report.threads, report.took, report.describe()) == (6, 6, "nice 7")
-    assert {sched.read_attributes(tid).nice for tid in threads.thread_ids(threaded.pid)} == {7}
+    assert {
+        threads.read_sched_attributes(tid).nice for tid in threads.thread_ids(threaded.pid)
+    } == {7}
 
 
 def test_without_the_right_to_niceness_the_slice_is_still_taken(
@@ -162,11 +165,11 @@ def test_without_the_right_to_niceness_the_slice_is_still_taken(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(os, "setpriority", refuse)
-    assert sched.set_nice(threaded.pid, -10).describe() == "nice -10 not taken: Permission denied"
+    assert threads.set_nice(threaded.pid, -10).describe() == "nice -10 not taken: Permission denied"
     pollers = (Pollers(role="pmd", pid=threaded.pid, thread_prefix="pmd"),)
-    taken = turns.prefer(pollers, 200)["pmd"]
+    taken = deploy.set_slices_and_nice(pollers, 200)["pmd"]
     assert "nice -10 not taken: Permission denied" in taken
-    assert sched.why_no_slices() or taken.startswith("200 us on 6 threads")
+    assert threads.why_no_slices() or taken.startswith("200 us on 6 threads")
 
 
 def test_threads_that_end_meanwhile_are_no_error(
@@ -176,10 +179,10 @@ def test_threads_that_end_meanwhile_are_no_error(
         raise ProcessLookupError(errno.ESRCH, "No such process")
 
     monkeypatch.setattr(os, "setpriority", gone)
-    assert "no threads" in sched.set_nice(threaded.pid, 1).describe()
+    assert "no threads" in threads.set_nice(threaded.pid, 1).describe()
 
 
 def test_asking_for_slices_does_not_change_the_caller() -> None:
-    before = sched.read_attributes(0)
-    sched.why_no_slices()
-    assert sched.read_attributes(0) == before
+    before = threads.read_sched_attributes(0)
+    threads.why_no_slices()
+    assert threads.read_sched_attributes(0) == before

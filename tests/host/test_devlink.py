@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from pyroute2.netlink.exceptions import NetlinkError
 
 from tests.host.test_vfs import PHYSICAL, Kernel
-from vnetperf.host import devlink, journal_file, uplink, values, vfs
-from vnetperf.host.journal import Journal
+from vnetperf.host import journal as journal_file
+from vnetperf.host import kernel as values
+from vnetperf.host.journal import CHANGE_KINDS, Journal
+from vnetperf.host.nic import eswitch, vfs
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.restore import restore
-from vnetperf.host.undo import KINDS
+from vnetperf.host.session import restore
 from vnetperf.model.errors import HostError
 
 
@@ -27,14 +28,14 @@ class Switch:
 
     def __init__(self, kernel: Kernel, mode: str = "legacy") -> None:
         self.kernel = kernel
-        self.number = devlink.MODES[mode]
+        self.number = eswitch.ESWITCH_MODES[mode]
         self.refusal = 0
         self.deaf = False
         self.said: list[str] = []
 
     def __call__(self, address: str, number: int | None = None) -> int | None:
         assert address == PHYSICAL
-        if self.refusal and (number is not None or self.refusal in devlink.NO_SWITCH):
+        if self.refusal and (number is not None or self.refusal in eswitch.NO_ESWITCH):
             raise NetlinkError(self.refusal, os.strerror(self.refusal))
         if number is None:
             return self.number
@@ -50,17 +51,17 @@ class Switch:
         return next(name for name, value in MODES if value == self.number)
 
 
-MODES = tuple(devlink.MODES.items())
+MODES = tuple(eswitch.ESWITCH_MODES.items())
 
 
 def made_up(path: Path, monkeypatch: pytest.MonkeyPatch, before: int = 0) -> Switch:
     kernel = Kernel(path, before)
     switch = Switch(kernel)
-    monkeypatch.setattr(values, "_write", kernel.write)
+    monkeypatch.setattr(values, "_write_file", kernel.write)
     monkeypatch.setattr(vfs.nic_use, "interface_uses", dict)
-    monkeypatch.setattr(devlink, "_eswitch", switch)
+    monkeypatch.setattr(eswitch, "_eswitch", switch)
     there = SimpleNamespace(driver="ice")
-    monkeypatch.setattr(devlink, "pci", SimpleNamespace(exists=exists, nic=lambda _: there))
+    monkeypatch.setattr(eswitch, "pci", SimpleNamespace(exists=exists, nic=lambda _: there))
     return switch
 
 
@@ -73,7 +74,7 @@ def test_the_mode_changes_while_there_are_no_functions_and_comes_back(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     switch = made_up(tmp_path, monkeypatch, before)
-    made = vfs.make(journal, PHYSICAL, 3, eswitch="switchdev", sys=tmp_path)
+    made = vfs.create_vfs(journal, PHYSICAL, 3, eswitch="switchdev", sys=tmp_path)
     assert len(made) == 3
     assert switch.mode == "switchdev"
     assert journal.undo().complete
@@ -86,9 +87,9 @@ def test_the_mode_comes_back_after_sigkill(
 ) -> None:
     switch = made_up(tmp_path / "machine", monkeypatch, 2)
     journal = Journal.create(roots, "r1")
-    vfs.make(journal, PHYSICAL, 1, eswitch="switchdev", sys=tmp_path / "machine")
+    vfs.create_vfs(journal, PHYSICAL, 1, eswitch="switchdev", sys=tmp_path / "machine")
     journal.close()  # all that a killed process leaves is its journal
-    monkeypatch.setattr("vnetperf.host.restore.living_owner", lambda _: None)
+    monkeypatch.setattr("vnetperf.host.session.living_owner", lambda _: None)
     report = restore(roots)
     assert report.complete
     kinds = [step.kind for step in report.restored[0].undone]
@@ -111,22 +112,24 @@ def test_a_switch_that_is_in_switchdev_mode_already_stays_in_it(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch = made_up(tmp_path, monkeypatch)
-    switch.number = devlink.MODES["switchdev"]
-    vfs.make(journal, PHYSICAL, 1, eswitch="switchdev", sys=tmp_path)
+    switch.number = eswitch.ESWITCH_MODES["switchdev"]
+    vfs.create_vfs(journal, PHYSICAL, 1, eswitch="switchdev", sys=tmp_path)
     assert journal.undo().complete
     assert (switch.said, switch.mode) == ([], "switchdev")
 
 
-@pytest.mark.parametrize("number", devlink.NO_SWITCH)
+@pytest.mark.parametrize("number", eswitch.NO_ESWITCH)
 def test_a_nic_without_the_mode_is_named_with_its_driver_and_nothing_is_changed(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     switch = made_up(tmp_path, monkeypatch)
     switch.refusal = number
-    assert devlink.mode(PHYSICAL) == ""
+    assert eswitch.read_mode(PHYSICAL) == ""
     with pytest.raises(HostError, match=f"{PHYSICAL}: its driver ice has no switchdev mode"):
-        devlink.set_mode(journal, PHYSICAL, "switchdev")
-    kinds = [r["kind"] for r in journal_file.read(journal.path).records if r["t"] == "change"]
+        eswitch.set_mode(journal, PHYSICAL, "switchdev")
+    kinds = [
+        r["kind"] for r in journal_file.read_journal(journal.path).records if r["t"] == "change"
+    ]
     assert kinds == []
 
 
@@ -136,7 +139,7 @@ def test_a_driver_that_refuses_the_change_says_so(
     switch = made_up(tmp_path, monkeypatch)
     switch.refusal = errno.EBUSY
     with pytest.raises(HostError, match="driver ice refuses to change its eswitch mode"):
-        devlink.set_mode(journal, PHYSICAL, "switchdev")
+        eswitch.set_mode(journal, PHYSICAL, "switchdev")
     assert switch.mode == "legacy"
 
 
@@ -145,23 +148,23 @@ def test_a_mode_that_reads_back_otherwise_is_an_error(
 ) -> None:
     made_up(tmp_path, monkeypatch).deaf = True
     with pytest.raises(HostError, match="was set to switchdev and is legacy"):
-        devlink.set_mode(journal, PHYSICAL, "switchdev")
+        eswitch.set_mode(journal, PHYSICAL, "switchdev")
 
 
 def test_a_nic_that_is_gone_needs_no_mode() -> None:
-    assert "gone" in devlink.undo_mode({"pci": "0000:ff:1f.7", "previous": "legacy"})
+    assert "gone" in eswitch.undo_mode({"pci": "0000:ff:1f.7", "previous": "legacy"})
 
 
 @settings(deadline=None)
-@given(st.sampled_from(sorted(devlink.MODES)), st.integers(0, 255))
+@given(st.sampled_from(sorted(eswitch.ESWITCH_MODES)), st.integers(0, 255))
 def test_what_is_sent_is_what_the_kernel_reads(mode: str, bus: int) -> None:
     """Bus, device and mode as attributes 1, 2 and 25 of <linux/devlink.h>."""
     from pyroute2.netlink.devlink import devlinkcmd  # noqa: PLC0415 - one test needs it
 
     message: Any = devlinkcmd()
     address = f"0000:{bus:02x}:00.0"
-    message["cmd"] = devlink.ESWITCH_SET
-    message["attrs"] = devlink.attributes(address, devlink.MODES[mode])
+    message["cmd"] = eswitch.ESWITCH_SET
+    message["attrs"] = eswitch.devlink_attributes(address, eswitch.ESWITCH_MODES[mode])
     message.encode()
     data = bytes(message.data)[16:]  # behind the header of netlink
     assert data[0] == 30  # DEVLINK_CMD_ESWITCH_SET
@@ -172,7 +175,7 @@ def test_what_is_sent_is_what_the_kernel_reads(mode: str, bus: int) -> None:
         at += (size + 3) // 4 * 4
     assert found[1] == b"pci\0"
     assert found[2] == address.encode() + b"\0"
-    assert int.from_bytes(found[25], "little") == devlink.MODES[mode]
+    assert int.from_bytes(found[25], "little") == eswitch.ESWITCH_MODES[mode]
 
 
 class Uplink:
@@ -183,16 +186,16 @@ class Uplink:
     ) -> None:
         self.ingress, self.tc, self.sent = ingress, tc, 0
         link = SimpleNamespace(name="up0", index=7, mtu=1500)
-        monkeypatch.setattr(uplink.links, "get", lambda *_: link)
-        monkeypatch.setattr(uplink.links, "links", lambda *_: (link,))
-        monkeypatch.setattr(uplink, "has_ingress", lambda _: self.ingress)
-        monkeypatch.setattr(uplink, "hardware_rules", self.rules)
-        monkeypatch.setattr(uplink, "_tc", self.queue)
-        monkeypatch.setattr(uplink, "request", self.request)
+        monkeypatch.setattr(eswitch.links, "get", lambda *_: link)
+        monkeypatch.setattr(eswitch.links, "links", lambda *_: (link,))
+        monkeypatch.setattr(eswitch, "has_ingress", lambda _: self.ingress)
+        monkeypatch.setattr(eswitch, "hw_tc_offload", self.rules)
+        monkeypatch.setattr(eswitch, "_ingress_qdisc", self.queue)
+        monkeypatch.setattr(eswitch, "request_link", self.request)
         self.ipv6 = path / "up0/disable_ipv6"
         self.ipv6.parent.mkdir()
         self.ipv6.write_text("0\n")
-        monkeypatch.setattr(uplink, "IPV6", path)
+        monkeypatch.setattr(eswitch, "IPV6", path)
 
     def rules(self, name: str, wanted: bool | None = None) -> bool | None:
         assert name == "up0"
@@ -214,7 +217,7 @@ def test_an_uplink_is_as_before(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tc: bool | None
 ) -> None:
     link = Uplink(tmp_path, monkeypatch, ingress=False, tc=tc)
-    uplink.take_uplink(journal, "up0", mtu=9000)
+    eswitch.take_uplink(journal, "up0", mtu=9000)
     assert link.ingress
     assert link.ipv6.read_text() == "1\n"
     assert link.tc is (None if tc is None else True)
@@ -229,17 +232,17 @@ def test_rules_of_somebody_else_are_left_alone(
 ) -> None:
     link = Uplink(tmp_path, monkeypatch, ingress=True, tc=False)
     with pytest.raises(HostError, match="rules of somebody else"):
-        uplink.take_uplink(journal, "up0", mtu=1500)
+        eswitch.take_uplink(journal, "up0", mtu=1500)
     assert journal.undo().undone == ()
     assert (link.ingress, link.tc, link.sent) == (True, False, 0)
 
 
 def test_an_uplink_that_is_gone_has_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uplink.links, "links", lambda *_: ())
-    assert "gone" in uplink.undo_uplink({"index": 7, "tc": True})
+    monkeypatch.setattr(eswitch.links, "links", lambda *_: ())
+    assert "gone" in eswitch.undo_uplink({"index": 7, "tc": True})
 
 
 def test_the_guardian_can_undo_both() -> None:
-    assert KINDS["eswitch"].load() is devlink.undo_mode
-    assert KINDS["uplink"].load() is uplink.undo_uplink
-    assert not KINDS["eswitch"].first
+    assert CHANGE_KINDS["eswitch"].load() is eswitch.undo_mode
+    assert CHANGE_KINDS["uplink"].load() is eswitch.undo_uplink
+    assert not CHANGE_KINDS["eswitch"].first

@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host import pci
-from vnetperf.host.fact import UNKNOWN, attempt, is_unknown
-from vnetperf.host.facts import collect
-from vnetperf.host.facts_software import kvm_facts, software_facts
+from vnetperf.host.facts import UNKNOWN, attempt, is_unknown
+from vnetperf.host.facts.hardware import collect
+from vnetperf.host.nic import pci
+from vnetperf.host.programs import kvm_facts, software_facts
 from vnetperf.model.errors import HostError
 
 
@@ -103,7 +103,7 @@ def test_facts_of_a_server(tmp_path: Path) -> None:
 
 def test_the_virtual_lab_is_known_by_its_command_line(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
-    for option, expected in {"vnetperf.lab=1": True, "vnetperf.lab=10": False}.items():
+    for option, expected in {"vnetperf.virt=1": True, "vnetperf.virt=10": False}.items():
         (tmp_path / "proc/cmdline").write_text(f"quiet {option} ro\n")
         assert collect(tmp_path)["virtual_lab"] is expected
     assert is_unknown(collect(tmp_path / "nowhere")["virtual_lab"])

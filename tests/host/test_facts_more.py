@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.host import bootline
-from vnetperf.host.fact import is_unknown
-from vnetperf.host.facts_irq import interrupt_facts, of_device
-from vnetperf.host.facts_memory import memory_facts
-from vnetperf.host.facts_nic import nic_facts
-from vnetperf.host.facts_system import uptime
+from vnetperf.host import kernel
+from vnetperf.host.facts import is_unknown
+from vnetperf.host.facts.hardware import device_interrupts, interrupt_facts, memory_facts, nic_facts
+from vnetperf.host.facts.system import uptime
 
 
 def put(root: Path, files: dict[str, str]) -> Path:
@@ -25,31 +23,31 @@ def put(root: Path, files: dict[str, str]) -> Path:
 
 
 def test_boot_options_with_their_meaning() -> None:
-    found = bootline.options("ro isolcpus=managed_irq,domain,2-7 rcu-nocbs=2-7 nosmt iommu=pt")
+    found = kernel.boot_options("ro isolcpus=managed_irq,domain,2-7 rcu-nocbs=2-7 nosmt iommu=pt")
     assert found["isolcpus"]["value"] == "managed_irq,domain,2-7"
     assert "scheduler" in found["isolcpus"]["means"]
     assert found["rcu_nocbs"]["value"] == "2-7"
     assert found["nosmt"]["value"] == "yes"
-    assert found["nohz_full"] == bootline.NOT_GIVEN
+    assert found["nohz_full"] == kernel.NOT_GIVEN
     assert "tsx" not in found
 
 
 def test_an_option_given_twice_keeps_both() -> None:
-    found = bootline.options("hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=512")
+    found = kernel.boot_options("hugepagesz=1G hugepages=4 hugepagesz=2M hugepages=512")
     assert found["hugepages"]["value"] == "4; 512"
 
 
 def test_a_quoted_value_is_one_word() -> None:
-    assert bootline.options('dyndbg="file x +p" idle=poll')["idle"]["value"] == "poll"
+    assert kernel.boot_options('dyndbg="file x +p" idle=poll')["idle"]["value"] == "poll"
 
 
 @given(st.text())
 def test_no_command_line_breaks_it(text: str) -> None:
-    bootline.options(text)
+    kernel.boot_options(text)
 
 
 def test_an_unknown_command_line_is_unknown() -> None:
-    assert bootline.options("unknown: no /proc") == "unknown: no /proc"
+    assert kernel.boot_options("unknown: no /proc") == "unknown: no /proc"
 
 
 def test_interrupts_by_the_processors_they_may_go_to(tmp_path: Path) -> None:
@@ -70,13 +68,13 @@ def test_interrupts_of_a_device(tmp_path: Path) -> None:
     put(tmp_path, {f"sys/bus/pci/devices/0000:3b:00.0/msi_irqs/{n}": "msi" for n in (24, 25)})
     put(tmp_path, {"proc/irq/24/smp_affinity_list": "2", "proc/irq/25/smp_affinity_list": "3"})
     sys, proc = tmp_path / "sys", tmp_path / "proc"
-    assert of_device("0000:3b:00.0", sys=sys, proc=proc) == {"2": "24", "3": "25"}
-    assert is_unknown(of_device("0000:3c:00.0", sys=sys, proc=proc))
+    assert device_interrupts("0000:3b:00.0", sys=sys, proc=proc) == {"2": "24", "3": "25"}
+    assert is_unknown(device_interrupts("0000:3c:00.0", sys=sys, proc=proc))
 
 
 def test_interrupts_that_a_driver_has_not_asked_for_are_not_made_up(tmp_path: Path) -> None:
     put(tmp_path, {"sys/bus/pci/devices/0000:3b:00.0/msi_irqs/24": "msi"})
-    found = of_device("0000:3b:00.0", sys=tmp_path / "sys", proc=tmp_path / "proc")
+    found = device_interrupts("0000:3b:00.0", sys=tmp_path / "sys", proc=tmp_path / "proc")
     assert found == "unknown: its driver asks for them when its interface comes up"
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import mounts
+from vnetperf.host import files
 from vnetperf.host.files import create_file, create_tree, replace_file
 from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.rundir import RunDir
+from vnetperf.host.session import RunDir
 from vnetperf.model.errors import HostError
 
 
@@ -68,11 +68,11 @@ def test_a_run_root_that_others_use_stays(journal: Journal, roots: HostRoots) ->
 def test_a_mount_goes_before_its_directory(journal: Journal, roots: HostRoots) -> None:
     rundir = RunDir.create(journal, roots)
     target = rundir.subdir("huge")
-    mounts.mount_hugetlbfs(journal, target, 2048)
+    files.mount_hugetlbfs(journal, target, 2048)
     assert "hugetlbfs" in Path("/proc/self/mounts").read_text()
     assert f"{target} " in Path("/proc/self/mounts").read_text()
     with pytest.raises(HostError, match="not yet a mount point"):
-        mounts.mount_hugetlbfs(journal, target, 2048)
+        files.mount_hugetlbfs(journal, target, 2048)
     held = (target / "open").open("w")  # busy: it is detached
     assert journal.undo().complete
     held.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import flock
+from vnetperf.host import locks
 from vnetperf.model.errors import HostError
 
 
@@ -30,10 +30,10 @@ def busy() -> HostError:
 
 def test_it_is_waited_for_and_then_had(two: tuple[int, int]) -> None:
     mine, theirs = two
-    flock.take(theirs, 0, busy)
-    timer = threading.Timer(0.1, flock.release, (theirs,))
+    locks.lock_file(theirs, 0, busy)
+    timer = threading.Timer(0.1, locks.unlock_file, (theirs,))
     timer.start()
-    flock.take(mine, 20, busy)
+    locks.lock_file(mine, 20, busy)
     timer.join()
     with pytest.raises(HostError, match="somebody has it"):
-        flock.take(theirs, 0.05, busy)
+        locks.lock_file(theirs, 0.05, busy)

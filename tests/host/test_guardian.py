@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from vnetperf.host import hugepages, lock, snapshot
-from vnetperf.host.identity import ProcessId
-from vnetperf.host.kill import find_processes
+from vnetperf.host import hugepages, locks
+from vnetperf.host.linux import ProcessId
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.restore import restore
-from vnetperf.host.session import HostRun
+from vnetperf.host.processes import find_processes
+from vnetperf.host.session import HostRun, restore
 from vnetperf.model.errors import TestbedBusyError
+from vnetperf.testing import snapshot
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("hugepages_to_ourselves")]
 
@@ -92,11 +92,11 @@ class Witness:
         marks = (self._run_id[:9], str(self._machine.parent), f"{GIB_KB} kB")
         areas = ("hugepages", "processes", "mounts", "links", "files")
         content = {path.name: path.read_text() for path in self._machine.iterdir()}
-        return snapshot.take(self._roots).only(areas, marks), content
+        return snapshot.take_snapshot(self._roots).only(areas, marks), content
 
     def problems(self) -> list[str]:
         (before, content_before), (after, content_after) = self._before, self._look()
-        problems = list(snapshot.diff(before, after))
+        problems = list(snapshot.compare_snapshots(before, after))
         if content_before != content_after:
             problems.append(f"content was {content_before}, is {content_after}")
         return problems + [f"process {pid} lives" for pid in find_processes(self._run_id)]
@@ -118,7 +118,7 @@ def test_an_agent_killed_at_any_moment(
     )
     time.sleep(chance.random() * 0.5)
     agents.kill(agent)
-    _until(lambda: not lock.is_held(roots.lock("bed")), 20, lambda: _log(roots))
+    _until(lambda: not locks.is_held(roots.lock("bed")), 20, lambda: _log(roots))
     if roots.state.exists():  # killed before its guardian was there: nothing else was changed
         assert not list(roots.journals.glob("*.jsonl")), _log(roots)
         assert restore(roots).complete
@@ -143,11 +143,11 @@ def test_agent_and_guardian_killed_then_restored(
     )
     _until(lambda: roots.journal(run_id).exists(), 10)
     time.sleep(chance.random() * 0.4)
-    holder = lock.read_holder(roots.lock("bed"))
+    holder = locks.read_holder(roots.lock("bed"))
     assert holder is not None
     os.kill(holder.guardian, signal.SIGKILL)
     agents.kill(agent)
-    _until(lambda: not lock.is_held(roots.lock("bed")))
+    _until(lambda: not locks.is_held(roots.lock("bed")))
     report = restore(roots)
     assert [run.run_id for run in report.restored] == [run_id]
     assert report.complete, report
@@ -162,19 +162,19 @@ def test_a_guardian_killed_while_it_restores(
     request = {"base": str(machine.parent), "run_id": run_id, "close": False, "seed": 7}
     agent = agents.start(changes=12, hugepages=False, **request)
     time.sleep(0.5)
-    holder = lock.read_holder(roots.lock("bed"))
+    holder = locks.read_holder(roots.lock("bed"))
     assert holder is not None
     agents.kill(agent)
     time.sleep(0.05)
     os.kill(holder.guardian, signal.SIGKILL)
-    _until(lambda: not lock.is_held(roots.lock("bed")))
+    _until(lambda: not locks.is_held(roots.lock("bed")))
     assert restore(roots).complete
     _until(lambda: not witness.problems(), 2, lambda: str(witness.problems()))
 
 
 def test_the_guardian_cannot_be_talked_out_of_it(roots: HostRoots) -> None:
     with HostRun.open(roots=roots) as host:
-        holder = lock.read_holder(next(roots.locks.iterdir()))
+        holder = locks.read_holder(next(roots.locks.iterdir()))
         assert holder is not None
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             os.kill(holder.guardian, number)
@@ -206,7 +206,7 @@ def test_a_run_restores_what_a_dead_one_left(
     request = {"base": str(machine.parent), "run_id": run_id, "close": False, "seed": 3}
     agent = agents.start(changes=8, hugepages=False, **request)
     time.sleep(0.4)
-    holder = lock.read_holder(roots.lock("bed"))
+    holder = locks.read_holder(roots.lock("bed"))
     assert holder is not None
     os.kill(holder.guardian, signal.SIGKILL)
     agents.kill(agent)

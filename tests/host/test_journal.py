@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vnetperf.host import files, journal_file, undoing, values
+from vnetperf.host import files, kernel
+from vnetperf.host import journal as journal_file
+from vnetperf.host import journal as undoing
 from vnetperf.host.journal import Change, Journal
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.restore import restore
+from vnetperf.host.session import restore
 from vnetperf.model.errors import HostError
 
 PREFIX = {"create": "new-", "tree": "tree-"}
@@ -56,7 +58,7 @@ class Place:
             return
         if action == "value":
             path = self.machine / f"value-{name}"
-            self.changes.append(values.write_value(journal, path, str(number)))
+            self.changes.append(kernel.write_value(journal, path, str(number)))
         elif action == "create":
             path = self.machine / f"new-{name}"
             self.changes.append(files.create_file(journal, path, str(number)))
@@ -107,7 +109,7 @@ def test_killed_at_any_byte_of_the_journal(
 
     def append_until_killed(fd: int, record: journal_file.Record) -> None:
         nonlocal budget
-        line = journal_file.encode(record)
+        line = journal_file.encode_record(record)
         os.write(fd, line[: max(0, budget)])
         budget -= len(line)
         if budget < 0:
@@ -115,7 +117,7 @@ def test_killed_at_any_byte_of_the_journal(
 
     with Place() as place:
         journal = Journal.create(place.roots, "r1")
-        with mock.patch.object(journal_file, "append", append_until_killed):
+        with mock.patch.object(journal_file, "append_record", append_until_killed):
             try:
                 for action in actions:
                     place.act(journal, *action)
@@ -139,11 +141,13 @@ def test_killed_during_the_undo_then_undone_again(
         for action in actions:
             place.act(journal, *action)
         written = journal.path.read_bytes()
-        steps = undoing.pending(journal_file.read(journal.path).records)
+        steps = undoing.pending_changes(journal_file.read_journal(journal.path).records)
         journal.undo()
         marked = data.draw(st.integers(min_value=0, max_value=len(steps)))
         place.roots.journals.mkdir(parents=True)
-        marks = [journal_file.encode({"t": "undone", "n": step["n"]}) for step in steps[:marked]]
+        marks = [
+            journal_file.encode_record({"t": "undone", "n": step["n"]}) for step in steps[:marked]
+        ]
         journal.path.write_bytes(written + b"".join(marks))
         _pretend_owner_died(journal.path)
         report = restore(place.roots)
@@ -156,11 +160,11 @@ def test_every_cut_of_a_real_journal_can_be_read(roots: HostRoots, tmp_path: Pat
     journal = Journal.create(roots, "r1")
     value = tmp_path / "value"
     value.write_text("1")
-    values.write_value(journal, value, "2")
+    kernel.write_value(journal, value, "2")
     whole = journal.path.read_bytes()
     for size in range(len(whole) + 1):
         (tmp_path / "cut").write_bytes(whole[:size])
-        content = journal_file.read(tmp_path / "cut")
+        content = journal_file.read_journal(tmp_path / "cut")
         assert content.damage == ()
         assert len(content.records) <= 2
     journal.undo()
@@ -171,7 +175,7 @@ def test_damage_in_the_middle_is_told_and_the_rest_undone(roots: HostRoots, tmp_
     journal = Journal.create(roots, "r1")
     for path in paths:
         path.write_text("1\n")
-        values.write_value(journal, path, "2")
+        kernel.write_value(journal, path, "2")
     lines = journal.path.read_bytes().splitlines(keepends=True)
     lines[2] = (
         lines[2]
@@ -195,7 +199,7 @@ def test_after_a_reboot_only_files_are_undone(
     value = tmp_path / "value"
     value.write_text("1\n")
     journal = Journal.create(roots, "r1")
-    values.write_value(journal, value, "2")
+    kernel.write_value(journal, value, "2")
     files.create_file(journal, tmp_path / "file", "x")
     journal.close()
     for module in ("journal", "undoing", "restore"):
@@ -243,7 +247,7 @@ def test_nothing_is_changed_when_the_journal_is_closed(roots: HostRoots, tmp_pat
     journal = Journal.create(roots, "r1")
     journal.undo()
     with pytest.raises(HostError, match="after the run's journal was closed"):
-        values.write_value(journal, value, "2")
+        kernel.write_value(journal, value, "2")
     assert value.read_text() == "1\n"
 
 
@@ -265,4 +269,4 @@ def _pretend_owner_died(path: Path) -> None:
     first, _, rest = path.read_bytes().partition(b"\n")
     header = json.loads(first)["r"]
     header["owner"][1] += 1  # another start time is another process
-    path.write_bytes(journal_file.encode(header) + rest)
+    path.write_bytes(journal_file.encode_record(header) + rest)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import links, modules, netns, snapshot
+from vnetperf.host import kernel, links
 from vnetperf.host.journal import Journal
 from vnetperf.model.errors import HostError
+from vnetperf.testing import snapshot
 
 pytestmark = pytest.mark.real
 
@@ -37,9 +38,9 @@ def test_a_quiet_pair(journal: Journal, names: tuple[str, str]) -> None:
 def test_frames_cross_into_a_namespace_and_all_is_gone_after(
     journal: Journal, names: tuple[str, str], tmp_path: Path
 ) -> None:
-    before = snapshot.take()
+    before = snapshot.take_snapshot()
     space = tmp_path / "space"
-    netns.create_netns(journal, space)
+    links.create_netns(journal, space)
     links.create_veth(journal, names, netns=(None, space))
     assert links.find(names[1]) is None
     assert links.get(names[1], space).up
@@ -51,7 +52,7 @@ def test_frames_cross_into_a_namespace_and_all_is_gone_after(
         raw.settimeout(5)
         return raw
 
-    with netns.run_in(space, listen) as receiver:
+    with links.run_in(space, listen) as receiver:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
             sender.bind((names[0], 0))
             sender.send(frame)
@@ -60,7 +61,12 @@ def test_frames_cross_into_a_namespace_and_all_is_gone_after(
     assert not space.exists()
     areas = ("links", "mounts")
     marks = (*names, str(tmp_path))
-    assert snapshot.diff(before.only(areas, marks), snapshot.take().only(areas, marks)) == ()
+    assert (
+        snapshot.compare_snapshots(
+            before.only(areas, marks), snapshot.take_snapshot().only(areas, marks)
+        )
+        == ()
+    )
 
 
 def test_settings_of_a_link_come_back(journal: Journal, names: tuple[str, str]) -> None:
@@ -92,10 +98,10 @@ def test_an_unknown_kind_leaves_nothing(journal: Journal, names: tuple[str, str]
 
 def test_a_missing_namespace_is_told(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="cannot enter"):
-        netns.run_in(tmp_path / "none", lambda: None)
+        links.run_in(tmp_path / "none", lambda: None)
 
 
 def test_a_module_that_is_not_there_is_told(journal: Journal) -> None:
     with pytest.raises(HostError, match="no-such-module"):
-        modules.load_module(journal, "no-such-module")
-    assert modules.undo_modules({"modules": ["no_such_module"]}) == "already gone"
+        kernel.load_module(journal, "no-such-module")
+    assert kernel.undo_modules({"modules": ["no_such_module"]}) == "already gone"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from vnetperf.host import linkstats
+from vnetperf.host import links
 
 TABLE = """\
 Inter-|   Receive                                                |  Transmit
@@ -14,11 +14,11 @@ eth0:1: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16
 
 
 def test_the_kernels_table_is_read_by_column() -> None:
-    found = linkstats.parse(TABLE)
-    assert found["lo"] == linkstats.LinkStatistics(rx=29, tx=28, rx_dropped=1, tx_dropped=2)
+    found = links.parse_statistics(TABLE)
+    assert found["lo"] == links.LinkStatistics(rx=29, tx=28, rx_dropped=1, tx_dropped=2)
     assert found["vp78c2s0a"].rx == 2**64 - 1
-    assert found["eth0:1"] == linkstats.LinkStatistics(rx=2, tx=10, rx_dropped=4, tx_dropped=12)
+    assert found["eth0:1"] == links.LinkStatistics(rx=2, tx=10, rx_dropped=4, tx_dropped=12)
 
 
 def test_the_running_kernels_table_can_be_read() -> None:
-    assert "lo" in linkstats.statistics()
+    assert "lo" in links.statistics()

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import lock
-from vnetperf.host.lock import LockHolder, TestbedLock
+from vnetperf.host import locks
+from vnetperf.host.locks import LockHolder, TestbedLock
 from vnetperf.host.paths import HostRoots
 from vnetperf.model.errors import TestbedBusyError
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from vnetperf.host.lock import TestbedLock
+from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
 base = Path(sys.argv[1])
 held = TestbedLock.acquire(HostRoots(base / "state", base / "run"), "bed", "other-run")
@@ -46,7 +46,7 @@ def test_a_busy_testbed_names_its_holder(other: subprocess.Popen[str], roots: Ho
     with pytest.raises(TestbedBusyError) as caught:
         TestbedLock.acquire(roots, "bed", "mine")
     text = str(caught.value)
-    assert f"run other-run of {lock.user_name()} (pid {other.pid}, since 2" in text
+    assert f"run other-run of {locks.user_name()} (pid {other.pid}, since 2" in text
     assert "vnetperf restore" in text
     TestbedLock.acquire(roots, "another bed", "mine").release()
 
@@ -76,13 +76,13 @@ def test_the_wait_has_an_end(other: subprocess.Popen[str], roots: HostRoots) -> 
 
 
 def test_what_a_dead_run_left_is_taken(other: subprocess.Popen[str], roots: HostRoots) -> None:
-    assert lock.is_held(roots.lock("bed"))
+    assert locks.is_held(roots.lock("bed"))
     other.kill()
     other.wait()
     assert roots.lock("bed").exists()
-    assert not lock.is_held(roots.lock("bed"))
+    assert not locks.is_held(roots.lock("bed"))
     held = TestbedLock.acquire(roots, "bed", "mine")
-    assert lock.remove_stale(roots) == []
+    assert locks.remove_stale_locks(roots) == []
     held.release()
     held.release()
     assert not roots.state.exists()
@@ -102,7 +102,7 @@ def test_only_one_of_many_has_it(roots: HostRoots) -> None:
             inside.remove(name)
             held.release()
 
-    lock_poll, lock.POLL_S = lock.POLL_S, 0.001
+    lock_poll, locks.TESTBED_LOCK_POLL_S = locks.TESTBED_LOCK_POLL_S, 0.001
     try:
         threads = [threading.Thread(target=work, args=(f"r{n}",)) for n in range(4)]
         for thread in threads:
@@ -110,5 +110,5 @@ def test_only_one_of_many_has_it(roots: HostRoots) -> None:
         for thread in threads:
             thread.join()
     finally:
-        lock.POLL_S = lock_poll
+        locks.TESTBED_LOCK_POLL_S = lock_poll
     assert worst == [1] * 60

@@ -8,50 +8,56 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.host import nic_use
-from vnetperf.host.nic_use import Interface, Network, Use, established, uses
+from vnetperf.host.nic import usage
+from vnetperf.host.nic.usage import (
+    InterfaceUse,
+    NetworkState,
+    UsageInterface,
+    established_addresses,
+    find_uses,
+)
 
 ETH, BRIDGE, VLAN, BOND, FREE = (
-    Interface(2, "eth0"),
-    Interface(3, "br0"),
-    Interface(4, "eth0.100", lower=2),
-    Interface(5, "bond0"),
-    Interface(6, "eth1"),
+    UsageInterface(2, "eth0"),
+    UsageInterface(3, "br0"),
+    UsageInterface(4, "eth0.100", lower=2),
+    UsageInterface(5, "bond0"),
+    UsageInterface(6, "eth1"),
 )
 
 
 def test_nothing_configured_is_free() -> None:
-    assert uses(Network((ETH, FREE)), ()) == {}
+    assert find_uses(NetworkState((ETH, FREE)), ()) == {}
 
 
 @pytest.mark.parametrize(
     ("network", "reason"),
     [
-        (Network((ETH, FREE), {2: ("192.0.2.1",)}), "it carries the address 192.0.2.1"),
-        (Network((ETH, FREE), {2: ("2001:db8::1",)}), "it carries the address 2001:db8::1"),
-        (Network((ETH, FREE), {}, {2: ("default",)}), "it carries the route default"),
+        (NetworkState((ETH, FREE), {2: ("192.0.2.1",)}), "it carries the address 192.0.2.1"),
+        (NetworkState((ETH, FREE), {2: ("2001:db8::1",)}), "it carries the address 2001:db8::1"),
+        (NetworkState((ETH, FREE), {}, {2: ("default",)}), "it carries the route default"),
         (
-            Network((ETH, VLAN, FREE), {4: ("192.0.2.1",)}),
+            NetworkState((ETH, VLAN, FREE), {4: ("192.0.2.1",)}),
             "eth0.100 on top of it carries the address 192.0.2.1",
         ),
-        (Network((Interface(2, "eth0", master=3), BRIDGE, FREE)), "it is a port of br0"),
+        (NetworkState((UsageInterface(2, "eth0", master=3), BRIDGE, FREE)), "it is a port of br0"),
         (
-            Network((Interface(2, "eth0", master=5), BOND, FREE), {5: ("192.0.2.1",)}),
+            NetworkState((UsageInterface(2, "eth0", master=5), BOND, FREE), {5: ("192.0.2.1",)}),
             "bond0 on top of it carries the address 192.0.2.1",
         ),
     ],
 )
-def test_what_is_carried_is_named(network: Network, reason: str) -> None:
-    found = uses(network, ())
-    assert found["eth0"] == Use(reason)
+def test_what_is_carried_is_named(network: NetworkState, reason: str) -> None:
+    found = find_uses(network, ())
+    assert found["eth0"] == InterfaceUse(reason)
     assert "eth1" not in found
 
 
 def test_a_session_counts_before_all_else() -> None:
-    network = Network(
-        (Interface(2, "eth0", master=3), BRIDGE), {2: ("192.0.2.9",), 3: ("192.0.2.1",)}
+    network = NetworkState(
+        (UsageInterface(2, "eth0", master=3), BRIDGE), {2: ("192.0.2.9",), 3: ("192.0.2.1",)}
     )
-    use = uses(network, {"192.0.2.1"})["eth0"]
+    use = find_uses(network, {"192.0.2.1"})["eth0"]
     assert use.session
     assert use.reason == (
         "an SSH session of this machine goes over 192.0.2.1, which br0 on top of it carries"
@@ -60,12 +66,14 @@ def test_a_session_counts_before_all_else() -> None:
 
 @given(
     st.lists(
-        st.builds(Interface, st.integers(1, 6), st.just("x"), st.integers(0, 6), st.integers(0, 6)),
+        st.builds(
+            UsageInterface, st.integers(1, 6), st.just("x"), st.integers(0, 6), st.integers(0, 6)
+        ),
         unique_by=lambda i: i.index,
     )
 )
-def test_loops_of_links_are_walked_once(interfaces: list[Interface]) -> None:
-    uses(Network(tuple(interfaces), {1: ("192.0.2.1",)}), ())
+def test_loops_of_links_are_walked_once(interfaces: list[UsageInterface]) -> None:
+    find_uses(NetworkState(tuple(interfaces), {1: ("192.0.2.1",)}), ())
 
 
 def test_established_connections_to_a_port() -> None:
@@ -74,8 +82,8 @@ def test_established_connections_to_a_port() -> None:
    1: 010200C0:0016 05FEA8C0:C0DE 01 00000000:00000000 02:000A7214 00000000 0 0 2 4 0
    2: 020200C0:1F90 05FEA8C0:C0DE 01 00000000:00000000 02:000A7214 00000000 0 0 2 4 0
 """
-    assert established(text, {22}) == {"192.0.2.1"}
-    assert established(text, {8080}) == {"192.0.2.2"}
+    assert established_addresses(text, {22}) == {"192.0.2.1"}
+    assert established_addresses(text, {8080}) == {"192.0.2.2"}
 
 
 def test_connections_over_ipv6() -> None:
@@ -83,7 +91,7 @@ def test_connections_over_ipv6() -> None:
     mapped = "0000000000000000FFFF0000010200C0"
     plain = "B80D0120000000000000000001000000"
     text = head + "".join(f" 0: {a}:0016 {'0' * 32}:C0DE 01 x\n" for a in (mapped, plain))
-    assert established(text, {22}) == {"192.0.2.1", "2001:db8::1"}
+    assert established_addresses(text, {22}) == {"192.0.2.1", "2001:db8::1"}
 
 
 def test_the_holder_of_a_device_is_named_though_processes_end(
@@ -100,7 +108,7 @@ def test_the_holder_of_a_device_is_named_though_processes_end(
             raise FileNotFoundError(path)
         return listed(path)
 
-    monkeypatch.setattr(nic_use, "PROC", tmp_path)
+    monkeypatch.setattr(usage, "PROC", tmp_path)
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    assert nic_use.holder_of_vfio(5) == "process 34 (qemu)"
-    assert nic_use.holder_of_vfio(6) == ""
+    assert usage.holder_of_vfio(5) == "process 34 (qemu)"
+    assert usage.holder_of_vfio(6) == ""

@@ -7,7 +7,7 @@ import pytest
 
 from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots, make_private
-from vnetperf.host.rundir import RunDir
+from vnetperf.host.session import RunDir
 from vnetperf.model.errors import HostError
 
 

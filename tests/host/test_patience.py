@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import patience
-from vnetperf.host.facts_system import LAB_MARK
+from vnetperf.host import wait
+from vnetperf.host.facts.system import LAB_MARK
 
 
 @pytest.mark.parametrize(
     ("cmdline", "expected"),
-    [("root=/dev/vda1 quiet", 1.0), (f"quiet {LAB_MARK}", patience.IN_THE_LAB)],
+    [("root=/dev/vda1 quiet", 1.0), (f"quiet {LAB_MARK}", wait.LAB_TIME_FACTOR)],
 )
 def test_only_the_lab_takes_longer(tmp_path: Path, cmdline: str, expected: float) -> None:
     (tmp_path / "cmdline").write_text(f"{cmdline}\n")
-    assert patience.factor(tmp_path) == expected
+    assert wait.time_factor(tmp_path) == expected
 
 
 def test_what_cannot_be_read_is_a_real_machine(tmp_path: Path) -> None:
-    assert patience.factor(tmp_path / "nowhere") == 1.0
+    assert wait.time_factor(tmp_path / "nowhere") == 1.0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import pci
 from vnetperf.host.journal import Journal
+from vnetperf.host.nic import pci
 from vnetperf.model.errors import HostError
 
 ADDRESS = "0000:3b:00.0"

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import kill, spawner
-from vnetperf.host.identity import ProcessId
+from vnetperf.host import processes as kill
+from vnetperf.host import processes as spawner
 from vnetperf.host.journal import Journal
-from vnetperf.host.process import Processes
+from vnetperf.host.linux import ProcessId
+from vnetperf.host.processes import Processes
 from vnetperf.model.errors import HostError
 
 
@@ -157,11 +158,11 @@ def test_children_die_with_a_killed_parent(tmp_path: Path, with_setpriv: bool) -
 
 def test_a_fork_gets_a_spawner_of_its_own() -> None:
     request = spawner.SpawnRequest(["true"], dict(os.environ), -3, -3)
-    assert spawner.spawn(request).wait() == 0
+    assert spawner.spawn_process(request).wait() == 0
     pid = os.fork()
     if pid == 0:
         try:
-            os._exit(spawner.spawn(request).wait())
+            os._exit(spawner.spawn_process(request).wait())
         finally:
             os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

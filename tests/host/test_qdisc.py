@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from vnetperf.host.linkstats import LinkStatistics
-from vnetperf.host.qdisc import joined
+from vnetperf.host.links import LinkStatistics, add_qdisc_counters
 
 LINKS = {"eth0": LinkStatistics(600, 451, 0, 1), "eth1": LinkStatistics(600, 600, 0, 0)}
 #: As iproute2 6.1 prints it: a root of two queues, and those queues.
@@ -20,14 +19,14 @@ SHOWN = json.dumps(
 
 
 def test_a_discipline_knows_of_frames_that_the_driver_has_not_counted_and_of_its_drops() -> None:
-    assert joined(LINKS, SHOWN) == {
+    assert add_qdisc_counters(LINKS, SHOWN) == {
         "eth0": LinkStatistics(600, 594, 0, 7),
         "eth1": LinkStatistics(600, 600, 0, 0),
     }
 
 
 def test_links_without_a_discipline_keep_their_own_numbers() -> None:
-    assert joined(LINKS, "") == LINKS
+    assert add_qdisc_counters(LINKS, "") == LINKS
     # XDP_REDIRECT goes round the discipline: it counts nothing, the driver does.
     empty = [{"kind": "mq", "dev": "eth1", "root": True, "packets": 0, "drops": 0}]
-    assert joined(LINKS, json.dumps(empty)) == LINKS
+    assert add_qdisc_counters(LINKS, json.dumps(empty)) == LINKS

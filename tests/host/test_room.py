@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from vnetperf.host.undo import KINDS
+from vnetperf.host.journal import CHANGE_KINDS
 
 
 def test_the_guardian_starts_light() -> None:
@@ -21,6 +21,6 @@ def test_the_guardian_starts_light() -> None:
     assert result.stdout.strip() == "[]", result.stderr
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(CHANGE_KINDS))
 def test_every_kind_can_be_undone(kind: str) -> None:
-    assert callable(KINDS[kind].load())
+    assert callable(CHANGE_KINDS[kind].load())

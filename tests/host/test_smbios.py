@@ -8,9 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.host import smbios
-from vnetperf.host.fact import is_unknown
-from vnetperf.host.facts_memory import memory_facts
+from vnetperf.host.facts import hardware, is_unknown
+from vnetperf.host.facts.hardware import memory_facts
 
 
 def structure(kind: int, body: dict[int, bytes], length: int, *strings: str) -> bytes:
@@ -46,7 +45,7 @@ END = structure(127, {}, 4)
 
 
 def machine(tmp_path: Path, *tables: bytes) -> Path:
-    path = tmp_path / "sys" / smbios.TABLES
+    path = tmp_path / "sys" / hardware.SMBIOS_TABLE
     path.parent.mkdir(parents=True)
     path.write_bytes(b"".join([*tables, END]))
     return tmp_path / "sys"
@@ -106,19 +105,21 @@ def test_without_tables_every_fact_says_so(tmp_path: Path) -> None:
 
 
 def test_slots_by_address() -> None:
-    assert smbios.slots(tuple(smbios.structures(SLOT + END))) == {"0000:3b:01": "PCIe Slot 3"}
+    assert hardware.smbios_slots(tuple(hardware.smbios_structures(SLOT + END))) == {
+        "0000:3b:01": "PCIe Slot 3"
+    }
 
 
 @given(st.binary(max_size=200))
 def test_no_table_breaks_the_reading(table: bytes) -> None:
-    for found in smbios.structures(table):
-        smbios.memory_device(found)
-        smbios.slots((found,))
-        smbios.error_correction((found,))
+    for found in hardware.smbios_structures(table):
+        hardware.memory_device(found)
+        hardware.smbios_slots((found,))
+        hardware.error_correction((found,))
 
 
 @given(st.integers(0, 300))
 def test_a_cut_table_gives_what_was_whole(cut: int) -> None:
     whole = ARRAY + module("A1", 1024) + module("B1", 1024)
-    found = list(smbios.structures(whole[:cut]))
-    assert found == list(smbios.structures(whole))[: len(found)]
+    found = list(hardware.smbios_structures(whole[:cut]))
+    assert found == list(hardware.smbios_structures(whole))[: len(found)]

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.snapshot import Snapshot, diff, take
+from vnetperf.testing.snapshot import Snapshot, compare_snapshots, take_snapshot
 
 
 def test_differences_are_told_in_words() -> None:
     before = Snapshot({"links": {"eth0": "up", "gone": "up"}, "files": {"/a": "3 bytes"}})
     after = Snapshot({"links": {"eth0": "down", "new": "up"}, "files": {"/a": "3 bytes"}})
-    assert diff(before, before) == ()
-    assert diff(before, after) == (
+    assert compare_snapshots(before, before) == ()
+    assert compare_snapshots(before, after) == (
         "links: eth0 was up, is down",
         "links: gone is gone (was up)",
         "links: new is new (up)",
@@ -22,11 +22,11 @@ def test_a_part_can_be_compared() -> None:
 
 
 def test_this_machine_has_all_areas(roots: HostRoots) -> None:
-    areas = take(roots).areas
+    areas = take_snapshot(roots).areas
     assert "lo" in areas["links"]
     assert areas["processes"]
     assert areas["mounts"]
     assert not any("(unreadable)" in area for area in areas.values())
     roots.state.mkdir()
     (roots.state / "left").write_text("x")
-    assert f"{roots.state}/left" in take(roots).areas["files"]
+    assert f"{roots.state}/left" in take_snapshot(roots).areas["files"]

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import links, taps
+from vnetperf.host import links
 from vnetperf.host.journal import Journal
 from vnetperf.model.errors import HostError
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not taps.DEVICE.exists(), reason="the kernel has no /dev/net/tun"),
+    pytest.mark.skipif(not links.TUN_DEVICE.exists(), reason="the kernel has no /dev/net/tun"),
 ]
 
 
 def open_queue(name: str, flags: int) -> int:
-    device = os.open(taps.DEVICE, os.O_RDWR | os.O_CLOEXEC)
+    device = os.open(links.TUN_DEVICE, os.O_RDWR | os.O_CLOEXEC)
     try:
-        fcntl.ioctl(device, taps.TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
+        fcntl.ioctl(device, links.TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
     except OSError:
         os.close(device)
         raise
@@ -28,9 +28,9 @@ def open_queue(name: str, flags: int) -> int:
 
 
 def test_it_outlives_who_made_it_and_can_be_opened_twice(journal: Journal, run_id: str) -> None:
-    taps.create_tap(journal, f"{run_id}t")
+    links.create_tap(journal, f"{run_id}t")
     assert links.get(f"{run_id}t").kind == "tun"
-    flags = taps.IFF_TAP | taps.IFF_NO_PI | taps.IFF_MULTI_QUEUE
+    flags = links.IFF_TAP | links.IFF_NO_PI | links.IFF_MULTI_QUEUE
     queues = [open_queue(f"{run_id}t", flags) for _ in range(2)]
     links.set_up(f"{run_id}t")
     assert links.get(f"{run_id}t").carrier
@@ -42,23 +42,23 @@ def test_it_outlives_who_made_it_and_can_be_opened_twice(journal: Journal, run_i
 
 
 def test_one_of_a_single_queue_refuses_a_second(journal: Journal, run_id: str) -> None:
-    taps.create_tap(journal, f"{run_id}t", multi_queue=False)
-    first = open_queue(f"{run_id}t", taps.IFF_TAP | taps.IFF_NO_PI)
+    links.create_tap(journal, f"{run_id}t", multi_queue=False)
+    first = open_queue(f"{run_id}t", links.IFF_TAP | links.IFF_NO_PI)
     with pytest.raises(OSError, match="busy"):
-        open_queue(f"{run_id}t", taps.IFF_TAP | taps.IFF_NO_PI)
+        open_queue(f"{run_id}t", links.IFF_TAP | links.IFF_NO_PI)
     os.close(first)
 
 
 def test_a_taken_name_is_told(journal: Journal, run_id: str) -> None:
-    taps.create_tap(journal, f"{run_id}t")
+    links.create_tap(journal, f"{run_id}t")
     with pytest.raises(HostError, match="exists already"):
-        taps.create_tap(journal, f"{run_id}t")
+        links.create_tap(journal, f"{run_id}t")
 
 
 def test_no_device_names_the_cure(
     journal: Journal, run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taps, "DEVICE", tmp_path / "tun")
+    monkeypatch.setattr(links, "TUN_DEVICE", tmp_path / "tun")
     with pytest.raises(HostError, match="modprobe tun"):
-        taps.create_tap(journal, f"{run_id}t")
+        links.create_tap(journal, f"{run_id}t")
     assert journal.undo().complete

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from vnetperf.host.telemetry import DpdkTelemetry
+from vnetperf.host.dpdk import DpdkTelemetry
 from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.traffic.loadgen.telemetry import TelemetryClient
 

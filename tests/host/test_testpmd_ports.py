@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from vnetperf.host import testpmd_ports
-from vnetperf.host.testpmd_ports import TestpmdPorts
+from vnetperf.host import dpdk
+from vnetperf.host.dpdk import TestpmdPorts
 from vnetperf.model.errors import HostError
 
 STATS = {"ipackets": 9, "opackets": 8, "imissed": 3, "rx_nombuf": 2, "oerrors": 1}
@@ -36,7 +36,7 @@ class Program:
 
 
 def test_after_a_late_answer_the_next_question_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testpmd_ports, "DpdkTelemetry", Program)
+    monkeypatch.setattr(dpdk, "DpdkTelemetry", Program)
     ports = TestpmdPorts(Path("/r"), "vnf0")
     counted = ports.counters(0, "vnf0.0 (inside)")
     assert (counted.rx, counted.tx, counted.rx_dropped, counted.tx_dropped) == (9, 8, 5, 1)
@@ -54,7 +54,7 @@ def test_a_port_is_described_or_why_it_is_not(monkeypatch: pytest.MonkeyPatch) -
     assert gone.version() == "unknown: it does not answer"
     with pytest.raises(HostError, match="testpmd is not there"):
         gone.link_up(0)
-    monkeypatch.setattr(testpmd_ports, "DpdkTelemetry", Program)
+    monkeypatch.setattr(dpdk, "DpdkTelemetry", Program)
     there = TestpmdPorts(Path("/r"), "vnf0")
     assert there.version() == "DPDK 22.11.7"
     there.close()

@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host.cpulist import format_cpus, parse_cpus
-from vnetperf.host.governor import governor, set_governor
-from vnetperf.host.irq import irqs_of_device, set_irq_affinity
+from vnetperf.host.cpu import (
+    device_irqs,
+    format_cpus,
+    parse_cpus,
+    read_governor,
+    set_governor,
+    set_irq_affinity,
+)
 from vnetperf.host.journal import Journal
-from vnetperf.host.values import read_value, set_sysctl, undo_value, write_value
+from vnetperf.host.kernel import read_value, set_sysctl, undo_value, write_value
 from vnetperf.model.errors import HostError
 
 
@@ -51,14 +56,14 @@ def test_irq_affinity_and_governor(journal: Journal, tmp_path: Path) -> None:
     cpu0.mkdir(parents=True)
     (cpu0 / "scaling_governor").write_text("powersave\n")
     set_governor(journal, [0], "performance", sys=tmp_path)
-    assert governor(0, sys=tmp_path) == "performance"
-    assert governor(1, sys=tmp_path) is None
+    assert read_governor(0, sys=tmp_path) == "performance"
+    assert read_governor(1, sys=tmp_path) is None
     with pytest.raises(HostError, match="governor"):
         set_governor(journal, [1], "performance", sys=tmp_path)
-    assert irqs_of_device("0000:00:00.0", sys=tmp_path) == ()
+    assert device_irqs("0000:00:00.0", sys=tmp_path) == ()
     journal.undo()
     assert affinity.read_text() == "0-3\n"
-    assert governor(0, sys=tmp_path) == "powersave"
+    assert read_governor(0, sys=tmp_path) == "powersave"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import values, vfs
+from vnetperf.host import kernel as values
 from vnetperf.host.journal import Journal
+from vnetperf.host.nic import vfs
 
 PHYSICAL = "0000:3b:00.0"
 
@@ -55,9 +56,9 @@ def test_functions_are_made_without_drivers_and_come_back_with_them(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
 ) -> None:
     kernel = Kernel(tmp_path, before)
-    monkeypatch.setattr(values, "_write", kernel.write)
+    monkeypatch.setattr(values, "_write_file", kernel.write)
     monkeypatch.setattr(vfs.nic_use, "interface_uses", dict)
-    made = vfs.make(journal, PHYSICAL, 3, sys=tmp_path)
+    made = vfs.create_vfs(journal, PHYSICAL, 3, sys=tmp_path)
     assert len(made) == 3
     assert kernel.drivers() == [False] * 3
     assert journal.undo().complete

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from vnetperf.images import apt, building, image
-from vnetperf.images.apt import Package
-from vnetperf.images.recipe import VLOOP
+from vnetperf.virt import image_build, images, tools
+from vnetperf.virt.recipe import VLOOP
+from vnetperf.virt.tools import Package
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ class Distribution:
         self.release = "22.11"
         self.built: list[str] = []
 
-    def inputs(self, *_: object) -> building.Inputs:
+    def inputs(self, *_: object) -> image_build.ImageInputs:
         packages = (package("dpdk-dev", self.release), package("busybox-static"))
-        return building.Inputs(VLOOP, (package("linux-image"),), packages)
+        return image_build.ImageInputs(VLOOP, (package("linux-image"),), packages)
 
-    def build(self, made_of: building.Inputs, *folders: Any) -> dict[str, Any]:
+    def build(self, made_of: image_build.ImageInputs, *folders: Any) -> dict[str, Any]:
         out = folders[2]
-        for name in (building.KERNEL, building.INITRD, building.DISK):
+        for name in (image_build.KERNEL, image_build.INITRD, image_build.DISK):
             (out / name).write_bytes(f"{name} of {self.release}".encode() * 100)
         self.built.append(made_of.key)
         versions = {p.name: p.version for p in made_of.everything}
@@ -46,14 +46,14 @@ class Distribution:
         for each in packages:
             (folder / each.file).touch()
 
-    def image(self) -> image.Image:
-        return image.build("vloop", lambda _: None)
+    def image(self) -> images.Image:
+        return images.build("vloop", lambda _: None)
 
 
 @pytest.fixture
 def distribution(store_home: Path, monkeypatch: pytest.MonkeyPatch) -> Distribution:
     made = Distribution()
-    monkeypatch.setattr(building, "inputs", made.inputs)
-    monkeypatch.setattr(building, "build", made.build)
-    monkeypatch.setattr(apt, "download", made.download)
+    monkeypatch.setattr(image_build, "image_inputs", made.inputs)
+    monkeypatch.setattr(image_build, "build_files", made.build)
+    monkeypatch.setattr(tools, "download_packages", made.download)
     return made

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Programs
-from vnetperf.images import apt
-from vnetperf.images.apt import Package
 from vnetperf.model.errors import HostError
+from vnetperf.virt import tools
+from vnetperf.virt.tools import Package
 
 CONTENT = b"a package"
 SUM = hashlib.sha256(CONTENT).hexdigest()
@@ -31,7 +31,7 @@ def test_what_is_not_wanted_is_left_out_unless_asked_for(
 ) -> None:
     files = ("zlib1g_1_amd64.deb", "libdpdk-dev_2_amd64.deb", "dpdk-dev_1%3a2-3_amd64.deb")
     programs({"apt-get": f'echo "$@" >{tmp_path}/asked\n{uris(*files)}'})
-    found = apt.resolve(["dpdk-dev"], ["*-dev"], tmp_path)
+    found = tools.resolve_packages(["dpdk-dev"], ["*-dev"], tmp_path)
     assert [(each.name, each.version) for each in found] == [("dpdk-dev", "1:2-3"), ("zlib1g", "1")]
     asked = (tmp_path / "asked").read_text()
     assert "--print-uris" in asked
@@ -42,14 +42,14 @@ def test_what_is_not_wanted_is_left_out_unless_asked_for(
 def test_a_package_that_apt_does_not_know_is_named(tmp_path: Path, programs: Programs) -> None:
     programs({"apt-get": uris("kmod_1_amd64.deb")})
     with pytest.raises(HostError, match="dash") as caught:
-        apt.resolve(["kmod", "dash"], [], tmp_path)
+        tools.resolve_packages(["kmod", "dash"], [], tmp_path)
     assert "apt-get update" in caught.value.cure
 
 
 def test_a_refusal_of_apt_is_told(tmp_path: Path, programs: Programs) -> None:
     programs({"apt-get": "echo 'E: Unable to locate package dpdk-dev' >&2; exit 100"})
     with pytest.raises(HostError, match="Unable to locate package dpdk-dev") as caught:
-        apt.exactly(["dpdk-dev"], tmp_path)
+        tools.exact_packages(["dpdk-dev"], tmp_path)
     assert "apt-get update" in caught.value.cure
 
 
@@ -59,9 +59,9 @@ def test_only_what_is_missing_is_fetched(tmp_path: Path, programs: Programs) -> 
     folder.mkdir()
     there = one("dash")
     (folder / there.file).write_bytes(CONTENT)
-    apt.download([there, one()], folder, lambda _: None)
+    tools.download_packages([there, one()], folder, lambda _: None)
     assert (tmp_path / "asked").read_text() == "download -qq kmod=1:30+x-1\n"
-    apt.download([there, one()], folder, lambda _: None)
+    tools.download_packages([there, one()], folder, lambda _: None)
     assert (tmp_path / "asked").read_text().count("\n") == 1
 
 
@@ -71,11 +71,11 @@ def test_half_and_damaged_packages_are_fetched_again(
 ) -> None:
     programs({"apt-get": f'[ ! -e "{one().file}" ] && printf "a package" >"{one().file}"'})
     (tmp_path / one().file).write_bytes(left)
-    apt.download([one()], tmp_path, lambda _: None)
+    tools.download_packages([one()], tmp_path, lambda _: None)
     assert (tmp_path / one().file).read_bytes() == CONTENT
 
 
 def test_a_fetch_that_brings_something_else_is_an_error(tmp_path: Path, programs: Programs) -> None:
     programs({"apt-get": f'printf "evil" >"{one().file}"'})
     with pytest.raises(HostError, match="did not bring what it had promised"):
-        apt.download([one()], tmp_path, lambda _: None)
+        tools.download_packages([one()], tmp_path, lambda _: None)

@@ -10,9 +10,9 @@ import pytest
 from tests.conftest import Programs
 from tests.images.conftest import package
 from tests.images.test_pack import unpacked
-from vnetperf.images import building
-from vnetperf.images.recipe import VLOOP
 from vnetperf.model.errors import HostError
+from vnetperf.virt import image_build
+from vnetperf.virt.recipe import VLOOP
 
 #: Every package has all of this in it.
 UNPACK = """cd "$3" || exit 1
@@ -45,23 +45,23 @@ def folders(tmp_path: Path, programs: Programs) -> tuple[Path, Path, Path]:
     return made
 
 
-def made_of(limit_mib: int = 200) -> building.Inputs:
+def made_of(limit_mib: int = 200) -> image_build.ImageInputs:
     recipe = dataclasses.replace(RECIPE, limit_mib=limit_mib)
-    return building.Inputs(recipe, (package("linux-image"),), (package("busybox-static"),))
+    return image_build.ImageInputs(recipe, (package("linux-image"),), (package("busybox-static"),))
 
 
 def test_an_image_has_what_the_recipe_says(folders: tuple[Path, Path, Path]) -> None:
     packages, work, out = folders
-    facts = building.build(made_of(), packages, work, out, lambda _: None)
+    facts = image_build.build_files(made_of(), packages, work, out, lambda _: None)
     assert facts["kernel_release"] == "6.12"
     assert facts["packages"] == {"linux-image": "1.0-1", "busybox-static": "1.0-1"}
     assert facts["size"] == sum(path.stat().st_size for path in out.iterdir())
-    first = unpacked((out / building.INITRD).read_bytes())
+    first = unpacked((out / image_build.INITRD).read_bytes())
     assert first["modules/order"][1] == b"virtio_blk.ko\nsquashfs.ko\n"
     assert first["modules/squashfs.ko"][1] == b"squashfs\n"
     assert first["init"][0] == 0o100755
     assert "modules/e1000.ko" not in first
-    disk = (out / building.DISK).read_text().split()
+    disk = (out / image_build.DISK).read_text().split()
     assert "./usr/lib/modules/6.12/kernel/e1000.ko" in disk
     assert {"./usr/sbin/init", "./usr/bin/sh", "./usr/sbin/modprobe", "./usr/bin/ls"} <= set(disk)
     assert "./usr/bin/ip" not in disk  # busybox's own would hide the real one
@@ -73,7 +73,7 @@ def test_an_image_has_what_the_recipe_says(folders: tuple[Path, Path, Path]) -> 
 def test_an_image_that_is_too_large_is_refused(folders: tuple[Path, Path, Path]) -> None:
     packages, work, out = folders
     with pytest.raises(HostError, match="accepted: at most 0 MiB"):
-        building.build(made_of(limit_mib=0), packages, work, out, lambda _: None)
+        image_build.build_files(made_of(limit_mib=0), packages, work, out, lambda _: None)
 
 
 def test_a_kernel_that_is_none_is_an_error(
@@ -82,14 +82,14 @@ def test_a_kernel_that_is_none_is_an_error(
     programs({"dpkg-deb": 'mkdir -p "$3/usr/bin"'})
     packages, work, out = folders
     with pytest.raises(HostError, match="no kernel"):
-        building.build(made_of(), packages, work, out, lambda _: None)
+        image_build.build_files(made_of(), packages, work, out, lambda _: None)
 
 
 def test_a_tool_that_is_missing_is_named_with_its_package(
     folders: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vnetperf.lab.programs.shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr("vnetperf.virt.tools.shutil.which", lambda *_, **__: None)
     packages, work, out = folders
     with pytest.raises(HostError, match="dpkg") as caught:
-        building.build(made_of(), packages, work, out, lambda _: None)
+        image_build.build_files(made_of(), packages, work, out, lambda _: None)
     assert "install-deps" in caught.value.cure

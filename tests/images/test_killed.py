@@ -12,12 +12,12 @@ from pathlib import Path
 
 from tests.conftest import Programs
 from tests.images.conftest import Distribution
-from vnetperf.images import image
+from vnetperf.virt import images
 
 BUILD = """
 from tests.images.conftest import package
-from vnetperf.images import building, image
-from vnetperf.images.recipe import VLOOP
+from vnetperf.virt import building, image
+from vnetperf.virt.recipe import VLOOP
 building.inputs = lambda *_: building.Inputs(VLOOP, (package("linux-image"),), ())
 image.build("vloop", print)
 """
@@ -53,7 +53,7 @@ def test_nothing_of_a_killed_build_stays(
         os.kill(build.pid, signal.SIGKILL)
         build.wait()
     wait_for(lambda: ended(tool))
-    assert image.find() is None
+    assert images.find() is None
     made = distribution.image()
-    assert image.find() == made
+    assert images.find() == made
     assert not any(store_home.glob(".*.part"))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Programs
-from vnetperf.images.modules import Modules
 from vnetperf.model.errors import HostError
+from vnetperf.virt.kernel import Modules
 
 # Of what a module needs, depmod says last what must be loaded first.
 DEP = """kernel/a.ko.xz: kernel/b.ko.xz kernel/c.ko.xz

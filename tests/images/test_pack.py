@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.images.modules import module_name
-from vnetperf.images.pack import Cpio, squashfs
+from vnetperf.virt.image_build import Cpio, squashfs
+from vnetperf.virt.kernel import module_name
 
 
 def unpacked(data: bytes) -> dict[str, tuple[int, bytes]]:

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from vnetperf.images import building, image, store
-from vnetperf.images.image import Image
-from vnetperf.images.recipe import VLOOP
-from vnetperf.lab.programs import QEMU, leashed, which
+from vnetperf.virt import image_build, images
+from vnetperf.virt.images import Image
+from vnetperf.virt.recipe import VLOOP
+from vnetperf.virt.tools import QEMU, which, with_pdeathsig
 
 pytestmark = [
     pytest.mark.real,
@@ -40,7 +40,7 @@ MACS = {"virtio-net-pci": "52:54:00:00:00:01", "e1000": "52:54:00:00:00:02",
 
 @pytest.fixture(scope="module")
 def vloop() -> Image:
-    return image.build("vloop", print)
+    return images.build("vloop", print)
 
 
 class Guest:
@@ -98,7 +98,7 @@ def qemu(booted: Image, folder: Path, disk: Path | None) -> Iterator[subprocess.
     for number, (model, mac) in enumerate(MACS.items()):
         argv += ["-netdev", f"hubport,id=n{number},hubid={number}"]
         argv += ["-device", f"{model},netdev=n{number},mac={mac}"]
-    process = subprocess.Popen(leashed(argv), stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(with_pdeathsig(argv), stdin=subprocess.DEVNULL)
     try:
         yield process
     finally:
@@ -148,10 +148,10 @@ def test_the_same_packages_give_the_same_bytes(vloop: Image, tmp_path: Path) -> 
     work, out = tmp_path / "work", tmp_path / "image"
     work.mkdir()
     out.mkdir()
-    made_of = building.inputs(VLOOP, work)
+    made_of = image_build.image_inputs(VLOOP, work)
     assert made_of.key == vloop.key
-    building.build(made_of, store.packages_dir(), work, out, print)
-    files = (building.KERNEL, building.INITRD, building.DISK)
+    image_build.build_files(made_of, images.packages_dir(), work, out, print)
+    files = (image_build.KERNEL, image_build.INITRD, image_build.DISK)
     assert sorted(path.name for path in out.iterdir()) == sorted(files)
     folder = vloop.kernel.parent
     differing = [n for n in files if (out / n).read_bytes() != (folder / n).read_bytes()]

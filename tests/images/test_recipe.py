@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.images.conftest import package
-from vnetperf.images.apt import Package
-from vnetperf.images.recipe import RECIPES, VLOOP, recipe
 from vnetperf.model.errors import ConfigError
+from vnetperf.virt.recipe import RECIPES, VLOOP, recipe
+from vnetperf.virt.tools import Package
 
 names = st.text("abcdefgh-123", min_size=1, max_size=12)
 packages = st.lists(
@@ -48,7 +48,7 @@ def test_recipe_and_processor_are_in_the_key(monkeypatch: pytest.MonkeyPatch) ->
         other = value + 1 if isinstance(value, int) else value + value[:1]
         changed = dataclasses.replace(VLOOP, **{field.name: other})
         assert changed.key(found, "x86_64") != own, field.name
-    monkeypatch.setattr("vnetperf.images.recipe.METHOD", 99)
+    monkeypatch.setattr("vnetperf.virt.recipe.METHOD", 99)
     assert VLOOP.key(found, "x86_64") != own
 
 
@@ -57,7 +57,7 @@ def test_the_guest_s_scripts_are_in_the_key(
 ) -> None:
     own = VLOOP.key([], "x86_64")
     (tmp_path / "init").write_text("#!/bin/sh\n")
-    monkeypatch.setattr("vnetperf.images.recipe.SCRIPTS", tmp_path)
+    monkeypatch.setattr("vnetperf.virt.recipe.SCRIPTS", tmp_path)
     assert VLOOP.key([], "x86_64") != own
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.images.conftest import Distribution
-from vnetperf.images import image, store
 from vnetperf.model.errors import ConfigError, HostError
+from vnetperf.virt import images
 
 FILES = ["vmlinuz", "initrd", "root.squashfs", "image.json"]
 
@@ -27,15 +27,15 @@ def spoil(path: Path, content: bytes) -> None:
 
 
 def test_there_is_none_before_one_is_built(store_home: Path) -> None:
-    assert image.find() is None
-    assert store.entries() == []
-    assert store.remove_old() == []
+    assert images.find() is None
+    assert images.list_entries() == []
+    assert images.remove_old() == []
     assert not any(store_home.glob(".*.part"))
 
 
 def test_the_same_packages_are_built_once(distribution: Distribution, store_home: Path) -> None:
     made = distribution.image()
-    assert image.find("vloop") == made
+    assert images.find("vloop") == made
     assert distribution.image() == made
     assert distribution.built == [made.key]
     assert stat.S_IMODE(store_home.stat().st_mode) == 0o700
@@ -51,11 +51,11 @@ def test_the_newest_built_is_the_one(distribution: Distribution) -> None:
     distribution.release = "23.11"
     second = distribution.image()
     assert second.key != first.key
-    assert image.find() == second
+    assert images.find() == second
     older(second.kernel.parent, 50)
     distribution.release = "22.11"  # back again: asked for last, so it is the one
     assert distribution.image() == first
-    assert image.find() == first
+    assert images.find() == first
     assert len(distribution.built) == 2
 
 
@@ -72,12 +72,12 @@ def test_a_damaged_image_is_one_error_and_is_built_again(
     else:
         spoil(path, content[:-7] if damage == "cut" else content.replace(b"6", b"7").swapcase())
     with pytest.raises(HostError) as caught:
-        image.find()
+        images.find()
     assert str(path) in str(caught.value)
     assert caught.value.cure == "vnetperf image build vloop"
     assert distribution.image() == made
     assert path.read_bytes() == content
-    assert image.find() == made
+    assert images.find() == made
 
 
 def test_what_the_manifest_says_cannot_be_changed_unseen(distribution: Distribution) -> None:
@@ -86,14 +86,14 @@ def test_what_the_manifest_says_cannot_be_changed_unseen(distribution: Distribut
     said = json.loads(path.read_text())
     spoil(path, json.dumps({**said, "cmdline": "init=/bin/sh"}).encode())
     with pytest.raises(HostError, match="not what was built"):
-        image.find()
+        images.find()
 
 
 def test_an_image_under_another_key_is_damaged(distribution: Distribution) -> None:
     folder = distribution.image().kernel.parent
     folder.rename(folder.with_name("vloop-0123456789"))
     with pytest.raises(HostError, match="not what was built"):
-        image.find()
+        images.find()
 
 
 def test_an_image_for_another_processor_is_one_error(
@@ -103,7 +103,7 @@ def test_an_image_for_another_processor_is_one_error(
         patched.setattr("platform.machine", lambda: "aarch64")
         distribution.image()
     with pytest.raises(HostError) as caught:
-        image.find()
+        images.find()
     assert "built for processors aarch64" in str(caught.value)
     assert caught.value.cure == "vnetperf image build vloop"
 
@@ -114,8 +114,8 @@ def test_the_newest_stays_with_its_packages(distribution: Distribution, store_ho
     distribution.release = "23.11"
     second = distribution.image()
     assert len(list((store_home / "packages").iterdir())) == 4
-    assert [entry.key for entry in store.remove_old()] == [first.key]
-    assert image.find() == second
+    assert [entry.key for entry in images.remove_old()] == [first.key]
+    assert images.find() == second
     assert not first.kernel.exists()
     left = sorted(path.name for path in (store_home / "packages").iterdir())
     assert left == [f"{n}_amd64.deb" for n in ("busybox-static_1.0-1", "dpdk-dev_23.11")] + [
@@ -129,8 +129,8 @@ def test_a_damaged_one_goes_and_the_next_newest_stays(distribution: Distribution
     distribution.release = "23.11"
     second = distribution.image()
     spoil(second.kernel, b"")
-    assert [entry.key for entry in store.remove_old()] == [second.key]
-    assert image.find() == first
+    assert [entry.key for entry in images.remove_old()] == [second.key]
+    assert images.find() == first
 
 
 def test_a_build_that_fails_leaves_the_former_image(
@@ -141,17 +141,17 @@ def test_a_build_that_fails_leaves_the_former_image(
     def fail(*_: object) -> None:
         raise HostError("the disk is full")
 
-    monkeypatch.setattr("vnetperf.images.building.build", fail)
+    monkeypatch.setattr("vnetperf.virt.image_build.build_files", fail)
     distribution.release = "23.11"
     with pytest.raises(HostError, match="disk is full"):
         distribution.image()
-    assert image.find() == made
+    assert images.find() == made
     assert not any(store_home.glob(".*.part"))
 
 
 def test_an_unknown_image_is_not_built(distribution: Distribution) -> None:
     with pytest.raises(ConfigError, match="vlop"):
-        image.build("vlop", lambda _: None)
+        images.build("vlop", lambda _: None)
 
 
 def test_a_store_that_others_can_write_to_is_not_trusted(
@@ -160,19 +160,22 @@ def test_a_store_that_others_can_write_to_is_not_trusted(
     distribution.image()
     store_home.chmod(0o777)
     with pytest.raises(HostError, match="cannot be trusted"):
-        image.find()
+        images.find()
 
 
 def test_a_look_tells_of_each_name_whether_it_can_be_booted(
     distribution: Distribution, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert image.look() == {}
+    assert images.problems() == {}
     made = distribution.image()
-    assert image.look() == {"vloop": ""}
+    assert images.problems() == {"vloop": ""}
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr("platform.machine", lambda: "riscv64")
-        assert "for riscv64, which this machine is" in image.look()["vloop"]
+        assert "for riscv64, which this machine is" in images.problems()["vloop"]
     spoil(made.kernel, b"not a kernel")
-    assert "the guest image is damaged: its content is not what was built" in image.look()["vloop"]
+    assert (
+        "the guest image is damaged: its content is not what was built"
+        in images.problems()["vloop"]
+    )
     made.kernel.parent.parent.chmod(0o777)
-    assert "may be written to by others" in image.look()["vloop"]
+    assert "may be written to by others" in images.problems()["vloop"]

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.images.elf import needed
-from vnetperf.images.tree import Tree
 from vnetperf.model.errors import HostError
+from vnetperf.virt.image_build import Tree, needed_libraries
 
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
@@ -36,14 +35,14 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_the_libraries_of_a_program_are_read() -> None:
-    found = needed(Path("/bin/sh").resolve())
+    found = needed_libraries(Path("/bin/sh").resolve())
     assert "libc.so.6" in found
     assert any(name.startswith("/lib") and "ld-linux" in name for name in found)
 
 
 def test_what_is_no_program_needs_nothing(source: Path) -> None:
-    assert needed(put(source, "a", "#!/bin/sh\n")) == []
-    assert needed(put(source, "b", "")) == []
+    assert needed_libraries(put(source, "a", "#!/bin/sh\n")) == []
+    assert needed_libraries(put(source, "b", "")) == []
 
 
 @pytest.mark.parametrize("place", ["bin/ip", "usr/bin/ip", "sbin/ip", "usr/sbin/ip"])
@@ -62,11 +61,11 @@ def test_a_program_is_found_where_the_release_has_it(
 def test_a_program_comes_with_libraries_of_either_side(tmp_path: Path, source: Path) -> None:
     sh = put(source, "bin/dash")
     shutil.copyfile("/bin/sh", sh)
-    loader = next(name for name in needed(sh) if name.startswith("/"))
+    loader = next(name for name in needed_libraries(sh) if name.startswith("/"))
     put(source, "lib/x86_64-linux-gnu/libc.so.6")
     link(source, loader.lstrip("/"), "/lib/x86_64-linux-gnu/ld-2.so")
     put(source, f"{LIBRARIES}/ld-2.so")
-    for name in needed(sh):
+    for name in needed_libraries(sh):
         if name not in (loader, "libc.so.6"):
             put(source, f"{LIBRARIES}/{name}")
     put(source, f"{LIBRARIES}/libunused.so.1")

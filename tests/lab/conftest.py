@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.lab.kernel import Kernel
+from vnetperf.virt.kernel import Kernel
 
 
 @pytest.fixture

@@ -9,30 +9,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vnetperf import cli
-from vnetperf.commands import lab
-from vnetperf.lab import accel, boot, guest, kernel, programs
-from vnetperf.lab.kernel import Kernel
+from vnetperf.cli import lab
+from vnetperf.virt import kernel, kvm, lab_boot, lab_guest, tools
+from vnetperf.virt.kernel import Kernel
 
 
 def main() -> int:
     """Run it; the exit status of `vnetperf lab run`."""
     home, timeout, *play = sys.argv[1:]
     os.environ["XDG_CACHE_HOME"] = home
-    guest.GRACE_S = 2.0
+    lab_guest.GRACE_S = 2.0
     if play[0] == "mute":
-        guest.BOOT_S = 1.0
+        lab_guest.BOOT_S = 1.0
     if play[0] == "hang":
-        guest.BOOT_CPU_S = 2.0
+        lab_guest.BOOT_CPU_S = 2.0
 
     def command(*_: object, ports: dict[str, int], **__: object) -> Sequence[str]:
         fds = [str(ports[name]) for name in ("ctl", "in", "out", "err")]
         return [sys.executable, str(Path(__file__).with_name("fake_qemu.py")), *fds, "--", *play]
 
-    boot.command = command  # type: ignore[assignment]  # a double for this test
+    lab_boot.qemu_command = command  # type: ignore[assignment]  # a double for this test
     kernel.cached = lambda: Kernel("x", Path("/x"), Path("/x"))
-    programs.need_qemu = lambda: "qemu"
-    programs.need_virtme = lambda: (9,)
-    accel.chosen = lambda machine, *_: machine
+    tools.need_qemu = lambda: "qemu"
+    tools.need_virtme = lambda: (9,)
+    kvm.choose_accelerator = lambda machine, *_: machine
     compileall.compile_dir = lambda *_, **__: True
     lab._build_generators = lambda: None  # each would take seconds, and no guest runs one
     options = ["--timeout", timeout] if float(timeout) else []

@@ -60,7 +60,7 @@ say cwd "$(pwd)"
 say input "$(cat)"
 say python "$(python -c 'import sys; print(sys.executable)')"
 say testbed "$VNETPERF_TESTBED"
-say facts "$(python -c 'from vnetperf.host.facts import collect; print(collect()["virtual_lab"])')"
+say facts "$(python -c 'from vnetperf.host.facts.hardware import collect; print(collect()["virtual_lab"])')"
 echo "from the lab" >shared-file
 touch /etc/vnetperf-lab-was-here && say etc written
 echo "a complaint" >&2

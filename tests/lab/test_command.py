@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Programs
+from vnetperf.cli import lab as command
 from vnetperf.cli import main
-from vnetperf.commands import lab as command
-from vnetperf.lab import accel, guest, kernel, programs
-from vnetperf.lab.guest import Task
-from vnetperf.lab.kernel import Kernel
-from vnetperf.lab.layout import Machine
 from vnetperf.model.errors import HostError
+from vnetperf.virt import kernel, kvm, lab_guest, tools
+from vnetperf.virt.kernel import Kernel
+from vnetperf.virt.lab_boot import LabMachine
+from vnetperf.virt.lab_guest import Task
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Task, Machine]]:
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Task, LabMachine]]:
     """What the guest would have been asked to do; it returns status 3."""
-    tasks: list[tuple[Task, Machine]] = []
+    tasks: list[tuple[Task, LabMachine]] = []
 
-    def run(task: Task, _kernel: Kernel, machine: Machine, _tell: object) -> int:
+    def run(task: Task, _kernel: Kernel, machine: LabMachine, _tell: object) -> int:
         tasks.append((task, machine))
         return 3
 
@@ -31,16 +31,16 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Task, M
     for name in list(os.environ):
         if name.startswith("VNETPERF_"):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(guest, "run", run)
+    monkeypatch.setattr(lab_guest, "run", run)
     monkeypatch.setattr(kernel, "cached", lambda: Kernel("x", Path("/x"), Path("/x")))
-    monkeypatch.setattr(programs, "need_qemu", lambda: "qemu")
-    monkeypatch.setattr(programs, "need_virtme", lambda: (9,))
-    monkeypatch.setattr(accel, "chosen", lambda machine, *_: machine)
+    monkeypatch.setattr(tools, "need_qemu", lambda: "qemu")
+    monkeypatch.setattr(tools, "need_virtme", lambda: (9,))
+    monkeypatch.setattr(kvm, "choose_accelerator", lambda machine, *_: machine)
     return tasks
 
 
 def test_the_command_its_place_and_its_python(
-    asked: list[tuple[Task, Machine]], tmp_path: Path
+    asked: list[tuple[Task, LabMachine]], tmp_path: Path
 ) -> None:
     assert main(["lab", "run", "--cpus", "8", "--", "pytest", "-k", "x", "--", "y"]) == 3
     ((task, machine),) = asked
@@ -53,7 +53,7 @@ def test_the_command_its_place_and_its_python(
 
 
 def test_the_lab_is_the_testbed_unless_the_user_names_one(
-    asked: list[tuple[Task, Machine]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: list[tuple[Task, LabMachine]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     main(["lab", "run", "true"])
     monkeypatch.setenv("VNETPERF_TESTBED", "local")
@@ -66,7 +66,7 @@ def test_the_lab_is_the_testbed_unless_the_user_names_one(
 
 
 def test_folders_and_variables_that_are_named_go_in(
-    asked: list[tuple[Task, Machine]],
+    asked: list[tuple[Task, LabMachine]],
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
@@ -98,7 +98,7 @@ def test_folders_and_variables_that_are_named_go_in(
     ],
 )
 def test_wrong_use_is_one_message(
-    asked: list[tuple[Task, Machine]],
+    asked: list[tuple[Task, LabMachine]],
     argv: list[str],
     words: str,
     capsys: pytest.CaptureFixture[str],
@@ -116,10 +116,10 @@ def test_memory_has_units() -> None:
 def test_doctor_names_what_is_missing_and_its_cure(
     programs: Programs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("vnetperf.lab.programs.SBIN", "")
+    monkeypatch.setattr("vnetperf.virt.tools.SBIN", "")
     programs({})
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr("vnetperf.lab.programs.virtme_version", lambda: None)
+    monkeypatch.setattr("vnetperf.virt.tools.virtme_version", lambda: None)
     assert main(["lab", "doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert "qemu           NO: program 'qemu-system-x86_64' is not installed" in lines[2]
@@ -135,10 +135,10 @@ def test_doctor_says_why_acceleration_is_not_used(
 ) -> None:
     found = Kernel("6.12.0", Path("/x"), Path("/x"))
     monkeypatch.setattr(kernel, "cached", lambda: found)
-    monkeypatch.setattr("vnetperf.lab.programs.which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr("vnetperf.lab.programs.qemu_version", lambda _: (10, 0))
-    monkeypatch.setattr("vnetperf.lab.programs.virtme_version", lambda: (1, 42))
-    monkeypatch.setattr(accel, "remembered", lambda *_: accel.Proof(False, "it hung"))
+    monkeypatch.setattr("vnetperf.virt.tools.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("vnetperf.virt.tools.qemu_version", lambda _: (10, 0))
+    monkeypatch.setattr("vnetperf.virt.tools.virtme_version", lambda: (1, 42))
+    monkeypatch.setattr(kvm, "remembered_proof", lambda *_: kvm.LabProof(False, "it hung"))
     assert main(["lab", "doctor", "--memory", "2G"]) == 0
     assert "it hung; the lab is emulated" in capsys.readouterr().out
     assert main(["lab", "doctor", "--accel", "kvm", "--memory", "2G"]) == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.lab import guest
+from vnetperf.virt import lab_guest
 
 TOP = Path(__file__).parents[2]
 Start = Callable[..., subprocess.Popen[str]]
@@ -94,7 +94,7 @@ def test_a_guest_that_fails_is_one_clear_error(
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     tries = [line for line in err.splitlines() if line.startswith("lab: QEMU hung")]
-    assert len(tries) == (guest.STARTS - 1 if play == "mute" else 0)
+    assert len(tries) == (lab_guest.STARTS - 1 if play == "mute" else 0)
     assert err.removeprefix("".join(f"{line}\n" for line in tries)).startswith(
         "vnetperf: vnetperf lab: "
     )

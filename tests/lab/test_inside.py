@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.lab import inside
+from vnetperf.virt import lab_boot
 
 HOSTILE = 'it\'s $(touch /tmp/no) @CWD@; "x"'
 
 
 def written(tmp_path: Path, terminal: tuple[int, int] | None) -> tuple[str, dict[str, str]]:
-    command = inside.write_scripts(
+    command = lab_boot.write_scripts(
         tmp_path,
         modules=Path("/modules/of this"),
         shares=[Path("/data") / HOSTILE],

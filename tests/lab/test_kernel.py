@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Programs
-from vnetperf.lab import kernel
 from vnetperf.model.errors import HostError
+from vnetperf.virt import kernel
 
 SHOW = """printf '%s\\n' 'Version: 6.1.9-1' 'Depends: linux-image-6.1-amd64 (= 6.1.9-1)' '' \
     'Version: 6.12.3-1~bpo12+1' 'Depends: linux-image-6.12-amd64 (= 6.12.3)'"""

@@ -7,12 +7,12 @@ import re
 import pytest
 
 from vnetperf import config
-from vnetperf.lab.layout import NICS, Machine
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.testbed import Testbed
+from vnetperf.virt.lab_boot import NICS, LabMachine
 
 
-def devices(machine: Machine, kind: str) -> list[dict[str, str]]:
+def devices(machine: LabMachine, kind: str) -> list[dict[str, str]]:
     """Properties of each device of a kind, in order."""
     options = machine.qemu_options()
     found = [options[n + 1] for n, option in enumerate(options) if option == "-device"]
@@ -24,7 +24,7 @@ def devices(machine: Machine, kind: str) -> list[dict[str, str]]:
 
 
 def test_every_nic_has_a_port_of_its_own_on_a_bus_of_its_node() -> None:
-    machine = Machine()
+    machine = LabMachine()
     buses = {bus["id"]: bus for bus in devices(machine, "pxb-pcie")}
     ports = {port["id"]: port for port in devices(machine, "pcie-root-port")}
     assert len({port["chassis"] for port in ports.values()}) == len(NICS)
@@ -38,7 +38,7 @@ def test_every_nic_has_a_port_of_its_own_on_a_bus_of_its_node() -> None:
 
 
 def test_cables_join_a_tester_and_a_dut() -> None:
-    options = " ".join(Machine().qemu_options())
+    options = " ".join(LabMachine().qemu_options())
     ends: dict[str, list[str]] = {}
     for name, hub in re.findall(r"hubport,id=cable-(\w+),hubid=(\d+)", options):
         ends.setdefault(hub, []).append(name)
@@ -54,12 +54,12 @@ def test_the_testbed_file_names_the_nics_of_the_layout() -> None:
 
 
 def test_processors_and_memory_are_spread_over_the_nodes() -> None:
-    assert Machine(cpus=8, memory_mib=6144).numa() == ("3072M,cpus=0-3", "3072M,cpus=4-7")
+    assert LabMachine(cpus=8, memory_mib=6144).numa() == ("3072M,cpus=0-3", "3072M,cpus=4-7")
 
 
 def test_emulation_unless_told_otherwise() -> None:
-    assert "kvm" not in " ".join(Machine().qemu_options())
-    assert Machine(accelerator="kvm").qemu_options()[:2] == ["-accel", "kvm"]
+    assert "kvm" not in " ".join(LabMachine().qemu_options())
+    assert LabMachine(accelerator="kvm").qemu_options()[:2] == ["-accel", "kvm"]
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_emulation_unless_told_otherwise() -> None:
 )
 def test_a_machine_that_cannot_be_is_refused(cpus: int, memory: int, where: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Machine(cpus=cpus, memory_mib=memory)
+        LabMachine(cpus=cpus, memory_mib=memory)
     assert caught.value.where == where
     assert caught.value.accepted
 
 
 def test_guests_of_the_lab_need_a_thread_for_each_processor_or_hardware() -> None:
-    assert not Machine().takes_guests
-    several = Machine(threads="multi")
+    assert not LabMachine().takes_guests
+    several = LabMachine(threads="multi")
     assert several.takes_guests
     assert several.qemu_options()[:2] == ["-accel", "tcg,thread=multi"]
-    assert Machine(accelerator="kvm").takes_guests
+    assert LabMachine(accelerator="kvm").takes_guests

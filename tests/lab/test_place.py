@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.lab.place import run_dir
 from vnetperf.model.errors import HostError
+from vnetperf.virt.kernel import run_dir
 
 
 def test_a_run_without_a_place_says_what_to_do(lab_home: Path) -> None:

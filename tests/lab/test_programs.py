@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from tests.conftest import Programs
-from vnetperf.lab import programs as wanted
 from vnetperf.model.errors import HostError
+from vnetperf.virt import tools as wanted
 
 
 def test_an_old_qemu_is_refused_with_the_cure(programs: Programs) -> None:
@@ -25,7 +25,7 @@ def test_a_new_one_is_taken(programs: Programs) -> None:
 
 def test_a_missing_program_names_its_package() -> None:
     with pytest.raises(HostError) as caught:
-        wanted.need("no-such-program", "some-package")
+        wanted.need_program("no-such-program", "some-package")
     assert "some-package" in caught.value.accepted
 
 
@@ -42,7 +42,7 @@ def test_virtme_ng_must_be_there_and_new_enough(
 
 
 def test_a_command_on_the_leash_runs_for_us_and_not_when_we_have_ended() -> None:
-    argv = wanted.leashed(["echo", "ran"])
+    argv = wanted.with_pdeathsig(["echo", "ran"])
     assert subprocess.run(argv, capture_output=True, check=True).stdout == b"ran\n"
     # Whoever started it is not the process that it was made for, as when that one has ended.
     other = ["sh", "-c", '"$@"; exit $?', "sh", *argv]

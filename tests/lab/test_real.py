@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.lab.layout import NICS
-from vnetperf.lab.programs import QEMU, virtme_version, which
+from vnetperf.virt.lab_boot import NICS
+from vnetperf.virt.tools import QEMU, virtme_version, which
 
 pytestmark = [
     pytest.mark.real,

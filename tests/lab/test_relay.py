@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from vnetperf.lab.relay import Relay
+from vnetperf.virt.lab_guest import Relay
 
 
 def test_a_qemu_that_ends_with_our_word_unread_is_an_end() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from vnetperf.host.machine import Machine
-from vnetperf.launchers.vm import accel
 from vnetperf.model.errors import HostError
+from vnetperf.virt import kvm
 
 
 class Kernel:
@@ -57,25 +57,25 @@ class Bench(Machine):
 @pytest.fixture
 def prove(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], tuple[accel.Proof, Bench]]:
-    def run(says: str) -> tuple[accel.Proof, Bench]:
+) -> Callable[[str], tuple[kvm.KvmProof, Bench]]:
+    def run(says: str) -> tuple[kvm.KvmProof, Bench]:
         device, kernel = tmp_path / "kvm", tmp_path / "vmlinuz"
         device.touch()
         if not kernel.exists():
             kernel.touch()
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        monkeypatch.setattr(accel, "DEVICE", device)
+        monkeypatch.setattr(kvm, "DEVICE", device)
         bench = Bench(tmp_path, says)
-        return accel.proof(bench, str(kernel), kernel), bench
+        return kvm.kvm_proof(bench, str(kernel), kernel), bench
 
     return run
 
 
 def test_a_kernel_that_boots_is_the_proof(
-    prove: Callable[[str], tuple[accel.Proof, Bench]],
+    prove: Callable[[str], tuple[kvm.KvmProof, Bench]],
 ) -> None:
-    proof, _ = prove(f"...\nKernel panic: VFS: {accel.WORD}")
-    assert proof == accel.Proof(True, "a kernel booted with it")
+    proof, _ = prove(f"...\nKernel panic: VFS: {kvm.LAST_MESSAGE}")
+    assert proof == kvm.KvmProof(True, "a kernel booted with it")
     again, other = prove("")  # remembered
     assert (again, other.argv) == (proof, [])
 
@@ -84,7 +84,7 @@ def test_a_kernel_that_boots_is_the_proof(
     ("says", "why"), [("", "said nothing"), ("[ 0.1] Linux", "did not come to its end")]
 )
 def test_a_kernel_that_stands_still_is_no_proof(
-    prove: Callable[[str], tuple[accel.Proof, Bench]], says: str, why: str
+    prove: Callable[[str], tuple[kvm.KvmProof, Bench]], says: str, why: str
 ) -> None:
     proof, _ = prove(says)
     assert not proof.works
@@ -93,17 +93,17 @@ def test_a_kernel_that_stands_still_is_no_proof(
 
 @pytest.mark.parametrize(("takes", "loaded"), [(False, []), (True, ["kvm_amd"])])
 def test_in_the_lab_kvm_is_loaded_where_guests_would_not_stand_still(
-    prove: Callable[[str], tuple[accel.Proof, Bench]],
+    prove: Callable[[str], tuple[kvm.KvmProof, Bench]],
     monkeypatch: pytest.MonkeyPatch,
     takes: bool,
     loaded: list[str],
 ) -> None:
     modules: list[str] = []
-    monkeypatch.setattr(accel, "virtual_lab", lambda: True)
-    monkeypatch.setattr(accel, "lab_takes_guests", lambda: takes)
-    monkeypatch.setattr(accel, "has_flag", lambda flag: flag == "svm")
+    monkeypatch.setattr(kvm, "virtual_lab", lambda: True)
+    monkeypatch.setattr(kvm, "lab_takes_guests", lambda: takes)
+    monkeypatch.setattr(kvm, "has_flag", lambda flag: flag == "svm")
     monkeypatch.setattr(Bench, "load_module", lambda _, name: modules.append(name))
-    proof, bench = prove(accel.WORD)
+    proof, bench = prove(kvm.LAST_MESSAGE)
     assert proof.works is takes
     assert modules == loaded
     assert bool(bench.argv) is takes

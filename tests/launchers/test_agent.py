@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from vnetperf.launchers.vm.agent import GuestAgent
-from vnetperf.launchers.vm.guest import memory_by_node
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.virt.guest import memory_by_node
+from vnetperf.virt.guest_agent import GuestAgent
 
 
 def coded(text: str) -> str:

@@ -7,11 +7,11 @@ from unittest.mock import MagicMock, patch
 
 import pytest
 
-from vnetperf.host import cgroups
-from vnetperf.launchers.container import Container
+from vnetperf.host import cpu
 from vnetperf.model.errors import HostError
+from vnetperf.virt.container import Container
 
-GROUPS = "vnetperf.launchers.container.container.cgroups.why_no_cpusets"
+GROUPS = "vnetperf.virt.container.cgroups.why_no_cpusets"
 
 
 def mounts(tmp_path: Path, *, controllers: str = "cpuset cpu", given: str = "cpuset") -> Path:
@@ -36,7 +36,7 @@ def mounts(tmp_path: Path, *, controllers: str = "cpuset cpu", given: str = "cpu
 def test_what_the_machine_has_is_told(
     tmp_path: Path, controllers: str, given: str, says: str
 ) -> None:
-    found = cgroups.why_no_cpusets(mounts(tmp_path, controllers=controllers, given=given))
+    found = cpu.why_no_cpusets(mounts(tmp_path, controllers=controllers, given=given))
     assert says in found
     assert bool(found) == bool(says)
 
@@ -44,13 +44,13 @@ def test_what_the_machine_has_is_told(
 def test_no_cgroup_file_system_is_told(tmp_path: Path) -> None:
     table = tmp_path / "mounts"
     table.write_text("cgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n")
-    assert cgroups.why_no_cpusets(table) == "no cgroup v2 file system is mounted"
+    assert cpu.why_no_cpusets(table) == "no cgroup v2 file system is mounted"
     with pytest.raises(HostError, match="no cgroup v2"):
-        cgroups.create_cpuset(MagicMock(), "x", [1], mounts=table)
+        cpu.create_cpuset(MagicMock(), "x", [1], mounts=table)
 
 
 def test_a_process_joins_before_it_becomes_the_program(tmp_path: Path) -> None:
-    python, *_, procs, program, argument = cgroups.joining(tmp_path, ["prog", "arg"])
+    python, *_, procs, program, argument = cpu.join_cpuset(tmp_path, ["prog", "arg"])
     assert Path(python).exists()
     assert (procs, program, argument) == (str(tmp_path / "cgroup.procs"), "prog", "arg")
 

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from vnetperf.host.process import ManagedProcess
-from vnetperf.launchers.endpoint import ContainerProgram, CpuTime, cpu_time
-from vnetperf.launchers.vm.agent import GuestAgent
-from vnetperf.launchers.vm.place import GuestProgram
+from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import DutError
+from vnetperf.virt.endpoint import ContainerProgram, CpuTime, GuestProgram, cpu_time
+from vnetperf.virt.guest_agent import GuestAgent
 
 BUSY = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"
 POLITE = (
@@ -72,7 +71,7 @@ def test_last_words_are_heard(tmp_path: Path) -> None:
 
 
 def test_what_does_not_listen_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vnetperf.launchers.endpoint.END_S", 0.2)
+    monkeypatch.setattr("vnetperf.virt.endpoint.END_S", 0.2)
     one = program(tmp_path, DEAF)
     time.sleep(0.1)
     one.end(signal.SIGTERM)
@@ -157,6 +156,6 @@ def test_a_program_in_a_guest_that_ends_before_its_signal_is_ended(
         def guest_exec(self, args: dict[str, Any]) -> Any:
             return {"pid": 99}
 
-    monkeypatch.setattr("vnetperf.launchers.vm.place.END_S", 0.05)
+    monkeypatch.setattr("vnetperf.virt.endpoint.END_S", 0.05)
     with pytest.raises(DutError, match="process 7 does not end in the guest"):
         GuestProgram(Stuck(), 7).end(signal.SIGINT)  # type: ignore[arg-type]  # a double

@@ -8,10 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from vnetperf.launchers.vm.domain import Boot, Domain
-from vnetperf.launchers.vm.guest import Guest
-from vnetperf.launchers.vm.session import Session
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.virt.domain import BootFiles, Domain
+from vnetperf.virt.guest import Guest, LibvirtSession
 
 ABORT = "qemu-system-x86_64: physmem.c:2678: iotlb_to_section: Assertion `x < 3' failed.\n"
 
@@ -60,10 +59,10 @@ class Stage:
             emulator=Path("/usr/bin/qemu-system-x86_64"),
             vcpus=2,
             memory_mib=128,
-            boot=Boot(kernel=Path("/k")),
+            boot=BootFiles(kernel=Path("/k")),
             console=self.console,
         )
-        return Guest(cast("Session", self), domain)
+        return Guest(cast("LibvirtSession", self), domain)
 
 
 @pytest.fixture

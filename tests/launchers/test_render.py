@@ -11,27 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from vnetperf.launchers.vm.domain import (
-    Boot,
-    Cell,
+from vnetperf.virt.domain import (
+    BootFiles,
     Domain,
-    Function,
-    Macvtap,
-    Nic,
+    GuestNic,
+    MacvtapBacking,
+    NumaCell,
     Offloads,
-    Tap,
-    VhostUser,
+    TapBacking,
+    VfBacking,
+    VhostUserBacking,
+    domain_xml,
 )
-from vnetperf.launchers.vm.render import domain_xml
 
 GOLDEN = Path(__file__).parent / "golden"
 MACS = ("02:76:61:00:00:00", "02:76:61:01:00:00")
-BOOT = Boot(kernel=Path("/i/vmlinuz"), initrd=Path("/i/initrd"), cmdline="console=ttyS0")
+BOOT = BootFiles(kernel=Path("/i/vmlinuz"), initrd=Path("/i/initrd"), cmdline="console=ttyS0")
 
 
-def nic(number: int = 0, **changes: Any) -> Nic:
-    backing = changes.pop("backing", VhostUser(socket=f"/r/{number}.sock", server=True))
-    return Nic(mac=MACS[number], backing=backing, **changes)
+def nic(number: int = 0, **changes: Any) -> GuestNic:
+    backing = changes.pop("backing", VhostUserBacking(socket=f"/r/{number}.sock", server=True))
+    return GuestNic(mac=MACS[number], backing=backing, **changes)
 
 
 def guest(**changes: Any) -> Domain:
@@ -55,41 +55,41 @@ GUESTS = {
     "vhost_user_pinned_on_hugepages": guest(
         nics=(
             nic(0, rx_ring=1024, tx_ring=1024, queues=2, mergeable=False, packed=True),
-            nic(1, backing=VhostUser(socket="/r/1.sock", server=False), mtu=9000),
+            nic(1, backing=VhostUserBacking(socket="/r/1.sock", server=False), mtu=9000),
         ),
         vcpu_pins=((0,), (2, 3)),
         emulator_pin=(0,),
         hugepage_kb=2048,
         output=Path("/r/output.log"),
-        cells=(Cell(cpus=(0, 1), memory_mib=512, host_node=1),),
+        cells=(NumaCell(cpus=(0, 1), memory_mib=512, host_node=1),),
     ),
     "taps_with_and_without_vhost": guest(
         accelerator="kvm",
         nics=(
             nic(
                 0,
-                backing=Tap(netdev="t0", vhost=True),
+                backing=TapBacking(netdev="t0", vhost=True),
                 offloads=Offloads(csum=True, tso=False, ufo=False, ecn=True, gso=False),
             ),
-            nic(1, backing=Tap(netdev="t1"), model="e1000"),
+            nic(1, backing=TapBacking(netdev="t1"), model="e1000"),
         ),
         iothread_pins=((1,),),
         boot=BOOT.model_copy(update={"disk": Path("/i/root.img")}),
     ),
     "macvtaps_of_models": guest(
         nics=(
-            nic(0, backing=Macvtap(netdev="m0", vhost=True), queues=2, mtu=9000),
-            nic(1, backing=Macvtap(netdev="m1"), model="rtl8139"),
+            nic(0, backing=MacvtapBacking(netdev="m0", vhost=True), queues=2, mtu=9000),
+            nic(1, backing=MacvtapBacking(netdev="m1"), model="rtl8139"),
         ),
     ),
     "a_function_and_a_disk_of_its_own": guest(
-        nics=(nic(0, backing=Function(pci="0000:3b:02.1")),),
-        boot=Boot(disk=Path("/i/user.qcow2"), disk_format="qcow2"),
+        nics=(nic(0, backing=VfBacking(pci="0000:3b:02.1")),),
+        boot=BootFiles(disk=Path("/i/user.qcow2"), disk_format="qcow2"),
         hugepage_kb=1048576,
         memory_mib=2048,
         cells=(
-            Cell(cpus=(0,), memory_mib=1024, host_node=0),
-            Cell(cpus=(1,), memory_mib=1024, host_node=1),
+            NumaCell(cpus=(0,), memory_mib=1024, host_node=0),
+            NumaCell(cpus=(1,), memory_mib=1024, host_node=1),
         ),
     ),
 }
@@ -104,8 +104,8 @@ def test_a_guest_is_rendered_as_reviewed(name: str) -> None:
     ("changes", "says"),
     [
         ({"vcpu_pins": ((0,),)}, "1 pins for 2 vCPUs"),
-        ({"cells": (Cell(cpus=(0,), memory_mib=512, host_node=0),)}, r"cells hold vCPUs \[0\]"),
-        ({"cells": (Cell(cpus=(0, 1), memory_mib=256, host_node=0),)}, "cells hold 256 MiB"),
+        ({"cells": (NumaCell(cpus=(0,), memory_mib=512, host_node=0),)}, r"cells hold vCPUs \[0\]"),
+        ({"cells": (NumaCell(cpus=(0, 1), memory_mib=256, host_node=0),)}, "cells hold 256 MiB"),
         ({"hugepage_kb": 4096}, "hugepage_kb"),
         ({"name": "a b"}, "name"),
     ],
@@ -119,7 +119,7 @@ def test_what_does_not_add_up_is_no_guest(changes: dict[str, Any], says: str) ->
     ("changes", "says"),
     [
         ({"model": "e1000"}, "a vhost-user NIC is virtio, not e1000"),
-        ({"model": "e1000", "queues": 2, "backing": Tap(netdev="t")}, "has one queue pair"),
+        ({"model": "e1000", "queues": 2, "backing": TapBacking(netdev="t")}, "has one queue pair"),
         ({"rx_ring": 300}, "power of two"),
         ({"backing": {"kind": "vf", "pci": "eth0"}}, "pci"),
     ],
@@ -131,13 +131,13 @@ def test_what_no_nic_can_be(changes: dict[str, Any], says: str) -> None:
 
 def test_a_guest_boots_something() -> None:
     with pytest.raises(ValidationError, match="boots a kernel or a disk"):
-        Boot()
+        BootFiles()
 
 
 def test_memory_is_shared_exactly_when_another_process_maps_it() -> None:
     shared = tree_of(guest(nics=(nic(),)))
     assert shared.find("memoryBacking/access[@mode='shared']") is not None
-    alone = tree_of(guest(nics=(nic(0, backing=Tap(netdev="t")),)))
+    alone = tree_of(guest(nics=(nic(0, backing=TapBacking(netdev="t")),)))
     assert alone.find("memoryBacking") is None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from vnetperf.launchers.vm import server
+from vnetperf.virt import session_server
 
 
 def test_threads_that_libvirt_starts_may_be_anywhere_afterwards() -> None:
@@ -17,7 +17,7 @@ def test_threads_that_libvirt_starts_may_be_anywhere_afterwards() -> None:
         end.wait(20)
 
     worker = threading.Thread(target=wait)
-    with server._on_one_processor():
+    with session_server._on_one_processor():
         worker.start()
         assert started.wait(20)
         assert worker.native_id is not None

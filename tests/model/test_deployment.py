@@ -4,9 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, Deployment, Hop, make_deployment
+from vnetperf.model.deployment import (
+    DEPLOYMENTS,
+    PHY_PORTS,
+    Deployment,
+    Hop,
+    VnfPort,
+    make_deployment,
+)
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.ports import VnfPort
 from vnetperf.model.scenario import split_id
 
 COUNTS = st.integers(1, 8)

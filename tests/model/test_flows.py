@@ -10,18 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.flows import Flow, flow_count, flows, why_uncountable
-from vnetperf.model.traffic import Stream, TrafficProfile, VaryField, make_streams
+from vnetperf.model.frames import VaryField
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.traffic import FlowKey, Stream, flow_count, flows, make_streams, why_uncountable
 from vnetperf.traffic.frames import VariedField, compile_fields, compile_header
 
-FIELDS: tuple[VaryField, ...] = Flow._fields  # type: ignore[assignment]  # all of them are
+FIELDS: tuple[VaryField, ...] = FlowKey._fields  # type: ignore[assignment]  # all of them are
 
 
 def streams(name: str = "pvpv") -> tuple[Stream, ...]:
     return make_streams(make_deployment(name), TrafficProfile())
 
 
-def octets(flow: Flow, stream: Stream) -> bytes:
+def octets(flow: FlowKey, stream: Stream) -> bytes:
     changed = stream.model_copy(update=flow._asdict())
     header = bytearray(compile_header(changed, 64))
     header[24:26] = b"\0\0"  # the checksum follows the addresses

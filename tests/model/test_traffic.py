@@ -7,9 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from vnetperf.model.addresses import dut_mac, vnf_mac
-from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, Deployment, make_deployment
-from vnetperf.model.ports import VnfPort
+from vnetperf.model.deployment import (
+    DEPLOYMENTS,
+    PHY_PORTS,
+    Deployment,
+    VnfPort,
+    dut_mac,
+    make_deployment,
+    vnf_mac,
+)
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
 
 BENCHMARK_NETWORK = IPv4Network("198.18.0.0/15")  # RFC 2544 appendix C.2.2

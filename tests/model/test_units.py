@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model import units
+from vnetperf.model import frames
 from vnetperf.model.traffic import check_frame_size
 
-SIZES = st.integers(units.MIN_FRAME_SIZE, units.MAX_FRAME_SIZE)
+SIZES = st.integers(frames.MIN_FRAME_SIZE, frames.MAX_FRAME_SIZE)
 
 #: RFC 2544 appendix B and IEEE 802.3: 10 Gbit/s, frames/s, truncated.
 TEN_GIGABIT = {
@@ -23,32 +23,32 @@ TEN_GIGABIT = {
 
 @pytest.mark.parametrize(("size", "fps"), TEN_GIGABIT.items())
 def test_media_maximum_of_ten_gigabit_ethernet(size: int, fps: int) -> None:
-    assert int(units.LinkSpeed(10e9).max_frame_rate(size)) == fps
+    assert int(frames.LinkSpeed(10e9).max_frame_rate(size)) == fps
 
 
 def test_the_sizes_of_rfc_2544_are_those_of_the_table() -> None:
-    assert tuple(TEN_GIGABIT) == units.RFC2544_FRAME_SIZES
+    assert tuple(TEN_GIGABIT) == frames.RFC2544_FRAME_SIZES
 
 
 def test_a_64_octet_frame_is_60_octets_to_a_driver() -> None:
-    assert units.driver_length(64) == 60
+    assert frames.driver_length(64) == 60
 
 
 @given(SIZES)
 def test_every_layer_counts_the_same_frame(size: int) -> None:
-    assert units.l2_bits_per_frame(size) == 8 * (units.driver_length(size) + 4)
-    assert units.l1_bits_per_frame(size) == units.l2_bits_per_frame(size) + 8 * (7 + 1 + 12)
+    assert frames.l2_bits_per_frame(size) == 8 * (frames.driver_length(size) + 4)
+    assert frames.l1_bits_per_frame(size) == frames.l2_bits_per_frame(size) + 8 * (7 + 1 + 12)
 
 
 @given(SIZES, st.floats(1e6, 1e12))
 def test_the_maximum_rate_fills_the_medium_exactly(size: int, speed: float) -> None:
-    rate = units.LinkSpeed(speed).max_frame_rate(size)
-    assert rate * units.l1_bits_per_frame(size) == pytest.approx(speed)
+    rate = frames.LinkSpeed(speed).max_frame_rate(size)
+    assert rate * frames.l1_bits_per_frame(size) == pytest.approx(speed)
 
 
 @given(st.integers())
 def test_sizes_outside_ethernet_are_refused_and_say_that_the_fcs_counts(size: int) -> None:
-    if units.MIN_FRAME_SIZE <= size <= units.MAX_FRAME_SIZE:
+    if frames.MIN_FRAME_SIZE <= size <= frames.MAX_FRAME_SIZE:
         assert check_frame_size(size) == size
     else:
         with pytest.raises(ValueError, match="FCS"):

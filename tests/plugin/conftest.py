@@ -10,8 +10,8 @@ import pytest
 
 from tests.bench.support import NDR, PDR
 from vnetperf import registry
-from vnetperf.bench import run as run_module
-from vnetperf.testbed import client as client_module
+from vnetperf.agent import client as client_module
+from vnetperf.runner import run as run_module
 
 ROOT = Path(__file__).resolve().parents[2]
 

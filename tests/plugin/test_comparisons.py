@@ -8,7 +8,7 @@ import pytest
 
 from tests.plugin.conftest import Site
 from tests.plugin.test_selection import collected
-from vnetperf.report.write import REPORTS
+from vnetperf.report import REPORTS
 
 QUEUES = """
 import pytest

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vnetperf.model.trial import LiveCounts
-from vnetperf.pytest_plugin.live import LiveProgress
+from vnetperf.pytest_plugin.terminal import LiveProgress
 
 
 @pytest.fixture

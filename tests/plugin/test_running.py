@@ -8,8 +8,8 @@ import stat
 import pytest
 
 from tests.plugin.conftest import CONFTEST, REGISTER, Site
-from vnetperf.pytest_plugin.live import LiveProgress
-from vnetperf.report.write import REPORTS
+from vnetperf.pytest_plugin.terminal import LiveProgress
+from vnetperf.report import REPORTS
 
 
 def test_a_scenario_is_deployed_once_for_all_its_cases(site: Site) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from vnetperf.model.procedures import Procedure as Parameters
+from vnetperf.model.parameters import ProcedureParameters as Parameters
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult, TrialSpec, Verdict
-from vnetperf.procedures import Ask, Inputs, KnownThroughput, Procedure, Seen, counts
-from vnetperf.traffic.histogram import encode_hdr, percentiles
+from vnetperf.procedures import Ask, KnownThroughput, Procedure, ProcedureInputs, Seen, counts
+from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
 
 CEILING = 2e6
 
@@ -39,7 +39,7 @@ def latency_of(frames: dict[int, int], ipdv: dict[str, float] | None = None) -> 
         min_ns=pairs[0][0],
         mean_ns=sum(ns * n for ns, n in pairs) / count,
         max_ns=pairs[-1][0],
-        percentiles=percentiles(pairs),
+        percentiles=latency_percentiles(pairs),
         hdr=encode_hdr(pairs),
         ipdv=ipdv or {},
     )
@@ -92,9 +92,9 @@ class Dut:
         )
 
 
-def inputs(parameters: Parameters, **changes: Any) -> Inputs[Any]:
+def inputs(parameters: Parameters, **changes: Any) -> ProcedureInputs[Any]:
     """What a procedure is given, on wires without a speed."""
-    return Inputs[type(parameters)](  # type: ignore[misc]  # of the parameters at hand
+    return ProcedureInputs[type(parameters)](  # type: ignore[misc]  # of the parameters at hand
         **{
             "parameters": parameters,
             "frame_size": 64,

@@ -10,17 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import drive, inputs, spec_of
-from vnetperf.bench.addresses import addressed
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import NoResultError
-from vnetperf.model.goal import SearchGoal
+from vnetperf.model.parameters import Rfc2889Test, SearchGoal
 from vnetperf.model.preset import Preset
-from vnetperf.model.procedures import Rfc2889Test
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import DirectionCounts, TrialResult
 from vnetperf.procedures import Ask, Seen, replay
 from vnetperf.procedures.addresses import SPARE, address_caching, address_learning
+from vnetperf.runner.scenarios import address_scenario
 
 
 @dataclass
@@ -169,7 +168,7 @@ def scenario(name: str, rules: str) -> Scenario:
 
 
 def test_the_traffic_is_of_one_series_of_addresses() -> None:
-    found = addressed(scenario("phy2phy", "learning"), PRESET)
+    found = address_scenario(scenario("phy2phy", "learning"), PRESET)
     assert found.id == "phy2phy_bridge,addresses"
     assert found.traffic.flows == 65536 + SPARE
     assert found.traffic.vary == ("eth_src", "eth_dst")
@@ -187,7 +186,7 @@ def test_the_traffic_is_of_one_series_of_addresses() -> None:
 )
 def test_what_learns_nothing_is_left_out_with_the_reason(name: str, rules: str, said: str) -> None:
     with pytest.raises(NoResultError, match=said) as refused:
-        addressed(scenario(name, rules), PRESET)
+        address_scenario(scenario(name, rules), PRESET)
     assert refused.value.cure
 
 

@@ -10,11 +10,19 @@ from hypothesis import strategies as st
 
 from tests.procedures.support import Dut, drive, inputs, latency_of, limited
 from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.parameters import BackToBackTest, FrameLossTest, LatencyTest
+from vnetperf.model.parameters import ProcedureParameters as Parameters
 from vnetperf.model.preset import Preset
-from vnetperf.model.procedures import BackToBackTest, FrameLossTest, LatencyTest
-from vnetperf.model.procedures import Procedure as Parameters
 from vnetperf.model.trial import EventSpec, EventTimes, LoadStep, Verdict
-from vnetperf.procedures import PROCEDURES, Ask, Inputs, Seen, counts, kind_of, replay
+from vnetperf.procedures import (
+    PROCEDURES,
+    Ask,
+    ProcedureInputs,
+    Seen,
+    counts,
+    replay,
+    standard_test,
+)
 from vnetperf.search.base import SAME_RTOL
 
 ALL: dict[str, Parameters] = {
@@ -25,10 +33,10 @@ ALL: dict[str, Parameters] = {
 
 
 @cache
-def whole(test: str) -> tuple[Inputs[Parameters], object, list[Seen]]:
+def whole(test: str) -> tuple[ProcedureInputs[Parameters], object, list[Seen]]:
     given_ = inputs(ALL[test])
     dut = Dut(delay=lambda n, _: latency_of({1000 + n: 10, 2000: 5}))
-    found, seen = drive(kind_of(test).run(given_), dut)
+    found, seen = drive(standard_test(test).run(given_), dut)
     return given_, found, seen
 
 
@@ -40,7 +48,7 @@ def test_a_log_cut_anywhere_leads_to_the_next_trial_and_the_same_outcome(
 ) -> None:
     given_, found, seen = whole(test)
     cut = data.draw(st.integers(0, len(seen)))
-    procedure = kind_of(test).run(given_)
+    procedure = standard_test(test).run(given_)
     replayed = replay(procedure, seen[:cut])
     if cut == len(seen):
         assert replayed.ask is None
@@ -59,17 +67,17 @@ def test_a_log_cut_anywhere_leads_to_the_next_trial_and_the_same_outcome(
 def test_trials_that_were_repeated_change_nothing(test: str) -> None:
     given_, found, seen = whole(test)
     again = [trial for one in seen for trial in (limited(one), one)]
-    assert replay(kind_of(test).run(given_), again).found == found
+    assert replay(standard_test(test).run(given_), again).found == found
 
 
 @pytest.mark.parametrize("test", ALL)
 def test_a_trial_too_many_or_another_one_is_told(test: str) -> None:
     given_, _, seen = whole(test)
     with pytest.raises(LogError, match="where the test has ended"):
-        replay(kind_of(test).run(given_), [*seen, seen[-1]])
+        replay(standard_test(test).run(given_), [*seen, seen[-1]])
     other = seen[0].spec.model_copy(update={"load_fps": 123.0, "burst": 0})
     with pytest.raises(LogError, match=r"trial 1 is .* at 123 frames/s"):
-        replay(kind_of(test).run(given_), [Seen(1, other, seen[0].result)])
+        replay(standard_test(test).run(given_), [Seen(1, other, seen[0].result)])
 
 
 def test_every_field_that_is_asked_for_tells_trials_apart() -> None:
@@ -101,7 +109,7 @@ def test_what_is_taken_as_it_is_counts_although_it_is_limited() -> None:
 
 @pytest.mark.parametrize("test", PROCEDURES)
 def test_inputs_come_back_from_a_log_as_they_were(test: str) -> None:
-    kind = kind_of(test)
+    kind = standard_test(test)
     parameters = kind.parameters(Preset(goals=({"name": "ndr"},)))
     given_ = kind.inputs.model_validate(inputs(parameters).model_dump())
     assert kind.inputs.model_validate_json(given_.model_dump_json()) == given_
@@ -109,7 +117,7 @@ def test_inputs_come_back_from_a_log_as_they_were(test: str) -> None:
 
 def test_an_unknown_test_is_told_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"no test 'jitter'; accepted: .*latency"):
-        kind_of("jitter")
+        standard_test("jitter")
 
 
 def test_a_test_that_needs_no_trial_ends_at_once_and_takes_none() -> None:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs
-from vnetperf.model.procedures import FrameLossTest
+from vnetperf.model.parameters import FrameLossTest
 from vnetperf.procedures import Ask, Seen
-from vnetperf.procedures.frame_loss import frame_loss
+from vnetperf.procedures.rates import frame_loss
 
 TEST = FrameLossTest(step=0.1, duration_s=60)
 

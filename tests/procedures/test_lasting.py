@@ -7,18 +7,17 @@ from typing import get_args
 import pytest
 
 from tests.procedures.support import CEILING, Dut, drive, inputs, latency_of
-from vnetperf.model.goal import SearchGoal
-from vnetperf.model.preset import Preset, TrialTimes
-from vnetperf.model.procedures import (
+from vnetperf.model.parameters import (
     BackToBackTest,
     FrameLossTest,
     LatencyTest,
     MrrTest,
+    SearchGoal,
     SoakTest,
     TestName,
 )
-from vnetperf.procedures import kind_of
-from vnetperf.procedures.lasting import Lasting, lasting
+from vnetperf.model.preset import Preset, TrialTimes
+from vnetperf.procedures import DurationEstimate, duration_estimate, standard_test
 
 PRESET = Preset(
     goals=(SearchGoal(name="ndr"),),
@@ -34,10 +33,10 @@ PRESET = Preset(
 @pytest.mark.parametrize("test", ["latency", "frame_loss", "back_to_back", "mrr", "soak"])
 @pytest.mark.parametrize("buffer", [10, 5_000, 10**9])
 def test_no_test_takes_longer_than_planned(test: str, buffer: int) -> None:
-    planned = lasting(test, PRESET, CEILING)
+    planned = duration_estimate(test, PRESET, CEILING)
     assert planned is not None
     dut = Dut(1.0, lambda _: buffer, delay=lambda n, d: latency_of({1000: 1}))
-    kind = kind_of(test)
+    kind = standard_test(test)
     _, seen = drive(kind.run(inputs(kind.parameters(PRESET))), dut)
     assert len(seen) <= planned.trials <= 2 * len(seen)
     if test != "back_to_back":
@@ -45,17 +44,17 @@ def test_no_test_takes_longer_than_planned(test: str, buffer: int) -> None:
 
 
 def test_waits_count() -> None:
-    assert Lasting(10, 50.0).wall_s(PRESET) == 50 + 10 * (2 + 1 + 3)
-    assert Lasting(10, 50.0, idle_s=4).wall_s(PRESET) == 50 + 10 * (2 + 1 + 4)
+    assert DurationEstimate(10, 50.0).wall_s(PRESET) == 50 + 10 * (2 + 1 + 3)
+    assert DurationEstimate(10, 50.0, idle_s=4).wall_s(PRESET) == 50 + 10 * (2 + 1 + 4)
 
 
 def test_the_full_latency_test_takes_its_time() -> None:
     full = Preset(goals=(SearchGoal(name="ndr"),))
-    planned = lasting("latency", full, CEILING)
-    assert planned == Lasting(20, 20 * 120.0)
+    planned = duration_estimate("latency", full, CEILING)
+    assert planned == DurationEstimate(20, 20 * 120.0)
 
 
 @pytest.mark.parametrize("test", get_args(TestName))
 def test_every_test_has_a_plan_or_takes_as_many_trials_as_it_needs(test: str) -> None:
     unknown = {"throughput", "forwarding_rate", "address_caching", "address_learning"}
-    assert (lasting(test, PRESET, CEILING) is None) == (test in unknown)
+    assert (duration_estimate(test, PRESET, CEILING) is None) == (test in unknown)

@@ -7,11 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of
-from vnetperf.model.procedures import LatencyTest
+from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.trial import Latency
 from vnetperf.procedures import KnownThroughput
-from vnetperf.procedures.delays import together, variation_of
-from vnetperf.procedures.latency import latency
+from vnetperf.procedures.latency import delay_variation, latency, merge_latencies
 
 TEST = LatencyTest(duration_s=120, tag_at_s=60, repeats=20)
 
@@ -74,7 +73,7 @@ def test_trials_together_are_as_if_all_frames_were_of_one(trials: list[dict[int,
     for trial in trials:
         for ns, frames in trial.items():
             merged[ns] = merged.get(ns, 0) + frames
-    found, whole = together([latency_of(trial) for trial in trials]), latency_of(merged)
+    found, whole = merge_latencies([latency_of(trial) for trial in trials]), latency_of(merged)
     assert (found.count, found.min_ns, found.max_ns) == (whole.count, whole.min_ns, whole.max_ns)
     assert found.mean_ns == pytest.approx(whole.mean_ns)
     assert found.percentiles.keys() == whole.percentiles.keys()
@@ -84,7 +83,7 @@ def test_trials_together_are_as_if_all_frames_were_of_one(trials: list[dict[int,
 
 def test_without_a_histogram_there_are_no_percentiles_of_all() -> None:
     bare = Latency(count=10, min_ns=1, mean_ns=2, max_ns=3)
-    found = together([bare, latency_of({1000: 30})])
+    found = merge_latencies([bare, latency_of({1000: 30})])
     assert (found.percentiles, found.hdr) == ({}, "")
     assert (found.count, found.min_ns, found.max_ns) == (40, 1, 1000)
     assert found.mean_ns == pytest.approx(750.5)
@@ -93,14 +92,14 @@ def test_without_a_histogram_there_are_no_percentiles_of_all() -> None:
 def test_variation_is_the_widest_of_all_trials() -> None:
     one = latency_of({1000: 9989, 3000: 11}, {"min": -50, "median": 1, "max": 70})
     two = latency_of({1500: 9900, 9500: 100}, {"min": -90, "median": 3, "max": 60})
-    found = variation_of([one, two])
+    found = delay_variation([one, two])
     assert found.pdv_ns == pytest.approx(8000, rel=0.002)
     assert (found.ipdv_min_ns, found.ipdv_median_ns, found.ipdv_max_ns) == (-90, 2, 70)
     assert found.why == ""
 
 
 def test_variation_that_was_not_told_is_said() -> None:
-    found = variation_of([Latency(count=1, min_ns=1, mean_ns=1, max_ns=1)])
+    found = delay_variation([Latency(count=1, min_ns=1, mean_ns=1, max_ns=1)])
     assert (found.pdv_ns, found.ipdv_max_ns) == (None, None)
     assert found.why.startswith("not measured: PDV: no 99.9th percentile; IPDV: ")
-    assert "PDV: no" not in variation_of([latency_of({1000: 5})]).why
+    assert "PDV: no" not in delay_variation([latency_of({1000: 5})]).why

@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of, limited
 from vnetperf.model.outcomes import ForwardingRate, LossStep, Soak
-from vnetperf.model.procedures import LossProfileTest, MrrTest, Rfc2889Test, SoakTest
+from vnetperf.model.parameters import LossProfileTest, MrrTest, Rfc2889Test, SoakTest
 from vnetperf.procedures import Ask, KnownThroughput, Seen, replay
-from vnetperf.procedures.forwarding_rate import forwarding_rate
-from vnetperf.procedures.loss_profile import loss_profile
-from vnetperf.procedures.mrr import mrr
+from vnetperf.procedures.rates import forwarding_rate, loss_profile, mrr
 from vnetperf.procedures.soak import soak
 
 

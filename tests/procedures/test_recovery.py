@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.procedures.support import Dut, drive, inputs, spec_of
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import Recovery, Reset
-from vnetperf.model.procedures import RecoveryTest, ResetTest
+from vnetperf.model.parameters import RecoveryTest, ResetTest
 from vnetperf.model.trial import (
     DirectionCounts,
     EventTimes,
@@ -21,9 +21,9 @@ from vnetperf.model.trial import (
     Verdict,
 )
 from vnetperf.procedures import Ask, KnownThroughput, Seen, replay
-from vnetperf.procedures.curves import MOST_BINS, curve_of
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, events_of, reset
+from vnetperf.procedures.timeline import MOST_BINS, curve_of
 
 THROUGHPUT = 100_000.0
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.publish.server import Api, serve
-from vnetperf.publish.post import Endpoint, PublishError, post
+from vnetperf.report.publish import PostEndpoint, PublishError, post_document
 
 TOKEN = "s3cret-t0ken"  # noqa: S105 - made up
 DOCUMENT = {"case_name": "pvp_dpdk_throughput", "criteria": "PASS"}
@@ -24,20 +24,20 @@ def api() -> Iterator[Api]:
         yield served
 
 
-def endpoint(api: Api, **changed: object) -> Endpoint:
-    return replace(Endpoint(api.url, token=TOKEN, timeout_s=5.0, tries=3), **changed)  # type: ignore[arg-type]
+def endpoint(api: Api, **changed: object) -> PostEndpoint:
+    return replace(PostEndpoint(api.url, token=TOKEN, timeout_s=5.0, tries=3), **changed)  # type: ignore[arg-type]
 
 
-def refused(target: Endpoint) -> tuple[str, list[float]]:
+def refused(target: PostEndpoint) -> tuple[str, list[float]]:
     pauses: list[float] = []
     with pytest.raises(PublishError) as caught:
-        post(target, DOCUMENT, pauses.append)
+        post_document(target, DOCUMENT, pauses.append)
     assert TOKEN not in str(caught.value)
     return str(caught.value), pauses
 
 
 def test_a_document_arrives_with_its_token(api: Api) -> None:
-    assert "href" in post(endpoint(api), DOCUMENT)
+    assert "href" in post_document(endpoint(api), DOCUMENT)
     [(method, path, headers)] = api.requests
     assert (method, path) == ("POST", "/api/v1/results")
     assert api.documents == [DOCUMENT]
@@ -46,8 +46,8 @@ def test_a_document_arrives_with_its_token(api: Api) -> None:
 
 
 def test_a_bearer_token_and_none_at_all(api: Api) -> None:
-    post(endpoint(api, header="Authorization"), DOCUMENT)
-    post(endpoint(api, token=""), DOCUMENT)
+    post_document(endpoint(api, header="Authorization"), DOCUMENT)
+    post_document(endpoint(api, token=""), DOCUMENT)
     first, second = (headers for _, _, headers in api.requests)
     assert first["Authorization"] == f"Bearer {TOKEN}"
     assert TOKEN not in str(second)
@@ -60,7 +60,7 @@ def test_the_token_is_in_no_repr(api: Api) -> None:
 def test_an_overloaded_endpoint_is_tried_again(api: Api) -> None:
     api.answers = [503, 429, 200]
     pauses: list[float] = []
-    post(endpoint(api), DOCUMENT, pauses.append)
+    post_document(endpoint(api), DOCUMENT, pauses.append)
     assert len(api.requests) == 3
     assert pauses == [0.5, 1.0]
     assert len(api.documents) == 1
@@ -69,7 +69,7 @@ def test_an_overloaded_endpoint_is_tried_again(api: Api) -> None:
 def test_it_waits_as_long_as_the_endpoint_asks(api: Api) -> None:
     api.answers, api.headers = [503, 200], {"Retry-After": "7"}
     pauses: list[float] = []
-    post(endpoint(api), DOCUMENT, pauses.append)
+    post_document(endpoint(api), DOCUMENT, pauses.append)
     assert pauses == [7.0]
 
 
@@ -128,15 +128,15 @@ def test_one_that_is_not_there() -> None:
     ],
 )
 def test_addresses_that_are_refused(url: str, says: str) -> None:
-    message, _ = refused(Endpoint(url, token=TOKEN))
+    message, _ = refused(PostEndpoint(url, token=TOKEN))
     assert says in message
     assert "hunter2" not in message
 
 
 def test_plain_http_without_a_token_or_when_trusted() -> None:
-    Endpoint("http://results.example/x").check()
-    Endpoint("http://results.example/x", token=TOKEN, insecure=True).check()
-    Endpoint("http://[::1]:80/x", token=TOKEN).check()
+    PostEndpoint("http://results.example/x").check()
+    PostEndpoint("http://results.example/x", token=TOKEN, insecure=True).check()
+    PostEndpoint("http://[::1]:80/x", token=TOKEN).check()
 
 
 @pytest.fixture
@@ -166,8 +166,8 @@ def test_certificates_are_checked(certificate: Path) -> None:
         assert "--ca-file" in message
         assert pauses == []
         assert api.requests == []
-        post(endpoint(api, ca_file=Path(f"{certificate}.crt")), DOCUMENT)
-        post(endpoint(api, insecure=True), DOCUMENT)
+        post_document(endpoint(api, ca_file=Path(f"{certificate}.crt")), DOCUMENT)
+        post_document(endpoint(api, insecure=True), DOCUMENT)
         assert len(api.documents) == 2
 
 

@@ -10,8 +10,7 @@ import pytest
 from vnetperf.model.outcomes import Recovery, Spread
 from vnetperf.model.result import DirectionBound, GoalResult, Result, RunIdentity, RunResults
 from vnetperf.model.trial import Latency
-from vnetperf.publish.openmetrics import openmetrics
-from vnetperf.publish.testapi import Names, documents
+from vnetperf.report.publish import TestApiNames, documents_for_testapi, openmetrics
 
 IDENTITY = RunIdentity(
     tool="vnetperf 1",
@@ -128,7 +127,7 @@ def test_other_tests_come_with_their_interval() -> None:
 
 
 def test_documents_have_what_testapi_asks_for(sample: RunResults) -> None:
-    made = list(documents(sample, Names(pod="pod1", build_tag="daily-7")))
+    made = list(documents_for_testapi(sample, TestApiNames(pod="pod1", build_tag="daily-7")))
     assert len(made) == len({(r.scenario, r.test) for r in sample.results})
     for document in made:
         assert set(document) == {
@@ -142,13 +141,13 @@ def test_documents_have_what_testapi_asks_for(sample: RunResults) -> None:
 
 
 def test_a_case_without_a_number_fails_and_says_why() -> None:
-    [document] = documents(unmeasured(), Names())
+    [document] = documents_for_testapi(unmeasured(), TestApiNames())
     assert document["criteria"] == "FAIL"
     assert document["details"]["frame_sizes"]["64"]["why"] == "no vpp"
     assert document["start_date"] == "2026-11-22 05:50:51"
 
 
 def test_a_number_comes_with_n_and_interval() -> None:
-    [document] = documents(recovered(), Names())
+    [document] = documents_for_testapi(recovered(), TestApiNames())
     found = document["details"]["frame_sizes"]["64"]["found"]
     assert any(q.get("n") == 3 and q.get("high") == 0.35 for q in found)

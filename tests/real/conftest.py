@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from vnetperf.host import snapshot
 from vnetperf.host.paths import HostRoots
+from vnetperf.testing import snapshot
 
 #: For cases that go a way which another case goes as well: CI has 40 minutes.
 AGAIN = pytest.mark.skipif(
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def machine() -> snapshot.Snapshot:
     """The machine as far as a run may change it."""
-    taken = snapshot.take(HostRoots())
+    taken = snapshot.take_snapshot(HostRoots())
     areas = {name: dict(entries) for name, entries in taken.areas.items() if name in AREAS}
     areas["processes"] = {str(pid): line for pid, line in run_processes().items()}
     return snapshot.Snapshot(areas)
@@ -66,7 +66,9 @@ def unchanged() -> Iterator[Callable[[], tuple[str, ...]]]:
 
     def differences(patience_s: float = 20.0) -> tuple[str, ...]:
         deadline = time.monotonic() + patience_s
-        while (found := snapshot.diff(before, machine())) and time.monotonic() < deadline:
+        while (
+            found := snapshot.compare_snapshots(before, machine())
+        ) and time.monotonic() < deadline:
             time.sleep(0.1)
         return found
 

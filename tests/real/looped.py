@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from vnetperf import config, registry
-from vnetperf.bench.scenarios import make_scenario
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.deployment.deploy import MACHINE_LOCK
+from vnetperf.deployment.planner import make_loop_plan
 from vnetperf.host.machine import Machine
 from vnetperf.host.session import HostRun
-from vnetperf.model.deployment import make_deployment
-from vnetperf.model.ports import WireEnd
+from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
-from vnetperf.testbed.deploy import MACHINE_LOCK
-from vnetperf.testbed.inventory import take_inventory
-from vnetperf.testbed.plan import make_loop_plan
+from vnetperf.runner.scenarios import make_scenario
 
 LOCK_S = 600.0
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import pci, snapshot
+from vnetperf.host.nic import pci
 from vnetperf.host.paths import HostRoots
+from vnetperf.testing import snapshot
 
-LAB = "vnetperf.lab=1"
+LAB = "vnetperf.virt=1"
 AREAS = ("hugepages", "mounts", "links", "netns", "modules", "drivers", "values")
 
 
@@ -37,7 +38,7 @@ needs_nics = pytest.mark.skipif(bool(why_no_lab_nics()), reason=why_no_lab_nics(
 
 def machine() -> snapshot.Snapshot:
     """The machine without the indexes of links: a driver that is bound anew makes a new one."""
-    taken = snapshot.take(HostRoots())
+    taken = snapshot.take_snapshot(HostRoots())
     areas = {name: dict(entries) for name, entries in taken.areas.items() if name in AREAS}
     areas["links"] = {
         name: re.sub(r"index \d+ ", "", text) for name, text in areas["links"].items()
@@ -52,7 +53,9 @@ def nics_unchanged() -> Iterator[Callable[[], tuple[str, ...]]]:
 
     def differences(patience_s: float = 60.0) -> tuple[str, ...]:
         deadline = time.monotonic() + patience_s
-        while (found := snapshot.diff(before, machine())) and time.monotonic() < deadline:
+        while (
+            found := snapshot.compare_snapshots(before, machine())
+        ) and time.monotonic() < deadline:
             time.sleep(0.2)
         return found
 

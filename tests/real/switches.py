@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from vnetperf import config
-from vnetperf.bench.attribution import lost_at
-from vnetperf.bench.scenarios import make_scenario
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.analysis.attribution import lost_at
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.planner import make_plan
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.testbed.deploy import Deployment
-from vnetperf.testbed.inventory import take_inventory
-from vnetperf.testbed.plan import make_plan
+from vnetperf.runner.scenarios import make_scenario
 
 #: Far below what anything here can forward: nothing may be lost.
 SLOW = TrialSpec(frame_size=64, load_fps=2000.0, duration_s=0.3, drain_s=3.0, learning_frames=64)
@@ -23,7 +23,7 @@ IN_THE_MIDDLE_S = 1.5
 
 
 @contextlib.contextmanager
-def deployed(scenario_id: str, **settings: Any) -> Iterator[Deployment]:
+def deployed(scenario_id: str, **settings: Any) -> Iterator[LiveDeployment]:
     """Deploy a scenario in this process, and take it away.
 
     Args:
@@ -37,14 +37,14 @@ def deployed(scenario_id: str, **settings: Any) -> Iterator[Deployment]:
     testbed = configuration.testbed.model_copy(update={"lock_timeout_s": 300.0})
     facts = take_inventory(testbed)
     plan = make_plan(make_scenario(scenario_id, configuration), testbed, facts)
-    deployment = Deployment.deploy(plan, facts)
+    deployment = LiveDeployment.deploy(plan, facts)
     try:
         yield deployment
     finally:
         assert deployment.teardown() == []
 
 
-def forwards(deployment: Deployment, size: int = 64) -> TrialResult:
+def forwards(deployment: LiveDeployment, size: int = 64) -> TrialResult:
     """Run a slow trial: nothing is lost, and the counters of every port agree with the tester's.
 
     Args:
@@ -66,7 +66,7 @@ def forwards(deployment: Deployment, size: int = 64) -> TrialResult:
     return result
 
 
-def adds_up(deployment: Deployment, result: TrialResult) -> None:
+def adds_up(deployment: LiveDeployment, result: TrialResult) -> None:
     """Follow the frames of a trial without loss: every port must have counted them, and no others.
 
     Args:
@@ -89,7 +89,7 @@ def adds_up(deployment: Deployment, result: TrialResult) -> None:
         assert (hop.rx_dropped, hop.tx_dropped) == (0, 0)
 
 
-def fails(deployment: Deployment, accident: Callable[[], None]) -> TrialResult:
+def fails(deployment: LiveDeployment, accident: Callable[[], None]) -> TrialResult:
     """Run a trial, let something happen in the middle, and see that there is no number.
 
     Args:

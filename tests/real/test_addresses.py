@@ -11,22 +11,22 @@ import pytest
 
 from tests.real.conftest import UserRun
 from vnetperf import config
-from vnetperf.bench.addresses import addressed
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.bench.verdict import judge
-from vnetperf.host import modules
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.planner import make_plan
+from vnetperf.host import kernel
 from vnetperf.model.outcomes import AddressTable
-from vnetperf.model.procedures import Rfc2889Test
+from vnetperf.model.parameters import Rfc2889Test
 from vnetperf.model.trial import TrialSpec
-from vnetperf.procedures import Inputs, Procedure, Seen, counts
+from vnetperf.procedures import Procedure, ProcedureInputs, Seen, counts
 from vnetperf.procedures.addresses import SPARE, address_caching, address_learning
-from vnetperf.testbed.deploy import Deployment
-from vnetperf.testbed.inventory import take_inventory
-from vnetperf.testbed.plan import make_plan
+from vnetperf.runner.scenarios import address_scenario, make_scenario
+from vnetperf.runner.trial_runner import judge
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = pytest.mark.skipif(
-    bool(modules.trouble("bridge")), reason=f"no bridge: {modules.trouble('bridge')}"
+    bool(kernel.why_not_loadable("bridge")),
+    reason=f"no bridge: {kernel.why_not_loadable('bridge')}",
 )
 #: Slow enough for a tester that shares its processor.
 TEST = Rfc2889Test(max_addresses=2048, learning_fps=1000.0)
@@ -54,22 +54,22 @@ def limit_table(bridge: str, entries: int) -> None:
 
 
 @contextmanager
-def bridged() -> Iterator[Deployment]:
+def bridged() -> Iterator[LiveDeployment]:
     """A learning bridge between the tester's ports, with traffic of many addresses."""
     settings = {"rules": "learning", "preset": "rfc2889"}
     configuration = config.load(settings, environment={})
     preset = configuration.preset.model_copy(update={"rfc2889": TEST})
     testbed = configuration.testbed.model_copy(update={"lock_timeout_s": 300.0})
     facts = take_inventory(testbed)
-    scenario = addressed(make_scenario("phy2phy_bridge", configuration), preset)
-    deployment = Deployment.deploy(make_plan(scenario, testbed, facts), facts)
+    scenario = address_scenario(make_scenario("phy2phy_bridge", configuration), preset)
+    deployment = LiveDeployment.deploy(make_plan(scenario, testbed, facts), facts)
     try:
         yield deployment
     finally:
         assert deployment.teardown() == []
 
 
-def drive(deployment: Deployment, procedure: Procedure[AddressTable]) -> AddressTable:
+def drive(deployment: LiveDeployment, procedure: Procedure[AddressTable]) -> AddressTable:
     """Run a procedure on what is deployed; trials that are none are repeated."""
     number = 0
     ask = next(procedure)
@@ -95,8 +95,8 @@ def drive(deployment: Deployment, procedure: Procedure[AddressTable]) -> Address
             return found
 
 
-def inputs() -> Inputs[Rfc2889Test]:
-    return Inputs[Rfc2889Test](
+def inputs() -> ProcedureInputs[Rfc2889Test]:
+    return ProcedureInputs[Rfc2889Test](
         parameters=TEST, frame_size=64, directions=1, ceiling_fps=100_000.0, media_fps=1e7
     )
 

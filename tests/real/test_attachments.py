@@ -11,22 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.deployment.deploy import MACHINE_LOCK
 from vnetperf.host.machine import Machine
 from vnetperf.host.session import HostRun
-from vnetperf.model.addresses import vnf_mac
-from vnetperf.model.deployment import make_deployment
+from vnetperf.model.deployment import Attachment, VnfPort, WireEnd, make_deployment, vnf_mac
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.plan import Placement, Plan
-from vnetperf.model.ports import Attachment, VnfPort, WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.testbed.deploy import MACHINE_LOCK
-from vnetperf.testbed.inventory import take_inventory
 from vnetperf.traffic.loadgen import Loadgen
 from vnetperf.vnfs.vloop import Vloop
-from vnetperf.vnfs.vloop.devices import VHOST_NET
+from vnetperf.vnfs.vloop.process import VHOST_NET
 
 Unchanged = Callable[[], tuple[str, ...]]
 Ends = tuple[list[Attachment], list[WireEnd]]

@@ -8,14 +8,15 @@ import pytest
 
 from tests.real.conftest import UserRun
 from tests.real.switches import SLOW, deployed, fails, forwards
-from vnetperf.host import modules
+from vnetperf.host import kernel
+from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
-from vnetperf.model.ports import VnfPort
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [
     pytest.mark.skipif(
-        bool(modules.trouble("bridge")), reason=f"no bridge: {modules.trouble('bridge')}"
+        bool(kernel.why_not_loadable("bridge")),
+        reason=f"no bridge: {kernel.why_not_loadable('bridge')}",
     ),
 ]
 

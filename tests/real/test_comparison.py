@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.real.conftest import UserRun
 from tests.real.switches import deployed, forwards
-from vnetperf.host.cpulist import parse_cpus
+from vnetperf.host.cpu import parse_cpus
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]

@@ -13,10 +13,10 @@ import pytest
 from tests.real.conftest import UserRun
 from tests.real.switches import SLOW, deployed, fails, forwards
 from tests.real.test_bad_luck import agents
-from vnetperf.host import links, modules
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.host import kernel, links
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.trial import TrialResult
-from vnetperf.testbed.deploy import Deployment
 
 Unchanged = Callable[[], tuple[str, ...]]
 PLACE = "vloop:container"
@@ -24,7 +24,7 @@ PLACE = "vloop:container"
 
 def needs(module: str) -> pytest.MarkDecorator:
     """Skip where the kernel has no such module."""
-    trouble = modules.trouble(module)
+    trouble = kernel.why_not_loadable(module)
     return pytest.mark.skipif(bool(trouble), reason=f"no {module}: {trouble}")
 
 
@@ -36,7 +36,7 @@ def bpf_mounts() -> list[str]:
     return [line for line in Path("/proc/mounts").read_text().splitlines() if " bpf " in line]
 
 
-def inside_adds_up(deployment: Deployment, result: TrialResult) -> None:
+def inside_adds_up(deployment: LiveDeployment, result: TrialResult) -> None:
     """What the VNF counted inside is what the switch counted at the other side of each port."""
     hops = {hop.port: hop for hop in result.hops}
     for port in deployment.plan.scenario.deployment.vnf_ports():

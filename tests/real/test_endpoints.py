@@ -14,11 +14,11 @@ import pytest
 
 from tests.real.conftest import UserRun, pids_of
 from tests.real.switches import deployed, forwards
+from vnetperf.deployment import endpoints
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.transfers import transfer_endpoints
 from vnetperf.model.errors import DutError, GeneratorError
-from vnetperf.model.transfer import Kind, TransferSpec
-from vnetperf.testbed import arrivals
-from vnetperf.testbed.deploy import Deployment
-from vnetperf.testbed.transferring import transfer
+from vnetperf.model.outcomes import Kind, TransferSpec
 
 Unchanged = Callable[[], tuple[str, ...]]
 IN_THE_MIDDLE_S = 1.5
@@ -49,9 +49,9 @@ def meanwhile(accident: Callable[[], None]) -> Iterator[None]:
         timer.join()
 
 
-def both_ends_worked(deployment: Deployment, *specs: TransferSpec, **more: Any) -> list[Any]:
+def both_ends_worked(deployment: LiveDeployment, *specs: TransferSpec, **more: Any) -> list[Any]:
     """Run transfers: something arrived in each flow, and processors of both ends are known."""
-    found = transfer(deployment, specs, **more)
+    found = transfer_endpoints(deployment, specs, **more)
     assert [one.spec for one in found] == list(specs)
     for one in found:
         assert len(one.flows) == one.spec.instances * len(one.spec.ways)
@@ -70,7 +70,7 @@ def both_ends_worked(deployment: Deployment, *specs: TransferSpec, **more: Any) 
 def test_two_namespaces_talk_through_a_bridge_and_the_tester_comes_back(
     unchanged: Unchanged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrivals, "STALL_S", 1.5)
+    monkeypatch.setattr(endpoints, "STALL_S", 1.5)
     three = TCP.model_copy(update={"instances": 3, "way": "both"})
     with deployed("phy2phy_bridge", wire="veth") as deployment:
         tcp, udp, many = both_ends_worked(deployment, TCP, UDP, three)
@@ -89,7 +89,7 @@ def test_two_namespaces_talk_through_a_bridge_and_the_tester_comes_back(
             pytest.raises(DutError, match=r"nothing has arrived .*: the path is down"),
             meanwhile(lambda: deployment.machine.set_link_up(netdev, up=False)),
         ):
-            transfer(deployment, [LONG])
+            transfer_endpoints(deployment, [LONG])
     assert unchanged() == ()
 
 
@@ -102,7 +102,7 @@ def test_two_namespaces_talk_through_ovs_dpdk(unchanged: Unchanged) -> None:
             pytest.raises(DutError, match=r"ovs-vswitchd.* has ended"),
             meanwhile(lambda: os.kill(pid, signal.SIGKILL)),
         ):
-            transfer(deployment, [LONG])
+            transfer_endpoints(deployment, [LONG])
         assert pids_of("iperf3") == []
     assert unchanged() == ()
 
@@ -129,7 +129,7 @@ def test_an_endpoint_in_a_vnf_talks_both_ways_and_what_is_killed_is_no_number(
                 pytest.raises(GeneratorError, match=message),
                 meanwhile(lambda word=word: kill(word)),
             ):
-                transfer(deployment, [LONG])
+                transfer_endpoints(deployment, [LONG])
             assert pids_of("iperf3") == []
         forwards(deployment)
     assert unchanged() == ()
@@ -142,7 +142,7 @@ def test_round_trips_have_percentiles(unchanged: Unchanged) -> None:
         for tool, kind in ROUND_TRIPS.items()
     ]
     with deployed("phy2phy_bridge", wire="veth") as deployment:
-        for found in transfer(deployment, specs):
+        for found in transfer_endpoints(deployment, specs):
             times = found.round_trip_us
             assert 0 < times["min"] <= times["50"] <= times["99"] <= times["max"]
             assert found.transactions_per_second == pytest.approx(1e6 / times["mean"], rel=0.5)

@@ -11,19 +11,16 @@ from typing import Any
 import pytest
 from scapy.utils import RawPcapReader
 
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.deployment.deploy import MACHINE_LOCK
 from vnetperf.host.machine import Machine
 from vnetperf.host.session import HostRun
-from vnetperf.model.capture import CaptureSpec
-from vnetperf.model.deployment import make_deployment
+from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.plan import Placement, Plan
-from vnetperf.model.ports import WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.testbed.deploy import MACHINE_LOCK
-from vnetperf.testbed.inventory import take_inventory
+from vnetperf.model.trial import CaptureSpec, TrialResult, TrialSpec
 from vnetperf.traffic.loadgen import Loadgen
 
 Unchanged = Callable[[], tuple[str, ...]]

@@ -9,12 +9,16 @@ import pytest
 
 from tests.real.conftest import UserRun
 from tests.real.switches import SLOW, deployed, fails, forwards
-from vnetperf.host import modules
+from vnetperf.host import kernel
+from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
-from vnetperf.model.ports import VnfPort
 
 Unchanged = Callable[[], tuple[str, ...]]
-TROUBLES = [f"{m}: {modules.trouble(m)}" for m in ("macvtap", "act_mirred") if modules.trouble(m)]
+TROUBLES = [
+    f"{m}: {kernel.why_not_loadable(m)}"
+    for m in ("macvtap", "act_mirred")
+    if kernel.why_not_loadable(m)
+]
 pytestmark = [
     pytest.mark.skipif(bool(TROUBLES), reason=", ".join(TROUBLES)),
 ]

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.real.nics import needs_nics, nics_unchanged
-from vnetperf.host import links, netdevs, nic_use, nics, pci, vfs
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.host import links
+from vnetperf.host import nic as nics
 from vnetperf.host.machine import Machine
-from vnetperf.host.restore import restore
-from vnetperf.host.session import HostRun
+from vnetperf.host.nic import netdev, pci, usage, vfs
+from vnetperf.host.session import HostRun, restore
 from vnetperf.model.errors import HostError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.testbed import Testbed
-from vnetperf.testbed.inventory import take_inventory
+from vnetperf.model.testbed import MachineFacts, Testbed
 
 __all__ = ["nics_unchanged"]
 pytestmark = needs_nics
@@ -34,7 +34,7 @@ def tester() -> str:
 @pytest.fixture
 def configured(tester: str) -> Iterator[str]:
     """An interface that a user has configured; its name."""
-    name = netdevs.interface_of(tester)
+    name = netdev.interface_of(tester)
     for line in (
         f"link set {name} up mtu 1400 promisc on",
         f"addr add 192.0.2.9/24 dev {name}",
@@ -96,14 +96,14 @@ def test_a_nic_with_a_route_is_not_given_away(configured: str, tester: str) -> N
     with HostRun.open(testbed="nic-test") as run, pytest.raises(HostError, match="carries a route"):
         Machine(run, MachineFacts(cpus=())).give_nic(tester, "vfio-pci")
     assert pci.nic(tester).driver == "igb"
-    assert netdevs.interface_of(tester) == configured
+    assert netdev.interface_of(tester) == configured
 
 
 KILLED = """
 import os, signal, sys, time
 from vnetperf.host.machine import Machine
 from vnetperf.host.session import HostRun
-from vnetperf.model.machine import MachineFacts
+from vnetperf.model.testbed import MachineFacts
 run = HostRun.open(testbed="nic-test")
 machine = Machine(run, MachineFacts(cpus=()))
 machine.borrow_nic("0000:41:00.0", mtu=3000)
@@ -134,12 +134,12 @@ def test_functions_in_use_are_not_taken_away(nics_unchanged: Unchanged) -> None:
     with HostRun.open(testbed="nic-test") as run:
         machine = Machine(run, MachineFacts(cpus=()))
         first, second = machine.make_vfs("0000:42:00.0", 2)
-        assert vfs.in_use("0000:42:00.0") == ""
+        assert vfs.why_in_use("0000:42:00.0") == ""
         machine.give_nic(first, "vfio-pci")
-        assert f"virtual function {first} is given to vfio-pci" in vfs.in_use("0000:42:00.0")
+        assert f"virtual function {first} is given to vfio-pci" in vfs.why_in_use("0000:42:00.0")
         with pytest.raises(HostError, match="has virtual functions already"):
             machine.make_vfs("0000:42:00.0", 3)
-        assert vfs.addresses("0000:42:00.0") == (first, second)
+        assert vfs.vf_addresses("0000:42:00.0") == (first, second)
         physical = next(n for n in nics.inventory() if n.address == "0000:42:00.0")
         assert "given to vfio-pci" in physical.in_use
     assert nics_unchanged() == ()
@@ -159,12 +159,12 @@ def test_what_the_driver_refuses_is_named() -> None:
         machine = Machine(run, MachineFacts(cpus=()))
         name = machine.borrow_nic("0000:42:00.0", mtu=1500)
         machine.make_vfs("0000:42:00.0", 1)
-        vfs.configure(name, 0, machine.netns, mac="02:76:61:00:00:00", vlan=7, spoof_check=False)
-        (state,) = vfs.read(name, machine.netns)
+        vfs.configure_vf(name, 0, machine.netns, mac="02:76:61:00:00:00", vlan=7, spoof_check=False)
+        (state,) = vfs.read_vfs(name, machine.netns)
         assert (state.mac, state.vlan, state.spoof_check) == ("02:76:61:00:00:00", 7, False)
         with pytest.raises(HostError, match="the driver refuses link = disable"):
-            vfs.configure(name, 0, machine.netns, link="disable")
+            vfs.configure_vf(name, 0, machine.netns, link="disable")
 
 
 def test_uses_are_of_this_namespace_only() -> None:
-    assert "lo" in nic_use.interface_uses()
+    assert "lo" in usage.interface_uses()

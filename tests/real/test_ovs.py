@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.real.conftest import AGAIN, UserRun, pids_of
-from vnetperf.host import modules
+from vnetperf.host import kernel
 from vnetperf.host.programs import find_programs
 
 Start = Callable[..., UserRun]
@@ -22,8 +22,8 @@ Unchanged = Callable[[], tuple[str, ...]]
 
 PATHS, _, _ = find_programs({})
 KERNEL = pytest.mark.skipif(
-    bool(modules.trouble("openvswitch")),
-    reason=f"no module openvswitch here ({modules.trouble('openvswitch')}): "
+    bool(kernel.why_not_loadable("openvswitch")),
+    reason=f"no module openvswitch here ({kernel.why_not_loadable('openvswitch')}): "
     "run it in the lab, `vnetperf lab run -- pytest tests/real/test_ovs.py`",
 )
 pytestmark = pytest.mark.skipif(

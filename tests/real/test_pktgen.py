@@ -14,14 +14,14 @@ import pytest
 from tests.real.conftest import UserRun, pids_of
 from tests.real.looped import Loop, looped
 from vnetperf import config
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.config_files import available
+from vnetperf.config.files import available
+from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.testbed import PktgenConfig
 from vnetperf.model.trial import TrialSpec
-from vnetperf.testbed.traffic_demands import of_generator
-from vnetperf.testing.netdev import NetdevPort
-from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
+from vnetperf.runner.scenarios import make_scenario
+from vnetperf.testing.frames import NetdevPort
+from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.pktgen import process
 from vnetperf.traffic.pktgen.driver import Pktgen
 
@@ -56,7 +56,9 @@ def test_frames_on_the_wire_are_those_of_every_generator(name: str, loop: Loop) 
     size = 512
     configuration = config.load({"traffic": name, "generator": "pktgen"}, environment={})
     profile = configuration.traffic
-    for error in of_generator(make_scenario("phy2phy_bridge", configuration), Pktgen.capabilities):
+    for error in generator_errors(
+        make_scenario("phy2phy_bridge", configuration), Pktgen.capabilities
+    ):
         pytest.skip(str(error))  # refused before deployment, as users see it
     streams = loop.prepare(profile, size)
     kinds = [k for k in compile_traffic(streams, profile, size) if k.stream.direction == 0]
@@ -113,9 +115,9 @@ def _client_of(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Any:
         update={"pktgen": PktgenConfig(server="127.0.0.1")}
     )
     plan = loop.generator.plan.model_copy(update={"testbed": testbed})
-    original = process.connect_to
+    original = process.connect_server
     monkeypatch.setattr(
-        "vnetperf.traffic.pktgen.driver.connect_to",
+        "vnetperf.traffic.pktgen.driver.connect_server",
         lambda server: loop.machine.in_netns(lambda: original(server)),
     )
     return Pktgen(loop.machine, plan)

@@ -9,9 +9,9 @@ import pytest
 
 from tests.real.conftest import AGAIN, UserRun
 from tests.real.switches import deployed, forwards
+from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.trial import EventSpec, TrialResult, TrialSpec
-from vnetperf.testbed.deploy import Deployment
 
 Unchanged = Callable[[], tuple[str, ...]]
 LOAD = 2000.0
@@ -21,7 +21,7 @@ TRIAL = TrialSpec(
 
 
 def interrupted(
-    deployment: Deployment, what: str, *, duration_s: float = 4.0, down_s: float = 0.0
+    deployment: LiveDeployment, what: str, *, duration_s: float = 4.0, down_s: float = 0.0
 ) -> TrialResult:
     event = EventSpec(what=what, at_s=1.0, down_s=down_s)
     result = deployment.run_trial(

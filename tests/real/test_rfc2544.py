@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 
 from tests.real.conftest import AGAIN, UserRun
-from vnetperf.bench.derive import derive
+from vnetperf.analysis.results_from_log import derive
 from vnetperf.report.schema import results_schema
 from vnetperf.results.log import read_log
 

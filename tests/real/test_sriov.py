@@ -9,7 +9,7 @@ import pytest
 
 from tests.real.conftest import UserRun
 from tests.real.nics import needs_nics, nics_unchanged
-from vnetperf.host import pci, vfs
+from vnetperf.host.nic import pci, vfs
 
 __all__ = ["nics_unchanged"]
 pytestmark = [needs_nics, pytest.mark.slow]
@@ -66,7 +66,7 @@ def test_functions_are_gone_after_a_run_that_was_killed(
 ) -> None:
     run = start("-k", "phy2phy_sriov", *LAB)
     deadline = time.monotonic() + 300
-    while not vfs.addresses("0000:41:00.0"):
+    while not vfs.vf_addresses("0000:41:00.0"):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     run.process.kill()

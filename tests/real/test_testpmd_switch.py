@@ -11,8 +11,8 @@ import pytest
 from tests.real.conftest import UserRun, pids_of
 from tests.real.switches import SLOW, deployed, fails, forwards
 from vnetperf.host.programs import find_programs
+from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
-from vnetperf.model.ports import VnfPort
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.real.switches import SLOW, deployed
-from vnetperf.config_files import available, find_file, load_model
+from vnetperf.config.files import available, find_file, load_model
+from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.host.programs import find_programs
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.testbed.deploy import Deployment
 
 Unchanged = Callable[[], tuple[str, ...]]
 #: Profiles for deployments of their own.
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def carried(deployment: Deployment, profile: TrafficProfile) -> None:
+def carried(deployment: LiveDeployment, profile: TrafficProfile) -> None:
     """Send some of a profile's frames, and see that the switch forwards them all."""
     scenario = deployment.plan.scenario.model_copy(update={"traffic": profile})
     size = max(128, profile.least_frame_size)
@@ -49,7 +49,7 @@ def carried(deployment: Deployment, profile: TrafficProfile) -> None:
         assert d.misrouted == d.duplicated == 0, profile.name
 
 
-def on_time(deployment: Deployment, trial: TrialSpec) -> TrialResult:
+def on_time(deployment: LiveDeployment, trial: TrialSpec) -> TrialResult:
     """A trial in which the tester offered all that it was to offer.
 
     What was offered is the DUT's to forward: that is for the caller to look at, in every trial.

@@ -10,12 +10,12 @@ import pytest
 
 from tests.real.looped import Loop, looped
 from vnetperf import config
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.config_files import available
+from vnetperf.config.files import available
+from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.trial import TrialSpec
-from vnetperf.testbed.traffic_demands import of_generator
-from vnetperf.testing.netdev import NetdevPort
-from vnetperf.traffic.compiled import compile_traffic
+from vnetperf.runner.scenarios import make_scenario
+from vnetperf.testing.frames import NetdevPort
+from vnetperf.traffic.frames import compile_traffic
 from vnetperf.traffic.trex.driver import Trex
 
 Unchanged = Callable[[], tuple[str, ...]]
@@ -66,7 +66,9 @@ def test_frames_on_the_wire_are_those_of_every_generator(name: str, loop: Loop) 
     size = 512
     configuration = config.load({"traffic": name, "generator": "trex"}, environment={})
     profile = configuration.traffic
-    for error in of_generator(make_scenario("phy2phy_bridge", configuration), Trex.capabilities):
+    for error in generator_errors(
+        make_scenario("phy2phy_bridge", configuration), Trex.capabilities
+    ):
         pytest.skip(str(error))  # refused before deployment, as users see it
     streams = loop.prepare(profile, size)
     frames = [f for f in compile_traffic(streams, profile, size) if f.stream.direction == 0]

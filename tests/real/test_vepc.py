@@ -13,13 +13,13 @@ import pytest
 
 from tests.real.switches import SLOW, deployed, fails, forwards
 from vnetperf import config
-from vnetperf.host import modules
-from vnetperf.host.cpulist import format_cpus
-from vnetperf.images import image as images
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.transfers import transfer_users
+from vnetperf.host import kernel
+from vnetperf.host.cpu import format_cpus
 from vnetperf.model.errors import DutError
-from vnetperf.model.transfer import TransferSpec
-from vnetperf.testbed.deploy import Deployment
-from vnetperf.testbed.transferring import users_transfer
+from vnetperf.model.outcomes import TransferSpec
+from vnetperf.virt import images
 
 Unchanged = Callable[[], tuple[str, ...]]
 SESSIONS = 50
@@ -27,7 +27,7 @@ SESSIONS = 50
 pytestmark = [
     pytest.mark.skipif(shutil.which("osmo-ggsn") is None, reason="osmo-ggsn is not installed"),
     *(
-        pytest.mark.skipif(bool(modules.trouble(name)), reason=f"no {name} in this kernel")
+        pytest.mark.skipif(bool(kernel.why_not_loadable(name)), reason=f"no {name} in this kernel")
         for name in ("bridge", "tun")
     ),
 ]
@@ -44,7 +44,7 @@ def stack_file(folder: Path, *changes: tuple[str, str]) -> str:
     return str(path)
 
 
-def inside(deployment: Deployment, result: Any) -> dict[str, Any]:
+def inside(deployment: LiveDeployment, result: Any) -> dict[str, Any]:
     """What the core counted: place -> counters."""
     return {
         hop.port.removesuffix(" (inside)"): hop
@@ -117,7 +117,7 @@ def test_a_ue_talks_to_a_server_and_the_tester_comes_back(unchanged: Unchanged) 
         for way in ("forth", "back")
     )
     with deployed("vepc_bridge") as deployment:
-        found = users_transfer(deployment, specs)
+        found = transfer_users(deployment, specs)
         assert [transfer.spec for transfer in found] == list(specs)
         for transfer in found:
             assert transfer.bits_per_second > 0

@@ -19,10 +19,10 @@ import pytest
 
 from tests.real.conftest import AGAIN
 from tests.real.switches import SLOW, deployed, fails, forwards
-from vnetperf.images import image as images
-from vnetperf.launchers.vm.guest import Guest
+from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.testbed.deploy import Deployment
+from vnetperf.virt import images
+from vnetperf.virt.guest import Guest
 from vnetperf.vnfs.vloop.vm import VmVloop
 
 Unchanged = Callable[[], tuple[str, ...]]
@@ -44,7 +44,7 @@ pytestmark = [
 ]
 
 
-def guest_of(deployment: Deployment) -> Guest:
+def guest_of(deployment: LiveDeployment) -> Guest:
     (vnf,) = deployment.vnfs
     assert isinstance(vnf, VmVloop)
     assert vnf.guest is not None
@@ -91,7 +91,7 @@ def test_every_hop_counts_what_the_tester_sent(
     assert unchanged() == ()
 
 
-def _another_size_and_load_boots_no_guest(deployment: Deployment) -> None:
+def _another_size_and_load_boots_no_guest(deployment: LiveDeployment) -> None:
     def boots() -> list[str]:
         guests = (vnf.guest for vnf in deployment.vnfs if isinstance(vnf, VmVloop))
         return [g.agent.read("/proc/sys/kernel/random/boot_id") for g in guests if g is not None]
@@ -104,25 +104,25 @@ def _another_size_and_load_boots_no_guest(deployment: Deployment) -> None:
     assert len(set(before)) == len(deployment.vnfs)
 
 
-def _kill(deployment: Deployment) -> None:
+def _kill(deployment: LiveDeployment) -> None:
     os.kill(guest_of(deployment).pid, signal.SIGKILL)
 
 
-def _panic(deployment: Deployment) -> None:
+def _panic(deployment: LiveDeployment) -> None:
     with contextlib.suppress(HostError):  # nobody answers any more
         guest_of(deployment).agent.write("/proc/sysrq-trigger", "c")
 
 
-def _end_agent(deployment: Deployment) -> None:
+def _end_agent(deployment: LiveDeployment) -> None:
     with contextlib.suppress(HostError):
         guest_of(deployment).agent.start(["killall", "-STOP", "qemu-ga"])
 
 
-def _hang(deployment: Deployment) -> None:
+def _hang(deployment: LiveDeployment) -> None:
     os.kill(guest_of(deployment).pid, signal.SIGSTOP)
 
 
-def _end_testpmd(deployment: Deployment) -> None:
+def _end_testpmd(deployment: LiveDeployment) -> None:
     guest_of(deployment).agent.run(["killall", "-9", "dpdk-testpmd"])
 
 
@@ -137,7 +137,7 @@ def _end_testpmd(deployment: Deployment) -> None:
     ],
 )
 def test_bad_luck_in_mid_trial_is_no_number(
-    luck: Callable[[Deployment], None], says: str, unchanged: Unchanged
+    luck: Callable[[LiveDeployment], None], says: str, unchanged: Unchanged
 ) -> None:
     with deployed("pvp_testpmd", vnf="vloop:vm") as deployment:
         result = fails(deployment, lambda: luck(deployment))
@@ -161,11 +161,11 @@ from pathlib import Path
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
-from vnetperf.images import image
-from vnetperf.launchers.vm.domain import Boot, Domain
-from vnetperf.launchers.vm.guest import Guest
-from vnetperf.launchers.vm.session import session_of
-from vnetperf.model.machine import MachineFacts
+from vnetperf.virt import image
+from vnetperf.virt.domain import Boot, Domain
+from vnetperf.virt.guest import Guest
+from vnetperf.virt.guest import session_of
+from vnetperf.model.testbed import MachineFacts
 root = Path(sys.argv[1])
 run = HostRun.open(testbed="vm", roots=HostRoots(root / "s", root / "r"), timeout_s=9)
 machine = Machine(run, MachineFacts(cpus=()))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.real.switches import deployed, forwards
 from tests.real.test_vm import _why_not
-from vnetperf.images import image as images
+from vnetperf.virt import images
 
 MODULES = ("failover", "net_failover", "virtio_net", "virtio_blk", "llc", "stp", "bridge")
 #: What the guest writes to its disk, and where.

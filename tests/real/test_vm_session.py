@@ -12,8 +12,8 @@ import pytest
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
-from vnetperf.launchers.vm.session import Session
-from vnetperf.model.machine import MachineFacts
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.virt.guest import LibvirtSession
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("libvirt") is None, reason="libvirt-python is not installed"
@@ -29,7 +29,7 @@ def roots() -> Iterator[HostRoots]:
 def _ask(roots: HostRoots) -> int | None:
     """Ask a new session for QEMU's version, end it, and say how it ended."""
     with HostRun.open(testbed="vm", roots=roots, timeout_s=9) as run:
-        session = Session(Machine(run, MachineFacts(cpus=())))
+        session = LibvirtSession(Machine(run, MachineFacts(cpus=())))
         assert set(session.call("version")) == {"libvirt", "QEMU"}
         session.close()
         return session.process.returncode

@@ -13,10 +13,10 @@ import pytest
 
 from tests.real.conftest import UserRun, pids_of
 from tests.real.switches import LONG, deployed, fails, forwards
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.trial import check_path
 from vnetperf.host.programs import find_programs
 from vnetperf.model.trial import TrialResult
-from vnetperf.testbed.deploy import Deployment
-from vnetperf.testbed.pathcheck import check_path
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
@@ -165,7 +165,7 @@ def test_what_a_vnf_has_no_room_for_was_not_sent(unchanged: Unchanged) -> None:
     assert unchanged() == ()
 
 
-def pauses(deployment: Deployment, pid: int) -> TrialResult:
+def pauses(deployment: LiveDeployment, pid: int) -> TrialResult:
     """Run a trial in which a process stands still for a time, long enough to fill its rings."""
     begin = threading.Timer(1.0, _signal, (pid, signal.SIGSTOP))
     end = threading.Timer(3.0, _signal, (pid, signal.SIGCONT))
@@ -180,7 +180,7 @@ def pauses(deployment: Deployment, pid: int) -> TrialResult:
     return result
 
 
-def vpp_of(deployment: Deployment) -> int:
+def vpp_of(deployment: LiveDeployment) -> int:
     (poller,) = deployment.vswitch.pollers()
     return poller.pid
 

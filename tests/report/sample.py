@@ -13,6 +13,7 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
+from vnetperf.model.frames import RFC2544_FRAME_SIZES, LinkSpeed, l1_bits_per_frame
 from vnetperf.model.result import (
     DirectionBound,
     GoalResult,
@@ -23,7 +24,6 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.trial import Latency, Verdict
-from vnetperf.model.units import RFC2544_FRAME_SIZES, LinkSpeed, l1_bits_per_frame
 
 from .sample_facts import calibration, environment, ledger, scenario_facts, settings
 

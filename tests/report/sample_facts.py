@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from vnetperf.model.frames import RFC2544_FRAME_SIZES, LinkSpeed
 from vnetperf.model.result import Calibration, CalibrationPoint, LedgerEntry, ScenarioFacts
-from vnetperf.model.units import RFC2544_FRAME_SIZES, LinkSpeed
 
 
 def settings() -> dict[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.outcomes import (
     AddressTable,
     BackToBack,
@@ -22,8 +23,7 @@ from vnetperf.model.outcomes import (
 )
 from vnetperf.model.result import LedgerEntry, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
-from vnetperf.model.units import LinkSpeed
-from vnetperf.statistics.spread import spread
+from vnetperf.statistics.samples import spread
 
 from .sample import DIRECTIONS, build, histogram
 

@@ -7,8 +7,8 @@ import io
 from rich.console import Console
 
 from vnetperf.model.result import RunResults
-from vnetperf.report.html import html_report
 from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
 from vnetperf.report.terminal import renderables
 from vnetperf.vnfs.vepc.gtpc import Context
 from vnetperf.vnfs.vepc.sgsn import AttachPhase

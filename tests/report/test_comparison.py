@@ -6,10 +6,8 @@ import pytest
 
 from vnetperf.model.result import ThreadUse
 from vnetperf.report import html_report, markdown_report, write_all
-from vnetperf.report.comparing import compared
-from vnetperf.report.page_comparison import comparison_section
-from vnetperf.report.plot_frame import RIGHT
-from vnetperf.report.plot_variants import variants_plot
+from vnetperf.report.comparison import comparison_section, comparisons_of, variants_plot
+from vnetperf.report.plot import RIGHT
 from vnetperf.report.terminal import terminal_text
 
 from . import chromium
@@ -29,7 +27,7 @@ def page(found, tmp_path_factory):
 
 
 def test_rates_are_held_against_the_first_variant_where_both_are_numbers(found):
-    (one,) = compared(found)
+    (one,) = comparisons_of(found)
     virtio, slower, e1000, rtl8139 = one.comparison.variants
     assert one.relative(virtio, 64, "ndr") == ""
     assert one.relative(slower, 64, "ndr") == "0.810\N{MULTIPLICATION SIGN}"
@@ -55,7 +53,7 @@ def test_the_terminal_shows_it_in_eighty_columns(found):
 
 
 def test_a_plot_shows_every_variant_and_stays_inside_its_frame(found):
-    (one,) = compared(found)
+    (one,) = comparisons_of(found)
     shown = variants_plot(one, 64)
     for variant in FACTORS:
         assert f">{variant}</text>" in shown
@@ -75,7 +73,7 @@ def test_a_comparison_of_which_nothing_was_measured_says_why(found):
             "results": tuple(r for r in found.results if "," not in r.scenario),
         }
     )
-    (one,) = compared(empty)
+    (one,) = comparisons_of(empty)
     shown = comparison_section(one, "compare-0")
     assert shown.count("no guests here") == len(FACTORS)
     assert "<svg" not in shown
@@ -101,7 +99,7 @@ def test_events_of_the_dut_stand_beside_each_other(found):
         return result.model_copy(update={"goals": goals})
 
     results = tuple(counted(r, 0.25) for r in found.results if "," in r.scenario)
-    (one,) = compared(found.model_copy(update={"results": results}))
+    (one,) = comparisons_of(found.model_copy(update={"results": results}))
     assert one.events == ("dTLB load misses",)
     assert next(iter(one.event_rows())) == ("nic=virtio", "64", "ndr", "0.500")
     assert "0.500" in comparison_section(one, "compare-0")
@@ -126,7 +124,7 @@ def test_a_sum_over_some_threads_says_so(found):
         )
         for r in found.results
     )
-    (one,) = compared(found.model_copy(update={"results": results}))
+    (one,) = comparisons_of(found.model_copy(update={"results": results}))
     assert next(iter(one.event_rows()))[-1] == "0.250 (1 of 2 threads)"
 
 
@@ -138,7 +136,7 @@ def test_what_could_not_be_counted_is_told_once(found):
         )
         for r in found.results
     )
-    (one,) = compared(found.model_copy(update={"results": results}))
+    (one,) = comparisons_of(found.model_copy(update={"results": results}))
     assert comparison_section(one, "compare-0").count("no counters here") == 1
 
 

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from vnetperf.report import junit_xml, results_csv, terminal_text, trials_csv
-from vnetperf.report.html import html_report
 from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
 
 SAYS = "Virtual lab: its speeds and latencies mean nothing"
 

@@ -4,7 +4,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from vnetperf.report import markdown_report
-from vnetperf.report.markdown_text import code, escaped
+from vnetperf.report.table import escape_markdown, markdown_code
 
 GOLDEN_ROW = (
     "| 512 | ndr | **at least 11.75 Mfps** | no load failed | 11.75 Mfps | 50.00 | 11.75 Mfps "
@@ -65,14 +65,14 @@ def test_names_never_become_markup(hostile):
 
 @pytest.mark.parametrize("said", ["a|b", "`", "``x`", "<b>", "*x*", "[a](b)", "a\nb", "# no"])
 def test_escaped_text_renders_as_itself(said):
-    shown = _html(f"x {escaped(said)}").strip().removeprefix("<p>x ").removesuffix("</p>")
+    shown = _html(f"x {escape_markdown(said)}").strip().removeprefix("<p>x ").removesuffix("</p>")
     plain = shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     assert plain == " ".join(said.split())
 
 
 @pytest.mark.parametrize("said", ["a|b", "`", "x``y", "<b>"])
 def test_code_in_a_cell_renders_as_itself(said):
-    shown = _html(f"| h |\n| - |\n| {code(said)} |\n")
+    shown = _html(f"| h |\n| - |\n| {markdown_code(said)} |\n")
     found = re.search(r"<code>(.*)</code>", shown)
     assert found
     assert found[1].replace("&lt;", "<").replace("&gt;", ">") == said

@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from vnetperf.model.redaction import Redaction
+from vnetperf.model.result import Redaction
 from vnetperf.report import html_report, junit_xml, markdown_report, outcomes, terminal_text
-from vnetperf.report.cases import groups
-from vnetperf.report.outcomes_csv import curves_csv, outcomes_csv
-from vnetperf.statistics.spread import spread
+from vnetperf.report.csv_files import curves_csv, outcomes_csv
+from vnetperf.report.summary import groups
+from vnetperf.statistics.samples import spread
 
 from .sample_outcomes import SIZES, TESTS
 from .test_html import Page

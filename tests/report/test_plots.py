@@ -8,13 +8,20 @@ from hypothesis import strategies as st
 
 from vnetperf.model.result import TrialPoint
 from vnetperf.model.trial import Latency, Verdict
-from vnetperf.report.cases import groups
-from vnetperf.report.latency_curve import curve
-from vnetperf.report.losses import account
-from vnetperf.report.plot_frame import BOTTOM, LEFT, RIGHT, TOP
-from vnetperf.report.plot_loss import loss_plot
-from vnetperf.report.plot_scale import Linear, Log, Loss, fitting
-from vnetperf.report.plot_throughput import throughput_plot
+from vnetperf.report.goal_text import account_losses
+from vnetperf.report.outcome_plots import latency_curve
+from vnetperf.report.plot import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    LinearScale,
+    LogScale,
+    LossScale,
+    fitting_scale,
+)
+from vnetperf.report.search_plots import loss_plot, throughput_plot
+from vnetperf.report.summary import groups
 
 from .sample import histogram
 
@@ -23,19 +30,19 @@ rates = st.floats(min_value=1.0, max_value=1e10)
 
 @given(st.lists(rates, min_size=1, max_size=20), st.booleans())
 def test_a_fitting_scale_keeps_every_value_inside(values, zero):
-    scale = fitting(values, 0, 100, ratio=10, zero=zero)
+    scale = fitting_scale(values, 0, 100, ratio=10, zero=zero)
     assert all(-1e-6 <= scale(v) <= 100 + 1e-6 for v in values)
     assert all(-1e-6 <= scale(t) <= 100 + 1e-6 for t in scale.ticks())
     assert len(scale.ticks()) <= 12
 
 
 def test_the_axis_is_logarithmic_where_the_range_needs_it():
-    assert fitting([1e6, 9e6], 0, 1, ratio=10, zero=True) == Linear(0, 9e6 * 1.08, 0, 1)
-    assert isinstance(fitting([1e6, 11e6], 0, 1, ratio=10, zero=True), Log)
+    assert fitting_scale([1e6, 9e6], 0, 1, ratio=10, zero=True) == LinearScale(0, 9e6 * 1.08, 0, 1)
+    assert isinstance(fitting_scale([1e6, 11e6], 0, 1, ratio=10, zero=True), LogScale)
 
 
 def test_no_loss_has_a_lane_of_its_own_below_every_loss():
-    y = Loss(1e-6, 10, 180, 200)
+    y = LossScale(1e-6, 10, 180, 200)
     assert y(0.0) == 200
     assert y(1e-6) == pytest.approx(180)
     assert y(1.0) == pytest.approx(10)
@@ -92,7 +99,7 @@ def test_marks_lie_inside_the_frame(results):
 
 def test_the_curve_of_a_histogram_is_that_of_its_values():
     latency = histogram(random.Random(1), 10.0)
-    found = curve(latency)
+    found = latency_curve(latency)
     assert found.exact
     levels = [level for level, _ in found.points]
     assert levels[0] == 1.0
@@ -114,7 +121,7 @@ def test_without_a_readable_histogram_the_percentiles_are_drawn(hdr):
         percentiles={"50": 5.0, "99.9": 9.0, "100": 9.0, "odd": 1.0},
         hdr=hdr,
     )
-    found = curve(latency)
+    found = latency_curve(latency)
     assert not found.exact
     assert found.points[0] == (2.0, 5.0)
     assert found.points[1] == (pytest.approx(1000.0), 9.0)
@@ -140,7 +147,7 @@ def test_only_valid_trials_account_for_lost_frames():
         _point(4, Verdict.VALID, 0.1),
         _point(5, Verdict.VALID, 0.0),
     ]
-    found = account(trials)
+    found = account_losses(trials)
     assert found.by_hop == {"tap": 60, "ring": 30}
     assert list(found.by_hop) == ["tap", "ring"]
     assert (found.trials, found.lossy, found.unattributed, found.total) == (4, 3, 1, 90)

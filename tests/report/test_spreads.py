@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.outcomes import Spread
-from vnetperf.report import spreads
-from vnetperf.statistics.spread import spread
+from vnetperf.report import text
+from vnetperf.statistics.samples import spread
 
 
 def made(mean: float, half: float | None = None, **more: object) -> Spread:
@@ -31,7 +31,7 @@ def made(mean: float, half: float | None = None, **more: object) -> Spread:
     ],
 )
 def test_a_mean_reads_as_agreed(found, kind, said):
-    assert spreads.with_n(found, kind).replace("\N{NO-BREAK SPACE}", " ") == said
+    assert text.mean_with_n(found, kind).replace("\N{NO-BREAK SPACE}", " ") == said
 
 
 @given(
@@ -40,16 +40,16 @@ def test_a_mean_reads_as_agreed(found, kind, said):
 )
 def test_every_spread_can_be_said_with_its_n(values, kind):
     found = spread(values)
-    said = spreads.with_n(found, kind)
+    said = text.mean_with_n(found, kind)
     assert f"n {len(values)})" in said
     assert "e+" not in said
-    assert spreads.stdev(found, kind)
-    assert all("far from" in r or "groups" in r for r in spreads.remarks(found, kind))
+    assert text.stdev(found, kind)
+    assert all("far from" in r or "groups" in r for r in text.remarks(found, kind))
 
 
 def test_the_note_names_level_and_method():
-    assert spreads.interval_note([made(1.0, 0.1)]) == (
+    assert text.interval_note([made(1.0, 0.1)]) == (
         "±, or in brackets: 95 % interval of the mean (Student's t)."
     )
-    assert "too few" in spreads.interval_note([made(1.0, 0.1), made(1.0)])
-    assert spreads.interval_note([made(1.0)]) == ""
+    assert "too few" in text.interval_note([made(1.0, 0.1), made(1.0)])
+    assert text.interval_note([made(1.0)]) == ""

@@ -4,8 +4,8 @@ import pytest
 from rich.console import Console
 
 from vnetperf.model.trial import Verdict
-from vnetperf.report import bounds, print_results, terminal_text
-from vnetperf.report.html import html_report
+from vnetperf.report import goal_text, print_results, terminal_text
+from vnetperf.report.page import html_report
 
 GOLDEN_HEAD = """\
 Warning: cores are shared: DUT and tester run on processor 1 (slices of 100 µs)
@@ -79,6 +79,8 @@ def test_an_empty_run_is_no_error(results):
 def test_a_generator_that_died_is_told_from_one_that_was_too_slow(results):
     slow = results.trials[0].model_copy(update={"verdict": Verdict.GENERATOR_LIMITED})
     dead = slow.model_copy(update={"offered_ratio": None, "reason": "the engine has ended"})
-    assert bounds.verdict(slow) == "GENERATOR_LIMITED"
-    assert bounds.verdict(dead) == "GENERATOR_LIMITED (generator failed)"
-    assert bounds.verdict(dead) in html_report(results.model_copy(update={"trials": (dead,)}))
+    assert goal_text.verdict_text(slow) == "GENERATOR_LIMITED"
+    assert goal_text.verdict_text(dead) == "GENERATOR_LIMITED (generator failed)"
+    assert goal_text.verdict_text(dead) in html_report(
+        results.model_copy(update={"trials": (dead,)})
+    )

@@ -1,8 +1,8 @@
 """Busy threads and their TLB misses, as reports show them."""
 
-from vnetperf.report.html import html_report
 from vnetperf.report.markdown import markdown_report
-from vnetperf.report.unknowns import gather
+from vnetperf.report.page import html_report
+from vnetperf.report.summary import missing_values
 
 TITLE = "Busy threads at the lower bounds"
 
@@ -21,7 +21,7 @@ def test_both_reports_have_them(results):
 
 
 def test_what_was_not_counted_is_listed_once_for_each_search(results):
-    found = [u for u in gather(results) if u.where.endswith(".tlb")]
+    found = [u for u in missing_values(results) if u.where.endswith(".tlb")]
     assert {u.what for u in found} == {"not measured: nobody counts them"}
     assert len({u.where for u in found}) == len(found)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 
+from vnetperf.model.outcomes import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
 from vnetperf.model.result import RunIdentity, RunResults
-from vnetperf.model.transfer import EndFacts, Figures, Flow, Transfer, Transfers, TransferSpec
 from vnetperf.report import transfers
-from vnetperf.report.html import html_report
+from vnetperf.report.csv_files import transfers_csv
 from vnetperf.report.markdown import markdown_report
+from vnetperf.report.page import html_report
 from vnetperf.report.terminal import terminal_text
-from vnetperf.report.transfers_csv import transfers_csv
 
 UE = EndFacts(place="UE", address="198.18.0.2", cpus="1", user_s=0.25, system_s=0.5)
 SERVER = EndFacts(place="server", address="198.19.0.1", cpus="1", user_s=0.0, system_s=0.125)
@@ -62,7 +62,7 @@ def results(**found: tuple[Transfer, ...]) -> RunResults:
 def test_every_report_has_the_figures() -> None:
     run = results(vepc_bridge=USERS, pvp_bridge=ENDPOINTS)
     for text in (markdown_report(run), html_report(run), terminal_text(run, width=400)):
-        assert transfers.TITLE in text
+        assert transfers.TRANSFERS_TITLE in text
         for figure in (
             *("123.5", "3 segments again", "12.5", "TCP_STREAM uplink", "UDP_STREAM downlink"),
             *("0.75 + 0.12 s of 2.00 s", "TCP_RR both ways, 64 octets, 2 instances, 5 s"),
@@ -82,7 +82,7 @@ def test_every_report_has_the_figures() -> None:
 def test_a_run_without_transfers_says_nothing_of_them() -> None:
     run = results()
     for text in (markdown_report(run), html_report(run), terminal_text(run)):
-        assert transfers.TITLE not in text
+        assert transfers.TRANSFERS_TITLE not in text
     assert len(transfers_csv(run).splitlines()) == 1
 
 

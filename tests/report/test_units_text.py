@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.report import units_text as text
+from vnetperf.report import text
 
 
 @pytest.mark.parametrize(

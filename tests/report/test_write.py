@@ -1,7 +1,8 @@
 import pytest
 
+from vnetperf import report
 from vnetperf.model.result import RunResults
-from vnetperf.report import write, write_all
+from vnetperf.report import write_all
 
 NAMES = [
     *("results.json", "report.md", "report.html"),
@@ -33,9 +34,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     def fail(_: int) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(write.os, "fsync", fail)
+    monkeypatch.setattr(report.os, "fsync", fail)
     with pytest.raises(OSError, match="no space left"):
-        write.write_atomically(path, "new")
+        report.write_atomically(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -72,7 +73,7 @@ def test_a_goal_without_any_bound_is_reported(results, tmp_path):
 def test_lists_of_numbers_are_short_and_text_stays_as_it_is(every):
     note = "a list [\n  1,\n  2\n] and [ 3, 4 ]"
     run = every.run.model_copy(update={"notes": note})
-    said = write.results_json(every.model_copy(update={"run": run}))
+    said = report.results_json(every.model_copy(update={"run": run}))
     again = RunResults.model_validate_json(said)
     assert again.run.notes == note
     assert again.results == every.results

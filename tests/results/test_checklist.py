@@ -10,14 +10,12 @@ import pytest
 from pydantic import BaseModel
 
 from tests.report.sample import build
-from vnetperf.host.facts import collect
-from vnetperf.model.redaction import Redaction
-from vnetperf.model.result import Result, RunIdentity, RunResults, ScenarioFacts
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.host.facts.hardware import collect
+from vnetperf.model.result import Redaction, Result, RunIdentity, RunResults, ScenarioFacts
 from vnetperf.model.testbed import Testbed
-from vnetperf.results.checklist import Item, checklist, lacking
-from vnetperf.results.checklist_fields import FIELDS, GROUPS, Asked
+from vnetperf.results.checklist import FIELDS, GROUPS, Item, RequiredField, checklist, missing_items
 from vnetperf.results.records import Record
-from vnetperf.testbed.inventory import take_inventory
 
 IDENTITY = RunIdentity(tool="vnetperf 1", git="abc", command="pytest", started="now")
 RECORDS = {record.model_fields["type"].default: record for record in get_args(get_args(Record)[0])}
@@ -56,7 +54,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("asked", "place"), PLACES)
-def test_every_place_is_one_that_results_or_log_can_have(asked: Asked, place: str) -> None:
+def test_every_place_is_one_that_results_or_log_can_have(asked: RequiredField, place: str) -> None:
     first, *rest = place.split("|")
     if first == "log":
         assert has_place(RECORDS[rest[0]], rest[1:])
@@ -139,7 +137,9 @@ def test_a_test_that_has_no_number_gives_its_reason() -> None:
 
 def test_what_redaction_took_is_among_what_is_lacking() -> None:
     redaction = Redaction(when="now", values={"MAC address": 3}, dropped={"a.pcap": "frames"})
-    found = {item.name: item for item in lacking(empty(redacted=redaction)) if item.group == 10}
+    found = {
+        item.name: item for item in missing_items(empty(redacted=redaction)) if item.group == 10
+    }
     assert found["MAC address"].said.startswith("removed by redaction: 3 different")
     assert found["a.pcap"].said == "removed by redaction: frames"
-    assert not [item for item in lacking(empty()) if item.group == 10]
+    assert not [item for item in missing_items(empty()) if item.group == 10]

@@ -12,7 +12,7 @@ from vnetperf.model.result import RunIdentity, RunResults, ScenarioFacts
 from vnetperf.results.environment import (
     ABSENT,
     VOLATILE,
-    Difference,
+    FactDifference,
     environment_differences,
     scenario_differences,
     tree_differences,
@@ -48,7 +48,7 @@ def test_the_kernel_is_named_and_free_memory_is_not() -> None:
     then = {"kernel": {"release": "6.1"}, "memory": {"available_kb": 1}, "collected": "a"}
     now = {"kernel": {"release": "6.12"}, "memory": {"available_kb": 2}, "collected": "b"}
     assert environment_differences(run(then), run(now)) == (
-        Difference("environment.kernel.release", "6.1", "6.12"),
+        FactDifference("environment.kernel.release", "6.1", "6.12"),
     )
 
 
@@ -66,7 +66,7 @@ def test_hugepages_are_told_apart_by_node_and_size() -> None:
         return {"memory": {"hugepages": [pool]}}
 
     [found] = environment_differences(run(pools(0, 8)), run(pools(4, 16)))
-    assert found == Difference("environment.memory.hugepages[1 2048].total", 8, 16)
+    assert found == FactDifference("environment.memory.hugepages[1 2048].total", 8, 16)
 
 
 def test_settings_count_and_where_results_go_does_not() -> None:
@@ -76,7 +76,7 @@ def test_settings_count_and_where_results_go_does_not() -> None:
     [found] = environment_differences(
         run(settings=settings("port", "/a")), run(settings=settings("stream", "/b"))
     )
-    assert found == Difference("settings.rules", "port", "stream")
+    assert found == FactDifference("settings.rules", "port", "stream")
 
 
 def deployed(number: str, version: str = "3.1") -> ScenarioFacts:
@@ -98,7 +98,7 @@ def test_the_number_of_a_run_in_paths_and_links_is_no_difference() -> None:
     [found] = environment_differences(
         run(scenarios=(deployed("0280"),)), run(scenarios=(deployed("1731", "3.3"),))
     )
-    assert found == Difference("scenarios.pvp_ovs.facts.vswitch.version", "3.1", "3.3")
+    assert found == FactDifference("scenarios.pvp_ovs.facts.vswitch.version", "3.1", "3.3")
 
 
 def test_a_scenario_that_only_one_run_has_is_no_difference_of_environments() -> None:

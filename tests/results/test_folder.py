@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.support import Bench
-from vnetperf.bench.derive import derive
+from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import LogError
 from vnetperf.results.folder import merge_worker_logs, new_folder, read_run, worker_log
 from vnetperf.results.log import LOG_NAME, read_log

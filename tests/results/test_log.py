@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 
 from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import FakeAgent
-from vnetperf.bench.derive import derive
+from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.result import RunResults
-from vnetperf.results.checksum import opened
-from vnetperf.results.log import LOG_NAME, TrialLog, lines_of, read_log
+from vnetperf.results.log import LOG_NAME, TrialLog, lines_of, read_log, unseal
 from vnetperf.results.records import (
     EndRecord,
     NotMeasuredRecord,
@@ -172,7 +171,7 @@ def test_a_newer_log_is_refused_with_a_cure(whole: Bench, tmp_path: Path) -> Non
 
 def as_version_2(content: bytes) -> list[bytes]:
     """The log as an older vnetperf wrote it: without checksums."""
-    lines = [opened(line)[0] + b"\n" for line in content.splitlines()]
+    lines = [unseal(line)[0] + b"\n" for line in content.splitlines()]
     lines[0] = json.dumps(json.loads(lines[0]) | {"version": 2}).encode() + b"\n"
     return lines
 
@@ -265,7 +264,7 @@ def test_lines_that_were_taken_away_put_in_or_moved_are_noticed(
 
 def test_checksums_cannot_be_left_out(whole: Bench, tmp_path: Path) -> None:
     def change(lines: list[bytes]) -> None:
-        lines[:] = [opened(line.rstrip(b"\n"))[0] + b"\n" for line in lines]
+        lines[:] = [unseal(line.rstrip(b"\n"))[0] + b"\n" for line in lines]
 
     assert "is not as it was written" in damaged(whole, tmp_path, change).what
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.results.tokens import Tokens
+from vnetperf.results.redaction import Pseudonyms
 
 MACS = st.lists(st.integers(0, 255), min_size=6, max_size=6).map(
     lambda octets: ":".join(f"{o:02x}" for o in octets)
 )
 
 
-def tokens(**names: str) -> Tokens:
-    made = Tokens()
+def tokens(**names: str) -> Pseudonyms:
+    made = Pseudonyms()
     for kind, name in names.items():
         made.know(kind, name)  # type: ignore[arg-type]
     return made
@@ -57,12 +57,12 @@ def test_a_short_name_is_no_part_of_a_word() -> None:
     ],
 )
 def test_patterns(text: str, expected: str) -> None:
-    assert Tokens().plain(text) == expected
+    assert Pseudonyms().plain(text) == expected
 
 
 def test_four_numbers_are_a_version_where_versions_stand() -> None:
-    assert Tokens().plain("218.0.152.0", versions=True) == "218.0.152.0"
-    assert Tokens().plain("10.1.2.3") == "203.0.113.1"
+    assert Pseudonyms().plain("218.0.152.0", versions=True) == "218.0.152.0"
+    assert Pseudonyms().plain("10.1.2.3") == "203.0.113.1"
 
 
 def test_a_name_in_base64_is_hidden() -> None:
@@ -74,7 +74,7 @@ def test_a_name_in_base64_is_hidden() -> None:
 
 
 def test_kinds_that_are_kept() -> None:
-    made = Tokens(kept=("macs", "addresses"))
+    made = Pseudonyms(kept=("macs", "addresses"))
     made.know("macs", "x")
     text = "3c:fd:fe:9e:7a:01 10.1.2.3 enx3cfdfe9e7a01 /home/alice"
     assert made.plain(text) == text.replace("alice", "user-1")
@@ -89,12 +89,12 @@ def test_what_survived_is_told_by_its_kind() -> None:
 
 @given(st.lists(MACS, max_size=5), st.text("xyz ,", max_size=4))
 def test_no_mac_survives(macs: list[str], between: str) -> None:
-    text = Tokens().plain(f" {between} ".join(macs))
+    text = Pseudonyms().plain(f" {between} ".join(macs))
     assert not [m for m in macs if m in text and not m.startswith(("02:76:", "02:5e:53:"))]
 
 
 @given(st.text())
 def test_a_text_is_redacted_once(text: str) -> None:
-    made = Tokens()
+    made = Pseudonyms()
     once = made.plain(text)
     assert made.counts or once == text

@@ -10,8 +10,8 @@ from types import ModuleType
 
 from hypothesis import strategies as st
 
-from vnetperf.model.goal import SearchGoal, SearchLimits, StepInputs
-from vnetperf.search import GoalResult, Measurement, TrialRequest
+from vnetperf.model.parameters import SearchGoal, SearchLimits, StepInputs
+from vnetperf.search import GoalOutcome, Measurement, TrialRequest
 from vnetperf.testing.sim import SimulatedDut
 
 MAX_FPS = 14_880_952.0
@@ -66,13 +66,13 @@ class Whimsical(SimulatedDut):
         return Measurement(request.load_fps, request.duration_s, loss, request.duration_s)
 
 
-def lower_fps(result: GoalResult) -> float:
+def lower_fps(result: GoalOutcome) -> float:
     """The relevant lower bound, which must be there."""
     assert result.relevant_lower_bound is not None, result.reason
     return result.relevant_lower_bound.load_fps
 
 
-def upper_fps(result: GoalResult) -> float:
+def upper_fps(result: GoalOutcome) -> float:
     """The relevant upper bound, which must be there."""
     assert result.relevant_upper_bound is not None, result.reason
     return result.relevant_upper_bound.load_fps

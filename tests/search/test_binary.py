@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vnetperf.model.goal import SearchGoal
+from vnetperf.model.parameters import SearchGoal
 from vnetperf.search import (
     Measurement,
     StopSearch,
@@ -14,7 +14,7 @@ from vnetperf.search import (
     binary_search,
     worst_case_trial_seconds,
 )
-from vnetperf.search.classify import Criterion, DurationSums, LoadClass, classify
+from vnetperf.search.classification import Criterion, DurationSums, LoadClass, classify
 from vnetperf.testing.sim import SimulatedDut, run
 
 from .support import (

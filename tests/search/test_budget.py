@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model.goal import SearchGoal
+from vnetperf.model.parameters import SearchGoal
 from vnetperf.search import make_search, mlr_search
-from vnetperf.search.classify import Criterion, DurationSums, LoadClass, classify
+from vnetperf.search.classification import Criterion, DurationSums, LoadClass, classify
 from vnetperf.testing.sim import SimulatedDut, run
 
 from .support import LIMITS, MAX_FPS, STRICT, Whimsical, duts, goals, lower_fps, upper_fps

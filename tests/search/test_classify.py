@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.search import Measurement
-from vnetperf.search.classify import (
+from vnetperf.search.classification import (
     Criterion,
     DurationSums,
     LoadClass,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.goal import SearchGoal, SearchLimits
+from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.search import make_search
 
 from .support import LIMITS, NDR

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vnetperf.model.goal import SearchGoal, SearchLimits
+from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.search import Measurement, StopSearch, TrialRequest, mlr_search
-from vnetperf.search.classify import Criterion, DurationSums, LoadClass, classify
+from vnetperf.search.classification import Criterion, DurationSums, LoadClass, classify
 from vnetperf.testing.sim import SimulatedDut, run
 
 from .support import (

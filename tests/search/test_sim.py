@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model.goal import SearchGoal
+from vnetperf.model.parameters import SearchGoal
 from vnetperf.search import TrialRequest, make_search
 from vnetperf.testing.sim import SimulatedDut, run
 

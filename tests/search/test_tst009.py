@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.goal import SearchLimits, StepInputs
-from vnetperf.search import GoalResult, Measurement, Search, StopSearch, make_search, tst009_search
+from vnetperf.model.parameters import SearchLimits, StepInputs
+from vnetperf.search import GoalOutcome, Measurement, Search, StopSearch, make_search, tst009_search
 from vnetperf.search.tst009 import OfferedLoads
 from vnetperf.testing.sim import SimulatedDut, run
 
@@ -77,7 +77,7 @@ def test_what_is_reported_held_and_its_neighbour_did_not(
     assert outcome.trial_count == len(log) <= halvings * steps.max_r
 
 
-def answers(search: Search, losses: list[float]) -> GoalResult:
+def answers(search: Search, losses: list[float]) -> GoalOutcome:
     """Answer a search's trials in turn until it ends."""
     request = next(search)
     for loss in losses:
@@ -85,7 +85,7 @@ def answers(search: Search, losses: list[float]) -> GoalResult:
         try:
             request = search.send(answer)
         except StopIteration as end:
-            result: GoalResult = end.value.results[0]
+            result: GoalOutcome = end.value.results[0]
             return result
     raise AssertionError(f"the search goes on with {request}")
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.statistics.difference import Measured, difference
+from vnetperf.statistics.difference import Measurand, difference
 
 
-def exact(*values: float) -> list[Measured]:
-    return [Measured.exact(v) for v in values]
+def exact(*values: float) -> list[Measurand]:
+    return [Measurand.exact(v) for v in values]
 
 
 SIDES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=8)
@@ -52,25 +52,25 @@ def test_pairs_take_the_drift_out() -> None:
 
 
 def test_what_a_search_leaves_open_is_in_the_interval() -> None:
-    a = [Measured(100.0, 100.0, 102.0)] * 5
-    b = [Measured(101.0, 101.0, 103.0)] * 5
+    a = [Measurand(100.0, 100.0, 102.0)] * 5
+    b = [Measurand(101.0, 101.0, 103.0)] * 5
     found = difference(a, b)
     assert (found.low, found.high) == (-1.0, 3.0)
     assert found.seen == ""
 
 
 def test_single_searches_differ_when_their_bounds_are_apart() -> None:
-    a, b = [Measured(100.0, 100.0, 102.0)], [Measured(110.0, 110.0, 112.0)]
+    a, b = [Measurand(100.0, 100.0, 102.0)], [Measurand(110.0, 110.0, 112.0)]
     found = difference(a, b)
     assert (found.method, found.low, found.high, found.seen) == ("bounds", 8.0, 12.0, "more")
-    assert difference(a, [Measured(101.0, 101.0, 103.0)]).seen == ""
+    assert difference(a, [Measurand(101.0, 101.0, 103.0)]).seen == ""
 
 
 def test_an_open_end_bounds_one_side_only() -> None:
-    at_least = [Measured(100.0, 100.0, inf)]
-    assert difference(at_least, [Measured(50.0, 50.0, 51.0)]).seen == "less"
-    assert difference(at_least, [Measured(150.0, 150.0, 151.0)]).seen == ""
-    at_most = [Measured(None, 0.0, 1.0)]
+    at_least = [Measurand(100.0, 100.0, inf)]
+    assert difference(at_least, [Measurand(50.0, 50.0, 51.0)]).seen == "less"
+    assert difference(at_least, [Measurand(150.0, 150.0, 151.0)]).seen == ""
+    at_most = [Measurand(None, 0.0, 1.0)]
     found = difference(at_least, at_most)
     assert (found.value, found.seen) == (None, "less")
 

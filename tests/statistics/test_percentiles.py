@@ -7,7 +7,7 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.statistics.percentiles import percentiles
+from vnetperf.statistics.samples import percentiles
 
 
 @given(st.dictionaries(st.integers(1, 1000), st.integers(1, 50), min_size=1))

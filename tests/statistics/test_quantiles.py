@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.statistics.quantiles import beta_quantile, incomplete_beta, t_quantile
+from vnetperf.statistics.samples import beta_quantile, incomplete_beta, t_quantile
 
 
 @pytest.mark.parametrize(

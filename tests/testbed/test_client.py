@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.fakes.machine import facts
+from vnetperf.agent import agent as agent_module
+from vnetperf.agent.agent import Agent
+from vnetperf.agent.client import AgentClient
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
-from vnetperf.testbed import agent as agent_module
-from vnetperf.testbed.agent import Agent
-from vnetperf.testbed.client import AgentClient
 
 
 class Loop:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from vnetperf.deployment.capability_check import attachment_kind, check_capabilities
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.testbed.demands import attachment_kind, check_demands
 from vnetperf.traffic.base import GeneratorCapabilities
 from vnetperf.vswitches.base import VSwitchCapabilities
 
@@ -42,7 +42,7 @@ def check(deployment: str = "pvp", vswitch: Any = None, vnf: Any = VNF, **wishes
         **wishes,
     )
     can = GeneratorCapabilities(wires=("memif",), attachments=("tap",), tunnels=("gre",))
-    check_demands(scenario, vswitch or part(), vnf, SimpleNamespace(capabilities=can))
+    check_capabilities(scenario, vswitch or part(), vnf, SimpleNamespace(capabilities=can))
 
 
 def test_a_mode_may_not_plug_in_where_the_vnf_can() -> None:

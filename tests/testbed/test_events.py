@@ -9,17 +9,17 @@ from typing import Any, cast
 import pytest
 
 from tests.testbed.test_plan import plan, scenario
+from vnetperf.deployment import trial
+from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.errors import CapabilityError, DutError
-from vnetperf.model.plan import NicUse, Plan
+from vnetperf.model.scenario import NicUse, Plan
 from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec
-from vnetperf.testbed import events
-from vnetperf.testbed.deploy import Deployment
 
 pytestmark = pytest.mark.usefixtures("fakes")
 
 
 def why_not(what: str, made: Plan | None = None, **changes: Any) -> str:
-    return events.why_not(made or plan(scenario(**changes)), what)
+    return trial.why_no_event(made or plan(scenario(**changes)), what)
 
 
 def test_switches_and_vnfs_are_restarted_on_any_wire() -> None:
@@ -53,11 +53,11 @@ def test_sessions_of_a_core_end_with_it() -> None:
 
 def test_an_event_at_the_very_end_is_refused() -> None:
     made = plan(scenario(wire="veth"))
-    events.check(made, EventSpec(what="vswitch", at_s=1.0), 2.0)
+    trial.check_event(made, EventSpec(what="vswitch", at_s=1.0), 2.0)
     with pytest.raises(CapabilityError, match=r"an event after 1.8 s of a trial of 2 s"):
-        events.check(made, EventSpec(what="vswitch", at_s=1.8), 2.0)
+        trial.check_event(made, EventSpec(what="vswitch", at_s=1.8), 2.0)
     with pytest.raises(CapabilityError, match="has no vnf3"):
-        events.check(made, EventSpec(what="vnf3", at_s=1.0), 2.0)
+        trial.check_event(made, EventSpec(what="vnf3", at_s=1.0), 2.0)
 
 
 class Deployed:
@@ -92,9 +92,11 @@ class Deployed:
         self.done.append(f"{name} {'up' if up else 'down'}")
 
 
-def happening(deployed: Deployed, what: str, at_s: float, down_s: float = 0.0) -> events.Happening:
+def happening(
+    deployed: Deployed, what: str, at_s: float, down_s: float = 0.0
+) -> trial.EventInjector:
     event = EventSpec(what=what, at_s=at_s, down_s=down_s)
-    return events.Happening(cast("Deployment", deployed), event)
+    return trial.EventInjector(cast("LiveDeployment", deployed), event)
 
 
 def through(_: Any) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def through(_: Any) -> dict[str, Any]:
 
 
 def test_it_happens_once_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "check_path", through)
+    monkeypatch.setattr(trial, "check_path", through)
     deployed = Deployed()
     soon = happening(deployed, "vswitch", 0.65)
     soon.look()
@@ -118,7 +120,7 @@ def test_it_happens_once_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_link_goes_down_and_up_and_keeps_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "check_path", through)
+    monkeypatch.setattr(trial, "check_path", through)
     deployed = Deployed()
     link = happening(deployed, "link phy1", 0.0, 0.05)
     link.look()
@@ -150,7 +152,7 @@ def test_a_way_that_stays_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     def closed(_: Any) -> None:
         raise DutError("the path check failed", where="pvp_fake")
 
-    monkeypatch.setattr(events, "check_path", closed)
+    monkeypatch.setattr(trial, "check_path", closed)
     restarted = happening(Deployed(), "vswitch", 0.0)
     restarted.look()
     assert not restarted.failed
@@ -162,7 +164,7 @@ def test_links_that_stay_down_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
         def links_down(self) -> tuple[str, ...]:
             return ("tester port 1",)
 
-    monkeypatch.setattr(events, "LINKS_S", 0.05)
+    monkeypatch.setattr(trial, "LINKS_S", 0.05)
     restarted = happening(Unplugged(), "vswitch", 0.0)
     restarted.look()
     assert "links down after 0.05 s: tester port 1" in restarted.over().failure
@@ -174,7 +176,7 @@ def test_an_event_that_did_not_happen_is_no_result() -> None:
 
 
 def test_a_generator_that_cannot_is_said_before_the_trial() -> None:
-    class Stub(Deployment):
+    class Stub(LiveDeployment):
         def __init__(self, made: Plan) -> None:
             self.plan = made
             self.generator = type("Fake", (), {"lacks": classmethod(lambda c, t: "sing")})()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from vnetperf.agent.inventory import take_inventory
 from vnetperf.model.testbed import PktgenConfig, ProgramsConfig, Testbed, TrexConfig
-from vnetperf.testbed.inventory import take_inventory
 
 
 def program(directory: Path, text: str) -> str:

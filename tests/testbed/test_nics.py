@@ -10,15 +10,13 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, with_nics
+from vnetperf.deployment.placement import place_roles
+from vnetperf.deployment.planner import choose_nics, preferred_node, wires_of
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import NicUse, RoleDemand
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import CoresConfig, Testbed
+from vnetperf.model.scenario import NicUse, RoleDemand, Scenario
+from vnetperf.model.testbed import CoresConfig, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.testbed.nics import choose_nics, preferred_node, wires_of
-from vnetperf.testbed.placement import place
 
 NO_IOMMU: dict[str, Any] = {"iommu_group": None}
 
@@ -120,9 +118,9 @@ def test_a_preference_moves_pollers_but_never_makes_them_share(
     machine = facts(cores * nodes, nodes=nodes)
     demands = tuple(RoleDemand(role=f"r{n}", group="vnf") for n in range(wanted))
     config = CoresConfig(policy=policy)
-    plain = place(demands, config, machine)
+    plain = place_roles(demands, config, machine)
     for near in range(nodes):
-        placement = place(demands, config, machine, near)
+        placement = place_roles(demands, config, machine, near)
         assert placement.mode == plain.mode
         if cores > wanted:  # room for all and the system on any node
             assert placement.node == near

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.machine import cpus, facts
+from vnetperf.deployment.placement import place_roles
 from vnetperf.model.errors import CapabilityError, ConfigError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Placement, RoleDemand
-from vnetperf.model.testbed import CoresConfig
-from vnetperf.testbed.placement import place
+from vnetperf.model.scenario import Placement, RoleDemand
+from vnetperf.model.testbed import CoresConfig, MachineFacts
 
 TESTER = RoleDemand(role="tester", group="switch")
 PMD = RoleDemand(role="pmd", group="switch")
@@ -59,7 +58,7 @@ def test_a_dedicated_core_is_shared_with_nobody(
     wish: tuple[MachineFacts, CoresConfig], wanted: tuple[RoleDemand, ...]
 ) -> None:
     machine, config = wish
-    placement = place(wanted, config, machine)
+    placement = place_roles(wanted, config, machine)
     if placement.shared:
         return
     core = {c.cpu: c.core for c in machine.cpus}
@@ -76,7 +75,7 @@ def test_every_role_gets_cores_it_may_use_and_the_system_keeps_one(
     wish: tuple[MachineFacts, CoresConfig], wanted: tuple[RoleDemand, ...]
 ) -> None:
     machine, config = wish
-    placement = place(wanted, config, machine)
+    placement = place_roles(wanted, config, machine)
     allowed = set(config.allowed) or {c.cpu for c in machine.cpus}
     assert placement.housekeeping
     assert set(taken(placement)) <= allowed
@@ -97,25 +96,25 @@ def test_the_same_machine_is_always_used_the_same_way(
 ) -> None:
     machine, config = wish
     shuffled = machine.model_copy(update={"cpus": tuple(reversed(machine.cpus))})
-    assert place(wanted, config, machine) == place(wanted, config, shuffled)
+    assert place_roles(wanted, config, machine) == place_roles(wanted, config, shuffled)
 
 
 @given(machines(), DEMANDS)
 def test_policy_dedicated_gives_dedicated_cores_or_refuses(
     machine: MachineFacts, wanted: tuple[RoleDemand, ...]
 ) -> None:
-    auto = place(wanted, CoresConfig(), machine)
+    auto = place_roles(wanted, CoresConfig(), machine)
     strict = CoresConfig(policy="dedicated")
     if auto.shared:
         with pytest.raises(CapabilityError, match="dedicated cores") as caught:
-            place(wanted, strict, machine)
+            place_roles(wanted, strict, machine)
         assert "auto" in caught.value.cure
     else:
-        assert place(wanted, strict, machine) == auto
+        assert place_roles(wanted, strict, machine) == auto
 
 
 def test_pvp_on_four_cores_is_dedicated_and_leaves_core_0_to_the_system() -> None:
-    placement = place(demands(1), CoresConfig(), facts(4))
+    placement = place_roles(demands(1), CoresConfig(), facts(4))
     assert placement.cores == {"tester": (1,), "pmd": (2,), "vnf0": (3,)}
     assert placement.housekeeping == (0,)
 
@@ -123,57 +122,57 @@ def test_pvp_on_four_cores_is_dedicated_and_leaves_core_0_to_the_system() -> Non
 @pytest.mark.parametrize("policy", ["auto", "shared"])
 def test_in_the_lab_every_poller_lets_the_others_run(policy: Any) -> None:
     lab = facts(cpus=cpus(4)).model_copy(update={"record": {"virtual_lab": True}})
-    placement = place(demands(1), CoresConfig(policy=policy), lab)
+    placement = place_roles(demands(1), CoresConfig(policy=policy), lab)
     assert all(placement.takes_turns(role) for role in ("tester", "pmd", "vnf0"))
 
 
 def test_siblings_do_not_count_as_cores() -> None:
-    assert place(demands(1), CoresConfig(), facts(cpus=cpus(3, smt=2))).shared
-    assert not place(demands(1), CoresConfig(), facts(cpus=cpus(4, smt=2))).shared
+    assert place_roles(demands(1), CoresConfig(), facts(cpus=cpus(3, smt=2))).shared
+    assert not place_roles(demands(1), CoresConfig(), facts(cpus=cpus(4, smt=2))).shared
 
 
 def test_isolated_cores_are_preferred() -> None:
-    placement = place(demands(0), CoresConfig(), facts(cpus=cpus(8, isolated={5, 6})))
+    placement = place_roles(demands(0), CoresConfig(), facts(cpus=cpus(8, isolated={5, 6})))
     assert sorted(taken(placement)) == [5, 6]
 
 
 def test_pollers_are_not_spread_over_nodes() -> None:
     two_nodes = facts(cpus=cpus(6, nodes=2))
-    placement = place(demands(0), CoresConfig(), two_nodes)
+    placement = place_roles(demands(0), CoresConfig(), two_nodes)
     assert (placement.node, placement.housekeeping) == (0, (0,))
     assert placement.cores == {"tester": (1,), "pmd": (2,)}
     assert placement.nodes == (0, 1)
-    assert place(demands(2), CoresConfig(), two_nodes).shared
+    assert place_roles(demands(2), CoresConfig(), two_nodes).shared
 
 
 def test_the_systems_core_is_on_the_pollers_node_where_it_fits() -> None:
     machine = facts(cpus=cpus(12, nodes=2, isolated={7, 8, 9}))
-    placement = place(demands(1), CoresConfig(), machine)
+    placement = place_roles(demands(1), CoresConfig(), machine)
     assert (placement.node, placement.housekeeping) == (1, (6,))
     assert taken(placement) == [7, 8, 9]
     full = facts(cpus=cpus(6, nodes=2))
-    placement = place(demands(1), CoresConfig(), full)
+    placement = place_roles(demands(1), CoresConfig(), full)
     assert (placement.node, placement.housekeeping) == (0, (3,))
-    placement = place(demands(0), CoresConfig(housekeeping=(3,)), full)
+    placement = place_roles(demands(0), CoresConfig(housekeeping=(3,)), full)
     assert (placement.node, taken(placement)) == (1, [4, 5])
 
 
 def test_shared_pollers_get_cores_of_one_node_then_siblings_then_other_nodes() -> None:
     asked = CoresConfig(policy="shared")
     machine = facts(cpus=cpus(8, smt=2, nodes=2))  # node 0 has 0-3 and 8-11
-    placement = place(demands(2), asked, machine)
+    placement = place_roles(demands(2), asked, machine)
     assert taken(placement) == [0, 1, 2, 3]
     assert "siblings" not in placement.reason
-    placement = place(demands(4), asked, machine)
+    placement = place_roles(demands(4), asked, machine)
     assert taken(placement) == [0, 1, 2, 3, 8, 9]
     assert "SMT siblings" in placement.reason
     assert "nodes" not in placement.reason
-    placement = place(demands(2), asked, facts(cpus=cpus(4, nodes=2)))
+    placement = place_roles(demands(2), asked, facts(cpus=cpus(4, nodes=2)))
     assert taken(placement) == [0, 1, 2, 3]
     assert "several nodes (0, 1)" in placement.reason
     assert (placement.node, placement.far_nodes) == (0, (1,))
     few = CoresConfig(policy="shared", allowed=(0, 4, 5, 6))
-    placement = place(demands(1), few, machine)
+    placement = place_roles(demands(1), few, machine)
     assert (placement.node, taken(placement)) == (1, [4, 5, 6])
 
 
@@ -181,7 +180,7 @@ def test_shared_pollers_get_cores_of_one_node_then_siblings_then_other_nodes() -
 def test_the_reason_of_sharing_tells_siblings_and_nodes(
     machine: MachineFacts, wanted: tuple[RoleDemand, ...]
 ) -> None:
-    placement = place(wanted, CoresConfig(policy="shared"), machine)
+    placement = place_roles(wanted, CoresConfig(policy="shared"), machine)
     used = [c for c in machine.cpus if c.cpu in taken(placement)]
     siblings = len({c.core for c in used}) < len(used)
     assert ("SMT siblings" in placement.reason) == siblings
@@ -192,20 +191,20 @@ def test_the_reason_of_sharing_tells_siblings_and_nodes(
 
 def test_the_node_with_isolated_cores_is_chosen() -> None:
     machine = facts(cpus=cpus(12, nodes=2, isolated={1, 2, 3}))
-    assert place(demands(0), CoresConfig(), machine).node == 0
+    assert place_roles(demands(0), CoresConfig(), machine).node == 0
 
 
 def test_a_sibling_of_a_housekeeping_processor_is_no_core_for_a_poller() -> None:
     """Also where the housekeeping processor itself is not among the allowed."""
     machine = facts(cpus=cpus(4, smt=2))  # 4 is the sibling of 0
     config = CoresConfig(allowed=(0, 1, 2), housekeeping=(4,))
-    placement = place(demands(0), config, machine)
+    placement = place_roles(demands(0), config, machine)
     assert placement.cores == {"tester": (1,), "pmd": (2,)}
 
 
 @pytest.mark.parametrize("vnfs", [0, 1, 2])
 def test_one_core_carries_everything(vnfs: int) -> None:
-    placement = place(demands(vnfs), CoresConfig(), facts(1))
+    placement = place_roles(demands(vnfs), CoresConfig(), facts(1))
     assert placement.shared
     assert set(taken(placement)) == {0}
     assert placement.housekeeping == (0,)
@@ -214,24 +213,24 @@ def test_one_core_carries_everything(vnfs: int) -> None:
 
 
 def test_on_two_cores_the_vnf_runs_beside_the_switch_and_the_tester() -> None:
-    placement = place(demands(1), CoresConfig(), facts(2))
+    placement = place_roles(demands(1), CoresConfig(), facts(2))
     assert placement.cores == {"tester": (0,), "pmd": (0,), "vnf0": (1,)}
 
 
 def test_threads_of_one_role_are_on_processors_of_their_own() -> None:
     for cores in (2, 3):
-        placed = place(demands(1, pmds=2), CoresConfig(), facts(cores))
+        placed = place_roles(demands(1, pmds=2), CoresConfig(), facts(cores))
         assert len(set(placed.cores["pmd"])) == 2
 
 
 def test_without_slices_none_are_asked_for_and_the_reason_is_kept() -> None:
-    placement = place(demands(1), CoresConfig(), facts(2, slices="kernel 6.1 has no EEVDF"))
+    placement = place_roles(demands(1), CoresConfig(), facts(2, slices="kernel 6.1 has no EEVDF"))
     assert placement.slice_us == 0
     assert placement.slice_note == "kernel 6.1 has no EEVDF"
 
 
 def test_shared_policy_shares_even_where_there_are_cores_enough() -> None:
-    placement = place(demands(1), CoresConfig(policy="shared"), facts(16))
+    placement = place_roles(demands(1), CoresConfig(policy="shared"), facts(16))
     assert placement.shared
     assert "asks for it" in placement.reason
 
@@ -240,6 +239,6 @@ def test_shared_policy_shares_even_where_there_are_cores_enough() -> None:
 def test_processors_that_are_not_there_are_refused(key: str) -> None:
     config = CoresConfig.model_validate({key: (1, 99)})
     with pytest.raises(ConfigError, match="processor 99") as caught:
-        place(demands(0), config, facts(4))
+        place_roles(demands(0), config, facts(4))
     assert caught.value.where == f"cores.{key}"
     assert caught.value.accepted == "0, 1, 2, 3"

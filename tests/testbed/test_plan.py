@@ -8,15 +8,13 @@ import pytest
 
 from tests.fakes.backends import FakeSwitch
 from tests.fakes.machine import PROGRAMS, facts
+from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, ConfigError
-from vnetperf.model.machine import HugepageFacts, MachineFacts
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.plan import Plan
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import CoresConfig, Testbed
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import CoresConfig, HugepageFacts, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.testbed.plan import make_loop_plan, make_plan
 
 pytestmark = pytest.mark.usefixtures("fakes")
 

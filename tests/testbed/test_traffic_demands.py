@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from vnetperf.config_files import available, find_file, load_model
+from vnetperf.config.files import available, find_file, load_model
+from vnetperf.deployment.capability_check import deployment_errors, generator_errors, require_size
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.testbed.traffic_demands import of_deployment, of_generator, require_size
 from vnetperf.traffic.base import GeneratorCapabilities
 from vnetperf.traffic.loadgen import Loadgen
 
@@ -51,7 +51,7 @@ def scenario(traffic: dict[str, Any], deployment: str = "phy2phy", **wishes: Any
 def test_what_a_generator_cannot_is_told_with_what_it_can(
     traffic: dict[str, Any], said: str, accepted: str
 ) -> None:
-    (error,) = of_generator(scenario(traffic), PLAIN)
+    (error,) = generator_errors(scenario(traffic), PLAIN)
     assert isinstance(error, CapabilityError)
     assert "weak cannot" in str(error)
     assert said in str(error)
@@ -61,7 +61,7 @@ def test_what_a_generator_cannot_is_told_with_what_it_can(
 
 
 def test_fields_of_a_single_flow_are_not_varied() -> None:
-    assert not [*of_generator(scenario({"vary": ["udp_src"], "vary_mode": "random"}), PLAIN)]
+    assert not [*generator_errors(scenario({"vary": ["udp_src"], "vary_mode": "random"}), PLAIN)]
 
 
 def test_loadgen_carries_every_profile_that_is_shipped() -> None:
@@ -69,8 +69,8 @@ def test_loadgen_carries_every_profile_that_is_shipped() -> None:
         profile = load_model(TrafficProfile, find_file("traffic", name)).model_dump()
         deployment = {"vepc": "vepc", "overlay-flows": "op2p"}.get(name, "phy2phy")
         asked = scenario(profile, deployment)
-        assert not [*of_generator(asked, Loadgen.capabilities)], name
-        assert not [*of_deployment(asked)], name
+        assert not [*generator_errors(asked, Loadgen.capabilities)], name
+        assert not [*deployment_errors(asked)], name
 
 
 TAGGED = ["ethernet", "vlan", "ipv4", "udp"]
@@ -123,7 +123,7 @@ OWN_TUNNEL = ["ethernet", "ipv4", "udp", "vxlan", "ethernet", "ipv4", "udp"]
 def test_what_a_deployment_cannot_do_is_told(
     deployment: str, wishes: dict[str, Any], traffic: dict[str, Any], said: str
 ) -> None:
-    error, *_ = of_deployment(scenario(traffic, deployment, **wishes))
+    error, *_ = deployment_errors(scenario(traffic, deployment, **wishes))
     assert said in str(error)
     assert "traffic profile mine" in str(error)
 
@@ -143,7 +143,7 @@ def test_what_a_deployment_cannot_do_is_told(
 def test_what_a_deployment_can_do_is_not_refused(
     deployment: str, wishes: dict[str, Any], traffic: dict[str, Any]
 ) -> None:
-    assert not [*of_deployment(scenario(traffic, deployment, **wishes))]
+    assert not [*deployment_errors(scenario(traffic, deployment, **wishes))]
 
 
 def test_sizes_have_room_for_the_headers_and_fit_the_path() -> None:

@@ -8,13 +8,10 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import cpus, facts
 from tests.testbed.test_placement import PMD, TESTER, demands, machines
+from vnetperf.deployment.placement import place_roles, place_with_vnfs
 from vnetperf.model.errors import CapabilityError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Placement
-from vnetperf.model.scenario import VnfPlacement
-from vnetperf.model.testbed import CoresConfig
-from vnetperf.testbed.placement import place
-from vnetperf.testbed.vnf_placement import place_with_vnfs
+from vnetperf.model.scenario import Placement, VnfPlacement
+from vnetperf.model.testbed import CoresConfig, MachineFacts
 
 
 def placed(
@@ -31,7 +28,7 @@ def nodes_of(placement: Placement, machine: MachineFacts, *roles: str) -> set[in
 
 @given(machines(), st.integers(1, 3))
 def test_auto_is_the_plain_placement(machine: MachineFacts, vnfs: int) -> None:
-    plain = place(demands(vnfs), CoresConfig(), machine)
+    plain = place_roles(demands(vnfs), CoresConfig(), machine)
     assert placed(machine, "auto", vnfs) == plain
 
 
@@ -57,7 +54,7 @@ def test_remote_is_another_node_and_local_the_same(
 @given(machines(), st.integers(1, 3))
 def test_unpinned_leaves_pollers_as_they_would_be_alone(machine: MachineFacts, vnfs: int) -> None:
     placement = placed(machine, "unpinned", vnfs)
-    alone = place((TESTER, PMD), CoresConfig(), machine)
+    alone = place_roles((TESTER, PMD), CoresConfig(), machine)
     assert (placement.mode, placement.cores) == (alone.mode, alone.cores)
     everywhere = tuple(sorted(cpu.cpu for cpu in machine.cpus))
     assert placement.unpinned == {f"vnf{n}": everywhere for n in range(vnfs)}

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.deployment import make_deployment
+from vnetperf.model.frames import driver_length
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.model.units import driver_length
-from vnetperf.testing.cases import plain, varied
+from vnetperf.testing.cases import other_cases, plain_cases
 from vnetperf.testing.frames import read_mark, stream_frame
-from vnetperf.testing.headers import STRANGERS, TAGS, addressed, contents, routed, tagged
+from vnetperf.testing.single_frames import STRANGERS, TAGS, addressed, contents, routed, tagged
 from vnetperf.traffic.frames import internet_checksum
 from vnetperf.vswitches.base import VSwitchCapabilities
 
@@ -70,8 +70,8 @@ def test_a_routed_frame_is_older_by_each_hop_and_still_right(name: str, hops: in
 
 def test_cases_are_those_that_capabilities_promise() -> None:
     little = VSwitchCapabilities(wires=("veth",), attachments=(), chains=False)
-    assert [case.id for case in plain(little)] == ["phy2phy"]
-    assert [case.id for case in varied(little)] == ["phy2phy_veth"]
+    assert [case.id for case in plain_cases(little)] == ["phy2phy"]
+    assert [case.id for case in other_cases(little)] == ["phy2phy_veth"]
     much = VSwitchCapabilities(
         wires=("memif", "veth", "nic"),
         attachments=("tap",),
@@ -79,8 +79,16 @@ def test_cases_are_those_that_capabilities_promise() -> None:
         rules=("port", "learning"),
         forwarding=("l2", "l3"),
     )
-    assert [c.id for c in plain(much)] == ["phy2phy", "pvp", "pvvp", "pvpv", "p2v", "v2p", "v2v"]
-    assert [case.id for case in varied(much)] == [
+    assert [c.id for c in plain_cases(much)] == [
+        "phy2phy",
+        "pvp",
+        "pvvp",
+        "pvpv",
+        "p2v",
+        "v2p",
+        "v2v",
+    ]
+    assert [case.id for case in other_cases(much)] == [
         *("phy2phy_memif", "phy2phy_veth", "phy2phy_b"),
         *("phy2phy_learning", "phy2phy_l3"),
     ]

@@ -13,8 +13,7 @@ from scapy.layers.l2 import GRE, Dot1AD, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
-from vnetperf.model.fields import VaryField, index_of, plain_name
-from vnetperf.model.headers import OCTETS, HeaderKind
+from vnetperf.model.frames import OCTETS, HeaderKind, VaryField, index_of, plain_name
 
 CLASSES: dict[HeaderKind, type[Packet]] = {
     "ethernet": Ether,

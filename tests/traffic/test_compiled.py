@@ -13,11 +13,19 @@ from pydantic import ValidationError
 from tests.traffic.oracle import field_of, rebuilt
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.fields import FIELD_NAMES, NETWORKS, index_of, place_of
-from vnetperf.model.headers import CARRIERS, FOLLOWS, LAST, MOST_LABELS, HeaderKind
-from vnetperf.model.stacks import stack_of
-from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.compiled import compile_traffic
+from vnetperf.model.frames import (
+    CARRIERS,
+    FIELD_NAMES,
+    FOLLOWS,
+    LAST,
+    MOST_LABELS,
+    NETWORKS,
+    HeaderKind,
+    index_of,
+    place_of,
+)
+from vnetperf.model.traffic import TrafficProfile, header_stack, make_streams
+from vnetperf.traffic.frames import compile_traffic
 
 SIX = ["eth_src", "eth_dst", "ipv4_src", "ipv4_dst", "udp_src", "udp_dst"]
 
@@ -72,7 +80,7 @@ def test_scapy_builds_the_same_octets(
     size = min(9216, profile.least_frame_size + more)
     streams = make_streams(make_deployment("phy2phy"), profile)
     for frame in compile_traffic((streams[direction],), profile, size):
-        stack = stack_of(frame.stream, profile)
+        stack = header_stack(frame.stream, profile)
         octets = frame.nth(number)
         assert len(octets) == size - 4
         assert not any(octets[frame.header_octets :])
@@ -195,7 +203,7 @@ def test_addresses_that_were_set_change_places_with_the_direction() -> None:
     )
     for stream in make_streams(make_deployment("phy2phy"), profile):
         (frame,) = compile_traffic((stream,), profile, 64)
-        stack = stack_of(stream, profile)
+        stack = header_stack(stream, profile)
         ends = [field_of(frame.template, stack, name) for name in ("ipv4_src", "ipv4_dst")]
         wanted = ["10.0.0.1", "11.0.0.1"]
         assert ends == (wanted if stream.direction == 0 else wanted[::-1])

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.histogram import (
+from vnetperf.statistics.histogram import (
     DIGITS,
     HIGHEST_NS,
     LOWEST_NS,
     PERCENTILES,
     encode_hdr,
-    percentiles,
+    latency_percentiles,
 )
-from vnetperf.traffic.loadgen import results as engine
-from vnetperf.traffic.loadgen.convert import to_trial_result
+from vnetperf.traffic.loadgen import telemetry as engine
+from vnetperf.traffic.loadgen.trials import to_trial_result
 
 PAIRS = st.lists(
     st.tuples(st.integers(LOWEST_NS, HIGHEST_NS), st.integers(1, 10**9)), min_size=1, max_size=30
@@ -44,22 +44,24 @@ def test_a_histogram_is_what_hdrh_records(pairs: list[tuple[int, int]]) -> None:
 def test_percentiles_are_values_that_so_many_frames_do_not_exceed(frames: dict[int, int]) -> None:
     pairs = sorted(frames.items())
     every = [value for value, count in pairs for _ in range(count)]
-    found = percentiles(pairs)
+    found = latency_percentiles(pairs)
     assert list(found) == [f"{p:g}" for p in PERCENTILES]
     for p in PERCENTILES:
         assert found[f"{p:g}"] == every[max(1, ceil(len(every) * p / 100)) - 1]
 
 
 COUNT = st.integers(0, 10**9)
-COUNTS = st.builds(engine.Counts, **dict.fromkeys(engine.Counts.__dataclass_fields__, COUNT))
+COUNTS = st.builds(
+    engine.FrameCounts, **dict.fromkeys(engine.FrameCounts.__dataclass_fields__, COUNT)
+)
 
 
 @settings(deadline=None)
 @given(st.lists(COUNTS, min_size=6, max_size=6))
-def test_directions_are_the_sums_of_their_streams(counted: list[engine.Counts]) -> None:
+def test_directions_are_the_sums_of_their_streams(counted: list[engine.FrameCounts]) -> None:
     streams = make_streams(make_deployment("pvpv", 3), TrafficProfile())
-    latency = engine.Latency(count=2, sum_ns=30, min_ns=10, max_ns=20, over=0)
-    result = engine.TrialResult(
+    latency = engine.LatencySum(count=2, sum_ns=30, min_ns=10, max_ns=20, over=0)
+    result = engine.EngineResult(
         epoch=1,
         aborted=False,
         elapsed_ns=1,

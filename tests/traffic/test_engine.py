@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.loadgen import connection as module
-from vnetperf.traffic.loadgen.connection import PROTOCOL, Connection
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.results import Counts, Latency, PortResult
-from vnetperf.traffic.loadgen.spec import FieldSpec, Load, StreamSpec, TrialSpec
+from vnetperf.traffic.loadgen import telemetry as module
+from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, FieldSpec, StreamLoad, StreamSpec
+from vnetperf.traffic.loadgen.telemetry import (
+    PROTOCOL,
+    EngineConnection,
+    FrameCounts,
+    LatencySum,
+    PortResult,
+)
 
-COUNTS = dict.fromkeys(Counts.__dataclass_fields__, 0)
-LATENCY = {f"latency_{name}": 0 for name in Latency.__dataclass_fields__}
+COUNTS = dict.fromkeys(FrameCounts.__dataclass_fields__, 0)
+LATENCY = {f"latency_{name}": 0 for name in LatencySum.__dataclass_fields__}
 
 
 class Double:
@@ -62,16 +66,16 @@ class Double:
 @pytest.fixture
 def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Double:
     double = Double(tmp_path)
-    monkeypatch.setattr(module, "connect", lambda *_: double)
+    monkeypatch.setattr(module, "connect_telemetry", lambda *_: double)
     return double
 
 
-Open = Callable[[], Connection]
+Open = Callable[[], EngineConnection]
 
 
 @pytest.fixture
 def opened(double: Double, tmp_path: Path) -> Open:
-    return lambda: Connection.open(["engine"], tmp_path, lambda *_: double, 1.0)
+    return lambda: EngineConnection.open(["engine"], tmp_path, lambda *_: double, 1.0)
 
 
 @pytest.fixture
@@ -98,7 +102,7 @@ def test_an_engine_that_does_not_answer_is_ended(
     def silent(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "connect", silent)
+    monkeypatch.setattr(module, "connect_telemetry", silent)
     with pytest.raises(KeyboardInterrupt):
         opened()
     assert double.status == -9
@@ -133,8 +137,8 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "mode": "inc",
         "seed": None,
     }
-    engine.start(TrialSpec(loads={3: Load(rate=None, count=7)}))
-    engine.start(TrialSpec(duration_s=2))
+    engine.start(EngineTrial(loads={3: StreamLoad(rate=None, count=7)}))
+    engine.start(EngineTrial(duration_s=2))
     assert said(double, "stream/load") == [
         {"stream": 3, "rate": "max", "count": 7},
         {"stream": 3, "rate": 0},
@@ -158,7 +162,7 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
 
 def test_a_result_has_every_stream_and_port(double: Double, engine: Engine) -> None:
     engine.set_streams([StreamSpec(4, 0, 1, 64, b""), StreamSpec(9, 1, 0, 64, b"")])
-    engine.start(TrialSpec(loads={4: Load(10.0)}, duration_s=1))
+    engine.start(EngineTrial(loads={4: StreamLoad(10.0)}, duration_s=1))
     port = dict.fromkeys(set(PortResult.__dataclass_fields__) - {"port"}, 1)
     double.answers |= {
         "trial/status": {"state": "done", "epoch": 1, "aborted": 0, "elapsed_ns": 2_000_000_000},

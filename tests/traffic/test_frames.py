@@ -9,8 +9,9 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.traffic import Stream, TrafficProfile, VaryField, make_streams
-from vnetperf.model.units import RFC2544_FRAME_SIZES
+from vnetperf.model.frames import RFC2544_FRAME_SIZES, VaryField
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.traffic import Stream, make_streams
 from vnetperf.traffic.frames import (
     HEADER_LEN,
     compile_fields,

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.traffic.oracle import field_of, rebuilt
-from vnetperf.config_files import available, find_file, load_model
-from vnetperf.model.core import Bearers
+from vnetperf.config.files import available, find_file, load_model
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.stacks import stack_of
-from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.model.tunnel import TUNNELS
-from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
+from vnetperf.model.frames import TUNNELS
+from vnetperf.model.options import Bearers
+from vnetperf.model.traffic import TrafficProfile, header_stack, make_streams
+from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 
 GOLDEN = Path(__file__).with_name("golden")
 #: Sessions of users, where a deployment has a mobile core.
@@ -82,7 +81,7 @@ def test_there_is_no_golden_file_of_nothing() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_scapy_builds_the_same_octets(case: str) -> None:
     for title, octets, frame, _, profile in frames_of(case):
-        stack = stack_of(frame.stream, profile)
+        stack = header_stack(frame.stream, profile)
         assert len(octets) == frame.size - 4, title
         again = rebuilt(octets, stack, bytes.fromhex(profile.raw))
         assert again.hex() == octets.hex(), title
@@ -91,7 +90,7 @@ def test_scapy_builds_the_same_octets(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_flows_differ_by_what_the_profile_says(case: str) -> None:
     for title, octets, frame, number, profile in frames_of(case):
-        stack = stack_of(frame.stream, profile)
+        stack = header_stack(frame.stream, profile)
         for name in profile.vary if profile.flows > 1 else ():
             if frame.stream.bearers and name == "ipv4_src":
                 continue

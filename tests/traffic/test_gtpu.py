@@ -10,11 +10,11 @@ from scapy.contrib.gtp import GTP_U_Header
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from vnetperf.model.core import Bearers
 from vnetperf.model.deployment import make_deployment
+from vnetperf.model.options import Bearers
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
 from vnetperf.traffic.frames import compile_fields, compile_frame, sent_size
-from vnetperf.traffic.loadgen.streams import parts_of
+from vnetperf.traffic.loadgen.trials import parts_of
 
 SIZES = st.integers(64, 9000)
 PROFILE = TrafficProfile()

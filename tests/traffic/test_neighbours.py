@@ -6,14 +6,14 @@ from ipaddress import ip_address
 
 import pytest
 
-from vnetperf.model import addresses
-from vnetperf.model.core import GN_TESTER, Bearers
+from vnetperf.model import deployment as addresses
 from vnetperf.model.deployment import make_deployment
+from vnetperf.model.frames import TESTER_ADDRESS
+from vnetperf.model.options import GN_TESTER, Bearers
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.model.tunnel import TESTER_ADDRESS
-from vnetperf.traffic.compiled import compile_traffic
-from vnetperf.traffic.loadgen.neighbours import macs_of, neighbours_of
-from vnetperf.traffic.loadgen.spec import NeighbourSpec
+from vnetperf.traffic.frames import compile_traffic
+from vnetperf.traffic.loadgen.engine import NeighbourSpec
+from vnetperf.traffic.loadgen.trials import macs_of, neighbours_of
 
 
 def known(

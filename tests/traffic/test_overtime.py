@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from vnetperf.model.trial import EventSpec, LoadStep, TrialSpec
 from vnetperf.registry import load
-from vnetperf.traffic.loadgen.overtime import (
-    DelayDifferences,
-    StreamTimeline,
-    ipdv_of,
-    timeline_of,
-)
+from vnetperf.traffic.loadgen.engine import DelayDifferences, StreamTimeline, ipdv_of, timeline_of
 
 REPLY = {"bin_ns": 1000, "gap_ns": 300, "gap_from_ns": 500}
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.loadgen.spec import FieldSpec
-from vnetperf.traffic.loadgen.streams import Part, parts_of, split
+from vnetperf.traffic.loadgen.engine import FieldSpec
+from vnetperf.traffic.loadgen.trials import StreamPart, parts_of, split_frames
 
 QUEUES = st.integers(1, 16)
 
 
-def parts(flows: int, queues: int, mode: str = "inc", chains: int = 1) -> tuple[Part, ...]:
+def parts(flows: int, queues: int, mode: str = "inc", chains: int = 1) -> tuple[StreamPart, ...]:
     profile = TrafficProfile.model_validate(
         {"flows": flows, "vary": ("ipv4_src", "udp_dst"), "vary_mode": mode}
     )
@@ -28,7 +28,7 @@ def values(field: FieldSpec) -> list[int]:
     return [field.base + field.step * i for i in range(field.count)]
 
 
-def flows_of(part: Part) -> list[tuple[int, ...]]:
+def flows_of(part: StreamPart) -> list[tuple[int, ...]]:
     """What `inc` fields walk through, one after another, until it begins again."""
     walks = [values(field) for field in part.spec.fields]
     length = lcm(*(len(walk) for walk in walks))
@@ -72,7 +72,7 @@ def test_random_flows_are_of_the_same_values(flows: int, queues: int) -> None:
 @given(st.integers(0, 10**9), st.integers(1, 500), QUEUES)
 def test_frames_are_split_to_the_last_one(count: int, flows: int, queues: int) -> None:
     dealt = [p for p in parts(flows, queues) if p.stream.direction == 0]
-    frames = split(count, dealt)
+    frames = split_frames(count, dealt)
     assert sum(frames) == count
     for part, mine in zip(dealt, frames, strict=True):
         assert abs(mine - count * part.share) <= 1 + count * 1e-9

@@ -10,20 +10,18 @@ import pytest
 
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.plan import Placement, Plan
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import LoadStep, TrialSpec
 from vnetperf.traffic.loadgen import Loadgen, trials
 from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.streams import parts_of
-from vnetperf.traffic.loadgen.trials import Prepared, run_burst, run_trial
+from vnetperf.traffic.loadgen.trials import PreparedStreams, parts_of, run_burst, run_trial
 
 PROFILE = TrafficProfile()
 GRAPH = make_deployment("phy2phy")
 STREAMS = make_streams(GRAPH, PROFILE)
-PREPARED = Prepared(parts_of(STREAMS, PROFILE, 64, {}))
+PREPARED = PreparedStreams(parts_of(STREAMS, PROFILE, 64, {}))
 
 
 class Double:

@@ -10,11 +10,9 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import GRE, Ether
 from scapy.layers.vxlan import VXLAN
 
-from vnetperf.model import addresses
-from vnetperf.model.deployment import make_deployment
-from vnetperf.model.ports import PhyPort
-from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
-from vnetperf.model.tunnel import (
+from vnetperf.model import deployment
+from vnetperf.model.deployment import PhyPort, make_deployment
+from vnetperf.model.frames import (
     DUT_ADDRESS,
     OVERHEAD,
     TESTER_ADDRESS,
@@ -24,12 +22,13 @@ from vnetperf.model.tunnel import (
     VNI,
     TunnelKind,
 )
+from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
 from vnetperf.traffic.frames import (
     compile_frame,
     compile_header,
     sent_size,
 )
-from vnetperf.traffic.loadgen.streams import parts_of
+from vnetperf.traffic.loadgen.trials import parts_of
 
 KINDS = st.sampled_from(TUNNELS)
 SIZES = st.integers(64, 9018)
@@ -55,8 +54,8 @@ def test_scapy_finds_the_plain_frame_inside(kind: TunnelKind, size: int) -> None
     stream = tunnelled(kind)
     whole = frame(stream, size)
     assert (whole.dst, whole.src) == (
-        addresses.dut_mac(PhyPort(index=0)),
-        addresses.tester_mac(0, 0),
+        deployment.dut_mac(PhyPort(index=0)),
+        deployment.tester_mac(0, 0),
     )
     assert (whole[IP].src, whole[IP].dst) == (TESTER_ADDRESS, DUT_ADDRESS)
     assert whole[IP].ttl == 64

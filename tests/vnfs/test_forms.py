@@ -14,21 +14,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
-from vnetperf.host.linkstats import LinkStatistics
-from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
+from vnetperf.host.links import LinkStatistics
+from vnetperf.model.deployment import DEPLOYMENTS, VnfPort, make_deployment
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.ports import VnfPort
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.vnfs.vloop import Vloop
+from vnetperf.vnfs.vloop import Vloop, kernel_forwarders
 from vnetperf.vnfs.vloop.container import ContainerVloop
-from vnetperf.vnfs.vloop.forms import FORMS, Port, Put, Run, bpf
-from vnetperf.vnfs.vloop.forms.kernel import KernelForwarder
-from vnetperf.vnfs.vloop.forms.route import NETWORKS, network
+from vnetperf.vnfs.vloop.kernel_forwarders import (
+    FORMS,
+    NETWORKS,
+    FormPort,
+    KernelForwarder,
+    PutFile,
+    RunTool,
+    network_beyond,
+)
 
 PORTS = (
-    Port(netdev="in0", index=7, peer_mac="02:76:65:00:00:00", network=NETWORKS[0]),
-    Port(netdev="in1", index=9, peer_mac="02:76:65:01:00:00", network=NETWORKS[1]),
+    FormPort(netdev="in0", index=7, peer_mac="02:76:65:00:00:00", network=NETWORKS[0]),
+    FormPort(netdev="in1", index=9, peer_mac="02:76:65:01:00:00", network=NETWORKS[1]),
 )
 
 
@@ -82,9 +87,9 @@ def test_routes_lead_to_neighbours_that_are_told() -> None:
 
 
 def test_a_port_that_sends_nothing_has_no_route() -> None:
-    silent = Port(netdev="in1", index=9, peer_mac="", network=NETWORKS[1])
+    silent = FormPort(netdev="in1", index=9, peer_mac="", network=NETWORKS[1])
     lines = [
-        " ".join(s.argv) for s in FORMS["route"].steps((PORTS[0], silent)) if isinstance(s, Run)
+        " ".join(s.argv) for s in FORMS["route"].steps((PORTS[0], silent)) if isinstance(s, RunTool)
     ]
     assert not [line for line in lines if line.startswith("ip") and "in1" in line]
 
@@ -97,15 +102,15 @@ def test_what_leaves_by_a_port_is_for_the_tester_beyond_it(name: str) -> None:
             path = graph.path(graph.ends[number], chain)
             for port in path[2::2]:  # where a VNF sends
                 assert isinstance(port, VnfPort)
-                assert network(graph, port) == NETWORKS[1 - number]
+                assert network_beyond(graph, port) == NETWORKS[1 - number]
 
 
 def test_each_port_gets_the_program_that_sends_to_the_other() -> None:
     place = Paper()
     forwarder(place, "xdp").set_up()
     assert place.files == {
-        "forward0.o": bpf.object_file(bpf.redirect(9)),
-        "forward1.o": bpf.object_file(bpf.redirect(7)),
+        "forward0.o": kernel_forwarders.bpf_object(kernel_forwarders.redirect_program(9)),
+        "forward1.o": kernel_forwarders.bpf_object(kernel_forwarders.redirect_program(7)),
     }
     assert place.ran == [
         "unshare --mount ip link set dev in0 xdpgeneric object /there/forward0.o section xdp",
@@ -115,7 +120,7 @@ def test_each_port_gets_the_program_that_sends_to_the_other() -> None:
 
 @given(index=st.integers(1, 2**31 - 1))
 def test_the_program_is_four_instructions(index: int) -> None:
-    program = bpf.redirect(index)
+    program = kernel_forwarders.redirect_program(index)
     code, registers, offset, value = struct.unpack_from("<BBhi", program)
     assert (len(program), code, registers, offset, value) == (32, 0xB4, 1, 0, index)
     assert program[8:] == bytes.fromhex("b402000000000000 8500000017000000 9500000000000000")
@@ -124,7 +129,7 @@ def test_the_program_is_four_instructions(index: int) -> None:
 @pytest.mark.skipif(not shutil.which("readelf"), reason="no readelf (package binutils)")
 def test_the_object_file_is_one_to_the_tools(tmp_path: Path) -> None:
     file = tmp_path / "forward.o"
-    file.write_bytes(bpf.object_file(bpf.redirect(3)))
+    file.write_bytes(kernel_forwarders.bpf_object(kernel_forwarders.redirect_program(3)))
     done = subprocess.run(["readelf", "-aW", file], capture_output=True, text=True, check=True)
     assert "Warning" not in done.stderr
     assert "Linux BPF" in done.stdout
@@ -160,7 +165,7 @@ def test_every_form_has_a_mode_and_takes_attachments_of_a_container() -> None:
         assert form.name == name
         assert name in ContainerVloop.modes
         assert set(form.attachments) & set(ContainerVloop.attachments)
-        files = [step for step in form.steps(PORTS) if isinstance(step, Put)]
+        files = [step for step in form.steps(PORTS) if isinstance(step, PutFile)]
         assert len({file.name for file in files}) == len(files)
 
 

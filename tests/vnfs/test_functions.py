@@ -8,8 +8,8 @@ import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import config, registry
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.model.machine import NicFacts
+from vnetperf.model.testbed import NicFacts
+from vnetperf.runner.scenarios import make_scenario
 
 WITH_IOMMU = NicFacts(address="0000:01:00.0", max_vfs=7, iommu_group=3)
 WITHOUT = NicFacts(address="0000:01:00.0", max_vfs=7)

@@ -9,14 +9,14 @@ import pytest
 
 from tests.fakes.machine import facts
 from vnetperf import config
-from vnetperf.bench.scenarios import make_scenario
+from vnetperf.deployment.capability_check import check_capabilities
 from vnetperf.model.errors import CapabilityError
-from vnetperf.model.guest import GuestOptions
-from vnetperf.model.plan import Placement
-from vnetperf.model.scenario import Scenario
-from vnetperf.testbed.demands import check_demands
+from vnetperf.model.options import GuestOptions
+from vnetperf.model.scenario import Placement, Scenario
+from vnetperf.runner.scenarios import make_scenario
 from vnetperf.traffic.loadgen.driver import Loadgen
-from vnetperf.vnfs.vloop import guest_fit, guest_nics, guest_pins
+from vnetperf.virt import guest_facts, guest_plan
+from vnetperf.vnfs.vloop import guest_requirements
 from vnetperf.vnfs.vloop.vm import VmVloop
 from vnetperf.vswitches.bridge import LinuxBridge
 from vnetperf.vswitches.dpdk import OvsDpdk
@@ -63,14 +63,16 @@ def asked(*guest: str, scenario: str = "pvp_bridge", **settings: Any) -> Scenari
     ids=lambda value: value.replace(" ", "-")[:40] if isinstance(value, str) else "",
 )
 def test_what_cannot_be_had_is_told_before_anything_is_done(scenario: Scenario, says: str) -> None:
-    told = guest_fit.trouble(scenario, facts(), 192)
+    told = guest_requirements.guest_problem(scenario, facts(), 192)
     assert says in told
     assert bool(told) == bool(says)
 
 
 def test_vhost_needs_its_module() -> None:
     machine = facts(modules={"vhost_net": "it is not there"})
-    assert "vhost_net, which vhost needs" in guest_fit.trouble(asked("vhost=true"), machine, 0)
+    assert "vhost_net, which vhost needs" in guest_requirements.guest_problem(
+        asked("vhost=true"), machine, 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,26 +88,26 @@ def test_a_model_without_virtio_cannot_be_at_a_vhost_user_socket(
 ) -> None:
     vswitch = OvsDpdk if scenario.vswitch == "dpdk" else LinuxBridge
     if not says:
-        check_demands(scenario, vswitch, VmVloop, Loadgen)
+        check_capabilities(scenario, vswitch, VmVloop, Loadgen)
         return
     with pytest.raises(CapabilityError, match=says):
-        check_demands(scenario, vswitch, VmVloop, Loadgen)
+        check_capabilities(scenario, vswitch, VmVloop, Loadgen)
 
 
 def test_virtio_options_say_nothing_to_a_function_that_is_passed_through() -> None:
     kinds = ("tap", "vf")
-    assert guest_fit.kinds(GuestOptions(packed=True), kinds) == ("tap",)
-    assert guest_fit.kinds(GuestOptions(memory_mib=1024), kinds) == kinds
+    assert guest_requirements.fitting_kinds(GuestOptions(packed=True), kinds) == ("tap",)
+    assert guest_requirements.fitting_kinds(GuestOptions(memory_mib=1024), kinds) == kinds
 
 
 PLACEMENT = Placement(mode="dedicated", reason="", cores={"vnf0": (3, 4)}, housekeeping=(0,))
 
 
 def test_the_plan_shows_where_a_guest_goes() -> None:
-    line = guest_pins.line(GuestOptions(vcpus=3), PLACEMENT, "vnf0", vhost_net=False)
+    line = guest_plan.pins_line(GuestOptions(vcpus=3), PLACEMENT, "vnf0", vhost_net=False)
     assert line.startswith("vCPU 0 on 0, vCPU 1 on 3, vCPU 2 on 4, emulator on 0, 512 MiB of")
     pinned = GuestOptions(vcpu_pins=("1", "2-3"), vhost_pin="5", iothread_pins=("6",), node=1)
-    line = guest_pins.line(pinned, PLACEMENT, "vnf0", vhost_net=True)
+    line = guest_plan.pins_line(pinned, PLACEMENT, "vnf0", vhost_net=True)
     assert "vCPU 1 on 2-3" in line
     assert "vhost threads of taps on 5" in line
     assert "I/O thread 1 on 6" in line
@@ -137,7 +139,7 @@ def test_features_are_read_from_what_ethtool_prints() -> None:
         "Features for eth0:\nrx-checksumming: on [fixed]\ntx-checksumming: off\n"
         "\ttx-checksum-ipv4: off [fixed]\ngeneric-receive-offload: on\n"
     )
-    found = guest_nics.parse_features(said)
+    found = guest_facts.parse_ethtool(said)
     assert found["rx-checksumming"] == "on (fixed)"
     assert found["tx-checksumming"] == "off"
     assert found["generic-receive-offload"] == "on"
@@ -146,7 +148,7 @@ def test_features_are_read_from_what_ethtool_prints() -> None:
 
 def test_features_of_virtio_are_read_from_its_bits() -> None:
     bits = "".join("1" if bit in (0, 15, 34) else "0" for bit in range(64))
-    said = guest_nics.parse_bits(bits)
+    said = guest_facts.parse_virtio_bits(bits)
     assert said == (
         "checksum on, checksum in off, TSO off, TSO in off, mergeable buffers on, "
         "several queues off, packed rings on"
@@ -158,24 +160,24 @@ def test_every_file_that_is_shipped_asks_for_what_can_be_had(file: Path) -> None
     guest = asked(file.stem, vnf_mode="bridge")
     assert guest.guest.name == file.stem
     assert guest.guest.description
-    assert guest_fit.trouble(guest, facts(), 0) == ""
+    assert guest_requirements.guest_problem(guest, facts(), 0) == ""
 
 
 def test_a_guest_goes_where_vnfs_are_to_be() -> None:
     far = PLACEMENT.model_copy(update={"vnf_node": 1, "nodes": (0, 1)})
-    assert "on node 1" in guest_pins.line(GuestOptions(), far, "vnf0", vhost_net=False)
+    assert "on node 1" in guest_plan.pins_line(GuestOptions(), far, "vnf0", vhost_net=False)
     cores = {role: cpus for role, cpus in PLACEMENT.cores.items() if role != "vnf0"}
     loose = far.model_copy(update={"cores": cores, "unpinned": {"vnf0": (0, 1, 2, 3)}})
-    line = guest_pins.line(GuestOptions(), loose, "vnf0", vhost_net=True)
+    line = guest_plan.pins_line(GuestOptions(), loose, "vnf0", vhost_net=True)
     assert "vCPU 0 on 0-3, vCPU 1 on 0-3, emulator on 0-3" in line
     assert "on any node" in line
-    assert guest_pins.pins(GuestOptions(node=1), loose, "vnf0").node == 1
+    assert guest_plan.guest_pins(GuestOptions(node=1), loose, "vnf0").node == 1
 
 
 def test_a_guest_of_half_a_page_is_refused() -> None:
     half = asked("hugepage_kb=1048576", scenario="pvp_dpdk")
-    text = guest_fit.trouble(half, facts(), 0)
+    text = guest_requirements.guest_problem(half, facts(), 0)
     assert "memory_mib=512 is no whole number of pages of 1024 MiB" in text
     assert "--guest memory_mib=1024" in text
     whole = asked("hugepage_kb=1048576", "memory_mib=1024", scenario="pvp_dpdk")
-    assert guest_fit.trouble(whole, facts(), 0) == ""
+    assert guest_requirements.guest_problem(whole, facts(), 0) == ""

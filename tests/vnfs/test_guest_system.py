@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host.fact import is_unknown
-from vnetperf.images.image import Image
+from vnetperf.host.facts import is_unknown
 from vnetperf.model.errors import HostError
-from vnetperf.vnfs.vloop.guest_system import disk_hash, image_facts, system
+from vnetperf.virt.guest_facts import disk_hash, guest_system, image_facts
+from vnetperf.virt.images import Image
 
 FILES = {
     "/etc/os-release": 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\n',
@@ -30,7 +30,7 @@ class Agent:
 
 
 def test_what_a_guest_tells_of_its_system() -> None:
-    found = system(Agent())
+    found = guest_system(Agent())
     assert found["distribution"] == "Debian GNU/Linux 12"
     assert found["kernel"] == "6.12.95"
     assert found["boot options"]["isolcpus"]["value"] == "1"
@@ -42,13 +42,13 @@ def test_what_a_guest_tells_of_its_system() -> None:
 def test_a_built_image_without_os_release_names_its_packages(tmp_path: Path) -> None:
     packages = {"libc6": "2.36-9+deb12u14", "dpdk-dev": "22.11", "dash": "1"}
     image = Image("vloop", "17ab", tmp_path, None, None, "", "", {"packages": packages})
-    assert "libc6 2.36-9+deb12u14" in system(None, image)["distribution"]
+    assert "libc6 2.36-9+deb12u14" in guest_system(None, image)["distribution"]
     assert set(image_facts(image, Path("vloop"))["packages"]) == {"libc6", "dpdk-dev"}
 
 
 def test_a_guest_that_does_not_answer_says_so_everywhere() -> None:
-    found = system(None)
-    assert found.keys() == system(Agent()).keys()
+    found = guest_system(None)
+    assert found.keys() == guest_system(Agent()).keys()
     assert all(is_unknown(value) for value in found.values())
 
 

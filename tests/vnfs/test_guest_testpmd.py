@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from vnetperf.launchers.vm.domain import Boot, Domain, Function, Nic, Tap
-from vnetperf.launchers.vm.guest import Guest
 from vnetperf.model.errors import DutError
-from vnetperf.vnfs.vloop.guest_testpmd import NOIOMMU, GuestTestpmd
+from vnetperf.virt.domain import BootFiles, Domain, GuestNic, TapBacking, VfBacking
+from vnetperf.virt.guest import Guest
+from vnetperf.vnfs.vloop.guest_forwarders import NOIOMMU, GuestTestpmd
 
 MACS = ("02:76:61:00:00:00", "02:76:61:01:00:00")
 #: The second NIC has the lower address: DPDK numbers it first.
@@ -38,7 +38,9 @@ class FakeAgent:
         self.written.append((path, text))
 
 
-def taken(backing: Tap | Function, *, noiommu: bool) -> tuple[GuestTestpmd, FakeAgent, list[str]]:
+def taken(
+    backing: TapBacking | VfBacking, *, noiommu: bool
+) -> tuple[GuestTestpmd, FakeAgent, list[str]]:
     agent = FakeAgent(noiommu=noiommu)
     domain = Domain(
         name="vnf0",
@@ -46,8 +48,8 @@ def taken(backing: Tap | Function, *, noiommu: bool) -> tuple[GuestTestpmd, Fake
         emulator=Path("/q"),
         vcpus=2,
         memory_mib=512,
-        boot=Boot(kernel=Path("/k")),
-        nics=tuple(Nic(mac=mac, backing=backing) for mac in MACS),
+        boot=BootFiles(kernel=Path("/k")),
+        nics=tuple(GuestNic(mac=mac, backing=backing) for mac in MACS),
         console=Path("/c"),
     )
     names = dict(zip(MACS, PCIS, strict=True))
@@ -56,19 +58,19 @@ def taken(backing: Tap | Function, *, noiommu: bool) -> tuple[GuestTestpmd, Fake
     return testpmd, agent, list(testpmd.take_nics(1500))
 
 
-VF = Function(pci="0000:41:10.0")
+VF = VfBacking(pci="0000:41:10.0")
 
 
 @pytest.mark.parametrize(
     ("backing", "noiommu", "driver"),
     [
-        (Tap(netdev="t"), True, "vfio-pci"),
-        (Tap(netdev="t"), False, "uio_pci_generic"),
+        (TapBacking(netdev="t"), True, "vfio-pci"),
+        (TapBacking(netdev="t"), False, "uio_pci_generic"),
         (VF, True, "vfio-pci"),
     ],
 )
 def test_it_drives_nics_itself_where_a_driver_gives_them_away(
-    backing: Tap | Function, noiommu: bool, driver: str
+    backing: TapBacking | VfBacking, noiommu: bool, driver: str
 ) -> None:
     testpmd, agent, devices = taken(backing, noiommu=noiommu)
     assert devices == ["-a0000:06:00.0", "-a0000:05:00.0"]

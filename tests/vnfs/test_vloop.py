@@ -10,17 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
-from vnetperf.host import testpmd, vdev
-from vnetperf.model.deployment import make_deployment
+from vnetperf.host import dpdk
+from vnetperf.model.deployment import Attachment, VnfPort, make_deployment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.plan import Placement, Plan
-from vnetperf.model.ports import Attachment, VnfPort
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vnfs.vloop import Vloop
-from vnetperf.vnfs.vloop.devices import KINDS, RING, device
+from vnetperf.vnfs.vloop.process import KINDS, RING, device_for
 
 MACS = ("02:76:61:00:00:00", "02:76:61:01:00:00")
 PEERS = ("02:76:65:00:00:00", "02:76:65:01:00:00")
@@ -76,7 +74,7 @@ def command(
         attachment(n, kind, peer_mac=PEERS[n]).model_copy(update=ports[n]) for n in (0, 1)
     )
     there = "/" if vhost_net else "/nowhere"
-    with patch("vnetperf.vnfs.vloop.testpmd.VHOST_NET", there):
+    with patch("vnetperf.vnfs.vloop.process.VHOST_NET", there):
         return launched((first, second), **changes).argv
 
 
@@ -149,9 +147,9 @@ def test_a_function_under_vfio_is_a_pci_device() -> None:
 
 def test_who_listens_is_said_by_the_attachment() -> None:
     listens = attachment(0, "vhost-user", vnf_is_server=True)
-    assert ",server=1," in device(0, listens, 1500, vhost_net=False).argument
+    assert ",server=1," in device_for(0, listens, 1500, vhost_net=False).argument
     listens = attachment(0, "memif", vnf_is_server=True)
-    assert ",role=server," in device(0, listens, 1500, vhost_net=False).argument
+    assert ",role=server," in device_for(0, listens, 1500, vhost_net=False).argument
 
 
 @pytest.mark.parametrize(
@@ -167,7 +165,7 @@ def test_what_cannot_be_plugged_in_is_refused(
     kind: str, changes: dict[str, object], says: str
 ) -> None:
     with pytest.raises(DutError, match=says):
-        device(0, attachment(0, kind, **changes), 1500, vhost_net=False)
+        device_for(0, attachment(0, kind, **changes), 1500, vhost_net=False)
 
 
 def test_jumbo_frames_through_a_plain_tap_are_refused_with_the_cure() -> None:
@@ -198,7 +196,7 @@ def test_buffers_hold_the_frames_of_the_mtu(kind: str, mtu: int, vhost_net: bool
     vhost_net = vhost_net or kind == "tap"  # net_tap carries no jumbo frames
     line = command(kind, mtu=mtu, vhost_net=vhost_net)
     octets = next(int(a.partition("=")[2]) for a in line if a.startswith("--mbuf-size="))
-    assert octets - vdev.HEADROOM >= mtu + 14
+    assert octets - dpdk.HEADROOM >= mtu + 14
     told = [a for a in line if a.startswith("--max-pkt-len=")]
     # Drivers that know no such size refuse to be told.
     assert bool(told) == (mtu > 1500 and "--no-huge" not in line)
@@ -207,10 +205,10 @@ def test_buffers_hold_the_frames_of_the_mtu(kind: str, mtu: int, vhost_net: bool
 @settings(deadline=None)
 @given(st.integers(1500, 9198), st.integers(1, 16))
 def test_memory_has_room_for_all_rings_full(mtu: int, queues: int) -> None:
-    buffers = testpmd.buffers(2, queues, mtu)
+    buffers = dpdk.mbuf_count(2, queues, mtu)
     assert buffers >= 2 * queues * 2 * RING
-    octets = buffers * (mtu + 14 + vdev.HEADROOM)
-    assert testpmd.memory_mib(2, queues, mtu) * (1 << 20) >= octets + (testpmd.BASE_MIB << 20)
+    octets = buffers * (mtu + 14 + dpdk.HEADROOM)
+    assert dpdk.forwarder_memory_mib(2, queues, mtu) * (1 << 20) >= octets + (dpdk.BASE_MIB << 20)
 
 
 @pytest.mark.parametrize(("kind", "needs"), [("vhost-user", True), ("memif", False)])

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 
 from vnetperf import config, registry
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.images.image import Image
-from vnetperf.launchers.vm.domain import Cell, Function, Tap, VhostUser
+from vnetperf.model.deployment import Attachment, VnfPort
 from vnetperf.model.errors import ConfigError, DutError
-from vnetperf.model.guest import GuestOptions
-from vnetperf.model.plan import Placement
-from vnetperf.model.ports import Attachment, VnfPort
-from vnetperf.model.scenario import Scenario
-from vnetperf.vnfs.vloop import guest_domain
-from vnetperf.vnfs.vloop.guest_testpmd import BLOCK, FIELD
+from vnetperf.model.options import GuestOptions
+from vnetperf.model.scenario import Placement, Scenario
+from vnetperf.runner.scenarios import make_scenario
+from vnetperf.virt import guest_plan
+from vnetperf.virt.domain import NumaCell, TapBacking, VfBacking, VhostUserBacking
+from vnetperf.virt.images import Image
+from vnetperf.vnfs.vloop.guest_forwarders import STATS_BLOCK, STATS_FIELD
 from vnetperf.vnfs.vloop.vm import VmVloop
 
 MACS = ("02:76:61:00:00:00", "02:76:61:01:00:00")
@@ -48,9 +47,9 @@ def domain(kind: str = "vhost-user", **changes: Any) -> Any:
         for key in ("queues", "multi_queue", "pci", "driver")
         if key in changes
     }
-    where = guest_domain.Where(
+    where = guest_plan.GuestResources(
         name="vnf0-1",
-        boot=guest_domain.boot(IMAGE),
+        boot=guest_plan.image_boot(IMAGE),
         mtu=mtu,
         role="vnf0",
         qemu="/q",
@@ -61,7 +60,7 @@ def domain(kind: str = "vhost-user", **changes: Any) -> Any:
         vhost_net=False,
         placement=placement,
     )
-    return guest_domain.domain(attachments(kind, **ports), GuestOptions(**changes), where)
+    return guest_plan.guest_domain(attachments(kind, **ports), GuestOptions(**changes), where)
 
 
 def test_it_is_a_place_of_vloop() -> None:
@@ -77,16 +76,16 @@ def test_the_forwarding_vcpu_is_where_the_plan_says_and_the_rest_beside_the_syst
 
 def test_memory_is_tied_to_the_pollers_node_where_there_are_several() -> None:
     two = PLACEMENT.model_copy(update={"node": 1, "nodes": (0, 1)})
-    assert domain(placement=two).cells == (Cell(cpus=(0, 1), memory_mib=512, host_node=1),)
+    assert domain(placement=two).cells == (NumaCell(cpus=(0, 1), memory_mib=512, host_node=1),)
     assert domain(placement=two, node=0).cells[0].host_node == 0
 
 
 def test_nics_plug_in_where_they_are_told() -> None:
     first, second = domain().nics
-    assert first.backing == VhostUser(socket="/r/0", server=True)
+    assert first.backing == VhostUserBacking(socket="/r/0", server=True)
     assert (second.mac, second.tx_ring, second.queues) == (MACS[1], 1024, 1)
     tap = domain("tap", mtu=9000).nics[0]
-    assert (tap.backing, tap.tx_ring, tap.mtu) == (Tap(netdev="t0"), 256, 9000)
+    assert (tap.backing, tap.tx_ring, tap.mtu) == (TapBacking(netdev="t0"), 256, 9000)
     assert tap.queues == 1
     assert domain("tap", queues=2).nics[0].queues == 2
     with pytest.raises(DutError, match="cannot plug into a memif"):
@@ -103,7 +102,7 @@ def test_a_model_without_virtio_has_no_rings_and_no_vhost(kind: str) -> None:
 
 def test_a_virtual_function_must_be_free_for_the_guest() -> None:
     given = {"pci": "0000:41:10.0", "driver": "vfio-pci"}
-    assert domain("vf", **given).nics[0].backing == Function(pci="0000:41:10.0")
+    assert domain("vf", **given).nics[0].backing == VfBacking(pci="0000:41:10.0")
     with pytest.raises(DutError, match="and its driver is igbvf"):
         domain("vf", **(given | {"driver": "igbvf"}))
 
@@ -158,7 +157,7 @@ def test_counters_are_read_from_what_testpmd_prints() -> None:
   Rx-pps:            0          Rx-bps:            0
   ############################################################################
 """
-    (block,) = BLOCK.finditer(said)
+    (block,) = STATS_BLOCK.finditer(said)
     assert block[1] == "0"
-    found = dict(FIELD.findall(block[2]))
+    found = dict(STATS_FIELD.findall(block[2]))
     assert (found["RX-packets"], found["RX-missed"], found["TX-errors"]) == ("600", "2", "1")

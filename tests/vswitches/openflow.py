@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from vnetperf.model.flows import Flow
-from vnetperf.vswitches.openvswitch.layout import TUNNEL_NUMBER, ofport
+from vnetperf.model.traffic import FlowKey
+from vnetperf.vswitches.openvswitch.openflow import TUNNEL_OFPORT, ofport
 
-__all__ = ["TUNNEL_NUMBER", "Frame", "Switch", "ofport"]
+__all__ = ["TUNNEL_OFPORT", "Frame", "Switch", "ofport"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Frame:
     ttl: int = 64
 
     @classmethod
-    def of(cls, flow: Flow) -> Frame:
+    def of(cls, flow: FlowKey) -> Frame:
         return cls(*(str(value) for value in flow))
 
 

@@ -7,14 +7,21 @@ from typing import Any
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf.model.deployment import DEPLOYMENTS, Deployment, make_deployment
+from vnetperf.deployment.planner import make_plan
+from vnetperf.model.deployment import (
+    DEPLOYMENTS,
+    Deployment,
+    PhyPort,
+    Port,
+    VnfPort,
+    make_deployment,
+)
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.ports import PhyPort, Port, VnfPort
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.testbed.plan import make_plan
-from vnetperf.vswitches.bridge import LinuxBridge, layout
+from vnetperf.vswitches import bridge
+from vnetperf.vswitches.bridge import LinuxBridge
 
 PLAIN = sorted(set(DEPLOYMENTS) - {"encap", "decap", "op2p"})
 
@@ -39,7 +46,7 @@ def test_two_ports_that_learn_nothing_forward_everything(deployment: Deployment)
     for segment in deployment.segments():
         if len(segment) == 2:
             for port in segment:
-                how = layout.settings(deployment, port, learns=False)
+                how = bridge.port_settings(deployment, port, learns=False)
                 assert (how.learning, how.flood) == (False, True)
 
 
@@ -54,7 +61,8 @@ def test_nothing_is_flooded_round_a_loop(deployment: Deployment) -> None:
         )
         for v in range(deployment.vnf_count)
         if any(
-            layout.settings(deployment, VnfPort(vnf=v, index=i), learns=False).flood for i in (0, 1)
+            bridge.port_settings(deployment, VnfPort(vnf=v, index=i), learns=False).flood
+            for i in (0, 1)
         )
     ]
     assert len(set(joints)) == len(joints)
@@ -73,7 +81,7 @@ def test_frames_find_their_way_by_static_entries_where_ports_are_many(
         vnf_mode=mode,
         addressing=by_port,
     )
-    entries = layout.entries(asked, asked.streams)
+    entries = bridge.fdb_entries(asked, asked.streams)
     table = {(_segment(deployment, e.port), e.mac): e.port for e in entries}
     assert len(table) == len(entries)  # no address leads to two ports of one bridge
     for stream in asked.streams:
@@ -99,15 +107,15 @@ def _segment(deployment: Deployment, port: Port) -> int:
 
 def test_a_bridge_that_learns_has_no_static_entries() -> None:
     asked = scenario("pvpv", rules="learning", vnf_mode="mac", addressing="port")
-    assert layout.entries(asked, asked.streams) == ()
-    how = layout.settings(asked.deployment, VnfPort(vnf=0, index=0), learns=True)
-    assert how == layout.PortSettings(learning=True, flood=True)
+    assert bridge.fdb_entries(asked, asked.streams) == ()
+    how = bridge.port_settings(asked.deployment, VnfPort(vnf=0, index=0), learns=True)
+    assert how == bridge.PortSettings(learning=True, flood=True)
 
 
 def test_two_ports_need_no_entries() -> None:
     for name in ("phy2phy", "pvp", "pvvp", "p2v", "v2p", "v2v"):
         asked = scenario(name)
-        assert layout.entries(asked, asked.streams) == ()
+        assert bridge.fdb_entries(asked, asked.streams) == ()
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes.machine import VERSIONS, cpus, facts
-from vnetperf.model.deployment import make_deployment
+from vnetperf.model.deployment import PhyPort, VnfPort, WireEnd, make_deployment
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.options import QueuePin, SwitchOptions
-from vnetperf.model.plan import NicUse, Placement, Plan
-from vnetperf.model.ports import PhyPort, VnfPort, WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import NicUse, Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.vswitches.dpdk import OvsDpdk
-from vnetperf.vswitches.dpdk.config import cpu_mask, main_lcore, other_config
-from vnetperf.vswitches.dpdk.devices import affinity, devargs, device_settings, slot_octets
-from vnetperf.vswitches.dpdk.memory import LEAST_MIB, switch_mib
-from vnetperf.vswitches.openvswitch.version import parse_version
+from vnetperf.vswitches.dpdk import (
+    LEAST_MIB,
+    OvsDpdk,
+    cpu_mask,
+    devargs,
+    device_settings,
+    dpdk_other_config,
+    main_lcore,
+    pmd_rxq_affinity,
+    slot_octets,
+    switch_mib,
+)
+from vnetperf.vswitches.openvswitch.instance import parse_ovs_version
 
 DAEMON = "ovs-vswitchd-dpdk"
 
@@ -69,13 +75,13 @@ def of_version(version: str) -> dict[str, str]:
     ],
 )
 def test_versions(text: str, version: tuple[int, int]) -> None:
-    assert parse_version(text) == version
+    assert parse_ovs_version(text) == version
 
 
 @pytest.mark.parametrize("text", ["", "ovs-vswitchd: error while loading shared libraries", "3.1"])
 def test_what_is_no_version_is_quoted(text: str) -> None:
     with pytest.raises(DutError, match="no version"):
-        parse_version(text)
+        parse_ovs_version(text)
 
 
 @pytest.mark.parametrize(("version", "runs"), [("2.16.7", 0), ("2.17.0", 1), ("4.0.0", 1)])
@@ -94,9 +100,9 @@ def test_an_idle_pmd_sleeps_on_shared_cores_by_the_versions_name(
     version: str, key: str | None
 ) -> None:
     machine = facts(versions=of_version(version))
-    found = {k for k in other_config(plan(shared=True), machine) if "sleep" in k}
+    found = {k for k in dpdk_other_config(plan(shared=True), machine) if "sleep" in k}
     assert found == ({key} if key else set())
-    assert not {k for k in other_config(plan(), machine) if "sleep" in k}
+    assert not {k for k in dpdk_other_config(plan(), machine) if "sleep" in k}
 
 
 @pytest.mark.parametrize(
@@ -111,15 +117,15 @@ def test_an_idle_pmd_sleeps_on_shared_cores_by_the_versions_name(
 def test_memory_is_taken_on_the_pollers_node_and_nowhere_else(
     node: int, nodes: tuple[int, ...], memory: str, limit: str
 ) -> None:
-    config = other_config(plan(node, nodes=nodes), None)
+    config = dpdk_other_config(plan(node, nodes=nodes), None)
     assert config["dpdk-socket-mem"] == memory
     assert config["dpdk-socket-limit"] == limit  # a 0 would be no limit
 
 
 def test_memory_is_taken_where_the_scenario_says() -> None:
-    config = other_config(plan(1, nodes=(0, 1), memory_mib=(512, 1024)), None)
+    config = dpdk_other_config(plan(1, nodes=(0, 1), memory_mib=(512, 1024)), None)
     assert config["dpdk-socket-mem"] == config["dpdk-socket-limit"] == "512,1024"
-    config = other_config(plan(1, nodes=(0, 1), memory_mib=(512,)), None)
+    config = dpdk_other_config(plan(1, nodes=(0, 1), memory_mib=(512,)), None)
     assert config["dpdk-socket-mem"] == "512,0"
     assert config["dpdk-socket-limit"] == "512,1"
 
@@ -153,23 +159,23 @@ def test_a_million_rules_are_not_shown() -> None:
 
 
 def test_masks_are_those_of_the_placement() -> None:
-    config = other_config(plan(), None)
+    config = dpdk_other_config(plan(), None)
     assert config["pmd-cpu-mask"] == "0x24"
     assert config["dpdk-lcore-mask"] == "0x1"
 
 
 def test_nics_of_others_are_left_alone() -> None:
-    assert other_config(plan(), None)["dpdk-extra"] == "--no-pci"
-    assert other_config(plan(wire="nic"), None)["dpdk-extra"] == "-a 0000:00:00.0"
+    assert dpdk_other_config(plan(), None)["dpdk-extra"] == "--no-pci"
+    assert dpdk_other_config(plan(wire="nic"), None)["dpdk-extra"] == "-a 0000:00:00.0"
 
 
 def test_pinned_queues_leave_workers_free_for_the_others() -> None:
     pinned = plan(workers=2, rxq_affinity=(QueuePin(port="phy1", queue=0, worker=1),))
-    config = other_config(pinned, None)
+    config = dpdk_other_config(pinned, None)
     assert config["pmd-rxq-isolate"] == "false"
-    assert affinity(PhyPort(index=1), pinned) == ('other_config:pmd-rxq-affinity="0:5"',)
-    assert affinity(PhyPort(index=0), pinned) == ()
-    assert "pmd-rxq-assign" not in other_config(plan(), None)
+    assert pmd_rxq_affinity(PhyPort(index=1), pinned) == ('other_config:pmd-rxq-affinity="0:5"',)
+    assert pmd_rxq_affinity(PhyPort(index=0), pinned) == ()
+    assert "pmd-rxq-assign" not in dpdk_other_config(plan(), None)
 
 
 @given(st.sets(st.integers(0, 200), min_size=1))
@@ -224,10 +230,10 @@ def with_nic(of: Plan, **changes: Any) -> Plan:
 
 
 def test_a_nic_of_another_node_has_buffers_there() -> None:
-    config = other_config(with_nic(plan(0, nodes=(0, 1), wire="nic")), None)
+    config = dpdk_other_config(with_nic(plan(0, nodes=(0, 1), wire="nic")), None)
     assert config["dpdk-socket-mem"] == config["dpdk-socket-limit"] == "256,256"
     kernel = with_nic(plan(0, nodes=(0, 1), wire="nic"), driver="ice", kernel=True)
-    assert other_config(kernel, None)["dpdk-socket-mem"] == "256,0"
+    assert dpdk_other_config(kernel, None)["dpdk-socket-mem"] == "256,0"
 
 
 def test_jumbo_frames_through_a_kernel_driver_are_refused() -> None:
@@ -300,10 +306,12 @@ def test_more_workers_than_processors_are_refused_by_the_plan() -> None:
 def test_many_flows_have_room_in_the_datapath() -> None:
     traffic = TrafficProfile(flows=100_000, vary=("eth_src",))
     wanted = plan().model_copy(update={"scenario": scenario(rules="stream", traffic=traffic)})
-    assert int(other_config(wanted, None)["flow-limit"]) >= 2 * 100_000 * 4
-    assert "flow-limit" not in other_config(plan(), None)
+    assert int(dpdk_other_config(wanted, None)["flow-limit"]) >= 2 * 100_000 * 4
+    assert "flow-limit" not in dpdk_other_config(plan(), None)
 
 
 def test_ports_of_vnfs_can_be_pinned_too() -> None:
     pinned = plan(workers=2, rxq_affinity=(QueuePin(port="vnf0.1", queue=0, worker=0),))
-    assert affinity(VnfPort(vnf=0, index=1), pinned) == ('other_config:pmd-rxq-affinity="0:2"',)
+    assert pmd_rxq_affinity(VnfPort(vnf=0, index=1), pinned) == (
+        'other_config:pmd-rxq-affinity="0:2"',
+    )

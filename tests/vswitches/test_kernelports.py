@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from vnetperf.host.linkstats import LinkStatistics
+from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
+from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
-from vnetperf.model.ports import VnfPort
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import kernelports
 

@@ -8,18 +8,25 @@ from unittest.mock import MagicMock
 import pytest
 
 from tests.fakes.machine import facts
-from vnetperf.model.addresses import dut_mac, vnf_mac
-from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, Deployment, make_deployment
+from vnetperf.deployment.planner import make_plan
+from vnetperf.model.deployment import (
+    DEPLOYMENTS,
+    PHY_PORTS,
+    Deployment,
+    PhyPort,
+    VnfPort,
+    WireEnd,
+    dut_mac,
+    make_deployment,
+    vnf_mac,
+)
 from vnetperf.model.errors import DutError
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.ports import PhyPort, VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.testbed.plan import make_plan
-from vnetperf.vswitches import redirect
-from vnetperf.vswitches.macvtap import Macvtap, layout
-from vnetperf.vswitches.macvtap.switch import _hop, _index
+from vnetperf.vswitches import macvtap, tc_redirect
+from vnetperf.vswitches.macvtap import Macvtap, _hop_counters, _interface_index
 
 PLAIN = sorted(set(DEPLOYMENTS) - {"encap", "decap", "op2p"})
 GRAPHS = [
@@ -46,22 +53,26 @@ def scenario(deployment: str, mode: str = "", **changes: Any) -> Scenario:
 @every_deployment
 def test_frames_meet_the_next_port_on_the_device_under_it(deployment: Deployment) -> None:
     for hop in deployment.hops:
-        if hop not in {h for h in deployment.hops if (h.src, h.dst) in redirect.joined(deployment)}:
-            assert layout.lower_of(deployment, hop.src) == layout.lower_of(deployment, hop.dst)
+        if hop not in {
+            h for h in deployment.hops if (h.src, h.dst) in tc_redirect.joined_phy_ports(deployment)
+        }:
+            assert macvtap.lower_device(deployment, hop.src) == macvtap.lower_device(
+                deployment, hop.dst
+            )
 
 
 @every_deployment
 def test_a_device_of_its_own_is_for_vnfs_alone(deployment: Deployment) -> None:
     for port in deployment.ports:
-        lower = layout.lower_of(deployment, port)
-        assert isinstance(lower, PhyPort) or lower in layout.inner(deployment)
-    for number in layout.inner(deployment):
+        lower = macvtap.lower_device(deployment, port)
+        assert isinstance(lower, PhyPort) or lower in macvtap.vnf_only_segments(deployment)
+    for number in macvtap.vnf_only_segments(deployment):
         assert all(isinstance(port, VnfPort) for port in deployment.segments()[number])
 
 
 def test_wires_are_joined_only_without_a_vnf() -> None:
-    assert redirect.joined(make_deployment("phy2phy")) == (PHY_PORTS, PHY_PORTS[::-1])
-    assert redirect.joined(make_deployment("pvp")) == ()
+    assert tc_redirect.joined_phy_ports(make_deployment("phy2phy")) == (PHY_PORTS, PHY_PORTS[::-1])
+    assert tc_redirect.joined_phy_ports(make_deployment("pvp")) == ()
 
 
 @pytest.mark.parametrize(
@@ -76,7 +87,7 @@ def test_wires_are_joined_only_without_a_vnf() -> None:
     ],
 )
 def test_which_mode_can_carry_what(deployment: str, modes: set[str]) -> None:
-    for mode in layout.MODES:
+    for mode in macvtap.MODES:
         problem = Macvtap.missing(facts(), scenario(deployment, mode))
         assert (problem == "") == (mode in modes), problem
         assert problem == "" or "choose" in problem
@@ -111,25 +122,25 @@ def test_a_kernel_without_the_modules_is_told() -> None:
 
 
 def test_the_filter_is_the_simplest_the_kernel_has() -> None:
-    assert redirect.matcher(facts()) == "matchall"
-    assert redirect.matcher(facts(modules={"cls_matchall": "no"})) == "u32"
+    assert tc_redirect.available_matcher(facts()) == "matchall"
+    assert tc_redirect.available_matcher(facts(modules={"cls_matchall": "no"})) == "u32"
     neither = facts(modules={"cls_matchall": "no", "cls_u32": "no"})
-    assert redirect.matcher(neither) is None
+    assert tc_redirect.available_matcher(neither) is None
     assert "cls_u32" in Macvtap.missing(neither, scenario("phy2phy"))
 
 
 def test_what_a_vnf_sends_the_switch_receives() -> None:
     counts = (10, 3, 2, 1)  # received, sent, dropped on each way, of the interface
-    turned = _hop("vnf0.0", counts, turned=True)
+    turned = _hop_counters("vnf0.0", counts, turned=True)
     assert (turned.rx, turned.tx, turned.rx_dropped, turned.tx_dropped) == (3, 10, 1, 2)
-    plain = _hop("phy0", counts, turned=False)
+    plain = _hop_counters("phy0", counts, turned=False)
     assert (plain.rx, plain.tx, plain.rx_dropped, plain.tx_dropped) == (10, 3, 2, 1)
 
 
 def test_interface_indexes_are_large_and_told_apart() -> None:
     # A machine's own are small; /dev/tapN has one N for all namespaces.
     names = [f"vp1a2bm{vnf}{side}" for vnf in range(64) for side in "ab"]
-    found = {_index(name) for name in names}
+    found = {_interface_index(name) for name in names}
     assert len(found) == len(names)
     assert all(1 << 30 <= index < 1 << 31 for index in found)
 

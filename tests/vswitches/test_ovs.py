@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 
 from tests.fakes.machine import PROGRAMS, VERSIONS, facts
-from vnetperf.model import addresses
+from vnetperf.model import deployment
 from vnetperf.model.deployment import PHY_PORTS, make_deployment
 from vnetperf.model.errors import DutError
-from vnetperf.model.machine import MachineFacts
+from vnetperf.model.frames import TUNNELS
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.model.tunnel import TUNNELS
 from vnetperf.vswitches.dpdk import OvsDpdk
-from vnetperf.vswitches.openvswitch import learning, tunnel
+from vnetperf.vswitches.openvswitch import openflow, switch
 from vnetperf.vswitches.openvswitch.instance import PrivateOvs
-from vnetperf.vswitches.ovs import OvsKernel
-from vnetperf.vswitches.ovs.switch import modules
+from vnetperf.vswitches.ovs import OvsKernel, needed_modules
 
 
 def scenario(name: str = "pvp", **changes: Any) -> Scenario:
@@ -42,10 +41,10 @@ def test_a_kernel_without_the_datapath_is_told_with_the_cure() -> None:
 
 @pytest.mark.parametrize("kind", TUNNELS)
 def test_a_tunnel_needs_its_module_and_only_then(kind: Any) -> None:
-    module = tunnel.MODULES[kind]
+    module = switch.TUNNEL_MODULES[kind]
     assert module in OvsKernel.missing(without(module), scenario("encap", tunnel=kind))
     assert OvsKernel.missing(without(module), scenario("pvp", tunnel=kind)) == ""
-    assert modules(scenario("decap", tunnel=kind)) == ("openvswitch", module)
+    assert needed_modules(scenario("decap", tunnel=kind)) == ("openvswitch", module)
 
 
 def test_the_daemon_s_version_is_checked() -> None:
@@ -68,15 +67,15 @@ def test_more_addresses_than_a_bridge_learns_are_refused(backend: Any) -> None:
 
 def test_a_table_has_room_for_every_address() -> None:
     traffic = TrafficProfile(flows=100_000, vary=("eth_src",))
-    size, _ = learning.settings(scenario(rules="learning", traffic=traffic))
+    size, _ = openflow.learning_settings(scenario(rules="learning", traffic=traffic))
     assert int(size.rpartition("=")[2]) >= 200_000
-    small, _ = learning.settings(scenario(rules="learning"))
+    small, _ = openflow.learning_settings(scenario(rules="learning"))
     assert small.endswith("=8192")
 
 
 @pytest.mark.parametrize("kind", TUNNELS)
 def test_a_tunnel_s_ends_are_the_models(kind: Any) -> None:
-    found = tunnel.settings(kind)
+    found = switch.tunnel_settings(kind)
     assert found[0] == f"type={kind}"
     assert "options:remote_ip=192.0.2.2" in found
     assert "options:local_ip=192.0.2.1" in found
@@ -86,8 +85,8 @@ def test_a_tunnel_s_ends_are_the_models(kind: Any) -> None:
 @pytest.mark.parametrize(("name", "port"), [("encap", 1), ("decap", 0), ("op2p", 1)])
 def test_the_underlay_is_addressed_as_the_tester_sends(name: str, port: int) -> None:
     wanted = scenario(name)
-    assert tunnel.underlay_mac(wanted) == addresses.dut_mac(PHY_PORTS[port])
-    assert tunnel.tester_mac(wanted) == addresses.tester_mac(port, 0)
+    assert switch.underlay_mac(wanted) == deployment.dut_mac(PHY_PORTS[port])
+    assert switch.tester_mac(wanted) == deployment.tester_mac(port, 0)
 
 
 def test_options_are_rendered_or_refused() -> None:

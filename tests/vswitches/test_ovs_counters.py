@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vnetperf.vswitches.openvswitch.counters import parse_dpctl_show
+from vnetperf.vswitches.openvswitch.switch import parse_dpctl_show
 
 SHOW = """netdev@ovs-netdev:
   lookups: hit:72 missed:3 lost:0

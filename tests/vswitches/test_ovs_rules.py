@@ -10,16 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.vswitches.openflow import TUNNEL_NUMBER, Frame, Switch, ofport
-from vnetperf.model import addresses
-from vnetperf.model.addresses import dut_mac, vnf_mac
-from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, make_deployment
-from vnetperf.model.flows import flows
-from vnetperf.model.ports import Port, VnfPort
+from tests.vswitches.openflow import Frame, Switch
+from vnetperf.model import deployment
+from vnetperf.model.deployment import (
+    DEPLOYMENTS,
+    PHY_PORTS,
+    Port,
+    VnfPort,
+    dut_mac,
+    make_deployment,
+    vnf_mac,
+)
+from vnetperf.model.frames import VaryField
+from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.traffic import TrafficProfile, VaryField
-from vnetperf.vswitches.openvswitch.layout import UNDERLAY, bridges
-from vnetperf.vswitches.openvswitch.rules import of_bridge, rule_count, why_no_rules
+from vnetperf.model.traffic import flows
+from vnetperf.vswitches.openvswitch.openflow import (
+    TUNNEL_OFPORT,
+    UNDERLAY,
+    bridge_rules,
+    bridges,
+    ofport,
+    rule_count,
+    rules_problem,
+)
 
 
 def scenario(name: str = "pvp", vnfs: int | None = None, **changes: Any) -> Scenario:
@@ -30,11 +44,11 @@ def scenario(name: str = "pvp", vnfs: int | None = None, **changes: Any) -> Scen
 
 
 def switch(wanted: Scenario) -> Switch:
-    return Switch(of_bridge(wanted, bridges(wanted)[0]))
+    return Switch(bridge_rules(wanted, bridges(wanted)[0]))
 
 
 def number(wanted: Scenario, port: Port) -> int:
-    return TUNNEL_NUMBER if port in wanted.deployment.tunnelled else ofport(port)
+    return TUNNEL_OFPORT if port in wanted.deployment.tunnelled else ofport(port)
 
 
 def through_vnf(wanted: Scenario, frame: Frame, out: VnfPort) -> Frame:
@@ -80,7 +94,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 
 
 @settings(max_examples=400, deadline=None)
-@given(scenarios().filter(lambda wanted: not why_no_rules(wanted)))
+@given(scenarios().filter(lambda wanted: not rules_problem(wanted)))
 def test_every_flow_takes_its_path(wanted: Scenario) -> None:
     table, graph = switch(wanted), wanted.deployment
     assert len(table.table) <= rule_count(wanted)
@@ -96,7 +110,7 @@ def test_every_flow_takes_its_path(wanted: Scenario) -> None:
                 assert got.dl_dst == (
                     vnf_mac(last)
                     if isinstance(last, VnfPort)
-                    else addresses.tester_mac(far, stream.chain)
+                    else deployment.tester_mac(far, stream.chain)
                 )
 
 
@@ -113,7 +127,7 @@ def test_there_is_a_rule_for_each_flow_and_no_other_passes() -> None:
 def test_flows_that_a_vnf_makes_one_have_one_rule_behind_it() -> None:
     traffic = TrafficProfile(flows=10, vary=("eth_src",), bidirectional=False)
     rules = list(
-        of_bridge(
+        bridge_rules(
             wanted := scenario(rules="stream", traffic=traffic, vnf_mode="mac", addressing="port"),
             bridges(wanted)[0],
         )
@@ -136,7 +150,7 @@ def test_a_router_drops_what_is_not_addressed_to_it() -> None:
     assert flow.eth_dst == dut_mac(PHY_PORTS[0])
     table = switch(wanted)
     assert table.forward(1, Frame.of(flow)) is not None
-    assert table.forward(1, Frame.of(flow._replace(eth_dst=addresses.tester_mac(1, 0)))) is None
+    assert table.forward(1, Frame.of(flow._replace(eth_dst=deployment.tester_mac(1, 0)))) is None
 
 
 @pytest.mark.parametrize(
@@ -173,7 +187,7 @@ def test_a_router_drops_what_is_not_addressed_to_it() -> None:
     ],
 )
 def test_what_cannot_be_is_told_in_one_sentence(changes: dict[str, Any], says: str) -> None:
-    reason = why_no_rules(scenario(changes.pop("name", "pvp"), **changes))
+    reason = rules_problem(scenario(changes.pop("name", "pvp"), **changes))
     assert says in reason
     assert ";" in reason
     assert "\n" not in reason
@@ -181,7 +195,7 @@ def test_what_cannot_be_is_told_in_one_sentence(changes: dict[str, Any], says: s
 
 @given(st.lists(st.tuples(st.integers(0, 63), st.integers(0, 1)), unique=True))
 def test_ports_have_numbers_of_their_own(ports: list[tuple[int, int]]) -> None:
-    numbers = [TUNNEL_NUMBER, *(ofport(p) for p in PHY_PORTS)]
+    numbers = [TUNNEL_OFPORT, *(ofport(p) for p in PHY_PORTS)]
     numbers += [ofport(VnfPort(vnf=v, index=i)) for v, i in ports]
     assert len(set(numbers)) == len(numbers)
     assert all(0 < n < 0xFF00 for n in numbers)
@@ -205,7 +219,7 @@ def test_a_learning_switch_has_a_bridge_for_each_segment() -> None:
         ["phy1", "vnf1.1"],
     ]
     wanted = scenario("pvvp", rules="learning")
-    assert set(itertools.chain(*(of_bridge(wanted, b) for b in made))) == {"actions=NORMAL"}
+    assert set(itertools.chain(*(bridge_rules(wanted, b) for b in made))) == {"actions=NORMAL"}
 
 
 @pytest.mark.parametrize(("name", "port"), [("encap", 2), ("decap", 1), ("op2p", 2)])
@@ -213,9 +227,9 @@ def test_tunnelled_frames_meet_the_tunnel_s_end(name: str, port: int) -> None:
     wanted = scenario(name)
     above, below = bridges(wanted)
     assert below.name == UNDERLAY
-    assert list(of_bridge(wanted, below)) == [
+    assert list(bridge_rules(wanted, below)) == [
         f"in_port={port},actions=LOCAL",
         f"in_port=LOCAL,actions=output:{port}",
     ]
     assert above.tunnel
-    assert any(f"{TUNNEL_NUMBER}" in rule for rule in of_bridge(wanted, above))
+    assert any(f"{TUNNEL_OFPORT}" in rule for rule in bridge_rules(wanted, above))

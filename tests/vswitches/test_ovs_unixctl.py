@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from vnetperf.model.errors import DutError
-from vnetperf.vswitches.openvswitch.unixctl import UnixCtl
+from vnetperf.vswitches.openvswitch.instance import UnixCtl
 
 Script = Callable[[socket.socket, dict[str, object]], bool]
 

@@ -12,22 +12,26 @@ from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, DUT1, with_nics
-from vnetperf.model.addresses import dut_mac, vnf_mac
-from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, make_deployment
+from vnetperf.deployment.planner import make_plan
+from vnetperf.model.deployment import (
+    DEPLOYMENTS,
+    PHY_PORTS,
+    Attachment,
+    PhyPort,
+    VnfPort,
+    dut_mac,
+    make_deployment,
+    vnf_mac,
+)
 from vnetperf.model.errors import DutError
-from vnetperf.model.machine import MachineFacts
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.plan import Plan
-from vnetperf.model.ports import Attachment, PhyPort, VnfPort
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.testbed.plan import make_plan
-from vnetperf.vswitches import redirect
+from vnetperf.vswitches import tc_redirect
 from vnetperf.vswitches.sriov import Sriov
-from vnetperf.vswitches.sriov.counters import of_port
-from vnetperf.vswitches.sriov.function import NOWHERE, Function
-from vnetperf.vswitches.sriov.layout import places
+from vnetperf.vswitches.sriov.switch import phy_port_counters
+from vnetperf.vswitches.sriov.virtual_functions import UNUSED_VLAN, VfPort, vf_specs_of_graph
 
 
 def scenario(deployment: str = "pvp", **changes: Any) -> Scenario:
@@ -47,7 +51,7 @@ def plan(wanted: Scenario, machine: MachineFacts | None = None) -> Plan:
 
 
 def layout_of(deployment: str) -> list[tuple[str, int, int, bool]]:
-    found = places(make_deployment(deployment))
+    found = vf_specs_of_graph(make_deployment(deployment))
     return [(str(p.port), p.physical, p.number, p.inner) for p in found]
 
 
@@ -88,7 +92,7 @@ def test_a_port_is_on_the_nic_of_the_wire_it_meets(
 @given(st.sampled_from(sorted(DEPLOYMENTS)), st.integers(1, 9))
 def test_every_vnf_port_is_one_function_and_numbers_have_no_gaps(name: str, vnfs: int) -> None:
     deployment = make_deployment(name, vnfs)
-    found = places(deployment)
+    found = vf_specs_of_graph(deployment)
     assert {p.port for p in found} >= set(deployment.vnf_ports())
     assert len({p.port for p in found}) == len({p.mac for p in found}) == len(found)
     for nic in (0, 1):
@@ -99,17 +103,19 @@ def test_every_vnf_port_is_one_function_and_numbers_have_no_gaps(name: str, vnfs
 def test_functions_have_the_addresses_that_frames_are_sent_to() -> None:
     for name in ("phy2phy", "pvp", "pvvp", "pvpv", "p2v", "v2v"):
         wanted = scenario(name)
-        macs = {place.mac for place in places(wanted.deployment)}
+        macs = {place.mac for place in vf_specs_of_graph(wanted.deployment)}
         assert {stream.eth_dst for stream in wanted.streams} <= macs
-    by_port = {p.port: p.mac for p in places(make_deployment("pvp"))}
+    by_port = {p.port: p.mac for p in vf_specs_of_graph(make_deployment("pvp"))}
     assert by_port[VnfPort(vnf=0, index=1)] == vnf_mac(VnfPort(vnf=0, index=1))
-    assert {p.mac for p in places(make_deployment("phy2phy"))} == {dut_mac(p) for p in PHY_PORTS}
+    assert {p.mac for p in vf_specs_of_graph(make_deployment("phy2phy"))} == {
+        dut_mac(p) for p in PHY_PORTS
+    }
 
 
 def test_physical_ports_are_joined_only_where_no_vnf_is_between() -> None:
     a, b = PHY_PORTS
-    assert redirect.joined(make_deployment("phy2phy")) == ((a, b), (b, a))
-    assert redirect.joined(make_deployment("pvp")) == ()
+    assert tc_redirect.joined_phy_ports(make_deployment("phy2phy")) == ((a, b), (b, a))
+    assert tc_redirect.joined_phy_ports(make_deployment("pvp")) == ()
 
 
 @pytest.mark.parametrize(
@@ -180,22 +186,24 @@ def test_functions_go_to_programs_where_they_can(
 
 def test_a_ports_counters_are_those_of_the_wire() -> None:
     statistics = {"rx_packets": 7, "tx_packets": 5, "rx_missed_errors": 2, "rx_bytes": 448}
-    found = of_port("phy0", "igb", statistics)
+    found = phy_port_counters("phy0", "igb", statistics)
     assert found is not None
     assert (found.port, found.rx, found.tx, found.rx_dropped) == ("phy0", 7, 5, 2)
-    assert of_port("phy0", "some_driver", statistics) is None
-    assert of_port("phy0", "ice", statistics) is None  # an older driver without these names
+    assert phy_port_counters("phy0", "some_driver", statistics) is None
+    assert (
+        phy_port_counters("phy0", "ice", statistics) is None
+    )  # an older driver without these names
 
 
 def test_ports_of_a_driver_with_kinds_of_frames_are_summed() -> None:
     names = [f"port.{way}_{kind}cast" for way in ("rx", "tx") for kind in ("uni", "multi", "broad")]
-    found = of_port("phy1", "i40e", {name: 10**n for n, name in enumerate(names)})
+    found = phy_port_counters("phy1", "i40e", {name: 10**n for n, name in enumerate(names)})
     assert found is not None
     assert (found.rx, found.tx) == (111, 111000)
 
 
 def test_only_physical_ports_are_named_phy() -> None:
-    assert all(isinstance(p.port, PhyPort) for p in places(make_deployment("phy2phy")))
+    assert all(isinstance(p.port, PhyPort) for p in vf_specs_of_graph(make_deployment("phy2phy")))
 
 
 class Netlink:
@@ -226,17 +234,17 @@ class Netlink:
 
 def deployed(monkeypatch: pytest.MonkeyPatch, wanted: Scenario) -> tuple[Any, Netlink]:
     netlink = Netlink()
-    monkeypatch.setattr("vnetperf.vswitches.sriov.function.vfs", netlink)
+    monkeypatch.setattr("vnetperf.vswitches.sriov.virtual_functions.vfs", netlink)
     monkeypatch.setattr("vnetperf.vswitches.sriov.switch.vfs.read", lambda *_: ())
     statistics = {"rx_packets": 7, "tx_packets": 5}
     monkeypatch.setattr(
         "vnetperf.vswitches.sriov.switch.ethtool.statistics", lambda *_, **__: statistics
     )
     switch: Any = Sriov(netlink, plan(wanted))  # type: ignore[arg-type]  # a double
-    found = places(wanted.deployment)
+    found = vf_specs_of_graph(wanted.deployment)
     switch.parents = {place.physical: f"pf{place.physical}" for place in found}
     switch.functions = {
-        str(p.port): Function(p, "", f"pf{p.physical}", netdev=f"f{n}") for n, p in enumerate(found)
+        str(p.port): VfPort(p, "", f"pf{p.physical}", netdev=f"f{n}") for n, p in enumerate(found)
     }
     return switch, netlink
 
@@ -249,7 +257,7 @@ def test_a_function_that_was_cut_off_comes_back_into_its_vlan(
     switch, netlink = deployed(monkeypatch, scenario(deployment, options=options))
     port = VnfPort(vnf=0, index=0)
     switch.remove_port(port)
-    assert netlink.vlans == {0: NOWHERE}
+    assert netlink.vlans == {0: UNUSED_VLAN}
     switch.add_vnf_port(Attachment(port=port, kind="vf"))
     assert netlink.vlans == {0: vlan}
 
@@ -273,7 +281,7 @@ def test_what_a_function_sends_the_switch_takes_in(monkeypatch: pytest.MonkeyPat
 
 
 def test_frames_that_a_mellanox_port_had_no_room_for_are_drops() -> None:
-    found = of_port(
+    found = phy_port_counters(
         "phy0",
         "mlx5_core",
         {"rx_packets_phy": 3, "tx_packets_phy": 2, "rx_discards_phy": 4},

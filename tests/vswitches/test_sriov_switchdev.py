@@ -17,13 +17,28 @@ from pyroute2.netlink.rtnl.tcmsg import tcmsg
 from tests.fakes.machine import facts
 from tests.fakes.nics import DUT0, DUT1, with_nics
 from tests.vswitches.test_sriov import plan, scenario
-from vnetperf.model.deployment import DEPLOYMENTS, PHY_PORTS, make_deployment
+from vnetperf.model.deployment import (
+    DEPLOYMENTS,
+    PHY_PORTS,
+    Attachment,
+    PhyPort,
+    Port,
+    VnfPort,
+    WireEnd,
+    make_deployment,
+)
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.ports import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
-from vnetperf.vswitches.sriov import Sriov, eswitch, flower, representors
-from vnetperf.vswitches.sriov.rules import SKIP_HW, SKIP_SW, Part, Rule, attempts, rules
+from vnetperf.vswitches.sriov import Sriov, eswitch, flower
+from vnetperf.vswitches.sriov.virtual_functions import (
+    SKIP_HW,
+    SKIP_SW,
+    RuleFilter,
+    SwitchRule,
+    filter_attempts,
+    switch_rules,
+)
 
 #: Those without tunnels, which a NIC's switch does not make.
 PLAIN = st.sampled_from(sorted(set(DEPLOYMENTS) - {"encap", "decap"}))
@@ -71,11 +86,11 @@ def test_representors_are_told_by_their_ports(tmp_path: Path, beside: bool, form
     there.add("other", switch="bb", port="pf0vf1")
     there.add("host", switch="aa", port="c1pf0vf2")  # of another controller, not ours
     there.add("eth0")
-    assert representors.uplink(DUT0, sys=tmp_path) == "m0"
-    assert representors.representor(DUT0, 1, sys=tmp_path) == "a0"
-    assert representors.representor(DUT0, 11, sys=tmp_path) == "b0"
-    assert representors.representor(DUT0, 2, sys=tmp_path) == ""
-    assert representors.representor(DUT1, 0, sys=tmp_path) == ""
+    assert eswitch.uplink_name(DUT0, sys=tmp_path) == "m0"
+    assert eswitch.representor_name(DUT0, 1, sys=tmp_path) == "a0"
+    assert eswitch.representor_name(DUT0, 11, sys=tmp_path) == "b0"
+    assert eswitch.representor_name(DUT0, 2, sys=tmp_path) == ""
+    assert eswitch.representor_name(DUT1, 0, sys=tmp_path) == ""
 
 
 def test_physical_functions_that_share_a_switch_are_told_apart(tmp_path: Path) -> None:
@@ -84,15 +99,15 @@ def test_physical_functions_that_share_a_switch_are_told_apart(tmp_path: Path) -
     there.add("up1", at=second, switch="aa", port="p1")
     there.add("r0", switch="aa", port="pf0vf0")
     there.add("r1", switch="aa", port="pf1vf0")
-    assert representors.representor(DUT0, 0, sys=tmp_path) == "r0"
-    assert representors.representor(second, 0, sys=tmp_path) == "r1"
+    assert eswitch.representor_name(DUT0, 0, sys=tmp_path) == "r0"
+    assert eswitch.representor_name(second, 0, sys=tmp_path) == "r1"
 
 
 def test_a_wire_without_a_name_is_told_from_what_has_one(tmp_path: Path) -> None:
     there = Sysfs(tmp_path)
     there.add("a0", at=DUT0, switch="aa", port="pf0vf0")
     there.add("up0", at=DUT0, switch="aa")
-    assert representors.uplink(DUT0, sys=tmp_path) == "up0"
+    assert eswitch.uplink_name(DUT0, sys=tmp_path) == "up0"
 
 
 def test_representors_that_do_not_come_are_named(
@@ -101,10 +116,10 @@ def test_representors_that_do_not_come_are_named(
     there = Sysfs(tmp_path)
     there.add("up0", at=DUT0, switch="aa", port="p0")
     there.add("r0", switch="aa", port="pf0vf0")
-    assert representors.wait_for(DUT0, 1, sys=tmp_path) == ("r0",)
-    monkeypatch.setattr(representors, "APPEAR_S", 0.0)
+    assert eswitch.wait_for_representors(DUT0, 1, sys=tmp_path) == ("r0",)
+    monkeypatch.setattr(eswitch, "REPRESENTORS_S", 0.0)
     with pytest.raises(DutError, match=r"no representor of virtual function 1, 2"):
-        representors.wait_for(DUT0, 3, sys=tmp_path)
+        eswitch.wait_for_representors(DUT0, 3, sys=tmp_path)
 
 
 # --- The rules ------------------------------------------------------------------------------------
@@ -114,7 +129,7 @@ def test_representors_that_do_not_come_are_named(
 @given(PLAIN, st.integers(1, 6))
 def test_frames_that_follow_the_rules_take_the_path_of_the_deployment(name: str, vnfs: int) -> None:
     wanted = switchdev(name, vnfs=vnfs)
-    made = rules(wanted)
+    made = switch_rules(wanted)
     assert [(rule.src, rule.dst) for rule in made] == [
         (hop.src, hop.dst) for hop in wanted.deployment.hops
     ]
@@ -138,7 +153,7 @@ def test_frames_that_follow_the_rules_take_the_path_of_the_deployment(name: str,
 def test_an_address_that_a_rule_knows_is_the_one_that_frames_have(name: str, vnfs: int) -> None:
     wanted = switchdev(name, vnfs=vnfs)
     ends = wanted.deployment.ends
-    for rule in rules(wanted):
+    for rule in switch_rules(wanted):
         if rule.src in ends and rule.eth_dst:
             sent = {s.eth_dst for s in wanted.streams if ends[s.direction] == rule.src}
             assert rule.eth_dst in sent
@@ -147,10 +162,10 @@ def test_an_address_that_a_rule_knows_is_the_one_that_frames_have(name: str, vnf
 
 
 def test_what_a_vnf_leaves_as_it_is_has_no_known_address() -> None:
-    known = {str(rule): rule.eth_dst for rule in rules(switchdev(vnf_mode="io"))}
+    known = {str(rule): rule.eth_dst for rule in switch_rules(switchdev(vnf_mode="io"))}
     assert known["vnf0.1 -> phy1"] == ""
     assert known["phy0 -> vnf0.0"] != ""
-    assert all(rule.eth_dst for rule in rules(switchdev("pvvp")))
+    assert all(rule.eth_dst for rule in switch_rules(switchdev("pvvp")))
 
 
 MACS = st.sampled_from(["02:00:00:00:00:01", "02:00:00:00:00:02"])
@@ -161,8 +176,10 @@ MACS = st.sampled_from(["02:00:00:00:00:01", "02:00:00:00:00:02"])
 def test_every_way_to_make_a_rule_forwards_the_same_frames(
     known: str, only: bool, carried: str
 ) -> None:
-    rule = Rule(src=PHY_PORTS[0], dst=PHY_PORTS[1], eth_dst=known or MAC * only, only=only, prio=5)
-    for parts in attempts(rule):
+    rule = SwitchRule(
+        src=PHY_PORTS[0], dst=PHY_PORTS[1], eth_dst=known or MAC * only, only=only, prio=5
+    )
+    for parts in filter_attempts(rule):
         taken = [part for part in parts if part.eth_dst in ("", carried)]
         assert bool(taken) == (not only or carried == rule.eth_dst)
         assert len({part.prio for part in parts}) == len(parts)
@@ -173,8 +190,8 @@ MAC = "02:00:00:00:00:01"
 
 
 def test_hardware_is_tried_first_and_the_kernel_last() -> None:
-    rule = Rule(src=PHY_PORTS[0], dst=VnfPort(vnf=0, index=0), eth_dst=MAC)
-    flags = [[part.flags for part in parts] for parts in attempts(rule)]
+    rule = SwitchRule(src=PHY_PORTS[0], dst=VnfPort(vnf=0, index=0), eth_dst=MAC)
+    flags = [[part.flags for part in parts] for parts in filter_attempts(rule)]
     assert flags == [[SKIP_SW], [SKIP_SW, SKIP_HW], [SKIP_HW]]
 
 
@@ -204,7 +221,7 @@ def test_a_filter_is_sent_as_the_kernel_reads_it(mac: str, flags: int, prio: int
     assert attributes(first)[1] == b"mirred\0"
     read_back: Any = tcmsg(bytes(message.data))
     read_back.decode()
-    assert flower.read([read_back]) == {prio: False}
+    assert flower.parse_filters([read_back]) == {prio: False}
 
 
 def attributes(data: bytes) -> dict[int, bytes]:
@@ -259,13 +276,13 @@ def test_the_nic_is_given_what_it_takes(
 ) -> None:
     route = Route(takes)
     monkeypatch.setattr(flower, "IPRoute", route)
-    rule = Rule(src=PHY_PORTS[0], dst=VnfPort(vnf=0, index=0), eth_dst=MAC)
-    parts, refused = flower.install(rule, "up0", "r0")
-    expected = [Part(flags=flags, eth_dst=mac, prio=prio) for flags, mac, prio in made]
+    rule = SwitchRule(src=PHY_PORTS[0], dst=VnfPort(vnf=0, index=0), eth_dst=MAC)
+    parts, refused = flower.install_rule(rule, "up0", "r0")
+    expected = [RuleFilter(flags=flags, eth_dst=mac, prio=prio) for flags, mac, prio in made]
     assert list(parts) == expected
     assert [(f["flags"], f["eth_dst"], f["prio"]) for f in route.filters.values()] == made
     assert ("not supported" in refused) == (len(made) != 1 or made[0][0] == SKIP_HW)
-    flower.remove(parts, "up0")
+    flower.remove_filters(parts, "up0")
     assert route.filters == {}
 
 
@@ -276,7 +293,7 @@ def test_a_kernel_without_the_filter_says_so(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(flower, "IPRoute", Poor(None))
     with pytest.raises(DutError, match=r"cannot forward phy0 -> phy1[^$]*cls_flower"):
-        flower.install(Rule(src=PHY_PORTS[0], dst=PHY_PORTS[1]), "up0", "up1")
+        flower.install_rule(SwitchRule(src=PHY_PORTS[0], dst=PHY_PORTS[1]), "up0", "up1")
 
 
 def test_where_filters_are_is_read_from_the_kernel() -> None:
@@ -287,7 +304,7 @@ def test_where_filters_are_is_read_from_the_kernel() -> None:
         return type("M", (dict,), {"get_attr": lambda _, name: found[name]})(info=prio << 16)
 
     messages = [told(1, None), told(1, SKIP_SW | 4), told(2, SKIP_HW | 8), told(3, 4, "u32")]
-    assert flower.read(messages) == {1: True, 2: False}
+    assert flower.parse_filters(messages) == {1: True, 2: False}
 
 
 # --- What is refused before anything is changed ---------------------------------------------------
@@ -401,16 +418,18 @@ class Nics:
         return tuple(f"{address[:-1]}{n + 1}" for n in range(count))
 
     def take_uplink(self, name: str, *, mtu: int, promiscuous: bool) -> None:
-        assert self.modules == set(eswitch.MODULES)  # or its queue's would stay loaded
+        assert self.modules == set(eswitch.SWITCHDEV_MODULES)  # or its queue's would stay loaded
         self.say(f"take {name} {mtu}" + " promiscuous" * promiscuous)
 
     def load_module(self, name: str) -> None:
-        assert name in eswitch.MODULES
+        assert name in eswitch.SWITCHDEV_MODULES
         self.modules.add(name)
 
-    def install(self, rule: Rule, source: str, target: str) -> tuple[tuple[Part, ...], str]:
+    def install(
+        self, rule: SwitchRule, source: str, target: str
+    ) -> tuple[tuple[RuleFilter, ...], str]:
         self.rules[f"{source} {rule.prio}"] = target
-        return (Part(flags=SKIP_SW, eth_dst="", prio=rule.prio),), ""
+        return (RuleFilter(flags=SKIP_SW, eth_dst="", prio=rule.prio),), ""
 
     def joined(self) -> set[tuple[str, str]]:
         return {(source.split()[0], target) for source, target in self.rules.items()}
@@ -519,6 +538,6 @@ def test_the_facts_say_where_each_rule_is(monkeypatch: pytest.MonkeyPatch) -> No
 @given(PLAIN)
 def test_nics_of_wires_are_taken_without_functions_too(name: str) -> None:
     wanted = switchdev(name)
-    taken = eswitch.parents(wanted, (0,))
+    taken = eswitch.taken_nics(wanted, (0,))
     ports: tuple[Port, ...] = make_deployment(name).phy_ports
     assert {p.index for p in ports if isinstance(p, PhyPort)} | {0} == set(taken)

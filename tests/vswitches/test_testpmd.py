@@ -11,18 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.machine import facts
-from vnetperf.host import testpmd
-from vnetperf.model.deployment import PHY_PORTS, make_deployment
+from vnetperf.deployment.planner import make_loop_plan, make_plan
+from vnetperf.host import dpdk
+from vnetperf.model.deployment import PHY_PORTS, Attachment, Port, VnfPort, WireEnd, make_deployment
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.options import SwitchOptions
-from vnetperf.model.ports import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.testbed.plan import make_loop_plan, make_plan
-from vnetperf.traffic.loadgen.devices import port_of
-from vnetperf.vswitches.testpmd import TestpmdSwitch, cabling
-from vnetperf.vswitches.testpmd.devices import phy_device, vnf_device
+from vnetperf.traffic.loadgen.driver import engine_port
+from vnetperf.vswitches import testpmd as cabling
+from vnetperf.vswitches.testpmd import TestpmdSwitch, phy_device, vnf_device
 
 A, B = VnfPort(vnf=0, index=0), VnfPort(vnf=0, index=1)
 
@@ -44,25 +43,25 @@ def command(**changes: Any) -> list[str]:
         "memory_mib": 128,
         **changes,
     }
-    return testpmd.Command(**asked).argv()
+    return dpdk.TestpmdCommand(**asked).argv()
 
 
 @given(st.integers(0, 6))
 def test_every_hop_of_a_chain_is_one_pair(vnfs: int) -> None:
     deployment = make_deployment("pvvp", vnfs) if vnfs else make_deployment("phy2phy")
-    pairs = cabling.cables(deployment)
+    pairs = cabling.port_pairs(deployment)
     assert len(pairs) == vnfs + 1
     both = {*pairs, *((b, a) for a, b in pairs)}
     assert both == {(hop.src, hop.dst) for hop in deployment.hops}
 
 
 def test_one_way_deployments_are_a_pair_too() -> None:
-    assert cabling.cables(make_deployment("p2v")) == ((PHY_PORTS[0], A),)
+    assert cabling.port_pairs(make_deployment("p2v")) == ((PHY_PORTS[0], A),)
 
 
 def test_a_port_that_leads_to_several_is_refused() -> None:
     with pytest.raises(DutError, match="to several ports"):
-        cabling.cables(make_deployment("pvpv"))
+        cabling.port_pairs(make_deployment("pvpv"))
     with pytest.raises(CapabilityError, match="cannot tell parallel chains apart"):
         make_plan(scenario("pvpv"), Testbed(), facts())
 
@@ -74,16 +73,16 @@ def test_pci_devices_are_numbered_first_and_by_address() -> None:
         PHY_PORTS[1]: "0000:3b:00.0",
         B: "net_vhost3",
     }
-    assert cabling.numbers(names) == {PHY_PORTS[1]: 0, PHY_PORTS[0]: 1, A: 2, B: 3}
+    assert cabling.port_numbers(names) == {PHY_PORTS[1]: 0, PHY_PORTS[0]: 1, A: 2, B: 3}
 
 
 def test_ports_are_listed_so_that_hops_are_pairs() -> None:
     deployment = make_deployment("pvp")
     number = {PHY_PORTS[0]: 1, PHY_PORTS[1]: 0, A: 2, B: 3}
-    order = cabling.forwarding(deployment, number)
+    order = cabling.forwarding_order(deployment, number)
     pairs = {frozenset(order[i : i + 2]) for i in range(0, len(order), 2)}
     assert pairs == {frozenset({1, 2}), frozenset({0, 3})}
-    assert cabling.forwarding(deployment, number, without={A}) in {(3, 0), (0, 3)}
+    assert cabling.forwarding_order(deployment, number, without={A}) in {(3, 0), (0, 3)}
 
 
 @given(
@@ -91,11 +90,11 @@ def test_ports_are_listed_so_that_hops_are_pairs() -> None:
     st.lists(st.integers(0, 400), min_size=1, max_size=8),
 )
 def test_each_thread_has_an_lcore_and_runs_where_it_is_to(main: int, workers: list[int]) -> None:
-    lcores, main_lcore = testpmd.lcores(main, workers)
+    lcores, main_lcore = dpdk.lcore_arguments(main, workers)
     pairs = [pair.split("@") for pair in lcores.removeprefix("--lcores=").split(",")]
     numbers = [int(number) for number, _ in pairs]
     assert len(set(numbers)) == len(workers) + 1
-    assert max(numbers) < testpmd.MAX_LCORE
+    assert max(numbers) < dpdk.MAX_LCORE
     assert sorted(int(cpu) for _, cpu in pairs) == sorted([main, *workers])
     assert dict(pairs)[main_lcore.removeprefix("--main-lcore=")] == str(main)
 
@@ -108,7 +107,7 @@ def test_the_tester_polls_as_many_queues_as_are_sent_on_and_no_more() -> None:
     assert make_plan(ovs, Testbed(), facts()).tester_rx_queues == 2
     assert make_loop_plan(ovs, Testbed(), facts()).tester_rx_queues == 4
     end = WireEnd(wire=0, kind="memif", side="tester", socket="/run/x.sock")
-    port = port_of(0, end, ovs, 2, vhost_net=False)
+    port = engine_port(0, end, ovs, 2, vhost_net=False)
     assert (port.rx_queues, port.tx_queues) == (2, 4)
 
 
@@ -127,17 +126,17 @@ def test_the_main_thread_is_where_its_memory_is(
     node: int, housekeeping: tuple[int, ...], workers: tuple[int, ...], main: int
 ) -> None:
     node_of = {0: 0, 1: 0, 2: 1, 3: 1}
-    assert testpmd.main_processor(node, node_of, housekeeping, workers) == main
+    assert dpdk.main_lcore_cpu(node, node_of, housekeeping, workers) == main
 
 
 @pytest.mark.parametrize(("others", "main"), [((0,), 1), ((0, 1), 4), ((1, 5), 0)])
 def test_the_main_thread_keeps_off_other_pollers(others: tuple[int, ...], main: int) -> None:
     node_of = {0: 0, 1: 0, 2: 1, 4: 0, 5: 0}
-    assert testpmd.main_processor(0, node_of, (2,), (4,), (*others, 5)) == main
+    assert dpdk.main_lcore_cpu(0, node_of, (2,), (4,), (*others, 5)) == main
 
 
 def test_workers_that_may_be_anywhere_keep_a_number_of_their_memorys_node() -> None:
-    loose = testpmd.lcores(0, (4,), (0, 1, 4, 5))
+    loose = dpdk.lcore_arguments(0, (4,), (0, 1, 4, 5))
     assert loose == ["--lcores=0@0,4@(0,1,4,5)", "--main-lcore=0"]
 
 
@@ -182,9 +181,9 @@ def test_memory_is_on_the_pollers_node() -> None:
 
 @given(st.integers(1, 20), st.integers(1, 8), st.sampled_from([1500, 9000]))
 def test_memory_holds_every_ring(ports: int, queues: int, mtu: int) -> None:
-    buffers = testpmd.buffers(ports, queues, mtu)
-    assert buffers >= ports * queues * 2 * testpmd.RING
-    assert testpmd.memory_mib(ports, queues, mtu) * (1 << 20) >= buffers * mtu
+    buffers = dpdk.mbuf_count(ports, queues, mtu)
+    assert buffers >= ports * queues * 2 * dpdk.RING_SIZE
+    assert dpdk.forwarder_memory_mib(ports, queues, mtu) * (1 << 20) >= buffers * mtu
 
 
 def test_devices_of_wires() -> None:
@@ -238,7 +237,7 @@ def test_sockets_of_a_killed_testpmd_go_before_the_next_listens(tmp_path: Path) 
         WireEnd(wire=n, kind="memif", side="dut", socket=str(left[f"wire{n}"]), role="server")
         for n in (0, 1)
     ]
-    with patch("vnetperf.vswitches.testpmd.switch.TestpmdPorts.info", return_value={}):
+    with patch("vnetperf.vswitches.testpmd.TestpmdPorts.info", return_value={}):
         switch.add_phy_port(ends[0])
         with pytest.raises(DutError, match="testpmd took None for phy0"):
             switch.add_phy_port(ends[1])

@@ -11,20 +11,16 @@ import pytest
 
 from tests.fakes.machine import PROGRAMS, cpus, facts
 from vnetperf.host.programs import find_programs
-from vnetperf.model.deployment import make_deployment
+from vnetperf.model.deployment import PhyPort, make_deployment
 from vnetperf.model.errors import CapabilityError, DutError, HostError
-from vnetperf.model.machine import MachineFacts
 from vnetperf.model.options import QueuePin, SwitchOptions
-from vnetperf.model.plan import MemoryPlan, NicUse, Placement, Plan
-from vnetperf.model.ports import PhyPort
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.vswitches.vpp import Vpp, configure, xdp
+from vnetperf.vswitches.vpp import Vpp, daemon, interfaces
 from vnetperf.vswitches.vpp.daemon import PrivateVpp
-from vnetperf.vswitches.vpp.install import find_installation, parse_version
-from vnetperf.vswitches.vpp.ports import Interface
-from vnetperf.vswitches.vpp.startup import Startup
+from vnetperf.vswitches.vpp.install import VppStartup, find_installation, parse_vpp_version
+from vnetperf.vswitches.vpp.interfaces import VppInterface
 
 ALL = ("memif", "vhost", "af_packet", "af_xdp", "dpdk", "vxlan", "gre", "geneve")
 
@@ -70,8 +66,8 @@ def plan(of: Scenario, cores: dict[str, tuple[int, ...]] | None = None, **change
     return Plan(scenario=of, testbed=Testbed(), placement=placement, **fields)
 
 
-def startup(of: Plan, machine: MachineFacts, *attachments: str) -> Startup:
-    return configure.make_startup(of, machine, Path("/r/vpp"), "vnetperf-x", attachments)
+def startup(of: Plan, machine: MachineFacts, *attachments: str) -> VppStartup:
+    return daemon.make_startup(of, machine, Path("/r/vpp"), "vnetperf-x", attachments)
 
 
 # --- the installed VPP -----------------------------------------------------------------------
@@ -107,7 +103,7 @@ def test_nothing_is_said_of_plugins_that_are_elsewhere(tmp_path: Path) -> None:
     [("vpp 26.06", (26, 6)), ("v23.06-rc2~3-g0123abc", (23, 6)), ("24.10-release", (24, 10))],
 )
 def test_versions(text: str, version: tuple[int, int]) -> None:
-    assert parse_version(text) == version
+    assert parse_vpp_version(text) == version
 
 
 def test_the_version_is_read_and_vpp_is_not_started(tmp_path: Path) -> None:
@@ -248,7 +244,7 @@ def test_the_plugin_of_af_xdp_is_named(tmp_path: Path) -> None:
 def test_af_xdp_is_made_by_the_message_that_this_vpp_has(message: str) -> None:
     api = MagicMock(knows=lambda name: name == message)
     options = SwitchOptions(mode="af_xdp", rx_descriptors=512)
-    xdp.create(api, PhyPort(index=0), "d0", options)
+    interfaces.create_xdp(api, PhyPort(index=0), "d0", options)
     (name,), fields = api.call.call_args_list[0]
     assert name == message
     assert (fields["host_if"], fields["rxq_size"], fields["rxq_num"]) == ("d0", 512, 1)
@@ -257,7 +253,7 @@ def test_af_xdp_is_made_by_the_message_that_this_vpp_has(message: str) -> None:
 # --- what it is started with -----------------------------------------------------------------
 
 
-def words(of: Startup) -> str:
+def words(of: VppStartup) -> str:
     return " ".join(of.text().split())
 
 
@@ -436,8 +432,8 @@ def test_what_led_from_a_tunnel_to_a_port_that_goes_is_taken_back(tmp_path: Path
     api.interfaces_changed.is_set.return_value = False
     switch.vpp = MagicMock(api=api)
     switch.interfaces = {
-        outer: Interface(outer, 1, "memif1/0", "memif"),
-        inner: Interface(inner, 2, "memif2/0", "memif"),
+        outer: VppInterface(outer, 1, "memif1/0", "memif"),
+        inner: VppInterface(inner, 2, "memif2/0", "memif"),
     }
     switch.connect(())
     joined = {

@@ -10,17 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.model.addresses import dut_mac
-from vnetperf.model.deployment import make_deployment
+from vnetperf.model.deployment import PhyPort, Port, dut_mac, make_deployment
 from vnetperf.model.options import QueuePin, SwitchOptions
-from vnetperf.model.ports import PhyPort, Port
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.vswitches.vpp import forwarding, routing, tunnels
-from vnetperf.vswitches.vpp.forwarding import Operation
-from vnetperf.vswitches.vpp.passages import passages
-from vnetperf.vswitches.vpp.ports import Interface
-from vnetperf.vswitches.vpp.queues import Queue, arrange, wanted
+from vnetperf.vswitches.vpp import forwarding
+from vnetperf.vswitches.vpp.forwarding import ApiMessage, hop_addresses
+from vnetperf.vswitches.vpp.interfaces import RxQueue, VppInterface, arrange_queues, place_queues
 
 
 def scenario(deployment: str, vnfs: int | None = None, **changes: Any) -> Scenario:
@@ -35,7 +31,7 @@ def index_of(of: Scenario) -> dict[Port, int]:
 class Switch:
     """Does what the messages say, as VPP documents them."""
 
-    def __init__(self, operations: list[Operation]) -> None:
+    def __init__(self, operations: list[ApiMessage]) -> None:
         self.joined: dict[int, int] = {}
         self.patched = any(message == "l2_patch_add_del" for message, _ in operations)
         self.bridge: dict[int, int] = {}
@@ -86,9 +82,9 @@ class Switch:
 
 def check(of: Scenario) -> None:
     index = index_of(of)
-    switch = Switch(forwarding.operations(of, index))
+    switch = Switch(forwarding.switch_messages(of, index))
     for _ in range(2):  # learning takes a round
-        found = [(p, switch.forward(index[p.src], p.eth_src, p.eth_dst)) for p in passages(of)]
+        found = [(p, switch.forward(index[p.src], p.eth_src, p.eth_dst)) for p in hop_addresses(of)]
     for passage, out in found:
         assert out == {index[passage.dst]}, passage
 
@@ -112,7 +108,7 @@ def test_every_stream_leaves_where_it_must(name: str, mode: str, vnf: str, both:
 def test_parallel_chains_are_told_apart(vnfs: int, how: tuple[str, str], rules: str) -> None:
     addressing, mode = how
     of = scenario("pvpv", vnfs, addressing=addressing, vnf_mode=mode, rules=rules)
-    if forwarding.trouble(of):  # said before anything is deployed
+    if forwarding.forwarding_problem(of):  # said before anything is deployed
         return
     check(of)
 
@@ -120,15 +116,15 @@ def test_parallel_chains_are_told_apart(vnfs: int, how: tuple[str, str], rules: 
 def test_parallel_chains_as_they_come_are_carried() -> None:
     for rules, addressing, mode in (("port", "far", "io"), ("learning", "port", "mac")):
         of = scenario("pvpv", addressing=addressing, vnf_mode=mode, rules=rules)
-        assert forwarding.trouble(of) == ""
-        assert forwarding.kind_of(of) == "bridge"
+        assert forwarding.forwarding_problem(of) == ""
+        assert forwarding.forwarding_kind(of) == "bridge"
         check(of)
 
 
 def test_nothing_but_the_hops_is_forwarded() -> None:
     of = scenario("p2v")
     index = index_of(of)
-    switch = Switch(forwarding.operations(of, index))
+    switch = Switch(forwarding.switch_messages(of, index))
     (hop,) = of.deployment.hops
     assert switch.forward(index[hop.dst], "02:00:00:00:00:01", "02:00:00:00:00:02") == set()
 
@@ -138,7 +134,7 @@ def test_a_port_that_goes_leaves_the_others_joined(mode: str) -> None:
     of = scenario("pvvp", options=SwitchOptions(mode=mode))
     index = index_of(of)
     gone = PhyPort(index=0)
-    sent = forwarding.operations(of, index) + forwarding.release(of, index, gone)
+    sent = forwarding.switch_messages(of, index) + forwarding.release_messages(of, index, gone)
     switch = Switch(sent)
     assert index[gone] not in switch.joined.values()
     joined = {(a, b) for a, b in switch.joined.items() if index[gone] not in (a, b)}
@@ -153,10 +149,10 @@ def test_tunnels_take_the_place_of_their_port(name: str, kind: str) -> None:
     index = index_of(of)
     (outer,) = of.deployment.tunnelled
     index[outer] = 99
-    switch = Switch(forwarding.operations(of, index))
+    switch = Switch(forwarding.switch_messages(of, index))
     for hop in of.deployment.hops:
         assert switch.joined[index[hop.src]] == index[hop.dst]
-    message, fields = tunnels.tunnel(kind)
+    message, fields = forwarding.tunnel_message(kind)
     assert kind in message
     text = str(fields)
     assert "192.0.2.1" in text
@@ -169,7 +165,7 @@ def test_tunnels_take_the_place_of_their_port(name: str, kind: str) -> None:
 class Router:
     """One routing table per interface, as the messages make them."""
 
-    def __init__(self, operations: list[Operation]) -> None:
+    def __init__(self, operations: list[ApiMessage]) -> None:
         self.tables: dict[int, list[tuple[Any, int, str]]] = {}
         self.table: dict[int, int] = {}
         self.neighbours: dict[tuple[int, str], str] = {}
@@ -207,7 +203,7 @@ class Router:
 def test_routes_lead_by_the_hop_of_the_port(name: str) -> None:
     of = scenario(name, forwarding="l3", vnf_mode="mac")
     index = index_of(of)
-    router = Router(routing.operations(of, index))
+    router = Router(forwarding.route_messages(of, index))
     graph = of.deployment
     for stream in of.streams:
         path = graph.path(graph.ends[stream.direction], 0)
@@ -222,8 +218,8 @@ def test_one_route_per_flow() -> None:
     traffic = TrafficProfile(flows=1000, vary=("ipv4_dst",))
     of = scenario("phy2phy", forwarding="l3", rules="stream", traffic=traffic)
     index = index_of(of)
-    assert all(m != "ip_route_add_del" for m, _ in routing.operations(of, index))
-    commands = routing.flow_routes(of, {port: f"if{n}" for port, n in index.items()})
+    assert all(m != "ip_route_add_del" for m, _ in forwarding.route_messages(of, index))
+    commands = forwarding.flow_route_commands(of, {port: f"if{n}" for port, n in index.items()})
     assert len(commands) == 2
     for stream, command in zip(of.streams, commands, strict=True):
         assert command.startswith(f"ip route add count 1000 {stream.ipv4_dst}/32 table ")
@@ -232,17 +228,17 @@ def test_one_route_per_flow() -> None:
 # --- queues ----------------------------------------------------------------------------------
 
 
-def queue(port: Port, number: int, index: int) -> tuple[Interface, Queue]:
-    return Interface(port, index, f"if{index}", "memif"), Queue(index, number, 0, 1)
+def queue(port: Port, number: int, index: int) -> tuple[VppInterface, RxQueue]:
+    return VppInterface(port, index, f"if{index}", "memif"), RxQueue(index, number, 0, 1)
 
 
 def test_queues_go_to_the_workers_in_turn_and_pinned_ones_where_they_are_told() -> None:
     a, b = PhyPort(index=0), PhyPort(index=1)
     there = [queue(a, 0, 1), queue(a, 1, 1), queue(b, 0, 2), queue(b, 1, 2)]
-    assert wanted(there, 2, ()) == {(1, 0): 0, (1, 1): 1, (2, 0): 0, (2, 1): 1}
+    assert place_queues(there, 2, ()) == {(1, 0): 0, (1, 1): 1, (2, 0): 0, (2, 1): 1}
     pins = (QueuePin(port="phy0", queue=0, worker=1),)
-    assert wanted(there, 2, pins)[1, 0] == 1
-    assert wanted(there, 0, ()) == {}
+    assert place_queues(there, 2, pins)[1, 0] == 1
+    assert place_queues(there, 0, ()) == {}
 
 
 class Interfaces:
@@ -265,10 +261,10 @@ class Interfaces:
 def test_shared_memory_is_polled_where_kernel_interfaces_wait_for_interrupts() -> None:
     polling, interrupt = 1, 2
     kinds = ("memif", "vhost-user", "netdev", "xdp", "pci")
-    there = [Interface(PhyPort(index=n), n, kind, kind) for n, kind in enumerate(kinds)]
+    there = [VppInterface(PhyPort(index=n), n, kind, kind) for n, kind in enumerate(kinds)]
     for before in (polling, interrupt):
         api = Interfaces(before)
-        arrange(api, there, workers=1, pins=(), mode="interrupt")  # type: ignore[arg-type]  # enough of an API
+        arrange_queues(api, there, workers=1, pins=(), mode="interrupt")  # type: ignore[arg-type]  # enough of an API
         wanted_modes = dict(enumerate((polling, polling, interrupt, interrupt, interrupt)))
         assert api.set == {n: mode for n, mode in wanted_modes.items() if mode != before}
 
@@ -276,6 +272,6 @@ def test_shared_memory_is_polled_where_kernel_interfaces_wait_for_interrupts() -
 @given(st.integers(1, 8), st.integers(1, 5))
 def test_workers_have_as_many_queues_as_each_other(queues: int, workers: int) -> None:
     there = [queue(PhyPort(index=0), n, 1) for n in range(queues)]
-    places = list(wanted(there, workers, ()).values())
+    places = list(place_queues(there, workers, ()).values())
     counts = [places.count(worker) for worker in range(workers)]
     assert max(counts) - min(counts) <= 1

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from vnetperf.host.linkstats import LinkStatistics
+from vnetperf.host.links import LinkStatistics
+from vnetperf.model.deployment import PhyPort, VnfPort
 from vnetperf.model.errors import DutError
-from vnetperf.model.ports import PhyPort, VnfPort
 from vnetperf.vswitches.vpp import api as api_module
-from vnetperf.vswitches.vpp import counters, stats
+from vnetperf.vswitches.vpp import api as stats
+from vnetperf.vswitches.vpp import switch
 from vnetperf.vswitches.vpp.api import VppApi
-from vnetperf.vswitches.vpp.install import Installation
-from vnetperf.vswitches.vpp.ports import Interface
+from vnetperf.vswitches.vpp.install import VppInstallation
+from vnetperf.vswitches.vpp.interfaces import VppInterface
 
 BASE = 0x10_0000_0000
 
@@ -70,8 +71,8 @@ def segment() -> Segment:
 
 
 INTERFACES = (
-    Interface(PhyPort(index=0), 1, "memif1/0", "memif"),
-    Interface(VnfPort(vnf=0, index=0), 2, "VirtualEthernet0/0/0", "vhost-user"),
+    VppInterface(PhyPort(index=0), 1, "memif1/0", "memif"),
+    VppInterface(VnfPort(vnf=0, index=0), 2, "VirtualEthernet0/0/0", "vhost-user"),
 )
 
 
@@ -83,7 +84,7 @@ def test_counters_are_summed_over_threads() -> None:
 
 
 def test_frames_that_found_no_room_were_not_sent() -> None:
-    memif, vhost = counters.read(stats.StatsSegment(segment().bytes()), INTERFACES, {})
+    memif, vhost = switch.read_counters(stats.StatsSegment(segment().bytes()), INTERFACES, {})
     assert (memif.port, memif.rx, memif.tx) == ("phy0", 105, 205 - 4)
     assert (memif.rx_dropped, memif.tx_dropped) == (3, 4)  # a rollback is no loss
     assert (vhost.port, vhost.rx, vhost.tx) == ("vnf0.0", 207, 107 - 8)
@@ -94,24 +95,24 @@ def test_what_af_xdp_never_saw_was_dropped_coming_in() -> None:
     made = segment()
     made.error("/err/xdp-d0-tx/no free tx slots", 3, 1)
     made.error("/err/xdp-d0-tx/syscall required", 3, 3)
-    sockets = Interface(PhyPort(index=0), 1, "xdp-d0", "xdp", "d0")
+    sockets = VppInterface(PhyPort(index=0), 1, "xdp-d0", "xdp", "d0")
     links = {"d0": LinkStatistics(rx=120, tx=0, rx_dropped=15, tx_dropped=0)}
-    (found,) = counters.read(stats.StatsSegment(made.bytes()), [sockets], links)
+    (found,) = switch.read_counters(stats.StatsSegment(made.bytes()), [sockets], links)
     assert (found.rx, found.rx_dropped) == (105, 3 + 15)
     assert (found.tx, found.tx_dropped) == (205 - 4, 4)  # a system call is no frame
-    kernels = Interface(PhyPort(index=0), 1, "host-d0", "netdev", "d0")
-    (found,) = counters.read(stats.StatsSegment(made.bytes()), [kernels], links)
+    kernels = VppInterface(PhyPort(index=0), 1, "host-d0", "netdev", "d0")
+    (found,) = switch.read_counters(stats.StatsSegment(made.bytes()), [kernels], links)
     assert found.rx_dropped == 3
 
 
 def test_a_segment_that_never_holds_still_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stats, "GIVE_UP_S", 0.02)
+    monkeypatch.setattr(stats, "STATS_TIMEOUT_S", 0.02)
     with pytest.raises(DutError, match="did not hold still"):
         stats.StatsSegment(segment().bytes(in_progress=1)).by_index("/if/rx")
 
 
 def test_a_segment_that_leads_astray_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stats, "GIVE_UP_S", 0.02)
+    monkeypatch.setattr(stats, "STATS_TIMEOUT_S", 0.02)
     made = segment()
     made.entries[0] = (3, BASE + 1_000_000, "/if/rx")
     with pytest.raises(DutError, match="did not hold still"):
@@ -143,7 +144,7 @@ class Messages:
 
 @pytest.fixture
 def api(tmp_path: Any) -> VppApi:
-    installation = Installation(tmp_path / "vpp", None, None, frozenset())
+    installation = VppInstallation(tmp_path / "vpp", None, None, frozenset())
     made = VppApi(tmp_path / "api.sock", installation, (26, 6), timeout_s=0.5)
     made._client = Answer(api=Messages())
     return made
@@ -184,4 +185,4 @@ def test_no_vpp_is_an_error_that_names_the_socket(api: VppApi) -> None:
     assert isinstance(caught.value.__cause__, OSError)
     with pytest.raises(DutError, match="not been started"):
         api.call("show_version")
-    assert api_module.TIMEOUT_S > 0
+    assert api_module.API_TIMEOUT_S > 0

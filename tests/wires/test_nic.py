@@ -9,11 +9,10 @@ import pytest
 from tests.fakes.machine import facts
 from tests.fakes.nics import CABLES, DUT0, TESTER0, with_nics
 from vnetperf.model.deployment import make_deployment
-from vnetperf.model.machine import MachineFacts
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import NicConfig, Testbed
+from vnetperf.model.testbed import MachineFacts, NicConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile
-from vnetperf.wires.nic import Nic
+from vnetperf.wires import Nic
 
 
 def missing(machine: MachineFacts, deployment: str = "pvp", **testbed: Any) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.transfer import Figures, Kind, TransferSpec
+from vnetperf.model.outcomes import Figures, Kind, TransferSpec
+from vnetperf.model.testbed import MachineFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Sockets:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ToolOutput:
     """What one instance has written.
 
     Attributes:
@@ -147,7 +147,7 @@ class EndpointTool(ABC):
         """
 
     @abstractmethod
-    def read(self, said: Said, spec: TransferSpec) -> Figures:
+    def read(self, said: ToolOutput, spec: TransferSpec) -> Figures:
         """What one instance measured.
 
         Args:
@@ -161,7 +161,7 @@ class EndpointTool(ABC):
             UnreadableError: It failed, or its output lacks what must be there.
         """
 
-    def version(self, said: Said) -> str:
+    def version(self, said: ToolOutput) -> str:
         """Name and version for the report.
 
         Args:
@@ -172,7 +172,7 @@ class EndpointTool(ABC):
         """
         return said.version.partition("\n")[0].strip()
 
-    def unreadable(self, said: Said, what: str) -> UnreadableError:
+    def unreadable(self, said: ToolOutput, what: str) -> UnreadableError:
         """The one error of an output that is no result.
 
         Args:
@@ -188,7 +188,7 @@ class EndpointTool(ABC):
             f"its output ends with: {tail or '(nothing)'}"
         )
 
-    def figure(self, said: Said, what: str, get: Callable[[], float]) -> float:
+    def figure(self, said: ToolOutput, what: str, get: Callable[[], float]) -> float:
         """One figure that must be there, finite and not negative.
 
         Args:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from vnetperf.endpoints.base import EndpointTool, Said, Sockets
-from vnetperf.model.transfer import Figures, Kind, TransferSpec
+from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
+from vnetperf.model.outcomes import Figures, Kind, TransferSpec
 
 #: Longest wait for the server's answer, milliseconds. That nothing arrives is seen before.
 CONNECT_MS = 10_000
@@ -45,7 +45,7 @@ class Iperf3(EndpointTool):
             argv += ["--udp", "--bitrate", rate]
         return tuple(argv)
 
-    def read(self, said: Said, spec: TransferSpec) -> Figures:
+    def read(self, said: ToolOutput, spec: TransferSpec) -> Figures:
         """What the receiver counted; what was sent, beside it."""
         told = self._json(said)
         if "error" in told:
@@ -62,7 +62,7 @@ class Iperf3(EndpointTool):
             raise self.unreadable(said, "its receiver counted nothing")
         return figures.model_copy(update=common)
 
-    def _tcp(self, said: Said, end: dict[str, Any]) -> Figures:
+    def _tcp(self, said: ToolOutput, end: dict[str, Any]) -> Figures:
         again = self._told(said, end, "sum_sent", "retransmits")
         return Figures(
             bits_per_second=self._must(said, end, "sum_received", "bits_per_second"),
@@ -70,7 +70,7 @@ class Iperf3(EndpointTool):
             retransmits=None if again is None else int(again),
         )
 
-    def _udp(self, said: Said, end: dict[str, Any]) -> Figures:
+    def _udp(self, said: ToolOutput, end: dict[str, Any]) -> Figures:
         # Before 3.12 `sum` has the receiver's loss and the sender's rate, and is all there is.
         lost = self._must(said, end, "sum", "lost_percent") / 100
         if "sum_received" in end:
@@ -92,17 +92,17 @@ class Iperf3(EndpointTool):
             jitter_ms=self._must(said, end, "sum", "jitter_ms"),
         )
 
-    def _must(self, said: Said, end: dict[str, Any], part: str, key: str) -> float:
+    def _must(self, said: ToolOutput, end: dict[str, Any], part: str, key: str) -> float:
         """A figure of its summary that must be there."""
         return self.figure(said, f"{part}.{key}", lambda: end[part][key])
 
-    def _told(self, said: Said, end: dict[str, Any], part: str, key: str) -> float | None:
+    def _told(self, said: ToolOutput, end: dict[str, Any], part: str, key: str) -> float | None:
         """A figure of its summary, None where it is not."""
         held = end.get(part)
         known = isinstance(held, dict) and held.get(key) is not None
         return self._must(said, end, part, key) if known else None
 
-    def _json(self, said: Said) -> dict[str, Any]:
+    def _json(self, said: ToolOutput) -> dict[str, Any]:
         """Its JSON, with warnings around it perhaps."""
         text = said.client
         try:
@@ -113,7 +113,7 @@ class Iperf3(EndpointTool):
             raise self.unreadable(said, "its JSON is no object")
         return told
 
-    def version(self, said: Said) -> str:
+    def version(self, said: ToolOutput) -> str:
         """What its JSON says, which is what has sent; with TCP's congestion control."""
         try:
             told = self._json_quietly(said.client)

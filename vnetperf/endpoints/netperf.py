@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from vnetperf.endpoints.base import EndpointTool, Said, Sockets
-from vnetperf.model.transfer import Figures, Kind, TransferSpec
+from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
+from vnetperf.model.outcomes import Figures, Kind, TransferSpec
 
 #: What is asked for; a version leaves out what it does not know.
 _KEYS = (
@@ -70,7 +70,7 @@ class Netperf(EndpointTool):
             argv += ["-R", "1"]  # it would not be routed otherwise
         return (*argv, "-k", ",".join(_KEYS))
 
-    def read(self, said: Said, spec: TransferSpec) -> Figures:
+    def read(self, said: ToolOutput, spec: TransferSpec) -> Figures:
         """What the receiver counted, or how many messages were answered how fast."""
         told = dict(
             line.split("=", 1)
@@ -89,8 +89,8 @@ class Netperf(EndpointTool):
             return self.figure(said, key, lambda: float(told[key]))
 
         own = {
-            "client_cpu_percent": _known(told.get("LOCAL_CPU_UTIL")),
-            "server_cpu_percent": _known(told.get("REMOTE_CPU_UTIL")),
+            "client_cpu_percent": _figure_or_none(told.get("LOCAL_CPU_UTIL")),
+            "server_cpu_percent": _figure_or_none(told.get("REMOTE_CPU_UTIL")),
         }
         if spec.is_stream:
             return self._stream(said, spec, told).model_copy(update=own)
@@ -103,21 +103,21 @@ class Netperf(EndpointTool):
                 f"it waited for an answer {rate * mean_us / 1e4:.0f} % of its time only: a message "
                 "was lost on its way or back, and it sends none before the answer",
             )
-        times = {name: _known(told.get(key)) for name, key in _LATENCY.items()}
+        times = {name: _figure_or_none(told.get(key)) for name, key in _LATENCY.items()}
         return Figures(
             transactions_per_second=rate,
             bits_per_second=None if spec.message_size is None else rate * spec.message_size * 8,
             round_trip_us={name: time for name, time in times.items() if time is not None},
         ).model_copy(update=own)
 
-    def _stream(self, said: Said, spec: TransferSpec, told: dict[str, str]) -> Figures:
+    def _stream(self, said: ToolOutput, spec: TransferSpec, told: dict[str, str]) -> Figures:
         def value(key: str) -> float:
             return self.figure(said, key, lambda: float(told[key]))
 
         sent, arrived = value("LOCAL_BYTES_SENT"), value("REMOTE_BYTES_RECVD")
         if not sent or not arrived:
             raise self.unreadable(said, "its receiver counted nothing")
-        again = _known(told.get("LOCAL_TRANSPORT_RETRANS"))
+        again = _figure_or_none(told.get("LOCAL_TRANSPORT_RETRANS"))
         return Figures(
             bits_per_second=value("REMOTE_RECV_THROUGHPUT") * 1e6,
             sent_bits_per_second=value("LOCAL_SEND_THROUGHPUT") * 1e6,
@@ -126,7 +126,7 @@ class Netperf(EndpointTool):
         )
 
 
-def _known(text: str | None) -> float | None:
+def _figure_or_none(text: str | None) -> float | None:
     """A figure that may be missing: it writes -1, or the least integer, for what it has not."""
     try:
         value = float(text or "nothing")

@@ -6,8 +6,8 @@ import re
 import signal
 from typing import ClassVar
 
-from vnetperf.endpoints.base import EndpointTool, Said, Sockets
-from vnetperf.model.transfer import Figures, Kind, TransferSpec
+from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
+from vnetperf.model.outcomes import Figures, Kind, TransferSpec
 
 _COMMANDS = {"STREAM": "throughput", "RR": "ping-pong", "LOAD": "under-load"}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -74,14 +74,14 @@ class Sockperf(EndpointTool):
             argv += ["--mps", str(spec.message_rate), "--reply-every", str(every)]
         return (*argv, "--full-rtt")
 
-    def read(self, said: Said, spec: TransferSpec) -> Figures:
+    def read(self, said: ToolOutput, spec: TransferSpec) -> Figures:
         """By what the server handled, or by the answers."""
         text = _COLOURS.sub("", said.client)
         if found := _ERROR.search(text):  # its status is 0 all the same
             raise self.unreadable(said, f"it failed: {found[1]}")
         return self._stream(said, spec, text) if spec.is_stream else self._trips(said, spec, text)
 
-    def _stream(self, said: Said, spec: TransferSpec, text: str) -> Figures:
+    def _stream(self, said: ToolOutput, spec: TransferSpec, text: str) -> Figures:
         """Its own rate is what was sent; what came only the server knows, in its last words."""
         sent, handled = _SENT.search(text), _HANDLED.search(_COLOURS.sub("", said.server))
         if sent is None:
@@ -101,7 +101,7 @@ class Sockperf(EndpointTool):
             loss_ratio=lost if spec.is_udp else None,
         )
 
-    def _trips(self, said: Said, spec: TransferSpec, text: str) -> Figures:
+    def _trips(self, said: ToolOutput, spec: TransferSpec, text: str) -> Figures:
         valid, mean = _VALID.search(text), _MEAN.search(text)
         if valid is None or mean is None:
             lacks = "[Valid Duration]" if valid is None else "avg-rtt"
@@ -126,7 +126,7 @@ class Sockperf(EndpointTool):
             round_trip_us=times,
         )
 
-    def _expect_to_go_on(self, said: Said, text: str, valid_s: float) -> None:
+    def _expect_to_go_on(self, said: ToolOutput, text: str, valid_s: float) -> None:
         """What is lost it awaits for ever, and then tells its rate of the time before."""
         whole = _WHOLE.search(text)
         if whole is None:
@@ -140,7 +140,7 @@ class Sockperf(EndpointTool):
                 "lost on its way or back, and it sends none before the answer",
             )
 
-    def version(self, said: Said) -> str:
+    def version(self, said: ToolOutput) -> str:
         """What its first line says."""
         found = _VERSION.search(_COLOURS.sub("", said.client)) or _VERSION.search(
             _COLOURS.sub("", said.version)

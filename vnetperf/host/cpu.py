@@ -1,14 +1,47 @@
-"""The CPUs of this machine: which there are, how they hang together, which we may use."""
+"""CPUs: lists, topology, cpusets, frequency governor, CPUs that interrupts go to."""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterable
+import sys
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.cpulist import parse_cpus
+from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.host.kernel import read_value, write_value
 from vnetperf.model.errors import HostError
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """CPUs of a list, in ascending order; an empty text is no CPU."""
+    cpus: set[int] = set()
+    for part in text.strip().split(","):
+        if not part.strip():
+            continue
+        first, dash, last = part.partition("-")
+        if not first.strip().isdecimal() or (dash and not last.strip().isdecimal()):
+            raise HostError(
+                f"{text.strip()!r} is not a list of CPUs",
+                accepted="numbers and ranges, such as 0-3,8,10-11",
+                cure="correct the list",
+            )
+        cpus.update(range(int(first), int(last if dash else first) + 1))
+    return tuple(sorted(cpus))
+
+
+def format_cpus(cpus: Iterable[int]) -> str:
+    """The shortest list for a set of CPUs."""
+    parts: list[list[int]] = []
+    for cpu in sorted(set(cpus)):
+        if parts and parts[-1][-1] == cpu - 1:
+            parts[-1] = [parts[-1][0], cpu]
+        else:
+            parts.append([cpu])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
 
 SYS = Path("/sys")
 PROC = Path("/proc")
@@ -77,17 +110,7 @@ class CpuTopology:
         return tuple(cpu for cpu in self.allowed if cpu.node == node)
 
     def get(self, number: int) -> Cpu:
-        """One CPU.
-
-        Args:
-            number: Its number in the kernel.
-
-        Returns:
-            The CPU.
-
-        Raises:
-            HostError: It is not online.
-        """
+        """One CPU."""
         for cpu in self.cpus:
             if cpu.number == number:
                 return cpu
@@ -101,19 +124,7 @@ class CpuTopology:
 def read_topology(
     *, sys: Path = SYS, proc: Path = PROC, as_root: bool | None = None
 ) -> CpuTopology:
-    """Read the CPUs of this machine.
-
-    Args:
-        sys: Root of sysfs.
-        proc: Root of procfs.
-        as_root: Whether affinity can be set at will; None asks the system.
-
-    Returns:
-        All online CPUs.
-
-    Raises:
-        HostError: sysfs cannot be read.
-    """
+    """Read the CPUs of this machine."""
     root = sys / "devices/system/cpu"
     try:
         online = parse_cpus((root / "online").read_text())
@@ -123,18 +134,18 @@ def read_topology(
             where=str(root),
             cure="mount sysfs",
         ) from error
-    isolated = set(parse_cpus(_text(root / "isolated", "")))
+    isolated = set(parse_cpus(_read_text(root / "isolated", "")))
     if os.geteuid() == 0 if as_root is None else as_root:
         allowed = _cgroup_cpus(sys, proc, online)
     else:
-        allowed = _allowed(proc, online)
-    node_of = _nodes(sys)
+        allowed = _affinity_cpus(proc, online)
+    node_of = _node_of_cpu(sys)
     return CpuTopology(
         tuple(
             Cpu(
                 number=number,
-                core=int(_text(root / f"cpu{number}/topology/core_id", str(number))),
-                package=int(_text(root / f"cpu{number}/topology/physical_package_id", "0")),
+                core=int(_read_text(root / f"cpu{number}/topology/core_id", str(number))),
+                package=int(_read_text(root / f"cpu{number}/topology/physical_package_id", "0")),
                 node=node_of.get(number, 0),
                 siblings=_siblings(root, number, online),
                 isolated=number in isolated,
@@ -149,22 +160,24 @@ def read_topology(
 def _siblings(root: Path, number: int, online: Iterable[int]) -> tuple[int, ...]:
     topology = root / f"cpu{number}/topology"
     # thread_siblings_list is the name before Linux 5.x; offline siblings do not disturb.
-    text = _text(topology / "core_cpus_list", "") or _text(topology / "thread_siblings_list", "")
+    text = _read_text(topology / "core_cpus_list", "") or _read_text(
+        topology / "thread_siblings_list", ""
+    )
     together = set(parse_cpus(text)) & set(online)
     return tuple(sorted(together | {number}))
 
 
-def _nodes(sys: Path) -> dict[int, int]:
+def _node_of_cpu(sys: Path) -> dict[int, int]:
     return {
         cpu: int(path.name.removeprefix("node"))
         for path in (sys / "devices/system/node").glob("node[0-9]*")
-        for cpu in parse_cpus(_text(path / "cpulist", ""))
+        for cpu in parse_cpus(_read_text(path / "cpulist", ""))
     }
 
 
-def _allowed(proc: Path, online: tuple[int, ...]) -> set[int]:
+def _affinity_cpus(proc: Path, online: tuple[int, ...]) -> set[int]:
     # The kernel has already cut this list by the cgroup's cpuset.
-    for line in _text(proc / "self/status", "").splitlines():
+    for line in _read_text(proc / "self/status", "").splitlines():
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
             return set(parse_cpus(value)) & set(online)
@@ -174,7 +187,7 @@ def _allowed(proc: Path, online: tuple[int, ...]) -> set[int]:
 def _cgroup_cpus(sys: Path, proc: Path, online: tuple[int, ...]) -> set[int]:
     """What the cgroup lets root choose from; isolated CPUs are in no task's inherited affinity."""
     root = sys / "fs/cgroup"
-    for line in _text(proc / "self/cgroup", "").splitlines():
+    for line in _read_text(proc / "self/cgroup", "").splitlines():
         _, controllers, group = line.split(":", maxsplit=2)
         if "cpuset" in controllers.split(","):
             bases = [root / "cpuset", root / controllers]
@@ -187,21 +200,145 @@ def _cgroup_cpus(sys: Path, proc: Path, online: tuple[int, ...]) -> set[int]:
         # A group without the controller has what the next one above it has.
         for part in (own, *own.parents):
             for file in (base / part / name for base in bases for name in names):
-                if cpus := _text(file, ""):
+                if cpus := _read_text(file, ""):
                     return set(parse_cpus(cpus)) & set(online)
     return set(online)
 
 
 def _max_khz(cpu: Path) -> int | None:
     for name in ("cpufreq/cpuinfo_max_freq", "cpufreq/scaling_max_freq"):
-        text = _text(cpu / name, "")
+        text = _read_text(cpu / name, "")
         if text.isdecimal():
             return int(text)
     return None
 
 
-def _text(path: Path, default: str) -> str:
+def _read_text(path: Path, default: str) -> str:
     try:
         return path.read_text().strip()
     except OSError:
         return default
+
+
+def read_governor(cpu: int, *, sys: Path = SYS) -> str | None:
+    """The frequency governor of a CPU, or None when the machine lets nobody choose one."""
+    path = _governor_file(cpu, sys)
+    return read_value(path) if path.exists() else None
+
+
+def set_governor(
+    journal: Journal, cpus: Iterable[int], name: str, *, sys: Path = SYS
+) -> tuple[Change, ...]:
+    """Set the frequency governor of CPUs for this run."""
+    changes = []
+    for cpu in cpus:
+        path = _governor_file(cpu, sys)
+        if not path.exists():
+            raise HostError(
+                "this machine lets nobody choose a frequency governor",
+                where=f"cpu{cpu}",
+                cure="leave it out: a virtual machine or the firmware decides",
+            )
+        changes.append(write_value(journal, path, name))
+    return tuple(changes)
+
+
+def _governor_file(cpu: int, sys: Path) -> Path:
+    return sys / f"devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"
+
+
+def device_irqs(address: str, *, sys: Path = SYS) -> tuple[int, ...]:
+    """Interrupt numbers of a PCI device; empty when it has none."""
+    directory = sys / "bus/pci/devices" / address / "msi_irqs"
+    return tuple(sorted(int(path.name) for path in directory.glob("[0-9]*")))
+
+
+def set_irq_affinity(
+    journal: Journal, irq: int, cpus: Iterable[int], *, proc: Path = PROC
+) -> Change:
+    """Have an interrupt served on these CPUs only, for this run."""
+    return write_value(journal, proc / f"irq/{irq}/smp_affinity_list", format_cpus(cpus))
+
+
+PROC_MOUNTS = Path("/proc/self/mounts")
+CPUSET_EMPTY_S = 2.0
+#: Joins a group, then becomes the program: threads it starts are in the group from the first.
+_JOIN_CGROUP = (
+    "import os,sys\n"
+    "with open(sys.argv[1], 'w') as procs: procs.write('0')\n"
+    "os.execvp(sys.argv[2], sys.argv[2:])\n"
+)
+
+
+def cgroup_root(mounts: Path = PROC_MOUNTS) -> Path | None:
+    """Where the machine's cgroup v2 hierarchy is mounted."""
+    for line in mounts.read_text().splitlines():
+        _, where, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Path(where)
+    return None
+
+
+def why_no_cpusets(mounts: Path = PROC_MOUNTS) -> str:
+    """What keeps a run from making cpusets; nothing on the machine is changed to have them."""
+    top = cgroup_root(mounts)
+    if top is None:
+        return "no cgroup v2 file system is mounted"
+    try:
+        given = (top / "cgroup.subtree_control").read_text().split()
+        there = (top / "cgroup.controllers").read_text().split()
+    except OSError as error:
+        return f"{top} cannot be read: {error.strerror}"
+    if "cpuset" not in there:
+        return f"{top} has no cpuset controller (cgroup v1 may have it)"
+    if "cpuset" not in given:
+        return f"{top}/cgroup.subtree_control does not hand cpuset on"
+    return "" if os.access(top, os.W_OK) else f"{top} is read-only"
+
+
+def create_cpuset(
+    journal: Journal, name: str, cpus: Iterable[int], *, mounts: Path = PROC_MOUNTS
+) -> Path:
+    """Make a group whose processes run on some processors only."""
+    top = cgroup_root(mounts)
+    if top is None or (trouble := why_no_cpusets(mounts)):
+        trouble = trouble if top else "no cgroup v2 file system is mounted"
+        raise HostError(f"no cpuset can be made: {trouble}", where=f"cgroup {name}")
+    group, wanted = top / name, format_cpus(cpus)
+    with journal.changing("cgroup", f"cgroup {group}", {"path": str(group)}):
+        try:
+            group.mkdir()
+            (group / "cpuset.cpus").write_text(wanted)
+            taken = (group / "cpuset.cpus.effective").read_text().strip()
+        except OSError as error:
+            raise HostError(
+                f"the cpuset could not be made: {error.strerror}", where=str(group)
+            ) from error
+        if taken != wanted:
+            raise HostError(
+                f"the cpuset asked for processors {wanted} and has {taken or 'none'}",
+                where=str(group),
+                cure="choose processors that are online and allowed",
+            )
+    return group
+
+
+def join_cpuset(group: Path, argv: Sequence[str]) -> list[str]:
+    """A command that joins a group before it becomes the program."""
+    return [sys.executable, "-I", "-S", "-c", _JOIN_CGROUP, str(group / "cgroup.procs"), *argv]
+
+
+def undo_cgroup(data: UndoData) -> str:
+    """Remove a group; processes that were killed leave it a moment later."""
+    group = Path(data["path"])
+    deadline = time.monotonic() + CPUSET_EMPTY_S
+    while True:
+        try:
+            group.rmdir()
+            return "removed"
+        except FileNotFoundError:
+            return "already gone"
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)

@@ -1,15 +1,16 @@
-"""Files and directories that a run creates or replaces on a machine."""
+"""Directories, files and mounts that a run makes, journaled."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import os
 import shutil
 from pathlib import Path
 
-from vnetperf.host.journal import Change, Journal
-from vnetperf.host.undo import Data
+from vnetperf.host import linux
+from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.model.errors import HostError
 
 PROC_MOUNTS = Path("/proc/self/mountinfo")
@@ -17,25 +18,13 @@ MAX_KEPT_BYTES = 1 << 20
 
 
 def create_tree(journal: Journal, path: Path, *, mode: int = 0o700) -> Change:
-    """Create a directory that, with all that will be in it, is removed on undo.
-
-    Args:
-        journal: The run's journal.
-        path: The directory, not there yet.
-        mode: Its permissions.
-
-    Returns:
-        Handle to undo it before the run ends.
-
-    Raises:
-        HostError: Something of that name is there already, or the disk refuses.
-    """
+    """Create a directory that, with all that will be in it, is removed on undo."""
     _must_be_new(path)
     with journal.changing("tree", f"create {path}/", {"path": str(path)}) as change:
         try:
             path.mkdir(mode=mode)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise _cannot_create(path, error) from error
     return change
 
 
@@ -47,25 +36,12 @@ def ensure_directory(journal: Journal, path: Path, *, mode: int = 0o700) -> Chan
         try:
             path.mkdir(mode=mode, exist_ok=True)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise _cannot_create(path, error) from error
     return change
 
 
 def create_file(journal: Journal, path: Path, content: str | bytes, *, mode: int = 0o600) -> Change:
-    """Create a file outside the run directory; undoing removes it.
-
-    Args:
-        journal: The run's journal.
-        path: The file, not there yet.
-        content: What it will hold.
-        mode: Its permissions.
-
-    Returns:
-        Handle to undo it before the run ends.
-
-    Raises:
-        HostError: It exists already, or the disk refuses.
-    """
+    """Create a file outside the run directory; undoing removes it."""
     _must_be_new(path)
     data = content.encode() if isinstance(content, str) else content
     with journal.changing("tree", f"create {path}", {"path": str(path)}) as change:
@@ -74,24 +50,12 @@ def create_file(journal: Journal, path: Path, content: str | bytes, *, mode: int
             with os.fdopen(fd, "wb") as file:
                 file.write(data)
         except OSError as error:
-            raise _refused(path, error) from error
+            raise _cannot_create(path, error) from error
     return change
 
 
 def replace_file(journal: Journal, path: Path, content: str | bytes) -> Change:
-    """Replace the content of an existing file of up to 1 MiB; undoing puts the old one back.
-
-    Args:
-        journal: The run's journal.
-        path: The file.
-        content: Its new content.
-
-    Returns:
-        Handle to undo it before the run ends.
-
-    Raises:
-        HostError: It is no regular file, is too big to keep, or the disk refuses.
-    """
+    """Replace the content of an existing file of up to 1 MiB; undoing puts the old one back."""
     if not path.is_file() or path.is_symlink() or path.stat().st_size > MAX_KEPT_BYTES:
         raise HostError(
             "only a regular file of up to 1 MiB can be replaced and put back",
@@ -109,11 +73,11 @@ def replace_file(journal: Journal, path: Path, content: str | bytes) -> Change:
     }
     new = content.encode() if isinstance(content, str) else content
     with journal.changing("content", f"replace {path}", data) as change:
-        _replace(path, new, old.st_mode & 0o7777, old.st_uid, old.st_gid)
+        _replace_content(path, new, old.st_mode & 0o7777, old.st_uid, old.st_gid)
     return change
 
 
-def undo_tree(data: Data) -> str:
+def undo_tree(data: UndoData) -> str:
     """Remove a file or a directory with all that is in it, but never what is mounted there."""
     path = Path(data["path"])
     mounted = mounts_below(path)
@@ -132,7 +96,7 @@ def undo_tree(data: Data) -> str:
     return "removed"
 
 
-def undo_directory(data: Data) -> str:
+def undo_directory(data: UndoData) -> str:
     """Remove a shared directory that nobody uses any more."""
     path = Path(data["path"])
     with contextlib.suppress(OSError):
@@ -141,14 +105,14 @@ def undo_directory(data: Data) -> str:
     return "kept, others use it" if path.exists() else "already gone"
 
 
-def undo_content(data: Data) -> str:
+def undo_content(data: UndoData) -> str:
     """Put the previous content, mode and owner of a file back."""
     path = Path(data["path"])
     old = base64.b64decode(data["content"])
     if path.is_file() and path.read_bytes() == old:
         outcome = "already as before"
     else:
-        _replace(path, old, data["mode"], data["uid"], data["gid"])
+        _replace_content(path, old, data["mode"], data["uid"], data["gid"])
         outcome = "previous content put back"
     os.utime(path, ns=(data["mtime_ns"], data["mtime_ns"]))
     return outcome
@@ -165,7 +129,7 @@ def mounts_below(path: Path) -> list[str]:
     return sorted(found)
 
 
-def _replace(path: Path, content: bytes, mode: int, uid: int, gid: int) -> None:
+def _replace_content(path: Path, content: bytes, mode: int, uid: int, gid: int) -> None:
     # Written beside and renamed: a kill leaves the old file or the new one, never half of one.
     beside = path.with_name(f".{path.name}.vnetperf")
     try:
@@ -178,7 +142,7 @@ def _replace(path: Path, content: bytes, mode: int, uid: int, gid: int) -> None:
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise _refused(path, error) from error
+        raise _cannot_create(path, error) from error
 
 
 def _must_be_new(path: Path) -> None:
@@ -190,9 +154,55 @@ def _must_be_new(path: Path) -> None:
         )
 
 
-def _refused(path: Path, error: OSError) -> HostError:
+def _cannot_create(path: Path, error: OSError) -> HostError:
     return HostError(
         f"cannot be created: {error.strerror or error}",
         where=str(path),
         cure="check free space and that you are root",
     )
+
+
+def mount_file_system(
+    journal: Journal, source: str, target: Path, fstype: str, *, options: str = ""
+) -> Change:
+    """Mount a file system on an existing directory for this run."""
+    if not target.is_dir() or str(target) in mounts_below(target):
+        raise HostError(
+            "a directory that is there and not yet a mount point is needed",
+            where=str(target),
+            cure="use a fresh subdirectory of the run directory",
+        )
+    with journal.changing("mount", f"mount {fstype} on {target}", {"target": str(target)}) as done:
+        try:
+            linux.mount_syscall(source, target, fstype, options=options)
+        except OSError as error:
+            raise HostError(
+                f"{fstype} could not be mounted: {error.strerror}",
+                where=str(target),
+                cure="run as root on a kernel that has this file system",
+            ) from error
+    return done
+
+
+def mount_hugetlbfs(journal: Journal, target: Path, size_kb: int) -> Change:
+    """Mount a private hugetlbfs, for programs that map hugepages as files (libvirt guests)."""
+    return mount_file_system(
+        journal, "none", target, "hugetlbfs", options=f"pagesize={size_kb}K,mode=0700"
+    )
+
+
+def undo_mount(data: UndoData) -> str:
+    """Unmount; what is still open there is detached and goes with its last user."""
+    target = Path(data["target"])
+    if str(target) not in mounts_below(target):
+        return "already gone"
+    try:
+        linux.unmount_syscall(target)
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # somebody unmounted it just now
+            return "already gone"
+        if error.errno != errno.EBUSY:
+            raise
+        linux.unmount_syscall(target, linux.MNT_DETACH)
+        return "detached, somebody still has files open there"
+    return "unmounted"

@@ -1,8 +1,6 @@
-"""The guardian: a process that outlives a run's agent and undoes its journal.
+"""The guardian: a process that undoes a run's journal when the agent dies.
 
-Started by `vnetperf.host.guard`. It waits for the agent's end, by whatever cause: it holds the
-read end of a pipe that only the agent can write to, and a handle (pidfd) of the agent. If the
-agent leaves a journal behind, it is undone; the testbed stays locked until that is done.
+It holds the testbed's lock, waits for the agent's end by pidfd and pipe, and ignores signals.
 """
 
 from __future__ import annotations
@@ -12,14 +10,115 @@ import contextlib
 import os
 import select
 import signal
+import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vnetperf.host import lock
+import vnetperf
+from vnetperf.host import locks
 from vnetperf.host.journal import Journal, guardian_log
-from vnetperf.host.paths import remove_if_empty
+from vnetperf.host.linux import ProcessId
+from vnetperf.host.locks import TestbedLock
+from vnetperf.host.paths import make_private, remove_if_empty
+from vnetperf.host.processes import RUN_ID_VARIABLE
 from vnetperf.model.errors import HostError
+
+GUARDIAN_START_S = 120.0
+
+
+class GuardianClient:
+    """A running guardian, as seen by the agent that it guards."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], pipe_fd: int, identity: ProcessId) -> None:
+        self._popen = popen
+        self._pipe_fd = pipe_fd
+        self.identity = identity
+
+    @classmethod
+    def start(cls, journal: Path, lock: TestbedLock) -> GuardianClient:
+        """Start a guardian for the calling process; it is ready when this returns.
+
+        To be called before the journal exists, so that no change is ever unguarded.
+        """
+        make_private(journal.parent)
+        log = guardian_log(journal)
+        pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
+        ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
+        agent = os.pidfd_open(os.getpid())
+        output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fds = {
+            "--lock-fd": lock.fd,
+            "--pipe-fd": pipe_read,
+            "--agent-fd": agent,
+            "--ready-fd": ready_write,
+        }
+        try:
+            popen = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "vnetperf.host.guardian"),
+                    *("--journal", str(journal), "--lock", str(lock.path)),
+                    *(word for name, fd in fds.items() for word in (name, str(fd))),
+                ],
+                env=_guardian_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd="/",
+                pass_fds=tuple(fds.values()),
+                start_new_session=True,  # a Ctrl-C at the terminal is not for it
+            )
+        finally:
+            for fd in (pipe_read, ready_write, agent, output):
+                os.close(fd)
+        ready = _wait_until_ready(ready_read)
+        identity = ProcessId.of(popen.pid)
+        if not ready or identity is None:
+            os.close(pipe_write)
+            popen.kill()
+            popen.wait()
+            text = log.read_text(errors="replace")[-2000:]
+            log.unlink(missing_ok=True)
+            raise HostError(
+                "the guardian that would restore this machine did not start",
+                where="python -m vnetperf.host.guardian",
+                cure=f"nothing was changed; its last words:\n{text}",
+            )
+        lock.name_guardian(popen.pid)
+        return cls(popen, pipe_write, identity)
+
+    def alive(self) -> bool:
+        """Whether the machine is still guarded."""
+        return self._popen.poll() is None
+
+    def dismiss(self, timeout_s: float = 30.0) -> bool:
+        """Tell the guardian that the run is over, and wait until it is gone."""
+        if self._pipe_fd >= 0:
+            os.close(self._pipe_fd)
+            self._pipe_fd = -1
+        try:
+            return self._popen.wait(timeout_s) == 0
+        except subprocess.TimeoutExpired:
+            return False
+
+
+def _guardian_environment() -> dict[str, str]:
+    """The agent's environment, without the mark of a run's processes, able to import us."""
+    environment = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
+    package_root = str(Path(vnetperf.__file__).resolve().parent.parent)
+    paths = [package_root, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment
+
+
+def _wait_until_ready(fd: int) -> bool:
+    try:
+        poller = select.poll()
+        poller.register(fd, select.POLLIN)
+        return bool(poller.poll(GUARDIAN_START_S * 1000)) and os.read(fd, 1) == b"r"
+    finally:
+        os.close(fd)
+
 
 AGENT_EXIT_S = 3.0
 
@@ -40,21 +139,21 @@ def main(argv: list[str] | None = None) -> int:
     with contextlib.suppress(OSError):  # the agent may be dead already: all the more to do
         os.write(arguments.ready_fd, b"r")
     os.close(arguments.ready_fd)
-    _wait_for_end(arguments.pipe_fd, arguments.agent_fd)
+    _wait_for_agent_end(arguments.pipe_fd, arguments.agent_fd)
     clean = True
     if arguments.journal.exists():
-        _wait_for_death(arguments.agent_fd)
-        clean = _undo(arguments.journal)
+        _wait_for_agent_exit(arguments.agent_fd)
+        clean = _undo_journal(arguments.journal)
     journal_dir: Path = arguments.journal.parent
     if clean:
         guardian_log(arguments.journal).unlink(missing_ok=True)
         remove_if_empty(journal_dir)
-    lock.release(arguments.lock_fd, arguments.lock)
+    locks.release_testbed_lock(arguments.lock_fd, arguments.lock)
     remove_if_empty(journal_dir.parent)
     return 0 if clean else 1
 
 
-def _wait_for_end(pipe_fd: int, agent_fd: int) -> None:
+def _wait_for_agent_end(pipe_fd: int, agent_fd: int) -> None:
     """Return when the agent has closed its end of the pipe or is dead.
 
     The pidfd covers an agent that forked without exec: its copy would keep the pipe open.
@@ -65,7 +164,7 @@ def _wait_for_end(pipe_fd: int, agent_fd: int) -> None:
     poller.poll()
 
 
-def _wait_for_death(agent_fd: int) -> None:
+def _wait_for_agent_exit(agent_fd: int) -> None:
     """Give an agent in its last moments the time to be gone, so that nobody else changes things.
 
     An agent that lives on has closed its run and left a journal that it could not undo.
@@ -75,26 +174,26 @@ def _wait_for_death(agent_fd: int) -> None:
     poller.poll(AGENT_EXIT_S * 1000)
 
 
-def _undo(path: Path) -> bool:
-    _log(f"the agent is gone, undoing {path.name}")
+def _undo_journal(path: Path) -> bool:
+    _write_log(f"the agent is gone, undoing {path.name}")
     try:
         journal = Journal.open(path)
         report = journal.undo()
     except HostError as error:
         if not path.exists():  # another process has undone it
             return True
-        _log(str(error))
+        _write_log(str(error))
         return False
     for step in report.undone:
-        _log(f"undone: {step.what}: {step.outcome}")
+        _write_log(f"undone: {step.what}: {step.outcome}")
     for step in report.failed:
-        _log(f"FAILED: {step.what}: {step.outcome}")
+        _write_log(f"FAILED: {step.what}: {step.outcome}")
     for line in report.damaged:
-        _log(f"DAMAGED: {line}")
+        _write_log(f"DAMAGED: {line}")
     return report.complete
 
 
-def _log(text: str) -> None:
+def _write_log(text: str) -> None:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{now} {text}\n")

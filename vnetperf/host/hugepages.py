@@ -1,23 +1,95 @@
-"""Hugepages by NUMA node and size: what there is, and reserving more for the time of a run.
-
-Runs may overlap, and the one that began first need not end first. So none brings back the number
-that it found: it takes away what it added, as far as the others' journals do not claim it.
-"""
+"""Hugepages per NUMA node: read, reserve for a run, give back what no other run claims."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host import hugepage_claims as claims
-from vnetperf.host.journal import Change, Journal
-from vnetperf.host.undo import Data
+from vnetperf.host import journal as journal_file
+from vnetperf.host import journal as undoing
+from vnetperf.host import locks
+from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.host.linux import boot_id
 from vnetperf.model.errors import HostError
+
+#: Longest wait for another process that is changing the same pool, seconds.
+POOL_LOCK_S = 30.0
+
+
+def make_claim(journal: Journal, directory: Path, total: int) -> dict[str, str | int]:
+    """What undoing needs to tell a run's pages from those of others; the caller has the turn."""
+    others = _all_claims(journal.path.parent, directory)
+    floor = total - sum(map(pages_claimed, others))
+    # One that was announced and never made must not push it below what there was at first.
+    least = min((int(other["floor"]) for other in others), default=floor)
+    return {
+        "journals": str(journal.path.parent),
+        "claim": secrets.token_hex(8),
+        "floor": max(floor, least),
+    }
+
+
+def pages_claimed(data: UndoData) -> int:
+    """Pages that a change adds."""
+    return int(data["wanted"]) - int(data["previous"])
+
+
+def lowest_total(data: UndoData, directory: Path) -> int:
+    """Pages that must stay when a change is undone: nobody's, and those that others claim."""
+    if "claim" not in data:  # of an earlier version
+        return int(data["previous"])
+    others = [
+        o for o in _all_claims(Path(data["journals"]), directory) if o["claim"] != data["claim"]
+    ]
+    return int(data["floor"]) + sum(map(pages_claimed, others))
+
+
+def _all_claims(journals: Path, directory: Path) -> list[UndoData]:
+    """Changes of a pool, by any run since the machine was booted, that are not undone."""
+    found: list[UndoData] = []
+    for path in journals.glob("*.jsonl"):
+        with contextlib.suppress(OSError):  # that run has just ended
+            for record in undoing.pending_changes(journal_file.read_journal(path).records):
+                data = record["data"]
+                mine = record["kind"] == "hugepages" and record["boot"] == boot_id()
+                if mine and data["directory"] == str(directory) and "claim" in data:
+                    found.append(data)
+    return found
+
+
+@contextlib.contextmanager
+def pool_lock(directory: Path) -> Iterator[None]:
+    """Hold a pool against other processes that would read and write it at the same time."""
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise HostError(
+            f"cannot be opened: {error.strerror}",
+            where=str(directory),
+            cure="check that this kernel still has these pages, and run as root",
+        ) from error
+    try:
+        locks.lock_file(
+            fd,
+            POOL_LOCK_S,
+            lambda: HostError(
+                f"another process has been changing this pool for {POOL_LOCK_S:.0f} s",
+                where=str(directory),
+                cure="wait for it, or find and end it",
+            ),
+        )
+        yield
+    finally:
+        os.close(fd)
+
 
 SYS = Path("/sys")
 PROC = Path("/proc")
-TRIES = 4
+RESERVE_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +129,7 @@ class Reservation:
 def pools(*, sys: Path = SYS) -> tuple[HugepagePool, ...]:
     """All pools of this machine, by node and size; empty without hugepage support."""
     found = []
-    for node, directory in _nodes(sys):
+    for node, directory in _pool_directories(sys):
         for entry in directory.glob("hugepages-*kB"):
             size_kb = int(entry.name.removeprefix("hugepages-").removesuffix("kB"))
             found.append(_read_pool(entry, node, size_kb))
@@ -65,20 +137,8 @@ def pools(*, sys: Path = SYS) -> tuple[HugepagePool, ...]:
 
 
 def pool(node: int, size_kb: int, *, sys: Path = SYS) -> HugepagePool:
-    """One pool.
-
-    Args:
-        node: NUMA node.
-        size_kb: Page size in kB.
-        sys: Root of sysfs.
-
-    Returns:
-        Its pages, total and free.
-
-    Raises:
-        HostError: This machine has no such node or page size.
-    """
-    return _read_pool(_directory(node, size_kb, sys), node, size_kb)
+    """One pool."""
+    return _read_pool(_pool_directory(node, size_kb, sys), node, size_kb)
 
 
 def reserve(
@@ -90,26 +150,10 @@ def reserve(
     sys: Path = SYS,
     proc: Path = PROC,
 ) -> Reservation:
-    """See to it that so many pages are free on a node, adding only what is missing.
-
-    Args:
-        journal: The run's journal; undoing gives the pages back.
-        node: NUMA node.
-        size_kb: Page size in kB.
-        free_pages_needed: Pages that must be free at once.
-        sys: Root of sysfs.
-        proc: Root of procfs.
-
-    Returns:
-        The pool as it is now, and the change if pages were added.
-
-    Raises:
-        HostError: No such pool, or the kernel has not that much memory in one piece; the pool is
-            then as before.
-    """
-    directory = _directory(node, size_kb, sys)
+    """See to it that so many pages are free on a node, adding only what is missing."""
+    directory = _pool_directory(node, size_kb, sys)
     with contextlib.ExitStack() as turn:
-        turn.enter_context(claims.turn(directory))
+        turn.enter_context(pool_lock(directory))
         before = _read_pool(directory, node, size_kb)
         missing = free_pages_needed - before.free
         if missing <= 0:
@@ -120,12 +164,12 @@ def reserve(
             "previous": before.total,
             "wanted": wanted,
             "surplus": before.surplus,
-            **claims.make(journal, directory, before.total),
+            **make_claim(journal, directory, before.total),
         }
         what = f"node{node} hugepages of {size_kb} kB: {before.total} -> {wanted}"
         # The turn ends before what failed is undone, which takes a turn of its own.
         with journal.changing("hugepages", what, data) as change, turn:
-            for attempt in range(TRIES):
+            for attempt in range(RESERVE_ATTEMPTS):
                 if attempt:
                     # Memory is there but in pieces: moving pages together changes nothing lasting.
                     with contextlib.suppress(OSError):
@@ -144,7 +188,7 @@ def reserve(
             )
 
 
-def undo_hugepages(data: Data) -> str:
+def undo_hugepages(data: UndoData) -> str:
     """Take away the pages that a run added, and none that others added or had before.
 
     What other journals still claim stays, so a second undo finds nothing to take, and neither does
@@ -152,10 +196,10 @@ def undo_hugepages(data: Data) -> str:
     pool during the run, only as many go as the run added.
     """
     directory = Path(data["directory"])
-    with claims.turn(directory):
-        lowest = claims.lowest(data, directory)
+    with pool_lock(directory):
+        lowest = lowest_total(data, directory)
         now = _persistent(directory)
-        target = min(now, max(lowest, now - claims.added(data)))
+        target = min(now, max(lowest, now - pages_claimed(data)))
         if now > target:
             _write_total(directory, target)
         after = _persistent(directory)
@@ -173,7 +217,7 @@ def undo_hugepages(data: Data) -> str:
     return f"{now} -> {target}{note}"
 
 
-def _nodes(sys: Path) -> list[tuple[int, Path]]:
+def _pool_directories(sys: Path) -> list[tuple[int, Path]]:
     nodes = [
         (int(path.name.removeprefix("node")), path / "hugepages")
         for path in (sys / "devices/system/node").glob("node[0-9]*")
@@ -182,8 +226,8 @@ def _nodes(sys: Path) -> list[tuple[int, Path]]:
     return nodes or [(0, sys / "kernel/mm/hugepages")]
 
 
-def _directory(node: int, size_kb: int, sys: Path) -> Path:
-    directories = dict(_nodes(sys))
+def _pool_directory(node: int, size_kb: int, sys: Path) -> Path:
+    directories = dict(_pool_directories(sys))
     directory = directories.get(node, sys / "nonexistent") / f"hugepages-{size_kb}kB"
     if directory.is_dir():
         return directory

@@ -1,22 +1,300 @@
-"""The journal: what a run changes on a machine, written down before it is changed."""
+"""The journal: a change is on disk before it is made, and is undone from there.
+
+One checked JSON record a line, written with fsync: an unreadable last line announces a change
+that was never made, an unreadable line before others is damage and reported.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host import flock, journal_file, undoing
-from vnetperf.host.identity import ProcessId, boot_id, check_run_id, user_name
+from vnetperf.host import locks
+from vnetperf.host.linux import ProcessId, boot_id, check_run_id, user_name
 from vnetperf.host.paths import HostRoots, make_private, remove_if_empty
-from vnetperf.host.undo import UndoReport, kind_of
 from vnetperf.model.errors import HostError
+
+UndoData = Mapping[str, Any]
+UndoFunction = Callable[[UndoData], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeKind:
+    """One kind of change.
+
+    Attributes:
+        function: ``module:function`` that undoes it; imported only when needed, so that the
+            guardian starts fast.
+        volatile: A reboot undoes it: nothing is to be done (and nothing written) after one.
+        first: Undone before all others: processes, which hold on to everything else.
+    """
+
+    function: str
+    volatile: bool = True
+    first: bool = False
+
+    def load(self) -> UndoFunction:
+        """Import the function that undoes this kind."""
+        module, _, name = self.function.partition(":")
+        function: UndoFunction = getattr(importlib.import_module(module), name)
+        return function
+
+
+CHANGE_KINDS: dict[str, ChangeKind] = {
+    "processes": ChangeKind("vnetperf.host.processes:undo_processes", first=True),
+    "value": ChangeKind("vnetperf.host.kernel:undo_value"),
+    "hugepages": ChangeKind("vnetperf.host.hugepages:undo_hugepages"),
+    "driver": ChangeKind("vnetperf.host.nic.pci:undo_driver"),
+    "link": ChangeKind("vnetperf.host.links:undo_link"),
+    "netdev": ChangeKind("vnetperf.host.nic.netdev:undo_netdev"),
+    "link-state": ChangeKind("vnetperf.host.links:undo_link_state"),
+    "eswitch": ChangeKind("vnetperf.host.nic.eswitch:undo_mode"),
+    "uplink": ChangeKind("vnetperf.host.nic.eswitch:undo_uplink"),
+    "netns": ChangeKind("vnetperf.host.links:undo_netns"),
+    "cgroup": ChangeKind("vnetperf.host.cpu:undo_cgroup"),
+    "mount": ChangeKind("vnetperf.host.files:undo_mount"),
+    "modules": ChangeKind("vnetperf.host.kernel:undo_modules"),
+    # Files outlive a reboot, and on some systems /run does too.
+    "tree": ChangeKind("vnetperf.host.files:undo_tree", volatile=False),
+    "directory": ChangeKind("vnetperf.host.files:undo_directory", volatile=False),
+    "content": ChangeKind("vnetperf.host.files:undo_content", volatile=False),
+}
+
+
+def kind_of(name: str) -> ChangeKind:
+    """Look a kind up."""
+    try:
+        return CHANGE_KINDS[name]
+    except KeyError:
+        raise HostError(
+            f"unknown kind of change {name!r}",
+            accepted=", ".join(sorted(CHANGE_KINDS)),
+            cure="restore with the version of vnetperf that wrote the journal",
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class UndoStep:
+    """One change and what became of it.
+
+    Attributes:
+        kind: Kind of change.
+        what: The change, for a human.
+        outcome: What undoing did, or the error that stopped it.
+    """
+
+    kind: str
+    what: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class UndoReport:
+    """What undoing one journal did.
+
+    Attributes:
+        run_id: The run whose changes these were.
+        undone: Steps done, in the order done.
+        failed: Steps that failed; the journal stays on disk for another try.
+        damaged: Unreadable journal lines; what they announced is unknown.
+    """
+
+    run_id: str
+    undone: tuple[UndoStep, ...] = ()
+    failed: tuple[UndoStep, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the machine is known to be as it was before the run."""
+        return not self.failed and not self.damaged
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values, for a log or another machine."""
+        return asdict(self)
+
+    def raise_if_incomplete(self) -> None:
+        """Turn what could not be undone into one error."""
+        if self.complete:
+            return
+        troubles = [f"{step.what}: {step.outcome}" for step in self.failed] + list(self.damaged)
+        raise HostError(
+            "not all changes to this machine could be undone: " + "; ".join(troubles),
+            where=f"journal of run {self.run_id}",
+            cure="remove the cause, then run `vnetperf restore`",
+        )
+
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalContent:
+    """What a journal file says.
+
+    Attributes:
+        records: The readable records in order of writing.
+        damage: One sentence for each unreadable line that is not the last.
+        torn_at: Offset in bytes of a last line that was not written to its end, else None.
+        open_line: Whether the last record is whole but lacks its newline.
+    """
+
+    records: tuple[Record, ...]
+    damage: tuple[str, ...]
+    torn_at: int | None
+    open_line: bool
+
+
+def encode_record(record: Record) -> bytes:
+    """One journal line, with its checksum."""
+    body = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return json.dumps({"crc": _checksum(body), "r": record}, sort_keys=True).encode() + b"\n"
+
+
+def decode_record(line: bytes) -> Record | None:
+    """The record of a line, or None when the line is not one that `encode` made."""
+    try:
+        outer = json.loads(line)
+        record = outer["r"]
+        body = json.dumps(record, sort_keys=True, separators=(",", ":"))
+        whole = outer["crc"] == _checksum(body)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return record if whole and isinstance(record, dict) else None
+
+
+def read_journal(path: Path) -> JournalContent:
+    """Read a journal, whatever state it is in."""
+    data = path.read_bytes()
+    records: list[Record] = []
+    damage: list[str] = []
+    torn_at: int | None = None
+    offset = 0
+    for number, line in enumerate(data.splitlines(keepends=True), start=1):
+        record = decode_record(line)
+        last = offset + len(line) == len(data)
+        if record is not None:
+            records.append(record)
+        elif last:
+            torn_at = offset
+        else:
+            damage.append(f"line {number} of {path.name} is unreadable ({len(line)} bytes)")
+        offset += len(line)
+    open_line = torn_at is None and bool(data) and not data.endswith(b"\n")
+    return JournalContent(tuple(records), tuple(damage), torn_at, open_line)
+
+
+def append_record(fd: int, record: Record) -> None:
+    """Write one record and wait until it is on disk."""
+    line = encode_record(record)
+    end = os.fstat(fd).st_size
+    try:
+        view = memoryview(line)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fdatasync(fd)
+    except OSError:
+        os.ftruncate(fd, end)  # half a line before later ones would read as damage
+        raise
+
+
+def truncate_torn_line(fd: int, content: JournalContent) -> None:
+    """Make the file end on a whole line, so that more can be appended."""
+    if content.torn_at is not None:
+        os.ftruncate(fd, content.torn_at)
+    elif content.open_line:
+        os.write(fd, b"\n")
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the directory's own entries (a new or removed file) last through a power cut."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _checksum(body: str) -> str:
+    return f"{zlib.crc32(body.encode()):08x}"
+
+
+RETRY_AFTER_S = 0.3
+
+
+def pending_changes(records: Iterable[Record]) -> list[Record]:
+    """The changes not undone yet, in the order to undo them."""
+    changes: dict[int, Record] = {}
+    for record in records:
+        if record.get("t") == "change":
+            changes[record["n"]] = record
+        elif record.get("t") == "undone":
+            changes.pop(record["n"], None)
+    return sorted(changes.values(), key=lambda record: (not _is_undone_first(record), -record["n"]))
+
+
+def undo_record(record: Record) -> str:
+    """Undo one change."""
+    kind = kind_of(record["kind"])
+    if kind.volatile and record["boot"] != boot_id():
+        # Writing an old value now would overwrite what the new boot configured.
+        return "gone with the reboot"
+    try:
+        return kind.load()(record["data"])
+    except HostError:
+        raise
+    except Exception as error:
+        raise HostError(
+            f"{type(error).__name__}: {error}",
+            where=str(record["what"]),
+            cure="remove the cause, then run `vnetperf restore`",
+        ) from error
+
+
+def undo_pending(journal: Journal) -> UndoReport:
+    """Undo every pending change of a journal that the caller holds exclusively."""
+    content = read_journal(journal.path)
+    truncate_torn_line(journal.fd, content)
+    undone: list[UndoStep] = []
+    failed: list[UndoStep] = []
+    left = pending_changes(content.records)
+    for attempt in (1, 2):
+        failed = []
+        again: list[Record] = []
+        for record in left:
+            try:
+                outcome = undo_record(record)
+            except HostError as error:
+                failed.append(UndoStep(record["kind"], record["what"], str(error)))
+                again.append(record)
+                continue
+            undone.append(UndoStep(record["kind"], record["what"], outcome))
+            # A full disk must not stop the undo: a step without its mark is merely repeated.
+            with contextlib.suppress(HostError):
+                journal.append({"t": "undone", "n": record["n"]})
+        left = again
+        if left and attempt == 1:
+            time.sleep(RETRY_AFTER_S)  # the kernel frees what the dead held a little later
+    return UndoReport(journal.run_id, tuple(undone), tuple(failed), content.damage)
+
+
+def _is_undone_first(record: Record) -> bool:
+    try:
+        return kind_of(record["kind"]).first
+    except HostError:
+        return False
+
 
 FORMAT_VERSION = 1
 
@@ -30,14 +308,7 @@ class Change:
     what: str
 
     def undo(self) -> str:
-        """Undo this one change now; undoing it again does nothing.
-
-        Returns:
-            What was done, in a few words.
-
-        Raises:
-            HostError: The machine refused; the change stays in the journal.
-        """
+        """Undo this one change now; undoing it again does nothing."""
         return self.journal.undo_one(self.number)
 
 
@@ -64,20 +335,7 @@ class Journal:
         testbed: str = "",
         guardian: ProcessId | None = None,
     ) -> Journal:
-        """Begin the journal of a new run; the caller becomes its owner.
-
-        Args:
-            roots: Where this machine keeps its state.
-            run_id: Identity of the run; also the name of the journal.
-            testbed: Name of the testbed that the run holds.
-            guardian: The process that undoes this journal should the owner die.
-
-        Returns:
-            The journal, on disk.
-
-        Raises:
-            HostError: A journal of this id exists, or the disk refuses.
-        """
+        """Begin the journal of a new run; the caller becomes its owner."""
         path = roots.journal(check_run_id(run_id))
         flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
         while True:
@@ -94,7 +352,7 @@ class Journal:
             except FileNotFoundError:
                 continue  # a run that ended just now removed the empty directory
             except OSError as error:
-                raise _refused(path, error) from error
+                raise _cannot_write_journal(path, error) from error
         journal = cls(path, run_id, fd, 1)
         owner = ProcessId.me()
         journal.append(
@@ -111,39 +369,22 @@ class Journal:
                 "user": user_name(),
             }
         )
-        journal_file.sync_directory(path.parent)
+        sync_directory(path.parent)
         return journal
 
     @classmethod
     def open(cls, path: Path) -> Journal:
-        """Open the journal of a dead run, to undo it.
-
-        Args:
-            path: Its file.
-
-        Returns:
-            The journal, ready for more records.
-
-        Raises:
-            HostError: It cannot be opened.
-        """
+        """Open the journal of a dead run, to undo it."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-            records = journal_file.read(path).records
+            records = read_journal(path).records
         except OSError as error:
-            raise _refused(path, error) from error
+            raise _cannot_write_journal(path, error) from error
         numbers = [int(record["n"]) for record in records if record.get("t") == "change"]
         return cls(path, path.stem, fd, max(numbers, default=0) + 1)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write one record to disk.
-
-        Args:
-            record: Plain JSON values.
-
-        Raises:
-            HostError: The journal is closed, or the disk refuses; nothing may then be changed.
-        """
+        """Write one record to disk."""
         with self._lock:
             if self._fd < 0:
                 raise HostError(
@@ -152,21 +393,12 @@ class Journal:
                     cure="make all changes before the run is closed",
                 )
             try:
-                journal_file.append(self._fd, dict(record))
+                append_record(self._fd, dict(record))
             except OSError as error:
-                raise _refused(self.path, error) from error
+                raise _cannot_write_journal(self.path, error) from error
 
     def intend(self, kind: str, what: str, data: Mapping[str, Any]) -> Change:
-        """Write down a change that is about to be made; it is on disk when this returns.
-
-        Args:
-            kind: A key of `vnetperf.host.undo.KINDS`.
-            what: The change for a human, e.g. ``node0 2048 kB hugepages 0 -> 512``.
-            data: Plain JSON values: all that undoing needs, the previous value among them.
-
-        Returns:
-            The change, announced.
-        """
+        """Write down a change that is about to be made; it is on disk when this returns."""
         kind_of(kind)
         with self._lock:
             number = self._next
@@ -200,10 +432,10 @@ class Journal:
     def undo_one(self, number: int) -> str:
         """Undo one change by its number; see `Change.undo`."""
         with self._lock, self.exclusive():
-            pending = undoing.pending(journal_file.read(self.path).records)
+            pending = pending_changes(read_journal(self.path).records)
             for record in pending:
                 if record["n"] == number:
-                    outcome = undoing.undo_record(record)
+                    outcome = undo_record(record)
                     self.append({"t": "undone", "n": number})
                     return outcome
         return "already undone"
@@ -218,7 +450,7 @@ class Journal:
             if not self.path.exists():  # another process has undone it while we waited
                 self.close()
                 return UndoReport(self.run_id)
-            report = undoing.undo_all(self)
+            report = undo_pending(self)
             if not report.failed:
                 self._finish(damaged=bool(report.damaged))
             return report
@@ -237,19 +469,12 @@ class Journal:
 
     @contextlib.contextmanager
     def exclusive(self, timeout_s: float = 30.0) -> Iterator[None]:
-        """Hold the journal against other processes that would undo it at the same time.
-
-        Args:
-            timeout_s: Seconds to wait for the other process.
-
-        Raises:
-            HostError: Another process has been undoing it for longer than the timeout.
-        """
+        """Hold the journal against other processes that would undo it at the same time."""
         if self._fd < 0:
             yield
             return
         fd = self._fd
-        flock.take(
+        locks.lock_file(
             fd,
             timeout_s,
             lambda: HostError(
@@ -262,7 +487,7 @@ class Journal:
             yield
         finally:
             if self._fd == fd:
-                flock.release(fd)
+                locks.unlock_file(fd)
 
     def _finish(self, *, damaged: bool) -> None:
         if damaged:
@@ -270,7 +495,7 @@ class Journal:
         else:
             self.path.unlink(missing_ok=True)
             guardian_log(self.path).unlink(missing_ok=True)
-        journal_file.sync_directory(self.path.parent)
+        sync_directory(self.path.parent)
         self.close()
         remove_if_empty(self.path.parent, self.path.parent.parent)
 
@@ -280,7 +505,7 @@ def guardian_log(journal: Path) -> Path:
     return journal.with_suffix(".log")
 
 
-def _refused(path: Path, error: OSError) -> HostError:
+def _cannot_write_journal(path: Path, error: OSError) -> HostError:
     return HostError(
         f"the journal cannot be written: {error.strerror or error}",
         where=str(path),

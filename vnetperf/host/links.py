@@ -1,16 +1,89 @@
-"""Network links, through netlink: veth pairs of a run, and settings of links that were there."""
+"""Network namespaces and links: create, change, move and count them through netlink."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import errno
+import fcntl
+import json
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from vnetperf.host.journal import Change, Journal
-from vnetperf.host.netns import run_in
-from vnetperf.host.undo import Data
+from vnetperf.host import linux
+from vnetperf.host.files import mounts_below
+from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.model.errors import HostError
+
+T = TypeVar("T")
+
+MS_BIND = 4096
+
+
+def create_netns(journal: Journal, path: Path) -> Change:
+    """Create a network namespace that lives until the run is undone; its loopback is up."""
+    if path.exists():
+        raise HostError("it exists already", where=str(path), cure="choose another name")
+
+    def make() -> None:
+        linux.unshare_network()
+        linux.mount_syscall("/proc/thread-self/ns/net", path, "", MS_BIND)
+
+    with journal.changing("netns", f"network namespace {path}", {"path": str(path)}) as change:
+        try:
+            path.touch(mode=0o600, exist_ok=False)
+            linux.call_in_thread(make)
+        except OSError as error:
+            raise HostError(
+                f"the network namespace could not be made: {error.strerror}",
+                where=str(path),
+                cure="run as root, outside containers without CAP_SYS_ADMIN",
+            ) from error
+
+        set_up("lo", netns=path)
+    return change
+
+
+def run_in(netns: Path | None, function: Callable[[], T]) -> T:
+    """Run a function in a network namespace; None is the caller's.
+
+    It runs in a thread of its own. Processes it starts belong to no run: use `Processes.spawn`.
+    """
+    if netns is None:
+        return function()
+
+    def body() -> T:
+        try:
+            linux.set_namespace(netns)
+        except OSError as error:
+            raise HostError(
+                f"cannot enter the network namespace: {error.strerror}",
+                where=str(netns),
+                cure="create it first, as root",
+            ) from error
+        return function()
+
+    return linux.call_in_thread(body)
+
+
+def undo_netns(data: UndoData) -> str:
+    """Remove a namespace's name; the kernel ends it with its last process."""
+    path = Path(data["path"])
+    outcome = "already gone"
+    if str(path) in mounts_below(path):
+        try:
+            linux.unmount_syscall(path, linux.MNT_DETACH)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # EINVAL: somebody unmounted it just now
+                raise
+        outcome = "removed"
+    if path.exists():
+        path.unlink()
+        outcome = "removed"
+    return outcome
+
 
 MAX_NAME = 15  # IFNAMSIZ without the final NUL
 IFF_UP, IFF_NOARP, IFF_PROMISC, IFF_MULTICAST = 0x1, 0x80, 0x100, 0x1000
@@ -43,18 +116,8 @@ class Link:
 
 
 def links(netns: Path | None = None) -> tuple[Link, ...]:
-    """All links of a namespace; None is the caller's.
-
-    Args:
-        netns: File that names the namespace.
-
-    Returns:
-        The links.
-
-    Raises:
-        HostError: The namespace or netlink refuses.
-    """
-    return run_in(netns, _dump)
+    """All links of a namespace; None is the caller's."""
+    return run_in(netns, _read_links)
 
 
 def find(name: str, netns: Path | None = None) -> Link | None:
@@ -63,18 +126,7 @@ def find(name: str, netns: Path | None = None) -> Link | None:
 
 
 def get(name: str, netns: Path | None = None) -> Link:
-    """A link by name.
-
-    Args:
-        name: Interface name.
-        netns: Namespace to look in; None is the caller's.
-
-    Returns:
-        The link.
-
-    Raises:
-        HostError: There is none.
-    """
+    """A link by name."""
     link = find(name, netns)
     if link is None:
         there = ", ".join(sorted(other.name for other in links(netns)))
@@ -90,25 +142,11 @@ def get(name: str, netns: Path | None = None) -> Link:
 def create_link(
     journal: Journal, name: str, kind: str, *, netns: Path | None = None, **options: Any
 ) -> Change:
-    """Create a virtual link of any kind (``bridge``, ``dummy``, ``macvtap`` ...) for this run.
-
-    Args:
-        journal: The run's journal; undoing deletes the link.
-        name: Interface name, not in use.
-        kind: The kernel's name of the link type.
-        netns: Namespace to create it in; None is the caller's.
-        **options: More attributes as pyroute2 names them, e.g. ``link=<index>``.
-
-    Returns:
-        Handle to undo it before the run ends.
-
-    Raises:
-        HostError: The name is taken or too long, or the kernel refused.
-    """
-    must_be_new(name, netns)
+    """Create a virtual link of any kind (``bridge``, ``dummy``, ``macvtap`` ...) for this run."""
+    check_new_name(name, netns)
     data = {"ends": [[name, str(netns) if netns else None]], "kind": kind}
     with journal.changing("link", f"create {kind} {name}", data) as change:
-        _request(name, netns, "add", ifname=name, kind=kind, **options)
+        _link_request(name, netns, "add", ifname=name, kind=kind, **options)
     return change
 
 
@@ -122,39 +160,21 @@ def create_veth(
     offloads: bool = False,
     queues: int | None = None,
 ) -> Change:
-    """Create a veth pair, move its ends where they belong, and bring both up.
-
-    Args:
-        journal: The run's journal; undoing deletes the pair.
-        names: Interface names of the two ends.
-        netns: Namespace of each end; None is the caller's.
-        mtu: MTU of both ends in bytes.
-        quiet: Keep the kernel from sending frames of its own on it (ARP, IPv6, multicast), so
-            that only test traffic is counted.
-        offloads: Leave checksum and segmentation offloads on. Test frames are to cross the pair
-            as they are, so the default is off.
-        queues: Queues of both ends, each way; None for the kernel's own number.
-
-    Returns:
-        Handle to undo it before the run ends.
-
-    Raises:
-        HostError: A name is taken, or the kernel refused; nothing is left then.
-    """
-    from vnetperf.host import offloads as ethtool  # noqa: PLC0415 - only needed here
+    """Create a veth pair, move its ends where they belong, and bring both up."""
+    from vnetperf.host import ethtool  # noqa: PLC0415 - only needed here
 
     for name, where in zip(names, netns, strict=True):
-        must_be_new(name, where)
-        must_be_new(name, None)  # both are born in the caller's namespace
+        check_new_name(name, where)
+        check_new_name(name, None)  # both are born in the caller's namespace
     ends = [[name, str(where) if where else None] for name, where in zip(names, netns, strict=True)]
     what = f"create veth pair {names[0]} - {names[1]}"
     with journal.changing("link", what, {"ends": ends, "kind": "veth"}) as change:
         own = {"num_tx_queues": queues, "num_rx_queues": queues} if queues else {}
         peer = {"ifname": names[1], **own}
-        _request(names[0], None, "add", ifname=names[0], kind="veth", peer=peer, **own)
+        _link_request(names[0], None, "add", ifname=names[0], kind="veth", peer=peer, **own)
         for name, where in zip(names, netns, strict=True):
             if where is not None:
-                _move(name, where)
+                _move_from_root(name, where)
             set_mtu(name, mtu, netns=where)
             if not offloads:
                 ethtool.disable_offloads(name, netns=where)
@@ -169,43 +189,34 @@ def delete(name: str, *, netns: Path | None = None) -> None:
     """Delete a link that this run created; that it is gone is not an error."""
     link = find(name, netns)
     if link is not None:
-        _request(name, netns, "del", index=link.index)
+        _link_request(name, netns, "del", index=link.index)
 
 
 def set_up(name: str, *, up: bool = True, netns: Path | None = None) -> None:
     """Bring a link that this run created up or down."""
-    _set(name, netns, flags=IFF_UP if up else 0, change=IFF_UP)
+    _set_link(name, netns, flags=IFF_UP if up else 0, change=IFF_UP)
 
 
 def set_mtu(name: str, mtu: int, *, netns: Path | None = None) -> None:
     """Set the MTU, in bytes, of a link that this run created."""
-    _set(name, netns, mtu=mtu)
+    _set_link(name, netns, mtu=mtu)
 
 
 def set_address(name: str, mac: str, *, netns: Path | None = None) -> None:
     """Set the MAC address of a link that this run created."""
-    _set(name, netns, address=mac)
+    _set_link(name, netns, address=mac)
 
 
 def move(name: str, target: Path, *, netns: Path | None = None) -> None:
-    """Move a link that this run created, or has written down, into another namespace; it is down.
-
-    Args:
-        name: Interface name; it keeps it.
-        target: File that names the namespace it goes to.
-        netns: Namespace it is in; None is the caller's.
-
-    Raises:
-        HostError: There is no such link, its name is taken there, or the kernel refuses.
-    """
-    must_be_new(name, target)
+    """Move a link that this run created, or has written down, into another namespace; it is down."""
+    check_new_name(name, target)
     with target.open("rb") as namespace:
-        _set(name, netns, net_ns_fd=namespace.fileno())
+        _set_link(name, netns, net_ns_fd=namespace.fileno())
 
 
 def silence(name: str, *, netns: Path | None = None) -> None:
     """Keep the kernel from sending frames of its own on a link that this run created."""
-    _set(name, netns, flags=IFF_NOARP, change=IFF_NOARP | IFF_MULTICAST)
+    _set_link(name, netns, flags=IFF_NOARP, change=IFF_NOARP | IFF_MULTICAST)
     run_in(netns, lambda: _disable_ipv6(name))
 
 
@@ -217,21 +228,7 @@ def set_existing(
     mtu: int | None = None,
     promiscuous: bool | None = None,
 ) -> Change:
-    """Change settings of a link that was there before; undoing puts the previous ones back.
-
-    Args:
-        journal: The run's journal.
-        name: Interface name, in the caller's namespace.
-        up: Whether it is up; None leaves it.
-        mtu: MTU in bytes; None leaves it.
-        promiscuous: Whether it takes all frames; None leaves it.
-
-    Returns:
-        Handle to undo it before the run ends.
-
-    Raises:
-        HostError: There is no such link, or the driver refused.
-    """
+    """Change settings of a link that was there before; undoing puts the previous ones back."""
     before = get(name)
     data = {"name": name, "up": before.up, "mtu": before.mtu, "promiscuous": before.promiscuous}
     with journal.changing("link-state", f"settings of {name}", data) as change:
@@ -239,7 +236,7 @@ def set_existing(
     return change
 
 
-def undo_link(data: Data) -> str:
+def undo_link(data: UndoData) -> str:
     """Delete a link that the run created; deleting one end of a pair deletes both."""
     outcome = "already gone"
     for name, where in data["ends"]:
@@ -250,12 +247,12 @@ def undo_link(data: Data) -> str:
                 continue
             link = find(name, path)
             if link is not None and link.kind == data["kind"]:
-                _request(name, path, "del", index=link.index)
+                _link_request(name, path, "del", index=link.index)
                 outcome = "deleted"
     return outcome
 
 
-def undo_link_state(data: Data) -> str:
+def undo_link_state(data: UndoData) -> str:
     """Put the previous settings of a link back."""
     name = data["name"]
     now = find(name)
@@ -273,16 +270,16 @@ def _apply_state(
     name: str, up: bool | None = None, mtu: int | None = None, promiscuous: bool | None = None
 ) -> None:
     if mtu is not None:
-        _set(name, None, mtu=mtu)
+        _set_link(name, None, mtu=mtu)
     if promiscuous is not None:
-        _set(name, None, flags=IFF_PROMISC if promiscuous else 0, change=IFF_PROMISC)
+        _set_link(name, None, flags=IFF_PROMISC if promiscuous else 0, change=IFF_PROMISC)
     if up is not None:
-        _set(name, None, flags=IFF_UP if up else 0, change=IFF_UP)
+        _set_link(name, None, flags=IFF_UP if up else 0, change=IFF_UP)
 
 
-def _move(name: str, netns: Path) -> None:
+def _move_from_root(name: str, netns: Path) -> None:
     with netns.open("rb") as namespace:
-        _set(name, None, net_ns_fd=namespace.fileno())
+        _set_link(name, None, net_ns_fd=namespace.fileno())
 
 
 def _disable_ipv6(name: str) -> None:
@@ -290,15 +287,15 @@ def _disable_ipv6(name: str) -> None:
     if not conf.is_dir():  # this kernel has no IPv6, or it is off: silent already
         return
     family = {"attrs": [("AF_INET6", {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", ADDR_GEN_NONE)]})]}
-    _set(name, None, IFLA_AF_SPEC=family)
+    _set_link(name, None, IFLA_AF_SPEC=family)
     (conf / "disable_ipv6").write_text("1\n")
 
 
-def _set(name: str, netns: Path | None, **attributes: Any) -> None:
-    _request(name, netns, "set", index=get(name, netns).index, **attributes)
+def _set_link(name: str, netns: Path | None, **attributes: Any) -> None:
+    _link_request(name, netns, "set", index=get(name, netns).index, **attributes)
 
 
-def _request(name: str, netns: Path | None, command: str, **attributes: Any) -> None:
+def _link_request(name: str, netns: Path | None, command: str, **attributes: Any) -> None:
     from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
 
@@ -316,7 +313,7 @@ def _request(name: str, netns: Path | None, command: str, **attributes: Any) -> 
     run_in(netns, send)
 
 
-def _dump() -> tuple[Link, ...]:
+def _read_links() -> tuple[Link, ...]:
     from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
 
     with IPRoute() as route:
@@ -336,16 +333,8 @@ def _dump() -> tuple[Link, ...]:
     )
 
 
-def must_be_new(name: str, netns: Path | None) -> None:
-    """Refuse a name that no new link can have.
-
-    Args:
-        name: Interface name.
-        netns: Namespace; None is the caller's.
-
-    Raises:
-        HostError: It is too long, or taken.
-    """
+def check_new_name(name: str, netns: Path | None) -> None:
+    """Refuse a name that no new link can have."""
     if not 0 < len(name.encode()) <= MAX_NAME or "/" in name or " " in name:
         raise HostError(
             f"{name!r} cannot name a network link",
@@ -358,3 +347,111 @@ def must_be_new(name: str, netns: Path | None) -> None:
             where=f"link {name}",
             cure="choose another name, or delete it if it is a leftover",
         )
+
+
+#: The calling thread's namespace, unlike /proc/net, which is that of the process's main thread.
+PROC_NET_DEV = Path("/proc/thread-self/net/dev")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatistics:
+    """Statistics of a link, from the kernel's side of it.
+
+    Attributes:
+        rx: Frames the kernel received.
+        tx: Frames the kernel sent.
+        rx_dropped: Received and dropped, for want of room or of a taker.
+        tx_dropped: To be sent and dropped.
+    """
+
+    rx: int
+    tx: int
+    rx_dropped: int
+    tx_dropped: int
+
+
+def statistics(netns: Path | None = None) -> dict[str, LinkStatistics]:
+    """Statistics of all links of a namespace."""
+    return parse_statistics(run_in(netns, PROC_NET_DEV.read_text))
+
+
+def parse_statistics(text: str) -> dict[str, LinkStatistics]:
+    """Read the table of /proc/net/dev."""
+    found = {}
+    for line in text.splitlines()[2:]:
+        name, _, numbers = line.rpartition(":")  # an alias such as eth0:1 has a colon of its own
+        fields = [int(number) for number in numbers.split()]
+        found[name.strip()] = LinkStatistics(
+            rx=fields[1], rx_dropped=fields[3], tx=fields[9], tx_dropped=fields[11]
+        )
+    return found
+
+
+TUN_DEVICE = Path("/dev/net/tun")
+TUNSETIFF, TUNSETPERSIST = 0x400454CA, 0x400454CB
+IFF_TAP, IFF_MULTI_QUEUE, IFF_NO_PI = 0x0002, 0x0100, 0x1000
+
+
+def create_tap(
+    journal: Journal, name: str, *, netns: Path | None = None, multi_queue: bool = True
+) -> Change:
+    """Create a persistent tap device; it is down, and nobody has it open.
+
+    Whoever opens it must ask for IFF_MULTI_QUEUE exactly when it was made so, as DPDK's tap driver
+    always does; the kernel answers "Invalid argument" otherwise.
+    """
+    check_new_name(name, netns)
+    flags = IFF_TAP | IFF_NO_PI | (IFF_MULTI_QUEUE if multi_queue else 0)
+
+    def make() -> None:
+        try:
+            device = os.open(TUN_DEVICE, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise HostError(
+                f"cannot be opened: {error.strerror}",
+                where=str(TUN_DEVICE),
+                cure="load the module tun (modprobe tun) and run as root",
+            ) from error
+        try:
+            fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
+            fcntl.ioctl(device, TUNSETPERSIST, 1)
+        except OSError as error:
+            raise HostError(
+                f"the kernel refused to make the tap device: {error.strerror}",
+                where=f"link {name}",
+                cure="run as root, with a name that nothing else has",
+            ) from error
+        finally:
+            os.close(device)
+
+    # The kernel calls the kind of a tap's link "tun".
+    data = {"ends": [[name, str(netns) if netns else None]], "kind": "tun"}
+    with journal.changing("link", f"create tap {name}", data) as change:
+        run_in(netns, make)
+    return change
+
+
+#: Prints what `joined` reads.
+SHOW_QDISCS = ("tc", "-s", "-j", "qdisc", "show")
+
+
+def add_qdisc_counters(
+    links: Mapping[str, LinkStatistics], shown: str
+) -> dict[str, LinkStatistics]:
+    """Add what queueing disciplines know to the statistics of links.
+
+    A discipline's drops are in no statistics of its link. And virtio-net counts a frame as sent
+    when the ring's slot is cleaned, which may be seconds later; the discipline, when the driver
+    takes it.
+    """
+    found = dict(links)
+    for entry in json.loads(shown or "[]"):
+        name = entry.get("dev")
+        if name in found and entry.get("root"):
+            link = found[name]
+            found[name] = replace(
+                link,
+                tx=max(link.tx, int(entry.get("packets", 0))),
+                tx_dropped=link.tx_dropped + int(entry.get("drops", 0)),
+            )
+    return found

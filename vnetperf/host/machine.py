@@ -1,47 +1,255 @@
-"""What a backend is given to change a machine with: everything it does is undone with the run."""
+"""What a backend changes a machine with: everything it does is undone with the run."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
-from vnetperf.host import hugepages
-from vnetperf.host.kill import RUN_ID_VARIABLE
-from vnetperf.host.machine_links import MachineLinks
-from vnetperf.host.machine_nics import MachineNics
-from vnetperf.host.netns import run_in
-from vnetperf.host.patience import patient
-from vnetperf.host.process import ManagedProcess
+from vnetperf.host import cpu, ethtool, hugepages, kernel, links, nic
+from vnetperf.host.ethtool import disable_offloads
+from vnetperf.host.links import run_in
+from vnetperf.host.nic import eswitch, netdev, vfs
+from vnetperf.host.processes import RUN_ID_VARIABLE, ManagedProcess
+from vnetperf.host.session import HostRun
+from vnetperf.host.wait import patient
 from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import MachineFacts
+
+T = TypeVar("T")
+
+
+class MachineBase:
+    """A machine in the hands of one run."""
+
+    def __init__(self, run: HostRun, facts: MachineFacts) -> None:
+        self._run = run
+        self.facts = facts
+        self.run_id = run.run_id
+        self.run_dir = run.rundir.path
+        self._netns: Path | None = None
+        #: Links that are in another namespace of the run than its own.
+        self._elsewhere: dict[str, Path] = {}
+
+    @property
+    def netns(self) -> Path:
+        """The run's own network namespace, made when first asked for.
+
+        Test links and the kernel interfaces of a private switch live in it: nothing on the machine
+        listens there, and no name there meets one of the machine's.
+        """
+        if self._netns is None:
+            path = self.run_dir / "netns"
+            links.create_netns(self._run.journal, path)
+            self._netns = path
+        return self._netns
+
+    def create_netns(self, path: Path) -> Path:
+        """Make a network namespace that ends with the run."""
+        links.create_netns(self._run.journal, path)
+        return path
+
+    def create_cpuset(self, name: str, cpus: Iterable[int]) -> Path:
+        """Make a group of processes that run on some processors only; it ends with the run."""
+        group = f"vnetperf-{self.run_id}-{name}"
+        return cpu.create_cpuset(self._run.journal, group, cpus)
+
+    def load_module(self, name: str) -> None:
+        """Load a kernel module; it is unloaded with the run's end if it was not there before."""
+        kernel.load_module(self._run.journal, name)
+
+    def in_netns(self, function: Callable[[], T]) -> T:
+        """Call a function in the run's network namespace, in a thread of its own."""
+        return links.run_in(self.netns, function)
+
+
+class MachineLinks(MachineBase):
+    """The links of the run's network namespace, those among them that it lent to containers."""
+
+    def move_link(self, name: str, target: Path | None = None) -> None:
+        """Move a link into a container's namespace, or back; it is down then.
+
+        Whoever asks for the link by its name still finds it: its settings, its statistics.
+        """
+        links.move(name, target or self.netns, netns=self._home(name))
+        if target is None:
+            self._elsewhere.pop(name, None)
+        else:
+            self._elsewhere[name] = target
+
+    def _home(self, name: str) -> Path:
+        """The namespace that a link of the run is in."""
+        return self._elsewhere.get(name, self.netns)
+
+    def interface_name(self, role: str) -> str:
+        """A name for a network interface of this run."""
+        tail = self.run_id.rpartition("-")[2][-8:]
+        return f"vp{tail}{role}"
+
+    def create_veth(
+        self,
+        a: str,
+        b: str,
+        mtu: int = 1500,
+        *,
+        offloads: bool = False,
+        queues: int | None = None,
+    ) -> None:
+        """Make a veth pair in the run's network namespace, up and quiet."""
+        self.load_module("veth")
+        netns = (self.netns, self.netns)
+        links.create_veth(
+            self._run.journal, (a, b), netns=netns, mtu=mtu, offloads=offloads, queues=queues
+        )
+
+    def create_tap(
+        self, name: str, mtu: int = 1500, *, offloads: bool = False, multi_queue: bool = True
+    ) -> None:
+        """Make a persistent tap device in the run's network namespace, up and quiet."""
+        self.load_module("tun")
+        links.create_tap(self._run.journal, name, netns=self.netns, multi_queue=multi_queue)
+        links.set_mtu(name, mtu, netns=self.netns)
+        if not offloads:
+            disable_offloads(name, netns=self.netns)
+        links.silence(name, netns=self.netns)
+        links.set_up(name, netns=self.netns)
+
+    def delete_link(self, name: str) -> None:
+        """Delete a link of the run's network namespace before the run ends."""
+        links.delete(name, netns=self._home(name))
+        self._elsewhere.pop(name, None)
+
+    def link_statistics(self) -> dict[str, links.LinkStatistics]:
+        """Statistics of all links of the run's network namespace."""
+        table = links.statistics(self.netns)
+        for netns in set(self._elsewhere.values()):
+            there = links.statistics(netns).items()
+            table |= {n: seen for n, seen in there if self._elsewhere.get(n) == netns}
+        return table
+
+    def create_link(
+        self,
+        name: str,
+        kind: str,
+        *,
+        mtu: int | None = None,
+        offloads: bool = True,
+        **options: Any,
+    ) -> links.Link:
+        """Make a link of any kind in the run's network namespace: quiet, and up."""
+        links.create_link(self._run.journal, name, kind, netns=self.netns, **options)
+        if mtu is not None:
+            links.set_mtu(name, mtu, netns=self.netns)
+        if not offloads:
+            disable_offloads(name, netns=self.netns)
+        links.silence(name, netns=self.netns)
+        links.set_up(name, netns=self.netns)
+        return links.get(name, self.netns)
+
+    def set_link_up(self, name: str, *, up: bool = True) -> None:
+        """Bring a link that this run made up or down."""
+        links.set_up(name, up=up, netns=self._home(name))
+
+    def all_links(self) -> tuple[links.Link, ...]:
+        """All links of the run's network namespace."""
+        lent = (
+            link
+            for netns in set(self._elsewhere.values())
+            for link in links.links(netns)
+            if self._elsewhere.get(link.name) == netns
+        )
+        return (*links.links(self.netns), *lent)
+
+    def link(self, name: str) -> links.Link:
+        """A link in the run's network namespace."""
+        return links.get(name, self._home(name))
+
+    def set_link(
+        self,
+        name: str,
+        *,
+        mac: str | None = None,
+        mtu: int | None = None,
+        up: bool | None = None,
+    ) -> None:
+        """Change a link of the run's network namespace, where it differs."""
+        now = self.link(name)
+        if mac is not None and now.mac != mac.lower():
+            links.set_address(name, mac, netns=self._home(name))
+        if mtu is not None and now.mtu != mtu:
+            links.set_mtu(name, mtu, netns=self._home(name))
+        if up is not None and now.up != up:
+            links.set_up(name, up=up, netns=self._home(name))
+
+
+class MachineNics(MachineBase):
+    """The PCI NICs of a machine."""
+
+    def __init__(self, run: HostRun, facts: MachineFacts) -> None:
+        super().__init__(run, facts)
+        self._borrowed: dict[str, str] = {}
+
+    def give_nic(self, address: str, driver: str, *, isolated: bool = False) -> None:
+        """Give a PCI device to a driver for programs; it comes back with the run's end."""
+        nic.bind_nic(self._run.journal, address, driver, isolated=isolated)
+
+    def borrow_nic(
+        self,
+        address: str,
+        *,
+        mtu: int,
+        name: str = "",
+        mac: str = "",
+        promiscuous: bool = False,
+        offloads: bool = False,
+        queues: int | None = None,
+        isolated: bool = False,
+    ) -> str:
+        """Move the kernel interface of a PCI device into the run's namespace: up and quiet.
+
+        It comes back as it was with the run's end. A device that was borrowed already is left
+        where it is.
+        """
+        if address not in self._borrowed:
+            netns = self.netns
+            there = nic.borrow_nic(self._run.journal, address, netns, name=name, isolated=isolated)
+            if queues is not None:
+                ethtool.set_queues(there, queues, netns=netns)
+            netdev.prepare_interface(
+                there, netns=netns, mtu=mtu, promiscuous=promiscuous, mac=mac, offload=offloads
+            )
+            self._borrowed[address] = there
+        return self._borrowed[address]
+
+    def make_vfs(self, address: str, count: int) -> tuple[str, ...]:
+        """Make virtual functions without drivers; the earlier number is back with the run's end."""
+        return vfs.create_vfs(self._run.journal, address, count)
+
+    def make_switchdev(self, address: str, count: int) -> tuple[str, ...]:
+        """Make virtual functions as `make_vfs` of a NIC whose switch is in switchdev mode.
+
+        The interface of the physical function, which was borrowed, is back in the machine's own
+        namespace then, as all of the switch's are. The former mode is back with the run's end.
+        """
+        eswitch.return_uplink(self._borrowed[address], self.netns)
+        return vfs.create_vfs(self._run.journal, address, count, eswitch="switchdev")
+
+    def take_uplink(self, name: str, *, mtu: int, promiscuous: bool = False) -> None:
+        """Make the uplink of a switch in switchdev mode ready for rules: quiet, and up."""
+        eswitch.take_uplink(self._run.journal, name, mtu=mtu, promiscuous=promiscuous)
 
 
 class Machine(MachineLinks, MachineNics):
-    """A machine in the hands of one run: its files, processes and memory; links and NICs besides.
-
-    Args:
-        run: The run's hold on the machine.
-        facts: What is known of it.
-    """
+    """A machine in the hands of one run: its files, processes and memory; links and NICs besides."""
 
     def subdir(self, name: str) -> Path:
-        """A private directory of the run, for a backend's sockets and files.
-
-        Args:
-            name: Name of the directory; short, a socket's path has at most 107 octets.
-
-        Returns:
-            The directory, made when missing.
-        """
+        """A private directory of the run, for a backend's sockets and files."""
         return self._run.rundir.subdir(name)
 
     def remove_at_end(self, path: Path) -> None:
-        """Have a file removed with the run's end that a program of the run makes elsewhere.
-
-        Args:
-            path: The file, outside the run's directory; it need not be there yet.
-        """
+        """Have a file removed with the run's end that a program of the run makes elsewhere."""
         self._run.journal.intend("tree", f"remove {path}", {"path": str(path)})
 
     def spawn(
@@ -55,23 +263,7 @@ class Machine(MachineLinks, MachineNics):
         isolated: bool = False,
         netns: Path | None = None,
     ) -> ManagedProcess:
-        """Start a program that ends with the run at the latest.
-
-        Args:
-            name: What it is called in messages; also its log file's name.
-            argv: Program and arguments.
-            env: Variables added to the environment.
-            cpus: Processors it may run on; None for all.
-            keep_stdin_open: True gives it a pipe that never ends instead of /dev/null.
-            isolated: True starts it in the run's own network namespace.
-            netns: File of another network namespace to start it in.
-
-        Returns:
-            The running process.
-
-        Raises:
-            HostError: When it cannot be started.
-        """
+        """Start a program that ends with the run at the latest."""
         return self._run.processes.spawn(
             name,
             argv,
@@ -90,21 +282,7 @@ class Machine(MachineLinks, MachineNics):
         isolated: bool = False,
         netns: Path | None = None,
     ) -> str:
-        """Run a short-lived tool to its end.
-
-        Args:
-            argv: Program and arguments.
-            env: Variables added to the environment.
-            timeout: Longest run, seconds.
-            isolated: True runs it in the run's own network namespace.
-            netns: File of another network namespace to run it in.
-
-        Returns:
-            Standard output.
-
-        Raises:
-            HostError: When it is missing, fails, or does not end in time.
-        """
+        """Run a short-lived tool to its end."""
         environment = {**os.environ, RUN_ID_VARIABLE: self.run_id, **(env or {})}
         line = " ".join(argv)
 
@@ -132,14 +310,5 @@ class Machine(MachineLinks, MachineNics):
         return done.stdout
 
     def reserve_hugepages(self, node: int, size_kb: int, pages: int) -> None:
-        """Make hugepages free on a node; the previous number comes back with the run's end.
-
-        Args:
-            node: NUMA node.
-            size_kb: Page size, KiB.
-            pages: Pages that must be free.
-
-        Raises:
-            HostError: When the kernel does not give as many.
-        """
+        """Make hugepages free on a node; the previous number comes back with the run's end."""
         hugepages.reserve(self._run.journal, node, size_kb, pages)

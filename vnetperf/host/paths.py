@@ -57,18 +57,7 @@ def cache_directory() -> Path:
 
 
 def make_cache(name: str, what: str) -> Path:
-    """A directory of the cache, made when it is missing, mode 0700.
-
-    Args:
-        name: Its path in the cache.
-        what: What is kept there, for the message.
-
-    Returns:
-        Its path.
-
-    Raises:
-        HostError: It cannot be made, or others may write to it.
-    """
+    """A directory of the cache, made when it is missing, mode 0700."""
     path = cache_directory() / name
     try:
         make_private(path)
@@ -94,12 +83,6 @@ def make_private(directory: Path) -> None:
 
     Another run that ends at this moment removes the parents when they are empty, so a vanished
     parent is made again.
-
-    Args:
-        directory: The directory; one that is there already must be as private.
-
-    Raises:
-        HostError: It is there and others could change what is in it.
     """
     while True:
         try:
@@ -116,15 +99,7 @@ def make_private(directory: Path) -> None:
 
 
 def check_private(directory: Path) -> None:
-    """Make sure that nobody else can put anything into a directory that is there.
-
-    Args:
-        directory: The directory.
-
-    Raises:
-        FileNotFoundError: It is not there.
-        HostError: It is no directory of its own, not ours, or others may write to it.
-    """
+    """Make sure that nobody else can put anything into a directory that is there."""
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode):
         wrong = "is no directory, or a link to one"

@@ -1,34 +1,199 @@
-"""One run on one machine, from taking the testbed to leaving it exactly as it was."""
+"""A run's hold on a machine: lock, guardian, journal, directory; and restoring dead runs."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from vnetperf.host.guard import Guard
-from vnetperf.host.identity import check_run_id
-from vnetperf.host.journal import Journal
-from vnetperf.host.lock import OnWait, TestbedLock
-from vnetperf.host.paths import HostRoots
-from vnetperf.host.process import Processes
-from vnetperf.host.restore import RestoreReport, restore
-from vnetperf.host.rundir import RunDir
-from vnetperf.host.undo import UndoReport
+from vnetperf.host import journal as journal_file
+from vnetperf.host import locks
+from vnetperf.host.files import create_tree, ensure_directory
+from vnetperf.host.guardian import GuardianClient
+from vnetperf.host.journal import Journal, UndoReport
+from vnetperf.host.linux import ProcessId, boot_id, check_run_id
+from vnetperf.host.locks import OnWait, TestbedLock
+from vnetperf.host.paths import HostRoots, check_private, remove_if_empty
+from vnetperf.host.processes import Processes
+from vnetperf.model.errors import HostError
+
+# sun_path holds 108 bytes with the final NUL.
+MAX_SOCKET_PATH = 107
+
+
+class RunDir:
+    """One run's directory, mode 0700."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, journal: Journal, roots: HostRoots) -> RunDir:
+        """Create the directory, journaled, with its subdirectory for logs."""
+        missing = [parent for parent in (roots.run, *roots.run.parents) if not parent.exists()]
+        for parent in reversed(missing):
+            ensure_directory(journal, parent)
+        check_private(roots.run)
+        path = roots.run / journal.run_id
+        create_tree(journal, path)
+        rundir = cls(path)
+        rundir.subdir("log")
+        return rundir
+
+    @property
+    def logs(self) -> Path:
+        """Where the programs of the run write."""
+        return self.path / "log"
+
+    def subdir(self, name: str) -> Path:
+        """A subdirectory, made when it is missing."""
+        path = self.path / name
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    def socket(self, name: str) -> Path:
+        """Path for a unix socket, short enough for the kernel."""
+        path = self.path / name
+        length = len(str(path).encode())
+        if length > MAX_SOCKET_PATH:
+            raise HostError(
+                f"the path of a socket would have {length} bytes",
+                where=str(path),
+                accepted=f"up to {MAX_SOCKET_PATH} bytes",
+                cure="use a shorter run id or run root",
+            )
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A run whose journal was left alone, because a process still answers for it.
+
+    Attributes:
+        run_id: Identity of the run.
+        testbed: The testbed that it holds.
+        user: Account that it runs for.
+        since: Its start, ISO 8601, UTC.
+        pid: The living process.
+        role: ``agent`` or ``guardian`` (which is restoring right now).
+    """
+
+    run_id: str
+    testbed: str
+    user: str
+    since: str
+    pid: int
+    role: str
+
+    def describe(self) -> str:
+        """The run in one line, for a terminal."""
+        doing = "is running" if self.role == "agent" else "is being restored by its guardian"
+        return f"run {self.run_id} of {self.user} {doing} (pid {self.pid}, since {self.since})"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What `restore` found and did.
+
+    Attributes:
+        restored: One report for each dead run.
+        live: Runs that were left alone.
+        unreadable: Journals that could not even be opened, with why.
+        stale_locks: Testbeds whose lock file a dead run had left.
+        damaged: Journals kept earlier because some lines were unreadable, for a human to read.
+    """
+
+    restored: tuple[UndoReport, ...] = ()
+    live: tuple[LiveRun, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    stale_locks: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of any dead run is left on this machine."""
+        return not self.unreadable and all(report.complete for report in self.restored)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return asdict(self)
+
+
+def restore(
+    roots: HostRoots | None = None, *, on_run: Callable[[str], None] | None = None
+) -> RestoreReport:
+    """Undo the journals whose agent and guardian are both dead. Safe to call at any time."""
+    roots = roots or HostRoots()
+    restored: list[UndoReport] = []
+    live: list[LiveRun] = []
+    unreadable: list[str] = []
+    for path in _list_journals(roots):
+        try:
+            owner = living_owner(path)
+            if owner is not None:
+                live.append(owner)
+                continue
+            if on_run is not None:
+                on_run(path.stem)
+            restored.append(Journal.open(path).undo())
+        except (HostError, OSError) as error:
+            if path.exists():
+                unreadable.append(str(error))
+    stale = locks.remove_stale_locks(roots)
+    damaged = tuple(path.name for path in roots.journals.glob("*.damaged"))
+    _remove_orphan_logs(roots)
+    remove_if_empty(roots.journals, roots.locks, roots.state)
+    return RestoreReport(tuple(restored), tuple(live), tuple(unreadable), tuple(stale), damaged)
+
+
+def living_owner(path: Path) -> LiveRun | None:
+    """The process that still answers for a journal, or None when all are dead."""
+    records = journal_file.read_journal(path).records
+    header = next((record for record in records if record.get("t") == "header"), None)
+    if header is None or header["boot"] != boot_id():
+        return None
+    for role, key in (("agent", "owner"), ("guardian", "guardian")):
+        if header[key] and ProcessId(*header[key]).alive():
+            return LiveRun(
+                run_id=path.stem,
+                testbed=header["testbed"],
+                user=header["user"],
+                since=header["since"],
+                pid=header[key][0],
+                role=role,
+            )
+    return None
+
+
+def _list_journals(roots: HostRoots) -> list[Path]:
+    try:
+        return sorted(roots.journals.glob("*.jsonl"))
+    except FileNotFoundError:
+        return []  # the last run to end has just removed the folder
+    except OSError as error:
+        raise HostError(
+            f"the journals cannot be listed: {error.strerror}",
+            where=str(roots.journals),
+            cure="run as root",
+        ) from error
+
+
+def _remove_orphan_logs(roots: HostRoots) -> None:
+    """Remove logs of guardians that never saw a journal: nothing was changed by those runs."""
+    for log in roots.journals.glob("*.log"):
+        journals = (log.with_suffix(".jsonl"), log.with_suffix(".damaged"))
+        if log.stat().st_size == 0 and not any(journal.exists() for journal in journals):
+            log.unlink(missing_ok=True)
 
 
 class HostRun:
     """A run's hold on a machine. Made by `open`; ended by `close` or by leaving ``with``.
-
-    Args:
-        journal: Its journal.
-        lock: The testbed's lock, held.
-        guard: The guardian, watching.
-        rundir: Its private directory.
-        restored: What was restored of dead runs before this one began.
 
     Attributes:
         run_id: Identity of the run.
@@ -42,7 +207,7 @@ class HostRun:
         self,
         journal: Journal,
         lock: TestbedLock,
-        guard: Guard,
+        guard: GuardianClient,
         rundir: RunDir,
         restored: RestoreReport,
     ) -> None:
@@ -65,29 +230,14 @@ class HostRun:
         timeout_s: float = 0.0,
         on_wait: OnWait | None = None,
     ) -> HostRun:
-        """Take the testbed, restore what dead runs left, and begin a guarded run.
-
-        Args:
-            testbed: Name of the testbed; one run at a time holds it.
-            run_id: Identity of the run; made from time and chance when None.
-            roots: Where this machine keeps its state.
-            timeout_s: Seconds to wait while another run holds the testbed.
-            on_wait: Told about the waiting, see `TestbedLock.acquire`.
-
-        Returns:
-            The run; close it, or use it in a ``with`` statement.
-
-        Raises:
-            TestbedBusyError: Another run holds the testbed.
-            HostError: The machine refuses; it is then as it was.
-        """
+        """Take the testbed, restore what dead runs left, and begin a guarded run."""
         roots = roots or HostRoots()
         run_id = check_run_id(run_id or new_run_id())
         with contextlib.ExitStack() as undo_on_error:
             lock = TestbedLock.acquire(roots, testbed, run_id, timeout_s=timeout_s, on_wait=on_wait)
             undo_on_error.callback(lock.release)
             restored = restore(roots)
-            guard = Guard.start(roots.journal(run_id), lock)
+            guard = GuardianClient.start(roots.journal(run_id), lock)
             undo_on_error.callback(guard.dismiss)
             journal = Journal.create(roots, run_id, testbed=testbed, guardian=guard.identity)
             undo_on_error.callback(journal.undo)

@@ -1,1 +1,11 @@
-"""Frozen values of the field: units, traffic, deployments, trials, goals. No I/O."""
+"""The project's values: frozen, validated, without any I/O. Imports nothing of the project."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Frozen(BaseModel):
+    """A value: immutable, comparable, and strict about its keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")

@@ -1,7 +1,6 @@
-"""Deployments as graphs: which port forwards to which, for which chain of VNFs.
+"""Deployments as graphs.
 
-Everything that differs between Phy2Phy, PVP, PVVP, PVPV, P2V, V2V and the overlays is data in the
-graph; no other room asks for a deployment's name.
+Ports, attachments, forwarding hops, and the MAC address of every port.
 """
 
 from __future__ import annotations
@@ -9,9 +8,130 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from vnetperf.model.base import Frozen
+from vnetperf.model import Frozen
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.ports import PhyPort, Port, VnfPort
+
+
+class PhyPort(Frozen):
+    """A physical port of the DUT, the DUT's end of a wire.
+
+    Attributes:
+        index: 0-based number of the port and of its wire.
+    """
+
+    kind: Literal["phy"] = "phy"
+    index: int
+
+    def __str__(self) -> str:
+        return f"phy{self.index}"
+
+
+class VnfPort(Frozen):
+    """A port of a VNF.
+
+    Attributes:
+        vnf: 0-based number of the VNF.
+        index: 0-based number of the port on that VNF.
+    """
+
+    kind: Literal["vnf"] = "vnf"
+    vnf: int
+    index: int
+
+    def __str__(self) -> str:
+        return f"vnf{self.vnf}.{self.index}"
+
+
+Port = PhyPort | VnfPort
+
+
+class WireEnd(Frozen):
+    """One end of a wire between a tester port and a DUT physical port.
+
+    Attributes:
+        wire: 0-based number of the wire, equal to its PhyPort's index; of a tester in the place
+            of a VNF, the number of the tester's port.
+        kind: Name of the wire family's backend, "memif", "veth", "nic"; of a tester in the place
+            of a VNF, the attachment's kind.
+        side: Who plugs in here.
+        socket: Unix socket path (memif, vhost-user).
+        role: "server" listens, "client" connects (memif, vhost-user).
+        netdev: Kernel interface name (veth, tap, macvtap, nic under its kernel driver), in the
+            run's network namespace.
+        pci: PCI address (nic, vf).
+        driver: Driver the PCI device is bound to: "vfio-pci", "uio_pci_generic", or the kernel's.
+        mac: Address that frames for the port carry, where it has one of its own.
+        queues: Queue pairs.
+    """
+
+    wire: int
+    kind: str
+    side: Literal["tester", "dut"]
+    socket: str | None = None
+    role: Literal["server", "client"] | None = None
+    netdev: str | None = None
+    pci: str | None = None
+    driver: str | None = None
+    mac: str | None = None
+    queues: int = 1
+
+
+class Attachment(Frozen):
+    """What a vSwitch offers a VNF to plug into.
+
+    Attributes:
+        port: The VNF port it belongs to.
+        kind: "vhost-user", "tap", "veth", "memif", "vf", "macvtap", "macvlan".
+        socket: Unix socket path (vhost-user, memif).
+        vnf_is_server: True when the VNF must listen on the socket and the vSwitch connects.
+        netdev: Kernel interface name (tap, veth, macvtap, vf under its kernel driver), in the
+            run's network namespace; of a veth pair the VNF's end.
+        pci: PCI address (vf).
+        driver: Driver a PCI function is bound to: "vfio-pci" or the kernel's.
+        queues: Number of queue pairs.
+        multi_queue: False when who plugs into a tap opens it for one queue, without
+            IFF_MULTI_QUEUE; the kernel wants to know when the tap is made.
+        mac: MAC address of the VNF's port.
+        peer_mac: MAC address that frames sent by the VNF's port must carry as destination.
+    """
+
+    port: VnfPort
+    kind: str
+    socket: str | None = None
+    vnf_is_server: bool = False
+    netdev: str | None = None
+    pci: str | None = None
+    driver: str | None = None
+    queues: int = 1
+    multi_queue: bool = True
+    mac: str | None = None
+    peer_mac: str | None = None
+
+    def as_tester_end(self, number: int) -> WireEnd:
+        """The attachment as an end for the tester, which plugs in where a VNF would.
+
+        Args:
+            number: Number of the tester's port.
+
+        Returns:
+            The end.
+        """
+        role: Literal["server", "client"] | None = None
+        if self.socket is not None:
+            role = "server" if self.vnf_is_server else "client"
+        return WireEnd(
+            wire=number,
+            kind=self.kind,
+            side="tester",
+            socket=self.socket,
+            role=role,
+            netdev=self.netdev,
+            pci=self.pci,
+            driver=self.driver,
+            mac=self.mac,
+            queues=self.queues,
+        )
+
 
 PHY_PORTS = (PhyPort(index=0), PhyPort(index=1))
 
@@ -252,3 +372,94 @@ def _direct(name: str, hops: tuple[Hop, ...]) -> Deployment:
     ends = (hops[0].src, hops[0].dst)
     ways = tuple(range(len(hops)))
     return Deployment(name=name, vnf_count=0, chains=1, hops=hops, ends=ends, directions=ways)
+
+
+#: Third octet by owner: "e" a tester's port, "a" a VNF's port, "d" a port of the DUT.
+_TESTER, _VNF, _DUT = 0x65, 0x61, 0x64
+
+
+def _mac(owner: int, a: int, b: int) -> str:
+    return f"02:76:{owner:02x}:{a:02x}:{b >> 8:02x}:{b & 255:02x}"
+
+
+def tester_mac(port: int, chain: int) -> str:
+    """Address of a tester port's stream.
+
+    Args:
+        port: Number of the tester port.
+        chain: Number of the chain, 0..65535.
+
+    Returns:
+        Six hexadecimal octets.
+    """
+    return _mac(_TESTER, port, chain)
+
+
+def vnf_mac(port: VnfPort) -> str:
+    """Address of a VNF's port.
+
+    Args:
+        port: The port.
+
+    Returns:
+        Six hexadecimal octets.
+    """
+    return _mac(_VNF, port.index, port.vnf)
+
+
+def dut_mac(port: Port) -> str:
+    """Address of the DUT at a port: what a router or a steering NIC takes frames by.
+
+    Args:
+        port: Port of the deployment.
+
+    Returns:
+        Six hexadecimal octets.
+    """
+    if isinstance(port, PhyPort):
+        return _mac(_DUT, 0, port.index)
+    return _mac(_DUT, 1 + port.index, port.vnf)
+
+
+def port_mac(deployment: Deployment, port: Port, chain: int) -> str:
+    """Address of what is plugged into a port: a tester's port or a VNF's.
+
+    Args:
+        deployment: The graph.
+        port: One of its ports.
+        chain: Number of the chain.
+
+    Returns:
+        Six hexadecimal octets.
+    """
+    if port in deployment.ends:
+        number = deployment.ends.index(port)
+        # A tester in a VNF's place has the VNF's address: a steering NIC knows no other there.
+        return vnf_mac(port) if isinstance(port, VnfPort) else tester_mac(number, chain)
+    if isinstance(port, PhyPort):
+        raise ValueError(f"{deployment.name}: nothing is plugged into {port}")
+    return vnf_mac(port)
+
+
+def peer_mac(deployment: Deployment, port: Port, chain: int = 0, *, routed: bool = False) -> str:
+    """Address that a frame must carry when it enters the vSwitch by a port.
+
+    Args:
+        deployment: The graph.
+        port: Port by which the frame enters.
+        chain: Number of the chain it travels.
+        routed: True when the vSwitch routes: frames are then addressed to it.
+
+    Returns:
+        Address of what is plugged in where the frame leaves; the DUT's own when it routes, and
+        when the frame leaves again without meeting a VNF (nobody is there to be addressed).
+
+    Raises:
+        ValueError: When nothing is forwarded from the port.
+    """
+    hop = next((h for h in deployment.hops if h.src == port and h.chain in (None, chain)), None)
+    if hop is None:
+        raise ValueError(f"{deployment.name}: nothing is forwarded from {port}")
+    if routed or (isinstance(port, PhyPort) and isinstance(hop.dst, PhyPort)):
+        return dut_mac(port)
+    return port_mac(deployment, hop.dst, chain)

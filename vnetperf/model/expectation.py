@@ -6,9 +6,9 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from vnetperf.model.base import Frozen
-from vnetperf.model.imix import IMIX
-from vnetperf.model.procedures import TestName
+from vnetperf.model import Frozen
+from vnetperf.model.parameters import TestName
+from vnetperf.model.profile import IMIX
 
 
 class Expectation(Frozen):

@@ -1,12 +1,13 @@
-"""Options of a vSwitch in a scenario: queues, workers, MTU, memory."""
+"""Options of a scenario's parts: vSwitch, guests, mobile core."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from vnetperf.model.base import Frozen
+from vnetperf.model import Frozen
 
 Rss = Literal["l3", "l4", "off"]
 
@@ -104,3 +105,250 @@ class SwitchOptions(Frozen):
             for name, value in values.items()
             if name not in ("name", "description", "mode") and value != getattr(plain, name)
         }
+
+
+#: Processors as the kernel writes them: "2", "2-3,8".
+CpuList = Annotated[str, Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$")]
+RingSize = Annotated[int, Field(ge=256, le=1024)]
+#: Endings of disk images of users, and their formats.
+DISKS = {".qcow2": "qcow2", ".img": "raw", ".raw": "raw"}
+#: Options that only a virtio NIC has.
+VIRTIO_ONLY = ("rx_ring", "tx_ring", "mergeable", "packed", "csum", "tso", "ufo", "ecn", "gso")
+
+
+class GuestOptions(Frozen):
+    """What a scenario asks of its guests; a file under conf/guest/.
+
+    A value of None, or an empty one, leaves the launcher's own, or the plan's.
+
+    Attributes:
+        name: Name of the file.
+        description: One sentence for the report.
+        image: Name of a built image; or path of a disk image, ending in .qcow2 or .img (raw), that
+            forwards by itself (mode "buildin").
+        kernel: Kernel that a disk image is booted with; None for the one that is on the disk.
+        initrd: First file system of that kernel.
+        cmdline: Command line of that kernel.
+        uri: URI of libvirt's driver; "" for a private one of the run.
+        accel: "kvm", "tcg" (emulated), or "auto" for kvm where it is proved to work.
+        vcpus: Number of vCPUs; None for one that forwards beside one that does all else.
+        vcpu_pins: Processors of the host for each vCPU.
+        emulator_pin: Processors of the host for QEMU's other threads.
+        vhost_pin: Processors of the host for the threads of vhost-net.
+        iothread_pins: Processors of the host for each I/O thread of disks; empty has none.
+        memory_mib: Memory, MiB.
+        hugepage_kb: Size of the host's pages under its memory, KiB; 0 for ordinary pages.
+        node: Node of the host that its memory is on; None for the pollers'.
+        nic: What its NICs are, where the attachment leaves a choice.
+        rx_ring: Receive descriptors of each queue of a virtio NIC.
+        tx_ring: Transmit descriptors of each queue of a virtio NIC.
+        mergeable: Mergeable receive buffers.
+        packed: Packed rings.
+        csum: Checksum offload.
+        tso: TCP segmentation offload.
+        ufo: UDP fragmentation offload.
+        ecn: Segmentation of packets with ECN.
+        gso: Segmentation by the host of what the guest sends.
+        gro: Reassembly by the guest's kernel of what it receives.
+        vhost: vhost-net in the kernel for taps; None where the kernel has it.
+        boot_s: Longest wait for the guest's agent, seconds.
+    """
+
+    name: str = ""
+    description: str = ""
+    image: str = "vloop"
+    kernel: Path | None = None
+    initrd: Path | None = None
+    cmdline: str = ""
+    uri: str = ""
+    accel: Literal["auto", "kvm", "tcg"] = "auto"
+    vcpus: Annotated[int, Field(ge=1, le=64)] | None = None
+    vcpu_pins: tuple[CpuList, ...] = ()
+    emulator_pin: CpuList | None = None
+    vhost_pin: CpuList | None = None
+    iothread_pins: tuple[CpuList, ...] = ()
+    memory_mib: int = Field(default=512, ge=128, le=1 << 20)
+    hugepage_kb: Literal[0, 2048, 1048576] = 2048
+    node: Annotated[int, Field(ge=0)] | None = None
+    nic: Literal["virtio", "e1000", "rtl8139"] = "virtio"
+    rx_ring: RingSize | None = None
+    tx_ring: RingSize | None = None
+    mergeable: bool | None = None
+    packed: bool | None = None
+    csum: bool | None = None
+    tso: bool | None = None
+    ufo: bool | None = None
+    ecn: bool | None = None
+    gso: bool | None = None
+    gro: bool | None = None
+    vhost: bool | None = None
+    boot_s: float = Field(default=60.0, gt=0, le=3600)
+
+    @field_validator("rx_ring", "tx_ring")
+    @classmethod
+    def _power_of_two(cls, value: int | None) -> int | None:
+        if value is not None and value & (value - 1):
+            raise ValueError("a number of descriptors is a power of two")
+        return value
+
+    @property
+    def disk(self) -> Path | None:
+        """Disk image of the user's; None when `image` is the name of a built one."""
+        path = Path(self.image)
+        return path if path.suffix in DISKS else None
+
+    @field_validator("image")
+    @classmethod
+    def _found_from_anywhere(cls, value: str) -> str:
+        path = Path(value)
+        return str(path.expanduser().absolute()) if path.suffix in DISKS else value
+
+    @field_validator("kernel", "initrd")
+    @classmethod
+    def _whole(cls, value: Path | None) -> Path | None:
+        return value.expanduser().absolute() if value is not None else None
+
+    @property
+    def virtio_only(self) -> tuple[str, ...]:
+        """Names of the options given that only a virtio NIC has."""
+        return tuple(name for name in VIRTIO_ONLY if getattr(self, name) is not None)
+
+    def given(self) -> dict[str, Any]:
+        """Options that are set.
+
+        Returns:
+            Name -> value.
+        """
+        plain = GuestOptions()
+        values = {name: getattr(self, name) for name in GuestOptions.model_fields}
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in ("name", "description") and value != getattr(plain, name)
+        }
+
+
+GtpuMode = Literal["tun", "kernel"]
+#: Addresses of the core and of the tester on Gn, from TEST-NET-1 (RFC 5737).
+GN_CORE, GN_TESTER, GN_PREFIX = "192.0.2.1", "192.0.2.2", 24
+#: Where UEs and servers are: the test networks beyond tester ports 0 and 1 (RFC 2544 C.2.2).
+UE_NETWORK, SERVER_NETWORK = "198.18.0.0/16", "198.19.0.0/16"
+#: File under conf/stacks/ of the core that is taken when none is named.
+DEFAULT_STACK = "osmo-ggsn"
+#: Sessions that a stream carries at most: addresses of UEs in 198.18.0.0/16.
+MOST_SESSIONS = 65_000
+#: What no file of a core can be called in its directory: its network namespace is there.
+RESERVED_NAMES = frozenset({"netns", ".", ".."})
+
+
+class Bearers(Frozen):
+    """Sessions whose tunnel endpoints and addresses rise by one.
+
+    Attributes:
+        teid: Tunnel endpoint of the first, at the core for uplink.
+        ue: Address of the first one's UE.
+        count: Number of sessions.
+    """
+
+    teid: int = Field(ge=0, lt=1 << 32)
+    ue: str
+    count: int = Field(ge=1)
+
+
+class StackProgram(Frozen):
+    """One program of a stack.
+
+    Attributes:
+        role: What it is, "core".
+        argv: Program and arguments; `${NAME}` stands for a value or the path of a file.
+        ready: Text in its log that says that it is up.
+        package: Distribution's package that has it.
+    """
+
+    role: str
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]
+    ready: str
+    package: str = ""
+
+
+class UeAttach(Frozen):
+    """How UEs attach to a stack.
+
+    Attributes:
+        by: "gtpc" for GTPv1-C to the core's Gn address, "command" for a program that prints
+            a line of JSON for each session: {"ue": "198.18.0.1", "teid": 1}.
+        apn: Access point name, for gtpc.
+        argv: The program, for command.
+    """
+
+    by: Literal["gtpc", "command"] = "gtpc"
+    apn: str = "internet"
+    argv: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> UeAttach:
+        if (self.by == "command") != bool(self.argv):
+            raise ValueError('argv is for by = "command", which needs it')
+        return self
+
+
+class MobileCore(Frozen):
+    """A mobile core that can be deployed; a file under conf/stacks/.
+
+    Attributes:
+        name: Name of the file.
+        description: One sentence for the report.
+        programs: What runs, in order of its start; the first is the core's user plane.
+        files: Name -> text of files that programs read, with `${NAME}` for values.
+        gtpu_modes: Ways in which it forwards user traffic: "tun", "kernel" -> its own name for it.
+        mode_marks: Mode -> library that the first program must be linked with to have it.
+        max_sessions: Sessions that it has room for, one more kept for the UE of users' traffic.
+        tun: Name of the interface that UEs' packets leave and enter the core's kernel by.
+        image: Guest image that has it, where it runs in a VM.
+        attach: How UEs attach.
+        ue: A UE that makes itself an interface `${tun}` and routes by it, for users' own traffic.
+    """
+
+    name: str = ""
+    description: str = ""
+    programs: Annotated[tuple[StackProgram, ...], Field(min_length=1)]
+    files: dict[str, str] = Field(default_factory=dict)
+    gtpu_modes: Annotated[dict[GtpuMode, str], Field(min_length=1)]
+    mode_marks: dict[GtpuMode, str] = Field(default_factory=dict)
+    max_sessions: int = Field(default=MOST_SESSIONS, ge=1, le=MOST_SESSIONS)
+    tun: str
+    image: str = "vepc"
+    attach: UeAttach = UeAttach()
+    ue: StackProgram | None = None
+
+    @field_validator("files")
+    @classmethod
+    def _plain_names(cls, files: dict[str, str]) -> dict[str, str]:
+        for name in files:
+            if "/" in name or not name or name in RESERVED_NAMES:
+                raise ValueError(f"{name!r} is no plain name of a file in the core's directory")
+        return files
+
+
+class CoreOptions(Frozen):
+    """What a scenario asks of its mobile core.
+
+    Attributes:
+        sessions: UEs that attach before anything is measured; user traffic is of all of them.
+        ramp: Sessions asked for in a second; 0 for one after the other, as fast as they are made.
+        gtpu_mode: "tun" forwards in the core's own program, "kernel" in the kernel's gtp module.
+    """
+
+    sessions: int = Field(default=1, ge=1, le=MOST_SESSIONS)
+    ramp: float = Field(default=0.0, ge=0, le=100_000)
+    gtpu_mode: GtpuMode = "tun"
+
+    def given(self) -> dict[str, Any]:
+        """Options that are set.
+
+        Returns:
+            Name -> value.
+        """
+        plain = CoreOptions()
+        values = {name: getattr(self, name) for name in CoreOptions.model_fields}
+        return {name: value for name, value in values.items() if value != getattr(plain, name)}

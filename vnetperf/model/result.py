@@ -1,4 +1,4 @@
-"""What results.json holds. The names of these fields are stable (docs/results.md)."""
+"""Results of a run, as results.json holds them, and the record of a redaction."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from vnetperf.model.base import Frozen
-from vnetperf.model.imix import IMIX
+from vnetperf.model import Frozen
 from vnetperf.model.outcomes import (
     AddressTable,
     BackToBack,
@@ -18,10 +17,36 @@ from vnetperf.model.outcomes import (
     Reset,
     Soak,
     Spread,
+    Transfers,
 )
-from vnetperf.model.redaction import Redaction
-from vnetperf.model.transfer import Transfers
+from vnetperf.model.profile import IMIX
 from vnetperf.model.trial import Latency, Verdict
+
+
+class Redaction(Frozen):
+    """What a copy of a run does not tell any more.
+
+    Attributes:
+        when: UTC, ISO 8601.
+        values: Kind ("host name", "MAC address") -> number of different values that were replaced,
+            each by the same token everywhere.
+        kept: Kinds that were left on purpose.
+        limited: What was replaced only where it is known to be a name, and why.
+        dropped: Files of the run that the copy does not have -> why.
+    """
+
+    when: str
+    values: dict[str, int] = Field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    limited: tuple[str, ...] = ()
+    dropped: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        """What a reader must know first."""
+        counts = ", ".join(f"{number} x {kind}" for kind, number in self.values.items())
+        return f"a redacted copy: values were replaced by tokens ({counts or 'none were found'})"
+
 
 SCHEMA_VERSION = 1
 

@@ -1,19 +1,78 @@
-"""A scenario: deployment x vSwitch x VNF x traffic."""
+"""A scenario (deployment x vSwitch x VNF x traffic), its variants in a comparison.
+
+And its plan on a testbed.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from vnetperf.model.addresses import peer_mac
-from vnetperf.model.base import Frozen
-from vnetperf.model.core import CoreOptions, Stack
-from vnetperf.model.deployment import Deployment, make_deployment
+from pydantic import Field
+
+from vnetperf.model import Frozen
+from vnetperf.model.deployment import Deployment, VnfPort, make_deployment, peer_mac
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.guest import GuestOptions
-from vnetperf.model.options import SwitchOptions
-from vnetperf.model.ports import VnfPort
-from vnetperf.model.traffic import Addressing, Stream, TrafficProfile, make_streams
-from vnetperf.model.tunnel import GTPU, TunnelKind, overhead
+from vnetperf.model.frames import GTPU, TunnelKind, overhead
+from vnetperf.model.options import CoreOptions, GuestOptions, MobileCore, SwitchOptions
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import Addressing, Stream, make_streams
+
+#: What a setting is given: one value, or several "KEY=VALUE" texts.
+Value = str | int | tuple[str, ...]
+
+
+class Variant(Frozen):
+    """Settings laid over the user's own, as if typed last.
+
+    Attributes:
+        id: What tells it from the others, "rx_queues=2"; "" for no variant at all.
+        settings: Name of a setting and its value, in the order in which they are laid over.
+    """
+
+    id: str = ""
+    settings: tuple[tuple[str, Value], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.id)
+
+    @property
+    def typed(self) -> tuple[str, ...]:
+        """The settings as a user would type them: "--set rx_queues=2"."""
+        found = []
+        for key, value in self.settings:
+            values = value if isinstance(value, tuple) else (str(value),)
+            found += [f"--{key.replace('_', '-')} {one}" for one in values]
+        return tuple(found)
+
+    def and_also(self, other: Variant) -> Variant:
+        """Both, as one variant of a cross product.
+
+        Args:
+            other: Its settings are laid over these.
+
+        Returns:
+            The variant.
+        """
+        ids = ",".join(part for part in (self.id, other.id) if part)
+        return Variant(id=ids, settings=self.settings + other.settings)
+
+
+class Comparison(Frozen):
+    """Variants of one scenario that are measured to be compared with each other.
+
+    Attributes:
+        name: Name of the test case.
+        title: What it finds out, in one sentence; "" when the test case does not say.
+        scenario: The scenario without a variant, "pvp_dpdk".
+        variants: In the order in which they are to be shown.
+    """
+
+    name: str
+    title: str = ""
+    scenario: str
+    variants: tuple[Variant, ...]
+
 
 Forwarding = Literal["l2", "l3"]
 Rules = Literal["port", "stream", "learning"]
@@ -70,7 +129,7 @@ class Scenario(Frozen):
     options: SwitchOptions = SwitchOptions()
     guest: GuestOptions = GuestOptions()
     core: CoreOptions = CoreOptions()
-    stack: Stack | None = None
+    stack: MobileCore | None = None
     max_frame_size: int = STANDARD_FRAME_SIZE
     variant: str = ""
 
@@ -204,3 +263,171 @@ def split_id(scenario_id: str) -> tuple[str, str]:
         )
     make_deployment(deployment)
     return deployment, vswitch
+
+
+class RoleDemand(Frozen):
+    """A poll-mode or busy thread that wants a core of its own.
+
+    Attributes:
+        role: "pmd", "tester", "vnf0" ...
+        threads: Number of threads.
+        group: On shared cores, roles of one group are put on the same core: the tester and the
+            PMD take turns anyway, a VNF runs beside them.
+    """
+
+    role: str
+    threads: int = 1
+    group: Literal["switch", "vnf"]
+
+
+class Pollers(Frozen):
+    """How to find a role's busy threads on the running machine.
+
+    Attributes:
+        role: As in RoleDemand.
+        pid: Process id.
+        thread_prefix: What the names of its busy threads begin with.
+    """
+
+    role: str
+    pid: int
+    thread_prefix: str
+
+
+class Placement(Frozen):
+    """Which role runs where.
+
+    Attributes:
+        mode: "dedicated": each poller has a core of its own; "shared": they take turns.
+        reason: Why this mode.
+        cores: Role -> processors.
+        housekeeping: Processors for everything that does not poll.
+        node: NUMA node of the pollers' memory.
+        nodes: NUMA nodes of the machine.
+        far_nodes: The other nodes, when pollers sit on several.
+        vnf_node: NUMA node of VNFs' memory, when it is not the pollers'.
+        unpinned: Role -> processors among which the kernel moves it; such a role has no cores.
+        slice_us: EEVDF slice for threads on shared cores, microseconds; 0: the kernel's own.
+        slice_note: What is known about slices: "" or why they are not available.
+        emulated: True in the virtual lab, where one thread emulates all processors in turn.
+    """
+
+    mode: Literal["dedicated", "shared"]
+    reason: str
+    cores: dict[str, tuple[int, ...]]
+    housekeeping: tuple[int, ...]
+    node: int = 0
+    nodes: tuple[int, ...] = (0,)
+    far_nodes: tuple[int, ...] = ()
+    vnf_node: int | None = None
+    unpinned: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    slice_us: int = 0
+    slice_note: str = ""
+    emulated: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """True when pollers share cores."""
+        return self.mode == "shared"
+
+    @property
+    def home_of_vnfs(self) -> int:
+        """NUMA node of VNFs' memory."""
+        return self.node if self.vnf_node is None else self.vnf_node
+
+    def takes_turns(self, role: str) -> bool:
+        """Whether a role's core is also another role's, or turns with all others.
+
+        Args:
+            role: The role.
+
+        Returns:
+            True when it must let another poller run.
+        """
+        if self.emulated:
+            return True
+        mine = set(self.cores.get(role, ()))
+        return any(mine & set(cores) for other, cores in self.cores.items() if other != role)
+
+
+class MemoryPlan(Frozen):
+    """Hugepages the scenario needs free on a node.
+
+    Attributes:
+        node: NUMA node.
+        size_kb: Page size, KiB.
+        pages: Pages that must be free.
+        users: User -> MiB.
+    """
+
+    node: int
+    size_kb: int
+    pages: int
+    users: dict[str, int] = Field(default_factory=dict)
+
+
+class NicUse(Frozen):
+    """One NIC of a wire, and the driver it will have.
+
+    Attributes:
+        wire: Number of the wire.
+        side: Whose end it is.
+        pci: PCI address.
+        driver: "vfio-pci", "uio_pci_generic", or the kernel's.
+        kernel: True when its kernel interface is used.
+        interface: Name of its kernel interface now; "" when it has none.
+        node: NUMA node; -1 when unknown.
+        note: Why this driver and not one that is preferred to it; "" when there is none.
+    """
+
+    wire: int
+    side: Literal["tester", "dut"]
+    pci: str
+    driver: str
+    kernel: bool
+    interface: str = ""
+    node: int = -1
+    note: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.side} {self.pci}" + (f" ({self.interface})" if self.interface else "")
+        where = f", node {self.node}" if self.node >= 0 else ""
+        return f"{what} through {self.driver}{where}" + (f"; {self.note}" if self.note else "")
+
+
+class Plan(Frozen):
+    """A plan.
+
+    Attributes:
+        scenario: What is deployed.
+        testbed: Where.
+        wire: Kind of wire chosen.
+        nics: NICs of the wires, for wires of the kind "nic".
+        placement: Cores.
+        memory: Hugepages.
+        commands: Launch lines as far as they are known before deployment, with what they are.
+        refusal_is_loss: See TrialResult.
+        tester_rx_queues: Receive queues the tester must poll: the vSwitch may send on as many.
+    """
+
+    scenario: Scenario
+    testbed: Testbed
+    wire: str
+    nics: tuple[NicUse, ...] = ()
+    placement: Placement
+    memory: tuple[MemoryPlan, ...]
+    commands: dict[str, str] = Field(default_factory=dict)
+    refusal_is_loss: bool = True
+    tester_rx_queues: int = 1
+
+    def nic(self, wire: int, side: str) -> NicUse | None:
+        """The NIC at one end of a wire.
+
+        Args:
+            wire: Number of the wire.
+            side: "tester" or "dut".
+
+        Returns:
+            The NIC; None when the wire has none there.
+        """
+        return next((n for n in self.nics if (n.wire, n.side) == (wire, side)), None)

@@ -1,27 +1,29 @@
-"""Streams: what the generator sends from each tester port, made of a deployment and a profile."""
+"""Streams of a deployment.
+
+What the generator sends from each tester port, their header stacks and their flows.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Iterator
+from ipaddress import IPv4Address
+from math import lcm, prod
+from typing import Literal, NamedTuple
 
-from vnetperf.model.addresses import peer_mac, port_mac
-from vnetperf.model.base import Frozen
-from vnetperf.model.core import Bearers
-from vnetperf.model.deployment import Deployment
-from vnetperf.model.fields import FIELDS, VaryField
+from vnetperf.model import Frozen, frames
+from vnetperf.model.deployment import Deployment, peer_mac, port_mac
+from vnetperf.model.frames import (
+    FIELDS,
+    GTPU,
+    MAX_FRAME_SIZE,
+    MIN_FRAME_SIZE,
+    PLAIN,
+    HeaderKind,
+    VaryField,
+    index_of,
+)
+from vnetperf.model.options import Bearers
 from vnetperf.model.profile import TrafficProfile
-from vnetperf.model.tunnel import GTPU
-from vnetperf.model.units import MAX_FRAME_SIZE, MIN_FRAME_SIZE
-
-__all__ = [
-    "VALUES",
-    "Addressing",
-    "Stream",
-    "TrafficProfile",
-    "VaryField",
-    "check_frame_size",
-    "make_streams",
-]
 
 #: Whom frames are addressed to: "far" is the tester's port at the other end; "port" is what takes
 #: them in at each step, as NICs with virtual functions, macvtap and routers need.
@@ -159,3 +161,184 @@ def check_frame_size(size: int) -> int:
             "(sizes include the 4-octet FCS)"
         )
     return size
+
+
+def header_stack(stream: Stream, profile: TrafficProfile) -> tuple[HeaderKind, ...]:
+    """Headers of a stream's frames as the tester sends them.
+
+    Args:
+        stream: The stream; its tunnel's headers come before the profile's.
+        profile: The profile.
+
+    Returns:
+        Kinds, from the outermost. GTP-U carries a packet without Ethernet, so that the profile's
+        own stays in front.
+    """
+    headers = profile.headers
+    if stream.tunnel == frames.GTPU:
+        cut = next((n for n, kind in enumerate(headers) if kind in ("ipv4", "ipv6")), len(headers))
+        return (*headers[:cut], "ipv4", "udp", "gtpu", *headers[cut:])
+    kind = next((kind for kind in frames.TUNNELS if kind == stream.tunnel), None)
+    if kind is None:
+        return headers
+    carried: tuple[HeaderKind, ...] = ("gre",) if kind == "gre" else ("udp", kind)
+    return ("ethernet", "ipv4", *carried, *headers)
+
+
+def own_ethernet(stream: Stream, profile: TrafficProfile) -> int:
+    """Which Ethernet header is the profile's own, and not one of the deployment's tunnel.
+
+    Args:
+        stream: The stream.
+        profile: The profile.
+
+    Returns:
+        Place among the stream's layers.
+    """
+    if stream.tunnel == frames.GTPU:
+        return 0
+    return len(header_stack(stream, profile)) - len(profile.headers)
+
+
+def fields_sent_by(stream: Stream, profile: TrafficProfile) -> frozenset[VaryField]:
+    """Fields of a profile that a stream's frames have.
+
+    Args:
+        stream: The stream.
+        profile: The profile.
+
+    Returns:
+        Those of `vary` and `values`.
+    """
+    stack = header_stack(stream, profile)
+    named = {*profile.vary, *profile.values}
+    return frozenset(name for name in named if index_of(name, stack) is not None)
+
+
+MAC_BITS, PORT_BITS, ADDRESS_BITS = 24, 16, 32
+
+
+class FlowKey(NamedTuple):
+    """Addresses and ports of one flow.
+
+    Attributes:
+        eth_src: Source MAC address.
+        eth_dst: Destination MAC address.
+        ipv4_src: Source address.
+        ipv4_dst: Destination address.
+        udp_src: Source port.
+        udp_dst: Destination port.
+    """
+
+    eth_src: str
+    eth_dst: str
+    ipv4_src: str
+    ipv4_dst: str
+    udp_src: int
+    udp_dst: int
+
+
+def flow_count(profile: TrafficProfile) -> int:
+    """Number of distinct flows that a stream of the profile has.
+
+    Fields walk in step, each through its own number of values: a field that has fewer values than
+    the profile has flows starts again sooner than the others, and new combinations arise.
+
+    Args:
+        profile: The traffic profile.
+
+    Returns:
+        Flows; more than `profile.flows` where the fields do not keep together.
+    """
+    counts = _value_counts(profile)
+    return prod(counts) if profile.vary_mode == "random" else lcm(*counts)
+
+
+def why_uncountable(profile: TrafficProfile) -> str:
+    """Why the flows of a profile cannot be enumerated.
+
+    Args:
+        profile: The traffic profile.
+
+    Returns:
+        "" when they can; otherwise the reason and the cure, in one sentence.
+    """
+    if profile.headers != PLAIN:
+        return (
+            f"flows of frames of {', '.join(profile.headers)} cannot be enumerated, those of "
+            f"{', '.join(PLAIN)} can; choose another traffic profile, or other rules"
+        )
+    unknown = [name for name in profile.vary if name not in FlowKey._fields]
+    if unknown and profile.flows > 1:
+        return (
+            f"flows that differ in {', '.join(unknown)} cannot be enumerated; "
+            f"vary fields among {', '.join(FlowKey._fields)}"
+        )
+    if flow_count(profile) <= profile.flows:
+        return ""
+    fields = ", ".join(profile.vary)
+    if profile.vary_mode == "random":
+        return (
+            f"fields that are varied at random and together ({fields}) give flows that cannot be "
+            'enumerated; vary one field, or set vary_mode = "inc"'
+        )
+    fewest = min(map(profile.room, profile.vary))
+    return (
+        f"{profile.flows} flows of {fields} cannot be enumerated: one of them has only {fewest} "
+        f"values and falls out of step; set flows to {fewest} or fewer, or vary eth_src alone"
+    )
+
+
+def flows(stream: Stream, profile: TrafficProfile) -> Iterator[FlowKey]:
+    """Flows of a stream, in the order in which an incrementing generator sends them.
+
+    Args:
+        stream: The stream.
+        profile: Number of flows and which fields vary.
+
+    Yields:
+        Every flow once.
+
+    Raises:
+        ValueError: They cannot be enumerated; see `why_uncountable`.
+    """
+    if reason := why_uncountable(profile):
+        raise ValueError(reason)
+    values = [_field_values(name, stream, profile) for name in FlowKey._fields]
+    for number in range(flow_count(profile)):
+        yield FlowKey._make(value(number) for value in values)
+
+
+def _value_counts(profile: TrafficProfile) -> list[int]:
+    if profile.flows == 1:
+        return [1]
+    return [min(profile.flows, profile.room(name)) for name in profile.vary]
+
+
+def _field_values(name: str, stream: Stream, profile: TrafficProfile) -> Callable[[int], str | int]:
+    """Flow number -> value of a field."""
+    given = profile.value(name, stream.direction)
+    first: str | int = getattr(stream, name) if given is None else given
+    varied = next((field for field in profile.vary if field == name), None)
+    if varied is None or profile.flows == 1:
+        return lambda number: first
+    count = min(profile.flows, profile.room(varied))
+    if isinstance(first, int):
+        port = first
+        return lambda number: (port + number % count) % (1 << PORT_BITS)
+    if name.startswith("eth"):
+        fixed, base = first[:9], int(first[9:].replace(":", ""), 16)
+        return lambda number: fixed + _three_octets((base + number % count) % (1 << MAC_BITS))
+    start = int(IPv4Address(first))
+    return lambda number: _dotted_address((start + number % count) % (1 << ADDRESS_BITS))
+
+
+def _three_octets(value: int) -> str:
+    return f"{value >> 16:02x}:{value >> 8 & 255:02x}:{value & 255:02x}"
+
+
+def _dotted_address(value: int) -> str:
+    return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}"
+
+
+__all__ = ["TrafficProfile", "VaryField"]

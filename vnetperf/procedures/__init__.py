@@ -1,17 +1,17 @@
-"""Tests besides the throughput search, each a pure generator in a module of its own.
+"""Tests besides the throughput search by name.
 
-A new test is a module with its generator, and a line in `PROCEDURES`.
+Generator, inputs, parameters, and the longest time each can take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil, log2
 from typing import Any
 
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.preset import Preset
-from vnetperf.model.procedures import (
+from vnetperf.model.parameters import (
     BackToBackTest,
     FrameLossTest,
     LatencyTest,
@@ -21,46 +21,29 @@ from vnetperf.model.procedures import (
     Rfc2889Test,
     SoakTest,
 )
+from vnetperf.model.preset import Preset
 from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import (
     Ask,
-    Inputs,
     KnownThroughput,
     Procedure,
+    ProcedureInputs,
     Replayed,
     Seen,
     counts,
     direction_name,
     replay,
 )
-from vnetperf.procedures.forwarding_rate import forwarding_rate
-from vnetperf.procedures.frame_loss import frame_loss
 from vnetperf.procedures.latency import latency
-from vnetperf.procedures.loss_profile import loss_profile
-from vnetperf.procedures.mrr import mrr
+from vnetperf.procedures.rates import forwarding_rate, frame_loss, loss_profile, mrr
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, reset
 from vnetperf.procedures.soak import soak
 
-__all__ = [
-    "PROCEDURES",
-    "Ask",
-    "Inputs",
-    "Kind",
-    "KnownThroughput",
-    "Procedure",
-    "Replayed",
-    "Seen",
-    "counts",
-    "direction_name",
-    "kind_of",
-    "replay",
-]
-
 
 @dataclass(frozen=True)
-class Kind:
+class StandardTest:
     """A test as the bench knows it.
 
     Attributes:
@@ -72,68 +55,165 @@ class Kind:
     """
 
     run: Callable[[Any], Procedure[Any]]
-    inputs: type[Inputs[Any]]
+    inputs: type[ProcedureInputs[Any]]
     parameters: Callable[[Preset], Any]
     fills: str
     needs_throughput: bool = False
 
 
 #: Test to how it is run; "throughput" is a search, and not among them.
-PROCEDURES: dict[str, Kind] = {
-    "latency": Kind(
+PROCEDURES: dict[str, StandardTest] = {
+    "latency": StandardTest(
         latency,
-        Inputs[LatencyTest],
+        ProcedureInputs[LatencyTest],
         lambda p: p.latency,
         "latency_at",
         needs_throughput=True,
     ),
-    "frame_loss": Kind(frame_loss, Inputs[FrameLossTest], lambda p: p.frame_loss, "loss_steps"),
-    "back_to_back": Kind(
+    "frame_loss": StandardTest(
+        frame_loss, ProcedureInputs[FrameLossTest], lambda p: p.frame_loss, "loss_steps"
+    ),
+    "back_to_back": StandardTest(
         back_to_back,
-        Inputs[BackToBackTest],
+        ProcedureInputs[BackToBackTest],
         lambda p: p.back_to_back,
         "back_to_back",
         needs_throughput=True,
     ),
-    "recovery": Kind(
+    "recovery": StandardTest(
         recovery,
-        Inputs[RecoveryTest],
+        ProcedureInputs[RecoveryTest],
         lambda p: p.recovery,
         "recovery",
         needs_throughput=True,
     ),
-    "reset": Kind(reset, ResetInputs, lambda p: p.reset, "resets", needs_throughput=True),
-    "mrr": Kind(mrr, Inputs[MrrTest], lambda p: p.mrr, "rates"),
-    "loss_profile": Kind(
+    "reset": StandardTest(reset, ResetInputs, lambda p: p.reset, "resets", needs_throughput=True),
+    "mrr": StandardTest(mrr, ProcedureInputs[MrrTest], lambda p: p.mrr, "rates"),
+    "loss_profile": StandardTest(
         loss_profile,
-        Inputs[LossProfileTest],
+        ProcedureInputs[LossProfileTest],
         lambda p: p.loss_profile,
         "loss_steps",
         needs_throughput=True,
     ),
-    "soak": Kind(soak, Inputs[SoakTest], lambda p: p.soak, "soak", needs_throughput=True),
-    "forwarding_rate": Kind(forwarding_rate, Inputs[Rfc2889Test], lambda p: p.rfc2889, "rates"),
-    "address_caching": Kind(address_caching, Inputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"),
-    "address_learning": Kind(
-        address_learning, Inputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"
+    "soak": StandardTest(
+        soak, ProcedureInputs[SoakTest], lambda p: p.soak, "soak", needs_throughput=True
+    ),
+    "forwarding_rate": StandardTest(
+        forwarding_rate, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "rates"
+    ),
+    "address_caching": StandardTest(
+        address_caching, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"
+    ),
+    "address_learning": StandardTest(
+        address_learning, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"
     ),
 }
 
 
-def kind_of(test: str) -> Kind:
-    """Look up a test.
-
-    Args:
-        test: Its name.
-
-    Returns:
-        How it is run.
-
-    Raises:
-        ConfigError: There is none of that name.
-    """
+def standard_test(test: str) -> StandardTest:
+    """Look up a test."""
     if test not in PROCEDURES:
         raise ConfigError(
             f"there is no test {test!r}", where="test case", accepted=", ".join(PROCEDURES)
         )
     return PROCEDURES[test]
+
+
+@dataclass(frozen=True, slots=True)
+class DurationEstimate:
+    """The most that a test asks for at one frame size.
+
+    Attributes:
+        trials: Number of trials.
+        traffic_s: Seconds of traffic.
+        idle_s: Least wait after each trial, seconds.
+    """
+
+    trials: int
+    traffic_s: float
+    idle_s: float = 0.0
+
+    def wall_s(self, preset: Preset) -> float:
+        """Wall time with the waits of a preset's trials."""
+        times = preset.trial
+        waits = times.learning_wait_s + times.drain_s + max(times.settle_s, self.idle_s)
+        return self.traffic_s + self.trials * waits
+
+
+def duration_estimate(test: str, preset: Preset, rate_fps: float) -> DurationEstimate | None:
+    """The most that a test asks for at one frame size."""
+    count = _ESTIMATES.get(test)
+    return None if count is None else count(preset, rate_fps)
+
+
+def _equal_trials(trials: int, seconds: float) -> DurationEstimate:
+    return DurationEstimate(trials, trials * seconds)
+
+
+def _estimate_latency(preset: Preset, _: float) -> DurationEstimate:
+    asked = preset.latency
+    loads = len(asked.shares) + len(asked.loads_fps)
+    return _equal_trials(loads * asked.repeats, asked.duration_s)
+
+
+def _estimate_frame_loss(preset: Preset, rate_fps: float) -> DurationEstimate:
+    step = preset.frame_loss.step
+    halvings = ceil(log2(max(2.0, step * rate_fps / preset.min_load_fps)))  # below the last step
+    return _equal_trials(ceil(1 / step) + halvings, preset.frame_loss.duration_s)
+
+
+def _estimate_back_to_back(preset: Preset, rate_fps: float) -> DurationEstimate:
+    asked = preset.back_to_back
+    steps = max(1, int(asked.max_burst_s * rate_fps / asked.step_frames))
+    trials = asked.searches * ceil(log2(steps + 1)) * (1 + asked.repeats_after_loss)
+    # Most bursts are far shorter than the longest one, with which no search begins.
+    return DurationEstimate(trials, trials * asked.max_burst_s / 2, asked.idle_s)
+
+
+def _estimate_recovery(preset: Preset, _: float) -> DurationEstimate:
+    asked = preset.recovery
+    return _equal_trials(asked.repeats, asked.overload_s + asked.relaxed_s)
+
+
+def _estimate_reset(preset: Preset, _: float) -> DurationEstimate:
+    asked = preset.reset
+    down = asked.link_down_s * asked.what.count("link") / max(1, len(asked.what))
+    return _equal_trials(len(asked.what) * asked.repeats, asked.before_s + asked.after_s + down)
+
+
+def _estimate_soak(preset: Preset, _: float) -> DurationEstimate:
+    asked = preset.soak
+    return DurationEstimate(ceil(asked.duration_s / asked.trial_s), asked.duration_s)
+
+
+def _estimate_loss_profile(preset: Preset, _: float) -> DurationEstimate:
+    asked = preset.loss_profile
+    return _equal_trials(len(asked.shares) * asked.repeats, asked.duration_s)
+
+
+_ESTIMATES: dict[str, Callable[[Preset, float], DurationEstimate]] = {
+    "latency": _estimate_latency,
+    "frame_loss": _estimate_frame_loss,
+    "back_to_back": _estimate_back_to_back,
+    "recovery": _estimate_recovery,
+    "reset": _estimate_reset,
+    "mrr": lambda preset, _: _equal_trials(preset.mrr.repeats, preset.mrr.duration_s),
+    "loss_profile": _estimate_loss_profile,
+    "soak": _estimate_soak,
+}
+
+__all__ = [
+    "PROCEDURES",
+    "Ask",
+    "KnownThroughput",
+    "Procedure",
+    "ProcedureInputs",
+    "Replayed",
+    "Seen",
+    "StandardTest",
+    "counts",
+    "direction_name",
+    "replay",
+    "standard_test",
+]

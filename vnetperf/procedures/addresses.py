@@ -22,9 +22,9 @@ from math import sqrt
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import AddressTable
-from vnetperf.model.procedures import Rfc2889Test
+from vnetperf.model.parameters import Rfc2889Test
 from vnetperf.model.trial import EventSpec
-from vnetperf.procedures.base import Ask, Inputs, Procedure, Seen
+from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
 
 #: Frames of a series to addresses that nobody has. A path check must not reach beyond them.
 SPARE = 64
@@ -71,19 +71,8 @@ class _Tried:
         return self.addresses, self.fps, self.learned, self.trial
 
 
-def address_caching(inputs: Inputs[Rfc2889Test]) -> Procedure[AddressTable]:
-    """Find the largest number of addresses that are all learned: doubled, then halved.
-
-    Args:
-        inputs: What it is given.
-
-    Returns:
-        The number, within a hundredth where the DUT can be made to forget.
-
-    Raises:
-        NoResultError: The DUT does not flood what it has not learned, or the generator does not
-            keep up.
-    """  # noqa: DOC405
+def address_caching(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTable]:
+    """Find the largest number of addresses that are all learned: doubled, then halved."""
     asked = inputs.parameters
     fps = min(asked.learning_fps, inputs.ceiling_fps)
     tried: list[_Tried] = []
@@ -117,18 +106,8 @@ def address_caching(inputs: Inputs[Rfc2889Test]) -> Procedure[AddressTable]:
     )
 
 
-def address_learning(inputs: Inputs[Rfc2889Test]) -> Procedure[AddressTable]:
-    """Find the highest rate at which addresses are all learned.
-
-    Args:
-        inputs: What it is given.
-
-    Returns:
-        The rate, within a tenth.
-
-    Raises:
-        NoResultError: The DUT does not flood what it has not learned, or cannot be made to forget.
-    """  # noqa: DOC405
+def address_learning(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTable]:
+    """Find the highest rate at which addresses are all learned."""
     asked = inputs.parameters
     count = min(asked.max_addresses, LEARNED)
     slow, fast = min(asked.learning_fps, inputs.ceiling_fps), inputs.ceiling_fps
@@ -166,7 +145,7 @@ def _how(asked: Rfc2889Test) -> str:
     return f"{asked.ageing_s:g} s of waiting" if asked.ageing_s else "its first port going down"
 
 
-def _no_result(inputs: Inputs[Rfc2889Test], why: _Not) -> NoResultError:
+def _no_result(inputs: ProcedureInputs[Rfc2889Test], why: _Not) -> NoResultError:
     kept = why is _Not.FORGOTTEN
     after = f" after {_how(inputs.parameters)}" if kept else f" in each of {ATTEMPTS} attempts"
     return NoResultError(
@@ -179,7 +158,7 @@ def _no_result(inputs: Inputs[Rfc2889Test], why: _Not) -> NoResultError:
 
 
 def _anew(
-    inputs: Inputs[Rfc2889Test], count: int, fps: float
+    inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float
 ) -> Generator[Ask, Seen, _Tried | _Not]:
     """Make the DUT forget, then learn at a rate; again when the series was not sent whole."""
     wait_s = inputs.parameters.ageing_s
@@ -204,7 +183,7 @@ def _passes() -> Generator[Ask, Seen, bool]:
 
 
 def _try(
-    inputs: Inputs[Rfc2889Test], count: int, fps: float, *, known: int
+    inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float, *, known: int
 ) -> Generator[Ask, Seen, _Tried | _Not]:
     """Learn at one rate, check at the preset's or a slower one.
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import BackToBack
-from vnetperf.model.procedures import BackToBackTest
-from vnetperf.procedures.base import Ask, Inputs, Procedure, Seen
+from vnetperf.model.parameters import BackToBackTest
+from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
 from vnetperf.statistics import spread
 
 #: A throughput this near to the largest rate leaves nothing over that would fill a buffer.
@@ -31,14 +31,7 @@ class _Bursts:
     trials: list[int] = field(default_factory=list)
 
     def add(self, seen: Seen) -> bool:
-        """Take a burst.
-
-        Args:
-            seen: What came of it.
-
-        Returns:
-            True when no frame was lost.
-        """
+        """Take a burst."""
         self.trials.append(seen.number)
         came_through = seen.result.worst_loss_ratio() == 0
         for counts in seen.result.directions:
@@ -55,18 +48,8 @@ class _Bursts:
         return self.seconds / self.frames if self.frames and self.seconds else None
 
 
-def back_to_back(inputs: Inputs[BackToBackTest]) -> Procedure[BackToBack]:
-    """Run the test.
-
-    Args:
-        inputs: What it is given, the throughput among it.
-
-    Returns:
-        The longest burst of each search, and the buffer time.
-
-    Raises:
-        NoResultError: The throughput is the largest rate, so that no buffer can fill.
-    """
+def back_to_back(inputs: ProcedureInputs[BackToBackTest]) -> Procedure[BackToBack]:
+    """Run the test."""
     asked = inputs.parameters
     _require_room(inputs)
     # A wire without a speed has no largest rate: what the generator can offer stands for it.
@@ -80,7 +63,7 @@ def back_to_back(inputs: Inputs[BackToBackTest]) -> Procedure[BackToBack]:
     return _outcome(inputs, found, steps * asked.step_frames, bursts, capped=capped)
 
 
-def _require_room(inputs: Inputs[BackToBackTest]) -> None:
+def _require_room(inputs: ProcedureInputs[BackToBackTest]) -> None:
     known = inputs.known
     where = f"back-to-back frames of {inputs.frame_size} octets"
     if not inputs.nominal and known.load_fps >= _FULL_RATE * inputs.media_fps:
@@ -128,7 +111,7 @@ def _burst(asked: BackToBackTest, frames: int, rate: float) -> Ask:
 
 
 def _outcome(
-    inputs: Inputs[BackToBackTest],
+    inputs: ProcedureInputs[BackToBackTest],
     found: Sequence[int],
     longest: int,
     bursts: _Bursts,

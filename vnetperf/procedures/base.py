@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import isclose
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from vnetperf.model.base import Frozen
+from vnetperf.model import Frozen
 from vnetperf.model.errors import LogError
-from vnetperf.model.procedures import Procedure as Parameters
+from vnetperf.model.parameters import ProcedureParameters as Parameters
 from vnetperf.model.trial import EventSpec, LoadStep, TrialResult, TrialSpec, Verdict
 from vnetperf.search.base import SAME_RTOL
 
@@ -123,7 +123,7 @@ class KnownThroughput(Frozen):
 P = TypeVar("P", bound=Parameters)
 
 
-class Inputs(Frozen, Generic[P]):
+class ProcedureInputs(Frozen, Generic[P]):
     """Everything that a procedure is given; it stands in the log.
 
     Attributes:

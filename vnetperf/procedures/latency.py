@@ -1,30 +1,84 @@
-"""Latency, RFC 2544 section 26.2: at the throughput and at other loads, repeated.
+"""Latency, RFC 2544 section 26.2, repeated at several loads.
 
-The clause looks at one tagged frame of each stream; here every frame is timed that is sent after
-the moment at which that one would be.
+Delay variation (RFC 8219 section 7.3.1).
+
+The clause times one tagged frame; here every frame sent after that moment is timed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum
+from statistics import median
 
-from vnetperf.model.outcomes import LatencyAt
-from vnetperf.model.procedures import LatencyTest
+from hdrh.histogram import HdrHistogram
+
+from vnetperf.model.outcomes import DelayVariation, LatencyAt
+from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.trial import Latency
-from vnetperf.procedures.base import Ask, Inputs, Procedure, Seen
-from vnetperf.procedures.delays import together, variation_of
+from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
 from vnetperf.statistics import spread
+from vnetperf.statistics.samples import percentiles
+
+#: Percentile whose distance to the smallest delay is the delay variation (RFC 8219 section 7.3.1).
+PDV_PERCENTILE = "99.9"
 
 
-def latency(inputs: Inputs[LatencyTest]) -> Procedure[tuple[LatencyAt, ...]]:
-    """Run the test.
+def merge_latencies(latencies: Sequence[Latency]) -> Latency:
+    """Latency of all frames of several trials."""
+    first = latencies[0]
+    if len(latencies) == 1:
+        return first
+    count = sum(latency.count for latency in latencies)
+    percentiles, hdr = _merge_histograms(latencies)
+    return Latency(
+        count=count,
+        min_ns=min(latency.min_ns for latency in latencies),
+        mean_ns=fsum(latency.mean_ns * latency.count for latency in latencies) / count,
+        max_ns=max(latency.max_ns for latency in latencies),
+        percentiles=percentiles,
+        hdr=hdr,
+    )
 
-    Args:
-        inputs: What it is given, the throughput among it.
 
-    Returns:
-        One for each load: shares of the throughput first, then the others, as they were asked for.
-    """
+def _merge_histograms(latencies: Sequence[Latency]) -> tuple[dict[str, float], str]:
+    if not all(latency.hdr for latency in latencies):
+        return {}, ""
+    whole, *others = (HdrHistogram.decode(latency.hdr) for latency in latencies)
+    for other in others:
+        whole.add(other)
+    # By the rank that generators take: the library's own is another where ranks are not whole.
+    pairs = (
+        (whole.get_lowest_equivalent_value(item.value_iterated_to), item.count_at_value_iterated_to)
+        for item in whole.get_recorded_iterator()
+    )
+    return percentiles(pairs, map(float, latencies[0].percentiles)), str(whole.encode().decode())
+
+
+def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
+    """Delay variation of one direction: the widest of all trials, the median of medians."""
+    spans = [
+        latency.percentiles[PDV_PERCENTILE] - latency.min_ns
+        for latency in latencies
+        if PDV_PERCENTILE in latency.percentiles
+    ]
+    told = [latency.ipdv for latency in latencies if latency.ipdv]
+    missing = []
+    if not spans:
+        missing.append(f"PDV: no {PDV_PERCENTILE}th percentile")
+    if not told:
+        missing.append("IPDV: the generator does not tell delays of successive frames")
+    return DelayVariation(
+        pdv_ns=max(spans, default=None),
+        ipdv_min_ns=min((one["min"] for one in told), default=None),
+        ipdv_median_ns=median(one["median"] for one in told) if told else None,
+        ipdv_max_ns=max((one["max"] for one in told), default=None),
+        why=f"not measured: {'; '.join(missing)}" if missing else "",
+    )
+
+
+def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, ...]]:
+    """Run the test."""
     asked, known = inputs.parameters, inputs.known
     loads = [(_share(share), share * known.load_fps, known.note) for share in asked.shares]
     loads += [(f"{load:g} frames/s per interface", load, "") for load in asked.loads_fps]
@@ -33,7 +87,7 @@ def latency(inputs: Inputs[LatencyTest]) -> Procedure[tuple[LatencyAt, ...]]:
         if load_fps > inputs.ceiling_fps * (1 + 1e-9):
             why = f"not measured: above the largest load, {inputs.ceiling_fps:.0f} frames/s per "
             why += f"interface, limited by {inputs.ceiling_reason}"
-            found.append(_at(inputs, of, load_fps, (), why))
+            found.append(_result_at(inputs, of, load_fps, (), why))
             continue
         trials = []
         for _ in range(asked.repeats):
@@ -47,7 +101,7 @@ def latency(inputs: Inputs[LatencyTest]) -> Procedure[tuple[LatencyAt, ...]]:
                     )
                 )
             )
-        found.append(_at(inputs, of, load_fps, trials, note))
+        found.append(_result_at(inputs, of, load_fps, trials, note))
     return tuple(found)
 
 
@@ -55,8 +109,12 @@ def _share(share: float) -> str:
     return "throughput" if share == 1 else f"{100 * share:g} % of throughput"
 
 
-def _at(
-    inputs: Inputs[LatencyTest], of: str, load_fps: float, trials: Sequence[Seen], note: str
+def _result_at(
+    inputs: ProcedureInputs[LatencyTest],
+    of: str,
+    load_fps: float,
+    trials: Sequence[Seen],
+    note: str,
 ) -> LatencyAt:
     told: dict[str, list[Latency]] = {}
     for seen in trials:
@@ -70,8 +128,8 @@ def _at(
         repeats=len(trials),
         definition=inputs.definition,
         mean_ns={name: spread([one.mean_ns for one in held]) for name, held in told.items()},
-        latency={name: together(held) for name, held in told.items()},
-        variation={name: variation_of(held) for name, held in told.items()},
+        latency={name: merge_latencies(held) for name, held in told.items()},
+        variation={name: delay_variation(held) for name, held in told.items()},
         loss_ratio=max((seen.result.worst_loss_ratio() for seen in trials), default=0.0),
         trials=tuple(seen.number for seen in trials),
         note=note,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vnetperf.model.outcomes import Recovery
-from vnetperf.model.procedures import RecoveryTest
+from vnetperf.model.parameters import RecoveryTest
 from vnetperf.model.trial import LoadStep, Verdict
-from vnetperf.procedures.base import Ask, Inputs, Procedure, Seen
-from vnetperf.procedures.curves import bin_for, curve_of, lost_between
+from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
+from vnetperf.procedures.timeline import bin_width, curve_of, lost_between
 from vnetperf.statistics import spread
 
 #: Loss after so long without any is no part of a recovery, seconds.
@@ -17,7 +17,7 @@ QUIET_S = 1.0
 
 
 @dataclass(frozen=True)
-class _One:
+class _TrialFinding:
     """What one trial says.
 
     Attributes:
@@ -33,15 +33,8 @@ class _One:
     quiet_s: float
 
 
-def recovery(inputs: Inputs[RecoveryTest]) -> Procedure[Recovery]:
-    """Run the test.
-
-    Args:
-        inputs: What it is given, the throughput among it.
-
-    Returns:
-        Time from the drop of the load to the last lost frame, of several trials.
-    """
+def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
+    """Run the test."""
     asked, known = inputs.parameters, inputs.known
     over = min(asked.overload * known.load_fps, inputs.ceiling_fps)
     steps = (
@@ -53,7 +46,7 @@ def recovery(inputs: Inputs[RecoveryTest]) -> Procedure[Recovery]:
         load_fps=over,
         duration_s=total_s,
         steps=steps,
-        bin_s=bin_for(asked.bin_s, total_s),
+        bin_s=bin_width(asked.bin_s, total_s),
         histogram_up_to_loss=-1.0,
         when_limited="count",
     )
@@ -77,12 +70,12 @@ def recovery(inputs: Inputs[RecoveryTest]) -> Procedure[Recovery]:
     )
 
 
-def _judge(asked: RecoveryTest, seen: Seen) -> _One:
+def _judge(asked: RecoveryTest, seen: Seen) -> _TrialFinding:
     drop, timelines = asked.overload_s, seen.result.timelines
     last = max((t.last_lost_s or 0.0 for t in timelines), default=0.0)
     total = drop + asked.relaxed_s
     width = timelines[0].bin_s if timelines else asked.bin_s
-    return _One(
+    return _TrialFinding(
         seconds=max(0.0, last - drop),
         overloaded=any(lost_between(t, 0.0, drop)[1] > 0 for t in timelines),
         recovered=last < total - width,
@@ -106,7 +99,10 @@ def _quiet(seen: Seen, drop: float, last: float) -> float:
 
 
 def _notes(
-    inputs: Inputs[RecoveryTest], over: float, seen: Sequence[Seen], found: Sequence[_One]
+    inputs: ProcedureInputs[RecoveryTest],
+    over: float,
+    seen: Sequence[Seen],
+    found: Sequence[_TrialFinding],
 ) -> list[str]:
     asked, known = inputs.parameters, inputs.known
     notes = []

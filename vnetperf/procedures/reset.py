@@ -13,17 +13,17 @@ from pydantic import Field
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import Reset
-from vnetperf.model.procedures import ResetTest
+from vnetperf.model.parameters import ResetTest
 from vnetperf.model.trial import EventSpec, EventTimes, Timeline, Verdict
-from vnetperf.procedures.base import Ask, Inputs, Procedure, Seen
-from vnetperf.procedures.curves import bin_for, curve_of, lost_between
+from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
+from vnetperf.procedures.timeline import bin_width, curve_of, lost_between
 from vnetperf.statistics import spread
 
 #: Types of reset: what RFC 6201 tells apart.
 SOFTWARE, INTERFACE = "software", "hardware: interface"
 
 
-class ResetInputs(Inputs[ResetTest]):
+class ResetInputs(ProcedureInputs[ResetTest]):
     """What the test is given.
 
     Attributes:
@@ -34,31 +34,13 @@ class ResetInputs(Inputs[ResetTest]):
 
 
 def events_of(asked: ResetTest, ends: tuple[str, str]) -> tuple[str, ...]:
-    """Names of the events that a test asks for.
-
-    Args:
-        asked: Its parameters.
-        ends: Ports of the DUT that the tester's ports 0 and 1 plug in at.
-
-    Returns:
-        "vswitch", "vnf0", "link phy0" ...: as in `EventSpec`.
-    """
+    """Names of the events that a test asks for."""
     names = {"vswitch": "vswitch", "vnf": "vnf0", "link": f"link {ends[0]}"}
     return tuple(names[what] for what in asked.what)
 
 
 def reset(inputs: ResetInputs) -> Procedure[tuple[Reset, ...]]:
-    """Run the test.
-
-    Args:
-        inputs: What it is given, the throughput among it.
-
-    Returns:
-        One for each thing that is reset, in the order asked for.
-
-    Raises:
-        NoResultError: None of them can be.
-    """
+    """Run the test."""
     found = []
     events = events_of(inputs.parameters, inputs.ends)
     if all(inputs.impossible.get(what) for what in events):
@@ -80,7 +62,7 @@ def _of(inputs: ResetInputs, what: str) -> Generator[Ask, Seen, Reset]:
         load_fps=asked.share * inputs.known.load_fps,
         duration_s=total_s,
         event=EventSpec(what=what, at_s=asked.before_s, down_s=down_s),
-        bin_s=bin_for(asked.bin_s, total_s),
+        bin_s=bin_width(asked.bin_s, total_s),
         histogram_up_to_loss=-1.0,
         when_limited="count",
     )

@@ -9,22 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vnetperf.model.outcomes import Curve, DelayVariation, Soak
-from vnetperf.model.procedures import SoakTest
+from vnetperf.model.parameters import SoakTest
 from vnetperf.model.trial import DirectionCounts, Latency, Verdict
-from vnetperf.procedures.base import Ask, Inputs, Procedure, Seen
-from vnetperf.procedures.delays import variation_of
+from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
+from vnetperf.procedures.latency import delay_variation
 from vnetperf.statistics import clopper_pearson
 
 
-def soak(inputs: Inputs[SoakTest]) -> Procedure[Soak]:
-    """Run the test.
-
-    Args:
-        inputs: What it is given, the throughput among it.
-
-    Returns:
-        Loss of the worse direction with its interval, and the course of it, a bin for each trial.
-    """
+def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
+    """Run the test."""
     asked, known = inputs.parameters, inputs.known
     count = max(1, round(asked.duration_s / asked.trial_s))
     ask = Ask(
@@ -65,13 +58,15 @@ def _sums(trials: Sequence[Seen], place: int) -> tuple[int, int]:
     return sum(r.lost(d) for r, d in pairs), sum(r.offered(d) for r, d in pairs)
 
 
-def _variation(inputs: Inputs[SoakTest], trials: Sequence[Seen]) -> dict[str, DelayVariation]:
+def _variation(
+    inputs: ProcedureInputs[SoakTest], trials: Sequence[Seen]
+) -> dict[str, DelayVariation]:
     told: dict[str, list[Latency]] = {}
     for seen in trials:
         for counts in seen.result.directions:
             if counts.latency is not None:
                 told.setdefault(inputs.direction(counts.direction), []).append(counts.latency)
-    return {name: variation_of(latencies) for name, latencies in told.items()}
+    return {name: delay_variation(latencies) for name, latencies in told.items()}
 
 
 def _curve(trials: Sequence[Seen], seconds: float) -> Curve:
@@ -93,7 +88,7 @@ def _count(seen: Seen, counts: DirectionCounts, what: str) -> int:
     return seen.result.offered(counts) if what == "offered" else seen.result.lost(counts)
 
 
-def _notes(inputs: Inputs[SoakTest], trials: Sequence[Seen]) -> list[str]:
+def _notes(inputs: ProcedureInputs[SoakTest], trials: Sequence[Seen]) -> list[str]:
     notes = [inputs.known.note] if inputs.known.note else []
     short = [str(seen.number) for seen in trials if seen.verdict is not Verdict.VALID]
     if short:

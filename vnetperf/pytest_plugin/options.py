@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.transfer import AUTO
+from vnetperf.model.outcomes import AUTO
 
 if TYPE_CHECKING:
     from vnetperf.config import Configuration, Settings
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add the options; none has a default here, so that lower layers can be seen.
-
-    Args:
-        parser: pytest's parser.
-    """
+    """Add the options; none has a default here, so that lower layers can be seen."""
     group = parser.getgroup("vnetperf", "vnetperf: benchmarks of virtual switches")
     add = group.addoption
     add(
@@ -153,18 +149,7 @@ KEYS = (
 def configuration_of(
     pytest_config: pytest.Config, test_case: Mapping[str, Any] | None = None
 ) -> Configuration:
-    """The configuration that options, environment and files add up to.
-
-    Args:
-        pytest_config: pytest's configuration.
-        test_case: What a test case asks for with `@pytest.mark.vnetperf(...)`, the lowest layer.
-
-    Returns:
-        The configuration.
-
-    Raises:
-        UsageError: Anything wrong in any layer, in one clear message.
-    """
+    """The configuration that options, environment and files add up to."""
     from vnetperf import config
 
     given: dict[str, Any] = {key: pytest_config.getoption(key, None) for key in KEYS}
@@ -196,14 +181,7 @@ def configuration_of(
 
 
 def check_names(settings: Settings) -> None:
-    """Refuse names that no backend has, before a case is run.
-
-    Args:
-        settings: The names.
-
-    Raises:
-        ConfigError: One that is unknown, with those there are.
-    """
+    """Refuse names that no backend has, before a case is run."""
     from vnetperf import registry
 
     families: dict[registry.Family, str] = {"traffic": settings.generator}
@@ -218,14 +196,7 @@ def check_names(settings: Settings) -> None:
 
 
 def check_mode(settings: Settings) -> None:
-    """Refuse a mode that the VNF has not.
-
-    Args:
-        settings: Names both.
-
-    Raises:
-        ConfigError: It has no such mode.
-    """
+    """Refuse a mode that the VNF has not."""
     from vnetperf import registry
 
     modes = registry.load_vnf(settings.vnf).modes
@@ -238,14 +209,7 @@ def check_mode(settings: Settings) -> None:
 
 
 def check_capture(configuration: Configuration) -> None:
-    """Refuse captures of a generator that keeps no frames.
-
-    Args:
-        configuration: Names both.
-
-    Raises:
-        ConfigError: It keeps none.
-    """
+    """Refuse captures of a generator that keeps no frames."""
     from vnetperf import registry
 
     name = configuration.settings.generator
@@ -259,13 +223,6 @@ def check_capture(configuration: Configuration) -> None:
 
 
 def worker_name(pytest_config: pytest.Config) -> str:
-    """Name of this pytest-xdist worker.
-
-    Args:
-        pytest_config: pytest's configuration.
-
-    Returns:
-        "gw0" ..., or "" when pytest runs in one process.
-    """
+    """Name of this pytest-xdist worker."""
     workerinput = getattr(pytest_config, "workerinput", None)
     return str(workerinput["workerid"]) if workerinput else ""

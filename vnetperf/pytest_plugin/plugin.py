@@ -15,8 +15,8 @@ from vnetperf.pytest_plugin import hooks
 from vnetperf.pytest_plugin.options import add_options
 
 if TYPE_CHECKING:
-    from vnetperf.bench.bench import Bench
     from vnetperf.pytest_plugin.session import BenchSession
+    from vnetperf.runner.bench import Bench
 
 _SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 _WRONG: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
@@ -24,14 +24,7 @@ _LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
 def session_of(config: pytest.Config) -> BenchSession:
-    """The session's state, made on first use.
-
-    Args:
-        config: pytest's configuration.
-
-    Returns:
-        The state.
-    """
+    """The session's state, made on first use."""
     if _SESSION not in config.stash:
         from vnetperf.pytest_plugin.session import BenchSession
 
@@ -54,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let conftests register their backends."""
     from vnetperf import registry
     from vnetperf.model.errors import ConfigError
-    from vnetperf.pytest_plugin.rounds import rounds_asked
+    from vnetperf.pytest_plugin.cases import round_count
 
     config.addinivalue_line("markers", "xdist_group(name): cases that share a deployment")
     config.addinivalue_line(
@@ -72,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "when_asked: a test case runs only when its file or its name is asked for"
     )
-    rounds_asked(config)
+    round_count(config)
     try:
         config.hook.pytest_vnetperf_register(register=registry.register)
     except ConfigError as error:
@@ -82,8 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise tests that ask for `bench`."""
     if "bench" in metafunc.fixturenames:
-        from vnetperf.pytest_plugin.matrix import parametrize
-        from vnetperf.pytest_plugin.variants import variants_of
+        from vnetperf.pytest_plugin.cases import parametrize, variants_of
 
         try:
             configuration = session_of(metafunc.config).configuration_for(metafunc.definition)
@@ -97,7 +89,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let -k name a variant, "rx_queues:2": it takes no equals sign."""
     if "bench" in getattr(item, "fixturenames", ()):
-        from vnetperf.pytest_plugin.variants import selected_of
+        from vnetperf.pytest_plugin.cases import selected_of
 
         selected = selected_of(item)
         if selected is not None and selected.variant:
@@ -112,17 +104,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _raise_wrong(config)
     if not _any_measures(items):
         return
-    from vnetperf.pytest_plugin.asked import drop_unasked, how_to_ask
-    from vnetperf.pytest_plugin.chosen import drop_unchosen
-    from vnetperf.pytest_plugin.matrix import group_by_scenario
-    from vnetperf.pytest_plugin.variants import comparisons_of
+    from vnetperf.pytest_plugin.cases import comparisons_of, group_by_scenario
+    from vnetperf.pytest_plugin.selection import drop_comparisons, drop_other_tests, how_to_select
 
     left_out = config.stash.setdefault(_LEFT_OUT, [])
     try:
-        unchosen = drop_unchosen(config, session_of(config).configuration, items)
-        dropped = drop_unasked(config, items)
+        unchosen = drop_other_tests(config, session_of(config).configuration, items)
+        dropped = drop_comparisons(config, items)
         left_out += [unchosen] if unchosen else []
-        left_out += [how_to_ask(dropped, config.invocation_params.dir)] if dropped else []
+        left_out += [how_to_select(dropped, config.invocation_params.dir)] if dropped else []
         if any(item.get_closest_marker("vary") for item in items):
             ours = session_of(config)
             ours.expect(comparisons_of(items, ours.configuration.sources))
@@ -165,7 +155,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         return None
     if not _any_measures(session.items) and not config.getoption("plan"):
         return None
-    from vnetperf.pytest_plugin.variants import selected_of
+    from vnetperf.pytest_plugin.cases import selected_of
 
     wanted = {
         (replace(selected, round=0), "message_size" in getattr(item, "fixturenames", ())): None
@@ -176,7 +166,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         if wanted:
             session_of(config).check_resume()
         return None
-    from vnetperf.pytest_plugin.planning import print_plans
+    from vnetperf.pytest_plugin.terminal import print_plans
 
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     print_plans(session_of(config), list(wanted), terminal)
@@ -238,7 +228,7 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     """Under pytest-xdist: only now the controller knows whether anything will be measured."""
-    from vnetperf.pytest_plugin.matrix import scenario_in
+    from vnetperf.pytest_plugin.cases import scenario_in
 
     if any(map(scenario_in, ids)):
         session_of(node.config).expect_workers()
@@ -249,7 +239,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Under pytest-xdist: keep a scenario's cases on one worker."""
     if config.getoption("dist") not in ("load", "loadgroup"):
         return None  # the user wants another order
-    from vnetperf.pytest_plugin.scheduling import LateScheduling
+    from vnetperf.pytest_plugin.cases import LateScheduling
 
     return LateScheduling(config, log)
 
@@ -284,13 +274,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.line(line, **markup)
     if results is None:
         return
-    from vnetperf.bench import captures
     from vnetperf.report.terminal import terminal_text
+    from vnetperf.runner import trial_runner
 
     terminalreporter.section("vnetperf results")
     width = max(80, terminalreporter._tw.fullwidth)
     terminalreporter.write(terminal_text(results, width=width, plain=not terminalreporter.isatty))
     terminalreporter.line(f"results: {session.folder}")
     terminalreporter.line(f"report:  {session.folder}/report.html")
-    if session.folder is not None and (line := captures.told(session.folder)):
+    if session.folder is not None and (line := trial_runner.captures_summary(session.folder)):
         terminalreporter.line(line)

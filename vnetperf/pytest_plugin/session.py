@@ -1,9 +1,13 @@
-"""What lasts for a pytest session: the results folder, the run, the plans of `--plan`."""
+"""A benchmark session of pytest.
+
+Results folder, run, thresholds, and what became of its cases.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,18 +15,94 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vnetperf.model.errors import CapabilityError, ConfigError, LogError, VnetperfError
-from vnetperf.pytest_plugin.expecting import Expecting
-from vnetperf.pytest_plugin.live import LiveProgress
+from vnetperf.pytest_plugin.cases import round_count, scenario_in
 from vnetperf.pytest_plugin.options import configuration_of, worker_name
-from vnetperf.pytest_plugin.outcomes import Outcomes
-from vnetperf.pytest_plugin.rounds import rounds_asked
+from vnetperf.pytest_plugin.terminal import LiveProgress
 
 if TYPE_CHECKING:
-    from vnetperf.bench.bench import Bench
-    from vnetperf.bench.run import Run
+    from vnetperf.analysis.thresholds import Expectations, Judgement
     from vnetperf.config import Configuration
-    from vnetperf.model.variant import Comparison
-    from vnetperf.pytest_plugin.variants import Selected
+    from vnetperf.model.result import RunResults
+    from vnetperf.model.scenario import Comparison
+    from vnetperf.pytest_plugin.cases import Selected
+    from vnetperf.runner.bench import Bench
+    from vnetperf.runner.run import Run
+
+
+class ThresholdCheck:
+    """What this session expects."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        from vnetperf.pytest_plugin.cases import round_count
+
+        given = config.getoption("expect", None)
+        self._together = bool(round_count(config))
+        self._expectations: Expectations | None = _load_thresholds(Path(given)) if given else None
+        self._judged: list[Judgement] = []
+
+    def attach(self, run: Run) -> None:
+        """Have each case's result checked; those of rounds are when all are there."""
+        if self._expectations is not None and not self._together:
+            run.checks.append(self._expectations.check)
+
+    def judge(self, results: RunResults | None) -> None:
+        """Judge what only all results together can show."""
+        if self._expectations is not None and results is not None:
+            self._judged = self._expectations.of_run(results.results, cases_too=self._together)
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of those is not met."""
+        return any(judged.met is False for judged in self._judged)
+
+    def lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What to print."""
+        words: dict[bool | None, tuple[str, dict[str, Any]]] = {
+            True: ("met", {"green": True}),
+            False: ("FAILED", {"red": True}),
+            None: ("not judged", {"yellow": True}),
+        }
+        for judged in self._judged:
+            word, markup = words[judged.met]
+            yield f"{word}: {judged}", markup
+
+
+def _load_thresholds(path: Path) -> Expectations:
+    from vnetperf.analysis.thresholds import Expectations
+    from vnetperf.model.errors import ConfigError
+    from vnetperf.runner.scenarios import scenario_ids
+
+    try:
+        return Expectations.load(path, scenario_ids())
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+class OutcomeCounter:
+    """What became of the session's bench cases, those of workers too; a plugin of pytest's."""
+
+    def __init__(self, stop_progress: Callable[[], None]) -> None:
+        self._counts: Counter[str] = Counter()
+        self._stop_progress = stop_progress
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a phase of a case; other tests are left out."""
+        self._stop_progress()
+        if (report.when == "call" or not report.passed) and scenario_in(report.nodeid):
+            self._counts[report.outcome] += 1
+
+    @property
+    def nothing_measured(self) -> bool:
+        """Whether cases were selected and every one was skipped."""
+        return bool(self._counts["skipped"]) and set(self._counts) == {"skipped"}
+
+    def explanation(self) -> str:
+        """Why the session is not green."""
+        return (
+            f"vnetperf: nothing was measured: all {self._counts['skipped']} selected cases were "
+            "skipped, for the reasons that `-rs` lists; `vnetperf doctor` says what is missing"
+        )
 
 
 #: Longest wait of a pytest-xdist worker for its turn on a testbed, seconds.
@@ -30,11 +110,7 @@ WORKER_PATIENCE_S = 86_400.0
 
 
 class BenchSession:
-    """Made when the first test asks for `bench`; most sessions of pytest never have one.
-
-    Args:
-        config: pytest's configuration.
-    """
+    """Made when the first test asks for `bench`; most sessions of pytest never have one."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -42,7 +118,7 @@ class BenchSession:
         self._configuration: Configuration | None = None
         self._run: Run | None = None
         self._comparisons: Sequence[Comparison] = ()
-        self.expecting = Expecting(config)
+        self.expecting = ThresholdCheck(config)
         self.folder: Path | None = None
         self.results: Any = None
         #: Under pytest-xdist: why a worker must not measure.
@@ -55,7 +131,7 @@ class BenchSession:
         drawable = terminal is not None and terminal.isatty
         live = drawable and os.environ.get("TERM", "dumb") != "dumb" and not self.worker
         self.progress = LiveProgress(terminal, live=live) if terminal else None
-        self.outcomes = Outcomes(self._stop_progress)
+        self.outcomes = OutcomeCounter(self._stop_progress)
         config.pluginmanager.register(self.outcomes, "vnetperf-outcomes")
 
     def _stop_progress(self) -> None:
@@ -74,14 +150,7 @@ class BenchSession:
         return self._configuration
 
     def configuration_for(self, item: pytest.Item) -> Configuration:
-        """The configuration of a test case, its own wishes being the lowest layer.
-
-        Args:
-            item: The test function.
-
-        Returns:
-            The configuration.
-        """
+        """The configuration of a test case, its own wishes being the lowest layer."""
         marker = item.get_closest_marker("vnetperf")
         if marker is None:
             return self.configuration
@@ -95,17 +164,9 @@ class BenchSession:
         return configuration_of(self.config, own)
 
     def results_folder(self) -> Path:
-        """The run's folder: the one to resume, the one xdist's controller named, or a new one.
-
-        Returns:
-            The folder.
-        """
+        """The run's folder: the one to resume, the one xdist's controller named, or a new one."""
         if self.folder is None:
-            from vnetperf.results.folder import (
-                make_folder,
-                merge_worker_logs,
-                new_folder,
-            )
+            from vnetperf.results.folder import make_folder, merge_worker_logs, new_folder
 
             given = getattr(self.config, "workerinput", {}).get("vnetperf_run")
             resume = self.config.getoption("resume")
@@ -129,14 +190,10 @@ class BenchSession:
         return self.folder
 
     def reserve_name(self) -> str:
-        """Under pytest-xdist: name the folder that the first worker that measures will make.
-
-        Returns:
-            Its name; where it is, the configuration says, which other projects have none of.
-        """
+        """Under pytest-xdist: name the folder that the first worker that measures will make."""
         from vnetperf.results.folder import reserve_name
 
-        if rounds_asked(self.config):
+        if round_count(self.config):
             raise pytest.UsageError(
                 "--interleave measures one case after the other, in turn; leave -n out"
             )
@@ -170,14 +227,10 @@ class BenchSession:
                 pass  # the agent cannot be started: each case says so
 
     def run(self) -> Run:
-        """The run, begun on first use.
-
-        Returns:
-            The run.
-        """
+        """The run, begun on first use."""
         if self._run is None:
-            from vnetperf.bench.run import Run
             from vnetperf.results.folder import worker_log
+            from vnetperf.runner.run import Run
 
             log = worker_log(self.results_folder(), self.worker)
             self._run = Run(self.configuration, log, progress=self.progress)
@@ -186,36 +239,22 @@ class BenchSession:
         return self._run
 
     def expect(self, comparisons: Sequence[Comparison]) -> None:
-        """Note which comparisons the session's cases belong to.
-
-        Args:
-            comparisons: The comparisons.
-
-        Raises:
-            UsageError: A setting of a variant that is wrong whatever the machine is.
-        """
-        from vnetperf.pytest_plugin.varied import check_variants
+        """Note which comparisons the session's cases belong to."""
+        from vnetperf.pytest_plugin.cases import check_variants
 
         check_variants(self.configuration, comparisons)
         self._comparisons = comparisons
 
     def bench(self, selected: Selected) -> Bench:
-        """A scenario to measure; skips it when the testbed cannot carry it.
-
-        Args:
-            selected: Scenario and variant.
-
-        Returns:
-            What the test case is given.
-        """
-        from vnetperf.bench.bench import Bench
-        from vnetperf.pytest_plugin.varied import scenario_of
+        """A scenario to measure; skips it when the testbed cannot carry it."""
+        from vnetperf.pytest_plugin.cases import scenario_of
+        from vnetperf.runner.bench import Bench
 
         if self.refused:
             raise ConfigError(self.refused)
         run = self.run()
         if selected.round:
-            run.begin_round(selected.round, rounds_asked(self.config))
+            run.begin_round(selected.round, round_count(self.config))
         try:
             scenario = scenario_of(self.configuration, selected, run.facts())
             run.plan(scenario)
@@ -231,11 +270,7 @@ class BenchSession:
         return Bench(run, scenario)
 
     def finish(self, exit_status: int) -> None:
-        """End the run and write the reports.
-
-        Args:
-            exit_status: pytest's exit status.
-        """
+        """End the run and write the reports."""
         self._stop_progress()
         if self._run is not None:
             try:
@@ -253,14 +288,10 @@ class BenchSession:
             )
 
     def _write_reports(self) -> Any:
-        """Merge the workers' logs and derive every report.
-
-        Returns:
-            The results; None when nothing was measured.
-        """
+        """Merge the workers' logs and derive every report."""
         if self.folder is None or self.worker or not self.folder.is_dir():
             return None
-        from vnetperf.bench.derive import derive
+        from vnetperf.analysis.results_from_log import derive
         from vnetperf.report import write_all
         from vnetperf.results.folder import merge_worker_logs
         from vnetperf.results.log import LOG_NAME, read_log

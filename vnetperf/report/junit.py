@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults, ScenarioFacts
-from vnetperf.report import bounds, opening, outcomes
-from vnetperf.report.outcomes.quantity import Quantity
+from vnetperf.report import goal_text, outcomes, summary
+from vnetperf.report.summary import ReportedNumber
 
 #: Everything XML 1.0 has no place for, surrogates included.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -62,11 +62,11 @@ def _numbers(result: Result) -> Iterator[tuple[str, object]]:
     yield "trial_seconds", result.trial_seconds
     for goal in result.goals:
         yield from _goal_numbers(goal)
-    for quantity in outcomes.quantities(result):
+    for quantity in outcomes.reported_numbers(result):
         yield from _quantity(quantity)
 
 
-def _quantity(found: Quantity) -> Iterator[tuple[str, object]]:
+def _quantity(found: ReportedNumber) -> Iterator[tuple[str, object]]:
     """A number under the names of what it is of; of a spread its interval and n besides."""
     parts = (found.item, found.direction, found.name)
     path = ".".join(part for part in parts if part)
@@ -106,13 +106,13 @@ def _case(suite: ET.Element, result: Result) -> None:
             ET.SubElement(case_element, "skipped", type="not measured", message=_clean(why))
         case "failures":
             names = ", ".join(g.name for g in result.goals if g.lower_bound_fps is None)
-            said = f"{bounds.NO_LOAD_MET}: {names}"
-            ET.SubElement(case_element, "failure", type=bounds.NO_LOAD_MET, message=_clean(said))
+            said = f"{goal_text.NO_LOAD_MET}: {names}"
+            ET.SubElement(case_element, "failure", type=goal_text.NO_LOAD_MET, message=_clean(said))
     for goal in result.goals:
         out = ET.SubElement(case_element, "system-out")
         out.text = _clean(
-            f"{goal.name}: {bounds.headline(goal)}, aggregate of {result.directions} sending "
-            f"interface(s); {bounds.flag_with_reason(goal)}"
+            f"{goal.name}: {goal_text.headline(goal)}, aggregate of {result.directions} sending "
+            f"interface(s); {goal_text.flag_with_reason(goal)}"
         )
     number, more = outcomes.headline(result)
     if number:
@@ -154,9 +154,9 @@ def _suite(
     facts_of_run = {
         "tool": results.run.tool,
         "preset": results.preset,
-        "benchmark": opening.is_benchmark(results),
-        "virtual_lab": opening.in_lab(results),
-        "note": opening.first_line(results),
+        "benchmark": summary.is_benchmark(results),
+        "virtual_lab": summary.in_lab(results),
+        "note": summary.first_line(results),
         "testbed": results.run.testbed,
     }
     _properties(suite, iter(facts_of_run.items()))
@@ -167,15 +167,7 @@ def _suite(
 
 
 def junit_xml(results: RunResults) -> str:
-    """junit.xml of a run.
-
-    Args:
-        results: The run.
-
-    Returns:
-        XML text. A case that broke is an error, as is a scenario that could not be deployed; one
-        that no load met is a failure, and one that the testbed cannot carry is skipped.
-    """
+    """junit.xml of a run."""
     suites: dict[str, list[Result]] = defaultdict(list)
     for result in results.results:
         suites[result.scenario].append(result)

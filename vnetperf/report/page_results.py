@@ -1,30 +1,399 @@
-"""The page's part of one scenario and test: table, plots, where lost frames died."""
+"""The page's section of one scenario and test: tables, plots, clauses, lost frames by hop."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from vnetperf.model.result import DirectionBound, GoalResult, LedgerEntry, Result, TrialPoint
+from vnetperf.model.outcomes import Curve, Spread
+from vnetperf.model.result import (
+    DirectionBound,
+    GoalResult,
+    LedgerEntry,
+    Result,
+    RunResults,
+    TrialPoint,
+)
 from vnetperf.model.trial import Verdict
-from vnetperf.report import bounds, threads
-from vnetperf.report import units_text as text
-from vnetperf.report.cases import Case, Group, case_of, goals_used
-from vnetperf.report.markup import Markup, el
-from vnetperf.report.notes import notes
-from vnetperf.report.page_ledger import clauses
-from vnetperf.report.page_losses import losses_table
-from vnetperf.report.page_outcomes import grid, outcomes_part, strips
-from vnetperf.report.page_parts import badge, folded, row, scroller, section, table
-from vnetperf.report.plot_cpu import cpu_plot
-from vnetperf.report.plot_latency import latency_legend, latency_plot, lines_of
-from vnetperf.report.plot_loss import loss_legend, loss_plot
-from vnetperf.report.plot_search import search_legend, search_plot
-from vnetperf.report.plot_throughput import throughput_plot
+from vnetperf.report import goal_text, load_outcomes, outcomes, summary, table, text
+from vnetperf.report.goal_text import LossAccount, account_losses, group_notes
+from vnetperf.report.outcome_plots import (
+    LatencyLine,
+    latency_legend,
+    latency_lines,
+    latency_plot,
+    loss_detail_plot,
+    loss_over_time_plot,
+    loss_rate_plot,
+    rate_curve_plot,
+    sizes_legend,
+    soak_plot,
+    timeline_legend,
+    timeline_plot,
+)
+from vnetperf.report.plot import (
+    Markup,
+    SpreadRow,
+    by_size_plot,
+    el,
+    legend,
+    spread_legend,
+    spread_plot,
+)
+from vnetperf.report.search_plots import (
+    cpu_plot,
+    loss_legend,
+    loss_plot,
+    search_legend,
+    search_plot,
+    throughput_plot,
+)
+from vnetperf.report.summary import Case, Group, case_of, goals_used
+from vnetperf.report.table import badge, folded, html_row, html_table, scroller, section
+
+LEDGER_TITLE = "Standards ledger"
+_LEDGER_STATUS = {"met": "good", "deviated": "warn", "not applicable": "plain"}
+_LEDGER_HEAD = ("clause", "status", "asks for", "done", "why it deviates or does not apply")
+
+
+def _ledger_cells(entry: LedgerEntry) -> tuple[object, ...]:
+    mark = badge(entry.status, _LEDGER_STATUS[entry.status])
+    return (entry.clause, mark, entry.requirement, entry.value, entry.reason)
+
+
+def ledger_section(results: RunResults, anchor: str) -> Markup:
+    """How the run stands to the standards, clause by clause."""
+    entries = summary.ledger(results)
+    scoped = any(entry.scope for entry in entries)
+    rows = [
+        (*_ledger_cells(e), *((e.scope or "the whole run",) if scoped else ())) for e in entries
+    ]
+    head = (*_LEDGER_HEAD, "holds for") if scoped else _LEDGER_HEAD
+    said = el("p", f"{summary.ledger_sentence(results)}.", class_="muted")
+    return section(
+        anchor,
+        LEDGER_TITLE,
+        said,
+        html_table(LEDGER_TITLE, head, rows, css=("name",), kind="ledger"),
+    )
+
+
+def clauses_of_test(entries: Sequence[LedgerEntry], group: Group) -> Markup | None:
+    """The clauses of one scenario and test, behind a line that counts them."""
+    mine = summary.ledger_of_test(entries, group)
+    if not mine:
+        return None
+    sizes = any(entry.frame_size for entry in mine)
+    rows = [(*_ledger_cells(e), *((str(e.frame_size or "all"),) if sizes else ())) for e in mine]
+    head = (*_LEDGER_HEAD, "octets") if sizes else _LEDGER_HEAD
+    line = el(
+        "span",
+        el("b", "Clauses of this test"),
+        el("span", summary.ledger_counts(mine), class_="muted"),
+        class_="line",
+    )
+    label = f"Clauses of {group.title}"
+    return folded(line, html_table(label, head, rows, css=("name",), kind="ledger"))
+
+
+_HOP_BAR_WIDTH = 100.0
+
+
+def _hop_bar(lost: LossAccount, hops: list[str]) -> Markup:
+    parts, left = [], 0.0
+    for hop in hops:
+        count = lost.by_hop.get(hop, 0)
+        if count <= 0:
+            continue
+        width = count / lost.total * _HOP_BAR_WIDTH
+        said = f"{hop}: {text.frames(count)} frames, {text.percent(count / lost.total, 3)}"
+        css = f"hop h{hops.index(hop) % 6}"
+        shape = el("rect", x=f"{left:.2f}", y=0, width=f"{width:.2f}", height=10, class_=css)
+        parts.append(el("g", el("title", said), shape, class_="tip"))
+        left += width
+    return el(
+        "svg",
+        parts,
+        viewBox=f"0 0 {_HOP_BAR_WIDTH:g} 10",
+        preserveAspectRatio="none",
+        class_="share",
+        role="img",
+        aria_label="shares of the hops",
+    )
+
+
+def _hop_cell(lost: LossAccount, hop: str) -> str:
+    count = lost.by_hop.get(hop, 0)
+    if not count or not lost.total:
+        return "0"
+    return f"{text.frames(count)} ({text.percent(count / lost.total, 3)})"
+
+
+def losses_table(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> Markup | None:
+    """Where the frames of a group's searches died."""
+    accounts = {r.frame_size: account_losses(trials.get(case_of(r), [])) for r in group.measured}
+    if not any(a.trials for a in accounts.values()):
+        return None
+    if not any(a.lossy for a in accounts.values()):
+        count = sum(a.trials for a in accounts.values())
+        return el(
+            "div",
+            el("h3", "Where lost frames died"),
+            el("p", f"None of {count} VALID trials lost a frame.", class_="muted"),
+        )
+    hops = list(dict.fromkeys(hop for a in accounts.values() for hop in a.by_hop))
+    rows = []
+    for size, lost in accounts.items():
+        bar = _hop_bar(lost, hops) if lost.total > 0 else Markup("")
+        cells = [str(size), f"{lost.lossy} of {lost.trials}", bar]
+        rows.append([*cells, *(_hop_cell(lost, h) for h in hops), str(lost.unattributed)])
+    head = ["size", "lossy trials", "share", *hops, "no hop named"]
+    css = ["", "num", "bars", *["num"] * (len(hops) + 1)]
+    return el(
+        "div",
+        el("h3", "Where lost frames died"),
+        el("p", "Frames lost in VALID trials; lossy trials of all VALID ones.", class_="muted"),
+        legend((f"box hop h{i % 6}", hop) for i, hop in enumerate(hops)) if hops else None,
+        html_table(f"Lost frames of {group.title}, by hop", head, rows, css=css, kind="losses"),
+    )
+
+
+#: Rows up to which a table is short.
+_LONG_TABLE = 16
+
+
+def figure_grid(title: str, key: Markup | None, figures: Sequence[Markup]) -> Markup | None:
+    """Figures side by side."""
+    shown = [figure for figure in figures if figure]
+    if not shown:
+        return None
+    heading = el("h3", title) if title else None
+    css = "solo" if len(shown) == 1 else None
+    return el("div", heading, key, el("div", shown, class_="plots"), class_=css)
+
+
+def figure_strips(parts: Sequence[Markup | None]) -> Markup | None:
+    """Rows of figures below each other; those of one figure stand side by side."""
+    shown = [part for part in parts if part]
+    return el("div", shown, class_="strips") if shown else None
+
+
+def figures_beside(
+    main: Markup, title: str, figures: Sequence[Markup], known: Sequence[Spread]
+) -> Markup | None:
+    """A plot over all frame sizes, and beside it every measurement at each."""
+    right = figure_grid(title, spread_legend(known), figures)
+    if not main or right is None:
+        return right or main or None
+    return el("div", main, right, class_="pair")
+
+
+def _repetition_plots(group: Group) -> Iterator[Markup | None]:
+    every = list(load_outcomes.repeated_goals(group))
+    figures = [
+        spread_plot(
+            f"{result.size_text}, {name}", "lower bound", [SpreadRow("rounds", found)], "fps"
+        )
+        for result, name, found in every
+    ]
+    yield figure_grid("Lower bounds of all rounds", spread_legend([f for *_, f in every]), figures)
+
+
+def _latency_plots(group: Group) -> Iterator[Markup | None]:
+    members = [r for r in group.measured if r.latency_at]
+    if not members:
+        return
+    loads = tuple(dict.fromkeys(at.of for r in members for at in r.latency_at))
+    every = [at for r in members for at in r.latency_at]
+    directions = tuple(dict.fromkeys(d for at in every for d in (*at.latency, *at.mean_ns)))
+    series: dict[str, dict[int, Spread]] = {}
+    figures = []
+    for result in members:
+        for at in result.latency_at:
+            rows = [SpreadRow(direction, mean) for direction, mean in at.mean_ns.items()]
+            title = f"{result.size_text}, {at.of}"
+            figures.append(spread_plot(title, "mean latency of a trial", rows, "ns"))
+            for direction, mean in at.mean_ns.items():
+                series.setdefault(f"{at.of}, {direction}", {})[result.frame_size] = mean
+    title, axis = "Mean latency against frame size", "mean latency"
+    main = by_size_plot(title, axis, group.results, series, "ns")
+    yield figures_beside(
+        main, "Each trial", figures, [s for at in every for s in at.mean_ns.values()]
+    )
+    curves = []
+    for result in members:
+        lines = [
+            LatencyLine(at.of, d, v) for at in result.latency_at for d, v in at.latency.items()
+        ]
+        curves.append(latency_plot(result, lines, loads, directions))
+    yield figure_grid("Percentiles of all frames", latency_legend(loads, directions), curves)
+
+
+def _loss_plots(group: Group) -> Iterator[Markup | None]:
+    members = [r for r in group.measured if r.loss_steps]
+    whole = loss_rate_plot(group) if group.test != "loss_profile" else Markup("")
+    yield figure_grid("", sizes_legend(members), [whole, loss_detail_plot(group)])
+
+
+def _back_to_back_plots(group: Group) -> Iterator[Markup | None]:
+    known = [(r, r.back_to_back) for r in group.measured if r.back_to_back]
+    if not known:
+        return
+    series = {"mean": {r.frame_size: found.frames for r, found in known if not found.capped}}
+    title = "Longest burst without loss against frame size"
+    main = by_size_plot(title, "frames, each interface", group.results, series, "frames")
+    figures = [
+        spread_plot(
+            r.size_text,
+            "frames without loss",
+            [
+                SpreadRow(
+                    "at least" if found.capped else "searches", found.frames, arrow=found.capped
+                )
+            ],
+            "frames",
+        )
+        for r, found in known
+    ]
+    yield figures_beside(main, "Each search", figures, [found.frames for _, found in known])
+
+
+def _burst_plots(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Markup | None:
+    of = [(r, trials.get(case_of(r), ())) for r in group.measured if r.back_to_back]
+    every = [trial for _, found in of for trial in found]
+    figures = [search_plot(r, found, ()) for r, found in of]
+    return figure_grid("Bursts in the order they were tried", search_legend(every, ()), figures)
+
+
+def _recovery_plots(group: Group) -> Iterator[Markup | None]:
+    known = [(r, r.recovery) for r in group.measured if r.recovery]
+    if not known:
+        return
+    rows = [SpreadRow(r.size_text, found.seconds) for r, found in known]
+    first = spread_plot("Recovery time of each trial", "recovery time", rows, "s")
+    yield figure_grid("", spread_legend([found.seconds for _, found in known]), [first])
+    yield _timelines(
+        "Recovery over time",
+        [(r.size_text, _median_curve(f.curves, f.seconds), f.curves) for r, f in known],
+    )
+
+
+def _reset_plots(group: Group) -> Iterator[Markup | None]:
+    known = [(r, found) for r in group.measured for found in r.resets]
+    if not known:
+        return
+    several = len({r.frame_size for r, _ in known}) > 1
+
+    def name(result: Result, what: str) -> str:
+        return f"{what}, {result.size_text}" if several else what
+
+    figures = []
+    methods = (("Frame-loss method", "by_loss_s"), ("Time-stamp method", "by_time_s"))
+    for words, method in methods:
+        rows = [SpreadRow(name(r, found.what), getattr(found, method)) for r, found in known]
+        figures.append(spread_plot(words, "reset time", rows, "s"))
+    spreads = [s for _, f in known for s in (f.by_loss_s, f.by_time_s) if s]
+    yield figure_grid("", spread_legend(spreads), figures)
+    curves = [
+        (name(r, f.what), _median_curve(f.curves, f.by_loss_s or f.by_time_s), f.curves)
+        for r, f in known
+    ]
+    yield _timelines("Reset over time", curves)
+
+
+def _median_curve(curves: Sequence[Curve], spread: Spread | None) -> Curve | None:
+    """The curve whose number lies nearest to the median; the first where they do not match."""
+    if not curves:
+        return None
+    if spread is None or len(spread.values) != len(curves):
+        return curves[0]
+    order = sorted(range(len(curves)), key=lambda i: abs(spread.values[i] - spread.median))
+    return curves[order[0]]
+
+
+def _timelines(
+    title: str, found: Sequence[tuple[str, Curve | None, Sequence[Curve]]]
+) -> Markup | None:
+    main = [timeline_plot(name, typical) for name, typical, _ in found if typical is not None]
+    shown = figure_grid(title, timeline_legend(), main)
+    if shown is None:
+        return None
+    rest = [
+        timeline_plot(name, curve)
+        for name, typical, curves in found
+        for curve in curves
+        if curve is not typical
+    ]
+    others = figure_grid("", None, rest)
+    said = "Of each the trial nearest to the median; the others are behind the line below."
+    note = el("p", said, class_="muted below") if others else None
+    count = sum(1 for figure in rest if figure)
+    more = (
+        folded(f"{title}: {count} further trial{'s' if count > 1 else ''}", others)
+        if others
+        else None
+    )
+    return el("div", shown, note, more)
+
+
+def _rate_plots(group: Group) -> Iterator[Markup | None]:
+    members = [r for r in group.measured if r.rates]
+    if not members:
+        return
+    if any(len(r.rates) > 1 for r in members):
+        yield figure_grid("", sizes_legend(members), [rate_curve_plot(group)])
+        return
+    series = {"rate": {r.frame_size: r.rates[0].forwarded_fps for r in members}}
+    title, axis = "Forwarding rate against frame size", "frames/s, aggregate"
+    main = by_size_plot(title, axis, group.results, series, "fps")
+    figures = [
+        spread_plot(
+            result.size_text,
+            "forwarding rate of a trial, frames/s",
+            [SpreadRow(found.of, found.forwarded_fps) for found in result.rates],
+            "fps",
+        )
+        for result in members
+    ]
+    known = [found.forwarded_fps for r in members for found in r.rates]
+    yield figures_beside(main, "Each trial", figures, known)
+
+
+def _soak_plots(group: Group) -> Iterator[Markup | None]:
+    known = [(r, r.soak) for r in group.measured if r.soak]
+    yield figure_grid("", None, [soak_plot(group)])
+    lost = [loss_over_time_plot(r.size_text, found.curve) for r, found in known if found.curve]
+    yield figure_grid("Frames lost over time", None, lost)
+
+
+_OUTCOME_PLOTS: tuple[Callable[[Group], Iterator[Markup | None]], ...] = (
+    _repetition_plots,
+    _latency_plots,
+    _loss_plots,
+    _back_to_back_plots,
+    _recovery_plots,
+    _reset_plots,
+    _rate_plots,
+    _soak_plots,
+)
+
+
+def outcomes_part(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> list[Markup]:
+    """Tables and plots of one scenario and test."""
+    all_of = outcomes.tables(group)
+    found = [table.table_html(t, label=f"{t.title}, {group.title}") for t in all_of]
+    drawn = [part for plots in _OUTCOME_PLOTS for part in plots(group)]
+    drawn.append(_burst_plots(group, trials))
+    # A short table stands before the plots; a long one, or one of what was tried, after them.
+    first = bool(all_of) and len(all_of[0].rows) <= _LONG_TABLE
+    plots = figure_strips(drawn)
+    ordered = [*found[:1], plots, *found[1:]] if first else [plots, *found]
+    return [part for part in ordered if part]
+
 
 _NONE = "\N{EN DASH}"
 #: Hops whose columns fit beside a plot.
 _BESIDE = 3
-_HEAD = (
+_RESULTS_HEAD = (
     "size",
     "goal, direction",
     "lower bound",
@@ -38,47 +407,39 @@ _HEAD = (
     "max",
     "trials",
 )
-_NUM = ("", "", *["num"] * 10)
+_RESULTS_CSS = ("", "", *["num"] * 10)
 
 
-def number(goal: GoalResult, *, short: bool = False) -> Markup:
-    """A goal's number with its qualifier and its mark, which never part.
-
-    Args:
-        goal: The goal's result.
-        short: True where the unit is named elsewhere.
-
-    Returns:
-        HTML.
-    """
-    shown = el("span", bounds.qualified(goal, short=short), class_="value")
+def goal_number(goal: GoalResult, *, short: bool = False) -> Markup:
+    """A goal's number with its qualifier and its mark, which never part."""
+    shown = el("span", goal_text.qualified_rate(goal, short=short), class_="value")
     if goal.regular:
         return shown
-    return el("span", shown, " ", badge(bounds.flag(goal), "warn"), title=goal.reason)
+    return el("span", shown, " ", badge(goal_text.irregular_mark(goal), "warn"), title=goal.reason)
 
 
-def _rate(value: float | None) -> str:
+def _rate_or_none(value: float | None) -> str:
     return _NONE if value is None else text.fps(value)
 
 
 def _goal_row(result: Result, goal: GoalResult, first: Sequence[Markup], span: int) -> Markup:
-    value = bounds.headline_fps(goal)
+    value = goal_text.headline_fps(goal)
     l1 = goal.throughput_l1_bps
     cells: list[object] = [
         *first,
         el("th", goal.name, scope="row", class_="goal"),
-        number(goal),
+        goal_number(goal),
         "none failed" if goal.upper_bound_fps is None else text.fps(goal.upper_bound_fps),
-        _rate(goal.conditional_throughput_fps),
+        _rate_or_none(goal.conditional_throughput_fps),
         _NONE if l1 is None else text.gigabits(l1),
-        _NONE if value is None else bounds.share(value, result.media_max_fps),
-        _NONE if value is None else bounds.share(value, result.generator_max_fps),
+        _NONE if value is None else goal_text.share_text(value, result.media_max_fps),
+        _NONE if value is None else goal_text.share_text(value, result.generator_max_fps),
         *("", "", ""),
     ]
     if first:
         cells.append(el("td", result.trial_count, rowspan=span, class_="num trials"))
-    css = _NUM if first else _NUM[1:]
-    return Markup(row(cells, css=css).replace("<tr>", '<tr class="sum">', 1))
+    css = _RESULTS_CSS if first else _RESULTS_CSS[1:]
+    return Markup(html_row(cells, css=css).replace("<tr>", '<tr class="sum">', 1))
 
 
 def _direction_row(goal: GoalResult, name: str, bound: DirectionBound | None) -> Markup:
@@ -87,17 +448,17 @@ def _direction_row(goal: GoalResult, name: str, bound: DirectionBound | None) ->
     upper = bound.upper_bound_fps if bound else None
     cells: list[object] = [
         el("th", name, scope="row", class_="direction"),
-        _rate(bound.lower_bound_fps if bound else None),
+        _rate_or_none(bound.lower_bound_fps if bound else None),
         _NONE if upper is None else text.fps(upper),
-        _rate(bound.conditional_throughput_fps if bound else None),
+        _rate_or_none(bound.conditional_throughput_fps if bound else None),
         *("", "", ""),
         *(text.nanoseconds(found[p]) if p in found else _NONE for p in ("50", "99")),
-        text.nanoseconds(latency.max_ns) if latency else bounds.NOT_MEASURED,
+        text.nanoseconds(latency.max_ns) if latency else goal_text.NOT_MEASURED,
     ]
-    return Markup(row(cells, css=_NUM[1:]).replace("<tr>", '<tr class="part">', 1))
+    return Markup(html_row(cells, css=_RESULTS_CSS[1:]).replace("<tr>", '<tr class="part">', 1))
 
 
-def _body(result: Result) -> Markup:
+def _result_body(result: Result) -> Markup:
     def directions(goal: GoalResult) -> dict[str, DirectionBound | None]:
         known: dict[str, DirectionBound | None] = {b.direction: b for b in goal.per_direction}
         return known | {name: known.get(name) for name in goal.latency}
@@ -116,19 +477,19 @@ def _results_table(group: Group) -> Markup:
         return Markup("")
     inner = el(
         "table",
-        el("thead", row(_HEAD, tag="th", css=_NUM)),
-        [_body(r) for r in group.measured],
+        el("thead", html_row(_RESULTS_HEAD, tag="th", css=_RESULTS_CSS)),
+        [_result_body(r) for r in group.measured],
         class_="results",
     )
     return scroller(f"Results of {group.title}", inner)
 
 
-def _asked(group: Group) -> Iterator[Markup]:
+def _goal_attributes(group: Group) -> Iterator[Markup]:
     for goal in goals_used(group):
         index = group.goal_names.index(goal.name)
         mark = el("b", goal.name, class_=f"goal-name g{index % 4}")
-        yield el("li", mark, " ", bounds.goal_attributes(goal))
-    for said in sorted({bounds.search_attributes(r) for r in group.measured}):
+        yield el("li", mark, " ", goal_text.goal_attributes(goal))
+    for said in sorted({goal_text.search_attributes(r) for r in group.measured}):
         yield el("li", said)
 
 
@@ -136,15 +497,15 @@ def _trials_of(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> list[Tr
     return [t for r in group.results for t in trials.get(case_of(r), [])]
 
 
-def _threads(group: Group) -> Markup | None:
-    rows = list(threads.rows(group))
+def _threads_part(group: Group) -> Markup | None:
+    rows = list(goal_text.thread_rows(group))
     if not rows:
         return None
     css = ("", "", "", "", *["num"] * (len(rows[0]) - 4))
     return folded(
-        el("span", el("b", threads.TITLE), class_="line"),
-        el("div", [el("p", line, class_="muted") for line in threads.notes(group)]),
-        table(f"Busy threads of {group.title}", threads.head(group), rows, css=css),
+        el("span", el("b", goal_text.THREADS_TITLE), class_="line"),
+        el("div", [el("p", line, class_="muted") for line in goal_text.thread_notes(group)]),
+        html_table(f"Busy threads of {group.title}", goal_text.thread_head(group), rows, css=css),
     )
 
 
@@ -154,57 +515,47 @@ def group_section(
     ledger: Sequence[LedgerEntry],
     anchor: str,
 ) -> Markup:
-    """The part of the page that shows one scenario and test.
-
-    Args:
-        group: Its results.
-        trials: All trials of the run by search.
-        ledger: The run's clauses.
-        anchor: Id of the section.
-
-    Returns:
-        HTML.
-    """
-    said = list(notes(group))
+    """The part of the page that shows one scenario and test."""
+    said = list(group_notes(group))
     noted = el("ul", [el("li", n) for n in said], class_="notes") if said else None
     if not group.goal_names:
         tried = [t for r in group.measured for t in trials.get(case_of(r), [])]
-        line = el("p", _effort(group, tried), class_="asked") if group.measured else None
+        line = el("p", _effort_text(group, tried), class_="asked") if group.measured else None
         parts = [
             line,
             noted,
             *outcomes_part(group, trials),
             losses_table(group, trials),
-            _threads(group),
-            clauses(ledger, group),
+            _threads_part(group),
+            clauses_of_test(ledger, group),
         ]
         return section(anchor, group.title, *parts)
     first: Markup | None = el(
         "div", throughput_plot(group), losses_table(group, trials), class_="pair"
     )
-    plots = list(_plots(group, trials))
-    if _hops(group, trials) > _BESIDE:
+    plots = list(_search_plots(group, trials))
+    if _hop_count(group, trials) > _BESIDE:
         plots.insert(0, el("div", throughput_plot(group), class_="solo"))
         first = losses_table(group, trials)
     return section(
         anchor,
         group.title,
-        el("ul", list(_asked(group)), class_="asked"),
+        el("ul", list(_goal_attributes(group)), class_="asked"),
         _results_table(group),
         noted,
         first,
-        _threads(group),
-        clauses(ledger, group),
-        strips(plots),
+        _threads_part(group),
+        clauses_of_test(ledger, group),
+        figure_strips(plots),
         *outcomes_part(group, trials),
     )
 
 
-def _hops(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> int:
+def _hop_count(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> int:
     return len({hop for trial in _trials_of(group, trials) for hop in trial.lost_at})
 
 
-def _effort(group: Group, tried: Sequence[TrialPoint]) -> str:
+def _effort_text(group: Group, tried: Sequence[TrialPoint]) -> str:
     """What a test took, in a line."""
     count = sum(r.trial_count for r in group.measured)
     traffic = text.seconds(sum(r.trial_seconds for r in group.measured))
@@ -214,16 +565,16 @@ def _effort(group: Group, tried: Sequence[TrialPoint]) -> str:
     return f"{count} trials{said}; {traffic} of traffic, {whole} in all."
 
 
-def _plots(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> Iterator[Markup | None]:
+def _search_plots(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> Iterator[Markup | None]:
     names = group.goal_names
     directions = tuple(dict.fromkeys(d for r in group.measured for g in r.goals for d in g.latency))
     mine = _trials_of(group, trials)
     of = [(r, trials.get(case_of(r), [])) for r in group.measured]
     losses = [loss_plot(r, found, names) for r, found in of]
-    yield grid("Loss against load", loss_legend(mine, group), losses)
+    yield figure_grid("Loss against load", loss_legend(mine, group), losses)
     # A search that was begun anew stands for nothing: only the last one is drawn.
     searches = [search_plot(r, found[-(r.trial_count or 0) :], names) for r, found in of]
-    yield grid("Loads in the order they were tried", search_legend(mine, names), searches)
-    latencies = [latency_plot(r, lines_of(r), names, directions) for r in group.measured]
-    yield grid("Latency at the lower bounds", latency_legend(names, directions), latencies)
-    yield grid("Processors by role", None, [cpu_plot(group, name) for name in names])
+    yield figure_grid("Loads in the order they were tried", search_legend(mine, names), searches)
+    latencies = [latency_plot(r, latency_lines(r), names, directions) for r in group.measured]
+    yield figure_grid("Latency at the lower bounds", latency_legend(names, directions), latencies)
+    yield figure_grid("Processors by role", None, [cpu_plot(group, name) for name in names])

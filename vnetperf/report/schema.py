@@ -23,14 +23,7 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8,}\S.*)*)", re.MULTILINE)
 
 
 def attribute_docs(model: type[BaseModel]) -> dict[str, str]:
-    """What a model's docstring says of its fields, and those of the models it builds on.
-
-    Args:
-        model: A model with a Google style docstring.
-
-    Returns:
-        Field -> description in one line.
-    """
+    """What a model's docstring says of its fields, and those of the models it builds on."""
     found: dict[str, str] = {}
     for one in reversed(model.__mro__):
         _, _, section = (inspect.cleandoc(one.__doc__ or "")).partition("Attributes:\n")
@@ -60,11 +53,7 @@ def _describe(definition: dict[str, Any], model: type[BaseModel]) -> None:
 
 
 def results_schema() -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of results.json.
-
-    Returns:
-        The schema; each field carries the description of its model's docstring.
-    """
+    """The JSON Schema (draft 2020-12) of results.json."""
     schema = RunResults.model_json_schema()
     models = _models()
     _describe(schema, RunResults)
@@ -80,23 +69,12 @@ def results_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The schema as it stands in docs/results.schema.json.
-
-    Returns:
-        JSON text with a final line break.
-    """
+    """The schema as it stands in docs/results.schema.json."""
     return json.dumps(results_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the published schema.
-
-    Args:
-        arguments: Command line; None takes the process's own.
-
-    Returns:
-        0, or 1 when the file is stale.
-    """
+    """Write or check the published schema."""
     parser = argparse.ArgumentParser(prog="python -m vnetperf.report.schema")
     parser.add_argument("path", type=Path, help="docs/results.schema.json")
     parser.add_argument("--check", action="store_true", help="compare, do not write")

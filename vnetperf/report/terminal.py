@@ -13,14 +13,12 @@ from rich.text import Text
 
 from vnetperf.model.result import ComparedVariant, DirectionBound, GoalResult, Result, RunResults
 from vnetperf.model.trial import Latency
-from vnetperf.report import attach, bounds, opening, outcomes, transfers
-from vnetperf.report import units_text as text
-from vnetperf.report.cases import Group, groups, undeployed
-from vnetperf.report.comparing import Compared, compared
-from vnetperf.report.notes import notes
-from vnetperf.report.terminal_outcomes import encodable as _encodable
-from vnetperf.report.terminal_outcomes import outcome_table
-from vnetperf.report.unknowns import gather
+from vnetperf.report import goal_text, outcomes, summary, text, transfers
+from vnetperf.report.comparison import VariantResults, comparisons_of
+from vnetperf.report.goal_text import group_notes
+from vnetperf.report.summary import Group, groups, missing_values, undeployed
+from vnetperf.report.table import terminal_encodable as _encodable
+from vnetperf.report.table import terminal_table
 
 _NONE = "-"
 _COLUMNS = (
@@ -52,7 +50,7 @@ def _share(value: float | None, of: float | None) -> str:
 
 
 def _headline(goal: GoalResult) -> Text:
-    value = bounds.headline_fps(goal)
+    value = goal_text.headline_fps(goal)
     number = "none met" if value is None else text.short_fps(value)
     return Text(f"{goal.qualifier} {number}".strip(), style="bold")
 
@@ -73,7 +71,7 @@ def _goal_row(result: Result, goal: GoalResult, *, plain: bool) -> list[Text | s
         _short(goal.upper_bound_fps),
         _short(goal.conditional_throughput_fps),
         _NONE if l1 is None else text.gigabits(l1),
-        _share(bounds.headline_fps(goal), result.generator_max_fps),
+        _share(goal_text.headline_fps(goal), result.generator_max_fps),
         *("", "", ""),
     ]
 
@@ -125,7 +123,7 @@ def _table(group: Group, *, plain: bool) -> Table:
     return table
 
 
-def _comparison(found: Compared, name: str, *, plain: bool) -> Table:
+def _comparison(found: VariantResults, name: str, *, plain: bool) -> Table:
     table = Table(
         box=box.ASCII2 if plain else box.SIMPLE_HEAD,
         padding=0,
@@ -142,7 +140,7 @@ def _comparison(found: Compared, name: str, *, plain: bool) -> Table:
 
 
 def _compared(
-    found: Compared, variant: ComparedVariant, size: int, name: str, *, plain: bool
+    found: VariantResults, variant: ComparedVariant, size: int, name: str, *, plain: bool
 ) -> Text:
     goal = found.goal(variant, size, name)
     if goal is None:
@@ -171,8 +169,8 @@ def _bullet(said: str) -> Table:
 
 def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
     for title, said in (
-        (attach.TITLE, attach.sentences(results)),
-        (transfers.TITLE, transfers.sentences(results)),
+        (transfers.ATTACH_TITLE, transfers.attach_sentences(results)),
+        (transfers.TRANSFERS_TITLE, transfers.transfer_sentences(results)),
     ):
         if said:
             yield Text("")
@@ -182,7 +180,7 @@ def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
 
 
 def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
-    for comparison in compared(results):
+    for comparison in comparisons_of(results):
         yield Text("")
         for name in comparison.goal_names:
             title = _encodable(f"{comparison.title}, {name}", plain=plain)
@@ -196,23 +194,15 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
 
 
 def renderables(results: RunResults, *, plain: bool = False) -> Iterator[RenderableType]:
-    """What to print, in order.
-
-    Args:
-        results: The run.
-        plain: True for ASCII only.
-
-    Yields:
-        Rich renderables; no text in them is read as markup.
-    """
+    """What to print, in order."""
 
     def line(said: str, style: str = "") -> Text:
         return Text(_encodable(said, plain=plain), style=style)
 
-    first = opening.first_line(results)
+    first = summary.first_line(results)
     if first:
-        yield line(first, "bold" if opening.is_benchmark(results) else "bold red")
-    for warning in opening.warnings(results):
+        yield line(first, "bold" if summary.is_benchmark(results) else "bold red")
+    for warning in summary.run_warnings(results):
         yield line(f"Warning: {warning}", "yellow")
     for group in groups(results):
         yield line("")
@@ -222,29 +212,24 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
         else:
             yield line(group.title, "bold")
         for found in filter(lambda table: table.terminal, outcomes.tables(group)):
-            yield outcome_table(found, plain=plain)
+            yield terminal_table(found, plain=plain)
             for said in found.said:
                 yield _bullet(_encodable(said, plain=plain))
-        for note in notes(group):
+        for note in group_notes(group):
             yield _bullet(_encodable(note, plain=plain))
     yield from _comparisons(results, plain=plain)
     yield from _users(results, plain=plain)
     for facts in undeployed(results):
         yield line(f"{facts.scenario}: not deployed: {facts.error}", "red")
     yield line("")
-    yield line(f"Preset {results.preset}; {opening.ledger_count(results)}.")
-    missing = gather(results)
+    yield line(f"Preset {results.preset}; {summary.ledger_sentence(results)}.")
+    missing = missing_values(results)
     if missing:
         yield line(f"{len(missing)} values are unknown or not measured: report.md lists them.")
 
 
 def print_results(results: RunResults, console: Console | None = None) -> None:
-    """Print the results.
-
-    Args:
-        results: The run.
-        console: Where to; None is a new console on standard output.
-    """
+    """Print the results."""
     console = console or Console(highlight=False)
     plain = not console.encoding.lower().startswith("utf")
     for item in renderables(results, plain=plain):
@@ -252,16 +237,7 @@ def print_results(results: RunResults, console: Console | None = None) -> None:
 
 
 def terminal_text(results: RunResults, *, width: int = 80, plain: bool = False) -> str:
-    """The same as text without colour.
-
-    Args:
-        results: The run.
-        width: Columns.
-        plain: True for ASCII only.
-
-    Returns:
-        Text with line breaks; no line is wider than ``width``.
-    """
+    """The same as text without colour."""
     out = io.StringIO()
     console = Console(file=out, width=width, no_color=True, highlight=False, force_terminal=False)
     for item in renderables(results, plain=plain):

@@ -1,4 +1,7 @@
-"""Goes through the fields that a report must have: each is there, or says why it is not."""
+"""Checklist of the fields that a report must have (RFC 8204, RFC 2544, TST 009, MLRsearch).
+
+Each recorded or with the reason why not.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,322 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from vnetperf.model.result import RunResults
-from vnetperf.results.checklist_fields import FIELDS, GROUPS, Asked
+
+Scope = Literal["run", "scenario", "vnf", "guest", "result"]
+Missing = Literal["unknown", "not measured", "not applicable"]
+
+GROUPS: Final = {
+    1: "Identity",
+    2: "DUT",
+    3: "Host",
+    4: "Guests",
+    5: "Tester",
+    6: "Traffic",
+    7: "Search",
+    8: "Trials",
+    9: "Results",
+    10: "Not measured, unknown, removed by redaction",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredField:
+    """One field.
+
+    Attributes:
+        group: Its group, a key of `GROUPS`.
+        name: What a reader looks for.
+        places: Where it is, below what `scope` says.
+        scope: "run": results.json; else each scenario that was deployed, each of its VNFs, those
+            that are guests, or each result.
+        why: What is said where no place holds anything.
+        missing: What kind of absence that is.
+        test: Of results: only those of this test.
+    """
+
+    group: int
+    name: str
+    places: tuple[str, ...]
+    scope: Scope = "run"
+    why: str = "the run did not record it"
+    missing: Missing = "unknown"
+    test: str = ""
+
+
+def _host(name: str, *places: str) -> RequiredField:
+    return RequiredField(3, name, tuple(f"environment|{place}" for place in places))
+
+
+def _nic(name: str, key: str) -> RequiredField:
+    return RequiredField(
+        3, f"NIC {name}", (f"environment|nics|*|{key}",), why="no network device was found"
+    )
+
+
+def _dut(name: str, *places: str, why: str) -> RequiredField:
+    return RequiredField(2, name, places, "scenario", f"the backend does not tell {why}")
+
+
+def _guest(name: str, *places: str) -> RequiredField:
+    return RequiredField(4, name, places, "guest", "the guest's launcher does not tell it")
+
+
+def _tester(name: str, *places: str) -> RequiredField:
+    return RequiredField(5, name, places, "scenario", "the generator does not tell it")
+
+
+def _traffic(
+    name: str, *keys: str, why: str = "", missing: Missing = "not applicable"
+) -> RequiredField:
+    places = tuple(f"plan|scenario|{key}" for key in keys)
+    return RequiredField(6, name, places, "scenario", why or "the traffic has none", missing)
+
+
+def _search(name: str, *places: str, why: str = "") -> RequiredField:
+    said = why or "the log does not say"
+    return RequiredField(7, name, places, "result", said, test="throughput")
+
+
+def _trial(name: str, *places: str) -> RequiredField:
+    why = "no trial was run"
+    return RequiredField(
+        8, name, tuple(f"log|trial|{p}" for p in places), "run", why, "not measured"
+    )
+
+
+def _result(name: str, *places: str, test: str = "throughput", why: str = "") -> RequiredField:
+    said = why or "no trial showed it"
+    return RequiredField(9, name, places, "result", said, "not measured", test)
+
+
+_NO_PROGRAM = "its form of VNF has no version of its own"
+
+FIELDS: Final[tuple[RequiredField, ...]] = (
+    RequiredField(1, "tool and version", ("run|tool",)),
+    RequiredField(1, "commit of the tool", ("run|git",)),
+    RequiredField(1, "preset", ("preset",)),
+    RequiredField(1, "compliance ledger", ("ledger",), why="no clause was looked at"),
+    RequiredField(1, "start", ("run|started",)),
+    RequiredField(1, "end", ("run|ended",), why="the run was interrupted"),
+    RequiredField(
+        1, "isolation statement", ("run|isolation",), why="the testbed states none (RFC 6815)"
+    ),
+    RequiredField(
+        1, "notes", ("run|notes",), why="the operator gave none", missing="not applicable"
+    ),
+    RequiredField(1, "command line", ("run|command",)),
+    _dut("backend", "facts|vswitch|backend", "plan|scenario|vswitch", why="its name"),
+    _dut("version or commit", "facts|vswitch|version", why="its version"),
+    _dut(
+        "build flags",
+        "facts|vswitch|build",
+        why="how it was built; package versions are in environment.software",
+    ),
+    _dut("launch line", "facts|vswitch|launch line", "plan|commands", why="how it was started"),
+    _dut(
+        "effective configuration",
+        *("facts|vswitch|other_config", "facts|vswitch|startup.conf", "facts|vswitch|bridges"),
+        *("facts|vswitch|macvtaps", "facts|vswitch|physical functions"),
+        *("facts|vswitch|launch line",),
+        why="its configuration",
+    ),
+    _dut(
+        "flows and tables installed",
+        *("facts|vswitch|rules", "facts|vswitch|forwarding", "facts|vswitch|pairs"),
+        *("facts|vswitch|virtual functions", "facts|vswitch|macvtaps"),
+        "facts|vswitch|physical ports are joined by",
+        why="what it was told to forward",
+    ),
+    _dut("port map", "facts|vswitch|ports", "facts|vswitch|physical functions", why="its ports"),
+    _dut("MTU", "facts|MTU", "facts|vswitch|mtu", why="it"),
+    _dut(
+        "queues",
+        *("facts|vswitch|rx queue placement", "facts|vswitch|rx queues"),
+        *("facts|vswitch|queues of each VNF port", "plan|scenario|options|rx_queues"),
+        why="them, and none were asked for",
+    ),
+    _dut(
+        "descriptors",
+        *("facts|vswitch|rx/tx descriptors of NICs", "facts|vswitch|ports of the datapath"),
+        "plan|scenario|options|rx_descriptors",
+        why="its own default, and none were asked for",
+    ),
+    _dut(
+        "offloads",
+        *("facts|vswitch|offloads", "facts|vswitch|offloads of VNF ports"),
+        *("facts|vswitch|ports of the datapath", "plan|scenario|options|offloads"),
+        why="them, and none were asked for",
+    ),
+    RequiredField(
+        2,
+        "memory and its node",
+        ("plan|memory",),
+        "scenario",
+        "nothing was given hugepages",
+        "not applicable",
+    ),
+    _dut("cores used", "plan|placement|cores", why="them"),
+    _dut("threads pinned, and why so", "plan|placement|reason", why="it"),
+    _dut("path check", "path_check", why="it"),
+    _host("board", "firmware|board", "firmware|product"),
+    _host("system", "firmware|product"),
+    _host("BIOS version", "firmware|bios_version"),
+    _host("BIOS date", "firmware|bios_date"),
+    _host("BIOS changes", "firmware|bios_changes"),
+    _host("CPU model", "cpu|model"),
+    _host("microcode", "cpu|microcode"),
+    _host("SMT", "cpu|topology|smt", "cpu|smt_control"),
+    _host("cores enabled", "cpu|topology|online"),
+    _host("governor", "cpu|governors"),
+    _host("turbo", "cpu|turbo"),
+    _host("C-states", "cpu|idle_states"),
+    _host("NUMA map", "cpu|topology|numa"),
+    _host("NUMA memory and distances", "memory|nodes"),
+    _host("memory size", "memory|total_kb"),
+    _host("memory type and modules", "memory|modules"),
+    _host("memory channels", "memory|channels"),
+    _host("hugepages by node and size", "memory|hugepages"),
+    _host("kernel", "kernel|release"),
+    _host("distribution", "distribution|name"),
+    _host("kernel command line", "kernel|cmdline"),
+    _host("isolcpus", "kernel|boot_options|isolcpus"),
+    _host("nohz_full", "kernel|boot_options|nohz_full"),
+    _host("iommu", "kernel|boot_options|iommu", "kernel|iommu_groups"),
+    _host("mitigations", "kernel|vulnerabilities"),
+    _host("hypervisor", "virtualisation"),
+    _host("IRQ affinity", "interrupts|affinity"),
+    _host("irqbalance", "interrupts|irqbalance"),
+    _nic("model", "model"),
+    _nic("firmware", "firmware"),
+    _nic("driver", "driver"),
+    _nic("PCI slot", "slot"),
+    _nic("PCI address", "pci"),
+    _nic("link speed", "speed_mbps"),
+    _nic("link width", "link_width"),
+    _nic("NUMA node", "node"),
+    _nic("interrupts", "irqs"),
+    _host("clock source", "kernel|clocksource"),
+    _host("compiler", "software|gcc"),
+    _host("versions of software", "software"),
+    _host("builds of programs", "programs"),
+    _guest("image", "image"),
+    _guest("image hash", "image file|hash"),
+    _guest("operating system", "system|distribution"),
+    _guest("kernel", "system|kernel"),
+    _guest("command line", "system|cmdline"),
+    _guest("hypervisor", "QEMU"),
+    _guest("acceleration", "acceleration"),
+    _guest("vCPUs", "guest|vCPUs"),
+    _guest("pins of vCPUs", "guest|placement|vCPU 0"),
+    _guest("emulator pin", "guest|placement|emulator"),
+    _guest("memory", "guest|memory, MiB"),
+    _guest("memory backing", "guest|pages, KiB"),
+    _guest("memory node", "guest|placement|memory, MiB"),
+    _guest("vNIC type and queues", "ports"),
+    _guest("vNIC driver and features", "guest|NICs in the guest", "driver of its NICs"),
+    RequiredField(4, "loop application", ("application",), "vnf"),
+    RequiredField(4, "its version", ("version",), "vnf", _NO_PROGRAM),
+    RequiredField(
+        4, "its arguments", ("launch line", "set up by", "programs"), "vnf", "it tells none"
+    ),
+    RequiredField(4, "where it runs", ("launcher",), "vnf"),
+    _tester("generator", "plan|scenario|generator"),
+    _tester("version", "facts|generator|version"),
+    _tester("cores", "plan|placement|cores|tester"),
+    _tester("NICs", "facts|generator|ports", "plan|nics", "facts|generator|launch line"),
+    _tester("launch line", "facts|generator|launch line"),
+    _tester("time stamps", "facts|generator|time stamps"),
+    _tester("error of time stamps", "facts|generator|time stamp error"),
+    _tester("one or two hosts", "facts|generator|runs on", "facts|generator|server"),
+    RequiredField(
+        5,
+        "self-test capacity",
+        ("calibrations|*|points|*|max_clean_fps",),
+        why="the generator was not calibrated",
+        missing="not measured",
+    ),
+    RequiredField(
+        6, "frame sizes, FCS included", ("results|*|frame_size",), why="nothing was measured"
+    ),
+    RequiredField(
+        6,
+        "rate units: aggregate frames/s, and how many interfaces",
+        ("results|*|directions",),
+        why="nothing was measured",
+    ),
+    _traffic("direction", "traffic|bidirectional"),
+    _traffic("flows", "traffic|flows"),
+    _traffic("field that varies", "traffic|vary"),
+    _traffic("protocols", "traffic|headers", "traffic|raw"),
+    _traffic("tunnel", "tunnel"),
+    _traffic("IMIX genome", "traffic|imix"),
+    _traffic("modifiers: broadcast", "traffic|broadcast"),
+    _traffic("learning frames", "traffic|learning_frames"),
+    _traffic("bursts", "traffic|burst"),
+    _search("algorithm", "algorithm"),
+    _search("goal loss ratio", "goals|*|loss_ratio"),
+    _search("goal exceed ratio", "goals|*|exceed_ratio"),
+    _search("goal final trial duration", "goals|*|final_trial_s"),
+    _search("goal duration sum", "goals|*|duration_sum_s"),
+    _search("goal initial trial duration", "goals|*|initial_trial_s"),
+    _search("goal width", "goals|*|width"),
+    _search("minimum load", "min_load_fps"),
+    _search("maximum load", "max_load_fps"),
+    _search("wait times", "log|run|preset|trial"),
+    _search("repeats, max(r), z and step", "log|search|goals"),
+    _search("parameters of every other test", "log|run|preset|tests"),
+    RequiredField(7, "seed", (), why="nothing is drawn at random", missing="not applicable"),
+    _search("number of trials", "trial_count"),
+    _search("seconds of traffic", "trial_seconds"),
+    _search("total time", "wall_seconds"),
+    _trial("intended load and duration", "spec|load_fps", "spec|duration_s"),
+    _trial("intended frames", "result|directions|intended"),
+    _trial("offered frames", "result|directions|sent"),
+    _trial("measured duration", "result|directions|tx_seconds"),
+    _trial("received", "result|directions|received"),
+    _trial("lost: where", "lost_at"),
+    _trial("refused by the wire", "result|directions|refused"),
+    _trial("unsent", "result|directions|unsent"),
+    _trial("duplicates", "result|directions|duplicated"),
+    _trial("reordered", "result|directions|reordered"),
+    _trial("validity verdict, negative loss included", "verdict"),
+    _trial("why not valid", "reason"),
+    _trial("per-hop counters", "result|hops"),
+    _trial("pacing error", "result|mean_lag_s"),
+    _result("theoretical maximum", "media_max_fps"),
+    _result("generator's limit", "generator_max_fps", why="this size was not calibrated"),
+    _result("throughput, lower bound", "goals|*|lower_bound_fps", why="no load met the goal"),
+    _result(
+        "throughput, n and interval",
+        "goals|*|repeats",
+        why="one search has none; --interleave N repeats it",
+    ),
+    _result("upper bound", "goals|*|upper_bound_fps", why="no load failed the goal"),
+    _result("conditional throughput", "goals|*|conditional_throughput_fps"),
+    _result("L1 bit/s", "goals|*|throughput_l1_bps", why="no load met the goal"),
+    _result("regular or not", "goals|*|regular"),
+    _result("trials behind it", "goals|*|trials_at_lower_bound"),
+    _result("latency at the throughput", "goals|*|latency"),
+    _result("CPU by role", "goals|*|threads", "goals|*|uncollected|cpu"),
+    _result(
+        "cycles and misses per frame",
+        *("goals|*|threads|*|events_per_frame", "goals|*|uncollected|tlb"),
+    ),
+    _result("latency, n and interval", "latency_at|*|mean_ns", test="latency"),
+    _result("kind of latency (RFC 1242)", "latency_at|*|definition", test="latency"),
+    _result("delay variation (PDV, IPDV)", "latency_at|*|variation", test="latency"),
+    _result("loss curve", "loss_steps", test="frame_loss"),
+    _result("back-to-back frames, n and interval", "back_to_back|frames", test="back_to_back"),
+    _result("corrected buffer time", "back_to_back|corrected_s", test="back_to_back"),
+    _result("recovery time", "recovery|seconds", test="recovery"),
+    _result("reset times", "resets", test="reset"),
+    _result("maximum receive rate", "rates", test="mrr"),
+    _result("loss around the throughput", "loss_steps", test="loss_profile"),
+    _result("loss ratio of a long run, and its interval", "soak|loss_ratio", test="soak"),
+    _result("forwarding rate (RFC 2889)", "rates", test="forwarding_rate"),
+    _result("address caching capacity (RFC 2889)", "addresses", test="address_caching"),
+    _result("address learning rate (RFC 2889)", "addresses", test="address_learning"),
+)
 
 State = Literal["recorded", "unknown", "not measured", "not applicable", "removed"]
 LOG: Final = "trials.jsonl"
@@ -48,15 +366,7 @@ class Item:
 
 
 def checklist(results: RunResults) -> tuple[Item, ...]:
-    """Every field of every group.
-
-    Args:
-        results: The run.
-
-    Returns:
-        In the order of the groups, those of group 10 last: what was taken out of a copy. A field of
-        several scenarios or results stands once for each different thing to be said of it.
-    """
+    """Every field of every group."""
     tree = results.model_dump(mode="json", exclude={"trials"})
     tree["has trials"] = bool(results.trials)
     found: dict[tuple[int, str, str], Item] = {}
@@ -66,19 +376,12 @@ def checklist(results: RunResults) -> tuple[Item, ...]:
     return (*found.values(), *_redacted(results))
 
 
-def lacking(results: RunResults) -> tuple[Item, ...]:
-    """What a reader might look for and will not find.
-
-    Args:
-        results: The run.
-
-    Returns:
-        Items that are unknown, not measured or removed from this copy: group 10 of a report.
-    """
+def missing_items(results: RunResults) -> tuple[Item, ...]:
+    """What a reader might look for and will not find."""
     return tuple(i for i in checklist(results) if i.state in (*_SAID, "removed"))
 
 
-def _look(asked: Asked, tree: Mapping[str, Any]) -> Iterator[Item]:
+def _look(asked: RequiredField, tree: Mapping[str, Any]) -> Iterator[Item]:
     units = list(_units(asked, tree))
     for where, unit in units:
         yield _item(asked, where, unit, tree)
@@ -95,7 +398,7 @@ def _look(asked: Asked, tree: Mapping[str, Any]) -> Iterator[Item]:
     yield _absent(asked, "results", "not measured", why)
 
 
-def _units(asked: Asked, tree: Mapping[str, Any]) -> Iterator[Place]:
+def _units(asked: RequiredField, tree: Mapping[str, Any]) -> Iterator[Place]:
     """What a field is asked of, with its name."""
     if asked.scope == "run":
         yield "", tree
@@ -116,7 +419,7 @@ def _units(asked: Asked, tree: Mapping[str, Any]) -> Iterator[Place]:
                     yield f"{scenario['scenario']}.facts.vnfs[{number}]", vnf
 
 
-def _item(asked: Asked, where: str, unit: Any, tree: Mapping[str, Any]) -> Item:
+def _item(asked: RequiredField, where: str, unit: Any, tree: Mapping[str, Any]) -> Item:
     why = ""
     for place in asked.places:
         keys = place.split("|")
@@ -138,7 +441,7 @@ def _item(asked: Asked, where: str, unit: Any, tree: Mapping[str, Any]) -> Item:
     return _absent(asked, path, asked.missing, asked.why)
 
 
-def _absent(asked: Asked, where: str, state: State, why: str) -> Item:
+def _absent(asked: RequiredField, where: str, state: State, why: str) -> Item:
     return Item(asked.group, asked.name, state, where, f"{state}: {why}")
 
 

@@ -54,7 +54,7 @@ _OF_ONE_RUN: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FactDifference:
     """One fact that two runs do not share.
 
     Attributes:
@@ -68,19 +68,8 @@ class Difference:
     b: Any
 
 
-def environment_differences(a: RunResults, b: RunResults) -> tuple[Difference, ...]:
-    """What differs between the environments of two runs.
-
-    Args:
-        a: A run.
-        b: Another.
-
-    Returns:
-        In the order of results.json: tool, settings, machine, generator, and what was deployed for
-        scenarios that both runs have. What `VOLATILE` names is left out, and names that hold the
-        number of a run are taken for equal. A fact of the machine that only one of them recorded,
-        or that is unknown in both, is none: their tools differ, not their machines.
-    """
+def environment_differences(a: RunResults, b: RunResults) -> tuple[FactDifference, ...]:
+    """What differs between the environments of two runs."""
     one, other = _environment(a), _environment(b)
     shared = one["scenarios"].keys() & other["scenarios"].keys()
     for tree in (one, other):
@@ -88,34 +77,18 @@ def environment_differences(a: RunResults, b: RunResults) -> tuple[Difference, .
     return tuple(d for d in tree_differences(one, other) if not _says_nothing(d))
 
 
-def scenario_differences(a: ScenarioFacts, b: ScenarioFacts) -> tuple[Difference, ...]:
-    """What differs between two deployments, of one run or of two.
-
-    Args:
-        a: What was deployed.
-        b: What was deployed another time, or for another scenario.
-
-    Returns:
-        Paths begin with "scenario".
-    """
+def scenario_differences(a: ScenarioFacts, b: ScenarioFacts) -> tuple[FactDifference, ...]:
+    """What differs between two deployments, of one run or of two."""
     return tree_differences({"scenario": _deployed(a)}, {"scenario": _deployed(b)})
 
 
-def tree_differences(a: Any, b: Any) -> tuple[Difference, ...]:
-    """What differs between two trees of JSON values, without what is volatile.
-
-    Args:
-        a: A tree.
-        b: Another.
-
-    Returns:
-        One for each leaf, or for each branch that only one of them has.
-    """
+def tree_differences(a: Any, b: Any) -> tuple[FactDifference, ...]:
+    """What differs between two trees of JSON values, without what is volatile."""
     found = _walk(_without_run(a), _without_run(b), "")
     return tuple(difference for difference in found if not why_volatile(difference.path))
 
 
-def _says_nothing(difference: Difference) -> bool:
+def _says_nothing(difference: FactDifference) -> bool:
     sides = (difference.a, difference.b)
     if all(isinstance(side, str) and side.startswith(UNKNOWN) for side in sides):
         return True
@@ -123,14 +96,7 @@ def _says_nothing(difference: Difference) -> bool:
 
 
 def why_volatile(path: str) -> str:
-    """Why a difference at a path says nothing.
-
-    Args:
-        path: Where a value stands.
-
-    Returns:
-        The reason; "" when it does say something.
-    """
+    """Why a difference at a path says nothing."""
     return next((why for pattern, why in VOLATILE.items() if _matches(pattern, path)), "")
 
 
@@ -174,7 +140,7 @@ def _without_run(tree: Any) -> Any:
     return [_without_run(item) for item in tree] if isinstance(tree, list | tuple) else tree
 
 
-def _walk(a: Any, b: Any, path: str) -> Iterator[Difference]:
+def _walk(a: Any, b: Any, path: str) -> Iterator[FactDifference]:
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         for key in dict.fromkeys([*a, *b]):
             below = f"{path}.{key}" if path else str(key)
@@ -184,7 +150,7 @@ def _walk(a: Any, b: Any, path: str) -> Iterator[Difference]:
         for key in dict.fromkeys([*one, *other]):
             yield from _walk(one.get(key, ABSENT), other.get(key, ABSENT), f"{path}[{key}]")
     elif a != b:
-        yield Difference(path, a, b)
+        yield FactDifference(path, a, b)
 
 
 def _are_objects(value: Any) -> bool:

@@ -19,17 +19,7 @@ from vnetperf.results.records import (
 
 
 def new_folder(results_dir: Path) -> Path:
-    """Make the folder of a new run and point `latest` to it.
-
-    Args:
-        results_dir: Folder of all runs; made when missing.
-
-    Returns:
-        The run's folder, mode 0700.
-
-    Raises:
-        LogError: When it cannot be made.
-    """
+    """Make the folder of a new run and point `latest` to it."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     try:
         results_dir.mkdir(parents=True, exist_ok=True)
@@ -47,26 +37,12 @@ def new_folder(results_dir: Path) -> Path:
 
 
 def reserve_name() -> str:
-    """Name the folder of a run whose processes make it when they first need it.
-
-    Returns:
-        A name that no other run takes.
-    """
+    """Name the folder of a run whose processes make it when they first need it."""
     return f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
 def make_folder(folder: Path) -> Path:
-    """Make a reserved folder unless another process of the run has, and point `latest` to it.
-
-    Args:
-        folder: As reserved.
-
-    Returns:
-        The folder, mode 0700.
-
-    Raises:
-        LogError: When it cannot be made.
-    """
+    """Make a reserved folder unless another process of the run has, and point `latest` to it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
@@ -94,30 +70,12 @@ def _point_latest(results_dir: Path, name: str) -> None:
 
 
 def worker_log(folder: Path, worker: str) -> Path:
-    """Log of one pytest-xdist worker, merged into the run's log at the end.
-
-    Args:
-        folder: The run's folder.
-        worker: "gw0" ..., or "" when pytest runs in one process.
-
-    Returns:
-        Path of the log.
-    """
+    """Log of one pytest-xdist worker, merged into the run's log at the end."""
     return folder / (f"trials-{worker}.jsonl" if worker else LOG_NAME)
 
 
 def read_run(folder: Path) -> list[Record]:
-    """All records of a run, those of pytest-xdist workers that were never merged too.
-
-    Args:
-        folder: The run's folder.
-
-    Returns:
-        Records with numbers made unique.
-
-    Raises:
-        LogError: There is no log, or one is damaged.
-    """
+    """All records of a run, those of pytest-xdist workers that were never merged too."""
     target = folder / LOG_NAME
     worker_logs = sorted(folder.glob("trials-*.jsonl"))
     records = read_log(target) if target.exists() or not worker_logs else []
@@ -132,11 +90,7 @@ def read_run(folder: Path) -> list[Record]:
 
 
 def merge_worker_logs(folder: Path) -> None:
-    """Make one log of those of pytest-xdist workers; killed at any moment, it can be done again.
-
-    Args:
-        folder: The run's folder.
-    """
+    """Make one log of those of pytest-xdist workers; killed at any moment, it can be done again."""
     worker_logs = sorted(folder.glob("trials-*.jsonl"))
     if not worker_logs:
         return

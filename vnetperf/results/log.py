@@ -1,35 +1,49 @@
-"""The trial log: append-only, one record a line, on disk before the next trial starts."""
+"""The trial log: one JSON record a line, chained by digests so that a changed line is detected."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from vnetperf.model.errors import ConfigError, LogError, VnetperfError
-from vnetperf.results.checksum import digest_of, opened, sealed
-from vnetperf.results.records import (
-    LOG_VERSION,
-    SEALED_SINCE,
-    BeginRecord,
-    Record,
-    TrialRecord,
-)
+from vnetperf.results.records import LOG_VERSION, SEALED_SINCE, BeginRecord, Record, TrialRecord
+
+_DIGITS = 16
+_SEAL = re.compile(rb',"digest":"([0-9a-f]{%d})"\}$' % _DIGITS)
+
+
+def digest_of(body: bytes, before: str) -> str:
+    """Digest of a line."""
+    return sha256(before.encode() + b"\n" + body).hexdigest()[:_DIGITS]
+
+
+def seal(body: bytes, before: str) -> tuple[bytes, str]:
+    """Put a record's digest into its line."""
+    digest = digest_of(body, before)
+    return b'%s,"digest":"%s"}' % (body[:-1], digest.encode()), digest
+
+
+def unseal(line: bytes) -> tuple[bytes, str]:
+    """Take the digest out of a line again."""
+    found = _SEAL.search(line)
+    if found is None:
+        return line, ""
+    return line[: found.start()] + b"}", found[1].decode()
+
 
 LOG_NAME = "trials.jsonl"
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 
 
 class TrialLog:
-    """A log being written.
-
-    Args:
-        path: The file; what it holds already is continued.
-    """
+    """A log being written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,30 +55,18 @@ class TrialLog:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def next_trial(self) -> int:
-        """Number for the next trial.
-
-        Returns:
-            The number, from 1.
-        """
+        """Number for the next trial."""
         self._trials += 1
         return self._trials
 
     def next_search(self) -> int:
-        """Number for the next search.
-
-        Returns:
-            The number, from 1.
-        """
+        """Number for the next search."""
         self._searches += 1
         return self._searches
 
     def append(self, record: Record) -> None:
-        """Write a record.
-
-        Args:
-            record: The record.
-        """
-        line, self._digest = sealed(record.model_dump_json().encode(), self._digest)
+        """Write a record."""
+        line, self._digest = seal(record.model_dump_json().encode(), self._digest)
         os.write(self._fd, line + b"\n")  # one write: a line is whole or cut, never mixed
         os.fdatasync(self._fd)
 
@@ -77,17 +79,10 @@ class TrialLog:
 
 
 def lines_of(records: Iterable[Record]) -> Iterator[bytes]:
-    """The lines of a log that holds records.
-
-    Args:
-        records: The records in order.
-
-    Yields:
-        A line with its end.
-    """
+    """The lines of a log that holds records."""
     digest = ""
     for record in records:
-        line, digest = sealed(record.model_dump_json().encode(), digest)
+        line, digest = seal(record.model_dump_json().encode(), digest)
         yield line + b"\n"
 
 
@@ -96,15 +91,6 @@ def read_log(path: Path) -> list[Record]:
 
     A last line cut in the middle is what a killed run leaves; it is left out. Anything else that
     is no record is damage, and so is a line that is not as it was written.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Records in order.
-
-    Raises:
-        LogError: Damaged, edited, of a newer version or one that is read no more, or not there.
     """
     return list(_read(path))
 
@@ -118,7 +104,7 @@ def _read(path: Path) -> Iterator[Record]:
             continue
         where = f"{path}:{number}"
         torn = number == len(lines)  # a whole line is followed by an empty piece
-        body, digest = opened(line)
+        body, digest = unseal(line)
         try:
             content = json.loads(body)
             if isinstance(content, dict) and content.get("type") == "run":
@@ -192,21 +178,17 @@ def _no_record(error: Exception, written: int, where: str) -> LogError:
 def _last_digest(path: Path) -> str:
     """Digest of the last line, for the next one to go on from."""
     content = path.read_bytes() if path.exists() else b""
-    return opened(content.removesuffix(b"\n").rpartition(b"\n")[2])[1]
+    return unseal(content.removesuffix(b"\n").rpartition(b"\n")[2])[1]
 
 
 def mend_end(path: Path) -> None:
-    """Make a log ready to be appended to: end its last line, or take it away if it was cut.
-
-    Args:
-        path: The file; nothing is done when there is none.
-    """
+    """Make a log ready to be appended to: end its last line, or take it away if it was cut."""
     content = path.read_bytes() if path.exists() else b""
     if not content or content.endswith(b"\n"):
         return
     with path.open("r+b") as file:
         try:
-            _RECORD.validate_json(opened(content.rpartition(b"\n")[2])[0])
+            _RECORD.validate_json(unseal(content.rpartition(b"\n")[2])[0])
         except (ValidationError, VnetperfError):
             file.truncate(content.rfind(b"\n") + 1)
         else:  # only its end is missing: `read_log` takes it for a record

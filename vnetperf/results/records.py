@@ -6,16 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from vnetperf.model.base import Frozen
-from vnetperf.model.goal import SearchGoal, SearchLimits
+from vnetperf.model import Frozen
+from vnetperf.model.outcomes import Transfers
+from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset
-from vnetperf.model.redaction import Redaction
-from vnetperf.model.result import Calibration, RunIdentity, ScenarioFacts
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.result import Calibration, Redaction, RunIdentity, ScenarioFacts
+from vnetperf.model.scenario import Comparison, Scenario
 from vnetperf.model.testbed import Testbed
-from vnetperf.model.transfer import Transfers
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
-from vnetperf.model.variant import Comparison
 
 #: Counted up when a record of before is read no more, or older tools cannot read what is new:
 #: 2 has other `transfers`; 3 has checksums, rounds, and tests besides searches.
@@ -136,14 +134,7 @@ class BeginRecord(Frozen):
         return sum(self.loads) if self.loads else self.directions
 
     def load_of(self, direction: int) -> float:
-        """A direction's load as a share of a trial's.
-
-        Args:
-            direction: Number of the tester's sending port.
-
-        Returns:
-            0..1.
-        """
+        """A direction's load as a share of a trial's."""
         return self.loads[direction] if self.loads else 1.0
 
 

@@ -1,45 +1,49 @@
-"""Search algorithms as pure generators: they yield a trial and are sent its result."""
+"""Search algorithms by name.
+
+Each is a pure generator that yields a trial and is sent its result.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.goal import SearchGoal, SearchLimits
+from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.search.base import (
     Bound,
-    GoalResult,
+    GoalOutcome,
     Measurement,
+    Replay,
+    ReplayMismatchError,
     Search,
     SearchOutcome,
     StopSearch,
     TrialRequest,
+    replay,
 )
 from vnetperf.search.binary import binary_search, worst_case_trial_seconds
-from vnetperf.search.inputs import inputs_told
 from vnetperf.search.mlr import mlr_search
-from vnetperf.search.replay import Replay, ReplayMismatchError, replay
-from vnetperf.search.tst009 import tst009_search
+from vnetperf.search.tst009 import OfferedLoads, tst009_search
 
-__all__ = [
-    "ALGORITHMS",
-    "Bound",
-    "GoalResult",
-    "Measurement",
-    "Replay",
-    "ReplayMismatchError",
-    "Search",
-    "SearchOutcome",
-    "StopSearch",
-    "TrialRequest",
-    "binary_search",
-    "inputs_told",
-    "make_search",
-    "mlr_search",
-    "replay",
-    "tst009_search",
-    "worst_case_trial_seconds",
-]
+
+def search_inputs(limits: SearchLimits) -> dict[str, str]:
+    """Name the inputs of a search."""
+    told: dict[str, str] = {}
+    if limits.steps is not None:
+        loads = OfferedLoads(limits.max_load_fps, limits.steps.step_fps)
+        z = limits.steps.z
+        told |= {
+            "StepSize": f"{limits.steps.step_fps:.10g} frames/s per interface",
+            "n": str(loads.count),
+            "max(r)": str(limits.steps.max_r),
+            "z": "unset" if z is None else f"{z} frames",
+        }
+    if limits.max_trial_seconds is not None:
+        told["budget"] = f"{limits.max_trial_seconds:g} s"
+        if limits.trial_overhead_s:
+            told["budget"] += f", {limits.trial_overhead_s:g} s around each trial included"
+    return told
+
 
 #: Name to algorithm. Each is called with the goals and the limits.
 ALGORITHMS: dict[str, Callable[[Sequence[SearchGoal], SearchLimits], Search]] = {
@@ -50,19 +54,7 @@ ALGORITHMS: dict[str, Callable[[Sequence[SearchGoal], SearchLimits], Search]] = 
 
 
 def make_search(algorithm: str, goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
-    """Start a search by the name of its algorithm.
-
-    Args:
-        algorithm: ``"binary"``, ``"mlr"`` or ``"tst009"``.
-        goals: What to search for, at least one, under different names.
-        limits: Loads (frames/s per interface) and trial seconds to stay within.
-
-    Returns:
-        The search; ``next()`` gives its first trial.
-
-    Raises:
-        ConfigError: If the algorithm is unknown, or the goals are none or share a name.
-    """
+    """Start a search by the name of its algorithm."""
     if algorithm not in ALGORITHMS:
         raise ConfigError(
             f"unknown search algorithm {algorithm!r}", accepted=", ".join(sorted(ALGORITHMS))
@@ -75,3 +67,24 @@ def make_search(algorithm: str, goals: Sequence[SearchGoal], limits: SearchLimit
             accepted="one goal or more, each with a name of its own",
         )
     return ALGORITHMS[algorithm](goals, limits)
+
+
+__all__ = [
+    "ALGORITHMS",
+    "Bound",
+    "GoalOutcome",
+    "Measurement",
+    "Replay",
+    "ReplayMismatchError",
+    "Search",
+    "SearchOutcome",
+    "StopSearch",
+    "TrialRequest",
+    "binary_search",
+    "make_search",
+    "mlr_search",
+    "replay",
+    "search_inputs",
+    "tst009_search",
+    "worst_case_trial_seconds",
+]

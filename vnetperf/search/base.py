@@ -1,20 +1,18 @@
-"""The contract of every search: what it yields, what it is sent, what it returns.
+"""Contract of a search: what it yields, is sent and returns; and its replay from a log.
 
-A search is a generator. It yields a `TrialRequest`, is sent the `Measurement` of exactly that
-request, and returns a `SearchOutcome`. It knows no clock, no randomness and no machine, so that
-the same code runs on hardware, on a simulated DUT and on a recorded log, and a log replays to the
-same outcome. A trial without a valid verdict is never sent in: the caller repeats it, or ends the
-search with ``search.throw(StopSearch(reason))``, which makes it return what it knows so far.
+A search knows no clock, no randomness and no machine. A trial without a valid verdict is never
+sent in; `search.throw(StopSearch(reason))` ends it with what it knows so far.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from math import isclose, isfinite
 from typing import TypeAlias
 
-from vnetperf.model.goal import SearchGoal
+from vnetperf.model.errors import LogError
+from vnetperf.model.parameters import SearchGoal
 
 #: Loads and durations closer than this (relative) are the same trial inputs.
 SAME_RTOL = 1e-9
@@ -92,7 +90,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class GoalResult:
+class GoalOutcome:
     """The answer to one goal (draft section "Goal Result").
 
     A result that is not `regular` must be marked wherever a value of it is shown.
@@ -139,7 +137,7 @@ class SearchOutcome:
     algorithm: str
     """Registered name of the algorithm, e.g. ``"mlr"``."""
 
-    results: tuple[GoalResult, ...]
+    results: tuple[GoalOutcome, ...]
     """One per goal, in the order of the goals."""
 
     trial_count: int
@@ -148,7 +146,7 @@ class SearchOutcome:
     trial_seconds: float
     """Sum of their effective durations, seconds."""
 
-    def result(self, name: str) -> GoalResult:
+    def result(self, name: str) -> GoalOutcome:
         """Look up the result of a goal.
 
         Args:
@@ -180,3 +178,74 @@ class StopSearch(Exception):  # noqa: N818 - a signal like StopIteration, not an
 
 Search: TypeAlias = Generator[TrialRequest, Measurement, SearchOutcome]
 """Any search algorithm."""
+
+
+class ReplayMismatchError(LogError):
+    """The log is not that of this search: another algorithm, goal, limit or order.
+
+    Args:
+        index: Position in the log, from 0, of the first trial that differs.
+        expected: What the search asks for there; None if it has already ended.
+        logged: What the log has there.
+    """
+
+    def __init__(self, index: int, expected: TrialRequest | None, logged: TrialRequest) -> None:
+        asks = "has ended" if expected is None else f"asks for {_request_text(expected)}"
+        super().__init__(
+            f"trial {index + 1} of the log is {_request_text(logged)}, where the search {asks}",
+            cure="replay with the goals, limits and algorithm that the log was made with",
+        )
+        self.index = index
+        self.expected = expected
+        self.logged = logged
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Where a log leads to: exactly one of the two is set."""
+
+    outcome: SearchOutcome | None
+    """What the search returned, if the log is complete."""
+
+    next_request: TrialRequest | None
+    """The trial the search waits for, if the log is truncated; send its measurement to go on."""
+
+
+def replay(search: Search, log: Iterable[tuple[TrialRequest, Measurement]]) -> Replay:
+    """Feed a fresh search the trials of a log.
+
+    Args:
+        search: A search not yet started; afterwards it waits at `Replay.next_request`.
+        log: The valid trials in the order run.
+
+    Returns:
+        The outcome, or the trial to go on with.
+
+    Raises:
+        ReplayMismatchError: If the log holds a trial the search does not ask for at that point.
+    """
+    try:
+        expected = next(search)
+    except StopIteration as end:
+        return _ended(end.value, log, 0)
+    trials = iter(log)
+    for index, (logged, measurement) in enumerate(trials):
+        if not expected.same_as(logged.load_fps, logged.duration_s):
+            raise ReplayMismatchError(index, expected, logged)
+        try:
+            expected = search.send(measurement)
+        except StopIteration as end:
+            return _ended(end.value, trials, index + 1)
+    return Replay(None, expected)
+
+
+def _ended(
+    outcome: SearchOutcome, rest: Iterable[tuple[TrialRequest, Measurement]], index: int
+) -> Replay:
+    for logged, _ in rest:
+        raise ReplayMismatchError(index, None, logged)
+    return Replay(outcome, None)
+
+
+def _request_text(request: TrialRequest) -> str:
+    return f"{request.duration_s:g} s at {request.load_fps:.10g} frames/s"

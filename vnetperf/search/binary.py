@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from math import ceil
 
-from vnetperf.model.goal import SearchGoal, SearchLimits
+from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.search.base import Measurement, Search, StopSearch, TrialRequest
-from vnetperf.search.classify import Criterion, LoadClass
-from vnetperf.search.grid import GeometricGrid
-from vnetperf.search.session import Budget, Session
+from vnetperf.search.classification import Criterion, LoadClass
+from vnetperf.search.session import Budget, GeometricGrid, SearchSession
 
 ALGORITHM = "binary"
 
@@ -27,20 +26,9 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     Trials are not shared between goals, so that each result is what a search for that goal alone
     gives. The reported lower bound is below every load at which a trial failed, as far as the
     goal's exceed ratio does not forgive that trial.
-
-    Args:
-        goals: What to search for.
-        limits: Loads and trial seconds to stay within.
-
-    Yields:
-        Trials to run.
-
-    Returns:
-        One result per goal. Trial seconds stay within the sum of `worst_case_trial_seconds`, if
-        effective durations equal intended ones.
-    """  # noqa: DOC405
+    """
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    sessions = [Session(GeometricGrid(limits, goal.width), budget) for goal in goals]
+    sessions = [SearchSession(GeometricGrid(limits, goal.width), budget) for goal in goals]
     stopped = ""
     try:
         for goal, session in zip(goals, sessions, strict=True):
@@ -53,15 +41,7 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
 
 
 def worst_case_trial_seconds(goal: SearchGoal, limits: SearchLimits) -> float:
-    """Upper bound of the trial time of one goal, known before the first trial.
-
-    Args:
-        goal: What to search for.
-        limits: The loads it is searched between; the budget is not regarded.
-
-    Returns:
-        Seconds of traffic, waits around trials not included.
-    """
+    """Upper bound of the trial time of one goal, known before the first trial."""
     halvings = (GeometricGrid(limits, goal.width).top + 1).bit_length()
     trials_per_load = ceil(round(goal.duration_sum_s / goal.final_trial_s, 9))
     coarse = (1 + halvings) * goal.initial_trial_s
@@ -70,7 +50,7 @@ def worst_case_trial_seconds(goal: SearchGoal, limits: SearchLimits) -> float:
     return coarse + verified
 
 
-def _coarse(goal: SearchGoal, session: Session) -> Generator[TrialRequest, Measurement, int]:
+def _coarse(goal: SearchGoal, session: SearchSession) -> Generator[TrialRequest, Measurement, int]:
     """Find the highest rung that passes one short trial, as RFC 2544 does: from the top."""
     passed, failed = -1, session.grid.top + 1
     rung = session.grid.top
@@ -85,7 +65,7 @@ def _coarse(goal: SearchGoal, session: Session) -> Generator[TrialRequest, Measu
 
 
 def _verify(
-    goal: SearchGoal, session: Session, start: int
+    goal: SearchGoal, session: SearchSession, start: int
 ) -> Generator[TrialRequest, Measurement, None]:
     """Classify neighbouring rungs as lower and upper bound, beginning where short trials led."""
     lower, upper = -1, session.grid.top + 1
@@ -105,7 +85,7 @@ def _verify(
 
 
 def _carries(
-    goal: SearchGoal, session: Session, rung: int
+    goal: SearchGoal, session: SearchSession, rung: int
 ) -> Generator[TrialRequest, Measurement, bool]:
     """Run full-length trials at a rung until its class is certain."""
     criterion = Criterion.of_goal(goal)

@@ -1,23 +1,76 @@
-"""What every algorithm needs around its own logic: budget, history, and wording the results."""
+"""State that every algorithm shares: the grid of loads, the budget, the trials so far."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil, exp, floor, inf, log, log1p
+from typing import Protocol
 
-from vnetperf.model.goal import SearchGoal
+from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.search.base import (
     Bound,
-    GoalResult,
+    GoalOutcome,
     Measurement,
     SearchOutcome,
     StopSearch,
     TrialRequest,
 )
-from vnetperf.search.classify import Criterion, conditional_throughput
-from vnetperf.search.grid import Grid
-from vnetperf.search.history import History
+from vnetperf.search.classification import Criterion, History, conditional_throughput
+
+#: Rungs are this much (relative) closer than asked, so that float rounding cannot widen a bound.
+_SAFETY = 1e-6
+
+
+class Grid(Protocol):
+    """A monotonous ladder of loads from rung 0 (min load) to rung `top` (max load)."""
+
+    @property
+    def top(self) -> int:
+        """The highest rung."""
+
+    def load(self, rung: int) -> float:
+        """Load of a rung."""
+
+
+class GeometricGrid:
+    """Loads at equal ratios, so that a relative width is the same number of rungs anywhere."""
+
+    def __init__(self, limits: SearchLimits, width: float, divisions: int = 1) -> None:
+        self._min = limits.min_load_fps
+        self._max = limits.max_load_fps
+        self._unit = -log1p(-width) * (1.0 - _SAFETY) / divisions
+        rungs = log(self._max / self._min) / self._unit
+        self._top = max(1, ceil(rungs - _SAFETY / 2))
+
+    @property
+    def top(self) -> int:
+        """The highest rung."""
+        return self._top
+
+    def load(self, rung: int) -> float:
+        """Load of a rung."""
+        if rung <= 0:
+            return self._min
+        if rung >= self._top:
+            return self._max
+        return self._max * exp((rung - self._top) * self._unit)
+
+    def rung_below(self, load_fps: float) -> int:
+        """The highest rung whose load is no higher than a load, within the grid."""
+        if load_fps <= self._min:
+            return 0
+        if load_fps >= self._max:
+            return self._top
+        rung = min(self._top - 1, self._top + floor(log(load_fps / self._max) / self._unit) + 1)
+        while rung > 0 and self.load(rung) > load_fps:
+            rung -= 1
+        return max(0, rung)
+
+    def rungs_of(self, width: float) -> int:
+        """How many rungs a relative width spans."""
+        return max(1, floor(-log1p(-width) / self._unit))
+
 
 #: Sums of durations may be this far (s) above a budget they meet exactly.
 _ROUNDING_S = 1e-6
@@ -54,36 +107,15 @@ class Budget:
         return self.spent_s + self.trials * self.around_s
 
     def cost(self, duration_s: float) -> float:
-        """What a trial is expected to take of the budget.
-
-        Args:
-            duration_s: Its intended seconds.
-
-        Returns:
-            Seconds, an overhead as large as any seen so far included.
-        """
+        """What a trial is expected to take of the budget."""
         return duration_s + self.overhead_s + self.around_s
 
     def fits(self, duration_s: float) -> bool:
-        """Tell whether a trial can be run within the budget.
-
-        Args:
-            duration_s: Its intended seconds.
-
-        Returns:
-            True if it is expected to end in time.
-        """
+        """Tell whether a trial can be run within the budget."""
         return self.cost(duration_s) <= self.left_s + _ROUNDING_S
 
     def check(self, duration_s: float) -> None:
-        """Refuse a trial that would go beyond the budget.
-
-        Args:
-            duration_s: Its intended seconds.
-
-        Raises:
-            StopSearch: If it does not fit.
-        """
+        """Refuse a trial that would go beyond the budget."""
         if not self.fits(duration_s):
             around = f", {self.around_s:g} s around each trial included" if self.around_s else ""
             raise StopSearch(
@@ -92,18 +124,14 @@ class Budget:
             )
 
     def spend(self, trial: Measurement) -> None:
-        """Account for a trial.
-
-        Args:
-            trial: The trial that was run.
-        """
+        """Account for a trial."""
         self.trials += 1
         self.spent_s += trial.effective_duration_s
         self.overhead_s = max(self.overhead_s, trial.effective_duration_s - trial.duration_s)
 
 
 @dataclass(slots=True)
-class Session:
+class SearchSession:
     """One search on one grid of loads."""
 
     grid: Grid
@@ -118,22 +146,7 @@ class Session:
     def measure(
         self, rung: int, duration_s: float
     ) -> Generator[TrialRequest, Measurement, Measurement]:
-        """Run one trial and note it.
-
-        Args:
-            rung: Its load, as a rung of the grid.
-            duration_s: Its intended seconds.
-
-        Yields:
-            The request.
-
-        Returns:
-            The measurement that was sent in.
-
-        Raises:
-            StopSearch: If the trial does not fit the budget.
-            ValueError: If the measurement sent in is not that of the request.
-        """  # noqa: DOC403
+        """Run one trial and note it."""
         self.budget.check(duration_s)
         request = TrialRequest(self.grid.load(rung), duration_s)
         trial = yield request
@@ -143,16 +156,8 @@ class Session:
         self.budget.spend(trial)
         return trial
 
-    def result(self, goal: SearchGoal, stopped: str) -> GoalResult:
-        """Say what the trials so far answer to a goal.
-
-        Args:
-            goal: The goal.
-            stopped: Why the search ended early; empty if it ran to its end.
-
-        Returns:
-            Its result, irregular with a reason if a bound is missing or the two are too far apart.
-        """
+    def result(self, goal: SearchGoal, stopped: str) -> GoalOutcome:
+        """Say what the trials so far answer to a goal."""
         criterion = Criterion.of_goal(goal)
         bounds = self.history.bounds(criterion)
         lower, upper = self.bound(bounds.lower), self.bound(bounds.upper)
@@ -177,7 +182,7 @@ class Session:
             if lower is not None
             else None
         )
-        return GoalResult(
+        return GoalOutcome(
             goal=goal,
             relevant_lower_bound=lower,
             relevant_upper_bound=upper,
@@ -188,27 +193,12 @@ class Session:
             at_most=at_most,
         )
 
-    def outcome(self, algorithm: str, results: Sequence[GoalResult]) -> SearchOutcome:
-        """Assemble what a search returns.
-
-        Args:
-            algorithm: Its registered name.
-            results: One per goal.
-
-        Returns:
-            The outcome, with the trials and seconds of the whole budget.
-        """
+    def outcome(self, algorithm: str, results: Sequence[GoalOutcome]) -> SearchOutcome:
+        """Assemble what a search returns."""
         return SearchOutcome(algorithm, tuple(results), self.budget.trials, self.budget.spent_s)
 
     def bound(self, rung: int | None) -> Bound | None:
-        """A load with its trials.
-
-        Args:
-            rung: Its place on the grid; None for none.
-
-        Returns:
-            The bound; None for none.
-        """
+        """A load with its trials."""
         if rung is None:
             return None
         return Bound(self.grid.load(rung), self.history.trials(rung))

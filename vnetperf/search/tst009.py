@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.goal import SearchGoal, SearchLimits, StepInputs
-from vnetperf.search.base import GoalResult, Measurement, Search, StopSearch, TrialRequest
-from vnetperf.search.session import Budget, Session
+from vnetperf.model.parameters import SearchGoal, SearchLimits, StepInputs
+from vnetperf.search.base import GoalOutcome, Measurement, Search, StopSearch, TrialRequest
+from vnetperf.search.session import Budget, SearchSession
 
 ALGORITHM = "tst009"
 
@@ -27,12 +27,7 @@ _ROUNDING = 1e-9
 
 
 class OfferedLoads:
-    """The array S: StepSize, twice StepSize ... and the maximum load as its last.
-
-    Args:
-        max_load_fps: Largest load, frames/s per interface.
-        step_fps: StepSize, frames/s per interface.
-    """
+    """The array S: StepSize, twice StepSize ... and the maximum load as its last."""
 
     def __init__(self, max_load_fps: float, step_fps: float) -> None:
         self._max, self._step = max_load_fps, step_fps
@@ -44,14 +39,7 @@ class OfferedLoads:
         return self.count - 1
 
     def load(self, rung: int) -> float:
-        """Load at a place.
-
-        Args:
-            rung: 0 to `top`.
-
-        Returns:
-            Frames/s per interface.
-        """
+        """Load at a place."""
         return self._max if rung >= self.top else (rung + 1) * self._step
 
 
@@ -72,20 +60,7 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     Of a goal only name, loss ratio and final trial duration count: the inputs say the rest. The
     goal that is returned says what they amount to as MLRsearch has it: a duration sum of max(r)
     trials, of which one must hold.
-
-    Args:
-        goals: What to search for.
-        limits: Loads and trial seconds to stay within, and the inputs in `steps`.
-
-    Yields:
-        Trials to run.
-
-    Returns:
-        One result per goal: regular if its bounds are neighbours in S.
-
-    Raises:
-        ConfigError: If `limits.steps` is missing.
-    """  # noqa: DOC405
+    """
     inputs = limits.steps
     if inputs is None:
         raise ConfigError(
@@ -95,8 +70,8 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
         )
     grid = OfferedLoads(limits.max_load_fps, inputs.step_fps)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    sessions = [Session(grid, budget) for _ in goals]
-    asked = [_as_asked(goal, inputs) for goal in goals]
+    sessions = [SearchSession(grid, budget) for _ in goals]
+    asked = [_as_mlr_goal(goal, inputs) for goal in goals]
     founds = [_Found(failed=grid.count) for _ in goals]
     stopped = ""
     try:
@@ -111,7 +86,7 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     return sessions[0].outcome(ALGORITHM, results)
 
 
-def _as_asked(goal: SearchGoal, inputs: StepInputs) -> SearchGoal:
+def _as_mlr_goal(goal: SearchGoal, inputs: StepInputs) -> SearchGoal:
     return replace(
         goal,
         initial_trial_s=goal.final_trial_s,
@@ -121,7 +96,7 @@ def _as_asked(goal: SearchGoal, inputs: StepInputs) -> SearchGoal:
 
 
 def _search(
-    goal: SearchGoal, session: Session, inputs: StepInputs, found: _Found
+    goal: SearchGoal, session: SearchSession, inputs: StepInputs, found: _Found
 ) -> Generator[TrialRequest, Measurement, None]:
     while found.failed - found.passed > 1:
         middle = (found.passed + found.failed) // 2
@@ -132,7 +107,7 @@ def _search(
 
 
 def _carries(
-    goal: SearchGoal, session: Session, inputs: StepInputs, place: int
+    goal: SearchGoal, session: SearchSession, inputs: StepInputs, place: int
 ) -> Generator[TrialRequest, Measurement, bool]:
     """Run trials at a load until one holds, one loses more than z, or max(r) have not held."""
     for _ in range(inputs.max_r):
@@ -145,7 +120,7 @@ def _carries(
     return False
 
 
-def _result(goal: SearchGoal, session: Session, found: _Found, stopped: str) -> GoalResult:
+def _result(goal: SearchGoal, session: SearchSession, found: _Found, stopped: str) -> GoalOutcome:
     lower = session.bound(found.passed) if found.passed >= 0 else None
     upper = session.bound(found.failed) if found.failed <= session.grid.top else None
     at_least, at_most = found.passed == session.grid.top, found.failed == 0
@@ -160,7 +135,7 @@ def _result(goal: SearchGoal, session: Session, found: _Found, stopped: str) -> 
         missing = "no lower bound" if lower is None else "no upper bound" if upper is None else ""
         reason = f"{missing or 'bounds are further apart than a StepSize'}: {stopped}"
     held = [t for t in lower.trials if t.loss_ratio <= goal.loss_ratio] if lower else []
-    return GoalResult(
+    return GoalOutcome(
         goal=goal,
         relevant_lower_bound=lower,
         relevant_upper_bound=upper,

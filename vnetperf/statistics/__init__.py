@@ -1,6 +1,5 @@
 """What repeated measurements say and how surely: intervals, modes, outliers, changes. Pure."""
 
-from vnetperf.statistics.proportion import clopper_pearson
-from vnetperf.statistics.spread import spread
+from vnetperf.statistics.samples import clopper_pearson, spread
 
 __all__ = ["clopper_pearson", "spread"]

@@ -40,13 +40,6 @@ def levels(values: Sequence[float], *, least: float = 0.0) -> tuple[Level, ...]:
     """Part a series into levels.
 
     Five values on either side of a change are needed to be sure of it.
-
-    Args:
-        values: The series, oldest first.
-        least: Changes of the median smaller than this are none: what measured them tells no less.
-
-    Returns:
-        One level or more, in order; none of an empty series.
     """
     if not values:
         return ()
@@ -56,15 +49,7 @@ def levels(values: Sequence[float], *, least: float = 0.0) -> tuple[Level, ...]:
 
 
 def change_points(values: Sequence[float], *, least: float = 0.0) -> tuple[int, ...]:
-    """Places at which another level begins.
-
-    Args:
-        values: The series, oldest first.
-        least: Changes of the median smaller than this are none.
-
-    Returns:
-        Places from 0, ascending.
-    """
+    """Places at which another level begins."""
     return tuple(level.begin for level in levels(values, least=least)[1:])
 
 

@@ -8,11 +8,11 @@ from math import hypot, inf, isfinite, sqrt
 from statistics import fmean, variance
 from typing import Literal
 
-from vnetperf.statistics.quantiles import t_quantile
+from vnetperf.statistics.samples import t_quantile
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurand:
     """One measurement, and what it says by itself of where the truth lies.
 
     Attributes:
@@ -26,15 +26,8 @@ class Measured:
     high: float
 
     @classmethod
-    def exact(cls, value: float) -> Measured:
-        """A measurement that leaves nothing open but whether it would come out so again.
-
-        Args:
-            value: The number.
-
-        Returns:
-            The measurement.
-        """
+    def exact(cls, value: float) -> Measurand:
+        """A measurement that leaves nothing open but whether it would come out so again."""
         return cls(value, value, value)
 
     @property
@@ -70,27 +63,13 @@ class Difference:
 
 
 def difference(
-    first: Sequence[Measured],
-    second: Sequence[Measured],
+    first: Sequence[Measurand],
+    second: Sequence[Measurand],
     *,
     paired: bool = False,
     confidence: float = 0.95,
 ) -> Difference:
-    """Compare two sides.
-
-    Args:
-        first: Measurements of one side, at least one.
-        second: Measurements of the other.
-        paired: The n-th of both were measured right after each other (A B A B), so that what
-            drifts is in both.
-        confidence: Level of the interval, above 0 and below 1.
-
-    Returns:
-        Second minus first.
-
-    Raises:
-        ValueError: A side is empty, or pairs do not match.
-    """
+    """Compare two sides."""
     if not first or not second:
         raise ValueError("both sides need a measurement")
     if paired and len(first) != len(second):
@@ -111,13 +90,13 @@ def difference(
     return Difference(value, value - half, value + half, n, "paired" if paired else "welch")
 
 
-def _numbers(side: Sequence[Measured]) -> list[float] | None:
+def _numbers(side: Sequence[Measurand]) -> list[float] | None:
     """The numbers; None when one is a bound only."""
     found = [m.value for m in side if m.is_bounded and m.value is not None]
     return found if len(found) == len(side) else None
 
 
-def _open(side: Sequence[Measured]) -> float:
+def _open(side: Sequence[Measurand]) -> float:
     return fmean(m.high - m.low for m in side)
 
 
@@ -132,7 +111,7 @@ def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
     return sqrt(total), 1.0 / sum(s * s / (len(side) - 1) for s, side in weights)
 
 
-def _by_bounds(first: Sequence[Measured], second: Sequence[Measured]) -> Difference:
+def _by_bounds(first: Sequence[Measurand], second: Sequence[Measurand]) -> Difference:
     n = (len(first), len(second))
     value = None
     known = [[m.value for m in side if m.value is not None] for side in (first, second)]

@@ -3,13 +3,13 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    "vnetperf.testing.promises",
+    "vnetperf.testing.vswitch",
     "vnetperf.testing.single_frames",
-    "vnetperf.testing.trials",
-    "vnetperf.testing.lifecycle",
+    "vnetperf.testing.vswitch",
+    "vnetperf.testing.vswitch",
     "vnetperf.testing.stage",
     "vnetperf.testing.generator",
-    "vnetperf.testing.loop",
+    "vnetperf.testing.generator",
 )
 
 from vnetperf.testing.generator import GeneratorContract  # noqa: E402 - after the lines above

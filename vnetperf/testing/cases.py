@@ -1,4 +1,4 @@
-"""Which set-ups a vSwitch must be tried in: what its capabilities promise, each at least once."""
+"""Contract kit: set-ups and option values that a vSwitch's capabilities promise."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Case:
         return make_deployment(self.deployment, self.vnfs).vnf_count > 0
 
 
-def plain(can: Any) -> list[Case]:
+def plain_cases(can: Any) -> list[Case]:
     """Every deployment without a tunnel, in the backend's own way.
 
     Args:
@@ -78,7 +78,7 @@ def plain(can: Any) -> list[Case]:
     return found
 
 
-def varied(can: Any) -> list[Case]:
+def other_cases(can: Any) -> list[Case]:
     """The simplest deployment on every wire, by every kind of rule, at every layer, in every mode.
 
     Args:
@@ -87,7 +87,7 @@ def varied(can: Any) -> list[Case]:
     Returns:
         Cases, those in the backend's own way first.
     """
-    cases = plain(can)
+    cases = plain_cases(can)
     if not cases:
         return []
     first = cases[0]
@@ -104,3 +104,19 @@ def varied(can: Any) -> list[Case]:
     found += [but(rules=rules) for rules in can.rules if rules != first.rules]
     found += [but(forwarding=layer) for layer in can.forwarding if layer != first.forwarding]
     return found
+
+
+#: A value for each option that differs from what a backend does by itself.
+OPTION_VALUES: dict[str, str] = {
+    "rx_queues": "2",
+    "rx_descriptors": "512",
+    "tx_descriptors": "512",
+    "workers": "1",
+    "rxq_affinity": '[{port = "phy0", queue = 0, worker = 0}]',
+    "rss": '"l4"',
+    "mtu": "2000",
+    "offloads": "false",
+    "memory_mib": "[384]",
+}
+#: Option -> others without which it makes no sense.
+NEEDED_OPTIONS: dict[str, tuple[str, ...]] = {"rxq_affinity": ("rx_queues", "workers")}

@@ -1,11 +1,6 @@
-"""The contract kit of traffic generators: each one looped to itself must do what its contract says.
+"""Contract kit of traffic generators: each one looped to itself.
 
-A plugin's own tests name it once; what cannot be deployed here is skipped with the reason:
-
-    from vnetperf.testing.generator import GeneratorContract
-
-    class TestMyGenerator(GeneratorContract):
-        generator = "my_generator"
+A plugin's tests name the backend once: `class TestMine(GeneratorContract): generator = "mine"`.
 """
 
 from __future__ import annotations
@@ -15,17 +10,97 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from threading import Timer
 from typing import ClassVar
 
 import pytest
 
-from vnetperf.model.deployment import make_deployment
-from vnetperf.model.errors import GeneratorError
-from vnetperf.model.traffic import TrafficProfile, make_streams
+from vnetperf import registry
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.deployment import deploy
+from vnetperf.deployment.deploy import MACHINE_LOCK
+from vnetperf.deployment.planner import make_loop_plan
+from vnetperf.host.machine import Machine
+from vnetperf.host.session import HostRun
+from vnetperf.model.deployment import WireEnd, make_deployment
+from vnetperf.model.errors import CapabilityError, GeneratorError
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.traffic import make_streams
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
-from vnetperf.testing.loop import Loop, looped
+from vnetperf.runner.scenarios import make_scenario
+from vnetperf.testing.stage import REQUIRE, TURN_S, configuration
 from vnetperf.traffic.base import TrafficGenerator
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A generator in a loop.
+
+    Attributes:
+        generator: The generator, connected.
+        ends: Both ends of the wire, the one that listens first.
+    """
+
+    generator: TrafficGenerator
+    ends: tuple[WireEnd, WireEnd]
+
+    def connect(self) -> None:
+        """Connect the generator again; a socket that it left is not in its way."""
+        for end in self.ends:
+            if end.socket:
+                Path(end.socket).unlink(missing_ok=True)
+        self.generator.connect(self.ends)
+        # Whatever else the machine does must not pass for the generator's limit.
+        deploy.set_slices_and_nice(self.generator.pollers(), self.generator.plan.placement.slice_us)
+
+
+@contextmanager
+def looped(name: str, wire: str, testbed: Testbed | None = None) -> Iterator[Loop]:
+    """Connect a generator to itself, as a calibration does; skips what cannot be had here.
+
+    Args:
+        name: Registered name of the generator.
+        wire: Kind of wire.
+        testbed: Testbed; None for that of whoever runs the tests.
+
+    Yields:
+        The loop.
+    """
+    if os.geteuid() != 0:
+        _skip_or_fail(
+            name, "generators are looped for real, which needs root: run pytest with sudo"
+        )
+    settings = configuration({"generator": name, "wire": wire, "preset": "smoke"})
+    testbed = testbed or settings.testbed
+    facts = take_inventory(testbed)
+    try:
+        plan = make_loop_plan(make_scenario("phy2phy_dpdk", settings), testbed, facts)
+    except CapabilityError as error:
+        _skip_or_fail(name, str(error).replace("\n", ";"))
+        raise
+    with HostRun.open(testbed=MACHINE_LOCK, timeout_s=TURN_S) as run:
+        machine = Machine(run, facts)
+        for memory in plan.memory:
+            machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
+        generator: TrafficGenerator = registry.load("traffic", name)(machine, plan)
+        try:
+            connecting, listening = registry.load("wires", plan.wire)(machine, plan, 0).lay()
+            loop = Loop(generator, (listening, connecting))
+            loop.connect()
+            yield loop
+        finally:
+            generator.close()
+
+
+def _skip_or_fail(name: str, reason: str) -> None:
+    required = [one.strip() for one in os.environ.get(REQUIRE, "").split(",")]
+    if name in required:
+        pytest.fail(f"{REQUIRE} names {name}, but {reason}", pytrace=False)
+    pytest.skip(reason)
+
 
 #: Slow enough for any generator on any machine; and what no virtual wire carries.
 EASY_FPS, FLOOD_FPS = 2000.0, 40e6
@@ -37,7 +112,9 @@ UNCOUNTED = ("duplicated", "reordered", "late", "misrouted")
 FLOWS = TrafficProfile(flows=100, vary=("udp_src", "ipv4_dst"))
 
 
-def trial(frame_size: int = 64, fps: float = EASY_FPS, duration_s: float = TRIAL_S) -> TrialSpec:
+def trial_spec(
+    frame_size: int = 64, fps: float = EASY_FPS, duration_s: float = TRIAL_S
+) -> TrialSpec:
     """A trial of the kit.
 
     Args:
@@ -109,7 +186,7 @@ class GeneratorContract:
         """As many as the load makes are sent, and all of them are received."""
         prepare(shared, frame_size)
         assert shared.links_down() == ()
-        result = _lossless(shared, trial(frame_size))
+        result = _lossless(shared, trial_spec(frame_size))
         assert [d.direction for d in result.directions] == [0, 1]
         for counts in result.directions:
             assert counts.intended == counts.sent == counts.received == EASY_FPS * TRIAL_S
@@ -118,7 +195,7 @@ class GeneratorContract:
     def test_the_load_is_met(self, fps: float, shared: TrafficGenerator) -> None:
         """The rate that frames leave at is that of the trial."""
         prepare(shared)
-        spec = trial(fps=fps, duration_s=1.0)
+        spec = trial_spec(fps=fps, duration_s=1.0)
         result = _lossless(shared, spec)
         for counts in result.directions:
             assert counts.sent / counts.tx_seconds == pytest.approx(fps, rel=self.tolerance)
@@ -126,7 +203,7 @@ class GeneratorContract:
     def test_what_it_cannot_count_is_said(self, shared: TrafficGenerator) -> None:
         """None is a count that the generator cannot make, and there is a reason; 0 is a count."""
         prepare(shared)
-        result = _lossless(shared, trial())
+        result = _lossless(shared, trial_spec())
         for counts in result.directions:
             for name in UNCOUNTED:
                 value = getattr(counts, name)
@@ -135,7 +212,7 @@ class GeneratorContract:
     def test_latency_is_of_frames_that_came_back(self, shared: TrafficGenerator) -> None:
         """Shortest, mean and longest are in order; a histogram is there where it is promised."""
         prepare(shared)
-        result = _lossless(shared, trial(duration_s=1.0))
+        result = _lossless(shared, trial_spec(duration_s=1.0))
         for counts in result.directions:
             found = counts.latency
             if found is None:
@@ -150,14 +227,14 @@ class GeneratorContract:
     def test_trials_do_not_mix(self, shared: TrafficGenerator) -> None:
         """A trial after another counts its own frames only, whatever the first one was."""
         prepare(shared)
-        shared.run(trial(fps=FLOOD_FPS, duration_s=0.1), _nothing)
-        result = _lossless(shared, trial())
+        shared.run(trial_spec(fps=FLOOD_FPS, duration_s=0.1), _no_frames)
+        result = _lossless(shared, trial_spec())
         assert {d.sent for d in result.directions} == {EASY_FPS * TRIAL_S}
 
     def test_more_than_it_can_send_is_accounted_for(self, shared: TrafficGenerator) -> None:
         """Frames beyond its limit are unsent or refused; no frame is out of nothing."""
         prepare(shared)
-        result = shared.run(trial(fps=FLOOD_FPS, duration_s=0.2), _nothing)
+        result = shared.run(trial_spec(fps=FLOOD_FPS, duration_s=0.2), _no_frames)
         for counts in result.directions:
             assert counts.intended == counts.sent + counts.refused + counts.unsent
             assert counts.unsent + counts.refused > 0
@@ -168,18 +245,18 @@ class GeneratorContract:
         """What is sent before a trial is not the trial's."""
         prepare(shared)
         shared.learn(200)
-        result = _lossless(shared, trial())
+        result = _lossless(shared, trial_spec())
         assert {d.received for d in result.directions} == {EASY_FPS * TRIAL_S}
 
     def test_many_flows_come_back(self, shared: TrafficGenerator) -> None:
         """Varied fields and the checksums over them are no reason to lose frames."""
         prepare(shared, 128, FLOWS)
-        _lossless(shared, trial(128))
+        _lossless(shared, trial_spec(128))
 
     def test_one_direction_can_be_sent_alone(self, shared: TrafficGenerator) -> None:
         """The port that does not send counts as little as it sends."""
         prepare(shared, 64, TrafficProfile(bidirectional=False))
-        result = _lossless(shared, trial())
+        result = _lossless(shared, trial_spec())
         assert [d.direction for d in result.directions] == [0]
 
     def test_a_watch_that_raises_ends_the_traffic(self, shared: TrafficGenerator) -> None:
@@ -191,9 +268,9 @@ class GeneratorContract:
 
         began = time.monotonic()
         with pytest.raises(KeyError):
-            shared.run(trial(duration_s=LONG_S), raises)
+            shared.run(trial_spec(duration_s=LONG_S), raises)
         assert time.monotonic() - began < LONG_S
-        result = _lossless(shared, trial())
+        result = _lossless(shared, trial_spec())
         assert {d.sent for d in result.directions} == {EASY_FPS * TRIAL_S}
 
     def test_bursts_are_exact_or_refused(self, shared: TrafficGenerator) -> None:
@@ -201,9 +278,9 @@ class GeneratorContract:
         prepare(shared)
         if not shared.capabilities.exact_bursts:
             with pytest.raises(GeneratorError):
-                shared.burst(100, _nothing)
+                shared.burst(100, _no_frames)
             return
-        result = shared.burst(100, _nothing)
+        result = shared.burst(100, _no_frames)
         assert {d.sent for d in result.directions} == {100}
 
     def test_it_says_what_it_is(self, shared: TrafficGenerator) -> None:
@@ -221,14 +298,14 @@ class GeneratorContract:
         timer.start()
         try:
             with pytest.raises(GeneratorError) as caught:
-                generator.run(trial(duration_s=LONG_S), _nothing)
+                generator.run(trial_spec(duration_s=LONG_S), _no_frames)
         finally:
             timer.join()
             generator.close()
             everyones.connect()
         assert str(caught.value)
         prepare(generator)
-        _lossless(generator, trial())
+        _lossless(generator, trial_spec())
 
     def test_closing_twice_is_closing_once(self, everyones: Loop) -> None:
         """`close` is idempotent; a closed generator has no busy threads and runs no trial."""
@@ -238,12 +315,12 @@ class GeneratorContract:
         try:
             assert generator.pollers() == ()
             with pytest.raises(GeneratorError):
-                generator.run(trial(), _nothing)
+                generator.run(trial_spec(), _no_frames)
         finally:
             everyones.connect()
 
 
-def _nothing() -> None:
+def _no_frames() -> None:
     return
 
 
@@ -254,11 +331,11 @@ def _kill(pids: set[int]) -> None:
 
 def _lossless(generator: TrafficGenerator, spec: TrialSpec) -> TrialResult:
     """A trial in which every frame came back, of a few."""
-    result = generator.run(spec, _nothing)
+    result = generator.run(spec, _no_frames)
     for _ in range(TRIES - 1):
         if all(_whole(counts) for counts in result.directions):
             break
-        result = generator.run(spec, _nothing)
+        result = generator.run(spec, _no_frames)
     for counts in result.directions:
         assert _whole(counts), f"{counts}"
     return result

@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass, field
 from statistics import NormalDist
 
-from vnetperf.model.goal import SearchGoal
+from vnetperf.model.parameters import SearchGoal
 from vnetperf.search.base import Measurement, Search, SearchOutcome, TrialRequest
 
 #: Noise is a normal distribution cut here (standard deviations), so that a worst case exists.
@@ -181,7 +181,7 @@ def run(
         dut: What its trials meet.
 
     Returns:
-        The outcome, and the log of trials as `vnetperf.search.replay` takes it.
+        The outcome, and the log of trials as `vnetperf.search.base` takes it.
     """
     log: list[tuple[TrialRequest, Measurement]] = []
     try:

@@ -1,29 +1,126 @@
-"""Contract kit: single frames of any kind, octet by octet, and where they come out."""
+"""Contract kit: single frames through a vSwitch, with every header it must carry."""
 
 from __future__ import annotations
 
 import os
 import signal
+import struct
 import time
 from pathlib import Path
 
 import pytest
 
-from vnetperf.host.patience import patient
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import dut_mac, port_mac
 from vnetperf.model.scenario import Scenario
-from vnetperf.testbed.deploy import Deployment
+from vnetperf.model.traffic import Stream
 from vnetperf.testing.cases import Case
-from vnetperf.testing.contract import Contract
 from vnetperf.testing.frames import BATCH, FrameTester, stream_frame
-from vnetperf.testing.headers import ADDRESSES, STRANGERS, TAGS, addressed, contents, routed, tagged
-from vnetperf.testing.stage import Stage
+from vnetperf.testing.stage import Contract, Stage
+from vnetperf.traffic.frames import ETH_LEN, IPV4_LEN
+from vnetperf.traffic.layers import internet_checksum
+
+#: Tags by the name of their standard: outermost first.
+TAGS = {
+    "802.1Q": struct.pack("!HH", 0x8100, 101),
+    "802.1p": struct.pack("!HH", 0x8100, 7 << 13),
+    "QinQ": struct.pack("!HHHH", 0x8100, 101, 0x8100, 102),
+    "802.1ad": struct.pack("!HHHH", 0x88A8, 101, 0x8100, 102),
+}
+#: Destinations nobody has.
+STRANGERS = {
+    "broadcast": "ff:ff:ff:ff:ff:ff",
+    "IPv4 multicast": "01:00:5e:01:02:03",
+    "IPv6 multicast": "33:33:00:01:02:03",
+    "unknown unicast": "02:00:00:00:be:ef",
+}
+IPV4_TTL, IPV4_CHECKSUM, UDP_CHECKSUM = ETH_LEN + 8, ETH_LEN + 10, ETH_LEN + IPV4_LEN + 6
+ADDRESSES = 12
+
+
+def tagged(frame: bytes, tags: bytes) -> bytes:
+    """Put VLAN tags into a frame.
+
+    Args:
+        frame: Octets without FCS.
+        tags: Outermost first.
+
+    Returns:
+        The frame with tags.
+    """
+    return frame[:ADDRESSES] + tags + frame[ADDRESSES:]
+
+
+def addressed(frame: bytes, mac: str) -> bytes:
+    """Send a frame to somebody else.
+
+    Args:
+        frame: Octets without FCS.
+        mac: Destination.
+
+    Returns:
+        The frame.
+    """
+    return bytes.fromhex(mac.replace(":", "")) + frame[6:]
+
+
+def contents(stream: Stream) -> dict[str, bytes]:
+    """Frames between a stream's addresses, each of another protocol.
+
+    Args:
+        stream: The stream.
+
+    Returns:
+        Kind -> octets without FCS. What is not UDP has a body of chance.
+    """
+    plain = stream_frame(stream, 128, 1)
+
+    def of_type(number: int) -> bytes:
+        return plain[:ADDRESSES] + struct.pack("!H", number) + stream_frame(stream, 128, 2)[42:]
+
+    return {
+        "IPv4": plain,
+        "IPv4 with a wrong UDP checksum": _with(plain, UDP_CHECKSUM, 0xBEEF),
+        "IPv6": of_type(0x86DD),
+        "ARP": of_type(0x0806),
+        "an unknown protocol": of_type(0x88B5),
+        "LLC, with a length": of_type(64),
+    }
+
+
+def _with(frame: bytes, place: int, value: int) -> bytes:
+    return frame[:place] + struct.pack("!H", value) + frame[place + 2 :]
+
+
+def routed(scenario: Scenario, stream: Stream, frame: bytes) -> bytes:
+    """What a router makes of a stream's frame on its whole way.
+
+    Args:
+        scenario: What is deployed.
+        stream: The stream.
+        frame: As sent, octets without FCS.
+
+    Returns:
+        As it must come out: a hop less to live for each time the vSwitch routed it.
+    """
+    deployment = scenario.deployment
+    path = deployment.path(deployment.ends[stream.direction], stream.chain)
+    out = path[-1]
+    macs = port_mac(deployment, out, stream.chain) + dut_mac(out)
+    frame = bytes.fromhex(macs.replace(":", "")) + frame[ADDRESSES:]
+    ttl = frame[IPV4_TTL] - len(path) // 2
+    frame = frame[:IPV4_TTL] + bytes([ttl]) + frame[IPV4_TTL + 1 :]
+    frame = _with(frame, IPV4_CHECKSUM, 0)
+    return _with(frame, IPV4_CHECKSUM, internet_checksum(frame[ETH_LEN : ETH_LEN + IPV4_LEN]))
+
 
 #: Longest wait for a stopped process to stand still, seconds.
 STOP_S = 5.0
 RFC2544_SIZES = (64, 128, 256, 512, 1024, 1280, 1518)
 
 
-class Sight(Contract):
+class Sighting(Contract):
     """Looks at single frames, for the tests of any part."""
 
     def _seen(self, case: Case, stage: Stage) -> Scenario:
@@ -36,7 +133,9 @@ class Sight(Contract):
         by_vnf = scenario.deployment.vnf_count > 0 and scenario.vnf_mode != "io"
         return by_vnf or scenario.options.mode in self.backend.capabilities.rewriting_modes
 
-    def _passes(self, deployment: Deployment, port: int, frames: list[bytes], what: str) -> None:
+    def _passes(
+        self, deployment: LiveDeployment, port: int, frames: list[bytes], what: str
+    ) -> None:
         """Assert that frames sent into a port come out of the other, and nothing else anywhere."""
         scenario = deployment.plan.scenario
         stream = next(s for s in scenario.streams if s.tx_port == port)
@@ -53,7 +152,7 @@ class Sight(Contract):
             assert came.hex(" ") == went.hex(" "), f"{what}: not the frame that went in"
 
 
-class SingleFrames(Sight):
+class SingleFrames(Sighting):
     """What goes in comes out, once, where it should, and nowhere else."""
 
     def test_frames_come_out_as_they_went_in(self, look: Case, stage: Stage) -> None:
@@ -142,7 +241,9 @@ def _state(task: Path) -> str:
     return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
-def both(deployment: Deployment, port: int, frames: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+def both(
+    deployment: LiveDeployment, port: int, frames: list[bytes]
+) -> tuple[list[bytes], list[bytes]]:
     """Send frames into a tester port: what came back there, what came out of the other."""
     tester = deployment.generator
     assert isinstance(tester, FrameTester)

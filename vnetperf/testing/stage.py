@@ -1,4 +1,4 @@
-"""Where a contract kit deploys: one deployment at a time, kept while it is good, and undone."""
+"""Contract kit: where it deploys, one deployment at a time, and the base of its test classes."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from vnetperf import config, registry
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.host import snapshot
-from vnetperf.host.kill import RUN_ID_VARIABLE
-from vnetperf.host.lock import TestbedLock
+from vnetperf.agent.inventory import take_inventory
+from vnetperf.deployment.deploy import MACHINE_LOCK, LiveDeployment
+from vnetperf.deployment.planner import largest_frame, make_plan
+from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.patience import patient
+from vnetperf.host.processes import RUN_ID_VARIABLE
+from vnetperf.host.wait import patient
 from vnetperf.model.errors import CapabilityError, ConfigError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed
-from vnetperf.testbed.deploy import MACHINE_LOCK, Deployment
-from vnetperf.testbed.inventory import take_inventory
-from vnetperf.testbed.plan import largest_frame, make_plan
-from vnetperf.testing.cases import Case
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.runner.scenarios import make_scenario
+from vnetperf.testing import snapshot
+from vnetperf.testing.cases import Case, other_cases, plain_cases
 from vnetperf.testing.frames import FrameTester
+from vnetperf.vswitches.base import VSwitch
 
 #: Names of backends that must run here, with commas: a set-up they cannot have then fails.
 REQUIRE = "VNETPERF_REQUIRE"
@@ -52,7 +51,7 @@ class Stage:
         self._facts: MachineFacts | None = None
         self._before: snapshot.Snapshot | None = None
         self._key: object = None
-        self._deployment: Deployment | None = None
+        self._deployment: LiveDeployment | None = None
 
     @property
     def facts(self) -> MachineFacts:
@@ -126,7 +125,7 @@ class Stage:
         pytest.skip(reason)
 
     @contextlib.contextmanager
-    def deployed(self, scenario: Scenario) -> Iterator[Deployment]:
+    def deployed(self, scenario: Scenario) -> Iterator[LiveDeployment]:
         """A deployed scenario; the one that is deployed already, when it is the same and works.
 
         Args:
@@ -147,7 +146,7 @@ class Stage:
             raise
 
     @contextlib.contextmanager
-    def used_up(self, scenario: Scenario) -> Iterator[Deployment]:
+    def used_up(self, scenario: Scenario) -> Iterator[LiveDeployment]:
         """As `deployed`, for tests after which it cannot be used again.
 
         Args:
@@ -165,7 +164,7 @@ class Stage:
         finally:
             self.clear()
 
-    def deploy(self, plan: Plan, **facts: Any) -> Deployment:
+    def deploy(self, plan: Plan, **facts: Any) -> LiveDeployment:
         """Deploy in the place of what is deployed.
 
         Args:
@@ -177,10 +176,10 @@ class Stage:
         """
         self.clear()
         self._before = _machine()
-        self._deployment = Deployment.deploy(plan, self.facts.model_copy(update=facts))
+        self._deployment = LiveDeployment.deploy(plan, self.facts.model_copy(update=facts))
         return self._deployment
 
-    def processes_of_the_switch(self, deployment: Deployment) -> list[int]:
+    def processes_of_the_switch(self, deployment: LiveDeployment) -> list[int]:
         """Processes that the vSwitch has started.
 
         Args:
@@ -203,7 +202,9 @@ class Stage:
         if self._before is None:
             return ()
         deadline = time.monotonic() + patient(PATIENCE_S)
-        while (found := snapshot.diff(self._before, _machine())) and time.monotonic() < deadline:
+        while (
+            found := snapshot.compare_snapshots(self._before, _machine())
+        ) and time.monotonic() < deadline:
             time.sleep(0.2)
         return found
 
@@ -249,7 +250,7 @@ def _machine() -> snapshot.Snapshot:
     roots = HostRoots()
     lock = TestbedLock.acquire(roots, MACHINE_LOCK, "contract-kit", timeout_s=TURN_S)
     try:
-        taken = snapshot.take(roots)
+        taken = snapshot.take_snapshot(roots)
     finally:
         lock.release()
     areas = {name: dict(entries) for name, entries in taken.areas.items() if name in AREAS}
@@ -273,3 +274,58 @@ def _run_processes(run_id: str = "") -> dict[str, str]:
         except OSError:  # ended meanwhile
             continue
     return found
+
+
+_STAGE: pytest.StashKey[Stage] = pytest.StashKey()
+
+
+class Contract:
+    """One vSwitch and where its tests deploy; the parts of the kit add the tests.
+
+    Attributes:
+        vswitch: Registered name of the vSwitch.
+        known: What it is known not to do: a part of a test's id -> why. Those tests must fail.
+    """
+
+    vswitch: ClassVar[str] = ""
+    known: ClassVar[Mapping[str, str]] = {}
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Give each test the set-ups that the capabilities promise."""
+        try:
+            can = registry.load("vswitches", self.vswitch).capabilities
+        except ConfigError as error:
+            pytest.fail(str(error), pytrace=False)
+        vnfs = [case for case in plain_cases(can) if case.has_vnfs]
+        choices: dict[str, list[Any]] = {
+            "case": plain_cases(can),
+            "look": [*other_cases(can), *vnfs[:1]],
+            "simple": [*other_cases(can)[:1], *vnfs[:1]],
+            "with_vnf": vnfs[:1],
+        }
+        for name, cases in choices.items():
+            if name in metafunc.fixturenames:
+                ids = [case.id for case in cases]
+                metafunc.parametrize(name, cases, ids=ids, scope="class")
+
+    @pytest.fixture(autouse=True)
+    def _excuse(self, request: pytest.FixtureRequest) -> None:
+        for part, why in self.known.items():
+            if part in request.node.name:
+                request.applymarker(pytest.mark.xfail(reason=why, strict=True))
+
+    @pytest.fixture
+    def stage(self, request: pytest.FixtureRequest) -> Stage:
+        """Where the class deploys; undone after its last test."""
+        place = request.node.getparent(pytest.Class)
+        stage: Stage | None = place.stash.get(_STAGE, None)
+        if stage is None:
+            stage = place.stash[_STAGE] = Stage(self.vswitch)
+            place.addfinalizer(stage.close)
+        return stage
+
+    @property
+    def backend(self) -> type[VSwitch]:
+        """The class under test."""
+        found: type[VSwitch] = registry.load("vswitches", self.vswitch)
+        return found

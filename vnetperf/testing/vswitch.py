@@ -1,22 +1,296 @@
-"""The contract kit of vSwitches: what every backend must do, tried on real software.
+"""Contract kit of vSwitches, run on real software.
 
-A plugin's own tests name it once:
-
-    from vnetperf.testing import VSwitchContract
-
-    class TestMySwitch(VSwitchContract):
-        vswitch = "my_switch"
+A plugin's tests name the backend once: `class TestMine(VSwitchContract): vswitch = "mine"`.
 """
 
 from __future__ import annotations
 
-from vnetperf.testing.lifecycle import LifeCycle
-from vnetperf.testing.promises import Promises
-from vnetperf.testing.single_frames import SingleFrames
-from vnetperf.testing.trials import Trials
+import os
+import signal
+import time
+from collections.abc import Iterator
+from threading import Timer
+from typing import Any
+
+import pytest
+
+from vnetperf.analysis.attribution import lost_at
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.deployment.planner import make_plan
+from vnetperf.deployment.trial import check_path
+from vnetperf.model.deployment import PhyPort, Port, VnfPort
+from vnetperf.model.errors import CapabilityError, DutError, VnetperfError
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.testing.cases import NEEDED_OPTIONS, OPTION_VALUES, Case, other_cases, plain_cases
+from vnetperf.testing.frames import FrameTester, stream_frame
+from vnetperf.testing.single_frames import Sighting, SingleFrames, both
+from vnetperf.testing.stage import Contract, Stage
+from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 
 
-class VSwitchContract(LifeCycle, SingleFrames, Trials, Promises):
+class Promises(Contract):
+    """Its capabilities are true to their form, and what it does not promise is refused."""
+
+    def test_says_what_it_can(self) -> None:
+        """Capabilities are complete, and name only what there is."""
+        backend, can = self.backend, self.backend.capabilities
+        assert issubclass(backend, VSwitch)
+        assert backend.name == self.vswitch, "its name is the one it is registered by"
+        assert isinstance(can, VSwitchCapabilities)
+        assert can.rules, "it forwards by something"
+        assert can.forwarding, "it forwards at some layer"
+        assert can.wires or can.attachments, "nothing can be plugged in"
+        unknown = set(can.options) - set(SwitchOptions.model_fields)
+        assert not unknown, f"no such options: {', '.join(sorted(unknown))}"
+        assert "mode" not in can.options, "modes are named in `modes`"
+        assert len(set(can.modes)) == len(can.modes)
+        assert can.max_frame_size >= STANDARD_FRAME_SIZE
+        assert plain_cases(can), "no deployment can be made with these capabilities"
+
+    def test_says_what_is_missing_on_a_bare_machine(self, stage: Stage) -> None:
+        """On a machine with nothing, `missing` answers in one sentence and does not raise."""
+        for case in plain_cases(self.backend.capabilities):
+            answer = self.backend.missing(MachineFacts(cpus=()), stage.scenario(case))
+            assert isinstance(answer, str)
+            assert "\n" not in answer
+
+    @pytest.mark.parametrize("option", OPTION_VALUES)
+    def test_an_option_it_does_not_declare_is_refused(self, option: str, stage: Stage) -> None:
+        """Before anything is deployed, in one message that names the option."""
+        can = self.backend.capabilities
+        if option in can.options:
+            pytest.skip(f"{self.vswitch} declares {option}")
+        needed = NEEDED_OPTIONS.get(option, ())
+        settings = tuple(f"{name}={OPTION_VALUES[name]}" for name in (*needed, option))
+        scenario = stage.scenario(plain_cases(can)[0], set=settings)
+        root = stage.facts.model_copy(update={"is_root": True})
+        with pytest.raises(CapabilityError) as refusal:
+            make_plan(scenario, stage.testbed, root)
+        assert any(f"has no option {name}" in str(refusal.value) for name in (*needed, option))
+
+
+#: Slow enough for any switch on any machine, and far too fast for all.
+EASY = TrialSpec(
+    frame_size=64,
+    load_fps=1000,
+    duration_s=0.3,
+    drain_s=0.5,
+    learning_frames=16,
+    learning_wait_s=0.3,
+)
+HARD = EASY.model_copy(update={"load_fps": 20e6})
+#: Trials until one loses nothing: on shared cores a frame may come too late now and then.
+TRIES = 8
+
+
+class TrialChecks(Contract):
+    """Counters add up, at a slow rate, under overload, and with every option it declares."""
+
+    def test_every_frame_is_forwarded_and_counted(self, case: Case, stage: Stage) -> None:
+        """All frames of a slow trial arrive, both ways, and each hop has counted each of them."""
+        with stage.deployed(stage.scenario(case)) as deployment:
+            result = without_loss(deployment)
+            each_hop_counted_all(deployment, result)
+
+    def test_counters_agree_with_the_tester_under_overload(
+        self, simple: Case, stage: Stage
+    ) -> None:
+        """Along the way frames only become fewer, and every lost one is found somewhere."""
+        with stage.deployed(stage.scenario(simple)) as deployment:
+            result = deployment.run_trial(HARD)
+            assert result.failure == ""
+            graph = deployment.plan.scenario.deployment
+            hops = {hop.port: hop for hop in result.hops}
+            for counts in result.directions:
+                assert counts.duplicated == counts.misrouted == 0
+                at = counts.sent
+                for ports, field in _way(deployment, counts.direction):
+                    now = sum(getattr(hops[str(port)], field) for port in ports)
+                    names = ", ".join(map(str, ports))
+                    assert now <= at, f"{names} has {field} of {now}, after {at}"
+                    at = now
+                assert counts.received <= at
+            lost = sum(max(0, result.lost(counts)) for counts in result.directions)
+            assert sum(lost_at(graph, result).values()) == lost
+
+    def test_it_takes_the_options_it_declares(self, stage: Stage) -> None:
+        """All at once; it forwards, and its facts tell the values."""
+        can = self.backend.capabilities
+        settings = tuple(
+            f"{name}={text}" for name, text in OPTION_VALUES.items() if name in can.options
+        )
+        if not settings:
+            pytest.skip(f"{self.vswitch} declares no options")
+        with stage.deployed(stage.scenario(other_cases(can)[0], set=settings)) as deployment:
+            without_loss(deployment)
+            told = str(deployment.vswitch.facts())
+            for name in {"rx_descriptors", "tx_descriptors", "mtu"} & set(can.options):
+                assert OPTION_VALUES[name] in told, f"facts() does not tell {name}"
+
+
+def without_loss(deployment: LiveDeployment) -> TrialResult:
+    """A slow trial in which nothing is lost."""
+    for attempt in range(TRIES):
+        result = deployment.run_trial(EASY)
+        assert result.failure == ""
+        lost = {f"port {d.direction}": result.lost(d) for d in result.directions}
+        assert all(frames >= 0 for frames in lost.values()), f"more came than was sent: {lost}"
+        if not any(lost.values()):  # what was not sent on a busy machine is nobody's loss
+            break
+        assert attempt + 1 < TRIES, f"frames lost at {EASY.load_fps:g} frames/s: {lost}"
+    for counts in result.directions:
+        assert counts.received == counts.sent > 0
+        assert (counts.duplicated, counts.misrouted) == (0, 0)
+    return result
+
+
+def _way(deployment: LiveDeployment, direction: int) -> Iterator[tuple[set[Port], str]]:
+    """Ports that a direction's frames pass, of all chains, and the counter that sees them."""
+    graph = deployment.plan.scenario.deployment
+    paths = [graph.path(graph.ends[direction], chain) for chain in range(graph.chains)]
+    for position, ports in enumerate(zip(*paths, strict=True)):
+        yield set(ports), "tx" if position % 2 else "rx"
+
+
+def each_hop_counted_all(deployment: LiveDeployment, result: TrialResult) -> None:
+    """Assert that every port on a direction's way has counted each frame that was sent."""
+    hops = {hop.port: hop for hop in result.hops}
+    for port in deployment.plan.scenario.deployment.ports:
+        assert str(port) in hops, f"counters() has no entry for {port}"
+    for counts in result.directions:
+        for ports, field in _way(deployment, counts.direction):
+            counted = sum(getattr(hops[str(port)], field) for port in ports)
+            names = ", ".join(sorted(map(str, ports)))
+            assert counted == counts.sent, f"{field} of {names}, direction {counts.direction}"
+
+
+LONG = TrialSpec(frame_size=64, load_fps=1000, duration_s=8.0, drain_s=0.2)
+KILL_AFTER_S = 0.4
+
+
+class LifeCycle(Sighting):
+    """Life and death."""
+
+    def test_it_comes_back_after_a_restart(self, simple: Case, stage: Stage) -> None:
+        """Same ports, same rules, and the tester and the VNF need not know."""
+        with stage.used_up(stage.scenario(simple)) as deployment:
+            deployment.restart_vswitch()
+            check_path(deployment)
+            result = without_loss(deployment)
+            each_hop_counted_all(deployment, result)
+
+    def test_a_removed_port_leaves_the_others_working(self, stage: Stage) -> None:
+        """What is left forwards; what led to the port ends; removing it again is an error."""
+        can = self.backend.capabilities
+        chains = next((c for c in plain_cases(can) if c.deployment == "pvpv"), None)
+        case = chains or other_cases(can)[0]
+        scenario = stage.scenario(case, FrameTester.name)
+        gone = _ports_to_remove(scenario)
+        with stage.used_up(scenario) as deployment:
+            for port in gone:
+                deployment.vswitch.remove_port(port)
+            deployment.check_alive()
+            left = {counters.port for counters in deployment.vswitch.counters()}
+            assert not left & set(map(str, gone)), "a removed port still has counters"
+            for stream in scenario.streams:
+                frames = [stream_frame(stream, 64, 1)]
+                if stream.chain == 0 and chains:
+                    self._passes(deployment, stream.tx_port, frames, "a chain that was left alone")
+                elif scenario.deployment.ends[stream.tx_port] not in gone:
+                    back, out = both(deployment, stream.tx_port, frames)
+                    assert (back, out) == ([], []), "frames went on to a port that is gone"
+            with pytest.raises(VnetperfError):
+                deployment.vswitch.remove_port(gone[0])
+
+    def test_stopping_twice_is_stopping_once(self, simple: Case, stage: Stage) -> None:
+        """`stop` is idempotent, and a stopped switch has no busy threads."""
+        with stage.used_up(stage.scenario(simple, FrameTester.name)) as deployment:
+            deployment.vswitch.stop()
+            assert deployment.vswitch.pollers() == ()
+            deployment.vswitch.stop()
+
+    def test_its_death_in_a_trial_is_no_number(self, stage: Stage) -> None:
+        """A trial in which a process of the switch is killed fails, and says whose fault it is."""
+        scenario = stage.scenario(other_cases(self.backend.capabilities)[0])
+        with stage.used_up(scenario) as deployment:
+            pids = stage.processes_of_the_switch(deployment)
+            if not pids:
+                pytest.skip(f"{self.vswitch} has no processes here: the kernel forwards")
+            timer = Timer(KILL_AFTER_S, _kill, [pids])
+            timer.start()
+            began = time.monotonic()
+            result = deployment.run_trial(LONG)
+            timer.join()
+            assert result.failed == "dut", result.failure or "the trial was taken for a number"
+            assert result.directions == ()
+            assert result.failure
+            assert time.monotonic() - began < LONG.duration_s, "nobody noticed while it ran"
+
+    @pytest.mark.parametrize("step", ["start", "add_phy_port", "add_vnf_port", "connect"])
+    def test_a_deployment_that_fails_leaves_nothing(
+        self, step: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whatever was made by then is undone, and the error is the one that was raised."""
+        can = self.backend.capabilities
+        ends = {"add_vnf_port": "vnf_ports", "add_phy_port": "phy_ports"}.get(step, "ports")
+        fitting = [c for c in plain_cases(can) if _has(stage.scenario(c), ends)]
+        if not fitting:
+            pytest.skip(f"{self.vswitch} has no deployment with {ends.replace('_', ' ')}")
+        plan = stage.plan(stage.scenario(fitting[0], FrameTester.name))
+        original = getattr(self.backend, step)
+
+        def fail(switch: VSwitch, *arguments: Any) -> None:
+            original(switch, *arguments)
+            raise DutError("injected by the contract kit", where=step)
+
+        monkeypatch.setattr(self.backend, step, fail)
+        with pytest.raises(DutError, match="injected by the contract kit"):
+            stage.deploy(plan)
+        assert stage.left_behind() == ()
+
+    def test_programs_that_do_not_work_are_told(self, stage: Stage) -> None:
+        """With /bin/false for every program it fails soon, in one of our messages, and cleanly."""
+        case = other_cases(self.backend.capabilities)[0]
+        plan = stage.plan(stage.scenario(case, FrameTester.name))
+        try:
+            stage.deploy(plan, programs=dict.fromkeys(stage.facts.programs, "/bin/false"))
+        except VnetperfError:
+            pass  # anything else than a message of ours fails the test
+        else:
+            stage.clear()
+            pytest.skip(f"{self.vswitch} uses none of the programs that the machine's facts name")
+        assert stage.left_behind() == ()
+
+    def test_it_leaves_the_machine_as_it_was(self, simple: Case, stage: Stage) -> None:
+        """Links, mounts, modules, hugepages, files, processes: all as before."""
+        with stage.deployed(stage.scenario(simple)):
+            pass
+        stage.clear()
+        assert stage.troubles == []
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _has(scenario: Scenario, ends: str) -> bool:
+    graph = scenario.deployment
+    return bool({"vnf_ports": graph.vnf_ports(), "phy_ports": graph.phy_ports}.get(ends, True))
+
+
+def _ports_to_remove(scenario: Scenario) -> list[Port]:
+    """Both ports of the second chain's VNF, or the far end."""
+    graph = scenario.deployment
+    if graph.chains > 1:
+        return [VnfPort(vnf=1, index=0), VnfPort(vnf=1, index=1)]
+    return [graph.ends[1] if graph.phy_ports else PhyPort(index=1)]
+
+
+class VSwitchContract(LifeCycle, SingleFrames, TrialChecks, Promises):
     """What any vSwitch must do; a subclass names one. Tests of the last part run first.
 
     Attributes:

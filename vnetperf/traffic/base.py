@@ -7,17 +7,14 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from vnetperf.backend import Backend
-from vnetperf.model.base import Frozen
+from vnetperf.model import Frozen
+from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.fields import FIELD_NAMES, VaryField
-from vnetperf.model.headers import HEADERS, HeaderKind
-from vnetperf.model.plan import Placement, RoleDemand
-from vnetperf.model.ports import WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.frames import FIELD_NAMES, HEADERS, Encapsulation, HeaderKind, VaryField
+from vnetperf.model.scenario import Placement, RoleDemand, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
-from vnetperf.model.tunnel import Encapsulation
 
 
 class GeneratorCapabilities(Frozen):

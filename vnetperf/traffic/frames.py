@@ -1,34 +1,43 @@
-"""Compiles a stream into header octets and varied fields, alike for every generator."""
+"""The frames of a traffic profile, equal octets for every generator.
+
+Headers, varied fields, checksums to keep right, and the share of the load that each kind of frame
+has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from vnetperf.model import tunnel
-from vnetperf.model.addresses import dut_mac, tester_mac
-from vnetperf.model.core import GN_CORE, GN_TESTER
+from vnetperf.model import frames
+from vnetperf.model.deployment import PhyPort, dut_mac, tester_mac
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.fields import DEFAULTS, OUTER, index_of, number_of, place_of, plain_name
-from vnetperf.model.headers import OCTETS, HeaderKind, carrier_of
-from vnetperf.model.ports import PhyPort
-from vnetperf.model.stacks import own_ethernet, stack_of
-from vnetperf.model.traffic import Stream, TrafficProfile
-from vnetperf.model.units import STAMP_OCTETS, driver_length
-from vnetperf.traffic.layers import Layer, build, internet_checksum, lay_out
-
-__all__ = [
-    "ETH_LEN",
-    "HEADER_LEN",
-    "IPV4_LEN",
-    "VariedField",
-    "compile_fields",
-    "compile_frame",
-    "compile_header",
-    "internet_checksum",
-    "layers_of",
-    "sent_size",
-]
+from vnetperf.model.frames import (
+    DEFAULTS,
+    OCTETS,
+    OUTER,
+    STAMP_OCTETS,
+    HeaderKind,
+    carrier_of,
+    driver_length,
+    index_of,
+    number_of,
+    place_of,
+    plain_name,
+)
+from vnetperf.model.options import GN_CORE, GN_TESTER
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.traffic import Stream, header_stack, own_ethernet
+from vnetperf.traffic.layers import (
+    Layer,
+    build_frame,
+    has_checksum,
+    internet_checksum,
+    place_headers,
+    write_checksum,
+)
 
 ETH_LEN, IPV4_LEN, UDP_LEN = OCTETS["ethernet"], OCTETS["ipv4"], OCTETS["udp"]
 #: Of a frame with nothing special.
@@ -60,35 +69,14 @@ class VariedField:
 
 
 def layers_of(stream: Stream, profile: TrafficProfile) -> tuple[Layer, ...]:
-    """Headers of a stream's frames, each in its place.
-
-    Args:
-        stream: The stream.
-        profile: The profile.
-
-    Returns:
-        Layers from the outermost.
-    """
-    return lay_out(stack_of(stream, profile), bytes.fromhex(profile.raw))
+    """Headers of a stream's frames, each in its place."""
+    return place_headers(header_stack(stream, profile), bytes.fromhex(profile.raw))
 
 
 def compile_frame(
     stream: Stream, profile: TrafficProfile, frame_size: int, *, broadcast: bool = False
 ) -> bytes:
-    """The whole frame of a stream's first flow: headers, then zeros.
-
-    Args:
-        stream: The stream.
-        profile: The profile.
-        frame_size: Octets of the frame without a deployment's tunnel, FCS included.
-        broadcast: True addresses it to everybody.
-
-    Returns:
-        Octets without FCS.
-
-    Raises:
-        ConfigError: The headers do not fit.
-    """
+    """The whole frame of a stream's first flow: headers, then zeros."""
     layers = layers_of(stream, profile)
     length = driver_length(sent_size(stream, frame_size))
     if layers[-1].end + STAMP_OCTETS > length:
@@ -105,47 +93,32 @@ def compile_frame(
     def value(place: int, name: str) -> int:
         if broadcast and place == own and name == "eth_dst":
             return (1 << 48) - 1
-        return _value(stream, profile, stack, place, name)
+        return _first_value(stream, profile, stack, place, name)
 
     # The ends of an overlay forbid fragments of what they send; a radio network's node does not.
     whole = frozenset(range(tunnel_end)) if carrier != "gtpu" else frozenset[int]()
-    return build(layers, value, length, raw=bytes.fromhex(profile.raw), dont_fragment=whole)
+    return build_frame(layers, value, length, raw=bytes.fromhex(profile.raw), dont_fragment=whole)
 
 
 def compile_header(stream: Stream, frame_size: int) -> bytes:
     """Ethernet, IPv4 and UDP headers of a stream's first flow, without any tunnel.
 
     The UDP checksum is 0, "not computed" (RFC 768): the payload differs in every frame.
-
-    Args:
-        stream: The stream.
-        frame_size: Octets including FCS.
-
-    Returns:
-        42 octets.
     """
     plain = stream.model_copy(update={"tunnel": "", "bearers": ()})
     return compile_frame(plain, _PLAIN, frame_size)[:HEADER_LEN]
 
 
 def sent_size(stream: Stream, frame_size: int) -> int:
-    """Octets of a frame as the tester sends it.
-
-    Args:
-        stream: The stream.
-        frame_size: Octets of the plain frame including FCS.
-
-    Returns:
-        Octets including the FCS of the whole: in a tunnel the plain frame's own is not carried.
-    """
-    return frame_size + tunnel.overhead(stream.tunnel)
+    """Octets of a frame as the tester sends it."""
+    return frame_size + frames.overhead(stream.tunnel)
 
 
-def _value(
+def _first_value(
     stream: Stream, profile: TrafficProfile, stack: Sequence[HeaderKind], place: int, name: str
 ) -> int:
     """Number that a field of one of the headers has in the first flow."""
-    session = _session(stream, name, inner=index_of(name, stack) == place)
+    session = _session_value(stream, name, inner=index_of(name, stack) == place)
     if session is not None:
         return session
     for known in (name, OUTER + name):
@@ -163,7 +136,7 @@ def _value(
     return number_of(name, stated)
 
 
-def _session(stream: Stream, name: str, *, inner: bool) -> int | None:
+def _session_value(stream: Stream, name: str, *, inner: bool) -> int | None:
     """What a stream's first session says, whatever the profile sets."""
     if not stream.bearers or not inner:
         return None
@@ -187,15 +160,15 @@ def _tunnel_ends(
         if stream.tunnel:
             found |= {"ipv4_src": GN_TESTER, "ipv4_dst": GN_CORE}
         return found
-    port = tunnel.UDP_PORT.get("vxlan" if carrier == "vxlan" else "geneve", 0)
-    found |= {"udp_src": tunnel.UDP_SOURCE, "udp_dst": port}
+    port = frames.UDP_PORT.get("vxlan" if carrier == "vxlan" else "geneve", 0)
+    found |= {"udp_src": frames.UDP_SOURCE, "udp_dst": port}
     if stream.tunnel:
         # A tunnel ends at a physical port, which has the number of the tester's.
         found |= {
             "eth_src": tester_mac(stream.direction, 0),
             "eth_dst": dut_mac(PhyPort(index=stream.direction)),
-            "ipv4_src": tunnel.TESTER_ADDRESS,
-            "ipv4_dst": tunnel.DUT_ADDRESS,
+            "ipv4_src": frames.TESTER_ADDRESS,
+            "ipv4_dst": frames.DUT_ADDRESS,
         }
     return found
 
@@ -204,24 +177,13 @@ def _ue_field(stream: Stream) -> str | None:
     """Field that has the UE's address: uplink comes from it, downlink goes to it."""
     if not stream.bearers:
         return None
-    return "ipv4_src" if stream.tunnel == tunnel.GTPU else "ipv4_dst"
+    return "ipv4_src" if stream.tunnel == frames.GTPU else "ipv4_dst"
 
 
 def compile_fields(
     stream: Stream, profile: TrafficProfile, frame: bytes | None = None, *, broadcast: bool = False
 ) -> tuple[VariedField, ...]:
-    """Fields that differ between the frames of a stream, as the tester sends them.
-
-    Args:
-        stream: The stream; of its sessions only the first run is looked at.
-        profile: Number of flows and which fields vary.
-        frame: The first flow's frame; None compiles it.
-        broadcast: True for frames that are addressed to everybody, which stays so.
-
-    Returns:
-        One entry per field, a session's tunnel endpoint and address in step with each other;
-        empty for a single flow.
-    """
+    """Fields that differ between the frames of a stream, as the tester sends them."""
     layers = layers_of(stream, profile)
     stack = [layer.kind for layer in layers]
     if frame is None:
@@ -252,3 +214,140 @@ def _field(frame: bytes, layer: Layer, name: str, count: int, *, random: bool) -
     offset = layer.offset + where.offset
     base = int.from_bytes(frame[offset : offset + where.width], "big")
     return VariedField(offset, where.width, base, count, random, 1 << where.shift)
+
+
+#: STAMP_OCTETS at a frame's end are the generator's own: loadgen stamps each frame there, others
+#: send zeros or a trailer that measures latency.
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """A checksum that has to be kept right when a field that it covers varies.
+
+    Attributes:
+        kind: "ipv4" is the header's own; "udp" and "tcp" cover addresses, header and payload.
+        offset: Octets from the start of the frame to the header that has the checksum.
+        ip_offset: Octets to the IP header that it belongs to; `offset` again for "ipv4".
+    """
+
+    kind: Literal["ipv4", "udp", "tcp"]
+    offset: int
+    ip_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFrame:
+    """One kind of frame of a stream, as every generator sends it: equal octets, whichever sends.
+
+    Frame i has the value ``base + step * (i % count)`` in each of its fields: all step together.
+
+    Attributes:
+        stream: The stream, with at most one run of bearers.
+        size: Octets as sent, including FCS.
+        weight: Share of the stream's frames, 0..1.
+        template: The whole frame of the first flow without FCS: headers, then zeros.
+        header_octets: How many of them are headers.
+        fields: What differs from frame to frame.
+        checksums: Those to keep right, from the outermost header. A UDP checksum of zero is none
+            (RFC 768), not listed here.
+        share: Its frames/s are this share of a trial's load per interface (`TrialSpec.load_fps`).
+        broadcast: True for frames to the broadcast address, which are no frames of the stream:
+            neither counted as received nor as lost.
+    """
+
+    stream: Stream
+    size: int
+    weight: float
+    template: bytes
+    header_octets: int
+    fields: tuple[VariedField, ...] = ()
+    checksums: tuple[Checksum, ...] = ()
+    share: float = 1.0
+    broadcast: bool = False
+
+    @property
+    def headers(self) -> bytes:
+        """The frame's headers, without its payload."""
+        return self.template[: self.header_octets]
+
+    def nth(self, number: int) -> bytes:
+        """A frame as it is sent, but for the stamp: what any generator's must equal."""
+        frame = bytearray(self.template)
+        for field in self.fields:
+            value = field.base + field.step * (number % field.count)
+            frame[field.offset : field.offset + field.width] = value.to_bytes(field.width, "big")
+        for checksum in reversed(self.checksums):
+            write_checksum(frame, checksum.kind, checksum.offset, checksum.ip_offset)
+        return bytes(frame)
+
+
+def compile_traffic(
+    streams: Sequence[Stream], profile: TrafficProfile, frame_size: int
+) -> tuple[CompiledFrame, ...]:
+    """The frames of a profile's streams."""
+    senders = Counter(stream.direction for stream in streams)
+    return tuple(
+        _compile_kind(one, profile, kind, stream.load / senders[stream.direction])
+        for stream in streams
+        for one, kind in _frame_kinds(stream, profile, frame_size)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _FrameKind:
+    size: int
+    weight: float
+    broadcast: bool
+
+
+def _frame_kinds(
+    stream: Stream, profile: TrafficProfile, frame_size: int
+) -> Iterator[tuple[Stream, _FrameKind]]:
+    """What a stream's frames differ in, beside their fields: session, size, whom they go to."""
+    mix = profile.mix
+    sizes = mix.shares() if mix is not None else ((frame_size, 1.0),)
+    ways = [(False, 1.0 - profile.broadcast), (True, profile.broadcast)]
+    for one, of_runs in _split_sessions(stream):
+        for size, of_sizes in sizes:
+            for broadcast, of_ways in ways:
+                if of_ways:
+                    yield one, _FrameKind(size, of_runs * of_sizes * of_ways, broadcast)
+
+
+def _split_sessions(stream: Stream) -> list[tuple[Stream, float]]:
+    """The stream with one run of sessions each, and their share of the frames."""
+    total = sum(run.count for run in stream.bearers)
+    runs = [(stream.of(run), run.count / total) for run in stream.bearers]
+    return runs or [(stream, 1.0)]
+
+
+def _compile_kind(
+    stream: Stream, profile: TrafficProfile, kind: _FrameKind, of_load: float
+) -> CompiledFrame:
+    template = compile_frame(stream, profile, kind.size, broadcast=kind.broadcast)
+    layers = layers_of(stream, profile)
+    return CompiledFrame(
+        stream=stream,
+        size=sent_size(stream, kind.size),
+        weight=kind.weight,
+        template=template,
+        header_octets=layers[-1].end,
+        fields=compile_fields(stream, profile, template, broadcast=kind.broadcast),
+        checksums=tuple(_checksums(layers)),
+        share=of_load * kind.weight,
+        broadcast=kind.broadcast,
+    )
+
+
+def _checksums(layers: Sequence[Layer]) -> Iterator[Checksum]:
+    for place, layer in enumerate(layers):
+        if not has_checksum(layers, place):
+            continue
+        if layer.kind == "ipv4":
+            yield Checksum("ipv4", layer.offset, layer.offset)
+        else:
+            kind: Literal["udp", "tcp"] = "udp" if layer.kind == "udp" else "tcp"
+            yield Checksum(kind, layer.offset, layers[place - 1].offset)
+
+
+__all__ = ["STAMP_OCTETS", "internet_checksum"]

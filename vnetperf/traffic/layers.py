@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vnetperf.model.headers import OCTETS, HeaderKind
+from vnetperf.model.frames import OCTETS, HeaderKind
 
 ETHERTYPES: dict[HeaderKind, int] = {
     "qinq": 0x88A8, "vlan": 0x8100, "mpls": 0x8847, "ipv4": 0x0800, "ipv6": 0x86DD,
@@ -49,16 +49,8 @@ class Layer:
 Values = Callable[[int, str], int]
 
 
-def lay_out(stack: Sequence[HeaderKind], raw: bytes = b"") -> tuple[Layer, ...]:
-    """Put headers one behind the other.
-
-    Args:
-        stack: Kinds, from the outermost.
-        raw: What the header "raw" is.
-
-    Returns:
-        A layer for each.
-    """
+def place_headers(stack: Sequence[HeaderKind], raw: bytes = b"") -> tuple[Layer, ...]:
+    """Put headers one behind the other."""
     layers: list[Layer] = []
     for kind in stack:
         octets = len(raw) if kind == "raw" else OCTETS[kind]
@@ -67,14 +59,7 @@ def lay_out(stack: Sequence[HeaderKind], raw: bytes = b"") -> tuple[Layer, ...]:
 
 
 def internet_checksum(octets: bytes) -> int:
-    """The Internet checksum (RFC 1071).
-
-    Args:
-        octets: Data; padded with a zero octet when odd.
-
-    Returns:
-        16-bit one's complement sum, complemented.
-    """
+    """The Internet checksum (RFC 1071)."""
     if len(octets) % 2:
         octets += b"\0"
     total = int(sum(struct.unpack(f"!{len(octets) // 2}H", octets)))
@@ -83,7 +68,7 @@ def internet_checksum(octets: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def build(
+def build_frame(
     layers: Sequence[Layer],
     value: Values,
     length: int,
@@ -91,18 +76,7 @@ def build(
     raw: bytes = b"",
     dont_fragment: frozenset[int] = frozenset(),
 ) -> bytes:
-    """A whole frame with zeros behind its headers, and right lengths and checksums.
-
-    Args:
-        layers: Its headers.
-        value: Place of a layer and name of a field, "eth_src" -> its number.
-        length: Octets without FCS; there is room for the headers.
-        raw: What the header "raw" is.
-        dont_fragment: Places of the IPv4 headers that forbid fragments.
-
-    Returns:
-        Octets of the frame.
-    """
+    """A whole frame with zeros behind its headers, and right lengths and checksums."""
     frame = bytearray(length)
     for place, layer in enumerate(layers):
         after = layers[place + 1].kind if place + 1 < len(layers) else None
@@ -124,7 +98,7 @@ def build(
         if has_checksum(layers, place):
             layer = layers[place]
             ip = layer if layer.kind == "ipv4" else layers[place - 1]
-            correct(frame, layer.kind, layer.offset, ip.offset)
+            write_checksum(frame, layer.kind, layer.offset, ip.offset)
     return bytes(frame)
 
 
@@ -215,27 +189,13 @@ def has_checksum(layers: Sequence[Layer], place: int) -> bool:
     """Whether a header has a checksum that is sent.
 
     UDP over IPv4 goes without (RFC 768): the payload differs in every frame.
-
-    Args:
-        layers: All headers.
-        place: Place of the header.
-
-    Returns:
-        True for IPv4, for TCP, and for UDP over IPv6 (RFC 8200 section 8.1).
     """
     kind = layers[place].kind
     return kind in ("ipv4", "tcp") or (kind == "udp" and layers[place - 1].kind == "ipv6")
 
 
-def correct(frame: bytearray, kind: str, offset: int, ip_offset: int) -> None:
-    """Write a header's checksum.
-
-    Args:
-        frame: The whole frame without FCS; changed in place.
-        kind: "ipv4", "udp" or "tcp".
-        offset: Octets from the start of the frame to the header.
-        ip_offset: Octets to the IP header that it belongs to.
-    """
+def write_checksum(frame: bytearray, kind: str, offset: int, ip_offset: int) -> None:
+    """Write a header's checksum."""
     sum_at = offset + _SUM_AT[kind]
     frame[sum_at : sum_at + 2] = bytes(2)
     if kind == "ipv4":

@@ -9,14 +9,13 @@ from typing import ClassVar
 
 from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
-from vnetperf.launchers.endpoint import Endpoint, Ends
+from vnetperf.model.deployment import Attachment, WireEnd
 from vnetperf.model.errors import CapabilityError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, RoleDemand
-from vnetperf.model.ports import Attachment, WireEnd
-from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Scenario
+from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Plan, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
+from vnetperf.virt.endpoint import Endpoint, EndpointPair
 
 
 class Vnf(Backend):
@@ -209,7 +208,7 @@ class Vnf(Backend):
         return f"{cls.name} has no users of its own; choose a deployment with a core: -k vepc"
 
     @contextmanager
-    def users(self, ends: tuple[WireEnd, ...]) -> Iterator[Ends]:
+    def users(self, ends: tuple[WireEnd, ...]) -> Iterator[EndpointPair]:
         """Put a user and a server in the tester's places.
 
         Args:

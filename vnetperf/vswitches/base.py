@@ -1,8 +1,8 @@
 """The contract of a vSwitch backend.
 
-A backend is a class; the agent makes one instance for each deployment, calls `start`, adds ports,
-connects them, reads counters around trials, and calls `stop`. What it changes on the machine goes
-through the `Machine` it is given, so that everything is undone whatever happens.
+The agent makes one instance of the class for each deployment: `start`, add ports, `connect`, read
+counters around trials, `stop`. Every change of the machine goes through the `Machine` it is
+given.
 """
 
 from __future__ import annotations
@@ -13,15 +13,23 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from vnetperf.backend import Backend
-from vnetperf.model.base import Frozen
+from vnetperf.model import Frozen
+from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import NicUse, Placement, Plan, RoleDemand
-from vnetperf.model.ports import Attachment, Port, VnfPort, WireEnd
-from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Forwarding, Rules, Scenario
+from vnetperf.model.frames import TunnelKind
+from vnetperf.model.scenario import (
+    STANDARD_FRAME_SIZE,
+    Forwarding,
+    NicUse,
+    Placement,
+    Plan,
+    RoleDemand,
+    Rules,
+    Scenario,
+)
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Addressing, Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.model.tunnel import TunnelKind
 
 NicDriver = Literal["vfio-pci", "kernel"]
 
@@ -253,3 +261,22 @@ class VSwitch(Backend):
         """
         offered = ", ".join(self.capabilities.attachments) or "none"
         return DutError(f"cannot offer a {kind} attachment", where=self.name, accepted=offered)
+
+
+def rxq_affinity_problem(scenario: Scenario) -> str:
+    """Why the pins of a scenario cannot be followed.
+
+    Args:
+        scenario: The scenario.
+
+    Returns:
+        "" when they can; otherwise the reason and the cure.
+    """
+    names = [str(port) for port in scenario.deployment.ports]
+    strangers = [pin.port for pin in scenario.options.rxq_affinity if pin.port not in names]
+    if not strangers:
+        return ""
+    return (
+        f"rxq_affinity names port {strangers[0]}, which {scenario.deployment.name} has not; "
+        f"name one of {', '.join(names)}"
+    )

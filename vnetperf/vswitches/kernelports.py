@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vnetperf.host.machine import Machine
+from vnetperf.model.deployment import Attachment, VnfPort
 from vnetperf.model.errors import DutError
-from vnetperf.model.ports import Attachment, VnfPort
 from vnetperf.model.trial import HopCounters
 
 #: Kinds of attachment made here, a VM's first.
@@ -19,21 +19,7 @@ KINDS = ("tap", "veth")
 
 
 def offer(machine: Machine, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-    """Say where a VNF port will be; nothing is made yet.
-
-    Args:
-        machine: The machine.
-        port: Port of the deployment.
-        kind: "tap" or "veth".
-        queues: Queue pairs.
-
-    Returns:
-        The attachment. A tap is made for several queues even when `queues` is 1, unless its
-        `multi_queue` is set to False: who opens it must ask for IFF_MULTI_QUEUE exactly then.
-
-    Raises:
-        DutError: There is no such kind.
-    """
+    """Say where a VNF port will be; nothing is made yet."""
     if kind not in KINDS:
         raise DutError(
             f"cannot make a {kind} for a VNF", where=str(port), accepted=", ".join(KINDS)
@@ -42,20 +28,7 @@ def offer(machine: Machine, port: VnfPort, kind: str, queues: int = 1) -> Attach
 
 
 def make(machine: Machine, attachment: Attachment, mtu: int, *, offloads: bool = False) -> str:
-    """Make what was offered, up and quiet; a switch that restarts finds it as it left it.
-
-    Args:
-        machine: The machine.
-        attachment: As offered.
-        mtu: MTU, octets.
-        offloads: True leaves checksum and segmentation offloads on.
-
-    Returns:
-        Name of the interface that the switch takes as its port.
-
-    Raises:
-        HostError: The kernel refuses.
-    """
+    """Make what was offered, up and quiet; a switch that restarts finds it as it left it."""
     vnf_side, switch_side = _sides(machine, attachment)
     if switch_side in machine.link_statistics():  # a VNF has it open
         return switch_side
@@ -69,28 +42,12 @@ def make(machine: Machine, attachment: Attachment, mtu: int, *, offloads: bool =
 
 
 def remove(machine: Machine, attachment: Attachment) -> None:
-    """Delete what was made; that it is gone is not an error.
-
-    Args:
-        machine: The machine.
-        attachment: As offered.
-
-    Raises:
-        HostError: The kernel refuses.
-    """
+    """Delete what was made; that it is gone is not an error."""
     machine.delete_link(_sides(machine, attachment)[1])  # a pair's other end goes with it
 
 
 def counters(machine: Machine, netdevs: Mapping[str, str]) -> tuple[HopCounters, ...]:
-    """What went through ports, as the switch sees them.
-
-    Args:
-        machine: The machine.
-        netdevs: Port of the deployment -> name of the switch's interface.
-
-    Returns:
-        One entry per port whose interface is there, since the interface was made.
-    """
+    """What went through ports, as the switch sees them."""
     table = machine.link_statistics()
     return tuple(
         HopCounters(

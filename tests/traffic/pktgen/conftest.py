@@ -14,14 +14,13 @@ from typing import Any
 
 import pytest
 
-from vnetperf.host.process import ManagedProcess
-from vnetperf.model.deployment import make_deployment
-from vnetperf.model.plan import Placement
-from vnetperf.model.ports import WireEnd
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.deployment import WireEnd, make_deployment
+from vnetperf.model.scenario import Placement
 from vnetperf.model.testbed import PktgenConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.testing.loop import Loop
-from vnetperf.traffic.pktgen import launch
+from vnetperf.testing.generator import Loop
+from vnetperf.traffic.pktgen import process as launch
 from vnetperf.traffic.pktgen.driver import Pktgen
 
 pytest.importorskip("lupa.lua54", reason="the double runs Lua: pip install lupa")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.traffic.pktgen.conftest import looped_double
 from vnetperf.testing import GeneratorContract
-from vnetperf.testing.loop import Loop
+from vnetperf.testing.generator import Loop
 
 #: The double refreshes its counters as rarely as Pktgen does, and every trial waits for that.
 pytestmark = pytest.mark.slow

@@ -15,28 +15,27 @@ import pytest
 from tests.traffic.pktgen import conftest
 from tests.traffic.pktgen.conftest import Looped, ends_in, plan_of
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.machine import MachineFacts
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult
-from vnetperf.testing.generator import prepare, trial
-from vnetperf.testing.loop import Loop
-from vnetperf.traffic.compiled import compile_traffic
-from vnetperf.traffic.pktgen import counters, driver
+from vnetperf.testing.generator import Loop, prepare, trial_spec
+from vnetperf.traffic.frames import compile_traffic
+from vnetperf.traffic.pktgen import driver, trials
 from vnetperf.traffic.pktgen.driver import Pktgen
-from vnetperf.traffic.pktgen.streams import lay_out
+from vnetperf.traffic.pktgen.streams import compile_cycles
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counters, "SETTLE_S", 0.6)  # the double refreshes five times as often
+    monkeypatch.setattr(trials, "SETTLE_S", 0.6)  # the double refreshes five times as often
     monkeypatch.setattr(driver, "LINK_S", 0.3)
 
 
 def run(loop: Loop, **spec: Any) -> TrialResult:
     prepare(loop.generator)
-    return loop.generator.run(trial(**spec), lambda: None)
+    return loop.generator.run(trial_spec(**spec), lambda: None)
 
 
 def test_lost_frames_are_lost_and_probes_are_not_counted(looped: Looped) -> None:
@@ -97,7 +96,7 @@ def test_a_rate_that_someone_changes_is_an_error(looped: Looped) -> None:
             "if w=='rate' then v=v/3 end set(p,w,v) end"
         )
         with pytest.raises(GeneratorError, match="was asked for 2000 frames/s and paces for 66"):
-            loop.generator.run(trial(), lambda: None)
+            loop.generator.run(trial_spec(), lambda: None)
 
 
 def test_its_death_is_told_with_its_last_words(looped: Looped) -> None:
@@ -107,7 +106,7 @@ def test_its_death_is_told_with_its_last_words(looped: Looped) -> None:
         threading.Timer(0.3, os.kill, (poller.pid, signal.SIGKILL)).start()
         began = time.monotonic()
         with pytest.raises(GeneratorError, match=r"Pktgen has ended \(status -9\)"):
-            loop.generator.run(trial(duration_s=5.0), lambda: None)
+            loop.generator.run(trial_spec(duration_s=5.0), lambda: None)
         assert time.monotonic() - began < 2.0, "nobody noticed while it ran"
 
 
@@ -152,7 +151,7 @@ def test_frames_of_one_port_are_not_taken_for_those_of_the_other(looped: Looped)
     """Equal files, but for another port, are other files."""
     with looped() as loop:
         generator = loop.generator
-        (cycle, _) = lay_out(
+        (cycle, _) = compile_cycles(
             compile_traffic(generator.plan.scenario.streams, TrafficProfile(), 64)
         ).values()
         generator._load({0: cycle})
@@ -171,7 +170,7 @@ def test_a_server_that_is_there_is_used_and_left_without_traffic(looped: Looped)
         other = Pktgen(machine, plan_of(f"127.0.0.1:{port}"))
         other.connect(loop.ends)
         prepare(other)
-        result = other.run(trial(), lambda: None)
+        result = other.run(trial_spec(), lambda: None)
         assert {d.sent for d in result.directions} == {600}
         assert other.pollers() == ()
         assert "not ours" in other.facts()["frames"]
@@ -184,10 +183,10 @@ def test_a_server_that_is_there_is_used_and_left_without_traffic(looped: Looped)
 
 def test_a_busy_server_is_told(looped: Looped, monkeypatch: pytest.MonkeyPatch) -> None:
     with looped() as loop:
-        monkeypatch.setattr("vnetperf.traffic.pktgen.repl.ANSWER_S", 0.3)
+        monkeypatch.setattr("vnetperf.traffic.pktgen.process.ANSWER_S", 0.3)
         other = Pktgen(loop.generator.machine, plan_of(f"127.0.0.1:{conftest.launch.PORT}"))
         monkeypatch.setattr(
-            "vnetperf.traffic.pktgen.repl.Repl.call.__defaults__", (0.3,), raising=False
+            "vnetperf.traffic.pktgen.process.LuaClient.call.__defaults__", (0.3,), raising=False
         )
         with pytest.raises(GeneratorError, match="one client at a time"):
             other.connect(loop.ends)
@@ -213,7 +212,7 @@ def test_more_frames_than_it_counts_are_refused(looped: Looped) -> None:
     with looped() as loop:
         prepare(loop.generator)
         with pytest.raises(GeneratorError, match="counts to 32 bits"):
-            loop.generator.run(trial(fps=10e6, duration_s=1000.0), lambda: None)
+            loop.generator.run(trial_spec(fps=10e6, duration_s=1000.0), lambda: None)
 
 
 def test_what_is_missing_is_said() -> None:

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.traffic.pktgen.conftest import ends_in, plan_of
+from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.ports import WireEnd
-from vnetperf.traffic.pktgen.launch import launch, memory_mib
+from vnetperf.traffic.pktgen.process import pktgen_command, pktgen_memory_mib
 from vnetperf.traffic.pktgen.streams import PortTraffic
 
 TTY = [sys.executable, "-m", "vnetperf.traffic.pktgen.tty"]
 
 
 def line(queues: int = 1, *ends: WireEnd) -> list[str]:
-    made = launch("pktgen", plan_of(queues=queues), ends or ends_in(Path("/r")), {}, "vnp")
+    made = pktgen_command("pktgen", plan_of(queues=queues), ends or ends_in(Path("/r")), {}, "vnp")
     return list(made.argv)
 
 
@@ -40,7 +40,7 @@ def test_more_queues_are_polled_by_more_logical_cores_of_the_same_processor() ->
 
 
 def test_a_listening_socket_is_removed_before_and_after() -> None:
-    made = launch("pktgen", plan_of(), ends_in(Path("/r")), {}, "vnp")
+    made = pktgen_command("pktgen", plan_of(), ends_in(Path("/r")), {}, "vnp")
     assert made.sockets == (Path("/r/w.sock"),)
     assert made.workers == (99,)
 
@@ -61,10 +61,10 @@ def test_kernel_interfaces_and_nics() -> None:
 
 def test_memory_grows_with_queues_and_frames() -> None:
     traffic = PortTraffic(load=1.0, frames=1_000_000, octets=60, equal=True, pcap=b"")
-    plain = memory_mib(2, 1)
+    plain = pktgen_memory_mib(2, 1)
     assert 2500 < plain < 3300
-    assert memory_mib(2, 2) - plain == 2 * 259
-    assert 400 < memory_mib(2, 1, [(Path("/f"), traffic)]) - plain < 600
+    assert pktgen_memory_mib(2, 2) - plain == 2 * 259
+    assert 400 < pktgen_memory_mib(2, 1, [(Path("/f"), traffic)]) - plain < 600
 
 
 def test_the_program_has_a_terminal_and_its_output_is_kept(tmp_path: Path) -> None:

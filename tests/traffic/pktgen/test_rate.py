@@ -7,14 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.pktgen.counters import PortCounters
-from vnetperf.traffic.pktgen.latency import interval_us, probes_sent
-from vnetperf.traffic.pktgen.rate import Link, burst_for, check_read_back
+from vnetperf.traffic.pktgen.trials import (
+    LinkRate,
+    PortCounters,
+    burst_size,
+    check_read_back,
+    probe_interval_us,
+    probes_sent,
+)
 
-LINK = Link(full_fps=148_809_523, hz=2_600_000_000)
+LINK = LinkRate(full_fps=148_809_523, hz=2_600_000_000)
 
 
-def paced(link: Link, percent: float) -> int:
+def paced(link: LinkRate, percent: float) -> int:
     """`tx_pps`, as Pktgen computes it: percent as text, fractions cut off."""
     return int(link.full_fps * float(f"{percent:.12g}") / 100)
 
@@ -44,7 +49,7 @@ def test_a_rate_that_was_not_asked_for_is_an_error() -> None:
 
 @given(st.floats(1.0, 1e8))
 def test_bursts_are_small_at_low_rates(fps: float) -> None:
-    burst = burst_for(fps)
+    burst = burst_size(fps)
     assert 1 <= burst <= 64
     assert burst == 1 or burst / fps <= 8.001e-6
 
@@ -66,6 +71,6 @@ def test_octets_that_do_not_add_up_are_an_error() -> None:
 
 @given(st.floats(1.0, 1e8))
 def test_probes_are_a_small_share(fps: float) -> None:
-    interval = interval_us(fps)
+    interval = probe_interval_us(fps)
     assert 1000 <= interval <= 1_000_000
     assert 1e6 / interval <= max(1.0, 0.0101 * fps)

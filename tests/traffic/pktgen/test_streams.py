@@ -19,9 +19,9 @@ from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import PktgenConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
+from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.pktgen.driver import Pktgen
-from vnetperf.traffic.pktgen.streams import frames_of, lay_out, shares
+from vnetperf.traffic.pktgen.streams import compile_cycles, cycle_counts, frames_of
 
 
 def compiled(profile: TrafficProfile, size: int = 64) -> tuple[CompiledFrame, ...]:
@@ -45,7 +45,7 @@ def records(pcap: bytes) -> list[bytes]:
 @pytest.mark.parametrize("size", [64, 65, 1518])
 def test_one_flow_is_the_compiled_frame(size: int) -> None:
     kinds = compiled(TrafficProfile(), size)
-    for port, traffic in lay_out(kinds).items():
+    for port, traffic in compile_cycles(kinds).items():
         (kind,) = (k for k in kinds if k.stream.tx_port == port)
         assert records(traffic.pcap) == [kind.template]
         assert len(kind.template) == size - 4 == traffic.octets
@@ -80,7 +80,7 @@ def test_flows_have_their_values_and_right_checksums(flows: int, vary: set[str],
 
 def test_a_cycle_has_every_flow_once_and_in_order() -> None:
     profile = TrafficProfile(flows=50, vary=("udp_src", "ipv4_dst"))
-    for traffic in lay_out(compiled(profile)).values():
+    for traffic in compile_cycles(compiled(profile)).values():
         frames = records(traffic.pcap)
         ports = [Ether(frame)[UDP].sport for frame in frames]
         assert ports == list(range(ports[0], ports[0] + 50))
@@ -90,7 +90,7 @@ def test_a_cycle_has_every_flow_once_and_in_order() -> None:
 def test_chains_share_a_port_evenly() -> None:
     kinds = compiled(TrafficProfile())
     doubled = (*kinds, *(k for k in kinds))
-    for port, traffic in lay_out(doubled).items():
+    for port, traffic in compile_cycles(doubled).items():
         assert traffic.frames == 2
         assert traffic.load == pytest.approx(2.0)
         assert port in (0, 1)
@@ -99,17 +99,17 @@ def test_chains_share_a_port_evenly() -> None:
 def test_shares_become_the_smallest_numbers() -> None:
     (kind, *_) = compiled(TrafficProfile())
     mix = [replace(kind, share=s) for s in (7 / 12, 4 / 12, 1 / 12)]
-    assert shares(mix) == (7, 4, 1)
-    assert shares([kind, kind]) == (1, 1)
+    assert cycle_counts(mix) == (7, 4, 1)
+    assert cycle_counts([kind, kind]) == (1, 1)
 
 
 def test_what_cannot_be_sent_is_refused() -> None:
     random = TrafficProfile(flows=10, vary=("udp_src",), vary_mode="random")
     with pytest.raises(GeneratorError, match="at random"):
-        lay_out(compiled(random))
+        compile_cycles(compiled(random))
     many = TrafficProfile(flows=2_000_000, vary=("eth_src",))
     with pytest.raises(GeneratorError, match="different frames in a cycle"):
-        lay_out(compiled(many))
+        compile_cycles(compiled(many))
 
 
 @pytest.mark.parametrize(

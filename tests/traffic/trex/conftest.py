@@ -16,15 +16,12 @@ import pytest
 
 from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.process import ManagedProcess, Processes
-from vnetperf.model.deployment import make_deployment
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Placement, Plan
-from vnetperf.model.ports import WireEnd
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed, TrexConfig
+from vnetperf.host.processes import ManagedProcess, Processes
+from vnetperf.model.deployment import WireEnd, make_deployment
+from vnetperf.model.scenario import Placement, Plan, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed, TrexConfig
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.trex import remote
+from vnetperf.traffic.trex import server as remote
 from vnetperf.traffic.trex.driver import Trex
 
 HERE = Path(__file__).parent
@@ -90,7 +87,7 @@ class FakeMachine:
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     made = Tree(tmp_path / "trex-v3.08")
-    monkeypatch.setattr(remote, "OURS", ("127.0.0.1", made.port, made.port))
+    monkeypatch.setattr(remote, "OWN_ADDRESS", ("127.0.0.1", made.port, made.port))
     return made
 
 

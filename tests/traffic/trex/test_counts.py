@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.traffic.trex.test_streams import compiled
-from vnetperf.bench.verdict import judge
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import Verdict
-from vnetperf.traffic.trex.counts import decode_hdr, latency_of, to_trial_result
-from vnetperf.traffic.trex.streams import plan_trial
+from vnetperf.runner.trial_runner import judge
+from vnetperf.traffic.trex.trials import decode_hdr, latency_of, plan_trial, to_trial_result
 
 PLAN = plan_trial(compiled(), 1000.0, 1.0)
 

@@ -18,13 +18,13 @@ import pytest
 import scapy
 
 from tests.traffic.trex.conftest import ENDS, Tree, prepare
-from vnetperf.bench.verdict import judge
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.machine import MachineFacts
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
+from vnetperf.runner.trial_runner import judge
+from vnetperf.traffic.trex import worker
 from vnetperf.traffic.trex.driver import Trex
-from vnetperf.traffic.trex.worker import wire
 
 #: A client's process for each.
 pytestmark = pytest.mark.slow
@@ -159,14 +159,14 @@ def test_giving_up_what_has_just_ended_harms_nothing(make: Make) -> None:
     """The order to give up crosses the answer: the next order is answered all the same."""
     trex = make()
     assert trex._client is not None
-    wire.send(trex._client._sock, {"do": "give-up"})
+    worker.send_message(trex._client._sock, {"do": "give-up"})
     assert verdict(run(trex)) is Verdict.VALID
 
 
 def test_an_answer_that_comes_too_late_is_passed_over(make: Make) -> None:
     trex = make()
     assert trex._client is not None
-    wire.send(trex._client._sock, {"do": "links", "number": trex._client._number})
+    worker.send_message(trex._client._sock, {"do": "links", "number": trex._client._number})
     assert verdict(run(trex)) is Verdict.VALID
     assert trex.links_down() == ()
 
@@ -280,7 +280,7 @@ def test_the_client_replaces_libraries_in_its_own_process_only(make: Make) -> No
 
 def test_the_clients_process_imports_nothing_that_it_does_not_need() -> None:
     program = (
-        "import sys; import vnetperf.traffic.trex.worker.main; "
+        "import sys; import vnetperf.traffic.trex.worker; "
         "print([m for m in sys.modules if m.split('.')[0] in ('pydantic', 'hdrh', 'pytest')"
         " or m.startswith('vnetperf.model') or m.startswith('vnetperf.host')])"
     )
@@ -325,10 +325,10 @@ def test_overhead_of_a_trial(make: Make) -> None:
 def test_messages_are_framed() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        wire.send(ours, {"n": 1})
-        assert wire.receive(theirs) == {"n": 1}
+        worker.send_message(ours, {"n": 1})
+        assert worker.receive_message(theirs) == {"n": 1}
         ours.sendall(b"\xff\xff\xff\xff")
         with pytest.raises(ValueError, match="octets"):
-            wire.receive(theirs)
+            worker.receive_message(theirs)
         ours.close()
-        assert wire.receive(theirs) is None
+        assert worker.receive_message(theirs) is None

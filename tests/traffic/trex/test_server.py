@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.model.deployment import make_deployment
+from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.plan import Placement
-from vnetperf.model.ports import WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Placement, Scenario
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.traffic.trex.client import ClientInstall, find_client
 from vnetperf.traffic.trex.driver import Trex
-from vnetperf.traffic.trex.ports import Port, port_of
-from vnetperf.traffic.trex.server import command, configuration, threads_of
-from vnetperf.traffic.trex.versions import ClientPlace, find_client
+from vnetperf.traffic.trex.server import (
+    ServerPort,
+    server_command,
+    server_configuration,
+    server_port,
+    server_threads,
+)
 
 MEMIF = WireEnd(wire=1, kind="memif", side="tester", socket="/run/w1.sock", role="client")
 VETH = WireEnd(wire=0, kind="veth", side="tester", netdev="t0", mac="02:00:00:00:00:07")
@@ -33,14 +36,14 @@ def placement(*cores: int, others: tuple[int, ...] = (), main: int = 0) -> Place
 
 
 def test_with_processors_of_its_own_every_thread_has_one() -> None:
-    threads = threads_of(placement(2, 3, 4, others=(5,)), [port_of(0, MEMIF, 1500)] * 2)
+    threads = server_threads(placement(2, 3, 4, others=(5,)), [server_port(0, MEMIF, 1500)] * 2)
     assert (threads.low_end, threads.workers, threads.receiver, threads.main) == (
         False,
         (2, 3),
         4,
         0,
     )
-    text = configuration([port_of(0, MEMIF, 1500)] * 2, threads, "p", mtu=1500, node=1)
+    text = server_configuration([server_port(0, MEMIF, 1500)] * 2, threads, "p", mtu=1500, node=1)
     assert "  c: 2\n" in text
     assert "threads: [2, 3]" in text
     assert "- socket: 1" in text
@@ -48,14 +51,14 @@ def test_with_processors_of_its_own_every_thread_has_one() -> None:
 
 
 def test_a_memif_has_a_worker_for_each_queue_of_its_other_end() -> None:
-    ports = [port_of(0, MEMIF, 1500)] * 2
-    assert threads_of(placement(2, 3, 4), ports, 1).workers == (2,)
-    assert threads_of(placement(2, 3, 4), ports, 2).workers == (2, 3)
-    assert threads_of(placement(2, 3, 4), [port_of(0, NIC, 1500)] * 2, 1).workers == (2, 3)
+    ports = [server_port(0, MEMIF, 1500)] * 2
+    assert server_threads(placement(2, 3, 4), ports, 1).workers == (2,)
+    assert server_threads(placement(2, 3, 4), ports, 2).workers == (2, 3)
+    assert server_threads(placement(2, 3, 4), [server_port(0, NIC, 1500)] * 2, 1).workers == (2, 3)
 
 
 def test_a_port_with_one_queue_takes_one_worker() -> None:
-    assert threads_of(placement(2, 3, 4), [port_of(0, VETH, 1500)] * 2).workers == (2,)
+    assert server_threads(placement(2, 3, 4), [server_port(0, VETH, 1500)] * 2).workers == (2,)
 
 
 @pytest.mark.parametrize(
@@ -63,30 +66,30 @@ def test_a_port_with_one_queue_takes_one_worker() -> None:
     [placement(1), placement(0, 1), placement(2, 3, 4, others=(3,)), placement(2, 3, 4, main=3)],
 )
 def test_with_too_few_processors_it_takes_turns_and_sleeps(where: Placement) -> None:
-    threads = threads_of(where)
+    threads = server_threads(where)
     assert threads.low_end
     assert len(threads.workers) == 1
-    text = configuration([port_of(0, MEMIF, 1500)] * 2, threads, "p", mtu=1500, node=0)
+    text = server_configuration([server_port(0, MEMIF, 1500)] * 2, threads, "p", mtu=1500, node=0)
     assert f"low_end_core: {threads.workers[0]}" in text
 
 
 def test_memif_is_told_by_wire_and_an_attachment_by_its_socket() -> None:
-    assert "id=1," in port_of(0, MEMIF, 1500).interface
-    assert "id=0," in port_of(0, MEMIF, 1500, own_socket=True).interface
+    assert "id=1," in server_port(0, MEMIF, 1500).interface
+    assert "id=0," in server_port(0, MEMIF, 1500, own_socket=True).interface
 
 
 def test_rings_of_kernel_interfaces_are_longer_than_the_servers_own() -> None:
-    port = port_of(0, VETH, 1500)
+    port = server_port(0, VETH, 1500)
     assert "iface=t0" in port.interface
     assert "framecnt=2048" in port.interface
     assert port.mac == VETH.mac
 
 
 def test_a_nic_is_the_servers_own() -> None:
-    port = port_of(0, NIC, 1500)
+    port = server_port(0, NIC, 1500)
     assert (port.interface, port.pci) == ("0000:3b:00.0", True)
-    text = configuration(
-        [port] * 2, threads_of(placement(2, 3, 4), [port] * 2), "p", mtu=9000, node=0
+    text = server_configuration(
+        [port] * 2, server_threads(placement(2, 3, 4), [port] * 2), "p", mtu=9000, node=0
     )
     assert "port_mtu: 9000" in text
     assert "limit_memory" not in text
@@ -95,12 +98,12 @@ def test_a_nic_is_the_servers_own() -> None:
 def test_what_it_has_no_driver_for_is_refused() -> None:
     end = WireEnd(wire=0, kind="vhost-user", side="tester", socket="/run/x", role="client")
     with pytest.raises(GeneratorError, match="cannot plug into a vhost-user"):
-        port_of(0, end, 1500)
+        server_port(0, end, 1500)
 
 
 def test_the_program_is_started_and_never_its_wrapper() -> None:
-    threads = threads_of(placement(2, 3, 4), [Port("--vdev=a", many_queues=True)])
-    argv = command("/opt/trex/_t-rex-64", Path("/run/cfg"), threads)
+    threads = server_threads(placement(2, 3, 4), [ServerPort("--vdev=a", many_queues=True)])
+    argv = server_command("/opt/trex/_t-rex-64", Path("/run/cfg"), threads)
     assert argv[:4] == ["env", "--chdir", "/opt/trex", "/opt/trex/_t-rex-64"]
     assert argv[argv.index("-c") + 1] == "2"
     assert {"--queue-drop", "--hdrh", "--no-watchdog"} <= set(argv)
@@ -124,7 +127,7 @@ def api(directory: Path) -> Path:
 def test_a_client_is_found_in_a_tree(tmp_path: Path, below: str) -> None:
     place = api(tmp_path / below)
     found = find_client(str(tmp_path), "")
-    assert isinstance(found, ClientPlace)
+    assert isinstance(found, ClientInstall)
     assert found.path.resolve() == place.resolve()
     assert found.python == Path(sys.executable)
 
@@ -132,7 +135,7 @@ def test_a_client_is_found_in_a_tree(tmp_path: Path, below: str) -> None:
 def test_the_client_beside_the_server_is_taken(tmp_path: Path) -> None:
     place = api(tmp_path / "automation/trex_control_plane/interactive")
     found = find_client("", str(tmp_path / "_t-rex-64"))
-    assert isinstance(found, ClientPlace)
+    assert isinstance(found, ClientInstall)
     assert found.path == place
 
 
@@ -142,7 +145,7 @@ def test_an_environment_has_an_interpreter_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python").touch()
     found = find_client(str(tmp_path), "")
-    assert isinstance(found, ClientPlace)
+    assert isinstance(found, ClientInstall)
     assert (found.path, found.python) == (packages, tmp_path / "bin/python")
     (tmp_path / "lib/python3.11").rename(tmp_path / "lib/python3.12")
     refused = find_client(str(tmp_path), "")

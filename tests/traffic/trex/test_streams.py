@@ -7,22 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.traffic.trex import engine
-from vnetperf.config_files import available, find_file, load_model
+from vnetperf.config.files import available, find_file, load_model
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
-from vnetperf.traffic.frames import VariedField
-from vnetperf.traffic.trex.streams import (
+from vnetperf.traffic.frames import CompiledFrame, VariedField, compile_traffic
+from vnetperf.traffic.trex.trials import (
     FEWEST_PROBES,
     WHOLE,
-    Sent,
-    check_whole,
-    describe,
+    SentStream,
+    check_one_piece,
+    describe_stream,
+    field_variables,
     plan_burst,
     plan_trial,
-    split,
-    variables,
+    split_by_share,
 )
 
 PLAIN = TrafficProfile()
@@ -38,7 +37,7 @@ def compiled(profile: TrafficProfile = PLAIN, size: int = 64) -> tuple[CompiledF
 def test_every_profile_gives_the_frames_of_every_generator(name: str, size: int) -> None:
     profile = load_model(TrafficProfile, find_file("traffic", name))
     for frame in compiled(profile, size):
-        told = describe(Sent(frame, 10, 1.0))
+        told = describe_stream(SentStream(frame, 10, 1.0))
         if told["layer4"] or any(field.random for field in frame.fields):
             continue  # the server makes these; the real one is held to it in tests/real
         for number in (0, 1, 2, 255, 256, 257):
@@ -63,7 +62,7 @@ def test_a_field_takes_its_values_in_order_and_begins_again(
 ) -> None:
     template = bytes(range(64))
     told = {"template": "", "ipv4": []}
-    made = variables([field])
+    made = field_variables([field])
     value = field.base + field.step * (number % field.count)
     want = bytearray(template)
     want[field.offset : field.offset + field.width] = value.to_bytes(field.width, "big")
@@ -85,7 +84,7 @@ def test_a_random_field_takes_no_other_values(field: VariedField, random: object
     field = VariedField(
         field.offset, field.width, field.base, field.count, random=True, step=field.step
     )
-    for one in variables([field]):
+    for one in field_variables([field]):
         assert one.random
         values = {field.base + field.step * n for n in range(field.count)}
         if one.mask is None or not one.shift:
@@ -97,17 +96,17 @@ def test_a_random_field_takes_no_other_values(field: VariedField, random: object
 
 def test_long_addresses_vary_in_their_last_octets() -> None:
     field = VariedField(22, 16, (0x20010DB8 << 96) + 5, 1000, random=False)
-    (one,) = variables([field])
+    (one,) = field_variables([field])
     assert (one.offset, one.size, one.first, one.last) == (34, 4, 5, 1004)
     with pytest.raises(GeneratorError, match="last four octets"):
-        variables([VariedField(22, 16, (1 << 32) - 10, 1000, random=False)])
+        field_variables([VariedField(22, 16, (1 << 32) - 10, 1000, random=False)])
 
 
 def test_a_checksum_is_kept_right_only_where_something_under_it_varies() -> None:
     by_mac = TrafficProfile(flows=8, vary=("eth_src",))
     by_address = TrafficProfile(flows=8, vary=("ipv4_dst",))
-    assert describe(Sent(compiled(by_mac)[0], 1, 1.0))["ipv4"] == []
-    assert describe(Sent(compiled(by_address)[0], 1, 1.0))["ipv4"] == [14]
+    assert describe_stream(SentStream(compiled(by_mac)[0], 1, 1.0))["ipv4"] == []
+    assert describe_stream(SentStream(compiled(by_address)[0], 1, 1.0))["ipv4"] == [14]
 
 
 @settings(deadline=None, max_examples=50)
@@ -150,12 +149,12 @@ def test_tunnels_and_labels_have_no_probes_and_it_is_said() -> None:
 def test_frames_that_change_are_kept_in_one_piece_while_they_can() -> None:
     flows = TrafficProfile(flows=8, vary=("ipv4_dst",))
     for size, last in ((64, 30 + 4), (132, 30 + 4), (512, 508), (580, 512)):
-        told = describe(Sent(compiled(flows, size)[0], 1, 1.0))
+        told = describe_stream(SentStream(compiled(flows, size)[0], 1, 1.0))
         assert max(v["offset"] + v["size"] for v in told["variables"]) == last
-    check_whole(compiled(flows, WHOLE + 4))
-    check_whole(compiled(size=1518))
+    check_one_piece(compiled(flows, WHOLE + 4))
+    check_one_piece(compiled(size=1518))
     with pytest.raises(GeneratorError, match="several flows of frames of 1518 octets over memif"):
-        check_whole(compiled(flows, 1518))
+        check_one_piece(compiled(flows, 1518))
 
 
 def test_a_port_that_must_not_send_pieces_has_shorter_probes() -> None:
@@ -170,7 +169,7 @@ def test_a_port_that_must_not_send_pieces_has_shorter_probes() -> None:
 @given(st.integers(0, 10**6), st.lists(st.floats(0.01, 1.0), min_size=1, max_size=9))
 def test_frames_are_dealt_out_whole(count: int, weights: list[float]) -> None:
     shares = [w / sum(weights) for w in weights]
-    dealt = split(count, shares)
+    dealt = split_by_share(count, shares)
     assert sum(dealt) == count
     assert all(abs(n - count * share) <= 1.0 for n, share in zip(dealt, shares, strict=True))
 

@@ -9,17 +9,17 @@ from unittest.mock import MagicMock, patch
 import pytest
 
 from vnetperf import config
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.model.core import Attach, Program, Stack
 from vnetperf.model.errors import DutError
-from vnetperf.model.plan import Placement
+from vnetperf.model.options import MobileCore, StackProgram, UeAttach
+from vnetperf.model.scenario import Placement
+from vnetperf.runner.scenarios import make_scenario
 from vnetperf.vnfs.vepc import container
 from vnetperf.vnfs.vepc.container import Vepc
 
 Cpus = tuple[int, ...]
-STACK = Stack(
+STACK = MobileCore(
     name="mine",
-    programs=(Program(role="core", argv=("/opt/a-core-with-a-long-name",), ready="up"),),
+    programs=(StackProgram(role="core", argv=("/opt/a-core-with-a-long-name",), ready="up"),),
     gtpu_modes={"tun": "tun"},
     tun="tun0",
 )
@@ -29,7 +29,7 @@ def core(
     tmp_path: Path,
     cores: Mapping[str, Cpus],
     unpinned: Mapping[str, Cpus] | None = None,
-    stack: Stack = STACK,
+    stack: MobileCore = STACK,
 ) -> Vepc:
     machine, plan = MagicMock(), MagicMock()
     machine.subdir.return_value = tmp_path
@@ -83,7 +83,7 @@ def test_its_thread_is_found_by_the_programs_name_whatever_started_it(tmp_path: 
 
 @pytest.mark.parametrize("teid", [-1, 1 << 32])
 def test_an_endpoint_that_is_none_is_told_of_the_attach_command(tmp_path: Path, teid: int) -> None:
-    attach = Attach(by="command", argv=("attach",))
+    attach = UeAttach(by="command", argv=("attach",))
     vepc = core(tmp_path, {"vnf0": (3,)}, stack=STACK.model_copy(update={"attach": attach}))
     started(vepc)
     said = f'{{"ue": "198.18.0.1", "teid": {teid}}}\n'

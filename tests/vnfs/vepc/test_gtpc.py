@@ -80,8 +80,8 @@ def test_a_response_that_scapy_writes_is_read(
     )
     message = gtpc.decode(bytes(response))
     assert (message.kind, message.teid, message.sequence) == (17, own, sequence)
-    assert gtpc.cause_of(message) == ""
-    assert gtpc.context_of(message) == gtpc.Context(data, control, ue, gateway)
+    assert gtpc.refusal_cause(message) == ""
+    assert gtpc.parse_context(message) == gtpc.Context(data, control, ue, gateway)
 
 
 def _packed(address: str) -> bytes:
@@ -116,10 +116,10 @@ def test_a_message_that_was_cut_is_refused(cut: int) -> None:
 )
 def test_a_cause_is_told_in_words(number: int, said: str) -> None:
     message = gtpc.Message(17, 0, 0, ((gtpc.CAUSE, bytes((number,))),))
-    assert gtpc.cause_of(message).startswith(said)
-    assert bool(gtpc.cause_of(message)) == bool(said)
+    assert gtpc.refusal_cause(message).startswith(said)
+    assert bool(gtpc.refusal_cause(message)) == bool(said)
 
 
 def test_an_answer_without_an_endpoint_is_refused() -> None:
     with pytest.raises(gtpc.GtpError, match="lacks"):
-        gtpc.context_of(gtpc.Message(17, 0, 0, ((gtpc.CAUSE, b"\x80"),)))
+        gtpc.parse_context(gtpc.Message(17, 0, 0, ((gtpc.CAUSE, b"\x80"),)))

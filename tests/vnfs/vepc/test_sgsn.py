@@ -179,7 +179,7 @@ def test_a_core_that_has_ended_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_have_every_session_once(sessions: list[tuple[int, int]]) -> None:
     found = [
         (run.teid + n, int(IPv4Address(run.ue)) + n)
-        for run in sgsn.runs_of(sessions)
+        for run in sgsn.bearer_runs(sessions)
         for n in range(run.count)
     ]
     assert found == sessions
@@ -187,5 +187,5 @@ def test_runs_have_every_session_once(sessions: list[tuple[int, int]]) -> None:
 
 def test_sessions_in_order_are_one_run() -> None:
     sessions = [(n, int(IPv4Address("198.18.0.0")) + n) for n in range(1, 1001)]
-    (run,) = sgsn.runs_of(sessions)
+    (run,) = sgsn.bearer_runs(sessions)
     assert (run.teid, run.ue, run.count) == (1, "198.18.0.1", 1000)

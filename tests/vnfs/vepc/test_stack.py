@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from vnetperf import config
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.host.programs import libraries
-from vnetperf.model.core import Attach, CoreOptions, Program, Stack
+from vnetperf.host.programs import linked_libraries
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.machine import MachineFacts
+from vnetperf.model.options import CoreOptions, MobileCore, StackProgram, UeAttach
 from vnetperf.model.scenario import Scenario
-from vnetperf.vnfs.vepc import misfit, stack
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.runner.scenarios import make_scenario
+from vnetperf.vnfs.vepc import stack
 from vnetperf.vnfs.vepc.vm import VmVepc
 from vnetperf.vnfs.vloop import Vloop
 
-INTERFACES = stack.Interfaces("gn0", "sgi0")
+INTERFACES = stack.CoreInterfaces("gn0", "sgi0")
 
 
 def shipped() -> list[str]:
@@ -29,10 +29,10 @@ def scenario(scenario_id: str = "vepc_bridge", **settings: Any) -> Scenario:
     return make_scenario(scenario_id, config.load(settings, environment={}))
 
 
-def with_text(**changes: Any) -> Stack:
-    return Stack(
+def with_text(**changes: Any) -> MobileCore:
+    return MobileCore(
         name="mine",
-        programs=(Program(role="core", argv=("mycore",), ready="up"),),
+        programs=(StackProgram(role="core", argv=("mycore",), ready="up"),),
         gtpu_modes={"tun": "tun"},
         tun="tun0",
     ).model_copy(update=changes)
@@ -43,32 +43,32 @@ def test_a_stack_that_ships_has_nothing_that_stands_for_nothing(name: str) -> No
     found = config.load({"core": (name,)}, environment={}).stack
     assert found.name == name
     for mode in found.gtpu_modes:
-        assert stack.trouble(found, CoreOptions(gtpu_mode=mode)) == ""
+        assert stack.stack_problem(found, CoreOptions(gtpu_mode=mode)) == ""
 
 
 def test_values_reach_files_and_command_lines() -> None:
     osmo = config.load({}, environment={}).stack
-    known = stack.values(osmo, CoreOptions(gtpu_mode="kernel"), INTERFACES, Path("/run/x"))
-    (text,) = stack.files_of(osmo, known).values()
+    known = stack.stack_values(osmo, CoreOptions(gtpu_mode="kernel"), INTERFACES, Path("/run/x"))
+    (text,) = stack.stack_files(osmo, known).values()
     assert "gtpu-mode kernel-gtp\n" in text
     assert "gtp bind-ip 192.0.2.1\n" in text
     assert "gtp state-dir /run/x\n" in text
     assert "$" not in text
     paths = known | {"osmo-ggsn.cfg": "/run/x/osmo-ggsn.cfg"}
-    argv = stack.command(osmo.programs[0], paths, osmo)
+    argv = stack.program_argv(osmo.programs[0], paths, osmo)
     assert argv == ("osmo-ggsn", "-c", "/run/x/osmo-ggsn.cfg")
 
 
 def test_an_unknown_name_is_told_with_those_there_are() -> None:
     wrong = with_text(files={"a.conf": "listen ${gn_adress}"})
-    said = stack.trouble(wrong, CoreOptions())
+    said = stack.stack_problem(wrong, CoreOptions())
     assert "${gn_adress} stands for nothing" in said
     assert "gn_address" in said
     assert "mine.toml" in said
 
 
 def test_a_mode_that_a_core_has_not_is_told() -> None:
-    assert "accepted: tun" in stack.trouble(with_text(), CoreOptions(gtpu_mode="kernel"))
+    assert "accepted: tun" in stack.stack_problem(with_text(), CoreOptions(gtpu_mode="kernel"))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,9 @@ def test_a_mode_that_a_core_has_not_is_told() -> None:
     ],
 )
 def test_what_a_core_cannot_is_one_sentence(settings: dict[str, str], said: str) -> None:
-    found = misfit.trouble(MachineFacts.model_construct(programs={}), scenario(**settings), "vepc")
+    found = stack.core_problem(
+        MachineFacts.model_construct(programs={}), scenario(**settings), "vepc"
+    )
     assert said in found
     assert "\n" not in found
 
@@ -89,12 +91,12 @@ def test_addresses_of_ues_are_not_varied_twice() -> None:
     plain = scenario()
     traffic = plain.traffic.model_copy(update={"flows": 4, "vary": ("ipv4_src",)})
     varied = plain.model_copy(update={"traffic": traffic})
-    assert "--core sessions" in misfit.trouble(MachineFacts.model_construct(), varied, "vepc")
+    assert "--core sessions" in stack.core_problem(MachineFacts.model_construct(), varied, "vepc")
 
 
 def test_a_core_that_is_not_installed_is_named_with_its_package() -> None:
     facts = MachineFacts.model_construct(programs={"osmo-ggsn": ""}, program_troubles={})
-    assert "install the package osmo-ggsn" in misfit.trouble(facts, scenario(), "vepc")
+    assert "install the package osmo-ggsn" in stack.core_problem(facts, scenario(), "vepc")
 
 
 def test_the_deployment_chooses_the_vnf() -> None:
@@ -103,7 +105,7 @@ def test_the_deployment_chooses_the_vnf() -> None:
     assert scenario("pvp_bridge").stack is None
     assert not Vloop.user_plane
     facts = MachineFacts.model_construct()
-    elsewhere = misfit.trouble(facts, scenario("pvp_bridge", vnf="vepc"), "vepc")
+    elsewhere = stack.core_problem(facts, scenario("pvp_bridge", vnf="vepc"), "vepc")
     assert "-k vepc_bridge" in elsewhere
 
 
@@ -125,25 +127,27 @@ def test_sessions_are_options() -> None:
 
 def test_more_sessions_than_a_core_has_room_for_are_told() -> None:
     osmo = config.load({}, environment={}).stack
-    assert stack.trouble(osmo, CoreOptions(sessions=1023)) == ""
-    assert "up to 1023" in stack.trouble(osmo, CoreOptions(sessions=1024))
+    assert stack.stack_problem(osmo, CoreOptions(sessions=1023)) == ""
+    assert "up to 1023" in stack.stack_problem(osmo, CoreOptions(sessions=1024))
 
 
 @pytest.mark.parametrize("name", ["/etc/cron.d/x", "../x", "", "..", "netns"])
 def test_a_file_stays_in_the_directory_of_its_core(name: str) -> None:
     with pytest.raises(ValueError, match="no plain name"):
-        Stack.model_validate({**with_text().model_dump(), "files": {name: ""}})
+        MobileCore.model_validate({**with_text().model_dump(), "files": {name: ""}})
 
 
 def test_a_file_is_not_called_like_a_value() -> None:
-    assert "${gn} would be either" in stack.trouble(with_text(files={"gn": ""}), CoreOptions())
+    assert "${gn} would be either" in stack.stack_problem(
+        with_text(files={"gn": ""}), CoreOptions()
+    )
 
 
 def test_a_ue_is_looked_at_before_anything_starts() -> None:
-    ue = Program(role="ue", argv=("ue", "--tun", "${tun}", "--to", "${sgsn}"), ready="up")
-    assert "${sgsn} stands for nothing" in stack.trouble(with_text(ue=ue), CoreOptions())
+    ue = StackProgram(role="ue", argv=("ue", "--tun", "${tun}", "--to", "${sgsn}"), ready="up")
+    assert "${sgsn} stands for nothing" in stack.stack_problem(with_text(ue=ue), CoreOptions())
     right = ue.model_copy(update={"argv": ("ue", "${tun}", "${gn_address}", "${ue_network}")})
-    assert stack.trouble(with_text(ue=right), CoreOptions()) == ""
+    assert stack.stack_problem(with_text(ue=right), CoreOptions()) == ""
 
 
 @pytest.mark.parametrize("linked", [False, True])
@@ -152,10 +156,10 @@ def test_a_build_without_the_mode_is_told(tmp_path: Path, linked: bool) -> None:
     program.write_bytes(b"\x7fELF\0libgtp.so.6\0" + b"libgtpnl.so.0\0" * linked)
     paths = {"osmo-ggsn": str(program), "vpp": ""}
     facts = MachineFacts.model_construct(
-        programs=paths, program_troubles={}, modules={"gtp": ""}, libraries=libraries(paths)
+        programs=paths, program_troubles={}, modules={"gtp": ""}, libraries=linked_libraries(paths)
     )
     assert "libgtp" in facts.libraries["osmo-ggsn"]
-    said = misfit.trouble(facts, scenario(core=("gtpu_mode=kernel",)), "vepc")
+    said = stack.core_problem(facts, scenario(core=("gtpu_mode=kernel",)), "vepc")
     assert ("this build of osmo-ggsn has no gtpu_mode kernel" in said) != linked
 
 
@@ -163,13 +167,13 @@ def test_what_is_known_of_no_build_is_left_to_its_log() -> None:
     facts = MachineFacts.model_construct(
         programs={"osmo-ggsn": "/elsewhere/osmo-ggsn"}, program_troubles={}, modules={"gtp": ""}
     )
-    assert misfit.trouble(facts, scenario(core=("gtpu_mode=kernel",)), "vepc") == ""
+    assert stack.core_problem(facts, scenario(core=("gtpu_mode=kernel",)), "vepc") == ""
 
 
 def test_a_core_in_a_vm_is_attached_to_over_its_wire() -> None:
     in_vm = scenario(vnf="vepc:vm")
-    assert misfit.of_guest(in_vm) == ""
-    attach = Attach(by="command", argv=("attach",))
+    assert stack.guest_core_problem(in_vm) == ""
+    attach = UeAttach(by="command", argv=("attach",))
     own = in_vm.model_copy(update={"stack": with_text(attach=attach)})
     facts = MachineFacts.model_construct()
     assert "--vnf vepc:container" in VmVepc.missing(facts, own)
@@ -180,4 +184,4 @@ def test_a_core_in_our_image_has_no_mode_of_the_kernel() -> None:
     in_vm = scenario(vnf="vepc:vm", core=("gtpu_mode=kernel",))
     assert "has no gtpu_mode kernel" in VmVepc.missing(facts, in_vm)
     other = scenario(vnf="vepc:vm", core=("gtpu_mode=kernel",), guest=("image=mine",))
-    assert misfit.of_guest(other) == ""
+    assert stack.guest_core_problem(other) == ""

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from vnetperf import config, registry
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.runner.scenarios import make_scenario
 
 
 def scenario(**settings: Any) -> Scenario:

@@ -8,9 +8,9 @@ from unittest.mock import MagicMock, patch
 import pytest
 
 from vnetperf import config
-from vnetperf.bench.scenarios import make_scenario
-from vnetperf.model.core import Bearers
 from vnetperf.model.errors import DutError
+from vnetperf.model.options import Bearers
+from vnetperf.runner.scenarios import make_scenario
 from vnetperf.vnfs.vepc.vm import VmVepc
 
 
@@ -22,7 +22,7 @@ def test_after_users_traffic_it_has_no_sessions(tmp_path: Path) -> None:
     core.sessions = (Bearers(teid=1, ue="198.18.0.1", count=2),)
     (first, _) = core.streams(plan.scenario.streams)
     assert first.bearers == core.sessions
-    with patch("vnetperf.vnfs.vepc.users.in_place_of_tester"), core.users(()):
+    with patch("vnetperf.vnfs.vepc.ue.in_place_of_tester"), core.users(()):
         pass
     with pytest.raises(DutError, match="deploy it again"):
         core.streams(plan.scenario.streams)

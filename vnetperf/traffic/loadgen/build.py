@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from vnetperf.host.facts_system import virtual_lab
+from vnetperf.host.facts.system import virtual_lab
 from vnetperf.host.paths import cache_directory, make_private
 from vnetperf.model.errors import HostError, VnetperfError
 
@@ -25,7 +25,7 @@ _TAIL_LINES = 20
 _PORTABLE_ARCH = "x86-64-v2"
 
 
-class Variant(Enum):
+class BuildVariant(Enum):
     """How the engine is compiled."""
 
     PLAIN = "plain"
@@ -36,54 +36,27 @@ class Variant(Enum):
     """With AddressSanitizer and UBSan: slow, for tests."""
 
 
-def usual_variant() -> Variant:
-    """The build to run here.
-
-    Returns:
-        The one for this machine's processor; in the virtual lab, where compiling takes minutes,
-        the portable one, which `vnetperf lab` has built before.
-    """
-    return Variant.PORTABLE if virtual_lab(proc=Path("/proc")) is True else Variant.PLAIN
+def default_variant() -> BuildVariant:
+    """The build to run here."""
+    return BuildVariant.PORTABLE if virtual_lab(proc=Path("/proc")) is True else BuildVariant.PLAIN
 
 
-def build_identity(variant: Variant | None = None) -> str:
-    """What makes a build another one: DPDK, compiler, processor flags, sources.
-
-    Args:
-        variant: Which of the builds; None for the usual one.
-
-    Returns:
-        The variant and a digest.
-
-    Raises:
-        HostError: A tool or DPDK's headers are missing.
-    """
+def build_identity(variant: BuildVariant | None = None) -> str:
+    """What makes a build another one: DPDK, compiler, processor flags, sources."""
     _need("make", "make")
     _need("pkg-config", "pkg-config")
     compiler = os.environ.get("CC", "cc")
     _need(compiler, "gcc")
-    return _key(compiler, variant or usual_variant())
+    return _key(compiler, variant or default_variant())
 
 
-def engine_executable(variant: Variant | None = None, *, cache: Path | None = None) -> Path:
+def engine_executable(variant: BuildVariant | None = None, *, cache: Path | None = None) -> Path:
     """Return the engine's executable, building it unless this very one has been built before.
 
     Several processes may call this at once: one builds, the others wait for it.
-
-    Args:
-        variant: Which of the builds; None for the usual one.
-        cache: Directory to keep builds in, made with mode 0700 (default: `cache_directory`).
-
-    Returns:
-        Path of the executable.
-
-    Raises:
-        HostError: A tool or DPDK's headers are missing (the message names the package), or the
-            compiler fails (the message has the end of its output), or others may write to the
-            cache.
     """
     cache = cache or cache_directory()
-    variant = variant or usual_variant()
+    variant = variant or default_variant()
     target = cache / f"loadgen-{build_identity(variant)}"
     executable = target / "loadgen"
     make_private(cache)
@@ -132,10 +105,10 @@ def _cpu_flags() -> str:
     return platform.processor()
 
 
-def _key(compiler: str, variant: Variant) -> str:
+def _key(compiler: str, variant: BuildVariant) -> str:
     asked = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
     digest = hashlib.sha256()
-    processor = _PORTABLE_ARCH if variant is Variant.PORTABLE else _cpu_flags()
+    processor = _PORTABLE_ARCH if variant is BuildVariant.PORTABLE else _cpu_flags()
     for part in (_dpdk_version(), compiler, asked.stdout, platform.machine(), processor):
         digest.update(part.encode() + b"\0")
     for file in sorted(SOURCES.iterdir()):
@@ -144,14 +117,14 @@ def _key(compiler: str, variant: Variant) -> str:
     return f"{variant.value}-{digest.hexdigest()[:20]}"
 
 
-def _build(compiler: str, variant: Variant, cache: Path, target: Path) -> None:
+def _build(compiler: str, variant: BuildVariant, cache: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="build-", dir=cache) as directory:
         out = Path(directory) / "out"
         command = ["make", "-C", str(SOURCES), f"-j{os.cpu_count() or 1}", f"OUT={out}"]
         command.append(f"CC={compiler}")
-        if variant is Variant.PORTABLE:
+        if variant is BuildVariant.PORTABLE:
             command.append(f"ARCH={_PORTABLE_ARCH}")
-        if variant is Variant.SANITIZED:
+        if variant is BuildVariant.SANITIZED:
             command += ["SANITIZE=1", "WERROR=1"]  # only our own tests build this one
         try:
             made = subprocess.run(
@@ -183,11 +156,7 @@ def _build(compiler: str, variant: Variant, cache: Path, target: Path) -> None:
 
 
 def main() -> int:
-    """Build the engine for this machine, unless it is built; what `make engine` calls.
-
-    Returns:
-        Exit status: 0 built, 1 it cannot be.
-    """
+    """Build the engine for this machine, unless it is built; what `make engine` calls."""
     try:
         print(f"engine: {engine_executable()}")  # noqa: T201 - a command of its own
     except VnetperfError as error:

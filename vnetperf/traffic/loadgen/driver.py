@@ -1,36 +1,280 @@
-"""The built-in generator as a backend of the traffic family."""
+"""loadgen as a backend of the traffic family.
+
+Ports, memory and cores of the engine, its facts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.host import dpdk
 from vnetperf.host.machine import Machine
-from vnetperf.model.capture import CaptureSpec
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import VnfPort, WireEnd
 from vnetperf.model.errors import GeneratorError, HostError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers, RoleDemand
-from vnetperf.model.ports import WireEnd
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.traffic import Stream, TrafficProfile
-from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
-from vnetperf.model.tunnel import GTPU, TUNNELS
-from vnetperf.model.units import MAX_FRAME_SIZE
+from vnetperf.model.frames import GTPU, MAX_FRAME_SIZE, TUNNELS
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import CaptureSpec, LiveCounts, TrialResult, TrialSpec
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
-from vnetperf.traffic.compiled import compile_traffic
-from vnetperf.traffic.loadgen.build import Variant, build_identity, engine_executable
-from vnetperf.traffic.loadgen.captured import pcap_files
-from vnetperf.traffic.loadgen.devices import ATTACHMENTS, VHOST_NET, WIRES, Port, port_of
-from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.facts import facts_of
-from vnetperf.traffic.loadgen.launch import engine_config, hugepages_mib
-from vnetperf.traffic.loadgen.neighbours import macs_of, neighbours_of
-from vnetperf.traffic.loadgen.spawned import spawn_in_run
-from vnetperf.traffic.loadgen.spec import MAX_WORKERS, EngineConfig, NeighbourSpec
-from vnetperf.traffic.loadgen.streams import parts_of
-from vnetperf.traffic.loadgen.trials import Prepared, run_burst, run_trial
+from vnetperf.traffic.frames import compile_traffic
+from vnetperf.traffic.loadgen.build import BuildVariant, build_identity, engine_executable
+from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
+from vnetperf.traffic.loadgen.telemetry import (
+    EngineInfo,
+    PortInfo,
+    WorkerInfo,
+    pcap_files,
+    spawn_in_run,
+)
+from vnetperf.traffic.loadgen.trials import (
+    BURST,
+    MAX_LAG_S,
+    PreparedStreams,
+    macs_of,
+    neighbours_of,
+    parts_of,
+    run_burst,
+    run_trial,
+)
+
+RING = 1 << dpdk.MEMIF_RING_LOG2
+VHOST_NET = "/dev/vhost-net"
+USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
+#: Kinds by what they are: ends of wires, and places of VNFs, in order of preference.
+WIRES = ("nic", "memif", "veth")
+ATTACHMENTS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")
+#: Buffers of the engine's pools: by receive and by transmit queue with its full ring, and for each
+#: port (see ports.c); memory beside them, MiB.
+RX_BUFFERS, TX_BUFFERS, PORT_BUFFERS = RING + 1024, RING + 3072, 512
+BASE_MIB = 64
+#: Queues of a NIC of the tester's own, at most; what memory is planned for.
+NIC_QUEUES = 2
+
+
+@dataclass(frozen=True)
+class EnginePort:
+    """A port of the engine.
+
+    Attributes:
+        argument: EAL argument that makes it.
+        rx_queues: Receive queues.
+        tx_queues: Transmit queues, between which the sender chooses.
+        hugepages: True when its memory must be shared with another process, or seen by hardware.
+        pci: True when EAL must look for PCI devices.
+        netdev: Kernel interface behind it; "" for none.
+        resets: True when the driver changes the interface's address and MTU on the way.
+    """
+
+    argument: str
+    rx_queues: int = 1
+    tx_queues: int = 1
+    hugepages: bool = False
+    pci: bool = False
+    netdev: str = ""
+    resets: bool = False
+
+
+def engine_port(
+    number: int,
+    end: WireEnd,
+    scenario: Scenario,
+    polled: int,
+    *,
+    vhost_net: bool,
+    workers: int = 1,
+) -> EnginePort:
+    """The port that plugs into an end."""
+    mtu, mac, queues = scenario.mtu, end.mac or "", end.queues
+    if end.kind == "memif":
+        in_vnf_place = isinstance(scenario.deployment.ends[number], VnfPort)
+        identity = 0 if in_vnf_place else end.wire  # an attachment's socket is its own
+        argument = dpdk.memif_devargs(
+            number,
+            role=end.role or "client",
+            identity=identity,
+            socket=_require(end, "socket"),
+            mtu=mtu,
+            mac=mac,
+        )
+        # memif has no hash: the sender's queue is the receiver's. Nor does one connect whose other
+        # end sends on fewer queues than it polls.
+        tx_queues = scenario.options.rx_queues or 1
+        rx_queues = max(polled, queues)
+        return EnginePort(f"--vdev={argument}", rx_queues=rx_queues, tx_queues=tx_queues)
+    if end.kind == "vhost-user":
+        argument = dpdk.virtio_user_devargs(
+            number,
+            _require(end, "socket"),
+            server=end.role == "server",
+            queues=queues,
+            ring=RING // 2,
+            mac=mac,
+        )
+        return EnginePort(f"--vdev={argument}", rx_queues=queues, tx_queues=queues, hugepages=True)
+    if end.kind == "tap":
+        return _tap(number, end, mtu, vhost_net=vhost_net)
+    if end.pci and end.driver in USER_DRIVERS:
+        queues = min(-(-workers // len(scenario.deployment.ends)), NIC_QUEUES)
+        return EnginePort(
+            f"-a{end.pci}", rx_queues=queues, tx_queues=queues, hugepages=True, pci=True
+        )
+    if end.kind in ("veth", "macvtap", "nic", "vf"):
+        netdev = _require(end, "netdev")
+        return EnginePort(f"--vdev={dpdk.af_packet_devargs(number, netdev, mtu)}", netdev=netdev)
+    accepted = ", ".join(dict.fromkeys((*WIRES, *ATTACHMENTS)))
+    raise GeneratorError(f"cannot plug into a {end.kind}", where="loadgen", accepted=accepted)
+
+
+def _tap(number: int, end: WireEnd, mtu: int, *, vhost_net: bool) -> EnginePort:
+    netdev, mac = _require(end, "netdev"), end.mac or ""
+    if not vhost_net:
+        argument = dpdk.tap_devargs(number, netdev, mtu, mac)
+        return EnginePort(f"--vdev={argument}", netdev=netdev, resets=True)
+    argument = dpdk.virtio_user_devargs(
+        number, VHOST_NET, server=False, queues=1, ring=RING // 2, mac=mac, tap=netdev
+    )
+    return EnginePort(f"--vdev={argument}", hugepages=True, netdev=netdev, resets=True)
+
+
+def engine_hugepages(kinds: Sequence[str]) -> bool:
+    """Whether ports of these kinds may need hugepages."""
+    return any(kind in ("vhost-user", "tap", "vf", "nic") for kind in kinds)
+
+
+def memory_mib(ports: int, rx_queues: int, tx_queues: int, mtu: int) -> int:
+    """Memory of the engine."""
+    buffers = ports * (rx_queues * RX_BUFFERS + tx_queues * TX_BUFFERS + PORT_BUFFERS)
+    return -(-(BASE_MIB + dpdk.mbuf_pool_mib(buffers, mtu)) // 64) * 64
+
+
+def _require(end: WireEnd, what: str) -> str:
+    value = getattr(end, what)
+    if not value:
+        raise GeneratorError(f"the {end.kind} end has no {what}", where=f"tester port {end.wire}")
+    return str(value)
+
+
+#: Least memory without hugepages, MiB: it is touched only where it is used.
+ORDINARY_MIB = 512
+STANDARD_MTU = 1500
+
+
+def hugepage_mib(scenario: Scenario, kinds: Sequence[str]) -> int:
+    """Memory of the engine, where another process or hardware must see it."""
+    if not engine_hugepages(kinds):
+        return 0
+    options = scenario.options
+    senders = (options.workers or 1) + 1  # what a switch sends on: its workers and one more
+    tx_queues = options.rx_queues or 1
+    if {"nic", "vf"} & set(kinds):  # its queues are the tester's own: so many for several workers
+        senders, tx_queues = max(senders, NIC_QUEUES), max(tx_queues, NIC_QUEUES)
+    return memory_mib(2, max(senders, tx_queues), tx_queues, scenario.mtu)
+
+
+def _cpus(
+    cpus: tuple[int, ...], rx_queues: tuple[int, ...], tx_queues: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Processors of workers with something to do: a queue is served by one worker."""
+    return cpus[: max(sum(rx_queues), sum(tx_queues))]
+
+
+def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEnd]) -> EngineConfig:
+    """Configuration of the engine."""
+    placement, scenario = plan.placement, plan.scenario
+    rx_queues = tuple(port.rx_queues for port in ports)
+    tx_queues = tuple(port.tx_queues for port in ports)
+    # memif and kernel interfaces lose nothing by ordinary memory.
+    hugepages = any(port.hugepages for port in ports)
+    if hugepages:
+        memory_mb = hugepage_mib(scenario, tuple(end.kind for end in ends))
+    else:
+        asked = memory_mib(len(ports), max(rx_queues), max(tx_queues), scenario.mtu)
+        memory_mb = max(ORDINARY_MIB, asked)
+    return EngineConfig(
+        devices=tuple(port.argument for port in ports),
+        cpus=_cpus(placement.cores["tester"], rx_queues, tx_queues),
+        hugepages=hugepages,
+        memory_mb=memory_mb,
+        node=placement.node,
+        pci=any(port.pci for port in ports),
+        nic_time=plan.testbed.nic_timestamps,
+        rx_queues=rx_queues,
+        tx_queues=tx_queues,
+        rx_descriptors=RING,
+        tx_descriptors=RING,
+        mtu=scenario.mtu if scenario.mtu != STANDARD_MTU else None,
+        room=dpdk.mbuf_room(scenario.mtu),
+        sleep_us=plan.testbed.tester_sleep_us if placement.takes_turns("tester") else 0,
+    )
+
+
+def engine_facts(
+    info: EngineInfo, config: EngineConfig | None, executable: str, plan: Plan
+) -> dict[str, Any]:
+    """Version, launch line, ports and time stamp method."""
+    return {
+        "version": f"loadgen {info.version}, {info.dpdk}",
+        "launch line": " ".join(config.argv(executable)) if config else "",
+        "ports": [_port_fact(port, plan.scenario.mtu) for port in info.ports],
+        "octets of a buffer": config.room if config else 0,
+        "memory": "hugepages" if config and config.hugepages else "ordinary pages",
+        "workers": [_worker_fact(worker) for worker in info.workers],
+        "workers allowed": plan.testbed.cores.tester,
+        "time stamps": "TSC, taken before the transmit call and after the receive call "
+        f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
+        "frame taken in, the driver's and the wire's rings included",
+        "time stamp error": _timestamp_error(info),
+        "runs on": "the machine that carries the DUT",
+        "arrivals": [_arrival_clock(port) for port in info.ports],
+        "neighbours": f"answers for {plan.scenario.traffic.answers} addresses; "
+        f"{sum(port.answers for port in info.ports)} frames sent to them so far",
+        "largest burst": BURST,
+        "given up when late by (s)": patient(MAX_LAG_S),
+        "sleep when idle (us)": config.sleep_us if config else 0,
+    }
+
+
+def _port_fact(port: PortInfo, mtu: int) -> str:
+    return (
+        f"{port.number}: {port.name} ({port.driver}), {port.mac}, MTU {mtu}, "
+        f"{port.rx_queues}/{port.tx_queues} rx/tx queues"
+    )
+
+
+def _worker_fact(worker: WorkerInfo) -> str:
+    return (
+        f"{worker.number} on processor {worker.cpu}: {worker.rx_queues} receive queues, "
+        f"{worker.tx_queues} transmit queues"
+    )
+
+
+def _timestamp_error(info: EngineInfo) -> str:
+    """How far off a latency can be, besides what `calibrations` measured of the tester itself."""
+    nic = [port.nic_time_error_ns for port in info.ports if port.nic_time]
+    told = f"; NIC's clock off by {max(nic)} ns at most" if nic else ""
+    return (
+        f"one clock for both ends, of {1e9 / info.tsc_hz:.2f} ns resolution{told}; a frame waits "
+        "for the others of its call and for the next look at the ring: what that comes to without "
+        "a DUT is the latency in `calibrations`"
+    )
+
+
+def _arrival_clock(port: PortInfo) -> str:
+    """What tells when frames arrive at a port."""
+    if not port.nic_time:
+        return f"{port.number}: by the processor's clock, when the frame is found"
+    return (
+        f"{port.number}: by the NIC's clock, off by {port.nic_time_error_ns} ns at most when it "
+        "was last compared"
+    )
+
 
 #: Learning frames are sent slowly, unless there are so many that it would take too long.
 LEARN_FPS, LEARN_S = 10_000.0, 2.0
@@ -66,8 +310,8 @@ class Loadgen(TrafficGenerator):
         self.config: EngineConfig | None = None
         self.executable: Path | None = None
         self._engine: Engine | None = None
-        self._ports: tuple[Port, ...] = ()
-        self._prepared = Prepared()
+        self._ports: tuple[EnginePort, ...] = ()
+        self._prepared = PreparedStreams()
         self._neighbours: tuple[tuple[NeighbourSpec, ...], dict[int, bytes]] | None = ((), {})
         self._announce = False
         self._capture = CaptureSpec()
@@ -75,15 +319,7 @@ class Loadgen(TrafficGenerator):
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps the engine from being built here.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure; headers are looked for when it is built.
-        """
+        """What keeps the engine from being built here."""
         del scenario
         for program in ("gcc", "pkg-config"):
             if trouble := facts.missing_program(program, program):
@@ -92,55 +328,35 @@ class Loadgen(TrafficGenerator):
 
     @classmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
-        """One thread sends and receives on all ports.
-
-        Returns:
-            The "tester" demand.
-        """
+        """One thread sends and receives on all ports."""
         return (RoleDemand(role="tester", threads=1, group="switch"),)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
-        """Memory of the engine, where another process or hardware must see it.
-
-        Args:
-            scenario: Its MTU and queues.
-            kinds: Kinds of wire and attachment its ports plug into.
-
-        Returns:
-            MiB.
-        """
-        return hugepages_mib(scenario, kinds)
+        """Memory of the engine, where another process or hardware must see it."""
+        return hugepage_mib(scenario, kinds)
 
     @classmethod
     def build_for_lab(cls) -> None:
         """Compile the engine for any processor, unless that has been done."""
-        engine_executable(Variant.PORTABLE)
+        engine_executable(BuildVariant.PORTABLE)
 
     @classmethod
     def identity(cls) -> str:
-        """The build: DPDK's version, the compiler, the sources.
-
-        Returns:
-            A digest, or why there is none.
-        """
+        """The build: DPDK's version, the compiler, the sources."""
         try:
             return build_identity()
         except HostError as error:
             return f"unknown: {error.what}"
 
     def connect(self, ends: tuple[WireEnd, ...]) -> None:
-        """Build the engine if need be, start it, and wait for its links.
-
-        Args:
-            ends: One end per port.
-        """
+        """Build the engine if need be, start it, and wait for its links."""
         self._ends = ends
         scenario, polled = self.plan.scenario, self.plan.tester_rx_queues
         vhost_net = Path(VHOST_NET).exists()
         workers = len(self.plan.placement.cores["tester"])
         self._ports = tuple(
-            port_of(number, end, scenario, polled, vhost_net=vhost_net, workers=workers)
+            engine_port(number, end, scenario, polled, vhost_net=vhost_net, workers=workers)
             for number, end in enumerate(ends)
         )
         self.config = engine_config(self.plan, self._ports, ends)
@@ -179,29 +395,19 @@ class Loadgen(TrafficGenerator):
         return self._engine
 
     def links_down(self) -> tuple[str, ...]:
-        """Ports whose link is down.
-
-        Returns:
-            Names.
-        """
+        """Ports whose link is down."""
         ports = self._running().info().ports
         return tuple(f"tester port {p.number}" for p in ports if not p.link_up)
 
     def prepare(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
     ) -> None:
-        """Hand the streams' headers and varied fields to the engine.
-
-        Args:
-            streams: What is sent.
-            profile: Headers, flows, mix of sizes.
-            frame_size: Octets including FCS.
-        """
+        """Hand the streams' headers and varied fields to the engine."""
         if frame_size > MAX_FRAME_SIZE:
             raise GeneratorError(f"frame size {frame_size}", accepted=f"up to {MAX_FRAME_SIZE}")
         queues = {number: port.tx_queues for number, port in enumerate(self._ports)}
         parts = parts_of(streams, profile, frame_size, queues)
-        self._prepared = Prepared(parts, group=profile.burst)
+        self._prepared = PreparedStreams(parts, group=profile.burst)
         self._running().set_streams(part.spec for part in self._prepared.parts)
         self._meet_neighbours(streams, profile, frame_size)
 
@@ -223,26 +429,14 @@ class Loadgen(TrafficGenerator):
         self._announce = profile.announce
 
     def learn(self, frames_per_stream: int) -> None:
-        """Send learning frames.
-
-        Args:
-            frames_per_stream: Frames of each stream.
-        """
+        """Send learning frames."""
         if self._announce:
             self._running().announce()
         rate = max(LEARN_FPS, frames_per_stream / LEARN_S)
         self._running().learn(frames_per_stream, rate=rate)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
-        """Send, drain, count.
-
-        Args:
-            trial: The trial.
-            watch: Called while traffic runs.
-
-        Returns:
-            The counts.
-        """
+        """Send, drain, count."""
         capture = trial.capture or CaptureSpec()
         if capture != self._capture:
             self._running().capture(capture.frames, capture.what)
@@ -256,23 +450,11 @@ class Loadgen(TrafficGenerator):
         )
 
     def burst(self, frames: int, watch: Callable[[], None]) -> TrialResult:
-        """Send an exact number of frames back to back; a full ring is tried again.
-
-        Args:
-            frames: Frames of each stream.
-            watch: Called while traffic runs.
-
-        Returns:
-            The counts.
-        """
+        """Send an exact number of frames back to back; a full ring is tried again."""
         return run_burst(self._running(), self._prepared, frames, watch)
 
     def live(self) -> LiveCounts | None:
-        """Sums over all streams, from the engine.
-
-        Returns:
-            Counts so far; None outside a trial.
-        """
+        """Sums over all streams, from the engine."""
         status = self._running().status()
         if status.counts is None or status.elapsed_s is None or status.state == "done":
             return None
@@ -284,31 +466,19 @@ class Loadgen(TrafficGenerator):
         )
 
     def captured(self) -> dict[str, bytes]:
-        """Frames that the engine kept of the last trial.
-
-        Returns:
-            One pcap file for each port and way.
-        """
+        """Frames that the engine kept of the last trial."""
         return pcap_files(self._running().captured())
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """The engine's workers: its main thread, and others by their names.
-
-        Returns:
-            The "tester" role.
-        """
+        """The engine's workers: its main thread, and others by their names."""
         if self._engine is None:
             return ()
         return (Pollers(role="tester", pid=self._engine.pid, thread_prefix="loadgen"),)
 
     def facts(self) -> dict[str, Any]:
-        """Version, launch line, ports and time stamp method.
-
-        Returns:
-            JSON values.
-        """
+        """Version, launch line, ports and time stamp method."""
         executable = str(self.executable)
-        return facts_of(self._running().info(), self.config, executable, self.plan)
+        return engine_facts(self._running().info(), self.config, executable, self.plan)
 
     def close(self) -> None:
         """End the engine."""

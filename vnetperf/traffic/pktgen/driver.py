@@ -11,27 +11,34 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.patience import patient
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers, RoleDemand
-from vnetperf.model.ports import WireEnd
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.frames import GTPU, MIN_FRAME_SIZE, TUNNELS
+from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.model.tunnel import GTPU, TUNNELS
-from vnetperf.model.units import MIN_FRAME_SIZE
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
-from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
-from vnetperf.traffic.pktgen import latency
-from vnetperf.traffic.pktgen.launch import Launch, launch, memory_mib
-from vnetperf.traffic.pktgen.process import Started, connect_to
-from vnetperf.traffic.pktgen.rate import Link
-from vnetperf.traffic.pktgen.repl import Repl
-from vnetperf.traffic.pktgen.single import refused, settings
-from vnetperf.traffic.pktgen.streams import MAX_CYCLE, PortTraffic, check, lay_out
-from vnetperf.traffic.pktgen.trials import ATTEMPTS, Sender, Trials
+from vnetperf.traffic.frames import CompiledFrame, compile_traffic
+from vnetperf.traffic.pktgen import trials as latency
+from vnetperf.traffic.pktgen.process import (
+    LuaClient,
+    PktgenCommand,
+    PktgenProcess,
+    connect_server,
+    pktgen_command,
+    pktgen_memory_mib,
+)
+from vnetperf.traffic.pktgen.streams import (
+    MAX_CYCLE,
+    PortTraffic,
+    check_cycles,
+    compile_cycles,
+    frame_settings,
+    unsupported_settings,
+)
+from vnetperf.traffic.pktgen.trials import ATTEMPTS, LinkRate, PktgenTrials, SendingPort
 
 LINK_S, LINK_POLL_S, WAKE_S = 4.0, 0.02, 10.0
 #: Starts until links are up.
@@ -61,26 +68,18 @@ class Pktgen(TrafficGenerator):
         super().__init__(machine, plan)
         self._server = plan.testbed.pktgen.server
         self._ends: tuple[WireEnd, ...] = ()
-        self._started: Started | None = None
-        self._launch: Launch | None = None
-        self._repl: Repl | None = None
+        self._started: PktgenProcess | None = None
+        self._launch: PktgenCommand | None = None
+        self._repl: LuaClient | None = None
         self._loaded = ""
         self._files: dict[int, tuple[Path, PortTraffic]] = {}
-        self._trials: Trials | None = None
+        self._trials: PktgenTrials | None = None
         self._streams_of_port = 1
         self._starts = 0
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """Whether there is a Pktgen, here or where the testbed says.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """Whether there is a Pktgen, here or where the testbed says."""
         del scenario
         if facts.programs.get("pktgen"):
             return ""
@@ -94,56 +93,32 @@ class Pktgen(TrafficGenerator):
 
     @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
-        """Whether a cycle of the frames is too long, or another's Pktgen has no settings for them.
-
-        Args:
-            scenario: The scenario.
-            testbed: Says whether Pktgen is someone else's.
-
-        Returns:
-            "" or what it cannot.
-        """
+        """Whether a cycle of the frames is too long, or another's Pktgen has no settings for them."""
         with contextlib.suppress(ConfigError):  # which is for others to tell
             kinds = compile_traffic(scenario.streams, scenario.traffic, LARGEST)
             if testbed.pktgen.server:
-                return refused(kinds)
+                return unsupported_settings(kinds)
             try:
-                check(kinds)
+                check_cycles(kinds)
             except GeneratorError as error:
                 return f"{error.what}" + (f" ({error.accepted})" if error.accepted else "")
         return ""
 
     @classmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
-        """One thread sends and receives on all ports; another one only makes statistics.
-
-        Returns:
-            The "tester" demand.
-        """
+        """One thread sends and receives on all ports; another one only makes statistics."""
         return (RoleDemand(role="tester", threads=1, group="switch"),)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
-        """Memory that a NIC must see.
-
-        Args:
-            scenario: Its queues.
-            kinds: Kinds of wire.
-
-        Returns:
-            MiB.
-        """
-        return memory_mib(2, (scenario.options.workers or 1) + 1) if "nic" in kinds else 0
+        """Memory that a NIC must see."""
+        return pktgen_memory_mib(2, (scenario.options.workers or 1) + 1) if "nic" in kinds else 0
 
     def connect(self, ends: tuple[WireEnd, ...]) -> None:
-        """Start Pktgen, or connect to the one that the testbed names.
-
-        Args:
-            ends: One end per port.
-        """
+        """Start Pktgen, or connect to the one that the testbed names."""
         self._ends = ends
         if self._server:
-            self._repl = connect_to(self._server)
+            self._repl = connect_server(self._server)
             self._check_server()
             return
         scenario = self.plan.scenario
@@ -151,7 +126,7 @@ class Pktgen(TrafficGenerator):
         # What is most likely asked for first: it need not start again then.
         with contextlib.suppress(GeneratorError, ConfigError):
             kinds = compile_traffic(scenario.streams, scenario.traffic, MIN_FRAME_SIZE)
-            traffic = lay_out(kinds)
+            traffic = compile_cycles(kinds)
         self._load(traffic)
 
     def _start(self, files: Mapping[int, tuple[Path, PortTraffic]]) -> None:
@@ -163,8 +138,8 @@ class Pktgen(TrafficGenerator):
         self._starts += 1
         self._files = dict(files)
         prefix = f"vnp{self.machine.run_id}{self._starts}"[:40]
-        self._launch = launch(program, self.plan, self._ends, files, prefix)
-        self._started = Started(self.machine, self._launch)
+        self._launch = pktgen_command(program, self.plan, self._ends, files, prefix)
+        self._started = PktgenProcess(self.machine, self._launch)
         self._repl = self._started.connect()
         self._repl.call("pktgen.screen('off')")
         placement = self.plan.placement  # who deployed it does this once, and it starts often
@@ -185,7 +160,7 @@ class Pktgen(TrafficGenerator):
     def _every_port(self) -> str:
         return f"0-{len(self._ends) - 1}" if len(self._ends) > 1 else "0"
 
-    def _connected(self) -> Repl:
+    def _connected(self) -> LuaClient:
         if self._repl is None:
             raise GeneratorError("Pktgen has not been started", where=self.name)
         return self._repl
@@ -204,11 +179,7 @@ class Pktgen(TrafficGenerator):
             self.connect(self._ends)
 
     def links_down(self) -> tuple[str, ...]:
-        """Ports whose link is down.
-
-        Returns:
-            Names.
-        """
+        """Ports whose link is down."""
         states = self._lua(f"return pktgen.linkState('{self._every_port}')")
         return tuple(
             f"tester port {port}"
@@ -219,13 +190,7 @@ class Pktgen(TrafficGenerator):
     def prepare(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
     ) -> None:
-        """Give Pktgen the frames; one that we started starts again for others.
-
-        Args:
-            streams: What is sent.
-            profile: Flows.
-            frame_size: Octets including FCS.
-        """
+        """Give Pktgen the frames; one that we started starts again for others."""
         kinds = compile_traffic(streams, profile, frame_size)
         largest = max(kind.size for kind in kinds)
         if largest > LARGEST:
@@ -243,12 +208,12 @@ class Pktgen(TrafficGenerator):
         self._streams_of_port = max(per_port)
         self._probe_addresses(kinds, senders)
         links = tuple(self._link(port) for port in range(len(self._ends)))
-        trials = Trials(self._connected(), links, senders)
+        trials = PktgenTrials(self._connected(), links, senders)
         trials.wake(patient(WAKE_S), lambda: None)
         self._trials = trials
 
-    def _prepare_own(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, Sender]:
-        traffic = lay_out(kinds)
+    def _prepare_own(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, SendingPort]:
+        traffic = compile_cycles(kinds)
         self._load(traffic)
         return {
             port: self._sender(tuple(k for k in kinds if k.stream.tx_port == port), cycle)
@@ -271,24 +236,24 @@ class Pktgen(TrafficGenerator):
         self._start(files)
         self._loaded = digest
 
-    def _sender(self, kinds: tuple[CompiledFrame, ...], cycle: PortTraffic) -> Sender:
-        return Sender(
+    def _sender(self, kinds: tuple[CompiledFrame, ...], cycle: PortTraffic) -> SendingPort:
+        return SendingPort(
             load=cycle.load,
             octets=len(kinds[0].template) if cycle.equal else 0,
             probes=latency.can_probe(kinds, equal=cycle.equal),
             ipv6_is_own=any(k.template[12:14] == b"\x86\xdd" for k in kinds),
         )
 
-    def _prepare_server(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, Sender]:
+    def _prepare_server(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, SendingPort]:
         """Frames of Pktgen's own making: nothing else goes through its socket."""
-        if why := refused(kinds):
+        if why := unsupported_settings(kinds):
             raise GeneratorError(why, where=self._server)
         senders = {}
         for port in dict.fromkeys(kind.stream.tx_port for kind in kinds):
             mine = tuple(kind for kind in kinds if kind.stream.tx_port == port)
-            self._lua(settings(port, mine[0]))
+            self._lua(frame_settings(port, mine[0]))
             octets = len(mine[0].template)
-            senders[port] = Sender(
+            senders[port] = SendingPort(
                 load=mine[0].share, octets=octets, probes=octets != latency.PROBE_OCTETS
             )
         return senders
@@ -318,14 +283,14 @@ class Pktgen(TrafficGenerator):
         )
 
     def _probe_addresses(
-        self, kinds: tuple[CompiledFrame, ...], senders: Mapping[int, Sender]
+        self, kinds: tuple[CompiledFrame, ...], senders: Mapping[int, SendingPort]
     ) -> None:
         for port, sender in senders.items():
             if sender.probes and not self._server:
                 stream = next(k.stream for k in kinds if k.stream.tx_port == port)
                 self._lua(latency.probe_settings(port, stream))
 
-    def _link(self, port: int) -> Link:
+    def _link(self, port: int) -> LinkRate:
         """What a port's rates are made of: all of the link, and a rate that is slow enough.
 
         It must not be much slower: Pktgen keeps to the time it has set for its next burst.
@@ -344,7 +309,7 @@ class Pktgen(TrafficGenerator):
                 where=f"tx_debug of port {port}",
                 cure="try another version of Pktgen; see docs/generators/pktgen.md",
             )
-        return Link(full_fps=full, hz=int(slow["tx_cycles"]) * SLOW_FPS)
+        return LinkRate(full_fps=full, hz=int(slow["tx_cycles"]) * SLOW_FPS)
 
     def _paced(self, port: int, percent: float) -> dict[str, int]:
         """What Pktgen makes of a rate; twice the same, since it computes now and then for another.
@@ -361,53 +326,33 @@ class Pktgen(TrafficGenerator):
                 break
         return seen
 
-    def _prepared(self) -> Trials:
+    def _prepared(self) -> PktgenTrials:
         if self._trials is None:
             raise GeneratorError("no traffic is prepared", where=self.name)
         return self._trials
 
     def learn(self, frames_per_stream: int) -> None:
-        """Send learning frames.
-
-        Args:
-            frames_per_stream: Frames of each stream.
-        """
+        """Send learning frames."""
         frames = frames_per_stream * self._streams_of_port
         if frames:
             self._prepared().learn(frames, max(LEARN_FPS, frames / LEARN_S), lambda: None)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
-        """Send, drain, settle, count.
-
-        Args:
-            trial: The trial.
-            watch: Called while it runs.
-
-        Returns:
-            The counts.
-        """
+        """Send, drain, settle, count."""
         if self._started is not None:
             self._started.calm_others()
         result = self._prepared().run(trial, watch)
         return result.model_copy(update={"refusal_is_loss": self.plan.refusal_is_loss})
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """Threads that send and receive.
-
-        Returns:
-            The "tester" role; nothing of a Pktgen that someone else started.
-        """
+        """Threads that send and receive."""
         if self._started is None or not (pid := self._started.pid):
             return ()
         prefix = self._started.worker_prefix()
         return (Pollers(role="tester", pid=pid, thread_prefix=prefix),)
 
     def facts(self) -> dict[str, Any]:
-        """Version, launch line, how frames, rates and times are made.
-
-        Returns:
-            JSON values.
-        """
+        """Version, launch line, how frames, rates and times are made."""
         about = self._lua("return pktgen.info")
         version = f"{about.get('Pktgen_Version', 'Pktgen')}, {about.get('DPDK_Version', '?')}"
         return {

@@ -1,23 +1,249 @@
-"""Pktgen's process: started under a terminal, found by its socket, ended by SIGTERM."""
+"""Pktgen's process: command line, terminal, and the Lua prompt on its socket.
+
+The socket is a Lua prompt without prompt or echo; only what is written to standard output and
+flushed comes back. Each connection therefore defines a helper first (helper.lua).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from importlib.resources import files
+from math import ceil
 from pathlib import Path
+from typing import Any
 
-from vnetperf.host import sched
+from vnetperf.host import dpdk, threads
 from vnetperf.host.machine import Machine
-from vnetperf.host.patience import patient
-from vnetperf.host.process import ManagedProcess
+from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import list_threads
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError, HostError
-from vnetperf.traffic.pktgen.launch import Launch
-from vnetperf.traffic.pktgen.repl import Repl, address
+from vnetperf.model.scenario import Plan
+from vnetperf.traffic.pktgen.streams import PortTraffic
+
+PORT = 22022
+#: Pktgen reads lines into a buffer of 8 KiB and takes what is beyond for a line of its own.
+MAX_LINE = 8191
+#: Longest wait for one answer, seconds: a clearing of statistics waits for the statistics' thread.
+ANSWER_S = 8.0
+MARK = b"@vp "
+#: Functions that end Pktgen when they are called from its socket.
+FATAL_CALLS = ("pktgen.load", "pktgen.quit")
+
+OpenSocket = Callable[[], socket.socket]
+
+
+def helper_line() -> str:
+    """The helper as one line of Lua."""
+    text = files("vnetperf.traffic.pktgen").joinpath("helper.lua").read_text(encoding="ascii")
+    lines = (line.strip() for line in text.splitlines())
+    return " ".join(line for line in lines if line and not line.startswith("--"))
+
+
+class LuaClient:
+    """A connection to Pktgen."""
+
+    def __init__(
+        self, connect: OpenSocket, where: str, death: Callable[[], str] = lambda: ""
+    ) -> None:
+        self.where = where
+        self._death = death
+        self._rest = b""
+        self._tag = 0
+        try:
+            self._socket = connect()
+        except OSError as error:
+            raise GeneratorError(
+                f"nobody listens there: {error}",
+                where=where,
+                cure="start Pktgen with -G, or correct `server` under [pktgen] of the testbed file",
+            ) from None
+        try:
+            self._send(helper_line())
+            self.call("return 1")
+        except GeneratorError as error:
+            self.close()
+            if "no answer" not in error.what:
+                raise
+            raise GeneratorError(
+                "Pktgen takes connections but does not answer",
+                where=where,
+                cure="it serves one client at a time: end the other one, or restart Pktgen",
+            ) from None
+
+    def call(self, source: str, timeout_s: float = ANSWER_S) -> Any:
+        """Run Lua and wait for what it returns."""
+        self._tag += 1
+        if any(word in source for word in FATAL_CALLS):
+            raise GeneratorError(
+                f"{' and '.join(FATAL_CALLS)} end Pktgen when its socket calls them",
+                where=self.where,
+            )
+        self._send(f"vp({self._tag}, [==[{source}]==])")
+        answer = self._answer(time.monotonic() + patient(timeout_s))
+        if "error" in answer:
+            raise GeneratorError(f"Pktgen says: {answer['error']}", where=source[:120])
+        return answer.get("ok")
+
+    def close(self) -> None:
+        """Hang up; what Lua knows stays, and so does traffic."""
+        self._socket.close()
+
+    def _send(self, line: str) -> None:
+        octets = line.encode() + b"\n"
+        if len(octets) > MAX_LINE or octets.count(b"\n") > 1:
+            raise GeneratorError(
+                f"a line of {len(octets)} octets for Pktgen",
+                where=line[:60],
+                accepted=f"one line of at most {MAX_LINE} octets",
+            )
+        try:
+            self._socket.sendall(octets)
+        except OSError as error:
+            raise self._gone(str(error)) from None
+
+    def _answer(self, deadline: float) -> dict[str, Any]:
+        """The line with the last tag; what was left by earlier calls is passed over."""
+        mark = MARK + f"{self._tag} ".encode()
+        while True:
+            line = self._line(deadline)
+            if line.startswith(mark):
+                try:
+                    found = json.loads(line[len(mark) :])
+                except ValueError:
+                    raise GeneratorError(
+                        f"an answer that is no JSON: {line[:80]!r}", where=self.where
+                    ) from None
+                if isinstance(found, dict):
+                    return found
+
+    def _line(self, deadline: float) -> bytes:
+        while b"\n" not in self._rest:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._gone("no answer in time")
+            self._socket.settimeout(left)
+            try:
+                received = self._socket.recv(65536)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                raise self._gone(str(error)) from None
+            if not received:
+                raise self._gone("it hung up")
+            self._rest += received
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _gone(self, how: str) -> GeneratorError:
+        death = self._death()
+        return GeneratorError(death or f"Pktgen is gone or stuck: {how}", where=self.where)
+
+
+def server_address(server: str) -> tuple[str, int]:
+    """Where a server of someone else listens."""
+    host, _, port = server.rpartition(":")
+    return (host, int(port)) if host else (server, PORT)
+
+
+USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
+#: Pktgen makes a pool of 24576 buffers of 10 KiB for each receive queue of a port, and for each of
+#: its four ways of sending, whether they are used or not.
+POOL_MIB, WAYS, BASE_MIB = 259, 4, 480
+#: A frame from a file beside its octets: the buffer's header, headroom, the pool's own.
+FRAME_OVERHEAD = 128 + 128 + 128
+#: The last logical core; with two digits its number fits into the name of its thread.
+MAX_LCORE = 99
+
+
+@dataclass(frozen=True)
+class PktgenCommand:
+    """A launch of Pktgen.
+
+    Attributes:
+        argv: Program and arguments.
+        sockets: Sockets that it listens on and leaves behind.
+        workers: Logical cores that send and receive.
+        port: TCP port of its Lua.
+    """
+
+    argv: tuple[str, ...]
+    sockets: tuple[Path, ...]
+    workers: tuple[int, ...]
+    port: int
+
+
+def pktgen_command(
+    program: str,
+    plan: Plan,
+    ends: Sequence[WireEnd],
+    files: Mapping[int, tuple[Path, PortTraffic]],
+    prefix: str,
+) -> PktgenCommand:
+    """The command that starts Pktgen."""
+    placement = plan.placement
+    (core, *_) = placement.cores["tester"]
+    others = [cpu for cpu in placement.housekeeping if cpu != core] or [core]
+    # The statistics' thread is put on the processor that has the main logical core's number.
+    main = others[0]
+    queues = plan.tester_rx_queues
+    workers = tuple(range(MAX_LCORE, MAX_LCORE - queues, -1))
+    lcores = ",".join([f"{main}@{main}", *(f"{worker}@{core}" for worker in workers)])
+    devices = [_device(number, end, plan) for number, end in enumerate(ends)]
+    hugepages = any(device.startswith("-a") for device in devices)
+    argv = [program, f"--lcores={lcores}", f"--main-lcore={main}", f"--file-prefix={prefix}"]
+    argv += [f"-m{pktgen_memory_mib(len(ends), queues, list(files.values()))}", "--no-telemetry"]
+    argv += ["--in-memory"] if hugepages else ["--no-huge", "--no-pci"]
+    argv += [*devices, "--", "-g", f"127.0.0.1:{PORT}", "-m", _matrix(len(ends), workers)]
+    argv += [f"-s{port}:{path}" for port, (path, _) in sorted(files.items())]
+    sockets = tuple(Path(end.socket) for end in ends if end.socket and end.role == "server")
+    return PktgenCommand(tuple(argv), sockets, workers, PORT)
+
+
+def pktgen_memory_mib(
+    ports: int, queues: int, files: Sequence[tuple[Path, PortTraffic]] = ()
+) -> int:
+    """Memory to give Pktgen; without hugepages only what is used is taken."""
+    buffers = sum(t.frames * (t.octets + FRAME_OVERHEAD) for _, t in files) * 1.1
+    return BASE_MIB + ports * POOL_MIB * (queues + WAYS) + ceil(buffers / (1 << 20))
+
+
+def _matrix(ports: int, workers: Sequence[int]) -> str:
+    """Which logical core serves which port: the first sends, all of them receive."""
+    receive = "/".join(str(worker) for worker in workers)
+    cores = f"{workers[0]}" if len(workers) == 1 else f"[{receive}:{workers[0]}]"
+    return ",".join(f"{cores}.{port}" for port in range(ports))
+
+
+def _device(number: int, end: WireEnd, plan: Plan) -> str:
+    mtu = plan.scenario.mtu
+    if end.kind == "memif" and end.socket:
+        argument = dpdk.memif_devargs(
+            number,
+            role=end.role or "client",
+            identity=end.wire,
+            socket=end.socket,
+            mtu=mtu,
+            mac=end.mac or "",
+        )
+        return f"--vdev={argument}"
+    if end.pci and end.driver in USER_DRIVERS:
+        return f"-a{end.pci}"
+    if end.netdev:
+        return f"--vdev={dpdk.af_packet_devargs(number, end.netdev, mtu)}"
+    raise GeneratorError(
+        f"cannot plug into a {end.kind}", where="pktgen", accepted="memif, veth, nic"
+    )
+
 
 START_S, STOP_S = 30.0, 3.0
 POLL_S = 0.02
@@ -28,18 +254,10 @@ ESCAPE = "\x1b"
 STATISTICS_NICE = 10
 
 
-class Started:
-    """A Pktgen of this run, in the run's own network namespace: nobody else can reach its socket.
+class PktgenProcess:
+    """A Pktgen of this run, in the run's own network namespace: nobody else can reach its socket."""
 
-    Args:
-        machine: The machine.
-        launch: What to start.
-
-    Raises:
-        GeneratorError: It does not come up.
-    """
-
-    def __init__(self, machine: Machine, launch: Launch) -> None:
+    def __init__(self, machine: Machine, launch: PktgenCommand) -> None:
         self._machine = machine
         self._launch = launch
         for path in launch.sockets:  # it does not replace one that a predecessor left
@@ -56,21 +274,16 @@ class Started:
         except HostError as error:
             raise GeneratorError(error.what, where="pktgen", cure=error.cure) from error
 
-    def connect(self) -> Repl:
-        """Wait until it listens, and connect.
-
-        Returns:
-            The connection.
-
-        Raises:
-            GeneratorError: It ended, or does not answer.
-        """
+    def connect(self) -> LuaClient:
+        """Wait until it listens, and connect."""
         deadline = time.monotonic() + patient(START_S)
         while True:
             if why := self.death():
                 raise GeneratorError(why, where=" ".join(self._launch.argv))
             if (opened := self._try_open()) is not None:
-                return Repl(partial(_same, opened), f"127.0.0.1:{self._launch.port}", self.death)
+                return LuaClient(
+                    partial(_already_open, opened), f"127.0.0.1:{self._launch.port}", self.death
+                )
             if time.monotonic() > deadline:
                 raise GeneratorError(
                     f"Pktgen does not listen after {START_S:g} s; its terminal ends with:\n"
@@ -97,11 +310,7 @@ class Started:
         return 0
 
     def worker_prefix(self) -> str:
-        """What the names of its sending and receiving threads begin with.
-
-        Returns:
-            "lcore-worker" or, of a newer DPDK, "dpdk-worker".
-        """
+        """What the names of its sending and receiving threads begin with."""
         names = {thread.name for thread in list_threads(self.pid)}
         known = ("lcore-worker", "rte-worker", "dpdk-worker")
         return next((k for k in known if any(name.startswith(k) for name in names)), known[0])
@@ -121,24 +330,15 @@ class Started:
                     os.setpriority(os.PRIO_PROCESS, thread.tid, STATISTICS_NICE)
 
     def prefer(self, nice: int, slice_us: int) -> None:
-        """Let it go first on shared cores, as the deployment does with what it starts.
-
-        Args:
-            nice: Niceness.
-            slice_us: Scheduler slice, microseconds; 0 for the kernel's own.
-        """
+        """Let it go first on shared cores, as the deployment does with what it starts."""
         pid = self.pid
-        sched.set_nice(pid, nice)
+        threads.set_nice(pid, nice)
         if slice_us:
-            sched.set_slice(pid, slice_us * 1000)
-        sched.favour(pid, nice)
+            threads.set_slice(pid, slice_us * 1000)
+        threads.set_autogroup_nice(pid, nice)
 
     def death(self) -> str:
-        """Why it has ended.
-
-        Returns:
-            "" while it runs.
-        """
+        """Why it has ended."""
         deadline = time.monotonic() + 0.2
         while self._process.alive():
             # Its child ends a moment before it does; who asks because a socket closed may be early.
@@ -149,11 +349,7 @@ class Started:
         return f"Pktgen has ended (status {status}); its terminal ends with:\n{self.last_words()}"
 
     def last_words(self) -> str:
-        """What it wrote last, without the drawing.
-
-        Returns:
-            Lines.
-        """
+        """What it wrote last, without the drawing."""
         lines = (line.strip() for line in self._process.log_tail(200).splitlines())
         said = [line for line in lines if line and not line.startswith("vp(")]
         return "\n".join(line.replace(ESCAPE, "") for line in said[-LOG_LINES:])
@@ -165,21 +361,11 @@ class Started:
             path.unlink(missing_ok=True)
 
 
-def _same(opened: socket.socket) -> socket.socket:
+def _already_open(opened: socket.socket) -> socket.socket:
     return opened
 
 
-def connect_to(server: str) -> Repl:
-    """Connect to someone else's Pktgen.
-
-    Args:
-        server: "HOST" or "HOST:PORT".
-
-    Returns:
-        The connection.
-
-    Raises:
-        GeneratorError: Nobody listens, or it is busy.
-    """
-    host, port = address(server)
-    return Repl(lambda: socket.create_connection((host, port), timeout=5.0), f"{host}:{port}")
+def connect_server(server: str) -> LuaClient:
+    """Connect to someone else's Pktgen."""
+    host, port = server_address(server)
+    return LuaClient(lambda: socket.create_connection((host, port), timeout=5.0), f"{host}:{port}")

@@ -1,9 +1,10 @@
-"""Compiled frames as the files that Pktgen sends from, one for each port.
+"""Compiled frames as what Pktgen sends.
 
-Pktgen's own settings cannot make our frames: it numbers IP packets by itself, and puts a checksum
-into every UDP header. What it loads from a pcap file it sends as it is, over and over, in the
-file's order. So a port's traffic is laid out as one cycle of frames: every kind of frame as often
-as its share says, and every flow equally often.
+A pcap file for each port, or settings of its own frame.
+
+Pktgen's own settings cannot make our frames: it numbers IP packets by itself and fills in every
+UDP checksum. Frames of a pcap file it sends unchanged, in order, over and over: one cycle of
+frames for each port, every kind as often as its share says, every flow equally often.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fractions import Fraction
 from math import lcm
 
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.compiled import Checksum, CompiledFrame, VariedField
+from vnetperf.traffic.frames import Checksum, CompiledFrame, VariedField
 
 #: Most frames of a cycle; each takes memory of Pktgen for as long as it runs.
 MAX_CYCLE = 1 << 20
@@ -47,31 +48,13 @@ class PortTraffic:
     pcap: bytes
 
 
-def lay_out(kinds: Sequence[CompiledFrame]) -> dict[int, PortTraffic]:
-    """One cycle of frames for each port that sends.
-
-    Args:
-        kinds: The compiled traffic.
-
-    Returns:
-        Tester port -> its traffic.
-
-    Raises:
-        GeneratorError: A cycle is too long to be loaded, or frames are of a kind that Pktgen
-            cannot tell from others when they come back.
-    """
-    return {port: _port(mine) for port, mine in _by_port(kinds).items()}
+def compile_cycles(kinds: Sequence[CompiledFrame]) -> dict[int, PortTraffic]:
+    """One cycle of frames for each port that sends."""
+    return {port: _port_cycle(mine) for port, mine in _by_port(kinds).items()}
 
 
-def check(kinds: Sequence[CompiledFrame]) -> None:
-    """Refuse what `lay_out` would, without making any frames.
-
-    Args:
-        kinds: The compiled traffic.
-
-    Raises:
-        GeneratorError: As of `lay_out`.
-    """
+def check_cycles(kinds: Sequence[CompiledFrame]) -> None:
+    """Refuse what `lay_out` would, without making any frames."""
     for mine in _by_port(kinds).values():
         _cycle(mine)
 
@@ -93,11 +76,11 @@ def _cycle(kinds: Sequence[CompiledFrame]) -> tuple[tuple[int, ...], int]:
                 where=kind.stream.model_dump_json()[:80],
                 cure="use another generator, or a traffic profile without them",
             )
-    counts = shares(kinds)
+    counts = cycle_counts(kinds)
     return counts, _repeats(kinds, counts)
 
 
-def _port(kinds: Sequence[CompiledFrame]) -> PortTraffic:
+def _port_cycle(kinds: Sequence[CompiledFrame]) -> PortTraffic:
     counts, times = _cycle(kinds)
     total = times * sum(counts)
     out = bytearray(PCAP_HEADER)
@@ -120,15 +103,8 @@ def _port(kinds: Sequence[CompiledFrame]) -> PortTraffic:
     )
 
 
-def shares(kinds: Sequence[CompiledFrame]) -> tuple[int, ...]:
-    """How often each kind is in the shortest cycle that has their shares.
-
-    Args:
-        kinds: Kinds of frame of one port.
-
-    Returns:
-        Counts, in the kinds' order, each at least 1.
-    """
+def cycle_counts(kinds: Sequence[CompiledFrame]) -> tuple[int, ...]:
+    """How often each kind is in the shortest cycle that has their shares."""
     all_of_them = sum(kind.share for kind in kinds)
     parts = [
         max(Fraction(k.share / all_of_them).limit_denominator(FINEST_SHARE), Fraction(1, 1000))
@@ -169,20 +145,13 @@ def _interleave(counts: Sequence[int]) -> list[int]:
 
 
 def frames_of(kind: CompiledFrame) -> Iterator[bytes]:
-    """Frame after frame of a kind, without FCS, for ever.
-
-    Args:
-        kind: The kind.
-
-    Yields:
-        Octets.
-    """
+    """Frame after frame of a kind, without FCS, for ever."""
     template = kind.template.ljust(LEAST_OCTETS, b"\0")
     if not kind.fields:
         while True:
             yield template
     fields = [(f, slice(f.offset, f.offset + f.width)) for f in kind.fields]
-    sums = [_Sum.of(template, checksum, kind.fields) for checksum in kind.checksums]
+    sums = [_ChecksumUpdate.of(template, checksum, kind.fields) for checksum in kind.checksums]
     frame = bytearray(template)
     number = 0
     while True:
@@ -196,7 +165,7 @@ def frames_of(kind: CompiledFrame) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True)
-class _Sum:
+class _ChecksumUpdate:
     """A checksum as it changes with the fields it covers (RFC 1624).
 
     Attributes:
@@ -212,7 +181,9 @@ class _Sum:
     never_zero: bool
 
     @classmethod
-    def of(cls, template: bytes, checksum: Checksum, fields: Sequence[VariedField]) -> _Sum:
+    def of(
+        cls, template: bytes, checksum: Checksum, fields: Sequence[VariedField]
+    ) -> _ChecksumUpdate:
         at = checksum.offset + {"ipv4": 10, "udp": 6, "tcp": 16}[checksum.kind]
         stored = int.from_bytes(template[at : at + 2], "big")
         return cls(
@@ -242,3 +213,51 @@ def _weight(template: bytes, checksum: Checksum, field: VariedField) -> int:
     if not covered:
         return 0
     return 256 if (end - ip) % 2 else 1
+
+
+PLAIN_OCTETS = 42
+
+
+def unsupported_settings(kinds: Sequence[CompiledFrame]) -> str:
+    """What of the traffic cannot be set through the socket."""
+    for port in dict.fromkeys(kind.stream.tx_port for kind in kinds):
+        if why := _unsupported([kind for kind in kinds if kind.stream.tx_port == port]):
+            return (
+                f"a Pktgen that someone else started cannot send {why}, but one stream a port, of "
+                "one flow, Ethernet, IPv4 and UDP; leave `server` under [pktgen] out, and vnetperf "
+                "starts one that can"
+            )
+    return ""
+
+
+def _unsupported(kinds: Sequence[CompiledFrame]) -> str:
+    first = kinds[0]
+    if len(kinds) > 1:
+        return f"{len(kinds)} kinds of frame"
+    if first.fields:
+        return "several flows"
+    plain = first.header_octets == PLAIN_OCTETS and first.template[12:14] == b"\x08\x00"
+    if not plain or first.template[23] != 17 or first.broadcast:
+        return "tags, tunnels or other protocols"
+    return ""
+
+
+def frame_settings(port: int, kind: CompiledFrame) -> str:
+    """Lua that sets a port's frame.
+
+    Pktgen numbers IP packets, and puts a checksum into the UDP header: those octets differ.
+    """
+    stream, number = kind.stream, f"'{port}'"
+    return (
+        f"pktgen.set_range({number},'off') pktgen.pcap({number},'off') "
+        f"pktgen.set({number},'seq_cnt',0) "
+        f"pktgen.set_type({number},'ipv4') pktgen.set_proto({number},'udp') "
+        f"pktgen.set({number},'size',{kind.size}) pktgen.set({number},'ttl',64) "
+        f"pktgen.set({number},'sport',{stream.udp_src}) "
+        f"pktgen.set({number},'dport',{stream.udp_dst}) "
+        f"pktgen.set_mac({number},'dst','{stream.eth_dst}') "
+        f"pktgen.set_mac({number},'src','{stream.eth_src}') "
+        f"pktgen.set_ipaddr({number},'dst','{stream.ipv4_dst}') "
+        f"pktgen.set_ipaddr({number},'src','{stream.ipv4_src}/24') "
+        f"pktgen.pattern({number},'zero') "
+    )

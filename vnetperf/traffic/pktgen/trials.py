@@ -1,18 +1,255 @@
-"""One trial: frames by count, time by the clock, and what both say about each other."""
+"""A trial with Pktgen.
+
+Rates it can pace, counters that have settled, latency probes, the result.
+
+A thread of Pktgen refreshes its counters once a second; they mean nothing until a second after
+the last frame. Probes come on top of the set rate and are counted with the frames.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from vnetperf.host.patience import patient
+from vnetperf.host.wait import patient
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
-from vnetperf.traffic.pktgen import latency
-from vnetperf.traffic.pktgen.counters import PortCounters, settle
-from vnetperf.traffic.pktgen.rate import Link, burst_for, check_read_back
-from vnetperf.traffic.pktgen.repl import Repl
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import DirectionCounts, Latency, TrialResult, TrialSpec
+from vnetperf.traffic.frames import CompiledFrame
+from vnetperf.traffic.pktgen.process import LuaClient
+
+#: Counters are believed this long after the last frame can have come back, seconds.
+SETTLE_S = 2.0
+POLL_S = 0.05
+SETTLE_WATCH_S = 0.25
+READ_COUNTERS = "return {{stats=pktgen.portStats('{0}','port'),packets=pktgen.pktStats('{0}')}}"
+
+
+@dataclass(frozen=True)
+class ProbeCounts:
+    """What a port saw of latency probes.
+
+    Attributes:
+        timed: Probes that came back in order, whose times are below.
+        skipped: Probes that came back after one that did not.
+        min_cycles: Shortest way, cycles of Pktgen's clock.
+        avg_cycles: Mean.
+        max_cycles: Longest.
+    """
+
+    timed: int = 0
+    skipped: int = 0
+    min_cycles: int = 0
+    avg_cycles: int = 0
+    max_cycles: int = 0
+
+    @property
+    def received(self) -> int:
+        """Probes that came back."""
+        return self.timed + self.skipped
+
+
+@dataclass(frozen=True)
+class PortCounters:
+    """Counters of one port since they were cleared.
+
+    Attributes:
+        sent: Frames, probes included.
+        sent_octets: Their octets without FCS.
+        received: Frames, whoever sent them.
+        arp: Those of them that were ARP.
+        ipv6: Those of them that were IPv6.
+        probes: Latency probes that came back here.
+    """
+
+    sent: int
+    sent_octets: int
+    received: int
+    arp: int = 0
+    ipv6: int = 0
+    probes: ProbeCounts = ProbeCounts()
+
+
+def read_counters(repl: LuaClient, ports: int) -> tuple[PortCounters, ...]:
+    """Read the counters of all ports, as fresh as they are."""
+    found = repl.call(READ_COUNTERS.format(f"0-{ports - 1}" if ports > 1 else "0"))
+    return tuple(_port_counters(found, port) for port in range(ports))
+
+
+def _port_counters(found: Mapping[str, Any], port: int) -> PortCounters:
+    try:
+        stats, packets = found["stats"][str(port)], found["packets"][str(port)]
+        latency = packets.get("latency", {})
+        counters = PortCounters(
+            sent=stats["opackets"],
+            sent_octets=stats["obytes"],
+            received=stats["ipackets"],
+            arp=packets.get("arp_pkts", 0),
+            ipv6=packets.get("ipv6_pkts", 0),
+            probes=ProbeCounts(
+                timed=latency.get("num_pkts", 0),
+                skipped=latency.get("num_skipped", 0),
+                min_cycles=latency.get("min_cycles", 0),
+                avg_cycles=latency.get("avg_cycles", 0),
+                max_cycles=latency.get("max_cycles", 0),
+            ),
+        )
+    except (KeyError, TypeError):
+        raise GeneratorError(
+            f"Pktgen has no counters of port {port}",
+            where="portStats, pktStats",
+            cure="check that the server has as many ports as the deployment, and its version",
+        ) from None
+    for name, value in (("sent", counters.sent), ("received", counters.received)):
+        if value < 0:
+            raise GeneratorError(
+                f"port {port} says {value} frames {name}",
+                where="portStats",
+                cure="another client may have cleared the counters meanwhile",
+            )
+    return counters
+
+
+def settled_counters(
+    repl: LuaClient,
+    ports: int,
+    drained_at: float,
+    complete: Callable[[tuple[PortCounters, ...]], bool],
+    watch: Callable[[], None],
+) -> tuple[PortCounters, ...]:
+    """Counters when the last frame can have come back and they have been refreshed since."""
+    settled_at = drained_at + SETTLE_S
+    watched = time.monotonic()
+    while (left := settled_at - time.monotonic()) > 0:
+        counters = read_counters(repl, ports)
+        if complete(counters):
+            return counters
+        time.sleep(min(left, POLL_S))
+        if time.monotonic() - watched > SETTLE_WATCH_S:
+            watched = time.monotonic()
+            watch()
+    counters = read_counters(repl, ports)
+    # Where processors are shared, the thread that refreshes them may be late.
+    last = time.monotonic() + patient(SETTLE_S)
+    while not any(port.sent for port in counters) and time.monotonic() < last:
+        time.sleep(POLL_S)
+        counters = read_counters(repl, ports)
+    if not any(port.sent for port in counters):
+        raise GeneratorError(
+            "Pktgen's counters are frozen: ports were started and no frame is counted",
+            where="portStats",
+            cure="see its terminal; its link may be down, or its statistics' thread may be stuck",
+        )
+    return counters
+
+
+#: Octets of a probe without FCS (LATENCY_PKT_SIZE).
+PROBE_OCTETS = 72
+#: Time between two probes: no more often than this, and no more than this share of the load.
+SHORTEST_US, LONGEST_US, SHARE = 1000, 1_000_000, 0.01
+
+
+def probe_interval_us(load_fps: float) -> int:
+    """Time between two probes of a port."""
+    return max(SHORTEST_US, min(LONGEST_US, round(1e6 / (SHARE * load_fps))))
+
+
+def can_probe(kinds: tuple[CompiledFrame, ...], *, equal: bool) -> bool:
+    """Whether probes go the frames' way, and can be told from them."""
+    plain = all(kind.template[12:14] == b"\x08\x00" and not kind.stream.tunnel for kind in kinds)
+    return plain and equal and len(kinds[0].template) != PROBE_OCTETS
+
+
+def probe_settings(port: int, stream: Stream) -> str:
+    """Lua that gives a port's probes the addresses of a stream."""
+    number = f"'{port}'"
+    return (
+        f"pktgen.set_mac({number},'dst','{stream.eth_dst}') "
+        f"pktgen.set_mac({number},'src','{stream.eth_src}') "
+        f"pktgen.set_ipaddr({number},'dst','{stream.ipv4_dst}') "
+        f"pktgen.set_ipaddr({number},'src','{stream.ipv4_src}/24') "
+        f"pktgen.set_proto({number},'udp') pktgen.set_type({number},'ipv4') "
+    )
+
+
+def probes_sent(counters: PortCounters, octets: int) -> int:
+    """Probes among what a port sent: two sizes in a sum of octets tell them apart."""
+    surplus = counters.sent_octets - counters.sent * octets
+    number, rest = divmod(surplus, PROBE_OCTETS - octets)
+    if rest or not 0 <= number <= counters.sent:
+        raise GeneratorError(
+            f"{counters.sent} frames of {octets} octets and probes of {PROBE_OCTETS} "
+            f"do not make {counters.sent_octets} octets",
+            where="portStats",
+            cure="another client may use this Pktgen",
+        )
+    return number
+
+
+def probe_latency(probes: ProbeCounts, hz: int) -> Latency | None:
+    """Latency of one direction."""
+    if not probes.timed:
+        return None
+    nanoseconds = 1e9 / hz
+    return Latency(
+        count=probes.timed,
+        min_ns=round(probes.min_cycles * nanoseconds, 1),
+        mean_ns=round(probes.avg_cycles * nanoseconds, 1),
+        max_ns=round(probes.max_cycles * nanoseconds, 1),
+    )
+
+
+#: Frames handed over at once are those of this time, so that low rates are not sent in clumps.
+BURST_S = 8e-6
+MAX_BURST = 64
+#: Beyond this difference from what was asked for, the read-back rate is not what was set.
+RATE_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class LinkRate:
+    """What Pktgen's rates of one port are made of.
+
+    Attributes:
+        full_fps: Frames/s that it takes for all of the link, at the frame size that is loaded.
+        hz: Cycles of its clock in a second.
+    """
+
+    full_fps: int
+    hz: int
+
+    def percent(self, fps: float) -> float:
+        """What to set for a load."""
+        whole = self.frames(fps)
+        return min(100.0, 100.0 * (whole + 0.5) / self.full_fps)
+
+    def frames(self, fps: float) -> int:
+        """Frames/s to ask for, whose whole cycles come closest to a load."""
+        gap = max(1, round(self.hz / fps))
+        return max(1, min(self.full_fps, self.hz // gap))
+
+    def effective(self, tx_pps: int) -> float:
+        """Frames/s that leave when Pktgen says it paces for so many."""
+        return self.hz / (self.hz // tx_pps) if 0 < tx_pps <= self.hz else 0.0
+
+
+def burst_size(fps: float) -> int:
+    """Frames in one transmit call."""
+    return max(1, min(MAX_BURST, int(fps * BURST_S)))
+
+
+def check_read_back(asked: float, effective: float, full_fps: int) -> None:
+    """Refuse a rate that Pktgen silently made another of."""
+    expected = min(asked, full_fps)
+    if effective <= 0 or abs(effective - expected) > RATE_TOLERANCE * expected + 1:
+        raise GeneratorError(
+            f"Pktgen was asked for {asked:.0f} frames/s and paces for {effective:.0f}",
+            where="rate, read back from tx_debug.tx_pps",
+            cure="another client may have changed it: Pktgen must be ours alone",
+        )
+
 
 MAX_COUNT = (1 << 32) - 1
 #: What is not sent this long after it was due is not sent any more: a share of the trial, seconds.
@@ -28,7 +265,7 @@ UNCOUNTED = "not measured: Pktgen puts no number into its frames"
 
 
 @dataclass(frozen=True)
-class Sender:
+class SendingPort:
     """A port that sends.
 
     Attributes:
@@ -62,7 +299,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Sending:
+class SendTimes:
     """How long it sent, on the monotonic clock.
 
     Attributes:
@@ -76,16 +313,12 @@ class Sending:
     complete: bool
 
 
-class Trials:
-    """Conducts trials over a connection.
+class PktgenTrials:
+    """Conducts trials over a connection."""
 
-    Args:
-        repl: The connection.
-        links: What rates are made of, by port.
-        senders: Ports that send.
-    """
-
-    def __init__(self, repl: Repl, links: tuple[Link, ...], senders: Mapping[int, Sender]) -> None:
+    def __init__(
+        self, repl: LuaClient, links: tuple[LinkRate, ...], senders: Mapping[int, SendingPort]
+    ) -> None:
         self._repl = repl
         self._links = links
         self._senders = dict(senders)
@@ -96,13 +329,6 @@ class Trials:
 
         A Pktgen that has just started has set the time of its first burst while links were down,
         and keeps to it: seconds can go by.
-
-        Args:
-            limit_s: Longest wait, seconds.
-            watch: Called while waiting.
-
-        Raises:
-            GeneratorError: Nothing is sent.
         """
         pace = self._set(self._links[0].full_fps, dict.fromkeys(self._senders, 1), probes=False)
         if not self._send(limit_s, watch, pace, at_once=True).complete:
@@ -113,26 +339,12 @@ class Trials:
             )
 
     def learn(self, frames: int, fps: float, watch: Callable[[], None]) -> None:
-        """Send frames that nobody counts.
-
-        Args:
-            frames: Of each port.
-            fps: Rate of each port.
-            watch: Called while they are sent.
-        """
+        """Send frames that nobody counts."""
         pace = self._set(fps, dict.fromkeys(self._senders, frames), probes=False)
         self._send(frames / fps, watch, pace)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
-        """Send for the trial's duration, drain, count.
-
-        Args:
-            trial: The trial.
-            watch: Called while it runs; what it raises goes through when traffic has stopped.
-
-        Returns:
-            The counts.
-        """
+        """Send for the trial's duration, drain, count."""
         loads = {port: trial.load_fps * s.load for port, s in self._senders.items()}
         counts = {port: max(1, round(fps * trial.duration_s)) for port, fps in loads.items()}
         if max(counts.values()) > MAX_COUNT:
@@ -146,7 +358,7 @@ class Trials:
         sending = self._send(trial.duration_s, watch, pace)
         drained_at = sending.ended + trial.drain_s
         if trial.full_drain:
-            _sleep(drained_at, watch)
+            _sleep_watching(drained_at, watch)
 
         def accounted(ports: tuple[PortCounters, ...]) -> bool:
             try:
@@ -158,7 +370,7 @@ class Trials:
             except GeneratorError:
                 return False  # it was read while it was being refreshed
 
-        found = settle(self._repl, len(self._links), drained_at, accounted, watch)
+        found = settled_counters(self._repl, len(self._links), drained_at, accounted, watch)
         return self._result(trial, pace, sending, counts, found)
 
     def stop(self) -> None:
@@ -175,9 +387,9 @@ class Trials:
         All ports have the rate of those that send: one thread serves them, by the first's clock.
         """
         link = self._links[0]
-        burst = burst_for(fps)
+        burst = burst_size(fps)
         probing = probes and all(s.probes for s in self._senders.values())
-        every, ports = latency.interval_us(fps), self._all
+        every, ports = probe_interval_us(fps), self._all
         source = f"pktgen.stop('{ports}') "
         source += f"pktgen.set('{ports}','burst',{burst}) "
         source += f"pktgen.set('{ports}','rate',{link.percent(fps):.12g}) "
@@ -203,7 +415,7 @@ class Trials:
 
     def _send(
         self, duration_s: float, watch: Callable[[], None], pace: Pace, *, at_once: bool = False
-    ) -> Sending:
+    ) -> SendTimes:
         """Start, and wait until all frames are sent or late; traffic has stopped afterwards."""
         asked = ",".join(str(port) for port in self._senders)
         still = (
@@ -235,7 +447,7 @@ class Trials:
         finally:
             if sending:
                 self._stop_quietly()
-        return Sending(least_s=last_seen - began, ended=time.monotonic(), complete=not sending)
+        return SendTimes(least_s=last_seen - began, ended=time.monotonic(), complete=not sending)
 
     def _stop_quietly(self) -> None:
         try:
@@ -245,7 +457,7 @@ class Trials:
 
     def _probes_sent(self, port: int, counters: PortCounters) -> int:
         sender = self._senders[port]
-        return latency.probes_sent(counters, sender.octets) if sender.probes else 0
+        return probes_sent(counters, sender.octets) if sender.probes else 0
 
     def _foreign(self, port: int, at: PortCounters) -> int:
         return at.arp + (0 if self._senders[port].ipv6_is_own else at.ipv6)
@@ -257,7 +469,7 @@ class Trials:
         self,
         trial: TrialSpec,
         pace: Pace,
-        sending: Sending,
+        sending: SendTimes,
         counts: Mapping[int, int],
         found: tuple[PortCounters, ...],
     ) -> TrialResult:
@@ -284,7 +496,7 @@ class Trials:
                     late=None,
                     misrouted=None,
                     tx_seconds=round(seconds, 9),
-                    latency=latency.latency_of(found[1 - port].probes, self._links[0].hz),
+                    latency=probe_latency(found[1 - port].probes, self._links[0].hz),
                 )
             )
         names = ("duplicated", "reordered", "late", "misrouted")
@@ -301,7 +513,7 @@ class Trials:
         )
 
 
-def _sleep(until: float, watch: Callable[[], None]) -> None:
+def _sleep_watching(until: float, watch: Callable[[], None]) -> None:
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(left, WATCH_S))
         watch()

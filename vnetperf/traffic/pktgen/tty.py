@@ -18,14 +18,7 @@ KEEP = 4 << 20
 
 
 def main(argv: list[str]) -> int:
-    """Start the program, copy its output, wait for its end.
-
-    Args:
-        argv: Program and arguments.
-
-    Returns:
-        Its exit status as a shell tells it.
-    """
+    """Start the program, copy its output, wait for its end."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execvp(argv[0], argv)  # noqa: S606 - it is what this was asked to start

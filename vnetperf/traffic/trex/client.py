@@ -1,22 +1,119 @@
-"""The process that TRex's client lives in, from our side: orders out, answers in."""
+"""TRex's Python client: where it is installed, and the process that runs it (`worker.py`)."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import re
 import select
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import vnetperf
 from vnetperf.host.machine import Machine
-from vnetperf.host.patience import patient
-from vnetperf.host.process import ManagedProcess
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.wait import patient
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
-from vnetperf.traffic.trex.versions import ClientPlace
-from vnetperf.traffic.trex.worker import wire
-from vnetperf.traffic.trex.worker.main import PROTOCOL
+from vnetperf.traffic.trex import worker
+from vnetperf.traffic.trex.worker import PROTOCOL
+
+#: Where the client's package is below a directory that a user may name: the directory itself,
+#: a server's tree, a checkout of TRex, what `pip install --target` makes.
+CLIENT_DIRECTORIES = (
+    ".",
+    "automation/trex_control_plane/interactive",
+    "scripts/automation/trex_control_plane/interactive",
+    "lbr_trex_client/interactive",
+)
+#: The same in a virtual environment, whose own interpreter is then the client's.
+IN_ENVIRONMENT = "lib/python3*/site-packages"
+PYPI = "lbr_trex_client"
+#: First version of Python that the client from PyPI cannot be imported by: `imp` has gone there.
+PYPI_ENDS = (3, 12)
+
+
+@dataclass(frozen=True)
+class ClientInstall:
+    """A client and its interpreter.
+
+    Attributes:
+        path: Directory that has the package `trex`.
+        python: Interpreter.
+        source: Where it comes from, for people.
+    """
+
+    path: Path
+    python: Path
+    source: str
+
+    def argv(self, socket: Path) -> list[str]:
+        """Command line of the client's process.
+
+        Our own packages come last in its path: under another interpreter they are of no use.
+        """
+        ours = Path(vnetperf.__file__).parents[1]
+        program = (
+            "import sys; sys.path.append(sys.argv[1]); "
+            "from vnetperf.traffic.trex.worker import main; "
+            "sys.exit(main(sys.argv[2], sys.argv[3]))"
+        )
+        return [str(self.python), "-I", "-c", program, str(ours), str(socket), str(self.path)]
+
+
+def find_client(named: str, server: str) -> ClientInstall | str:
+    """Find TRex's client."""
+    if named:
+        found = _in_directory(Path(named))
+        return found or (
+            f"there is no TRex client in {named}; name the directory that has trex/stl/api.py, "
+            "a TRex tree, or a virtual environment with lbr-trex-client"
+        )
+    if server:
+        if found := _in_directory(Path(server).parent):
+            return found
+        if found := _in_directory(Path(server).resolve().parent):
+            return found
+    spec = importlib.util.find_spec(PYPI)
+    if spec is None or not spec.submodule_search_locations:
+        return (
+            "TRex's Python client was not found beside its server; name its directory as client "
+            "under [trex] of the testbed file, or install lbr-trex-client"
+        )
+    place = Path(next(iter(spec.submodule_search_locations))) / "interactive"
+    return _check_python(ClientInstall(place, Path(sys.executable), PYPI), sys.version_info[:2])
+
+
+def _in_directory(directory: Path) -> ClientInstall | str | None:
+    for below in CLIENT_DIRECTORIES:
+        if (directory / below / "trex" / "stl" / "api.py").is_file():
+            place = ClientInstall(directory / below, Path(sys.executable), str(directory))
+            if PYPI in place.path.parts:
+                return _check_python(place, sys.version_info[:2])
+            return place
+    for packages in sorted(directory.glob(IN_ENVIRONMENT)):
+        path = packages / PYPI / "interactive"
+        python = directory / "bin" / "python"
+        if (path / "trex").is_dir() and python.is_file():
+            match = re.fullmatch(r"python(\d+)\.(\d+)", packages.parent.name)
+            version = (int(match[1]), int(match[2])) if match else (0, 0)
+            return _check_python(ClientInstall(path, python, str(directory)), version)
+    return None
+
+
+def _check_python(place: ClientInstall, version: tuple[int, ...]) -> ClientInstall | str:
+    if version >= PYPI_ENDS:
+        return (
+            f"lbr-trex-client cannot be imported by Python {version[0]}.{version[1]}; use the "
+            "client of the server's tree, or one in a virtual environment of Python 3.11 or older "
+            "(client under [trex] of the testbed file)"
+        )
+    return place
+
 
 #: Importing the client's scapy takes one to three seconds.
 START_S = 30.0
@@ -41,13 +138,7 @@ WHERE = "trex"
 
 
 class TrexClient:
-    """A client process that answers; made by `TrexClient.start`.
-
-    Args:
-        process: The process.
-        sock: The socket it answers on.
-        alive: Raises when the server is known to have ended; asked while waiting.
-    """
+    """A client process that answers; made by `TrexClient.start`."""
 
     def __init__(
         self, process: ManagedProcess, sock: socket.socket, alive: Callable[[], None]
@@ -62,26 +153,12 @@ class TrexClient:
         cls,
         machine: Machine,
         directory: Path,
-        place: ClientPlace,
+        place: ClientInstall,
         *,
         isolated: bool,
         alive: Callable[[], None],
     ) -> TrexClient:
-        """Start the process and wait until it has connected to us.
-
-        Args:
-            machine: Where it runs.
-            directory: Directory for its socket.
-            place: TRex's client and the interpreter for it.
-            isolated: True starts it where our own server is.
-            alive: Raises when the server is known to have ended.
-
-        Returns:
-            The client.
-
-        Raises:
-            GeneratorError: It does not start.
-        """
+        """Start the process and wait until it has connected to us."""
         path = directory / "client.sock"
         path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -123,32 +200,18 @@ class TrexClient:
         watch: Callable[[], None] = lambda: None,
         **values: Any,
     ) -> dict[str, Any]:
-        """Give an order and wait for its answer.
-
-        Args:
-            do: What to do.
-            within_s: Longest wait, seconds.
-            watch: Called every quarter of a second; what it raises gives the order up, and goes
-                through once that has been done.
-            **values: Of the order.
-
-        Returns:
-            The result.
-
-        Raises:
-            GeneratorError: The server or the client failed; one message, with its cure.
-        """
+        """Give an order and wait for its answer."""
         self._number += 1
         number = self._number
         with self._telling():
-            wire.send(self._sock, {"do": do, "number": number, **values})
+            worker.send_message(self._sock, {"do": do, "number": number, **values})
         deadline = time.monotonic() + patient(within_s)
         # An order that was not answered in time may have been answered since.
         while (answer := self._wait(deadline, watch)).get("number") != number:
             continue
         if "trouble" in answer:
             self._alive()  # a server that has died says more than the call that found it gone
-            raise _error(answer["trouble"], answer["text"])
+            raise _client_error(answer["trouble"], answer["text"])
         result: dict[str, Any] = answer["result"]
         return result
 
@@ -159,7 +222,7 @@ class TrexClient:
             raise
         except BaseException:
             with contextlib.suppress(OSError, ValueError, GeneratorError):
-                wire.send(self._sock, {"do": "give-up"})
+                worker.send_message(self._sock, {"do": "give-up"})
                 self._receive(time.monotonic() + patient(ANSWER_S), self._alive)
             raise
 
@@ -175,7 +238,7 @@ class TrexClient:
                 continue
             with self._telling():
                 self._sock.settimeout(patient(ANSWER_S))
-                if (answer := wire.receive(self._sock)) is not None:
+                if (answer := worker.receive_message(self._sock)) is not None:
                     return answer
             self._alive()
             raise self._died("it has closed its socket")
@@ -199,12 +262,12 @@ class TrexClient:
     def close(self) -> None:
         """End the process; idempotent."""
         with contextlib.suppress(OSError):
-            wire.send(self._sock, {"do": "end", "number": 0})
+            worker.send_message(self._sock, {"do": "end", "number": 0})
         self._sock.close()
         self._process.stop(timeout_s=1.0)
 
 
-def _error(kind: str, text: str) -> GeneratorError:
+def _client_error(kind: str, text: str) -> GeneratorError:
     what = {
         "missing": "TRex's Python client was not found",
         "broken": "TRex's Python client cannot be imported",

@@ -10,32 +10,37 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.patience import patient
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import VnfPort, WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError
-from vnetperf.model.machine import AT, MachineFacts
-from vnetperf.model.plan import Placement, Plan, Pollers, RoleDemand
-from vnetperf.model.ports import VnfPort, WireEnd
-from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.frames import GTPU, TUNNELS
+from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.model.tunnel import GTPU, TUNNELS
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
-from vnetperf.traffic.compiled import CompiledFrame, compile_traffic
-from vnetperf.traffic.trex import remote
-from vnetperf.traffic.trex.client import TrexClient
-from vnetperf.traffic.trex.counts import to_trial_result
-from vnetperf.traffic.trex.ports import ATTACHMENTS, MAX_FRAME, WIRES, Port, port_of
-from vnetperf.traffic.trex.server import PROGRAM, TrexServer, threads_of
-from vnetperf.traffic.trex.streams import (
+from vnetperf.traffic.frames import CompiledFrame, compile_traffic
+from vnetperf.traffic.trex import server as remote
+from vnetperf.traffic.trex.client import TrexClient, find_client
+from vnetperf.traffic.trex.server import (
+    ATTACHMENTS,
+    MAX_FRAME,
+    PROGRAM,
+    WIRES,
+    ServerPort,
+    TrexServer,
+    server_port,
+    server_threads,
+)
+from vnetperf.traffic.trex.trials import (
     FCS_OCTETS,
     WHOLE,
     TrialPlan,
-    check_whole,
+    check_one_piece,
     plan_burst,
     plan_trial,
+    to_trial_result,
 )
-from vnetperf.traffic.trex.versions import find_client
 
 #: Learning frames are sent slowly, unless there are so many that it would take too long.
 LEARN_FPS, LEARN_S, LEARN_DRAIN_S = 10_000.0, 2.0, 0.05
@@ -53,7 +58,7 @@ PIN = 2
 
 
 @dataclass(frozen=True)
-class Times:
+class SendingTimes:
     """Times of a trial, seconds.
 
     Attributes:
@@ -93,19 +98,11 @@ class Trex(TrafficGenerator):
         self._frames: tuple[CompiledFrame, ...] = ()
         self._short: dict[int, CompiledFrame] = {}
         self._known: dict[str, Any] = {}
-        self._theirs = remote.Remote(self.config.server)
+        self._theirs = remote.RemoteServer(self.config.server)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps TRex from being used here.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" or what is missing with its cure.
-        """
+        """What keeps TRex from being used here."""
         del scenario
         if facts.programs.get(PROGRAM):
             return ""
@@ -118,15 +115,7 @@ class Trex(TrafficGenerator):
 
     @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
-        """Whether TRex has instructions for the fields that vary.
-
-        Args:
-            scenario: The scenario.
-            testbed: Does not matter.
-
-        Returns:
-            "" or what it has none for.
-        """
+        """Whether TRex has instructions for the fields that vary."""
         del testbed
         with contextlib.suppress(ConfigError):  # which is for others to tell
             frames = compile_traffic(scenario.streams, scenario.traffic, LONGEST)
@@ -141,25 +130,12 @@ class Trex(TrafficGenerator):
         """Two threads send and receive, one measures latency; the one that answers sleeps.
 
         A vSwitch with one poller sends on two queues of a memif, each of which wants a thread.
-
-        Returns:
-            The "tester" demand.
         """
         return (RoleDemand(role="tester", threads=3, group="switch"),)
 
     @classmethod
     def cannot_plug(cls, wire: str, queues: int, scenario: Scenario, placement: Placement) -> str:
-        """A memif's other end drops what it sends on queues that nobody polls.
-
-        Args:
-            wire: Kind of wire.
-            queues: Queues that the other end sends on.
-            scenario: The scenario.
-            placement: Cores.
-
-        Returns:
-            "" or why it cannot.
-        """
+        """A memif's other end drops what it sends on queues that nobody polls."""
         if wire != "memif":
             return ""
         if scenario.traffic.flows > 1 and scenario.largest_on_wire > LONGEST:
@@ -167,7 +143,7 @@ class Trex(TrafficGenerator):
                 f"TRex sends frames of more than {LONGEST} octets in pieces when flows differ, and "
                 "DPDK's memif joins pieces wrongly"
             )
-        polled = len(threads_of(placement).workers)
+        polled = len(server_threads(placement).workers)
         if queues <= polled:
             return ""
         return (
@@ -177,32 +153,17 @@ class Trex(TrafficGenerator):
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
-        """Memory for NICs; virtual devices take ordinary pages.
-
-        Args:
-            scenario: Does not matter.
-            kinds: Kinds of wire and attachment.
-
-        Returns:
-            MiB.
-        """
+        """Memory for NICs; virtual devices take ordinary pages."""
         del scenario
         return 2048 if "nic" in kinds else 0
 
     def connect(self, ends: tuple[WireEnd, ...]) -> None:
-        """Start a server, or connect to one, and take its ports.
-
-        Args:
-            ends: One end per port.
-
-        Raises:
-            GeneratorError: What went wrong, with its cure.
-        """
+        """Start a server, or connect to one, and take its ports."""
         self._ends, self._known = ends, {}
         if len(ends) % 2:
             raise GeneratorError(f"{len(ends)} ports", where=self.name, accepted="an even number")
         program = self.machine.facts.programs.get(PROGRAM, "")
-        place = find_client(self.config.client, "" if program.startswith(AT) else program)
+        place = find_client(self.config.client, "" if program.startswith(LOCATED_AT) else program)
         if isinstance(place, str):
             raise GeneratorError(place, where=self.name)
         ours = not self.config.server
@@ -211,7 +172,7 @@ class Trex(TrafficGenerator):
         self._client = TrexClient.start(
             self.machine, self.directory, place, isolated=ours, alive=self._check_alive
         )
-        host, sync, publisher = self._theirs.address if not ours else remote.OURS
+        host, sync, publisher = self._theirs.address if not ours else remote.OWN_ADDRESS
         self._known = self._client.call(
             "open",
             within_s=START_S + GRACE_S,
@@ -240,14 +201,14 @@ class Trex(TrafficGenerator):
         for end in ends:
             if end.role == "server" and end.socket:  # one that was killed has left it behind
                 Path(end.socket).unlink(missing_ok=True)
-        threads = threads_of(placement, ports, self.plan.tester_rx_queues)
+        threads = server_threads(placement, ports, self.plan.tester_rx_queues)
         self._server = TrexServer(self.machine, self.directory, program, threads)
         self._server.start(ports, mtu=scenario.mtu, node=placement.node)
 
-    def _ports(self, ends: tuple[WireEnd, ...]) -> tuple[Port, ...]:
+    def _ports(self, ends: tuple[WireEnd, ...]) -> tuple[ServerPort, ...]:
         scenario = self.plan.scenario
         return tuple(
-            port_of(
+            server_port(
                 number,
                 end,
                 scenario.mtu,
@@ -278,34 +239,21 @@ class Trex(TrafficGenerator):
             self.connect(self._ends)
 
     def links_down(self) -> tuple[str, ...]:
-        """Ports whose link is down.
-
-        Returns:
-            Names.
-        """
+        """Ports whose link is down."""
         down = self._running().call("links")["down"]
         return tuple(f"tester port {number}" for number in down)
 
     def prepare(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
     ) -> None:
-        """Compile the traffic; a trial hands it over, with its counts.
-
-        Args:
-            streams: What is sent.
-            profile: Flows.
-            frame_size: Octets including FCS.
-
-        Raises:
-            GeneratorError: It cannot be expressed.
-        """
+        """Compile the traffic; a trial hands it over, with its counts."""
         self._running()
         self._frames = ()
         frames = compile_traffic(streams, profile, frame_size)
         plan_burst(frames, 1, 1.0).describe()  # refuses what TRex has no instructions for
         self._short = {}
         if any(end.kind == "memif" for end in self._ends):
-            check_whole(frames)
+            check_one_piece(frames)
             outer = max(frame.size for frame in frames) - frame_size
             if frame_size + outer > LONGEST and profile.mix is None:
                 short = compile_traffic(streams, profile, LONGEST - outer)
@@ -313,33 +261,18 @@ class Trex(TrafficGenerator):
         self._frames = frames
 
     def learn(self, frames_per_stream: int) -> None:
-        """Send learning frames.
-
-        Args:
-            frames_per_stream: Frames of each stream.
-        """
+        """Send learning frames."""
         rate = max(LEARN_FPS, frames_per_stream / LEARN_S)
         plan = plan_burst(self._frames, frames_per_stream, rate)
         duration = frames_per_stream / rate
-        times = Times(duration, LEARN_S, LEARN_DRAIN_S)
+        times = SendingTimes(duration, LEARN_S, LEARN_DRAIN_S)
         self._send(plan, times, lambda: None)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
-        """Send, drain, count.
-
-        Args:
-            trial: The trial.
-            watch: Called while traffic runs.
-
-        Returns:
-            The counts.
-
-        Raises:
-            GeneratorError: The server died, or its counters cannot be trusted.
-        """
+        """Send, drain, count."""
         plan = plan_trial(self._frames, trial.load_fps, trial.duration_s, self._short)
         slack = patient(max(SLACK_S, SLACK * trial.duration_s))
-        times = Times(trial.duration_s, slack, trial.drain_s, trial.full_drain)
+        times = SendingTimes(trial.duration_s, slack, trial.drain_s, trial.full_drain)
         said = self._send(plan, times, watch)
         result = to_trial_result(plan, said, histogram_up_to_loss=trial.histogram_up_to_loss)
         drained = trial.drain_s if trial.full_drain else round(said["took"]["drain"], 4)
@@ -347,7 +280,9 @@ class Trex(TrafficGenerator):
             update={"refusal_is_loss": self.plan.refusal_is_loss, "drain_s": drained}
         )
 
-    def _send(self, plan: TrialPlan, times: Times, watch: Callable[[], None]) -> dict[str, Any]:
+    def _send(
+        self, plan: TrialPlan, times: SendingTimes, watch: Callable[[], None]
+    ) -> dict[str, Any]:
         if not self._frames:
             raise GeneratorError("no traffic is prepared", where=self.name)
         several = self._server is not None and len(self._server.threads.workers) > 1
@@ -362,21 +297,13 @@ class Trex(TrafficGenerator):
         )
 
     def pollers(self) -> tuple[Pollers, ...]:
-        """Its busy threads, when the server is ours.
-
-        Returns:
-            The "tester" role.
-        """
+        """Its busy threads, when the server is ours."""
         if self._server is None:
             return ()
         return (Pollers(role="tester", pid=self._server.pid, thread_prefix="Trex DP"),)
 
     def facts(self) -> dict[str, Any]:
-        """Versions, launch line, configuration, ports, and how latency is measured.
-
-        Returns:
-            JSON values.
-        """
+        """Versions, launch line, configuration, ports, and how latency is measured."""
         server, known = self._server, self._known
         low_end = bool(server and server.threads.low_end)
         return {

@@ -1,22 +1,120 @@
-"""TRex's server: its configuration, its command line, its process.
+"""TRex's server: its ports, its configuration, its command line, its process.
 
-It listens on 0.0.0.0 without asking who comes, so it runs in the run's own network namespace. The
-program itself is started, never its wrapper `t-rex-64`, which changes hugepages and drivers of
-NICs, and ends other programs by their names.
+It listens on 0.0.0.0 without access control, so it runs in the run's own network namespace. The
+program itself is started, never its wrapper `t-rex-64`, which changes hugepages and NIC drivers.
 """
 
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.host import dpdk
 from vnetperf.host.machine import Machine
-from vnetperf.host.process import ManagedProcess
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.plan import Placement
-from vnetperf.traffic.trex.ports import Port
+from vnetperf.model.scenario import Placement
+
+WIRES = ("nic", "memif", "veth")
+ATTACHMENTS = ("memif", "veth")
+USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
+#: Largest frame, octets including FCS; its buffers hold 9280, a tunnel's headers included.
+MAX_FRAME = 9000
+#: A ring of jumbo frames that fit its buffers: octets of a frame and of a block.
+JUMBO_FRAME, JUMBO_BLOCK = 9280, 593_920
+
+
+@dataclass(frozen=True)
+class ServerPort:
+    """A port of the server.
+
+    Attributes:
+        interface: As in `interfaces` of its configuration.
+        mac: Address it has; "" for its own.
+        many_queues: True when it has a receive queue for each of the server's workers.
+        pci: True when it is a NIC that the server drives itself.
+        netdev: Kernel interface behind it; "" for none.
+    """
+
+    interface: str
+    mac: str = ""
+    many_queues: bool = False
+    pci: bool = False
+    netdev: str = ""
+
+
+def server_port(number: int, end: WireEnd, mtu: int, *, own_socket: bool = False) -> ServerPort:
+    """The port that plugs into an end."""
+    mac = end.mac or ""
+    if end.kind == "memif" and end.socket:
+        identity = 0 if own_socket else end.wire
+        role = end.role or "client"
+        arguments = dpdk.memif_devargs(
+            number, role=role, identity=identity, socket=end.socket, mtu=mtu, mac=mac
+        )
+        return ServerPort(f"--vdev={arguments}", mac=mac, many_queues=True)
+    if end.pci and end.driver in USER_DRIVERS:
+        return ServerPort(end.pci, mac=mac, many_queues=True, pci=True)
+    if end.netdev and end.kind in ("veth", "nic", "vf"):
+        arguments = _af_packet(number, end.netdev, mtu)
+        return ServerPort(f"--vdev={arguments}", mac=mac, netdev=end.netdev)
+    raise GeneratorError(
+        f"cannot plug into a {end.kind}" + (f" under {end.driver}" if end.driver else ""),
+        where="trex",
+        accepted=", ".join(dict.fromkeys((*WIRES, *ATTACHMENTS))),
+    )
+
+
+def _af_packet(number: int, netdev: str, mtu: int) -> str:
+    if mtu <= dpdk.STANDARD_ROOM_MTU:
+        return dpdk.af_packet_devargs(number, netdev, mtu)
+    return (
+        f"net_af_packet{number},iface={netdev},framesz={JUMBO_FRAME},"
+        f"framecnt={dpdk.AF_PACKET_FRAMES},blocksz={JUMBO_BLOCK},qdisc_bypass=1"
+    )
+
+
+SYNC_PORT, ASYNC_PORT = 4501, 4500
+#: Where the one listens that a run starts, in the run's network namespace.
+OWN_ADDRESS = ("127.0.0.1", SYNC_PORT, ASYNC_PORT)
+#: How often it is knocked at, and how long it may take to open, seconds.
+KNOCK_S = 1.0
+
+
+class RemoteServer:
+    """A server that was there before us.
+
+    Attributes:
+        address: Host, port of requests, port of news.
+    """
+
+    def __init__(self, server: str) -> None:
+        host, sync, publisher = (*server.split(":"), "", "")[:3]
+        self.address = (host, int(sync or SYNC_PORT), int(publisher or ASYNC_PORT))
+        self._next = 0.0
+
+    def check_alive(self) -> None:
+        """Knock, now and then: its client would take a quarter of a minute to miss it."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + KNOCK_S
+        host, port, _ = self.address
+        try:
+            socket.create_connection((host, port), timeout=KNOCK_S).close()
+        except ConnectionRefusedError:
+            raise GeneratorError(
+                f"the server does not answer: nobody listens at {host}:{port} any more",
+                where="trex",
+                cure="see the server's log",
+            ) from None
+        except OSError:
+            return  # slow, or not reachable for a moment: for the client to find out
+
 
 PROGRAM = "trex"
 #: Lines of its log in a message.
@@ -25,11 +123,11 @@ LOG_LINES = 15
 LOW_END_MIB, ROOMY_MIB = 512, 1024
 STANDARD_MTU = 1500
 #: Any unicast address: streams carry addresses of their own.
-NOBODY = "02:00:00:00:00:01"
+ANY_MAC = "02:00:00:00:00:01"
 
 
 @dataclass(frozen=True)
-class Threads:
+class ServerThreads:
     """Processors of the server's threads.
 
     Attributes:
@@ -45,44 +143,23 @@ class Threads:
     main: int
 
 
-def threads_of(
-    placement: Placement, ports: Sequence[Port] = (), queues: int | None = None
-) -> Threads:
-    """Where the server's threads run.
-
-    Args:
-        placement: What it was given: as many processors as it asks for, or fewer in turns.
-        ports: Its ports: one without several queues takes one worker.
-        queues: Queues that the other end of a virtual port sends on: more workers are no use there,
-            and cost the probes of latency; None for as many as there can be.
-
-    Returns:
-        The threads.
-    """
+def server_threads(
+    placement: Placement, ports: Sequence[ServerPort] = (), queues: int | None = None
+) -> ServerThreads:
+    """Where the server's threads run."""
     cores, main = placement.cores.get("tester", (0,)), placement.housekeeping[0]
     if len(cores) < 2 or placement.takes_turns("tester") or main in cores:
-        return Threads(low_end=True, workers=cores[:1], receiver=cores[0], main=cores[0])
+        return ServerThreads(low_end=True, workers=cores[:1], receiver=cores[0], main=cores[0])
     workers = cores[:-1] if all(port.many_queues for port in ports) else cores[:1]
     if queues is not None and not all(port.pci for port in ports):
         workers = workers[:queues]
-    return Threads(low_end=False, workers=workers, receiver=cores[-1], main=main)
+    return ServerThreads(low_end=False, workers=workers, receiver=cores[-1], main=main)
 
 
-def configuration(
-    ports: Sequence[Port], threads: Threads, prefix: str, *, mtu: int, node: int
+def server_configuration(
+    ports: Sequence[ServerPort], threads: ServerThreads, prefix: str, *, mtu: int, node: int
 ) -> str:
-    """The server's configuration file.
-
-    Args:
-        ports: Its ports, an even number.
-        threads: Its processors.
-        prefix: Tells its files apart from those of other programs with DPDK.
-        mtu: MTU, octets.
-        node: NUMA node of its memory.
-
-    Returns:
-        YAML.
-    """
+    """The server's configuration file."""
     lines = [
         "- version: 2",
         f"  port_limit: {len(ports)}",
@@ -101,8 +178,8 @@ def configuration(
     lines.append("  port_info:")
     for port in ports:
         lines += [
-            f'    - dest_mac: "{NOBODY}"',
-            f'      src_mac: "{port.mac or NOBODY}"',
+            f'    - dest_mac: "{ANY_MAC}"',
+            f'      src_mac: "{port.mac or ANY_MAC}"',
         ]
     if not threads.low_end:
         lines += [
@@ -117,17 +194,8 @@ def configuration(
     return "\n".join(lines) + "\n"
 
 
-def command(program: str, configuration_file: Path, threads: Threads) -> list[str]:
-    """The server's command line.
-
-    Args:
-        program: The binary; it looks for its libraries below the directory it is started in.
-        configuration_file: Its configuration.
-        threads: Its processors.
-
-    Returns:
-        Program and arguments.
-    """
+def server_command(program: str, configuration_file: Path, threads: ServerThreads) -> list[str]:
+    """The server's command line."""
     argv = ["env", "--chdir", str(Path(program).parent), program]
     argv += ["-i", "--cfg", str(configuration_file), "-c", str(len(threads.workers))]
     # A frame that a ring does not take is dropped and counted, instead of tried again while
@@ -141,18 +209,14 @@ def command(program: str, configuration_file: Path, threads: Threads) -> list[st
 class TrexServer:
     """A server of the run.
 
-    Args:
-        machine: Where it runs.
-        directory: Directory for its files.
-        program: Path of `_t-rex-64`.
-        threads: Its processors.
-
     Attributes:
         argv: How it was started.
         configuration: Its configuration.
     """
 
-    def __init__(self, machine: Machine, directory: Path, program: str, threads: Threads) -> None:
+    def __init__(
+        self, machine: Machine, directory: Path, program: str, threads: ServerThreads
+    ) -> None:
         self.machine = machine
         self.directory = directory
         self.program = program
@@ -161,19 +225,13 @@ class TrexServer:
         self.configuration = ""
         self._process: ManagedProcess | None = None
 
-    def start(self, ports: Sequence[Port], *, mtu: int, node: int) -> None:
-        """Start it; whether it answers is for its client to see.
-
-        Args:
-            ports: Its ports.
-            mtu: MTU, octets.
-            node: NUMA node of its memory.
-        """
+    def start(self, ports: Sequence[ServerPort], *, mtu: int, node: int) -> None:
+        """Start it; whether it answers is for its client to see."""
         prefix = f"vnetperf-{self.machine.run_id}"[:40]
-        self.configuration = configuration(ports, self.threads, prefix, mtu=mtu, node=node)
+        self.configuration = server_configuration(ports, self.threads, prefix, mtu=mtu, node=node)
         file = self.directory / "trex_cfg.yaml"
         file.write_text(self.configuration)
-        self.argv = command(self.program, file, self.threads)
+        self.argv = server_command(self.program, file, self.threads)
         libraries = Path(self.program).parent / "so"
         env = {
             "LD_LIBRARY_PATH": f"{libraries}:{libraries / 'x86_64'}",
@@ -187,11 +245,7 @@ class TrexServer:
         return self._process.pid if self._process else 0
 
     def check_alive(self) -> None:
-        """Raise when it has ended.
-
-        Raises:
-            GeneratorError: With the log's tail.
-        """
+        """Raise when it has ended."""
         if self._process is not None and not self._process.alive():
             raise GeneratorError(
                 f"TRex's server has ended (status {self._process.returncode}); log ends with:\n"

@@ -12,23 +12,22 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.backend import check_process
-from vnetperf.host import links, netns, threads
-from vnetperf.host.cpulist import format_cpus
+from vnetperf.host import links, threads
+from vnetperf.host.cpu import format_cpus
 from vnetperf.host.machine import Machine
-from vnetperf.host.process import ManagedProcess
-from vnetperf.launchers.container import Container
-from vnetperf.launchers.endpoint import Ends
-from vnetperf.model.core import GN_CORE, GN_TESTER, Bearers, Stack
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.deployment import Attachment, WireEnd
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers, RoleDemand
-from vnetperf.model.ports import Attachment, WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.options import GN_CORE, GN_TESTER, Bearers, MobileCore
+from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
+from vnetperf.virt.container import Container
+from vnetperf.virt.endpoint import EndpointPair
 from vnetperf.vnfs.base import Vnf
-from vnetperf.vnfs.vepc import misfit, network, stack, users
-from vnetperf.vnfs.vepc.sgsn import AttachPhase, Sgsn, runs_of
+from vnetperf.vnfs.vepc import stack, ue
+from vnetperf.vnfs.vepc.sgsn import AttachPhase, Sgsn, bearer_runs
 
 LAUNCHER = "container"
 #: Longest wait for each program of a core, seconds.
@@ -71,7 +70,7 @@ class Vepc(Vnf):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps a core from running here, or from what is asked."""
-        return misfit.trouble(facts, scenario, cls.name)
+        return stack.core_problem(facts, scenario, cls.name)
 
     @classmethod
     def roles(cls, number: int) -> tuple[RoleDemand, ...]:
@@ -95,7 +94,7 @@ class Vepc(Vnf):
         return f"vnf{self.number}"
 
     @property
-    def stack(self) -> Stack:
+    def stack(self) -> MobileCore:
         """The core."""
         found = self.plan.scenario.stack
         if found is None:
@@ -108,15 +107,15 @@ class Vepc(Vnf):
         self.container.create()
         names = [self._take(attachment) for attachment in attachments]
         scenario = self.plan.scenario
-        for module in misfit.modules(scenario):
+        for module in stack.kernel_modules(scenario):
             self.machine.load_module(module)
-        interfaces = stack.Interfaces(gn=names[0], sgi=names[1])
+        interfaces = stack.CoreInterfaces(gn=names[0], sgi=names[1])
         radio, servers = (attachment.peer_mac or "" for attachment in attachments)
-        for line in network.lines(interfaces, radio, servers):
+        for line in stack.network_commands(interfaces, radio, servers):
             self._tool(line)
         directory = self.container.directory
-        self._known = stack.values(self.stack, scenario.core, interfaces, directory)
-        self._files = stack.files_of(self.stack, self._known)
+        self._known = stack.stack_values(self.stack, scenario.core, interfaces, directory)
+        self._files = stack.stack_files(self.stack, self._known)
         for name, text in self._files.items():
             self._known[name] = self.container.write(name, text.encode())
         self._start()
@@ -142,7 +141,7 @@ class Vepc(Vnf):
     def _start(self) -> None:
         """Start the stack's programs, each once the one before is up."""
         for program in self.stack.programs:
-            argv = stack.command(program, self._known, self.stack)
+            argv = stack.program_argv(program, self._known, self.stack)
             first = not self.processes
             name = self.role if first else f"{self.role}-{len(self.processes)}"
             process = self.container.spawn(
@@ -152,7 +151,7 @@ class Vepc(Vnf):
             ready = program.ready
             try:
                 process.wait_for(
-                    partial(_has_said, process, ready),
+                    partial(_log_contains, process, ready),
                     timeout_s=PROGRAM_S,
                     what=f"{ready!r} in its log",
                 )
@@ -186,7 +185,7 @@ class Vepc(Vnf):
             found = [(c.teid_data, int(IPv4Address(c.ue))) for c in self.phase.contexts]
         else:
             found = self._by_command(core.sessions)
-        self.sessions = runs_of(found)
+        self.sessions = bearer_runs(found)
 
     def _by_gtpc(self, sessions: int, ramp: float) -> AttachPhase:
         client: list[Sgsn] = []
@@ -195,7 +194,7 @@ class Vepc(Vnf):
             apn = self.stack.attach.apn
             client.append(Sgsn(stack.SGSN, GN_CORE, GN_TESTER, apn, self.check_alive))
 
-        netns.run_in(self.container.netns, make)
+        links.run_in(self.container.netns, make)
         try:
             client[0].echo()
             return client[0].attach(sessions, ramp)
@@ -205,12 +204,12 @@ class Vepc(Vnf):
     def _by_command(self, sessions: int) -> list[tuple[int, int]]:
         """Run the stack's own attach command; it prints a line for each session."""
         where = f"{self.role}, attach to {self.stack.name}"
-        argv = stack.command(self.stack.attach.argv, self._known, self.stack)
+        argv = stack.program_argv(self.stack.attach.argv, self._known, self.stack)
         try:
             said = self.machine.run(argv, netns=self.container.netns, timeout=ATTACH_S)
             rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
             found = [(int(row["teid"]), int(IPv4Address(row["ue"]))) for row in rows]
-            runs_of(found)  # refuses what is no TEID
+            bearer_runs(found)  # refuses what is no TEID
         except (HostError, ValueError, KeyError, TypeError) as error:
             self.check_alive()
             raise DutError(f"the attach command failed: {error}", where=where) from error
@@ -227,12 +226,12 @@ class Vepc(Vnf):
     @classmethod
     def no_users(cls, facts: MachineFacts, plan: Plan) -> str:
         """What keeps a UE and a server from plugging in."""
-        return users.missing(facts, plan.scenario, plan.wire)
+        return ue.ue_problem(facts, plan.scenario, plan.wire)
 
     @contextmanager
-    def users(self, ends: tuple[WireEnd, ...]) -> Iterator[Ends]:
+    def users(self, ends: tuple[WireEnd, ...]) -> Iterator[EndpointPair]:
         """Put a UE and a server in the tester's places."""
-        with users.in_place_of_tester(self, self.stack, ends) as found:
+        with ue.in_place_of_tester(self, self.stack, ends) as found:
             yield found
 
     def counters(self) -> tuple[HopCounters, ...]:
@@ -257,7 +256,7 @@ class Vepc(Vnf):
             raise DutError(f"gone: the core's interface {error}", where=self.role) from error
         if self.plan.scenario.core.gtpu_mode == "tun":
             port = f"{self.role}.gtp-u (inside)"
-            found.append(network.udp_counters(self.container.netns, port))
+            found.append(stack.udp_counters(self.container.netns, port))
         return tuple(found)
 
     def pollers(self) -> tuple[Pollers, ...]:
@@ -273,7 +272,7 @@ class Vepc(Vnf):
         scenario = self.plan.scenario
         return {
             "application": self.stack.description or self.stack.name,
-            "version": misfit.version(self.machine.facts, self.stack),
+            "version": stack.core_version(self.machine.facts, self.stack),
             "kernel": f"Linux {platform.release()}",
             "launcher": LAUNCHER,
             "mode": scenario.vnf_mode,
@@ -285,7 +284,7 @@ class Vepc(Vnf):
                 f"{run.count} from UE {run.ue}, TEID {run.teid:#x}" for run in self.sessions
             ],
             "programs": [
-                " ".join(stack.command(program, self._known, self.stack))
+                " ".join(stack.program_argv(program, self._known, self.stack))
                 for program in self.stack.programs
             ],
             "files": self._files,
@@ -322,5 +321,5 @@ class Vepc(Vnf):
         self.container.give_back()
 
 
-def _has_said(process: ManagedProcess, text: str) -> bool:
+def _log_contains(process: ManagedProcess, text: str) -> bool:
     return text in process.log_text()

@@ -63,25 +63,14 @@ class Message:
     elements: tuple[tuple[int, bytes], ...] = ()
 
     def encode(self) -> bytes:
-        """The message as octets.
-
-        Returns:
-            A UDP payload.
-        """
+        """The message as octets."""
         body = b"".join(_element(kind, content) for kind, content in self.elements)
         length = OPTIONAL + len(body)
         head = struct.pack("!BBHI", FLAGS, self.kind, length, self.teid)
         return head + struct.pack("!HBB", self.sequence, 0, 0) + body
 
     def first(self, kind: int) -> bytes | None:
-        """Content of the first element of a type.
-
-        Args:
-            kind: Type.
-
-        Returns:
-            Octets; None when there is none.
-        """
+        """Content of the first element of a type."""
         return next((content for found, content in self.elements if found == kind), None)
 
 
@@ -92,18 +81,7 @@ def _element(kind: int, content: bytes) -> bytes:
 
 
 def decode(octets: bytes) -> Message:
-    """Read a message.
-
-    Args:
-        octets: A UDP payload.
-
-    Returns:
-        The message. Elements behind one of an unknown fixed length cannot be found, and are left
-        out.
-
-    Raises:
-        GtpError: It is none.
-    """
+    """Read a message."""
     if len(octets) < HEADER:
         raise GtpError(f"{len(octets)} octets are no GTP header")
     flags, kind, length, teid = struct.unpack_from("!BBHI", octets)
@@ -142,41 +120,19 @@ def _elements(body: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-def bcd(digits: str, octets: int = 0) -> bytes:
-    """Digits two to an octet, the first in the low half, filled up with 0xf.
-
-    Args:
-        digits: Decimal digits.
-        octets: Length; 0 for as many as needed.
-
-    Returns:
-        Octets.
-    """
+def encode_bcd(digits: str, octets: int = 0) -> bytes:
+    """Digits two to an octet, the first in the low half, filled up with 0xf."""
     padded = digits.ljust(max(2 * octets, len(digits) + len(digits) % 2), "f")
     return bytes(int(padded[n + 1] + padded[n], 16) for n in range(0, len(padded), 2))
 
 
-def apn(name: str) -> bytes:
-    """An access point name as labels with their lengths.
-
-    Args:
-        name: "internet.example".
-
-    Returns:
-        Octets.
-    """
+def encode_apn(name: str) -> bytes:
+    """An access point name as labels with their lengths."""
     return b"".join(bytes((len(part),)) + part.encode() for part in name.split("."))
 
 
 def echo_request(sequence: int) -> Message:
-    """Ask whether the peer is there.
-
-    Args:
-        sequence: Number of the request.
-
-    Returns:
-        The message.
-    """
+    """Ask whether the peer is there."""
     return Message(ECHO_REQUEST, 0, sequence)
 
 
@@ -198,34 +154,24 @@ class Subscriber:
 
 
 def create_request(sequence: int, who: Subscriber, control: str, user: str) -> Message:
-    """Ask for a PDP context.
-
-    Args:
-        sequence: Number of the request.
-        who: For whom.
-        control: Address of the SGSN for signalling.
-        user: Address of the SGSN (or RNC) for user traffic.
-
-    Returns:
-        The message.
-    """
+    """Ask for a PDP context."""
     teid = struct.pack("!I", who.teid)
     return Message(
         CREATE_REQUEST,
         0,
         sequence,
         (
-            (IMSI, bcd(who.imsi, 8)),
+            (IMSI, encode_bcd(who.imsi, 8)),
             (RECOVERY, b"\0"),
             (SELECTION, b"\xfc"),  # subscribed; the other bits are spare ones
             (TEID_DATA, teid),
             (TEID_CONTROL, teid),
             (NSAPI, b"\x05"),
             (END_USER_ADDRESS, IPV4),
-            (APN, apn(who.apn)),
+            (APN, encode_apn(who.apn)),
             (GSN_ADDRESS, IPv4Address(control).packed),
             (GSN_ADDRESS, IPv4Address(user).packed),
-            (MSISDN, b"\x91" + bcd(who.msisdn)),
+            (MSISDN, b"\x91" + encode_bcd(who.msisdn)),
             (QOS, BEST_EFFORT),
         ),
     )
@@ -248,15 +194,8 @@ class Context:
     gateway: str
 
 
-def cause_of(message: Message) -> str:
-    """Why a request was refused.
-
-    Args:
-        message: A response.
-
-    Returns:
-        "" when it was accepted; otherwise the cause in words and its number.
-    """
+def refusal_cause(message: Message) -> str:
+    """Why a request was refused."""
     content = message.first(CAUSE)
     if content is None:
         return "the response has no cause"
@@ -264,18 +203,8 @@ def cause_of(message: Message) -> str:
     return "" if number in ALL_ACCEPTED else f"{CAUSES.get(number, 'refused')} (cause {number})"
 
 
-def context_of(message: Message) -> Context:
-    """What a response to a request for a PDP context says.
-
-    Args:
-        message: The response, whose cause says that it was accepted.
-
-    Returns:
-        The context.
-
-    Raises:
-        GtpError: A part is missing, or the address is not one of IPv4.
-    """
+def parse_context(message: Message) -> Context:
+    """What a response to a request for a PDP context says."""
     addresses = [content for kind, content in message.elements if kind == GSN_ADDRESS]
     data, control = message.first(TEID_DATA), message.first(TEID_CONTROL)
     user = message.first(END_USER_ADDRESS)

@@ -1,4 +1,4 @@
-"""The SGSN of a run: asks a core for sessions by GTPv1-C, and times each."""
+"""The SGSN of a run: attaches UEs to a core by GTPv1-C, from the host or on the tester's wire."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import select
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import quantiles
 from typing import Any
 
-from vnetperf.host.patience import patient
-from vnetperf.model.core import Bearers
-from vnetperf.model.errors import DutError, HostError
+from vnetperf.host.machine import Machine
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import VnfPort, WireEnd, tester_mac, vnf_mac
+from vnetperf.model.errors import CapabilityError, DutError, HostError
+from vnetperf.model.options import GN_CORE, GN_PREFIX, GN_TESTER, Bearers
 from vnetperf.vnfs.vepc import gtpc
 
 #: A request is sent this often, this many seconds apart (T3-RESPONSE and N3-REQUESTS).
@@ -24,7 +27,7 @@ WINDOW = 256
 BUFFER = 4096
 SEQUENCES = 1 << 16
 #: Why a request may not be sent now: it is repeated when it is due.
-PASSING = (errno.ECONNREFUSED, errno.EAGAIN, errno.ENOBUFS)
+TRANSIENT = (errno.ECONNREFUSED, errno.EAGAIN, errno.ENOBUFS)
 #: Longest wait for a core that has just started to answer, and between two questions, seconds.
 ECHO_S, ECHO_EVERY_S = 10.0, 0.1
 
@@ -61,11 +64,7 @@ class AttachPhase:
         return len(self.contexts) / self.seconds if self.seconds else 0.0
 
     def facts(self) -> dict[str, Any]:
-        """The phase as a result has it.
-
-        Returns:
-            JSON values.
-        """
+        """The phase as a result has it."""
         times = sorted(self.answer_s)
         made = len(self.contexts)
         found: dict[str, Any] = {
@@ -86,15 +85,7 @@ class AttachPhase:
         return found
 
     def must_be_whole(self, where: str, log_tail: Callable[[], str]) -> None:
-        """Refuse a phase in which a session is missing: its packets would look like loss.
-
-        Args:
-            where: What is attached to, for the message.
-            log_tail: Gives the end of the core's log.
-
-        Raises:
-            DutError: Sessions were refused: why, how many, and the log's tail.
-        """
+        """Refuse a phase in which a session is missing: its packets would look like loss."""
         if not self.refusals:
             return
         why = ", ".join(f"{count} by {text!r}" for text, count in self.refusals.items())
@@ -119,16 +110,6 @@ class Sgsn:
     """A GTPv1-C client.
 
     Its socket is made in the network namespace of the thread that makes it, and stays there.
-
-    Args:
-        local: Own address.
-        core: Address of the core.
-        user: Address that users' traffic goes to.
-        apn: Access point name.
-        check: Raises when the core has ended.
-
-    Raises:
-        HostError: Its address cannot be had.
     """
 
     def __init__(
@@ -171,15 +152,11 @@ class Sgsn:
             self.socket.send(octets)
         except OSError as error:
             self.check()
-            if error.errno not in PASSING:
+            if error.errno not in TRANSIENT:
                 raise self._error("cannot ask the core", error) from error
 
     def echo(self) -> None:
-        """Wait until the core answers.
-
-        Raises:
-            DutError: It has ended, or does not.
-        """
+        """Wait until the core answers."""
         deadline = time.monotonic() + patient(ECHO_S)
         while time.monotonic() < deadline:
             asked = time.monotonic()
@@ -193,18 +170,7 @@ class Sgsn:
         raise DutError("the core does not answer an echo request", where=f"GTP-C, {self.local}")
 
     def attach(self, sessions: int, ramp: float) -> AttachPhase:
-        """Ask for sessions.
-
-        Args:
-            sessions: How many.
-            ramp: How many in a second; 0 for one after the other.
-
-        Returns:
-            What came of it.
-
-        Raises:
-            DutError: The core has ended.
-        """
+        """Ask for sessions."""
         found = AttachPhase(asked=sessions, ramp=ramp)
         made: dict[int, gtpc.Context] = {}
         waiting: dict[int, _Request] = {}
@@ -272,26 +238,19 @@ class Sgsn:
         made: dict[int, gtpc.Context],
         found: AttachPhase,
     ) -> None:
-        if cause := gtpc.cause_of(answer):
+        if cause := gtpc.refusal_cause(answer):
             found.refusals[cause] += 1
             return
         try:
-            made[request.number] = gtpc.context_of(answer)
+            made[request.number] = gtpc.parse_context(answer)
         except gtpc.GtpError as error:
             found.refusals[str(error)] += 1
             return
         found.answer_s.append(time.monotonic() - request.first)
 
 
-def runs_of(sessions: list[tuple[int, int]]) -> tuple[Bearers, ...]:
-    """Sessions as runs in which endpoints and addresses rise by one.
-
-    Args:
-        sessions: Tunnel endpoint at the core, and address of the UE as a number.
-
-    Returns:
-        Runs that together have every session once.
-    """
+def bearer_runs(sessions: list[tuple[int, int]]) -> tuple[Bearers, ...]:
+    """Sessions as runs in which endpoints and addresses rise by one."""
     found: list[list[int]] = []
     for teid, ue in sessions:
         if found and (teid - found[-1][0], ue - found[-1][1]) == (found[-1][2],) * 2:
@@ -302,3 +261,37 @@ def runs_of(sessions: list[tuple[int, int]]) -> tuple[Bearers, ...]:
         Bearers(teid=teid, ue=socket.inet_ntoa(ue.to_bytes(4, "big")), count=count)
         for teid, ue, count in found
     )
+
+
+@contextmanager
+def sgsn_on_wire(
+    machine: Machine, ends: tuple[WireEnd, ...], number: int, apn: str, check: Callable[[], None]
+) -> Iterator[Sgsn]:
+    """An SGSN on the tester's port 0; the tester looks on meanwhile."""
+    netdev = ends[0].netdev if ends and ends[0].kind == "veth" else None
+    if netdev is None:
+        raise CapabilityError(
+            f"a core in a VM is attached to over its wire, and {ends[0].kind if ends else 'none'} "
+            "is no interface of the kernel",
+            where="vepc:vm",
+            cure="--wire veth, or --vnf vepc:container",
+        )
+    before = machine.link(netdev).mac
+    core = vnf_mac(VnfPort(vnf=number, index=0))
+
+    def tool(line: str) -> None:
+        machine.run(line.split(), isolated=True)
+
+    machine.set_link(netdev, mac=tester_mac(0, 0))
+    tool(f"ip address replace {GN_TESTER}/{GN_PREFIX} dev {netdev}")
+    try:
+        tool(f"ip neigh replace {GN_CORE} lladdr {core} dev {netdev} nud permanent")
+        made = machine.in_netns(lambda: Sgsn(GN_TESTER, GN_CORE, GN_TESTER, apn, check))
+        try:
+            yield made
+        finally:
+            made.close()
+    finally:
+        tool(f"ip neigh flush dev {netdev} nud permanent")
+        tool(f"ip address flush dev {netdev}")
+        machine.set_link(netdev, mac=before)

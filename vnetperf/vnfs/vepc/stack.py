@@ -1,4 +1,7 @@
-"""A stack's description made concrete: its files and command lines with values in them."""
+"""A mobile core's stack file made concrete.
+
+Values, files, command lines, network, requirements.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.model.core import (
+from vnetperf.host import programs
+from vnetperf.host.links import run_in
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.options import (
     GN_CORE,
     GN_PREFIX,
     GN_TESTER,
     SERVER_NETWORK,
     UE_NETWORK,
     CoreOptions,
-    Program,
-    Stack,
+    MobileCore,
+    StackProgram,
 )
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.trial import HopCounters
 
 #: A value's place: its name may be that of a file, with a point.
-PLACE = re.compile(r"\$\{([^{}]*)\}")
+VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 #: First address beyond tester port 1: the server, which is the resolver that UEs are told too.
 SERVER = "198.19.0.1"
 #: Where the SGSN's signalling comes from: an address of the core's own loopback interface.
@@ -30,7 +38,7 @@ UE_TUN = "ue0"
 
 
 @dataclass(frozen=True)
-class Interfaces:
+class CoreInterfaces:
     """Names of the core's interfaces.
 
     Attributes:
@@ -42,20 +50,10 @@ class Interfaces:
     sgi: str
 
 
-def values(
-    stack: Stack, options: CoreOptions, interfaces: Interfaces, directory: Path
+def stack_values(
+    stack: MobileCore, options: CoreOptions, interfaces: CoreInterfaces, directory: Path
 ) -> dict[str, str]:
-    """What `${NAME}` can stand for, besides the names of the stack's files.
-
-    Args:
-        stack: The stack.
-        options: What is asked of it.
-        interfaces: The core's.
-        directory: Its directory.
-
-    Returns:
-        Name -> value.
-    """
+    """What `${NAME}` can stand for, besides the names of the stack's files."""
     return {
         "apn": stack.attach.apn,
         "directory": str(directory),
@@ -76,17 +74,8 @@ def values(
     }
 
 
-def ue_values(stack: Stack, radio: str, directory: Path) -> dict[str, str]:
-    """What `${NAME}` can stand for in the command line of a UE, besides the stack's files.
-
-    Args:
-        stack: The stack.
-        radio: The UE's interface towards the core.
-        directory: Its directory.
-
-    Returns:
-        Name -> value.
-    """
+def ue_values(stack: MobileCore, radio: str, directory: Path) -> dict[str, str]:
+    """What `${NAME}` can stand for in the command line of a UE, besides the stack's files."""
     return {
         "apn": stack.attach.apn,
         "directory": str(directory),
@@ -101,20 +90,8 @@ def ue_values(stack: Stack, radio: str, directory: Path) -> dict[str, str]:
     }
 
 
-def fill(text: str, known: Mapping[str, str], where: str) -> str:
-    """Put values into a text.
-
-    Args:
-        text: Text with `${NAME}`.
-        known: Name -> value.
-        where: What the text is, for the message.
-
-    Returns:
-        The text.
-
-    Raises:
-        ConfigError: A name is unknown.
-    """
+def substitute(text: str, known: Mapping[str, str], where: str) -> str:
+    """Put values into a text."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in known:
@@ -123,56 +100,27 @@ def fill(text: str, known: Mapping[str, str], where: str) -> str:
             )
         return known[match[1]]
 
-    return PLACE.sub(value, text)
+    return VARIABLE.sub(value, text)
 
 
-def files_of(stack: Stack, known: Mapping[str, str]) -> dict[str, str]:
-    """The stack's files with values in them.
-
-    Args:
-        stack: The stack.
-        known: Name -> value.
-
-    Returns:
-        Name -> text.
-
-    Raises:
-        ConfigError: A name in one is unknown.
-    """
+def stack_files(stack: MobileCore, known: Mapping[str, str]) -> dict[str, str]:
+    """The stack's files with values in them."""
     where = f"conf/stacks/{stack.name}.toml"
-    return {name: fill(text, known, f"{where}: {name}") for name, text in stack.files.items()}
+    return {name: substitute(text, known, f"{where}: {name}") for name, text in stack.files.items()}
 
 
-def command(
-    program: Program | tuple[str, ...], known: Mapping[str, str], stack: Stack
+def program_argv(
+    program: StackProgram | tuple[str, ...], known: Mapping[str, str], stack: MobileCore
 ) -> tuple[str, ...]:
-    """A command line with values, and paths of files, in it.
-
-    Args:
-        program: The program, or a bare command line.
-        known: Name -> value, the files' paths among them.
-        stack: The stack.
-
-    Returns:
-        Program and arguments.
-
-    Raises:
-        ConfigError: A name in it is unknown.
-    """
-    argv = program.argv if isinstance(program, Program) else program
-    return tuple(fill(word, known, f"conf/stacks/{stack.name}.toml: {argv[0]}") for word in argv)
+    """A command line with values, and paths of files, in it."""
+    argv = program.argv if isinstance(program, StackProgram) else program
+    return tuple(
+        substitute(word, known, f"conf/stacks/{stack.name}.toml: {argv[0]}") for word in argv
+    )
 
 
-def trouble(stack: Stack, options: CoreOptions) -> str:
-    """What is wrong with a stack, or with what is asked of it, before anything is started.
-
-    Args:
-        stack: The stack.
-        options: What is asked of it.
-
-    Returns:
-        "" when nothing is; otherwise what and the cure, in one sentence.
-    """
+def stack_problem(stack: MobileCore, options: CoreOptions) -> str:
+    """What is wrong with a stack, or with what is asked of it, before anything is started."""
     if options.gtpu_mode not in stack.gtpu_modes:
         return (
             f"{stack.name} has no gtpu_mode {options.gtpu_mode}; "
@@ -183,7 +131,7 @@ def trouble(stack: Stack, options: CoreOptions) -> str:
             f"{stack.name} has no room for {options.sessions} sessions; "
             f"accepted: --core sessions=N with N up to {stack.max_sessions}"
         )
-    known = values(stack, options, Interfaces("gn", "sgi"), Path("/"))
+    known = stack_values(stack, options, CoreInterfaces("gn", "sgi"), Path("/"))
     for name in known.keys() & stack.files.keys():
         return (
             f"the file {name!r} in conf/stacks/{stack.name}.toml is called like a value: "
@@ -191,13 +139,156 @@ def trouble(stack: Stack, options: CoreOptions) -> str:
         )
     paths = known | {name: f"/{name}" for name in stack.files}
     try:
-        files_of(stack, known)
+        stack_files(stack, known)
         for program in stack.programs:
-            command(program, paths, stack)
+            program_argv(program, paths, stack)
         if stack.attach.argv:
-            command(stack.attach.argv, paths, stack)
+            program_argv(stack.attach.argv, paths, stack)
         if stack.ue is not None:
-            command(stack.ue, ue_values(stack, "gn", Path("/")), stack)
+            program_argv(stack.ue, ue_values(stack, "gn", Path("/")), stack)
     except ConfigError as error:
         return str(error)
     return ""
+
+
+#: Next hop towards the servers; a link-local address that nobody is asked for.
+SGI_HOP = "169.254.0.2"
+PROC_SNMP = Path("/proc/thread-self/net/snmp")
+
+
+def network_commands(
+    interfaces: CoreInterfaces, radio_mac: str, server_mac: str
+) -> tuple[str, ...]:
+    """Commands that address the core's interfaces; nothing is ever asked by ARP."""
+    gn, sgi = interfaces.gn, interfaces.sgi
+    return (
+        # The interface to the core's program is made by that program: silent from the start, on a
+        # kernel that has IPv6 at all.
+        "sysctl -q -e -w net.ipv6.conf.default.disable_ipv6=1",
+        "sysctl -q -w net.ipv4.ip_forward=1",
+        # Users' packets come in by one interface and are answered by another.
+        "sysctl -q -w net.ipv4.conf.all.rp_filter=0",
+        "sysctl -q -w net.ipv4.conf.default.rp_filter=0",
+        f"sysctl -q -w net.ipv4.conf.{gn}.rp_filter=0",
+        f"sysctl -q -w net.ipv4.conf.{sgi}.rp_filter=0",
+        f"sysctl -q -w net.ipv4.conf.{sgi}.send_redirects=0",
+        f"ip address replace {GN_CORE}/{GN_PREFIX} dev {gn}",
+        f"ip neigh replace {GN_TESTER} lladdr {radio_mac} dev {gn} nud permanent",
+        f"ip neigh replace {SGI_HOP} lladdr {server_mac} dev {sgi} nud permanent",
+        f"ip route replace {SERVER_NETWORK} via {SGI_HOP} dev {sgi} onlink",
+    )
+
+
+def udp_counters(netns: Path, port: str) -> HopCounters:
+    """What went through the UDP sockets of a namespace: GTP-U, where a program handles it."""
+    return parse_udp(run_in(netns, PROC_SNMP.read_text), port)
+
+
+def parse_udp(text: str, port: str) -> HopCounters:
+    """What a namespace's table of protocols says of UDP."""
+    names, numbers = (line.split()[1:] for line in text.splitlines() if line.startswith("Udp:"))
+    table = dict(zip(names, map(int, numbers), strict=True))
+    return HopCounters(
+        port=port,
+        rx=table["InDatagrams"],
+        tx=table["OutDatagrams"],
+        rx_dropped=table["RcvbufErrors"] + table["NoPorts"],
+        tx_dropped=table["SndbufErrors"],
+    )
+
+
+#: Fields of a user's packet that the sessions decide on.
+ADDRESS_FIELDS = ("ipv4_src", "ipv4_dst", "ipv4_src_net", "ipv4_dst_net")
+
+
+def kernel_modules(scenario: Scenario) -> tuple[str, ...]:
+    """Kernel modules that users' traffic goes through."""
+    return ("gtp",) if scenario.core.gtpu_mode == "kernel" else ("tun",)
+
+
+def core_problem(facts: MachineFacts, scenario: Scenario, name: str) -> str:
+    """What keeps a core from a scenario."""
+    return scenario_problem(scenario, name) or _machine_problem(facts, scenario)
+
+
+def scenario_problem(scenario: Scenario, name: str) -> str:
+    """What of a scenario no core can do, or this one, wherever it runs."""
+    if not scenario.deployment.gtp:
+        return (
+            f"{name} takes users' packets in GTP-U, which {scenario.deployment.name} does not "
+            f"send; it is deployed as vepc_{scenario.vswitch}: -k vepc_{scenario.vswitch}"
+        )
+    varied = [field for field in scenario.traffic.vary if field in ADDRESS_FIELDS]
+    found = {
+        f"{name} has no mode {scenario.vnf_mode!r}: a core routes; leave --vnf-mode out": (
+            scenario.vnf_mode != "route"
+        ),
+        "a vSwitch that routes knows the test networks, and not the core's Gn network; "
+        "leave --forwarding out": scenario.routed,
+        "rules by flow look at addresses that GTP-U hides; choose --rules port or learning": (
+            scenario.rules == "stream"
+        ),
+        f"the sessions decide on addresses of UEs, so that {', '.join(varied)} cannot be varied; "
+        "ask for more sessions with --core sessions=N, and vary udp_src or udp_dst": bool(varied),
+        "no core has been chosen; name one of conf/stacks/ with --core": scenario.stack is None,
+    }
+    first = next((said for said, holds in found.items() if holds), "")
+    return first or (stack_problem(scenario.stack, scenario.core) if scenario.stack else "")
+
+
+def _machine_problem(facts: MachineFacts, scenario: Scenario) -> str:
+    for program in scenario.stack.programs if scenario.stack else ():
+        name = program.argv[0]
+        if name in programs.PROGRAM_PATHS and (
+            found := facts.missing_program(name, program.package)
+        ):
+            return found
+    if found := _build_problem(facts, scenario):
+        return found
+    purpose = f"gtpu_mode {scenario.core.gtpu_mode}"
+    found_all = (facts.missing_module(module, purpose) for module in kernel_modules(scenario))
+    return next((text for text in found_all if text), "")
+
+
+def _build_problem(facts: MachineFacts, scenario: Scenario) -> str:
+    """Whether the core that is installed was built with the mode."""
+    core, mode = scenario.stack, scenario.core.gtpu_mode
+    mark = core.mode_marks.get(mode, "") if core is not None else ""
+    name = core.programs[0].argv[0] if core is not None else ""
+    linked = facts.libraries.get(name)
+    if not mark or linked is None or mark in linked:  # unknown: its log says so when it starts
+        return ""
+    return (
+        f"this build of {name} has no gtpu_mode {mode} ({facts.programs.get(name, name)} is not "
+        f"linked with {mark}); install one that is, or leave gtpu_mode out"
+    )
+
+
+def guest_core_problem(scenario: Scenario) -> str:
+    """What of a scenario a core in a VM cannot do."""
+    core, mode = scenario.stack, scenario.core.gtpu_mode
+    if core is None:
+        return ""
+    if core.attach.by == "command":
+        return (
+            f"UEs attach to a core in a VM by GTPv1-C over its wire, and to {core.name} by a "
+            "command of its own; choose --vnf vepc:container"
+        )
+    # An image of ours has the distribution's build.
+    if (
+        core.mode_marks.get(mode)
+        and scenario.guest.image == MobileCore.model_fields["image"].default
+    ):
+        return (
+            f"the core in the image {scenario.guest.image} has no gtpu_mode {mode}: it is not "
+            f"linked with {core.mode_marks[mode]}; name an image whose is with --guest image=NAME, "
+            "or leave gtpu_mode out"
+        )
+    return ""
+
+
+def core_version(facts: MachineFacts, stack: MobileCore) -> str:
+    """Version of a core."""
+    program = Path(stack.programs[0].argv[0]).name
+    text = facts.versions.get(program, "")
+    return text.splitlines()[0] if text else f"unknown: {program} is not asked"

@@ -1,5 +1,5 @@
 """vloop: a VNF that sends back what it receives, port 0 to port 1 and back."""
 
-from vnetperf.vnfs.vloop.testpmd import Vloop
+from vnetperf.vnfs.vloop.process import Vloop
 
 __all__ = ["Vloop"]

@@ -1,4 +1,4 @@
-"""vloop in a container: testpmd, or the kernel forwarding in a namespace of its own."""
+"""vloop in a container: testpmd, or the kernel forwarding in a network namespace of its own."""
 
 from __future__ import annotations
 
@@ -7,22 +7,46 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from vnetperf import registry
 from vnetperf.host.machine import Machine
-from vnetperf.host.process import ManagedProcess
-from vnetperf.launchers.container import Container
-from vnetperf.launchers.endpoint import ContainerPlace, Endpoint
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers, RoleDemand
-from vnetperf.model.ports import Attachment
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
-from vnetperf.vnfs import functions
-from vnetperf.vnfs.vloop.forms import FORMS, Port
-from vnetperf.vnfs.vloop.forms.kernel import KernelForwarder
-from vnetperf.vnfs.vloop.forms.route import network
-from vnetperf.vnfs.vloop.inside import addressed, misfit
-from vnetperf.vnfs.vloop.testpmd import Vloop
+from vnetperf.virt.container import Container
+from vnetperf.virt.endpoint import ContainerPlace, Endpoint
+from vnetperf.vnfs.vloop.kernel_forwarders import (
+    FORMS,
+    FormPort,
+    KernelForwarder,
+    endpoint_problem,
+    network_beyond,
+    with_address,
+)
+from vnetperf.vnfs.vloop.process import Vloop
+
+VF_KIND = "vf"
+
+
+def vf_driver_problem(facts: MachineFacts, scenario: Scenario, what: str) -> str:
+    """Whether a VNF would be given PCI devices where it needs interfaces."""
+    offered = registry.load("vswitches", scenario.vswitch).capabilities.attachments
+    driver = scenario.options.vf_driver
+    if VF_KIND not in offered or driver == "kernel":
+        return ""
+    if driver is not None:
+        why = f"vf_driver is {driver}"
+    elif any(nic.max_vfs and nic.iommu_group is not None for nic in facts.nics):
+        why = "where there is an IOMMU they go to vfio-pci"
+    else:
+        return ""
+    return (
+        f"{what} needs interfaces of the kernel, and virtual functions would be PCI devices "
+        f"({why}); --set vf_driver=kernel"
+    )
+
 
 LAUNCHER = "container"
 
@@ -56,7 +80,7 @@ class ContainerVloop(Vloop):
             return super().missing(facts, scenario)
         found = (facts.missing_module(name, f"the form {form.name}") for name in form.modules)
         missing = next((trouble for trouble in found if trouble), "")
-        return missing or functions.trouble(facts, scenario, f"mode {form.name}")
+        return missing or vf_driver_problem(facts, scenario, f"mode {form.name}")
 
     @classmethod
     def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
@@ -99,13 +123,13 @@ class ContainerVloop(Vloop):
         self.forwarder = KernelForwarder(self.container, self.form, self.role, (first, second))
         self.forwarder.set_up()
 
-    def _port(self, attachment: Attachment) -> Port:
+    def _port(self, attachment: Attachment) -> FormPort:
         netdev = str(attachment.netdev)
-        return Port(
+        return FormPort(
             netdev=netdev,
             index=self.machine.link(netdev).index,
             peer_mac=attachment.peer_mac or "",
-            network=network(self.plan.scenario.deployment, attachment.port),
+            network=network_beyond(self.plan.scenario.deployment, attachment.port),
         )
 
     def _address(self, netdev: str, mac: str) -> None:
@@ -123,14 +147,14 @@ class ContainerVloop(Vloop):
     def no_inside(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """Only a kernel that routes has addresses."""
         del facts
-        return misfit(scenario, f"{cls.name}:{LAUNCHER}")
+        return endpoint_problem(scenario, f"{cls.name}:{LAUNCHER}")
 
     @contextmanager
     def inside(self, address: str) -> Iterator[Endpoint]:
         """An address on the interface of port 0, in the container."""
         place = ContainerPlace(self.container)
         netdev = str(self._attachments[0].netdev)
-        with addressed(f"{self.role} ({LAUNCHER})", place, netdev, address) as endpoint:
+        with with_address(f"{self.role} ({LAUNCHER})", place, netdev, address) as endpoint:
             yield endpoint
 
     def counters(self) -> tuple[HopCounters, ...]:

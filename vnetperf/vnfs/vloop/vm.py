@@ -10,34 +10,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host import testpmd
-from vnetperf.host.facts_system import virtual_lab
+from vnetperf.host import dpdk
+from vnetperf.host.facts.system import virtual_lab
 from vnetperf.host.machine import Machine
-from vnetperf.host.patience import patient
-from vnetperf.images import image as images
-from vnetperf.launchers.endpoint import Endpoint
-from vnetperf.launchers.vm.accel import Proof, proof
-from vnetperf.launchers.vm.domain import Boot
-from vnetperf.launchers.vm.guest import Guest
-from vnetperf.launchers.vm.session import session_of
-from vnetperf.launchers.vm.vhost import pin_vhost, vhost_placement
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.guest import GuestOptions
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan, Pollers, RoleDemand
-from vnetperf.model.ports import Attachment
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.frames import MAX_FRAME_SIZE
+from vnetperf.model.options import GuestOptions
+from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
-from vnetperf.model.units import MAX_FRAME_SIZE
+from vnetperf.virt import guest_facts, guest_plan, images
+from vnetperf.virt.domain import BootFiles
+from vnetperf.virt.endpoint import Endpoint
+from vnetperf.virt.guest import Guest, pin_vhost, session_of, vhost_placement
+from vnetperf.virt.kvm import KvmProof, kvm_proof
 from vnetperf.vnfs.base import Vnf
-from vnetperf.vnfs.vloop import guest_domain, guest_fit, guest_nics, guest_pins, guest_system
-from vnetperf.vnfs.vloop.forms import FORMS
-from vnetperf.vnfs.vloop.guest_buildin import GuestBuildin
-from vnetperf.vnfs.vloop.guest_fit import BUILDIN
-from vnetperf.vnfs.vloop.guest_kernel import GuestKernel
-from vnetperf.vnfs.vloop.guest_testpmd import GuestTestpmd
-from vnetperf.vnfs.vloop.inside import in_guest, lacks, misfit
-from vnetperf.vnfs.vloop.testpmd import Vloop, mode_trouble
+from vnetperf.vnfs.vloop import guest_requirements
+from vnetperf.vnfs.vloop.guest_forwarders import GuestBuiltin, GuestKernel, GuestTestpmd
+from vnetperf.vnfs.vloop.guest_requirements import BUILTIN
+from vnetperf.vnfs.vloop.kernel_forwarders import (
+    FORMS,
+    endpoint_problem,
+    guest_endpoint,
+    missing_in_image,
+)
+from vnetperf.vnfs.vloop.process import Vloop, mode_problem
 
 QEMU, QEMU_PACKAGE = "qemu-system-x86_64", "qemu-system-x86"
 PORTS = 2
@@ -52,7 +51,7 @@ class VmVloop(Vnf):
 
     name: ClassVar[str] = "vloop:vm"
     attachments: ClassVar[tuple[str, ...]] = ("vhost-user", "tap", "macvtap", "vf")
-    modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS, BUILDIN)
+    modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS, BUILTIN)
     max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
     opens_multi_queue: ClassVar[bool] = False
     memory_floats: ClassVar[bool] = True
@@ -61,11 +60,11 @@ class VmVloop(Vnf):
         super().__init__(machine, plan, number)
         self.directory = machine.subdir(f"vnf{number}")
         self.guest: Guest | None = None
-        self.forwarder: GuestTestpmd | GuestKernel | GuestBuildin | None = None
+        self.forwarder: GuestTestpmd | GuestKernel | GuestBuiltin | None = None
         self.form = FORMS.get(plan.scenario.vnf_mode)
         self.image: images.Image | None = None
         self.offloads: dict[str, str] = {}
-        self.proof = Proof(False, "it was not asked for")
+        self.proof = KvmProof(False, "it was not asked for")
         self._attachments: tuple[Attachment, ...] = ()
         self._ready: Future[None] | None = None
         self._starts = 0
@@ -76,22 +75,22 @@ class VmVloop(Vnf):
         return (
             _missing_software(facts)
             or cls._misfit(facts, scenario)
-            or ("" if scenario.vnf_mode == BUILDIN else facts.missing_image(scenario.guest.image))
+            or ("" if scenario.vnf_mode == BUILTIN else facts.missing_image(scenario.guest.image))
         )
 
     @classmethod
     def _misfit(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What is asked for and cannot be had."""
-        if problem := mode_trouble(scenario, cls.modes, cls.name):
+        if problem := mode_problem(scenario, cls.modes, cls.name):
             return problem
         testpmd_inside = scenario.vnf_mode in Vloop.modes
         needed = SYSTEM_MIB + cls._inside_mib(scenario) if testpmd_inside else 0
-        return guest_fit.trouble(scenario, facts, needed)
+        return guest_requirements.guest_problem(scenario, facts, needed)
 
     @classmethod
     def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
         """Kinds that NICs of the model and with the options asked for can plug into."""
-        found = guest_fit.kinds(scenario.guest, cls.attachments)
+        found = guest_requirements.fitting_kinds(scenario.guest, cls.attachments)
         form = FORMS.get(scenario.vnf_mode)
         if form is not None and "vf" not in form.attachments:
             return tuple(kind for kind in found if kind != "vf")
@@ -122,7 +121,7 @@ class VmVloop(Vnf):
     def _workers(cls, scenario: Scenario) -> tuple[int, ...]:
         """Numbers of vCPUs that testpmd polls on: no more than there are queues."""
         queues = PORTS * (scenario.options.rx_queues or 1)
-        count = guest_pins.vcpus(scenario.guest)
+        count = guest_plan.vcpu_count(scenario.guest)
         return tuple(range(1, count))[:queues] or (0,)
 
     @classmethod
@@ -130,7 +129,7 @@ class VmVloop(Vnf):
         """Where the guest goes."""
         role = f"vnf{number}"
         vhost = _has_vhost(facts)
-        text = guest_pins.line(plan.scenario.guest, plan.placement, role, vhost_net=vhost)
+        text = guest_plan.pins_line(plan.scenario.guest, plan.placement, role, vhost_net=vhost)
         return {f"guest {role}": text}
 
     @classmethod
@@ -147,7 +146,7 @@ class VmVloop(Vnf):
     @classmethod
     def _inside_mib(cls, scenario: Scenario) -> int:
         """Hugepages that testpmd needs in the guest."""
-        return testpmd.memory_mib(PORTS, scenario.options.rx_queues or 1, scenario.mtu)
+        return dpdk.forwarder_memory_mib(PORTS, scenario.options.rx_queues or 1, scenario.mtu)
 
     @property
     def role(self) -> str:
@@ -157,7 +156,7 @@ class VmVloop(Vnf):
     @property
     def path_s(self) -> float:
         """A disk image of the user's is up when frames come through."""
-        return self.options.boot_s if self.plan.scenario.vnf_mode == BUILDIN else 0.0
+        return self.options.boot_s if self.plan.scenario.vnf_mode == BUILTIN else 0.0
 
     def last_words(self) -> str:
         """The end of the guest's console."""
@@ -175,9 +174,9 @@ class VmVloop(Vnf):
         self._reserve()
         if self.options.disk is None:
             self.image = self._find_image()
-            boot = guest_domain.boot(self.image)
+            boot = guest_plan.image_boot(self.image)
         else:
-            boot = guest_domain.own_disk(self.options, self.directory)
+            boot = guest_plan.disk_boot(self.options, self.directory)
         self.guest = self._make_guest(boot)
         worker = ThreadPoolExecutor(1, thread_name_prefix=self.role)
         self._ready = worker.submit(self._bring_up, self.guest)
@@ -199,7 +198,7 @@ class VmVloop(Vnf):
             raise DutError(f"there is no guest image {self.options.image}", where=self.role)
         return found
 
-    def _make_guest(self, boot: Boot) -> Guest:
+    def _make_guest(self, boot: BootFiles) -> Guest:
         qemu = self.machine.facts.programs[QEMU]
         if self.options.accel != "tcg":
             self.proof = self._proof(qemu, boot)
@@ -216,7 +215,7 @@ class VmVloop(Vnf):
                     where=self.role,
                     cure="start the lab with `vnetperf lab run --threads multi -- ...`",
                 )
-        where = guest_domain.Where(
+        where = guest_plan.GuestResources(
             name=f"{self.role}-{self._starts}",
             boot=boot,
             mtu=self.plan.scenario.mtu,
@@ -229,39 +228,41 @@ class VmVloop(Vnf):
             vhost_net=_has_vhost(self.machine.facts),
             placement=self.plan.placement,
         )
-        domain = guest_domain.domain(self._attachments, self.options, where)
+        domain = guest_plan.guest_domain(self._attachments, self.options, where)
         if domain.nics[0].backing.kind in ("tap", "macvtap") and domain.nics[0].backing.vhost:
             self.machine.load_module("vhost_net")
         taps = any(attachment.netdev for attachment in self._attachments)
         return Guest(session_of(self.machine, self.options.uri, in_netns=taps), domain)
 
-    def _proof(self, qemu: str, boot: Boot) -> Proof:
+    def _proof(self, qemu: str, boot: BootFiles) -> KvmProof:
         """Whether acceleration works: proved with a kernel that is known to boot."""
         kernel = boot.kernel
         if self.image is None and (built := images.find()) is not None:
             kernel = built.kernel
         if kernel is None:
-            return Proof(False, "there is no kernel to prove it with: vnetperf image build vloop")
-        return proof(self.machine, qemu, kernel)
+            return KvmProof(
+                False, "there is no kernel to prove it with: vnetperf image build vloop"
+            )
+        return kvm_proof(self.machine, qemu, kernel)
 
     def _bring_up(self, guest: Guest) -> None:
         scenario = self.plan.scenario
-        if scenario.vnf_mode == BUILDIN:
+        if scenario.vnf_mode == BUILTIN:
             guest.start()
             self._check_pins(guest)
-            self.forwarder = GuestBuildin(self.options.image)
+            self.forwarder = GuestBuiltin(self.options.image)
             return
         guest.boot(self.options.boot_s)
         self._check_pins(guest)
         if self.form is not None:
-            guest_nics.set_up(guest, self.options)
-            self.offloads = guest_nics.read_back(guest)
+            guest_facts.configure_nics(guest, self.options)
+            self.offloads = guest_facts.nic_features(guest)
             kernel = GuestKernel(guest, self.form, self.role)
             first, second = self._attachments
             kernel.set_up(scenario.deployment, (first, second), scenario.mtu)
             self.forwarder = kernel
             return
-        self.offloads = guest_nics.virtio_features(guest)
+        self.offloads = guest_facts.virtio_features(guest)
         packages = self.image.facts.get("packages", {}) if self.image is not None else {}
         running = GuestTestpmd(guest, self.role, packages)
         devices = running.take_nics(scenario.mtu)
@@ -270,20 +271,20 @@ class VmVloop(Vnf):
 
     def _check_pins(self, guest: Guest) -> None:
         """Pin what libvirt does not, and see where everything is."""
-        pins = guest_pins.pins(self.options, self.plan.placement, self.role)
+        pins = guest_plan.guest_pins(self.options, self.plan.placement, self.role)
         pin_vhost(guest.pid, pins.vhost)
         guest.check_pins()
 
-    def _command(self, running: GuestTestpmd, devices: tuple[str, ...]) -> testpmd.Command:
+    def _command(self, running: GuestTestpmd, devices: tuple[str, ...]) -> dpdk.TestpmdCommand:
         scenario = self.plan.scenario
         queues = max(attachment.queues for attachment in self._attachments)
         peers = {running.number(n): a.peer_mac for n, a in enumerate(self._attachments)}
-        return testpmd.Command(
-            program=testpmd.PROGRAM,
+        return dpdk.TestpmdCommand(
+            program=dpdk.TESTPMD,
             name=self.role,
             devices=devices,
             forwarding=tuple(running.number(n) for n in range(PORTS)),
-            main=guest_domain.SYSTEM_VCPU,
+            main=guest_plan.SYSTEM_VCPU,
             workers=self._workers(scenario),
             node=0,
             memory_mib=self._inside_mib(scenario),
@@ -294,7 +295,7 @@ class VmVloop(Vnf):
             peers={number: mac for number, mac in peers.items() if mac},
         )
 
-    def _running(self) -> GuestTestpmd | GuestKernel | GuestBuildin:
+    def _running(self) -> GuestTestpmd | GuestKernel | GuestBuiltin:
         if self.forwarder is None:
             raise DutError("it is not up", where=self.role)
         return self.forwarder
@@ -327,17 +328,17 @@ class VmVloop(Vnf):
     def no_inside(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """Only a kernel that routes has addresses."""
         del facts
-        return misfit(scenario, cls.name)
+        return endpoint_problem(scenario, cls.name)
 
     @classmethod
     def lacks_inside(cls, scenario: Scenario, programs: Sequence[str]) -> str:
         """An image has what its recipe names."""
-        return lacks(scenario.guest.image, programs)
+        return missing_in_image(scenario.guest.image, programs)
 
     @contextmanager
     def inside(self, address: str) -> Iterator[Endpoint]:
         """An address on the NIC of port 0, in the guest."""
-        with in_guest(self.role, self._guest(), address) as endpoint:
+        with guest_endpoint(self.role, self._guest(), address) as endpoint:
             yield endpoint
 
     def counters(self) -> tuple[HopCounters, ...]:
@@ -365,21 +366,21 @@ class VmVloop(Vnf):
             "acceleration": "kvm" if domain.accelerator == "kvm" else f"none: {self.proof.why}",
             **guest.session.call("version"),
             "image": f"{image.name} {image.key}" if image is not None else self.options.image,
-            "image file": guest_system.image_facts(image, Path(self.options.image)),
-            "system": guest_system.system(
-                None if self.plan.scenario.vnf_mode == BUILDIN else guest.agent, image
+            "image file": guest_facts.image_facts(image, Path(self.options.image)),
+            "system": guest_facts.guest_system(
+                None if self.plan.scenario.vnf_mode == BUILTIN else guest.agent, image
             ),
             "guest": {
                 "vCPUs": domain.vcpus,
                 "memory, MiB": domain.memory_mib,
                 "pages, KiB": domain.hugepage_kb or "ordinary",
-                "node asked for": guest_system.node_asked(domain),
+                "node asked for": guest_facts.memory_node(domain),
                 "ready after, s": round(guest.boot_s, 2),
                 "placement": guest.placement() | vhost_placement(guest.pid),
                 "NICs in the guest": self.offloads or "not looked at",
             },
             "ports": [
-                f"{attachment.port}: {attachment.kind}, {guest_domain.describe(nic)}"
+                f"{attachment.port}: {attachment.kind}, {guest_plan.describe_nic(nic)}"
                 for attachment, nic in zip(self._attachments, domain.nics, strict=True)
             ],
         }

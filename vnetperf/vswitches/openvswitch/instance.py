@@ -1,9 +1,13 @@
-"""A private OVS: its database server, its daemon, and the tools that talk to them."""
+"""A private Open vSwitch: supported versions, database server, daemon, control socket.
+
+All files are in a directory of the run, so that an OVS of the machine is not touched.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -12,10 +16,92 @@ from typing import Any
 
 from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
-from vnetperf.host.patience import patient
-from vnetperf.host.process import ManagedProcess
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.wait import patient
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.vswitches.openvswitch.unixctl import UnixCtl
+from vnetperf.model.testbed import MachineFacts
+
+SUPPORTED_OVS = ((2, 17), (4, 99))
+#: Tools of the private instance and the packages that have them.
+OVS_TOOLS = (
+    ("ovsdb-server", "openvswitch-common"),
+    ("ovs-vsctl", "openvswitch-switch"),
+    ("ovs-ofctl", "openvswitch-common"),
+    ("ovsdb-tool", "openvswitch-common"),
+)
+
+
+def parse_ovs_version(text: str) -> tuple[int, int]:
+    """Version of OVS."""
+    match = re.search(r"\(Open vSwitch\)\s+(\d+)\.(\d+)", text)
+    if match is None:
+        raise DutError(f"no version in {text.strip()[:80]!r}", where="ovs-vswitchd --version")
+    return int(match[1]), int(match[2])
+
+
+def ovs_installation_problem(facts: MachineFacts, daemon: str, package: str, key: str) -> str:
+    """What keeps a private OVS from being started."""
+    for program, source in ((daemon, package), *OVS_TOOLS):
+        if problem := facts.missing_program(program, source):
+            return problem
+    try:
+        version = parse_ovs_version(facts.versions[daemon])
+    except DutError as error:
+        return str(error)
+    low, high = SUPPORTED_OVS
+    if low <= version <= high:
+        return ""
+    return (
+        f"OVS {version[0]}.{version[1]} is not supported; "
+        f"accepted: {low[0]}.{low[1]} to {high[0]}.x; install another version and name it "
+        f"in the testbed file under [programs] {key}"
+    )
+
+
+class UnixCtl:
+    """A connection to a control socket (JSON-RPC 1.0 over a stream)."""
+
+    def __init__(self, path: str, timeout_s: float = 10.0) -> None:
+        self.path = path
+        self.timeout_s = timeout_s
+        self._socket: socket.socket | None = None
+        self._number = 0
+
+    def call(self, command: str, *parameters: str) -> str:
+        """Run a command."""
+        try:
+            answer = self._exchange(command, parameters)
+        except (OSError, ValueError) as error:
+            self.close()
+            raise DutError(f"no answer to {command}: {error}", where=self.path) from error
+        if answer.get("error"):
+            raise DutError(f"{command}: {answer['error']}", where=self.path)
+        return str(answer["result"])
+
+    def _exchange(self, command: str, parameters: tuple[str, ...]) -> dict[str, Any]:
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            self._socket.settimeout(patient(self.timeout_s))
+            self._socket.connect(self.path)
+        self._number += 1
+        request = {"id": self._number, "method": command, "params": list(parameters)}
+        self._socket.sendall(json.dumps(request).encode())
+        text = b""
+        while True:
+            piece = self._socket.recv(65536)
+            if not piece:
+                raise OSError("the daemon closed the connection")
+            text += piece
+            with contextlib.suppress(ValueError):  # not whole yet
+                answer: dict[str, Any] = json.loads(text)
+                return answer
+
+    def close(self) -> None:
+        """Close the connection; the next call opens it again."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
 
 #: What a stopped or killed instance leaves in its directory; VNFs' sockets are there as well.
 LEFTOVERS = ("conf.db", ".conf.db.~lock~", "*.pid", "*.ctl", "db.sock", "*.mgmt", "*.snoop")
@@ -31,13 +117,7 @@ SCHEMAS = (
 
 
 class PrivateOvs:
-    """An OVS whose database, sockets and logs live in a directory of the run.
-
-    Args:
-        machine: The machine.
-        vswitchd: Path of ovs-vswitchd.
-        ovsdb_server: Path of ovsdb-server.
-    """
+    """An OVS whose database, sockets and logs live in a directory of the run."""
 
     def __init__(self, machine: Machine, vswitchd: str, ovsdb_server: str) -> None:
         self.machine = machine
@@ -61,22 +141,11 @@ class PrivateOvs:
         return f"unix:{self.directory}/db.sock"
 
     def control(self, program: str) -> str:
-        """Control socket of a daemon, short and known before it starts.
-
-        Args:
-            program: "ovsdb" or "vswitchd".
-
-        Returns:
-            Path.
-        """
+        """Control socket of a daemon, short and known before it starts."""
         return str(self.directory / f"{program}.ctl")
 
     def start_database(self) -> None:
-        """Create an empty database and serve it; what an earlier start left is removed.
-
-        Raises:
-            DutError: When the server does not come up.
-        """
+        """Create an empty database and serve it; what an earlier start left is removed."""
         for pattern in LEFTOVERS:
             for left in self.directory.glob(pattern):
                 left.unlink(missing_ok=True)
@@ -103,15 +172,11 @@ class PrivateOvs:
             env=self.env,
         )
         path = self.directory / "db.sock"
-        self.db_process.wait_for(lambda: _answers(path), timeout_s=10, what="ovsdb-server's socket")
+        self.db_process.wait_for(lambda: _listens(path), timeout_s=10, what="ovsdb-server's socket")
         self.vsctl("--no-wait", "init")
 
     def switch_argv(self) -> list[str]:
-        """Launch line of the daemon.
-
-        Returns:
-            Arguments.
-        """
+        """Launch line of the daemon."""
         return [
             self.vswitchd,
             self.db,
@@ -121,29 +186,17 @@ class PrivateOvs:
         ]
 
     def configure(self, config: Mapping[str, str]) -> None:
-        """Set the Open_vSwitch table's other_config before the daemon starts.
-
-        Args:
-            config: Key -> value.
-        """
-        settings = [f"other_config:{key}={_quoted(value)}" for key, value in config.items()]
+        """Set the Open_vSwitch table's other_config before the daemon starts."""
+        settings = [
+            f"other_config:{key}={_quoted_ovsdb_value(value)}" for key, value in config.items()
+        ]
         if settings:
             self.vsctl("--no-wait", "set", "Open_vSwitch", ".", *settings)
 
     def start_switch(
         self, ready: Callable[[], bool], what: str, cure: str, timeout_s: float = 60.0
     ) -> None:
-        """Start ovs-vswitchd in the run's network namespace and wait until it is ready.
-
-        Args:
-            ready: Asked until it holds.
-            what: What gets ready, for the message.
-            cure: What usually keeps it from being ready.
-            timeout_s: Longest wait, seconds.
-
-        Raises:
-            DutError: With the log's tail, when it does not come up.
-        """
+        """Start ovs-vswitchd in the run's network namespace and wait until it is ready."""
         self.switch_process = self.machine.spawn(
             "ovs-vswitchd",
             self.switch_argv(),
@@ -164,30 +217,14 @@ class PrivateOvs:
         )
 
     def answers(self) -> bool:
-        """Whether the daemon's control socket answers.
-
-        Returns:
-            True when it does.
-        """
+        """Whether the daemon's control socket answers."""
         try:
             return bool(self.appctl("version"))
         except DutError:
             return False
 
     def install(self, bridge: str, rules: Iterable[str], count: int) -> int:
-        """Make rules the only ones of a bridge.
-
-        Args:
-            bridge: Name of the bridge.
-            rules: Rules as ovs-ofctl takes them.
-            count: About how many there are; they may take time.
-
-        Returns:
-            How many there were.
-
-        Raises:
-            DutError: When the switch refuses one.
-        """
+        """Make rules the only ones of a bridge."""
         file, installed = self.directory / f"{bridge}.rules", 0
         with file.open("w") as out:
             for rule in rules:
@@ -199,18 +236,7 @@ class PrivateOvs:
         return installed
 
     def tool(self, *argv: str, timeout: float = 15.0) -> str:
-        """Run one of OVS's tools against the private instance.
-
-        Args:
-            *argv: Program and arguments.
-            timeout: Longest run, seconds.
-
-        Returns:
-            Standard output.
-
-        Raises:
-            DutError: When the tool fails.
-        """
+        """Run one of OVS's tools against the private instance."""
         try:
             program = self.machine.facts.programs.get(argv[0]) or argv[0]
             return self.machine.run([program, *argv[1:]], env=self.env, timeout=timeout)
@@ -218,52 +244,28 @@ class PrivateOvs:
             raise DutError(error.what, where=error.where or argv[0], cure=error.cure) from error
 
     def vsctl(self, *args: str, timeout: float = 15.0) -> str:
-        """Run ovs-vsctl.
-
-        Args:
-            *args: Arguments after the database.
-            timeout: Longest wait for the daemon to take the change, seconds.
-
-        Returns:
-            Standard output.
-        """
+        """Run ovs-vsctl."""
         wait = f"--timeout={max(1, round(patient(timeout)))}"
         return self.tool("ovs-vsctl", f"--db={self.db}", wait, *args, timeout=timeout + 5)
 
     def appctl(self, *args: str) -> str:
-        """Run a command of the daemon, as ovs-appctl does.
-
-        Args:
-            *args: Command and its arguments.
-
-        Returns:
-            Standard output.
-        """
+        """Run a command of the daemon, as ovs-appctl does."""
         return self._control.call(*args)
 
     def rows(self, table: str, *columns: str) -> list[dict[str, Any]]:
-        """Rows of a table.
-
-        Args:
-            table: Table of the database.
-            *columns: Columns wanted.
-
-        Returns:
-            Column -> value; OVSDB maps become dicts and sets lists.
-        """
+        """Rows of a table."""
         text = self.vsctl("--format=json", f"--columns={','.join(columns)}", "list", table)
         answer = json.loads(text)
         return [
-            {heading: _plain(value) for heading, value in zip(answer["headings"], row, strict=True)}
+            {
+                heading: _plain_ovsdb_value(value)
+                for heading, value in zip(answer["headings"], row, strict=True)
+            }
             for row in answer["data"]
         ]
 
     def check_alive(self) -> None:
-        """Raise when a daemon has ended.
-
-        Raises:
-            DutError: With the log's tail.
-        """
+        """Raise when a daemon has ended."""
         check_process(self.db_process, "ovsdb-server")
         check_process(self.switch_process, "ovs-vswitchd")
 
@@ -282,25 +284,25 @@ class PrivateOvs:
         self.switch_process = self.db_process = None
 
 
-def _quoted(value: str) -> str:
+def _quoted_ovsdb_value(value: str) -> str:
     """A value as ovs-vsctl takes it, blanks and commas included."""
     return json.dumps(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain_ovsdb_value(value: Any) -> Any:
     """OVSDB's tagged JSON (RFC 7047 section 5.1) as plain values."""
     if isinstance(value, list) and len(value) == 2:
         tag, content = value
         if tag == "map":
-            return {key: _plain(item) for key, item in content}
+            return {key: _plain_ovsdb_value(item) for key, item in content}
         if tag == "set":
-            return [_plain(item) for item in content]
+            return [_plain_ovsdb_value(item) for item in content]
         if tag == "uuid":
             return content
     return value
 
 
-def _answers(path: Path) -> bool:
+def _listens(path: Path) -> bool:
     """Whether somebody listens: the socket's file is there a little earlier."""
     with socket.socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == 0

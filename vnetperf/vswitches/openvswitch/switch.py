@@ -1,35 +1,118 @@
-"""What both Open vSwitch backends do alike; they differ in ports and in the datapath."""
+"""The base class of both Open vSwitch backends; they differ in ports and in the datapath."""
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
+from vnetperf.model.deployment import Attachment, Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import Plan
-from vnetperf.model.ports import Attachment, Port
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.frames import DUT_ADDRESS, PREFIX, TESTER_ADDRESS, VNI, TunnelKind
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch
-from vnetperf.vswitches.openvswitch import layout, learning, rules, tunnel
-from vnetperf.vswitches.openvswitch.counters import parse_dpctl_show
+from vnetperf.vswitches.openvswitch import openflow
 from vnetperf.vswitches.openvswitch.instance import PrivateOvs
+from vnetperf.vswitches.openvswitch.openflow import UNDERLAY
+
+#: What is in /sys or /lib/modules for each kind, for the datapath of the kernel.
+TUNNEL_MODULES: dict[TunnelKind, str] = {"vxlan": "vxlan", "geneve": "geneve", "gre": "ip_gre"}
+DISABLE_IPV6 = Path("/proc/sys/net/ipv6/conf") / UNDERLAY / "disable_ipv6"
+
+
+def tunnel_settings(kind: TunnelKind) -> tuple[str, ...]:
+    """Settings of the tunnel's interface."""
+    ends = (f"options:remote_ip={TESTER_ADDRESS}", f"options:local_ip={DUT_ADDRESS}")
+    key = () if kind == "gre" else (f"options:key={VNI}",)
+    return (f"type={kind}", *ends, *key)
+
+
+def underlay_mac(scenario: Scenario) -> str:
+    """Address that tunnelled frames for the DUT carry."""
+    return dut_mac(scenario.deployment.tunnelled[0])
+
+
+def tester_mac(scenario: Scenario) -> str:
+    """Address of the tester at the tunnelled port."""
+    return port_mac(scenario.deployment, scenario.deployment.tunnelled[0], 0)
+
+
+def give_underlay_address(machine: Machine, scenario: Scenario) -> None:
+    """Give the underlay's interface the DUT's address, and name the tester as its neighbour.
+
+    The interface is in the run's network namespace and goes with the switch.
+    """
+    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
+    def give() -> None:
+        try:
+            if DISABLE_IPV6.exists():  # its own neighbour discovery would leave by the wire
+                DISABLE_IPV6.write_text("1\n")
+            with IPRoute() as route:
+                (index,) = route.link_lookup(ifname=UNDERLAY)
+                route.addr("replace", index=index, address=DUT_ADDRESS, prefixlen=PREFIX)
+                route.link("set", index=index, state="up")
+                route.neigh(
+                    "replace",
+                    ifindex=index,
+                    dst=TESTER_ADDRESS,
+                    lladdr=tester_mac(scenario),
+                    state="permanent",
+                )
+        except (NetlinkError, OSError, ValueError) as error:
+            raise DutError(
+                f"the kernel refused the tunnel's address: {error}", where=UNDERLAY
+            ) from error
+
+    machine.in_netns(give)
+
+
+_PORT_LINE = re.compile(r"^\s*port \d+: (\S+)", re.MULTILINE)
+_COUNTERS_LINE = re.compile(r"\b(RX|TX) packets:(\d+|\?).*?dropped:(\d+|\?)")
+
+
+def parse_dpctl_show(text: str, names: dict[str, str]) -> tuple[HopCounters, ...]:
+    """Counters from the command's text."""
+    pieces = _PORT_LINE.split(text)
+    found = []
+    for interface, block in zip(pieces[1::2], pieces[2::2], strict=True):
+        if interface not in names:
+            continue
+        counts = {
+            side: (packets, dropped) for side, packets, dropped in _COUNTERS_LINE.findall(block)
+        }
+        (rx, rx_dropped), (tx, tx_dropped) = (counts.get(side, ("?", "?")) for side in ("RX", "TX"))
+        if "?" in (rx, tx):
+            continue  # a port that is not counted is unknown, not empty
+        found.append(
+            HopCounters(
+                port=names[interface],
+                rx=int(rx),
+                tx=int(tx),
+                rx_dropped=_count(rx_dropped),
+                tx_dropped=_count(tx_dropped),
+            )
+        )
+    return tuple(sorted(found, key=lambda counters: counters.port))
+
+
+def _count(text: str) -> int:
+    return 0 if text == "?" else int(text)
+
 
 #: Rules that are shown in plans and results; there may be a million.
-SHOWN = 20
+RULES_SHOWN = 20
 
 
 class OpenVSwitch(VSwitch):
-    """A private Open vSwitch. A backend says which daemon, which datapath, and how ports are made.
-
-    Args:
-        machine: The machine.
-        plan: The plan.
-    """
+    """A private Open vSwitch. A backend says which daemon, which datapath, and how ports are made."""
 
     #: Name of the daemon among the machine's programs.
     daemon: ClassVar[str]
@@ -40,7 +123,7 @@ class OpenVSwitch(VSwitch):
         programs = machine.facts.programs
         self.ovs = PrivateOvs(machine, programs[self.daemon], programs["ovsdb-server"])
         self.version_text = machine.facts.versions.get(self.daemon, "")
-        self.bridges = layout.bridges(plan.scenario)
+        self.bridges = openflow.bridges(plan.scenario)
         #: Interface of the switch -> port of the deployment.
         self.interfaces: dict[str, str] = {}
         self.installed: dict[str, int] = {}
@@ -55,31 +138,19 @@ class OpenVSwitch(VSwitch):
             "ovs-vswitchd": "ovs-vswitchd unix:RUN_DIR/ovs/db.sock"
             + (f"; other_config{shown}" if shown else ""),
             "ovs-ofctl": "; ".join(
-                f"{bridge.name}: {_abridged(plan.scenario, bridge)}"
-                for bridge in layout.bridges(plan.scenario)
+                f"{bridge.name}: {_abridged_rules(plan.scenario, bridge)}"
+                for bridge in openflow.bridges(plan.scenario)
             ),
         }
 
     @classmethod
     @abstractmethod
     def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
-        """The Open_vSwitch table's other_config.
-
-        Args:
-            plan: The plan.
-            facts: The machine; None assumes the oldest supported version.
-
-        Returns:
-            Key -> value.
-        """
+        """The Open_vSwitch table's other_config."""
 
     @abstractmethod
     def launch(self) -> None:
-        """Start the daemon and wait until it is ready.
-
-        Raises:
-            DutError: With the log's tail, when it does not come up.
-        """
+        """Start the daemon and wait until it is ready."""
 
     def start(self) -> None:
         """Start the private database and daemon, and make the bridges."""
@@ -94,12 +165,12 @@ class OpenVSwitch(VSwitch):
         if self.plan.scenario.deployment.tunnelled:
             self._add_tunnel()
 
-    def _add_bridge(self, bridge: layout.Bridge) -> None:
+    def _add_bridge(self, bridge: openflow.OvsBridge) -> None:
         name, settings = bridge.name, [f"datapath_type={self.datapath_type}", "fail-mode=secure"]
         if bridge.learns:
-            settings += learning.settings(self.plan.scenario)
-        if name == layout.UNDERLAY:
-            settings.append(f'other_config:hwaddr="{tunnel.underlay_mac(self.plan.scenario)}"')
+            settings += openflow.learning_settings(self.plan.scenario)
+        if name == openflow.UNDERLAY:
+            settings.append(f'other_config:hwaddr="{underlay_mac(self.plan.scenario)}"')
         self.ovs.vsctl(
             *("add-br", name, "--", "set", "bridge", name, *settings),
             *("--", "set", "Interface", name, f"mtu_request={self.plan.scenario.mtu}"),
@@ -108,30 +179,21 @@ class OpenVSwitch(VSwitch):
 
     def _add_tunnel(self) -> None:
         """The overlay's port on the bridge that needs it; and the address below."""
-        tunnel.give_address(self.machine, self.plan.scenario)
+        give_underlay_address(self.machine, self.plan.scenario)
         self.know_neighbour()
         bridge = next(bridge for bridge in self.bridges if bridge.tunnel)
-        settings = tunnel.settings(self.plan.scenario.tunnel)
-        self._add_interface(bridge.name, layout.TUNNEL, layout.TUNNEL_NUMBER, settings)
+        settings = tunnel_settings(self.plan.scenario.tunnel)
+        self._add_interface(bridge.name, openflow.TUNNEL_PORT, openflow.TUNNEL_OFPORT, settings)
 
     def know_neighbour(self) -> None:
         """Tell a datapath that does not look at the kernel's neighbours who the tester is."""
 
     def add_port(self, port: Port, interface: str, *settings: str) -> None:
-        """Add a port of the deployment to its bridge.
-
-        Args:
-            port: The port.
-            interface: Name of the switch's interface.
-            *settings: Columns of the interface, as `ovs-vsctl set` takes them.
-
-        Raises:
-            DutError: When the switch refuses it.
-        """
+        """Add a port of the deployment to its bridge."""
         bridge = next(bridge for bridge in self.bridges if port in bridge.ports)
         self.interfaces[interface] = str(port)
         mtu = f"mtu_request={self.plan.scenario.mtu}"
-        self._add_interface(bridge.name, interface, layout.ofport(port), (*settings, mtu))
+        self._add_interface(bridge.name, interface, openflow.ofport(port), (*settings, mtu))
 
     def _add_interface(
         self, bridge: str, name: str, number: int, settings: tuple[str, ...]
@@ -170,29 +232,19 @@ class OpenVSwitch(VSwitch):
         del streams
         scenario = self.plan.scenario
         for bridge in self.bridges:
-            found = rules.of_bridge(scenario, bridge)
-            count = rules.rule_count(scenario)
+            found = openflow.bridge_rules(scenario, bridge)
+            count = openflow.rule_count(scenario)
             self.installed[bridge.name] = self.ovs.install(bridge.name, found, count)
 
     def offered(self, attachment: Attachment) -> Attachment:
-        """Check that an attachment is of a kind that is offered.
-
-        Args:
-            attachment: The attachment.
-
-        Returns:
-            The same.
-
-        Raises:
-            DutError: It is not.
-        """
+        """Check that an attachment is of a kind that is offered."""
         if attachment.kind not in self.capabilities.attachments:
             raise self.no_attachment(attachment.kind)
         return attachment
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
-        states = {r["name"]: r["link_state"] for r in self.ovs.rows("Interface", *_LINK)}
+        states = {r["name"]: r["link_state"] for r in self.ovs.rows("Interface", *_LINK_COLUMNS)}
         return tuple(port for i, port in self.interfaces.items() if states.get(i) != "up")
 
     def counters(self) -> tuple[HopCounters, ...]:
@@ -208,9 +260,9 @@ class OpenVSwitch(VSwitch):
             "launch line": " ".join(self.ovs.switch_argv()),
             "other_config": self.config,
             "ports": self.ovs.rows("Interface", "name", "type", "options", "mtu", "link_state"),
-            "rules": {b.name: _abridged(scenario, b) for b in self.bridges},
+            "rules": {b.name: _abridged_rules(scenario, b) for b in self.bridges},
             "rules installed": self.installed,
-            **learning.facts(self.ovs, self.bridges),
+            **openflow.learning_facts(self.ovs, self.bridges),
         }
 
     def check_alive(self) -> None:
@@ -222,22 +274,15 @@ class OpenVSwitch(VSwitch):
         self.ovs.stop()
 
 
-_LINK = ("name", "link_state")
+_LINK_COLUMNS = ("name", "link_state")
 
 
-def missing(scenario: Scenario) -> str:
-    """What no Open vSwitch can carry.
-
-    Args:
-        scenario: The scenario.
-
-    Returns:
-        "" or the reason and the cure.
-    """
-    return rules.why_no_rules(scenario) or learning.why_not(scenario)
+def ovs_scenario_problem(scenario: Scenario) -> str:
+    """What no Open vSwitch can carry."""
+    return openflow.rules_problem(scenario) or openflow.learning_problem(scenario)
 
 
-def _abridged(scenario: Scenario, bridge: layout.Bridge) -> str:
-    found = rules.of_bridge(scenario, bridge)
-    text = "; ".join(islice(found, SHOWN))
+def _abridged_rules(scenario: Scenario, bridge: openflow.OvsBridge) -> str:
+    found = openflow.bridge_rules(scenario, bridge)
+    text = "; ".join(islice(found, RULES_SHOWN))
     return text + ("; ..." if next(found, None) is not None else "")

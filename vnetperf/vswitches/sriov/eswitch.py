@@ -1,35 +1,99 @@
-"""A deployment's NICs in switchdev mode: uplinks, representors, and the rules between them.
+"""NICs in switchdev mode: uplinks, representors and the rules between them.
 
-They are in the machine's own network namespace, where the kernel makes them; virtual functions are
-where they always are.
+Representors are in the machine's own network namespace and are identified by phys_switch_id and
+phys_port_name; udev may rename them at any time.
 """
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
-from vnetperf.host import devlink, links, uplink
+from vnetperf.host import links
 from vnetperf.host.machine import Machine
+from vnetperf.host.nic import eswitch
+from vnetperf.host.nic.pci import SYS
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import PhyPort, Port
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.plan import NicUse
-from vnetperf.model.ports import PhyPort, Port
-from vnetperf.model.scenario import Scenario
-from vnetperf.vswitches.sriov import representors
-from vnetperf.vswitches.sriov.rules import SKIP_SW, Part, Rule, rules
+from vnetperf.model.scenario import NicUse, Scenario
+from vnetperf.vswitches.sriov.virtual_functions import SKIP_SW, RuleFilter, SwitchRule, switch_rules
 
-MODULES = ("sch_ingress", "cls_flower", "act_mirred")
+UPLINK_PORT_NAME = re.compile(r"p\d+(s\d+)?")
+#: With the number of its physical function; old drivers give the bare number.
+VF_PORT_NAME = re.compile(r"(?:p\d+)?(?:pf(?P<physical>\d+)vf)?(?P<number>\d+)")
+#: Longest wait for the interfaces of virtual functions that were just made, seconds.
+REPRESENTORS_S = 10.0
+
+
+def uplink_name(address: str, *, sys: Path = SYS) -> str:
+    """The interface of a switch's wire; some drivers put representors beside it."""
+    there = sorted(path.name for path in (sys / "bus/pci/devices" / address / "net").glob("*"))
+    named = [
+        name
+        for name in there
+        if UPLINK_PORT_NAME.fullmatch(_net_attribute(sys, name, "phys_port_name"))
+    ]
+    # A driver may leave the wire's without a name.
+    nameless = [name for name in there if not _net_attribute(sys, name, "phys_port_name")]
+    return next(iter(named or nameless), "")
+
+
+def representor_name(address: str, number: int, *, sys: Path = SYS) -> str:
+    """The interface that stands for a virtual function."""
+    wire = uplink_name(address, sys=sys)
+    switch = _net_attribute(sys, wire, "phys_switch_id") if wire else ""
+    if not switch:
+        return ""
+    found: dict[str, str] = {}
+    for path in sorted((sys / "class/net").glob("*")):
+        if path.name == wire or _net_attribute(sys, path.name, "phys_switch_id") != switch:
+            continue
+        match = VF_PORT_NAME.fullmatch(_net_attribute(sys, path.name, "phys_port_name"))
+        if match and int(match["number"]) == number:
+            found[match["physical"] or ""] = path.name
+    if len(found) == 1:
+        return next(iter(found.values()))
+    # Several physical functions share the switch.
+    return found.get(str(int(address.rpartition(".")[2], 16)), "")
+
+
+def wait_for_representors(address: str, count: int, *, sys: Path = SYS) -> tuple[str, ...]:
+    """Interfaces of all virtual functions, once they are there."""
+    deadline = time.monotonic() + patient(REPRESENTORS_S)
+    while True:
+        names = tuple(representor_name(address, number, sys=sys) for number in range(count))
+        if uplink_name(address, sys=sys) and all(names):
+            return names
+        if time.monotonic() > deadline:
+            missing = ", ".join(str(number) for number, name in enumerate(names) if not name)
+            raise DutError(
+                f"there is no representor of virtual function {missing}" * bool(missing)
+                or "there is no interface of its wire",
+                where=address,
+                cure="see dmesg; they are told by phys_switch_id and phys_port_name in "
+                "/sys/class/net, in the machine's own network namespace",
+            )
+        time.sleep(0.05)
+
+
+def _net_attribute(sys: Path, name: str, what: str) -> str:
+    try:
+        return (sys / "class/net" / name / what).read_text().strip()
+    except OSError:  # the driver has no such thing, or the interface is just renamed
+        return ""
+
+
+SWITCHDEV_MODULES = ("sch_ingress", "cls_flower", "act_mirred")
 #: How often an interface may be renamed while it is taken.
-RENAMED = 3
+RENAME_TRIES = 3
 
 
 class Eswitch:
-    """The switches of a deployment's NICs.
-
-    Args:
-        machine: The machine.
-        scenario: What is deployed.
-    """
+    """The switches of a deployment's NICs."""
 
     def __init__(self, machine: Machine, scenario: Scenario) -> None:
         self._machine = machine
@@ -38,62 +102,39 @@ class Eswitch:
         self._nics: dict[int, str] = {}
         #: Place of a VNF's port: physical port and number of its virtual function.
         self._places: dict[str, tuple[int, int]] = {}
-        self._made: dict[Rule, tuple[Part, ...]] = {}
-        self._refused: dict[Rule, str] = {}
+        self._made: dict[SwitchRule, tuple[RuleFilter, ...]] = {}
+        self._refused: dict[SwitchRule, str] = {}
 
     def make(self, index: int, use: NicUse, ports: tuple[Port, ...]) -> tuple[str, ...]:
-        """Put a NIC's switch into switchdev mode, with virtual functions.
-
-        Args:
-            index: Its physical port.
-            use: The NIC; its interface has been borrowed.
-            ports: VNF ports that are on it, by number.
-
-        Returns:
-            PCI addresses of the virtual functions, by number.
-
-        Raises:
-            HostError: The NIC cannot, or refuses.
-            DutError: Its representors do not appear.
-        """
+        """Put a NIC's switch into switchdev mode, with virtual functions."""
         mtu = self._scenario.mtu
-        for module in MODULES:
+        for module in SWITCHDEV_MODULES:
             self._machine.load_module(module)
         made = self._machine.make_switchdev(use.pci, len(ports))
-        representors.wait_for(use.pci, len(ports))
+        wait_for_representors(use.pci, len(ports))
         # Without virtual functions some drivers let the wire's interface filter addresses.
-        _once_named(
-            lambda: representors.uplink(use.pci),
+        _retry_renamed(
+            lambda: uplink_name(use.pci),
             lambda name: self._machine.take_uplink(name, mtu=mtu, promiscuous=not ports),
         )
         for number in range(len(ports)):
-            _once_named(
-                partial(representors.representor, use.pci, number),
-                lambda name: uplink.take_representor(name, mtu),
+            _retry_renamed(
+                partial(representor_name, use.pci, number),
+                lambda name: eswitch.take_representor(name, mtu),
             )
         self._nics[index] = use.pci
         self._places |= {str(port): (index, number) for number, port in enumerate(ports)}
         return made
 
     def name(self, port: Port | str) -> str:
-        """The interface of a port: its uplink, or its representor; udev may have renamed it.
-
-        Args:
-            port: A port of the deployment.
-
-        Returns:
-            Interface name, in the machine's own namespace.
-
-        Raises:
-            DutError: It is gone.
-        """
+        """The interface of a port: its uplink, or its representor; udev may have renamed it."""
         text = str(port)
         if text in self._places:
             index, number = self._places[text]
-            found = representors.representor(self._nics[index], number)
+            found = representor_name(self._nics[index], number)
         else:
             index = int(text.removeprefix("phy"))
-            found = representors.uplink(self._nics[index])
+            found = uplink_name(self._nics[index])
         if not found:
             raise DutError(
                 f"the interface of {text} on the NIC {self._nics[index]} is gone",
@@ -103,73 +144,42 @@ class Eswitch:
         return found
 
     def join(self, without: set[str] | None = None) -> None:
-        """Make the rules that are not there yet.
-
-        Args:
-            without: Ports that were removed.
-
-        Raises:
-            DutError: The kernel refuses one.
-        """
+        """Make the rules that are not there yet."""
         from vnetperf.vswitches.sriov import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
-        for rule in rules(self._scenario):
+        for rule in switch_rules(self._scenario):
             if rule in self._made or {str(rule.src), str(rule.dst)} & (without or set()):
                 continue
             source, target = self.name(rule.src), self.name(rule.dst)
-            self._made[rule], self._refused[rule] = flower.install(rule, source, target)
+            self._made[rule], self._refused[rule] = flower.install_rule(rule, source, target)
 
     def cut_off(self, port: Port) -> None:
-        """Take a port's rules away, and its link from whoever is behind it.
-
-        Args:
-            port: The port.
-
-        Raises:
-            DutError: The kernel refuses.
-        """
+        """Take a port's rules away, and its link from whoever is behind it."""
         from vnetperf.vswitches.sriov import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
         for rule in [rule for rule in self._made if port in (rule.src, rule.dst)]:
-            flower.remove(self._made.pop(rule), self.name(rule.src))
+            flower.remove_filters(self._made.pop(rule), self.name(rule.src))
             self._refused.pop(rule, None)
         self.bring(port, up=False)
 
     def bring(self, port: Port | str, *, up: bool) -> None:
-        """Bring a port's interface up or down; what is behind a representor sees its link.
-
-        Args:
-            port: The port.
-            up: False for down.
-
-        Raises:
-            HostError: The kernel refuses.
-        """
+        """Bring a port's interface up or down; what is behind a representor sees its link."""
         links.set_up(self.name(port), up=up)
 
     def bring_all(self, *, up: bool, without: set[str]) -> None:
-        """Bring all ports up or down.
-
-        Args:
-            up: False for down.
-            without: Ports to leave: those that were removed.
-        """
+        """Bring all ports up or down."""
         for port in (*(f"phy{index}" for index in self._nics), *self._places):
             if port not in without:
                 self.bring(port, up=up)
 
     def facts(self) -> dict[str, str]:
-        """Where each rule is, as the kernel tells now.
-
-        Returns:
-            Rule -> what and where.
-        """
+        """Where each rule is, as the kernel tells now."""
         from vnetperf.vswitches.sriov import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
         found = {}
         for rule, parts in self._made.items():
             there = flower.in_hardware(self.name(rule.src))
-            texts = [_describe(part, there.get(part.prio)) for part in parts]
+            texts = [_describe_filter(part, there.get(part.prio)) for part in parts]
             if reason := self._refused.get(rule):
                 texts.append(f"the NIC refused others: {reason}")
             found[str(rule)] = f"{self.name(rule.src)} to {self.name(rule.dst)}: " + "; ".join(
@@ -178,43 +188,24 @@ class Eswitch:
         return found
 
     def representors(self) -> dict[str, str]:
-        """Interfaces of VNF ports.
-
-        Returns:
-            Port -> interface.
-        """
+        """Interfaces of VNF ports."""
         return {port: self.name(port) for port in self._places}
 
 
-def parents(scenario: Scenario, on: tuple[int, ...]) -> tuple[int, ...]:
-    """Physical ports whose NICs are taken: those with virtual functions, and those with a wire.
-
-    Args:
-        scenario: The scenario.
-        on: Physical ports of its virtual functions.
-
-    Returns:
-        Numbers in order.
-    """
+def taken_nics(scenario: Scenario, on: tuple[int, ...]) -> tuple[int, ...]:
+    """Physical ports whose NICs are taken: those with virtual functions, and those with a wire."""
     wires = (port.index for port in scenario.deployment.phy_ports if isinstance(port, PhyPort))
     return tuple(sorted({*on, *wires}))
 
 
-def why_not(use: NicUse) -> str:
-    """Why a NIC's switch cannot be put into switchdev mode; nothing is changed.
-
-    Args:
-        use: The NIC.
-
-    Returns:
-        "" or the reason, with the cure.
-    """
+def switchdev_problem(use: NicUse) -> str:
+    """Why a NIC's switch cannot be put into switchdev mode; nothing is changed."""
     cure = (
         "leave mode=switchdev out, or name a NIC that has it (`devlink dev eswitch show "
         "pci/ADDRESS`), e.g. one of mlx5_core or ice"
     )
     try:
-        found = devlink.mode(use.pci)
+        found = eswitch.read_mode(use.pci)
     except HostError as error:
         return f"{use.pci}: {error.what}; {cure}"
     if found:
@@ -223,9 +214,9 @@ def why_not(use: NicUse) -> str:
     return f"{use.pci} has no switchdev mode: its driver {driver} has no eswitch in devlink; {cure}"
 
 
-def _once_named(ask: Callable[[], str], take: Callable[[str], None]) -> None:
+def _retry_renamed(ask: Callable[[], str], take: Callable[[str], None]) -> None:
     """Take an interface that udev may be renaming."""
-    for _ in range(RENAMED):
+    for _ in range(RENAME_TRIES):
         name = ask()
         try:
             return take(name)
@@ -235,7 +226,7 @@ def _once_named(ask: Callable[[], str], take: Callable[[str], None]) -> None:
     return take(ask())
 
 
-def _describe(part: Part, in_hardware: bool | None) -> str:
+def _describe_filter(part: RuleFilter, in_hardware: bool | None) -> str:
     what = f"frames to {part.eth_dst}" if part.eth_dst else "every frame"
     if in_hardware is None:
         return f"{what}: the rule is gone"

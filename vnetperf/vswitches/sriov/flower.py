@@ -12,7 +12,7 @@ from pyroute2.netlink.rtnl import tcmsg
 from pyroute2.netlink.rtnl.tcmsg import cls_matchall
 
 from vnetperf.model.errors import DutError
-from vnetperf.vswitches.sriov.rules import Part, Rule, attempts
+from vnetperf.vswitches.sriov.virtual_functions import RuleFilter, SwitchRule, filter_attempts
 
 INGRESS, ETH_P_ALL = 0xFFFF0000, 0x0003
 #: TCA_CLS_FLAGS_IN_HW.
@@ -20,7 +20,7 @@ IN_HW = 4
 EVERY_BIT = "ff:ff:ff:ff:ff:ff"
 
 
-class Options(nla):  # type: ignore[misc]  # pyroute2 has no types
+class FlowerOptions(nla):  # type: ignore[misc]  # pyroute2 has no types
     """Attributes of <linux/pkt_cls.h> up to the flags, in its order."""
 
     prefix = "TCA_FLOWER_"
@@ -41,15 +41,8 @@ class Options(nla):  # type: ignore[misc]  # pyroute2 has no types
     tca_act_prio = cls_matchall.options.tca_act_prio
 
 
-def parameters(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Attributes of a filter as pyroute2 sends them.
-
-    Args:
-        wanted: Keywords of the request: ``flags``, ``eth_dst`` ("" for every frame), ``action``.
-
-    Returns:
-        Options of the request.
-    """
+def flower_parameters(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Attributes of a filter as pyroute2 sends them."""
     actions = cls_matchall.get_parameters({"action": wanted["action"]})["attrs"][0][1]
     keys = []
     if wanted["eth_dst"]:
@@ -62,31 +55,19 @@ def parameters(wanted: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-PLUGIN = SimpleNamespace(
-    options=Options, get_parameters=parameters, fix_request=cls_matchall.fix_request
+FLOWER_PLUGIN = SimpleNamespace(
+    options=FlowerOptions, get_parameters=flower_parameters, fix_request=cls_matchall.fix_request
 )
-tcmsg.plugins.setdefault("flower", PLUGIN)
+tcmsg.plugins.setdefault("flower", FLOWER_PLUGIN)
 
 
-def install(rule: Rule, source: str, target: str) -> tuple[tuple[Part, ...], str]:
-    """Make a rule, in the NIC where it takes it; interfaces are in this namespace.
-
-    Args:
-        rule: The rule.
-        source: Interface of the port frames come in by.
-        target: Interface of the port they leave by.
-
-    Returns:
-        Filters that make it, and what the NIC said of those that it refused.
-
-    Raises:
-        DutError: The kernel does not take it either.
-    """
+def install_rule(rule: SwitchRule, source: str, target: str) -> tuple[tuple[RuleFilter, ...], str]:
+    """Make a rule, in the NIC where it takes it; interfaces are in this namespace."""
     refused: list[str] = []
-    for parts in attempts(rule):
+    for parts in filter_attempts(rule):
         try:
             with IPRoute() as route:
-                _add(route, parts, source, target)
+                _add_filters(route, parts, source, target)
         except (NetlinkError, OSError, IndexError) as error:
             refused.append(str(error))
             continue
@@ -98,7 +79,7 @@ def install(rule: Rule, source: str, target: str) -> tuple[tuple[Part, ...], str
     )
 
 
-def _add(route: Any, parts: tuple[Part, ...], source: str, target: str) -> None:
+def _add_filters(route: Any, parts: tuple[RuleFilter, ...], source: str, target: str) -> None:
     index = route.link_lookup(ifname=source)[0]
     action = {"kind": "mirred", "direction": "egress", "action": "redirect"}
     action["ifindex"] = route.link_lookup(ifname=target)[0]
@@ -117,62 +98,37 @@ def _add(route: Any, parts: tuple[Part, ...], source: str, target: str) -> None:
             )
         except (NetlinkError, OSError):
             for made in parts[:number]:
-                _remove(route, index, made)
+                _remove_filter(route, index, made)
             raise
 
 
-def remove(parts: tuple[Part, ...], source: str) -> None:
-    """Take filters away.
-
-    Args:
-        parts: As `install` has returned them.
-        source: Interface they are on.
-
-    Raises:
-        DutError: The kernel refuses.
-    """
+def remove_filters(parts: tuple[RuleFilter, ...], source: str) -> None:
+    """Take filters away."""
     try:
         with IPRoute() as route:
             for part in parts:
-                _remove(route, route.link_lookup(ifname=source)[0], part)
+                _remove_filter(route, route.link_lookup(ifname=source)[0], part)
     except (NetlinkError, OSError, IndexError) as error:
         raise DutError(f"cannot take rules off {source}: {error}", where="tc flower") from error
 
 
-def _remove(route: Any, index: int, part: Part) -> None:
+def _remove_filter(route: Any, index: int, part: RuleFilter) -> None:
     # Without a handle: all filters of this place.
     route.tc("del-filter", index=index, parent=INGRESS, info=part.prio << 16)
 
 
 def in_hardware(source: str) -> dict[int, bool]:
-    """Where the filters of an interface are.
-
-    Args:
-        source: Interface name.
-
-    Returns:
-        Place of a filter -> True when the NIC has it.
-
-    Raises:
-        DutError: The kernel cannot be asked.
-    """
+    """Where the filters of an interface are."""
     try:
         with IPRoute() as route:
             index = route.link_lookup(ifname=source)[0]
-            return read(route.get_filters(index=index, parent=INGRESS))
+            return parse_filters(route.get_filters(index=index, parent=INGRESS))
     except (NetlinkError, OSError, IndexError) as error:
         raise DutError(f"cannot read rules of {source}: {error}", where="tc flower") from error
 
 
-def read(messages: Any) -> dict[int, bool]:
-    """Where filters are.
-
-    Args:
-        messages: The kernel's list of them; each place has one entry more, without options.
-
-    Returns:
-        Place of a filter -> True when the NIC has it.
-    """
+def parse_filters(messages: Any) -> dict[int, bool]:
+    """Where filters are."""
     found = {}
     for message in messages:
         options = message.get_attr("TCA_OPTIONS")

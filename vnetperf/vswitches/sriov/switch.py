@@ -1,28 +1,67 @@
-"""The SR-IOV backend: virtual functions, between which and the wire the NIC itself switches."""
+"""The SR-IOV backend: the NIC switches between wire and virtual functions."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host import ethtool, links, pci, vfs
+from vnetperf.host import ethtool, links
 from vnetperf.host.machine import Machine
+from vnetperf.host.nic import pci, vfs
+from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import NicUse, Plan
-from vnetperf.model.ports import Attachment, PhyPort, Port, VnfPort, WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import NicUse, Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches import redirect
+from vnetperf.vswitches import tc_redirect
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
-from vnetperf.vswitches.sriov import layout, rules
-from vnetperf.vswitches.sriov.counters import of_port
-from vnetperf.vswitches.sriov.drivers import VFIO, driver_of, why_no_vfio
-from vnetperf.vswitches.sriov.eswitch import Eswitch, parents, why_not
-from vnetperf.vswitches.sriov.function import Function
-from vnetperf.vswitches.sriov.layout import SWITCHDEV
+from vnetperf.vswitches.sriov import virtual_functions
+from vnetperf.vswitches.sriov.eswitch import Eswitch, switchdev_problem, taken_nics
+from vnetperf.vswitches.sriov.virtual_functions import (
+    SWITCHDEV,
+    VFIO,
+    VfPort,
+    vf_driver,
+    vfio_problem,
+)
+
+#: Driver -> names of its counters of received and sent frames. They count at the port, frames to
+#: and from virtual functions too; an interface's own statistics leave those out.
+PORT_COUNTERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "igb": (("rx_packets",), ("tx_packets",)),
+    "ixgbe": (("rx_pkts_nic",), ("tx_pkts_nic",)),
+    "i40e": (
+        ("port.rx_unicast", "port.rx_multicast", "port.rx_broadcast"),
+        ("port.tx_unicast", "port.tx_multicast", "port.tx_broadcast"),
+    ),
+    "ice": (
+        ("rx_unicast.nic", "rx_multicast.nic", "rx_broadcast.nic"),
+        ("tx_unicast.nic", "tx_multicast.nic", "tx_broadcast.nic"),
+    ),
+    "mlx5_core": (("rx_packets_phy",), ("tx_packets_phy",)),
+    "bnxt_en": (("rx_total_frames",), ("tx_total_frames",)),
+}
+#: Frames that the port dropped for want of buffers, whatever the driver.
+DROP_COUNTERS = (
+    *("rx_missed_errors", "rx_no_dma_resources", "port.rx_dropped", "rx_dropped.nic"),
+    "rx_discards_phy",
+)
+
+
+def phy_port_counters(port: str, driver: str, statistics: Mapping[str, int]) -> HopCounters | None:
+    """Counters of a physical port."""
+    received, sent = PORT_COUNTERS.get(driver, ((), ()))
+    if not received or not {*received, *sent} <= set(statistics):
+        return None
+    return HopCounters(
+        port=port,
+        rx=sum(statistics[name] for name in received),
+        tx=sum(statistics[name] for name in sent),
+        rx_dropped=sum(statistics.get(name, 0) for name in DROP_COUNTERS),
+    )
 
 
 class Sriov(VSwitch):
@@ -33,7 +72,7 @@ class Sriov(VSwitch):
         wires=("nic",),
         attachments=("vf",),
         max_frame_size=9018,
-        modes=layout.MODES,
+        modes=virtual_functions.MODES,
         options=("rx_queues", "mtu", "vlan", "rate_mbps", "trust", "spoof_check", "vf_driver"),
         addressing="port",
         nic_drivers=("kernel",),
@@ -44,7 +83,7 @@ class Sriov(VSwitch):
         self.deployment = plan.scenario.deployment
         #: Interfaces of the physical functions, by physical port.
         self.parents: dict[int, str] = {}
-        self.functions: dict[str, Function] = {}
+        self.functions: dict[str, VfPort] = {}
         self.redirected = ""
         #: What joins the ports in switchdev mode.
         self.eswitch = Eswitch(machine, plan.scenario) if self.mode == SWITCHDEV else None
@@ -58,16 +97,22 @@ class Sriov(VSwitch):
                 "no NIC of this machine has SR-IOV; turn it on in the firmware, or run in the "
                 "virtual lab: `vnetperf lab run -- ...`"
             )
-        if layout.mode_of(scenario) == SWITCHDEV:
-            trouble = rules.missing(facts) or rules.refusal(scenario)
+        if virtual_functions.nic_mode(scenario) == SWITCHDEV:
+            trouble = virtual_functions.switchdev_modules_problem(
+                facts
+            ) or virtual_functions.switchdev_options_problem(scenario)
         else:
-            trouble = redirect.missing(facts) if redirect.joined(scenario.deployment) else ""
-        return trouble or layout.refusal(scenario)
+            trouble = (
+                tc_redirect.redirect_problem(facts)
+                if tc_redirect.joined_phy_ports(scenario.deployment)
+                else ""
+            )
+        return trouble or virtual_functions.sriov_problem(scenario)
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
         """Whether the DUT's NICs can have the virtual functions, and VNFs can be given them."""
-        places = layout.places_of(scenario)
+        places = virtual_functions.vf_specs(scenario)
         for use in (nic for nic in nics if nic.side == "dut"):
             nic = facts.nic(use.pci)
             most = nic.max_vfs if nic else 0
@@ -79,9 +124,11 @@ class Sriov(VSwitch):
                     f"{scenario.deployment.name} needs {wanted} virtual functions of {use.pci}, "
                     f"which can have {most}; choose fewer --vnfs, or name another NIC"
                 )
-            if scenario.options.vf_driver == VFIO and (reason := why_no_vfio(use, facts)):
+            if scenario.options.vf_driver == VFIO and (reason := vfio_problem(use, facts)):
                 return f"vf_driver is vfio-pci, and {reason}"
-            if layout.mode_of(scenario) == SWITCHDEV and (reason := why_not(use)):
+            if virtual_functions.nic_mode(scenario) == SWITCHDEV and (
+                reason := switchdev_problem(use)
+            ):
                 return reason
         return ""
 
@@ -89,16 +136,18 @@ class Sriov(VSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The virtual functions that `--plan` can show."""
         lines = {}
-        for place in layout.places_of(plan.scenario):
+        for place in virtual_functions.vf_specs(plan.scenario):
             nic = plan.nic(place.physical, "dut")
-            driver = driver_of(place, plan, facts)
+            driver = vf_driver(place, plan, facts)
             lines[f"VF {place.number} of {nic.pci if nic else '?'}"] = (
                 f"{place.port}, MAC {place.mac}, driver {driver}"
                 + (f", VLAN {plan.scenario.options.vlan}" if place.inner else "")
                 * (plan.scenario.options.vlan is not None)
             )
-        if layout.mode_of(plan.scenario) == SWITCHDEV:
-            lines["rules"] = ", ".join(str(rule) for rule in rules.rules(plan.scenario))
+        if virtual_functions.nic_mode(plan.scenario) == SWITCHDEV:
+            lines["rules"] = ", ".join(
+                str(rule) for rule in virtual_functions.switch_rules(plan.scenario)
+            )
         return lines
 
     def start(self) -> None:
@@ -112,11 +161,11 @@ class Sriov(VSwitch):
             return
         scenario = self.plan.scenario
         options, mtu = scenario.options, scenario.mtu
-        places = layout.places_of(scenario)
+        places = virtual_functions.vf_specs(scenario)
         made = {}
         on = tuple(dict.fromkeys(place.physical for place in places))
         try:
-            for index in parents(scenario, on) if self.eswitch else on:
+            for index in taken_nics(scenario, on) if self.eswitch else on:
                 use = self._nic(index)
                 # Before the virtual functions are there, or their drivers find it resetting.
                 self.parents[index] = self.machine.borrow_nic(
@@ -134,9 +183,9 @@ class Sriov(VSwitch):
             ) from error
         for place in places:
             pci_address = made[place.physical][place.number]
-            function = Function(place, pci_address, self.parents[place.physical])
+            function = VfPort(place, pci_address, self.parents[place.physical])
             function.configure(self._home, options, legacy=self.eswitch is None)
-            driver = driver_of(place, self.plan, self.machine.facts)
+            driver = vf_driver(place, self.plan, self.machine.facts)
             function.bind(self.machine, driver, mtu=mtu, queues=options.rx_queues)
             self.functions[str(place.port)] = function
 
@@ -215,10 +264,10 @@ class Sriov(VSwitch):
             return
         pairs = {
             self.functions[str(a)].netdev: self.functions[str(b)].netdev
-            for a, b in redirect.joined(self.deployment)
+            for a, b in tc_redirect.joined_phy_ports(self.deployment)
         }
         if pairs and not self.redirected:
-            self.redirected = redirect.redirect(self.machine, pairs)
+            self.redirected = tc_redirect.redirect(self.machine, pairs)
 
     def remove_port(self, port: Port) -> None:
         """Cut a virtual function off, or bring a physical function down with all of its."""
@@ -261,9 +310,9 @@ class Sriov(VSwitch):
         interfaces = self._interfaces()
         for index, name in interfaces.items():
             statistics = ethtool.statistics(name, netns=netns)
-            found.append(of_port(f"phy{index}", self._nic(index).driver, statistics))
+            found.append(phy_port_counters(f"phy{index}", self._nic(index).driver, statistics))
         table = self.machine.link_statistics()
-        told = {index: vfs.read(name, netns) for index, name in interfaces.items()}
+        told = {index: vfs.read_vfs(name, netns) for index, name in interfaces.items()}
         for port, function in self.functions.items():
             if isinstance(function.place.port, PhyPort):
                 continue
@@ -291,7 +340,7 @@ class Sriov(VSwitch):
             )
             for port, function in self.functions.items():
                 if function.place.physical == index:
-                    state = vfs.read(name, netns)[function.place.number]
+                    state = vfs.read_vfs(name, netns)[function.place.number]
                     functions[port] = function.describe(state)
         found = {
             "backend": self.name,

@@ -1,23 +1,103 @@
-"""Talks to VPP's binary API: one refusal is one error, and a VPP that hangs is given up."""
+"""Clients of a running VPP: the binary API and the statistics segment.
+
+Return values are those of src/vnet/error.h, the same from 23.06 to 26.06. The statistics segment
+(layout 2) is shared memory under an optimistic lock: torn reads are repeated, up to a deadline.
+"""
 
 from __future__ import annotations
 
+import array
 import contextlib
+import mmap
 import os
+import socket
+import struct
 import threading
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from vnetperf.model.errors import DutError
-from vnetperf.vswitches.vpp.install import TELLS_MESSAGES, Installation
-from vnetperf.vswitches.vpp.retval import cure_of, text_of
+from vnetperf.vswitches.vpp.install import TELLS_MESSAGES, VppInstallation
+
+RETVAL_TEXTS = {
+    -1: "unspecified error",
+    -2: "invalid interface index",
+    -3: "no such routing table",
+    -6: "no such entry",
+    -7: "invalid value",
+    -8: "invalid value (the second)",
+    -9: "not implemented",
+    -10: "invalid interface index (the second)",
+    **{-n: f"system call error {n - 10}" for n in range(11, 21)},
+    -30: "feature disabled by configuration",
+    -31: "invalid registration",
+    -50: "next hop not in the routing table",
+    -52: "route without a path",
+    -57: "invalid source address",
+    -58: "invalid destination address",
+    -59: "address length mismatch",
+    -60: "address not found for the interface",
+    -63: "no such graph node",
+    -68: "sub-interface, or interface of this number, already exists",
+    -70: "invalid memory size",
+    -71: "invalid interface",
+    -73: "invalid argument",
+    -74: "unexpected interface state",
+    -75: "tunnel already exists",
+    -79: "interface already exists",
+    -81: "value already exists",
+    -82: "source and destination are the same",
+    -89: "invalid worker thread",
+    -97: "invalid address family",
+    -99: "table too big",
+    -100: "cannot enable or disable the feature",
+    -105: "address in use",
+    -107: "queue full",
+    -116: "entry already exists",
+    -119: "bridge domain already exists",
+    -125: "invalid queue",
+    -126: "unsupported",
+    -144: "initialization failed",
+    -145: "netlink error",
+    -147: "instance in use",
+    -150: "invalid value (the third)",
+    -151: "not an Ethernet interface",
+    -155: "resource in use",
+    -162: "limit exceeded",
+    -164: "UDP port already taken",
+    -166: "invalid value (the fourth)",
+    -167: "busy",
+    -171: "invalid prefix length",
+}
+KERNEL_REFUSED = "the kernel refused, often for want of rights or memory: see the end of VPP's log"
+RETVAL_CURES = {
+    -9: "this VPP cannot do it: use a newer one, or leave the option out",
+    -70: "ask for less memory or fewer descriptors",
+    -89: "ask for a worker that there is: see `workers` in conf/switch",
+    -99: "ask for fewer flows",
+    -126: "this VPP or this kind of port cannot do it: leave the option out",
+    -162: "ask for fewer queues, ports or flows",
+    **dict.fromkeys((-145, *range(-20, -10)), KERNEL_REFUSED),
+}
+
+
+def retval_text(retval: int) -> str:
+    """What a return value means."""
+    return RETVAL_TEXTS.get(retval, "see src/vnet/error.h of VPP")
+
+
+def retval_cure(retval: int) -> str:
+    """What a user can do about a return value."""
+    return RETVAL_CURES.get(retval, "")
+
 
 #: Longest wait for an answer, seconds: a main thread on a shared core may be slow.
-TIMEOUT_S = 10.0
+API_TIMEOUT_S = 10.0
 ADMIN_UP, LINK_UP = 1, 2
 #: Files of the definitions of messages that are used here; each has all types that it needs.
-DEFINITIONS = frozenset(
+API_DEFINITIONS = frozenset(
     (
         *("memclnt", "vlib", "vpe", "interface", "l2", "ip", "ip_neighbor"),
         *("memif", "vhost_user", "af_packet", "af_xdp", "vxlan", "gre", "geneve"),
@@ -26,21 +106,14 @@ DEFINITIONS = frozenset(
 
 
 class VppApi:
-    """A client of one VPP's binary API.
-
-    Args:
-        socket: The API's socket.
-        installation: Where message definitions are, for a VPP that does not tell them itself.
-        version: Version of VPP.
-        timeout_s: Longest wait for an answer, seconds.
-    """
+    """A client of one VPP's binary API."""
 
     def __init__(
         self,
         socket: Path,
-        installation: Installation,
+        installation: VppInstallation,
         version: tuple[int, int],
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float = API_TIMEOUT_S,
     ) -> None:
         self.socket = socket
         self.timeout_s = timeout_s
@@ -51,11 +124,7 @@ class VppApi:
         self._client: Any = None
 
     def connect(self) -> None:
-        """Connect, and learn the messages.
-
-        Raises:
-            DutError: VPP does not answer, or nothing says what its messages look like.
-        """
+        """Connect, and learn the messages."""
         self.close()  # of a try before that got no answer
         from vpp_papi import VPPApiClient  # noqa: PLC0415 - takes 0.15 s to import
 
@@ -68,7 +137,7 @@ class VppApi:
                 accepted="*.api.json files in ../share/vpp/api",
                 cure="install VPP's packages whole, or use VPP 24.06 or newer",
             )
-        with _answers("connecting", self):
+        with _as_dut_error("connecting", self):
             client = VPPApiClient(
                 server_address=str(self.socket),
                 read_timeout=self.timeout_s,
@@ -87,7 +156,7 @@ class VppApi:
         if self._installation.api_dir is None:
             return []
         there = self._installation.api_dir.rglob("*.api.json")
-        return sorted(str(path) for path in there if path.name.partition(".")[0] in DEFINITIONS)
+        return sorted(str(path) for path in there if path.name.partition(".")[0] in API_DEFINITIONS)
 
     def _on_event(self, name: str, message: Any) -> None:
         del message
@@ -100,14 +169,7 @@ class VppApi:
         self.interfaces_changed.set()
 
     def knows(self, message: str) -> bool:
-        """Whether this VPP has a message.
-
-        Args:
-            message: Its name.
-
-        Returns:
-            True when it can be sent.
-        """
+        """Whether this VPP has a message."""
         return self._client is not None and hasattr(self._client.api, message)
 
     def call(
@@ -118,20 +180,7 @@ class VppApi:
         tolerated: Collection[int] = (),
         **fields: Any,
     ) -> Any:
-        """Send a message and wait for its answer.
-
-        Args:
-            message: Its name.
-            timeout_s: Longest wait, seconds; None for the client's.
-            tolerated: Return values, besides 0, that are no refusal.
-            **fields: Its fields.
-
-        Returns:
-            The answer; of a dump all of them.
-
-        Raises:
-            DutError: VPP has no such message, refuses it, or does not answer.
-        """
+        """Send a message and wait for its answer."""
         if self._client is None:
             raise DutError("VPP has not been started", where=message)
         function = getattr(self._client.api, message, None)
@@ -142,35 +191,23 @@ class VppApi:
                 accepted="VPP 23.06 to 26.06 with its plugins",
                 cure="install the plugin it belongs to (vpp-plugin-core), or a supported version",
             )
-        with _answers(message, self):
+        with _as_dut_error(message, self):
             answer = function(_timeout=timeout_s or self.timeout_s, **fields)
         retval = getattr(answer, "retval", 0)
         if retval and retval not in tolerated:
             raise DutError(
-                f"VPP refuses {message}: {text_of(retval)} ({retval})",
+                f"VPP refuses {message}: {retval_text(retval)} ({retval})",
                 where=", ".join(f"{name}={value}" for name, value in fields.items())[:300],
-                cure=cure_of(retval),
+                cure=retval_cure(retval),
             )
         return answer
 
     def cli(self, command: str, timeout_s: float | None = None) -> str:
-        """Run a command of the debug CLI; for what the API cannot say.
-
-        Args:
-            command: The command.
-            timeout_s: Longest wait, seconds; None for the client's.
-
-        Returns:
-            What it prints; an error too is only printed.
-        """
+        """Run a command of the debug CLI; for what the API cannot say."""
         return str(self.call("cli_inband", timeout_s=timeout_s, cmd=command).reply)
 
     def interfaces(self) -> dict[int, Any]:
-        """All interfaces.
-
-        Returns:
-            Index -> its details.
-        """
+        """All interfaces."""
         return {int(d.sw_if_index): d for d in self.call("sw_interface_dump")}
 
     def close(self) -> None:
@@ -182,7 +219,7 @@ class VppApi:
 
 
 @contextlib.contextmanager
-def _answers(message: str, api: VppApi) -> Any:
+def _as_dut_error(message: str, api: VppApi) -> Any:
     """Make one error of all that the client library raises."""
     try:
         yield
@@ -198,3 +235,145 @@ def _answers(message: str, api: VppApi) -> Any:
         raise DutError(
             f"{message} cannot be sent: {type(error).__name__}: {error}", where=str(api.socket)
         ) from error
+
+
+T = TypeVar("T")
+
+STATS_HEADER: Final = struct.Struct(
+    "=QQQQQ"
+)  # version, base address, epoch, in progress, directory
+STATS_ENTRY: Final = struct.Struct("=I4xQ128s")  # type, value or address, name
+STATS_LAYOUT: Final = 2
+SIMPLE, COMBINED, SYMLINK = 2, 3, 6
+STATS_TIMEOUT_S = 2.0
+
+
+class _TornError(Exception):
+    """What was read changed meanwhile."""
+
+
+class StatsSegment:
+    """A mapped statistics segment."""
+
+    def __init__(self, memory: mmap.mmap | bytes) -> None:
+        self._memory = memory
+        self._epoch = -1
+        self._directory: dict[str, tuple[int, int]] = {}
+        self._names: list[str] = []
+
+    @classmethod
+    def open(cls, path: Path) -> StatsSegment:
+        """Map the segment of a running VPP."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+                connection.settimeout(5.0)
+                connection.connect(str(path))
+                _, fds, _, _ = socket.recv_fds(connection, 1, 1)
+        except OSError as error:
+            raise DutError(
+                f"VPP does not hand out its counters: {error}", where=str(path)
+            ) from error
+        if not fds:
+            raise DutError("VPP does not hand out its counters", where=str(path))
+        try:
+            memory = mmap.mmap(fds[0], 0, mmap.MAP_SHARED, mmap.PROT_READ)
+        finally:
+            os.close(fds[0])
+        segment = cls(memory)
+        if segment._header()[0] != STATS_LAYOUT:
+            raise DutError(
+                f"the statistics segment has layout {segment._header()[0]}",
+                where=str(path),
+                accepted=str(STATS_LAYOUT),
+            )
+        return segment
+
+    def close(self) -> None:
+        """Unmap it."""
+        if isinstance(self._memory, mmap.mmap):
+            with contextlib.suppress(BufferError):
+                self._memory.close()
+
+    def by_index(self, name: str) -> list[int]:
+        """A counter of every interface, or of whatever else it is indexed by."""
+        return self._consistently(lambda: self._sums(name))
+
+    def errors(self, node: str) -> dict[str, int]:
+        """Error counters of a graph node."""
+        return self._consistently(lambda: self._errors(f"/err/{node}/"))
+
+    def _consistently(self, read: Callable[[], T]) -> T:
+        deadline = time.monotonic() + STATS_TIMEOUT_S
+        while True:
+            _, _, epoch, in_progress, _ = self._header()
+            if not in_progress:
+                with contextlib.suppress(_TornError, struct.error):
+                    if epoch != self._epoch:
+                        self._read_directory()
+                        self._epoch = epoch
+                    found = read()
+                    if self._header()[2:4] == (epoch, 0):
+                        return found
+                self._epoch = -1
+            if time.monotonic() > deadline:
+                raise DutError(
+                    f"VPP's counters did not hold still for {STATS_TIMEOUT_S:g} s",
+                    where="statistics segment",
+                    cure="VPP may have died while it changed them; see its log",
+                )
+            time.sleep(0.001)
+
+    def _header(self) -> tuple[int, int, int, int, int]:
+        version, base, epoch, in_progress, directory = STATS_HEADER.unpack_from(self._memory, 0)
+        return version, base, epoch, in_progress, directory
+
+    def _vector(self, address: int) -> tuple[int, int]:
+        """Offset and length of one of VPP's vectors; its length stands before it."""
+        offset = address - self._header()[1]
+        if not 8 <= offset < len(self._memory):
+            raise _TornError
+        (length,) = struct.unpack_from("=I", self._memory, offset - 8)
+        return offset, length
+
+    def _read_directory(self) -> None:
+        offset, length = self._vector(self._header()[4])
+        directory, names = {}, []
+        for kind, value, raw in STATS_ENTRY.iter_unpack(
+            self._memory[offset : offset + length * STATS_ENTRY.size]
+        ):
+            name = raw.partition(b"\0")[0].decode("ascii", "replace")
+            directory[name] = (kind, value)
+            names.append(name)
+        self._directory, self._names = directory, names
+
+    def _sums(self, name: str) -> list[int]:
+        kind, value = self._directory.get(name, (0, 0))
+        if kind not in (SIMPLE, COMBINED) or not value:
+            return []
+        words = 2 if kind == COMBINED else 1
+        offset, threads = self._vector(value)
+        sums: list[int] = []
+        for (address,) in struct.iter_unpack("=Q", self._memory[offset : offset + 8 * threads]):
+            if not address:
+                continue
+            start, length = self._vector(address)
+            numbers = array.array("Q")
+            numbers.frombytes(self._memory[start : start + 8 * words * length])
+            column = numbers[::words]
+            sums += [0] * (len(column) - len(sums))
+            for index, number in enumerate(column):
+                sums[index] += number
+        return sums
+
+    def _errors(self, prefix: str) -> dict[str, int]:
+        found = {}
+        columns: dict[int, list[int]] = {}
+        for name, (kind, value) in self._directory.items():
+            if not name.startswith(prefix) or kind != SYMLINK:
+                continue
+            entry, column = value & 0xFFFFFFFF, value >> 32
+            if entry not in columns:
+                columns[entry] = self._sums(self._names[entry]) if entry < len(self._names) else []
+            numbers = columns[entry]
+            found[name.removeprefix(prefix)] = numbers[column] if column < len(numbers) else 0
+        return found

@@ -1,44 +1,201 @@
-"""A private VPP: its own directory, sockets and shared memory, in the run's network namespace."""
+"""A private VPP process.
+
+What an installation lacks, its startup configuration, start and stop.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
-from vnetperf.host.process import ManagedProcess
-from vnetperf.model.errors import DutError, HostError
-from vnetperf.vswitches.vpp import xdp
-from vnetperf.vswitches.vpp.api import VppApi
-from vnetperf.vswitches.vpp.install import Installation
-from vnetperf.vswitches.vpp.startup import Startup
-from vnetperf.vswitches.vpp.stats import StatsSegment
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.deployment import PhyPort
+from vnetperf.model.errors import CapabilityError, DutError, HostError
+from vnetperf.model.scenario import NicUse, Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.vswitches import base
+from vnetperf.vswitches.vpp import forwarding, install, interfaces
+from vnetperf.vswitches.vpp.api import StatsSegment, VppApi
+from vnetperf.vswitches.vpp.install import (
+    SUPPORTED_VPP,
+    TELLS_MESSAGES,
+    VppInstallation,
+    VppStartup,
+    find_installation,
+    parse_vpp_version,
+    plugin_file,
+)
+
+PLUGIN_CURE = "install VPP's package vpp-plugin-core"
+
+
+def vpp_installation_problem(facts: MachineFacts, scenario: Scenario) -> str:
+    """What an installed VPP lacks."""
+    try:
+        version = parse_vpp_version(facts.versions.get("vpp", ""))
+    except DutError as error:
+        return f"{error}; name another VPP in the testbed file under [programs] vpp"
+    low, high = SUPPORTED_VPP
+    if not low <= version <= high:
+        return (
+            f"VPP {version[0]}.{version[1]:02} is not supported; accepted: "
+            f"{low[0]}.{low[1]:02} or newer; install another and name it in the testbed file "
+            "under [programs] vpp"
+        )
+    installation = find_installation(facts.programs["vpp"])
+    if version < TELLS_MESSAGES and installation.plugin_dir and installation.api_dir is None:
+        return (
+            f"VPP {version[0]}.{version[1]:02} does not tell its messages and has no definitions "
+            "beside it (share/vpp/api); install VPP's packages whole"
+        )
+    for plugin in _required_plugins(scenario):
+        if not installation.has(plugin):
+            return f"VPP's plugin {plugin} is not in {installation.plugin_dir}; {PLUGIN_CURE}"
+    return base.rxq_affinity_problem(scenario)
+
+
+def _required_plugins(scenario: Scenario) -> list[str]:
+    """Plugins that a scenario needs whatever is chosen later."""
+    plugins = [forwarding.TUNNEL_PLUGINS[scenario.tunnel]] if scenario.deployment.tunnelled else []
+    if scenario.wire == "memif":
+        plugins.append(interfaces.INTERFACE_PLUGINS["memif"])
+    elif scenario.wire == "veth":
+        plugins.append(interfaces.INTERFACE_PLUGINS[_kernel_interface_kind(scenario)])
+    return plugins
+
+
+def _kernel_interface_kind(scenario: Scenario) -> str:
+    """How kernel interfaces are taken."""
+    return "xdp" if interfaces.uses_xdp(scenario.options) else "netdev"
+
+
+def check_wire_plugin(plan: Plan, facts: MachineFacts) -> None:
+    """Refuse a wire that was chosen and whose plugin is not there."""
+    if problem := interfaces.xdp_wire_problem(plan.scenario, plan.wire):
+        raise CapabilityError(problem, where=plan.scenario.id)
+    kind = {"memif": "memif", "veth": _kernel_interface_kind(plan.scenario)}.get(plan.wire)
+    if kind is None or not plan.scenario.deployment.phy_ports:
+        return  # NICs have nics_missing
+    installation, plugin = (
+        find_installation(facts.programs["vpp"]),
+        interfaces.INTERFACE_PLUGINS[kind],
+    )
+    if not installation.has(plugin):
+        raise CapabilityError(
+            f"VPP's plugin {plugin}, which a {plan.wire} wire needs, is not in "
+            f"{installation.plugin_dir}",
+            where=plan.scenario.id,
+            cure=f"{PLUGIN_CURE}, or choose another wire with --wire",
+        )
+
+
+def nic_plugin_problem(nics: Sequence[NicUse], facts: MachineFacts) -> str:
+    """What an installed VPP lacks for the drivers that NICs will have."""
+    installation = find_installation(facts.programs["vpp"])
+    for use in nics:
+        plugin = interfaces.INTERFACE_PLUGINS["netdev" if use.kernel else "pci"]
+        if use.side == "dut" and not installation.has(plugin):
+            return (
+                f"VPP's plugin {plugin}, which {use.pci} through {use.driver} needs, is not in "
+                f"{installation.plugin_dir}; install VPP's package vpp-plugin-dpdk or "
+                "vpp-plugin-core"
+            )
+    return ""
+
+
+def vpp_hugepage_mib(scenario: Scenario) -> int:
+    """Hugepage memory of a scenario."""
+    return install.buffer_memory_mib(scenario.mtu, nic=scenario.wire == "nic")
+
+
+def wanted_rx_mode(plan: Plan) -> interfaces.RxMode:
+    """How receive queues are served, other than those of shared memory."""
+    return "interrupt" if plan.placement.takes_turns("worker") else "polling"
+
+
+def make_startup(
+    plan: Plan,
+    facts: MachineFacts,
+    directory: Path,
+    prefix: str,
+    attachments: Collection[str] = (),
+) -> install.VppStartup:
+    """The startup configuration of a plan."""
+    scenario = plan.scenario
+    installation = find_installation(facts.programs["vpp"])
+    cores = plan.placement.cores["worker"]
+    asked = scenario.options.workers or 1
+    if len(cores) < asked:
+        raise DutError(
+            f"VPP runs each worker on a processor of its own; {asked} are asked for, but they "
+            f"have {len(cores)}",
+            where="workers",
+            accepted=f"up to {len(cores)}",
+            cure="ask for fewer workers, or allow more processors under [cores]",
+        )
+    main = install.choose_main_core(plan, tuple(cpu.cpu for cpu in facts.cpus))
+    nics = _nic_devices(plan)
+    memory = [
+        (m.users[scenario.vswitch], m.size_kb) for m in plan.memory if m.users.get(scenario.vswitch)
+    ]
+    size = install.buffer_data_size(scenario.mtu)
+    kinds = {*attachments, "memif", _kernel_interface_kind(scenario), *(["pci"] if nics else [])}
+    plugins = [interfaces.INTERFACE_PLUGINS[kind] for kind in sorted(kinds)]
+    plugins += [forwarding.TUNNEL_PLUGINS[scenario.tunnel]] if scenario.deployment.tunnelled else []
+    return install.VppStartup(
+        directory=directory,
+        prefix=prefix,
+        main_core=main,
+        workers=() if main in cores else cores,
+        plugin_dir=installation.plugin_dir,
+        plugins=tuple(plugin_file(name) for name in plugins if installation.has(name)),
+        data_size=size,
+        buffers=min(install.buffers_in(mib, size) for mib, _ in memory)
+        if memory
+        else install.DEFAULT_BUFFERS,
+        page_kb=memory[0][1] if memory else 0,
+        nics=nics,
+    )
+
+
+def _nic_devices(plan: Plan) -> tuple[install.VppNic, ...]:
+    """NICs for the dpdk plugin, which takes devices only when VPP starts."""
+    options = plan.scenario.options
+    return tuple(
+        install.VppNic(
+            pci=use.pci,
+            name=interfaces.nic_name(PhyPort(index=use.wire)),
+            rx_queues=options.rx_queues or 1,
+            tx_queues=options.workers or 1,
+            rx_descriptors=options.rx_descriptors,
+            tx_descriptors=options.tx_descriptors,
+        )
+        for use in plan.nics
+        if use.side == "dut" and not use.kernel
+    )
+
 
 START_S = 60.0  # a process that ends is told at once; one on starved cores is slow
 STOP_S = 3.0
 #: VPP aborts when a worker does not come to a standstill within a second, as happens where threads
 #: wait for a processor; the function at which it does so stands in its log.
-STARVED, START_TRIES = "vlib_worker_thread_barrier_sync", 3
+STARVED_WORKER, START_TRIES = "vlib_worker_thread_barrier_sync", 3
 
 
 class PrivateVpp:
-    """One VPP process with its API client and its counters.
-
-    Args:
-        machine: The machine.
-        installation: The installed VPP.
-        version: Its version.
-    """
+    """One VPP process with its API client and its counters."""
 
     def __init__(
-        self, machine: Machine, installation: Installation, version: tuple[int, int]
+        self, machine: Machine, installation: VppInstallation, version: tuple[int, int]
     ) -> None:
         self._machine = machine
         self._installation = installation
         self._version = version
-        self._startup: Startup | None = None
+        self._startup: VppStartup | None = None
         self._api: VppApi | None = None
         self._stats: StatsSegment | None = None
         self.process: ManagedProcess | None = None
@@ -50,43 +207,24 @@ class PrivateVpp:
 
     @property
     def api(self) -> VppApi:
-        """Its API.
-
-        Raises:
-            DutError: It has not been started.
-        """
+        """Its API."""
         if self._api is None:
             raise DutError("VPP has not been started", where="vpp")
         return self._api
 
     @property
     def stats(self) -> StatsSegment:
-        """Its counters.
-
-        Raises:
-            DutError: It has not been started.
-        """
+        """Its counters."""
         if self._stats is None:
             raise DutError("VPP has not been started", where="vpp")
         return self._stats
 
     def argv(self) -> list[str]:
-        """Launch line.
-
-        Returns:
-            Program and arguments.
-        """
+        """Launch line."""
         return [str(self._installation.binary), "-c", str(self.directory / "startup.conf")]
 
-    def start(self, startup: Startup) -> None:
-        """Start it and wait until it answers.
-
-        Args:
-            startup: Its configuration.
-
-        Raises:
-            DutError: It ends, or does not answer in time; with the log's tail.
-        """
+    def start(self, startup: VppStartup) -> None:
+        """Start it and wait until it answers."""
         for last in (False,) * (START_TRIES - 1) + (True,):
             try:
                 self._launch(startup)
@@ -103,9 +241,9 @@ class PrivateVpp:
         process = self.process
         if process is None or process.returncode != -signal.SIGABRT:
             return False
-        return STARVED in process.log_text()
+        return STARVED_WORKER in process.log_text()
 
-    def _launch(self, startup: Startup) -> None:
+    def _launch(self, startup: VppStartup) -> None:
         self._startup = startup
         file = self.directory / "startup.conf"
         file.write_text(startup.text())
@@ -117,7 +255,10 @@ class PrivateVpp:
         self.process = self._machine.spawn(
             "vpp",
             self.argv(),
-            env={**xdp.ENVIRONMENT, **({"LD_LIBRARY_PATH": str(libraries)} if libraries else {})},
+            env={
+                **interfaces.XDP_ENVIRONMENT,
+                **({"LD_LIBRARY_PATH": str(libraries)} if libraries else {}),
+            },
             isolated=True,
         )
         self.process.wait_for(
@@ -141,11 +282,7 @@ class PrivateVpp:
         return True
 
     def check_alive(self) -> None:
-        """Raise when VPP has ended.
-
-        Raises:
-            DutError: With the log's tail.
-        """
+        """Raise when VPP has ended."""
         check_process(self.process, "vpp")
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
-"""Where the parts of an installed VPP are: plugins, libraries, message definitions.
+"""An installed VPP (plugins, libraries, message definitions) and its startup.conf.
 
-All is found from the binary, so that a VPP in /usr, in /opt and in a build tree are alike.
+Everything is found from the path of the binary, so that /usr, /opt and a build tree work alike.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from vnetperf.model import Frozen
 from vnetperf.model.errors import DutError
+from vnetperf.model.scenario import Plan
 
-SUPPORTED = ((23, 6), (27, 99))
+SUPPORTED_VPP = ((23, 6), (27, 99))
 #: From this version on a running VPP tells its messages itself.
 TELLS_MESSAGES = (24, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
+class VppInstallation:
     """An installed VPP.
 
     Attributes:
@@ -40,45 +42,24 @@ class Installation:
         return self.plugin_dir.parent
 
     def has(self, plugin: str) -> bool:
-        """Whether a plugin is there.
-
-        Args:
-            plugin: Its name, e.g. "memif".
-
-        Returns:
-            True when it is, and when nothing is known of the plugins.
-        """
+        """Whether a plugin is there."""
         return self.plugin_dir is None or plugin_file(plugin) in self.plugins
 
 
 def plugin_file(plugin: str) -> str:
-    """File name of a plugin.
-
-    Args:
-        plugin: Its name, e.g. "memif".
-
-    Returns:
-        E.g. "memif_plugin.so".
-    """
+    """File name of a plugin."""
     return f"{plugin}_plugin.so"
 
 
-def find_installation(binary: str) -> Installation:
-    """Look around a VPP binary.
-
-    Args:
-        binary: Its path.
-
-    Returns:
-        What is there.
-    """
+def find_installation(binary: str) -> VppInstallation:
+    """Look around a VPP binary."""
     real = Path(binary).resolve()
     prefix = real.parent.parent
     places = [*sorted(prefix.glob("lib*/vpp_plugins")), *sorted(prefix.glob("lib*/*/vpp_plugins"))]
     plugin_dir = next((place for place in places if place.is_dir()), None)
     api_dir = prefix / "share/vpp/api"
     names = (p.name for p in plugin_dir.glob("*_plugin.so")) if plugin_dir else ()
-    return Installation(
+    return VppInstallation(
         binary=real,
         plugin_dir=plugin_dir,
         api_dir=api_dir if api_dir.is_dir() else None,
@@ -86,19 +67,159 @@ def find_installation(binary: str) -> Installation:
     )
 
 
-def parse_version(text: str) -> tuple[int, int]:
-    """Version of VPP.
-
-    Args:
-        text: "VPP 26.06" or "v26.06-rc2~3-g0123abc".
-
-    Returns:
-        Year, month.
-
-    Raises:
-        DutError: When no version is in the text.
-    """
+def parse_vpp_version(text: str) -> tuple[int, int]:
+    """Version of VPP."""
     match = re.search(r"(?<!\d)(\d\d)\.(\d\d)(?!\d)", text)
     if match is None:
         raise DutError(f"no version in {text.strip()[:80]!r}", where="vpp")
     return int(match[1]), int(match[2])
+
+
+#: What a buffer must hold by default, and for jumbo frames in one piece.
+STANDARD_DATA, JUMBO_DATA = 2048, 9728
+STANDARD_MTU = 1900
+#: Buffers by NUMA node where ordinary memory is used: each takes a page of its own.
+DEFAULT_BUFFERS = 16384
+#: What VPP keeps around a buffer's data: its header, space to prepend, and alignment.
+BUFFER_OVERHEAD = 384
+#: Hugepage memory that jumbo buffers, or those of a NIC, take when nothing else is asked for.
+JUMBO_MIB, NIC_MIB = 192, 128
+#: Share of hugepage memory that buffers may take; a NIC's driver needs the rest.
+BUFFER_SHARE = 0.75
+
+
+class VppNic(Frozen):
+    """A PCI device for VPP's dpdk plugin, which takes devices only when VPP starts.
+
+    Attributes:
+        pci: PCI address.
+        name: Name of the interface in VPP.
+        rx_queues: Receive queues.
+        tx_queues: Transmit queues.
+        rx_descriptors: Receive descriptors; None for the driver's own.
+        tx_descriptors: Transmit descriptors; None for the driver's own.
+    """
+
+    pci: str
+    name: str
+    rx_queues: int = 1
+    tx_queues: int = 1
+    rx_descriptors: int | None = None
+    tx_descriptors: int | None = None
+
+    def section(self) -> str:
+        """The device in the dpdk section."""
+        settings = {
+            "name": self.name,
+            "num-rx-queues": self.rx_queues,
+            "num-tx-queues": self.tx_queues,
+            "num-rx-desc": self.rx_descriptors,
+            "num-tx-desc": self.tx_descriptors,
+        }
+        lines = "\n".join(f"    {k} {v}" for k, v in settings.items() if v is not None)
+        return f"  dev {self.pci} {{\n{lines}\n  }}"
+
+
+class VppStartup(Frozen):
+    """A startup configuration.
+
+    Attributes:
+        directory: Private directory for sockets.
+        prefix: Begins the names of VPP's shared memory, which is the machine's.
+        main_core: Processor of the main thread.
+        workers: Processors of the workers; none makes the main thread forward.
+        plugin_dir: Where plugins are; None for VPP's own place.
+        plugins: File names of the plugins that are loaded, and no others.
+        data_size: Octets of frame that one buffer holds.
+        buffers: Buffers by NUMA node.
+        page_kb: Size of the hugepages buffers lie in, KiB; 0 for ordinary memory.
+        nics: PCI devices.
+    """
+
+    directory: Path
+    prefix: str
+    main_core: int
+    workers: tuple[int, ...]
+    plugin_dir: Path | None
+    plugins: tuple[str, ...]
+    data_size: int
+    buffers: int
+    page_kb: int = 0
+    nics: tuple[VppNic, ...] = ()
+
+    @property
+    def api_socket(self) -> Path:
+        """Socket of the binary API."""
+        return self.directory / "api.sock"
+
+    @property
+    def stats_socket(self) -> Path:
+        """Socket that hands out the counters' memory."""
+        return self.directory / "stats.sock"
+
+    @property
+    def shared_memory(self) -> tuple[Path, ...]:
+        """Files that VPP makes outside its directory, and leaves behind when it is killed."""
+        return tuple(
+            Path("/dev/shm") / f"{self.prefix}-{name}"  # noqa: S108 - where shm_open puts it
+            for name in ("global_vm", "vpe-api")
+        )
+
+    def text(self) -> str:
+        """The file."""
+        cpu = [f"main-core {self.main_core}"]
+        if self.workers:
+            cpu.append(f"corelist-workers {','.join(map(str, sorted(self.workers)))}")
+        page = f"{self.page_kb}k" if self.page_kb else "4k"
+        plugins = [f"path {self.plugin_dir}"] if self.plugin_dir else []
+        plugins += ["plugin default { disable }"]
+        plugins += [f"plugin {name} {{ enable }}" for name in self.plugins]
+        sections = {
+            "unix": [
+                *("nodaemon", "nosyslog", "nocolor", "nobanner"),
+                f"runtime-dir {self.directory}",
+                f"cli-listen {self.directory}/cli.sock",
+            ],
+            "api-segment": [f"prefix {self.prefix}"],
+            "socksvr": [f"socket-name {self.api_socket}"],
+            "statseg": [f"socket-name {self.stats_socket}", "page-size 4k"],
+            "memory": ["main-heap-page-size 4k"],
+            "cpu": cpu,
+            "buffers": [
+                f"buffers-per-numa {self.buffers}",
+                f"default data-size {self.data_size}",
+                f"page-size {page}",
+            ],
+            "plugins": plugins,
+        }
+        text = "\n".join(_section(name, lines) for name, lines in sections.items())
+        if self.nics:
+            text += f"\ndpdk {{\n{chr(10).join(nic.section() for nic in self.nics)}\n}}"
+        return text + "\n"
+
+
+def _section(name: str, lines: list[str]) -> str:
+    return "\n".join([f"{name} {{", *(f"  {line}" for line in lines), "}"])
+
+
+def buffer_data_size(mtu: int) -> int:
+    """What one buffer must hold, so that a frame is in one piece."""
+    return STANDARD_DATA if mtu <= STANDARD_MTU else JUMBO_DATA
+
+
+def buffer_memory_mib(mtu: int, *, nic: bool) -> int:
+    """Hugepage memory that is needed: a buffer of ordinary memory is at most a page of 4 KiB."""
+    jumbo = JUMBO_MIB if buffer_data_size(mtu) > STANDARD_DATA else 0
+    return max(jumbo, NIC_MIB) + NIC_MIB if nic else jumbo
+
+
+def buffers_in(mib: int, size: int) -> int:
+    """Buffers that hugepage memory has room for."""
+    return int(mib * BUFFER_SHARE * (1 << 20)) // (size + BUFFER_OVERHEAD)
+
+
+def choose_main_core(plan: Plan, processors: tuple[int, ...]) -> int:
+    """Processor of the main thread, which VPP does not let share one with a worker."""
+    workers = plan.placement.cores["worker"]
+    wishes = (*plan.placement.housekeeping, *processors)
+    return next((cpu for cpu in wishes if cpu not in workers), workers[0])

@@ -1,30 +1,75 @@
-"""The VPP backend."""
+"""The VPP backend, and its counters as the contract has them."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
+from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
-from vnetperf.model.machine import MachineFacts
-from vnetperf.model.plan import NicUse, Placement, Plan, Pollers, RoleDemand
-from vnetperf.model.ports import Attachment, Port, VnfPort, WireEnd
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.frames import TUNNELS
+from vnetperf.model.scenario import NicUse, Placement, Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.model.tunnel import TUNNELS
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
-from vnetperf.vswitches.vpp import configure, counters, forwarding, queues, routing, tunnels, xdp
-from vnetperf.vswitches.vpp.api import LINK_UP
+from vnetperf.vswitches.vpp import daemon, forwarding, interfaces
+from vnetperf.vswitches.vpp.api import LINK_UP, StatsSegment
 from vnetperf.vswitches.vpp.daemon import PrivateVpp
-from vnetperf.vswitches.vpp.forwarding import Operation
-from vnetperf.vswitches.vpp.install import find_installation, parse_version
-from vnetperf.vswitches.vpp.ports import Interface, Ports
+from vnetperf.vswitches.vpp.forwarding import ApiMessage
+from vnetperf.vswitches.vpp.install import find_installation, parse_vpp_version
+from vnetperf.vswitches.vpp.interfaces import VppInterface, VppPorts
+
+#: Errors of a transmit node that are no lost frames: a frame put back to be tried again, a system
+#: call that was needed or must be repeated.
+NOT_LOST_ERRORS = ("rollback", "sendto", "syscall")
+INTERFACE_COUNTERS = ("/if/rx", "/if/tx", "/if/drops", "/if/rx-miss", "/if/tx-error")
+
+
+def tx_lost(errors: Mapping[str, int]) -> int:
+    """Frames that an interface counted as sent and had no room for."""
+    return sum(n for name, n in errors.items() if not any(word in name for word in NOT_LOST_ERRORS))
+
+
+def read_counters(
+    segment: StatsSegment,
+    interfaces: Iterable[VppInterface],
+    links: Mapping[str, LinkStatistics],
+) -> tuple[HopCounters, ...]:
+    """Counters of interfaces since they were made."""
+    columns = {name: segment.by_index(name) for name in INTERFACE_COUNTERS}
+
+    def of(name: str, index: int) -> int:
+        column = columns[name]
+        return column[index] if index < len(column) else 0
+
+    found = []
+    for interface in interfaces:
+        index = interface.index
+        lost = tx_lost(segment.errors(f"{interface.name}-tx"))
+        drops = of("/if/drops", index)
+        if interface.kind == "vhost-user":  # the only one whose transmit losses are in here too
+            drops = max(0, drops - lost)
+        if interface.kind == "xdp" and interface.netdev in links:
+            drops += links[interface.netdev].rx_dropped  # the socket's ring was full
+        found.append(
+            HopCounters(
+                port=str(interface.port),
+                rx=of("/if/rx", index),
+                tx=max(0, of("/if/tx", index) - lost),
+                rx_dropped=drops + of("/if/rx-miss", index),
+                tx_dropped=lost + of("/if/tx-error", index),
+            )
+        )
+    return tuple(found)
+
 
 MAX_FRAME = 9216
-SOCKET_S = 10.0
+VNF_SOCKET_S = 10.0
 ROUTES_S = 120.0
 
 
@@ -37,7 +82,7 @@ class Vpp(VSwitch):
         attachments=("vhost-user", "memif"),
         max_frame_size=MAX_FRAME,
         modes=forwarding.MODES,
-        mode_frame_sizes={forwarding.AF_XDP: xdp.MAX_FRAME},
+        mode_frame_sizes={forwarding.AF_XDP: interfaces.XDP_MAX_FRAME},
         mode_wires={forwarding.AF_XDP: ("veth",)},
         rules=("port", "learning", "stream"),
         forwarding=("l2", "l3"),
@@ -52,12 +97,12 @@ class Vpp(VSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         installation = find_installation(machine.facts.programs["vpp"])
-        version = parse_version(machine.facts.versions.get("vpp", ""))
+        version = parse_vpp_version(machine.facts.versions.get("vpp", ""))
         self.vpp = PrivateVpp(machine, installation, version)
-        self.interfaces: dict[Port, Interface] = {}
+        self.interfaces: dict[Port, VppInterface] = {}
         #: Tunnels' interfaces, which take part in the forwarding instead of their ports'.
         self.tunnels: dict[Port, int] = {}
-        self.sent: list[Operation] = []
+        self.sent: list[ApiMessage] = []
         self.commands: list[str] = []
         self._offered: set[str] = set()
         self._startup = ""
@@ -69,15 +114,15 @@ class Vpp(VSwitch):
         if problem := facts.missing_program("vpp", "vpp (from its project's package repository)"):
             return problem
         return (
-            configure.missing(facts, scenario)
-            or xdp.trouble(scenario)
-            or forwarding.trouble(scenario)
+            daemon.vpp_installation_problem(facts, scenario)
+            or interfaces.xdp_problem(scenario)
+            or forwarding.forwarding_problem(scenario)
         )
 
     @classmethod
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
         """What the NICs' drivers need of VPP."""
-        return xdp.trouble_with_nics(scenario) or configure.nics_missing(nics, facts)
+        return interfaces.xdp_nic_problem(scenario) or daemon.nic_plugin_problem(nics, facts)
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
@@ -88,7 +133,7 @@ class Vpp(VSwitch):
     @classmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:
         """Memory for jumbo buffers, and for buffers that a NIC reaches; otherwise none."""
-        return configure.hugepage_mib(scenario)
+        return daemon.vpp_hugepage_mib(scenario)
 
     @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
@@ -101,14 +146,14 @@ class Vpp(VSwitch):
         """The launch line and the configuration that `--plan` can show."""
         lines = {"vpp": "vpp -c RUN_DIR/vpp/startup.conf"}
         if facts is not None and facts.programs.get("vpp"):
-            configure.check_wire(plan, facts)
-            startup = configure.make_startup(plan, facts, Path("RUN_DIR/vpp"), "vnetperf-RUN_ID")
+            daemon.check_wire_plugin(plan, facts)
+            startup = daemon.make_startup(plan, facts, Path("RUN_DIR/vpp"), "vnetperf-RUN_ID")
             lines["startup.conf"] = " ".join(startup.text().split())
         return lines
 
     def start(self) -> None:
         """Start the private VPP and wait until it answers."""
-        startup = configure.make_startup(
+        startup = daemon.make_startup(
             self.plan,
             self.machine.facts,
             self.vpp.directory,
@@ -122,8 +167,8 @@ class Vpp(VSwitch):
         self.vpp.api.watch_interfaces()
 
     @property
-    def _ports(self) -> Ports:
-        return Ports(self.vpp.api, self.plan.scenario.mtu, self.plan.scenario.options)
+    def _ports(self) -> VppPorts:
+        return VppPorts(self.vpp.api, self.plan.scenario.mtu, self.plan.scenario.options)
 
     def add_phy_port(self, end: WireEnd) -> None:
         """Plug in a wire."""
@@ -148,20 +193,20 @@ class Vpp(VSwitch):
         VPP looks for a server once, and then every three seconds: a VNF's socket must be there. The
         tester in the place of a VNF makes its own only later.
         """
-        deadline = time.monotonic() + SOCKET_S
+        deadline = time.monotonic() + VNF_SOCKET_S
         late = attachment.port in self.plan.scenario.deployment.tester_vnf_ports
         awaited = attachment.vnf_is_server and not late
         while awaited and not Path(attachment.socket or "").exists():
             if time.monotonic() > deadline:
                 raise DutError(
-                    f"nobody listens on the socket of {attachment.port} after {SOCKET_S:g} s",
+                    f"nobody listens on the socket of {attachment.port} after {VNF_SOCKET_S:g} s",
                     where=attachment.socket or "",
                     cure="see the VNF's log",
                 )
             time.sleep(0.01)
         self._keep(self._ports.attach(attachment))
 
-    def _keep(self, interface: Interface) -> None:
+    def _keep(self, interface: VppInterface) -> None:
         self.interfaces[interface.port] = interface
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
@@ -169,25 +214,25 @@ class Vpp(VSwitch):
         del streams  # the scenario's
         scenario, api = self.plan.scenario, self.vpp.api
         index = {port: interface.index for port, interface in self.interfaces.items()}
-        if forwarding.kind_of(scenario) == "l3":
-            self._send(routing.operations(scenario, index))
+        if forwarding.forwarding_kind(scenario) == "l3":
+            self._send(forwarding.route_messages(scenario, index))
             if scenario.rules == "stream":
                 self._route_flows()
         else:
             for port in scenario.deployment.tunnelled:
-                self.tunnels[port], sent = tunnels.make(api, scenario, port, index[port])
+                self.tunnels[port], sent = forwarding.make_tunnel(api, scenario, port, index[port])
                 self.sent += sent
-            self._send(forwarding.operations(scenario, index | self.tunnels))
+            self._send(forwarding.switch_messages(scenario, index | self.tunnels))
         self._arrange_queues()
 
-    def _send(self, operations: list[Operation]) -> None:
+    def _send(self, operations: list[ApiMessage]) -> None:
         for message, fields in operations:
             self.vpp.api.call(message, **fields)
         self.sent += operations
 
     def _route_flows(self) -> None:
         names = {port: interface.name for port, interface in self.interfaces.items()}
-        self.commands = routing.flow_routes(self.plan.scenario, names)
+        self.commands = forwarding.flow_route_commands(self.plan.scenario, names)
         for command in self.commands:
             if said := self.vpp.api.cli(command, timeout_s=ROUTES_S).strip():
                 raise DutError(f"VPP refuses routes: {said[:300]}", where=command)
@@ -199,12 +244,12 @@ class Vpp(VSwitch):
             return
         changed.clear()
         ports = self.plan.scenario.deployment.ports
-        queues.arrange(
+        interfaces.arrange_queues(
             self.vpp.api,
             [self.interfaces[port] for port in ports if port in self.interfaces],
             workers=self._workers,
             pins=self.plan.scenario.options.rxq_affinity,
-            mode=configure.rx_mode(self.plan),
+            mode=daemon.wanted_rx_mode(self.plan),
         )
 
     def remove_port(self, port: Port) -> None:
@@ -213,7 +258,9 @@ class Vpp(VSwitch):
             there = ", ".join(map(str, self.interfaces))
             raise DutError(f"there is no port {port}", where=self.name, accepted=there)
         index = {there: interface.index for there, interface in self.interfaces.items()}
-        for message, fields in forwarding.release(self.plan.scenario, index | self.tunnels, port):
+        for message, fields in forwarding.release_messages(
+            self.plan.scenario, index | self.tunnels, port
+        ):
             self.vpp.api.call(message, **fields)
         self.tunnels.pop(port, None)
         self._ports.delete(self.interfaces.pop(port))
@@ -233,7 +280,7 @@ class Vpp(VSwitch):
         there = self.interfaces.values()
         sockets = any(interface.kind == "xdp" for interface in there)
         links = self.machine.link_statistics() if sockets else {}
-        return counters.read(self.vpp.stats, there, links)
+        return read_counters(self.vpp.stats, there, links)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Workers are called vpp_wk_N; without them the main thread forwards."""
@@ -256,7 +303,7 @@ class Vpp(VSwitch):
                 f"{t.name} on processor {t.cpu_id}" for t in api.call("show_threads").thread_data
             ],
             "options asked for": self.plan.scenario.options.given(),
-            "mode": forwarding.kind_of(self.plan.scenario),
+            "mode": forwarding.forwarding_kind(self.plan.scenario),
             "ports": [
                 {
                     "port": str(port),
@@ -267,7 +314,7 @@ class Vpp(VSwitch):
                 }
                 for port, interface in self.interfaces.items()
             ],
-            "rx queues": queues.describe(api, list(self.interfaces.values())),
+            "rx queues": interfaces.describe_queues(api, list(self.interfaces.values())),
             "forwarding": [f"{name} {fields}" for name, fields in self.sent] + self.commands,
         }
 

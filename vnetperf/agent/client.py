@@ -1,0 +1,210 @@
+"""The controller's side of the agent: starts it, calls it, and survives its death."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from vnetperf import registry
+from vnetperf.host.wait import patient
+from vnetperf.model import errors
+from vnetperf.model.result import Calibration, ScenarioFacts
+from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.trial import TrialResult, TrialSpec
+
+_AGENT_PROGRAM = "from vnetperf.agent.agent import serve; serve(channel)"
+#: Longest wait for a call's answer beyond its own known length, seconds.
+PATIENCE_S = 120.0
+#: Longest wait for an agent to take everything away after its controller has let go, seconds.
+FAREWELL_S = 20.0
+Event = Callable[[dict[str, Any]], None]
+
+
+class _AgentDiedError(Exception):
+    """The agent's process has ended, or does not answer any more."""
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+
+
+class AgentClient:
+    """A connection to the agent of a testbed; the agent is started on first use.
+
+    Attributes:
+        follow: True asks for events "live" with the counts of trials that are going on.
+    """
+
+    def __init__(self, testbed: Testbed, on_event: Event | None = None) -> None:
+        self.testbed = testbed
+        self.on_event = on_event or (lambda event: None)
+        self.follow = False
+        self.restored: list[dict[str, Any]] = []
+        self.pid = 0
+        self.restore_complete = True
+        self._group: Any = None
+        self._channel: Any = None
+
+    def _connect(self) -> Any:
+        if self._channel is not None:
+            return self._channel
+        import execnet  # noqa: PLC0415 - not needed to plan or to report
+
+        self._group = execnet.Group()
+        try:
+            gateway = self._group.makegateway(self._specification())
+            self._channel = gateway.remote_exec(_AGENT_PROGRAM)
+        except (OSError, EOFError, execnet.HostNotFound) as error:
+            self._drop()
+            raise self._cannot_start(error) from error
+        path = [p for p in sys.path if p] if self.testbed.agent.transport == "local" else []
+        try:
+            answer = self._exchange("hello", 0.0, {"path": path, "plugins": registry.registered()})
+        except _AgentDiedError as error:
+            self.abort()
+            raise self._cannot_start(error) from None
+        self.pid = int(answer["pid"])
+        self.restore_complete = bool(answer["complete"])
+        if answer["restored"].get("restored"):
+            self.restored.append(answer["restored"])
+        return self._channel
+
+    def _cannot_start(self, error: Exception) -> errors.HostError:
+        return errors.HostError(
+            f"the agent cannot be started: {_last_line(error)}",
+            where=self.testbed.agent.transport,
+            cure="check that this Python and vnetperf are installed there"
+            + ("" if os.geteuid() == 0 else ", and that `sudo -n true` works"),
+        )
+
+    def _specification(self) -> str:
+        if self.testbed.agent.transport != "local":
+            return f"{self.testbed.agent.transport}//execmodel=main_thread_only"
+        # Only the agent needs root; the controller keeps the user's rights.
+        sudo = "" if os.geteuid() == 0 else "sudo -n "
+        return f"popen//python={sudo}{sys.executable}//execmodel=main_thread_only"
+
+    def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:
+        """Call the agent and wait for its answer."""
+        self._connect()
+        try:
+            return self._exchange(name, length_s, args)
+        except _AgentDiedError as error:
+            raise self._died(name, error) from None
+
+    def _exchange(self, name: str, length_s: float, args: dict[str, Any]) -> Any:
+        """Send a call and wait for its answer, without any care for a dead agent."""
+        channel = self._channel
+        deadline = time.monotonic() + length_s + patient(PATIENCE_S)
+        try:
+            channel.send(json.dumps({"call": name, "args": args}))
+            while True:
+                answer = json.loads(channel.receive(timeout=max(1.0, deadline - time.monotonic())))
+                if "event" not in answer:
+                    break
+                self.on_event(answer)
+        except (EOFError, OSError, channel.RemoteError, channel.TimeoutError) as error:
+            raise _AgentDiedError(_last_line(error)) from None
+        except BaseException:  # Ctrl-C in the middle of a call: the agent must let go now
+            self.abort()
+            raise
+        if "error" in answer:
+            raise _rebuild_error(answer["error"])
+        return answer["ok"]
+
+    def _died(self, name: str, error: Exception) -> errors.HostError:
+        """The agent is gone: see that its guardian has restored the machine, or do it."""
+        self.abort()
+        try:
+            self._connect()  # a new agent waits for guardians and restores what they did not
+            restored = (
+                "the machine has been restored"
+                if self.restore_complete
+                else "the machine is not fully restored"
+            )
+        except errors.VnetperfError as trouble:
+            restored = f"the machine may not be restored: {trouble}"
+        return errors.HostError(
+            f"the agent ended during {name} ({error}); {restored}",
+            where=self.testbed.agent.transport,
+            cure="`vnetperf restore` shows whether anything is left; run the case again",
+        )
+
+    def inventory(self) -> MachineFacts:
+        """Look at the machine."""
+        answer = self.call("inventory", testbed=self.testbed.model_dump(mode="json"))
+        return MachineFacts.model_validate(answer)
+
+    def deploy(self, plan: Plan) -> ScenarioFacts:
+        """Deploy a plan."""
+        length_s = 60 + self.testbed.lock_timeout_s
+        answer = self.call("deploy", length_s=length_s, plan=plan.model_dump(mode="json"))
+        return ScenarioFacts.model_validate(answer)
+
+    def run_trial(self, spec: TrialSpec) -> TrialResult:
+        """Run a trial of the deployed scenario."""
+        length = spec.duration_s + spec.drain_s + spec.learning_wait_s
+        asked = spec.model_dump(mode="json")
+        answer = self.call("run_trial", length_s=length, spec=asked, follow=self.follow)
+        return TrialResult.model_validate(answer)
+
+    def captured(self) -> dict[str, bytes]:
+        """Frames that the last trial kept."""
+        answer: dict[str, str] = self.call("captured", length_s=30)
+        return {name: b64decode(text) for name, text in answer.items()}
+
+    def calibrate(self, plan: Plan, frame_sizes: Sequence[int]) -> Calibration:
+        """Loop the generator to itself and measure it."""
+        answer = self.call(
+            "calibrate",
+            length_s=30.0 * len(frame_sizes) + self.testbed.lock_timeout_s,
+            plan=plan.model_dump(mode="json"),
+            frame_sizes=list(frame_sizes),
+        )
+        return Calibration.model_validate(answer)
+
+    def teardown(self) -> list[str]:
+        """Take the deployment away."""
+        if self._channel is None:
+            return []
+        troubles: list[str] = self.call("teardown", length_s=30)
+        return troubles
+
+    def abort(self) -> None:
+        """Let go of the agent in the middle of a call, and wait until it has cleaned up."""
+        self._drop()
+        deadline = time.monotonic() + FAREWELL_S
+        local = self.testbed.agent.transport == "local" and self.pid
+        while local and time.monotonic() < deadline and Path(f"/proc/{self.pid}").exists():
+            time.sleep(0.05)
+
+    def _drop(self) -> None:
+        group, self._group, self._channel = self._group, None, None
+        if group is not None:
+            with contextlib.suppress(Exception):  # a dying gateway may raise anything
+                group.terminate(timeout=FAREWELL_S)
+
+    def close(self) -> None:
+        """Take everything away and end the agent. Idempotent."""
+        if self._channel is not None:
+            try:
+                self.teardown()
+            finally:
+                self.abort()
+
+
+def _rebuild_error(error: dict[str, str]) -> errors.VnetperfError:
+    """The agent's error as an exception of the same class here."""
+    cls = getattr(errors, error["class"], errors.VnetperfError)
+    rebuilt: errors.VnetperfError = cls(
+        error["what"], where=error["where"], accepted=error["accepted"], cure=error["cure"]
+    )
+    return rebuilt

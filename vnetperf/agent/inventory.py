@@ -1,0 +1,131 @@
+"""The inventory of a machine: processors, memory, NICs, programs, kernel modules, versions."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from vnetperf.host import cpu, hugepages, kernel, nic
+from vnetperf.host.facts import attempt, unknown
+from vnetperf.host.facts.hardware import collect
+from vnetperf.host.kernel import read_value
+from vnetperf.host.programs import build_id, find_programs, linked_libraries
+from vnetperf.host.threads import why_no_slices
+from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import (
+    LIBVIRT_PYTHON,
+    LOCATED_AT,
+    CpuFacts,
+    HugepageFacts,
+    MachineFacts,
+    Testbed,
+)
+from vnetperf.virt import images
+
+NO_BUILD_ID = unknown("the program has none")
+
+#: Generators whose builds tell no version without being started.
+UNVERSIONED = ("pktgen", "trex")
+
+
+def take_inventory(testbed: Testbed) -> MachineFacts:
+    """Look at this machine; nothing is changed."""
+    paths, versions, troubles = find_programs(
+        {
+            "ovs-vswitchd-dpdk": testbed.programs.ovs_vswitchd,
+            "ovs-vswitchd": testbed.programs.ovs_kernel,
+            "ovsdb-server": testbed.programs.ovsdb_server,
+            "dpdk-testpmd": testbed.programs.testpmd,
+            "vpp": testbed.programs.vpp,
+            "trex": testbed.programs.trex,
+            "pktgen": testbed.programs.pktgen,
+        }
+    )
+    if testbed.pktgen.server:  # the one that runs there is used, whatever is installed here
+        paths["pktgen"] = f"{LOCATED_AT}{testbed.pktgen.server}"
+    if testbed.trex.server:  # its client may be beside one that is installed here
+        paths["trex"] = paths["trex"] or f"{LOCATED_AT}{testbed.trex.server}"
+    topology = cpu.read_topology()
+    pools = hugepages.pools()
+    versions |= _builds(paths) | _python_packages()
+    return MachineFacts(
+        cpus=tuple(
+            CpuFacts(cpu=c.number, core=min(c.siblings), node=c.node, isolated=c.isolated)
+            for c in topology.allowed
+        ),
+        hugepages=tuple(
+            HugepageFacts(node=p.node, size_kb=p.size_kb, total=p.total, free=p.free) for p in pools
+        ),
+        memory_free_kb=_free_memory(),
+        is_root=os.geteuid() == 0,
+        slices=why_no_slices(),
+        programs=paths,
+        versions=versions,
+        program_troubles=troubles,
+        libraries=linked_libraries(paths),
+        modules={name: kernel.why_not_loadable(name) for name in kernel.REPORTED_MODULES},
+        nics=nic.inventory(),
+        images=images.problems(),
+        record=collect() | {"programs": _programs(paths, versions)},
+    )
+
+
+def _builds(paths: Mapping[str, str]) -> dict[str, str]:
+    """What tells one build of a generator from another: a stored calibration is of one."""
+    found = {}
+    for name in UNVERSIONED:
+        path = paths.get(name, "")
+        with contextlib.suppress(OSError):
+            if path.startswith(LOCATED_AT):
+                found[name] = path
+            elif path:
+                file = Path(path).stat()
+                found[name] = (
+                    f"{path}, {file.st_size} octets of {file.st_mtime_ns // 1_000_000_000}"
+                )
+    return found
+
+
+def _programs(paths: dict[str, str], versions: dict[str, str]) -> dict[str, object]:
+    """Which build of each program is there; the version of those that are asked before they run."""
+    found: dict[str, object] = {}
+    for name, path in paths.items():
+        if not path.startswith("/"):  # missing, or a server of somebody else's
+            continue
+        build = attempt(partial(build_id, Path(path))) or NO_BUILD_ID
+        asked = versions.get(name, "").splitlines()[:1]
+        told = {"path": path, "build id": build}
+        found[name] = told | ({"version": asked[0]} if asked else {})
+    return found
+
+
+def _python_packages() -> dict[str, str]:
+    """Versions of Python packages that only some VNFs need."""
+    with contextlib.suppress(PackageNotFoundError):
+        return {LIBVIRT_PYTHON: version(LIBVIRT_PYTHON)}
+    return {}
+
+
+def _free_memory() -> dict[int, int]:
+    """Memory that could become hugepages, by node: free pages and the page cache, in KiB."""
+    nodes = cpu.read_topology().nodes
+    if len(nodes) == 1:  # memory added while running may be missing in the node's own figures
+        text = read_value(Path("/proc/meminfo"))
+        return {nodes[0]: int(text.partition("MemAvailable:")[2].split()[0])}
+    free: dict[int, int] = {}
+    for node in nodes:
+        try:
+            text = read_value(cpu.SYS / f"devices/system/node/node{node}/meminfo")
+        except HostError:
+            continue  # a kernel without NUMA: the planner then does not check
+        values = {
+            line.split(":")[0].split()[-1]: int(line.split(":")[1].split()[0])
+            for line in text.splitlines()
+            if ":" in line
+        }
+        free[node] = values.get("MemFree", 0) + values.get("FilePages", 0)
+    return free

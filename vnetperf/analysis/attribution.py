@@ -1,0 +1,86 @@
+"""Attributes lost frames to a place, from the counters of every hop."""
+
+from __future__ import annotations
+
+from vnetperf.model.deployment import Deployment, Port, VnfPort
+from vnetperf.model.trial import DirectionCounts, HopCounters, TrialResult
+
+#: How counters that a VNF keeps itself are named: "vnf0.0 (inside)".
+INSIDE_SUFFIX = " (inside)"
+
+
+def lost_at(deployment: Deployment, result: TrialResult) -> dict[str, int]:
+    """Follow each direction's frames along its path and note where they become fewer.
+
+    Chains of a parallel deployment have paths of equal length; their counters are added up
+    position by position.
+    """
+    if not result.hops:
+        return {}
+    by_port = {hop.port: hop for hop in result.hops}
+    places: dict[str, int] = {}
+    for counts in result.directions:
+        if result.lost(counts) <= 0:
+            continue
+        for place, frames in _lost_along_path(deployment, by_port, result, counts).items():
+            places[place] = places.get(place, 0) + frames
+    return _split_inside(places, result.hops)
+
+
+def _split_inside(places: dict[str, int], hops: tuple[HopCounters, ...]) -> dict[str, int]:
+    """Name the place inside a VNF, as far as the VNF's own counters say where it dropped."""
+    found: dict[str, int] = {}
+    for place, frames in places.items():
+        left = frames
+        for hop in hops:
+            name = hop.port.removesuffix(INSIDE_SUFFIX)
+            if name == hop.port or f"inside {name.partition('.')[0]}" != place:
+                continue
+            dropped = min(left, hop.rx_dropped + hop.tx_dropped)
+            if dropped > 0:
+                found[f"{place}, dropped at {name}"] = dropped
+                left -= dropped
+        if left:
+            found[place] = left
+    return found
+
+
+def _lost_along_path(
+    deployment: Deployment,
+    by_port: dict[str, HopCounters],
+    result: TrialResult,
+    counts: DirectionCounts,
+) -> dict[str, int]:
+    source = deployment.ends[counts.direction]
+    paths = [deployment.path(source, chain) for chain in range(deployment.chains)]
+    found: dict[str, int] = {}
+    before = result.offered(counts)
+    passed: list[str] = []  # places since the last counter
+    # Even positions of a path are where the vSwitch takes frames in, odd ones where it puts out.
+    for position, ports in enumerate(zip(*paths, strict=True)):
+        here = set(ports)
+        passed.append(_place(position, here))
+        if not all(str(port) in by_port for port in here):
+            continue
+        field = "rx" if position % 2 == 0 else "tx"
+        counted = sum(getattr(by_port[str(port)], field) for port in here)
+        counted -= counts.broadcast_received  # these went all the way, and are not of the stream
+        # Ports count foreign frames too; ours never become more, nor fewer than came back.
+        after = min(before, max(counted, counts.received))
+        if before > after:
+            found[" or ".join(passed)] = before - after
+        before, passed = after, []
+    passed.append(f"{deployment.ends[1 - counts.direction]} to tester")
+    if before > counts.received:
+        found[" or ".join(passed)] = before - counts.received
+    return found
+
+
+def _place(position: int, ports: set[Port]) -> str:
+    names = ", ".join(sorted(str(port) for port in ports))
+    if position == 0:
+        return f"tester to {names}"
+    if position % 2:
+        return f"vSwitch to {names}"
+    vnfs = sorted({f"vnf{port.vnf}" for port in ports if isinstance(port, VnfPort)})
+    return f"inside {', '.join(vnfs)}"

@@ -1,0 +1,68 @@
+"""The compliance ledger.
+
+Clause by clause, what a run and each of its results did, and why not.
+
+Numbers are those of clauses that could be looked up; what could not is named by its title.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from vnetperf.analysis.compliance import rfc2544, rfc2889, rfc8219, searches
+from vnetperf.analysis.compliance.clause import ClauseContext, not_applicable, scoped
+from vnetperf.analysis.compliance.rfc2544 import rfc6815_isolation, setup
+from vnetperf.model.result import LedgerEntry, Result
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.trial import Verdict
+from vnetperf.results.records import RunRecord
+
+Clauses = Callable[[ClauseContext], Iterator[LedgerEntry]]
+
+#: Test to the clauses that speak of it.
+CLAUSES_OF_TEST: dict[str, tuple[Clauses, ...]] = {
+    "throughput": (rfc2544.throughput, searches.tst009_throughput, searches.mlrsearch_throughput),
+    "latency": (rfc2544.latency, rfc8219.rfc8219_latency),
+    "frame_loss": (rfc2544.frame_loss,),
+    "back_to_back": (rfc2544.rfc9004_back_to_back,),
+    "recovery": (rfc2544.recovery,),
+    "reset": (rfc2544.reset, rfc2544.rfc6201_reset),
+    "soak": (rfc8219.soak,),
+    "forwarding_rate": (rfc2889.forwarding_rate,),
+    "address_caching": (rfc2889.address_caching,),
+    "address_learning": (rfc2889.address_learning,),
+}
+
+
+def ledger_of(
+    run: RunRecord, scenarios: Sequence[Scenario], results: Sequence[Result]
+) -> list[LedgerEntry]:
+    """Hold a run against the clauses it could meet."""
+    measured = [r for r in results if r.status == "measured"]
+    entries = [*setup(run, scenarios, results), *rfc6815_isolation(run)]
+    if not any(r.verdicts.get(Verdict.VALID) for r in results):
+        nothing = {"status": "not applicable", "value": "nothing was measured", "reason": ""}
+        return [entry.model_copy(update=nothing) for entry in entries]
+    nominal = run.testbed.media.nominal
+    found = (
+        (result, entry)
+        for result in measured
+        for clauses in CLAUSES_OF_TEST.get(result.test, ())
+        for entry in clauses(ClauseContext(run.preset, result, nominal))
+    )
+    missing = (
+        not_applicable(clause, name, "the run has no result of this test")
+        for clause, name in rfc2544.not_run(measured)
+    )
+    return [*entries, *scoped(found), *missing]
+
+
+def of_result(ledger: Sequence[LedgerEntry], result: Result) -> list[LedgerEntry]:
+    """The part of a run's ledger that speaks of one result."""
+    return [
+        entry
+        for entry in ledger
+        if entry.test in ("", result.test)
+        and entry.scenario in ("", result.scenario)
+        and entry.frame_size in (0, result.frame_size)
+    ]

@@ -1,0 +1,51 @@
+"""RFC 8219 and RFC 5481: latency and delay variation, whatever the DUT is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vnetperf.analysis.compliance.clause import ClauseContext, entry
+from vnetperf.model.outcomes import DelayVariation
+from vnetperf.model.result import LedgerEntry
+
+
+def rfc8219_latency(looked: ClauseContext) -> Iterator[LedgerEntry]:
+    """Hold a latency result against them."""
+    asked = looked.preset.latency
+    frames = [one.count for at in looked.result.latency_at for one in at.latency.values()]
+    enough = asked.duration_s >= 120 and asked.tag_at_s >= 60 and asked.repeats >= 20
+    yield entry(
+        "RFC 8219, latency",
+        "500 or more frames after 60 s of a stream of 120 s or more, 20 repeats",
+        enough and min(frames, default=0) >= 500,
+        f"{min(frames, default=0)} frames or more, {asked.duration_s:g} s, {asked.repeats} repeats",
+        looked.because,
+    )
+    told = [v for at in looked.result.latency_at for v in at.variation.values()]
+    yield from _variation(told, asked.duration_s - asked.tag_at_s, looked.because)
+
+
+def soak(looked: ClauseContext) -> Iterator[LedgerEntry]:
+    """Hold the delay variation of a soak against them."""
+    found = looked.result.soak
+    if found is not None:
+        yield from _variation(list(found.variation.values()), found.seconds, looked.because)
+
+
+def _variation(told: list[DelayVariation], seconds: float, because: str) -> Iterator[LedgerEntry]:
+    known = bool(told) and all(one.pdv_ns is not None for one in told)
+    yield entry(
+        "RFC 5481, packet delay variation",
+        "delay beyond the smallest, its 99.9th percentile over at least 60 s (RFC 8219)",
+        known and seconds >= 60,
+        f"over {seconds:g} s" if known else "not measured",
+        because if known else "the generator tells no percentiles",
+    )
+    successive = bool(told) and all(one.ipdv_median_ns is not None for one in told)
+    yield entry(
+        "RFC 8219, inter packet delay variation",
+        "smallest, median and largest difference of successive delays",
+        successive,
+        "reported" if successive else "not measured",
+        next((one.why for one in told if one.why), "nothing was timed"),
+    )

@@ -1,0 +1,191 @@
+"""Explains a result: the trials that led to it, and which of them decided it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isclose
+
+from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, is_valid, tests_of
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.errors import ConfigError
+from vnetperf.model.result import GoalResult, Result
+from vnetperf.model.trial import TrialSpec
+from vnetperf.results.records import (
+    BeginRecord,
+    NotMeasuredRecord,
+    ProcedureRecord,
+    Record,
+    SearchRecord,
+    TrialRecord,
+)
+from vnetperf.search.base import SAME_RTOL
+
+
+@dataclass(frozen=True)
+class Step:
+    """One trial on the way to a result.
+
+    Attributes:
+        trial: The trial.
+        part: What it did for the result: "lower bound of ndr", "not used: GENERATOR_LIMITED" ...
+    """
+
+    trial: TrialRecord
+    part: str
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One search or other test, from its beginning.
+
+    Attributes:
+        begin: How it was asked for.
+        steps: Its trials in order.
+        ended: How it ended: "", or why it is no result.
+    """
+
+    begin: BeginRecord
+    steps: tuple[Step, ...]
+    ended: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a result came about.
+
+    Attributes:
+        result: The result.
+        attempts: The tests that were begun for it, the one that gave it last.
+        conclusions: Why each number is what it is, a sentence each.
+    """
+
+    result: Result
+    attempts: tuple[Attempt, ...]
+    conclusions: tuple[str, ...]
+
+
+def explain(
+    records: Sequence[Record], scenario: str, test: str, size: str, *, number: int = 0
+) -> Explanation:
+    """Explain a result."""
+    rounds = by_round(records)
+    if number and number not in rounds:
+        raise ConfigError(
+            f"there is no round {number}",
+            where="--round",
+            accepted=", ".join(map(str, rounds)),
+        )
+    part = rounds[number or max(rounds)]
+    result = _result(derive(part).results, scenario, test, size)
+    case = (result.scenario, result.test, result.frame_size)
+    attempts = [_attempt(logged, result) for logged in tests_of(part) if logged.case == case]
+    return Explanation(result, tuple(attempts), tuple(_conclusions(result, part, case)))
+
+
+def _result(results: Sequence[Result], scenario: str, test: str, size: str) -> Result:
+    for key, value in (("scenario", scenario), ("test", test), ("size_name", size)):
+        there = list(dict.fromkeys(str(getattr(result, key)) for result in results))
+        if value not in there:
+            word = {"size_name": "frame size"}.get(key, key)
+            raise ConfigError(
+                f"the log has no result of {word} {value!r}"
+                + ("" if key == "scenario" else f" of {scenario}"),
+                where="why",
+                accepted=", ".join(there) or "a run that measured something",
+            )
+        results = [result for result in results if str(getattr(result, key)) == value]
+    return results[0]
+
+
+def _attempt(logged: LoggedTest, result: Result) -> Attempt:
+    end = logged.end
+    ended = "" if end is not None else "interrupted"
+    if end is not None and end.superseded:
+        ended = f"no result: {end.stopped or 'begun again'}"
+    elif end is not None and end.stopped:
+        ended = f"stopped: {end.stopped}"
+    goals = result.goals if logged.final else ()
+    steps = tuple(
+        Step(trial, _role_of_trial(trial, logged.begin, goals)) for trial in logged.trials
+    )
+    return Attempt(logged.begin, steps, ended)
+
+
+def _role_of_trial(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalResult]) -> str:
+    """What a trial did for the result."""
+    if not is_valid(trial) and isinstance(begin, SearchRecord):
+        return "not used"
+    parts = [
+        f"{which} bound of {goal.name}"
+        for goal in goals
+        for which, bound in (("lower", goal.lower_bound_fps), ("upper", goal.upper_bound_fps))
+        if bound is not None and _is_at(trial.spec, bound / begin.in_sum)
+    ]
+    return ", ".join(parts)
+
+
+def _is_at(spec: TrialSpec, load_fps: float) -> bool:
+    return isclose(spec.load_fps, load_fps, rel_tol=SAME_RTOL)
+
+
+def _conclusions(result: Result, records: Sequence[Record], case: Case) -> list[str]:
+    if result.status != "measured":
+        return [f"not measured: {result.why}"]
+    tests = [t for t in tests_of(records) if t.case == case and t.final]
+    said = []
+    for goal in result.goals:
+        said += _of_goal(goal, tests[-1])
+    known = tests[-1].begin.inputs if isinstance(tests[-1].begin, ProcedureRecord) else {}
+    throughput = known.get("throughput")
+    if throughput:
+        note = f" ({throughput['note']})" if throughput.get("note") else ""
+        said.append(
+            f"its loads are taken of the throughput that search {throughput['search']} found for "
+            f"goal {throughput['goal']}: {throughput['load_fps']:.0f} frames/s per interface{note}"
+        )
+    said += [
+        f"measured after an attempt that failed: {r.why.splitlines()[0]}"
+        for r in records
+        if isinstance(r, NotMeasuredRecord) and (r.scenario, r.test, r.frame_size) == case
+    ]
+    return said
+
+
+def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
+    n = logged.begin.in_sum
+    said = []
+    asked = (
+        f"{goal.name}: a load is carried when trials of {goal.final_trial_s:g} s, "
+        f"{goal.duration_sum_s:g} s in all, lose no more than {100 * goal.loss_ratio:g} %"
+    )
+    if goal.exceed_ratio:
+        asked += f"; {100 * goal.exceed_ratio:g} % of that time may lose more"
+    said.append(asked)
+    for word, verb, bound in (
+        ("lower", "was carried", goal.lower_bound_fps),
+        ("upper", "was not carried", goal.upper_bound_fps),
+    ):
+        if bound is None:
+            said.append(f"{goal.name}: no {word} bound: {goal.reason or 'none was needed'}")
+            continue
+        there = [t for t in logged.trials if is_valid(t) and _is_at(t.spec, bound / n)]
+        trials = ", ".join(
+            f"trial {t.number} ({t.spec.duration_s:g} s, {100 * t.result.worst_loss_ratio():.4g} %)"
+            for t in there
+        )
+        said.append(
+            f"{goal.name}: {bound:.0f} frames/s {verb}, the {word} bound: {trials or 'no trial'}"
+        )
+    lower = goal.lower_bound_fps
+    if lower is not None and goal.upper_bound_fps is not None:
+        far = 1.0 - lower / goal.upper_bound_fps
+        word = "regular" if goal.regular else "irregular"
+        why = f": {goal.reason}" if goal.reason else ""
+        said.append(
+            f"{goal.name}: the bounds are {100 * far:.3g} % apart, {100 * goal.width:g} % were "
+            f"asked for: {word}{why}"
+        )
+    elif goal.qualifier:
+        said.append(f"{goal.name}: {goal.qualifier}: {goal.reason}")
+    return said

@@ -1,0 +1,378 @@
+"""Goal results: bounds, latency and thread usage from the trials of a search.
+
+For its own goals and for others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, isclose, log, log1p, sqrt
+
+from vnetperf.analysis.logged_tests import LoggedSearch, LoggedTest, is_valid
+from vnetperf.model.errors import LogError
+from vnetperf.model.frames import l1_bits_per_frame
+from vnetperf.model.parameters import SearchGoal
+from vnetperf.model.result import DirectionBound, GoalResult, ThreadUse
+from vnetperf.model.trial import DirectionCounts, Latency, ThreadEvents
+from vnetperf.procedures import direction_name
+from vnetperf.results.records import SearchRecord, TrialRecord
+from vnetperf.search import Bound, Measurement, SearchOutcome, StopSearch, make_search, replay
+from vnetperf.search import GoalOutcome as Found
+from vnetperf.search import GoalOutcome as SearchGoalResult
+from vnetperf.search.base import SAME_RTOL
+from vnetperf.search.classification import (
+    Criterion,
+    DurationSums,
+    LoadClass,
+    classify,
+    conditional_throughput,
+)
+
+
+def last_of_longest(trials: Sequence[TrialRecord]) -> TrialRecord | None:
+    """The trial that stands for those at a load."""
+    longest = max((t.spec.duration_s for t in trials), default=0.0)
+    return next((t for t in reversed(trials) if t.spec.duration_s == longest), None)
+
+
+def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
+    """What the threads did in that trial."""
+    trial = last_of_longest(trials)
+    if trial is None:
+        return ()
+    result = trial.result
+    # Threads are watched while the generator arms and waits for the last frames, too.
+    seconds = result.collected_s or trial.spec.duration_s
+    frames = sum(d.received for d in result.directions)
+    # Threads of a role may have one name: they are told in the same order by every collector.
+    events: dict[tuple[str, str], list[ThreadEvents]] = defaultdict(list)
+    for told in result.events:
+        events[told.role, told.thread].append(told)
+    found = []
+    for load in result.threads:
+        same = events[load.role, load.thread]
+        counts = same.pop(0).counts if same else {}
+        found.append(
+            ThreadUse(
+                role=load.role,
+                thread=load.thread,
+                cpu=load.cpu,
+                user=load.user,
+                system=load.system,
+                involuntary_switches_per_s=load.involuntary_switches / seconds,
+                events_per_s={name: count / seconds for name, count in counts.items()},
+                events_per_frame={name: n / frames for name, n in counts.items() if frames},
+            )
+        )
+    return tuple(found)
+
+
+def uncollected_of(trials: Sequence[TrialRecord]) -> dict[str, str]:
+    """What could not be told of the threads in that trial."""
+    trial = last_of_longest(trials)
+    return {} if trial is None else dict(trial.result.uncollected)
+
+
+def per_direction(
+    trials: Sequence[TrialRecord],
+    goal: SearchGoal,
+    lower: float | None,
+    upper: float | None,
+    begin: SearchRecord,
+) -> tuple[DirectionBound, ...]:
+    """A goal's result in each direction, by the rules of the search that found it."""
+    if lower is None:
+        return ()
+    criterion = Criterion.of_goal(goal)
+    bounds = []
+    for direction, counted in sorted(_by_direction(trials).items()):
+        told = [_measurement_of_direction(trial, counts) for trial, counts in counted]
+        share = begin.load_of(direction)
+        conditional = conditional_throughput(lower, told, criterion)
+        full = [m.loss_ratio for m in told if criterion.is_full_length(m)]
+        bounds.append(
+            DirectionBound(
+                direction=direction_name(direction, begin.ends),
+                lower_bound_fps=lower * share,
+                upper_bound_fps=None if upper is None else upper * share,
+                conditional_throughput_fps=None if conditional is None else conditional * share,
+                loss_ratio_at_lower_bound=max(full, default=None),
+            )
+        )
+    return tuple(bounds)
+
+
+def _measurement_of_direction(trial: TrialRecord, counts: DirectionCounts) -> Measurement:
+    return Measurement(
+        load_fps=trial.spec.load_fps,
+        duration_s=trial.spec.duration_s,
+        loss_ratio=trial.result.loss_ratio(counts),
+        effective_duration_s=trial.spec.duration_s,
+    )
+
+
+def _by_direction(
+    trials: Sequence[TrialRecord],
+) -> dict[int, list[tuple[TrialRecord, DirectionCounts]]]:
+    found: dict[int, list[tuple[TrialRecord, DirectionCounts]]] = {}
+    for trial in trials:
+        for counts in trial.result.directions:
+            found.setdefault(counts.direction, []).append((trial, counts))
+    return found
+
+
+def latency_of(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
+    """Latency at the lower bound: of the last of the longest trials there."""
+    if not trials:
+        return {}
+    longest = max(t.spec.duration_s for t in trials)
+    full = [t for t in trials if t.spec.duration_s == longest]
+    whole = [t for t in full if all(_has_percentiles(c.latency) for c in t.result.directions)]
+    last = (whole or full)[-1]
+    return {
+        direction_name(c.direction, ends): c.latency
+        for c in last.result.directions
+        if c.latency is not None
+    }
+
+
+def _has_percentiles(latency: Latency | None) -> bool:
+    return latency is not None and bool(latency.percentiles)
+
+
+def outcome_of(logged: LoggedSearch) -> SearchOutcome:
+    """Replay a logged search."""
+    return _outcome(logged.begin, logged)
+
+
+def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:
+    search = make_search(begin.algorithm, begin.goals, begin.limits)
+    seen = replay(search, logged.valid())
+    if seen.outcome is not None:
+        return seen.outcome
+    why = logged.end.stopped if logged.end is not None else "the run was interrupted"
+    try:
+        search.throw(StopSearch(why))
+    except StopIteration as end:
+        outcome: SearchOutcome = end.value
+        return outcome
+    raise LogError("the search went on after it was stopped", where=begin.algorithm)
+
+
+def goals_of(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
+    """The result of a search."""
+    return tuple(goal_result(found, begin, logged) for found in _outcome(begin, logged).results)
+
+
+def goal_result(found: SearchGoalResult, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
+    """A goal's result as it is told: summed up over directions, with what was seen at its bound."""
+    goal, n = found.goal, begin.in_sum
+    lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
+    upper = found.relevant_upper_bound.load_fps if found.relevant_upper_bound else None
+    there = [] if lower is None else _valid_at(lower, logged)
+    conditional = found.conditional_throughput_fps
+    reason = "" if found.regular else found.reason
+    if found.at_least and begin.limit_reason:
+        reason = f"{reason.rstrip('.')}; {begin.limit_reason}"
+    return GoalResult(
+        name=goal.name,
+        loss_ratio=goal.loss_ratio,
+        exceed_ratio=goal.exceed_ratio,
+        initial_trial_s=goal.initial_trial_s,
+        final_trial_s=goal.final_trial_s,
+        duration_sum_s=goal.duration_sum_s,
+        width=goal.width,
+        lower_bound_fps=_times(lower, n),
+        upper_bound_fps=_times(upper, n),
+        conditional_throughput_fps=_times(conditional, n),
+        per_direction=per_direction(there, goal, lower, upper, begin),
+        regular=found.regular,
+        qualifier="at least" if found.at_least else "at most" if found.at_most else "",
+        reason=reason,
+        throughput_l1_bps=_times(lower, n * l1_bits_per_frame(begin.size)),
+        latency=latency_of(there, begin.ends),
+        trials_at_lower_bound=tuple(t.number for t in there),
+        threads=thread_usage(there),
+        uncollected=uncollected_of(there),
+    )
+
+
+def _valid_at(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:
+    """The valid trials at a load, as the search tells loads apart."""
+    return [
+        t
+        for t in logged.trials
+        if is_valid(t) and isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
+    ]
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+@dataclass(frozen=True)
+class MissingTrials:
+    """Trials that would have to be run.
+
+    Attributes:
+        load_fps: Load of each interface, frames/s.
+        duration_s: Seconds of each.
+        count: How many, at the least.
+        why: What they would decide.
+        further: Most loads that would have to be tried after it, each in the same way.
+    """
+
+    load_fps: float
+    duration_s: float
+    count: int
+    why: str
+    further: int = 0
+
+    def __str__(self) -> str:
+        trials = "a trial" if self.count == 1 else f"{self.count} trials"
+        text = f"{trials} of {self.duration_s:g} s at {self.load_fps:.0f} frames/s per interface"
+        more = f", then up to {self.further} further loads" if self.further else ""
+        return f"{text}: {self.why}{more}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a log says of a goal.
+
+    Attributes:
+        result: The goal's bounds; irregular where trials are missing.
+        missing: The trials; None when none are.
+    """
+
+    result: GoalResult
+    missing: MissingTrials | None
+
+
+@dataclass(frozen=True)
+class _ClassifiedLoad:
+    """All trials at one load."""
+
+    load_fps: float
+    trials: tuple[Measurement, ...]
+    verdict: LoadClass
+
+
+def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> Answer:
+    """Answer a goal from the trials of a search."""
+    criterion = Criterion.of_goal(goal)
+    loads = _loads((m for _, m in logged.valid()), criterion)
+    upper = next((one for one in loads if one.verdict is LoadClass.UPPER), None)
+    below = [one for one in loads if upper is None or one.load_fps < upper.load_fps]
+    lower = next((one for one in reversed(below) if one.verdict is LoadClass.LOWER), None)
+    limits = begin.limits
+    at_least = upper is None and lower is not None and _is_load(lower, limits.max_load_fps)
+    at_most = lower is None and upper is not None and _is_load(upper, limits.min_load_fps)
+    missing = None
+    if not (at_least or at_most or _is_narrow(lower, upper, goal)):
+        missing = _missing_trials(begin, below, lower, upper, goal)
+    return Answer(
+        goal_result(
+            Found(
+                goal=goal,
+                relevant_lower_bound=_bound(lower),
+                relevant_upper_bound=_bound(upper),
+                conditional_throughput_fps=_conditional(lower, criterion),
+                regular=_is_narrow(lower, upper, goal),
+                reason=_reason(missing, at_least=at_least),
+                at_least=at_least,
+                at_most=at_most,
+            ),
+            begin,
+            logged,
+        ),
+        missing,
+    )
+
+
+def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
+    """What the trials of a search say of its own goals, whatever the search asks for today."""
+    found = (answer_goal(begin, logged, goal).result for goal in begin.goals)
+    return tuple(r.model_copy(update={"reason": ""}) if r.regular else r for r in found)
+
+
+def _loads(trials: Iterable[Measurement], criterion: Criterion) -> list[_ClassifiedLoad]:
+    """Trials by load, ascending."""
+    found: list[list[Measurement]] = []
+    for trial in sorted(trials, key=lambda t: t.load_fps):
+        if found and isclose(found[-1][0].load_fps, trial.load_fps, rel_tol=SAME_RTOL):
+            found[-1].append(trial)
+        else:
+            found.append([trial])
+    return [
+        _ClassifiedLoad(
+            same[0].load_fps, tuple(same), classify(DurationSums.of(same, criterion), criterion)
+        )
+        for same in found
+    ]
+
+
+def _is_load(one: _ClassifiedLoad, load_fps: float) -> bool:
+    return isclose(one.load_fps, load_fps, rel_tol=SAME_RTOL)
+
+
+def _bound(one: _ClassifiedLoad | None) -> Bound | None:
+    return None if one is None else Bound(one.load_fps, one.trials)
+
+
+def _conditional(lower: _ClassifiedLoad | None, criterion: Criterion) -> float | None:
+    if lower is None:
+        return None
+    return conditional_throughput(lower.load_fps, lower.trials, criterion)
+
+
+def _is_narrow(
+    lower: _ClassifiedLoad | None, upper: _ClassifiedLoad | None, goal: SearchGoal
+) -> bool:
+    if lower is None or upper is None:
+        return False
+    return (upper.load_fps - lower.load_fps) / upper.load_fps <= goal.width
+
+
+def _reason(missing: MissingTrials | None, *, at_least: bool) -> str:
+    if missing is not None:
+        return f"answered from the log of other goals; missing: {missing}"
+    if at_least:
+        return "the maximum load is carried: the limit is not the DUT's"
+    return "answered from the log of other goals"
+
+
+def _missing_trials(
+    begin: SearchRecord,
+    below: Sequence[_ClassifiedLoad],
+    lower: _ClassifiedLoad | None,
+    upper: _ClassifiedLoad | None,
+    goal: SearchGoal,
+) -> MissingTrials:
+    """The load to try first, and how often."""
+    floor = begin.limits.min_load_fps if lower is None else lower.load_fps
+    top = begin.limits.max_load_fps if upper is None else upper.load_fps
+    widths = log(top / floor) / -log1p(-goal.width)  # between the bounds; halved by each load
+    further = ceil(log(max(widths, 1.0), 2))
+    open_ = [
+        one for one in below if one.verdict is LoadClass.UNDECIDED and floor < one.load_fps < top
+    ]
+    if open_:
+        middle = sqrt(floor * top)
+        chosen = min(open_, key=lambda one: abs(log(one.load_fps / middle)))
+        load, why = chosen.load_fps, "its trials so far decide nothing"
+        had = sum(
+            t.effective_duration_s for t in chosen.trials if t.duration_s >= goal.final_trial_s
+        )
+    elif upper is None and lower is not None:
+        load, had, why = top, 0.0, "no load above the lower bound was too much"
+    elif lower is None and upper is not None:
+        load, had, why = sqrt(floor * top), 0.0, "no load met the goal for long enough"
+    elif lower is None:
+        load, had, why = top, 0.0, "no load was tried for long enough"
+    else:
+        load, had, why = sqrt(floor * top), 0.0, "the bounds are wider than the goal's width"
+    seconds = max(goal.duration_sum_s - had, goal.final_trial_s)
+    count = ceil(seconds / goal.final_trial_s - 1e-9)
+    return MissingTrials(load, goal.final_trial_s, count, why, max(0, further - 1))

@@ -1,0 +1,214 @@
+"""The tests of a trial log.
+
+Each with its trials and its end, by round, and the generator that requested them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Generic, TypeVar
+
+from vnetperf.model.errors import LogError
+from vnetperf.model.result import GoalResult, Result
+from vnetperf.model.trial import Verdict
+from vnetperf.procedures import Ask, Procedure, Seen, standard_test
+from vnetperf.results.records import (
+    BeginRecord,
+    NotMeasuredRecord,
+    ProcedureRecord,
+    Record,
+    RoundRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TransfersRecord,
+    TrialRecord,
+)
+from vnetperf.search import Measurement, SearchOutcome, TrialRequest, make_search
+from vnetperf.statistics import spread
+
+Case = tuple[str, str, int]
+Begin_co = TypeVar("Begin_co", bound=BeginRecord, covariant=True)
+
+
+@dataclass
+class Logged(Generic[Begin_co]):
+    """One test as the log has it.
+
+    Attributes:
+        begin: How it was asked for.
+        trials: Its trials in order, whatever their verdict.
+        end: How it ended; None when the run was interrupted.
+    """
+
+    begin: Begin_co
+    trials: list[TrialRecord] = field(default_factory=list)
+    end: SearchEndRecord | None = None
+
+    @property
+    def case(self) -> Case:
+        """Scenario, test, frame size."""
+        return self.begin.scenario, self.begin.test, self.begin.frame_size
+
+    @property
+    def final(self) -> bool:
+        """Whether this is not one that began anew, or failed."""
+        return self.end is None or not self.end.superseded
+
+    def seen(self) -> list[Seen]:
+        """Every trial, as a procedure is told of it."""
+        return [seen_of(trial) for trial in self.trials]
+
+    def valid(self) -> list[tuple[TrialRequest, Measurement]]:
+        """Trials that classify a load, as a search is sent them."""
+        return [(request_of(t), measurement_of(t)) for t in self.trials if is_valid(t)]
+
+
+LoggedTest = Logged[BeginRecord]
+LoggedSearch = Logged[SearchRecord]
+LoggedProcedure = Logged[ProcedureRecord]
+
+
+def is_valid(trial: TrialRecord) -> bool:
+    """Whether a trial may classify a load."""
+    return trial.verdict is Verdict.VALID
+
+
+def seen_of(trial: TrialRecord) -> Seen:
+    """What a procedure is told of a trial."""
+    return Seen(trial.number, trial.spec, trial.result, trial.verdict)
+
+
+def request_of(trial: TrialRecord) -> TrialRequest:
+    """What the search asked for."""
+    return TrialRequest(trial.spec.load_fps, trial.spec.duration_s)
+
+
+def measurement_of(trial: TrialRecord | Seen) -> Measurement:
+    """What a search is told of a valid trial: the loss of the worse direction."""
+    return Measurement(
+        load_fps=trial.spec.load_fps,
+        duration_s=trial.spec.duration_s,
+        loss_ratio=trial.result.worst_loss_ratio(),
+        effective_duration_s=trial.spec.duration_s,
+    )
+
+
+def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
+    """Group a log by test."""
+    found: dict[int, LoggedTest] = {}
+    for record in records:
+        if isinstance(record, BeginRecord):
+            found[record.search] = Logged(record)
+        elif isinstance(record, TrialRecord | SearchEndRecord):
+            if record.search not in found:
+                raise LogError(
+                    f"test {record.search} has trials but no beginning",
+                    where="trial log",
+                    cure="the log was cut or edited; restore it from a copy",
+                )
+            if isinstance(record, TrialRecord):
+                found[record.search].trials.append(record)
+            else:
+                found[record.search].end = record
+    return list(found.values())
+
+
+def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
+    """The throughput searches of a log."""
+    return [
+        Logged(logged.begin, logged.trials, logged.end)
+        for logged in tests_of(records)
+        if isinstance(logged.begin, SearchRecord)
+    ]
+
+
+def procedure_of(begin: BeginRecord) -> Procedure[Any]:
+    """Start what a record opens."""
+    if isinstance(begin, SearchRecord):
+        return _searching(begin)
+    if isinstance(begin, ProcedureRecord):
+        kind = standard_test(begin.test)
+        return kind.run(kind.inputs.model_validate(begin.inputs))
+    raise LogError(f"{begin.type} opens no test", where="trial log")
+
+
+def _searching(begin: SearchRecord) -> Procedure[SearchOutcome]:
+    search = make_search(begin.algorithm, begin.goals, begin.limits)
+    request = next(search)
+    while True:
+        seen = yield Ask(
+            load_fps=request.load_fps,
+            duration_s=request.duration_s,
+            histogram_up_to_loss=_histogram_up_to(begin, request),
+            when_limited="lower",
+        )
+        try:
+            request = search.send(measurement_of(seen))
+        except StopIteration as end:
+            outcome: SearchOutcome = end.value
+            return outcome
+
+
+def _histogram_up_to(begin: SearchRecord, request: TrialRequest) -> float:
+    """Short and lossy trials only steer the search; the time their histograms take is saved."""
+    goals = [g for g in begin.goals if request.duration_s >= g.final_trial_s]
+    return max((goal.loss_ratio for goal in goals), default=-1.0)
+
+
+#: Records of single cases; all others hold for every round.
+_RECORDS_OF_CASES = (BeginRecord, TrialRecord, SearchEndRecord, NotMeasuredRecord, TransfersRecord)
+
+
+def by_round(records: Sequence[Record]) -> dict[int, list[Record]]:
+    """Part a log into rounds."""
+    found: dict[int, list[Record]] = {}
+    common: list[Record] = []
+    number = 1
+    for record in records:
+        if isinstance(record, RoundRecord):
+            number = record.number
+            found.setdefault(number, [*common])
+        elif isinstance(record, _RECORDS_OF_CASES):
+            found.setdefault(number, [*common]).append(record)
+        else:
+            common.append(record)
+            for each in found.values():
+                each.append(record)
+    return {number: found[number] for number in sorted(found)} or {1: common}
+
+
+def merge_rounds(results: Sequence[Sequence[Result]]) -> list[Result]:
+    """One result for each case of several rounds."""
+    cases: dict[tuple[str, str, int], list[Result]] = {}
+    for each in results:
+        for result in each:
+            cases.setdefault((result.scenario, result.test, result.frame_size), []).append(result)
+    return [_middle_round(found) for found in cases.values()]
+
+
+def _middle_round(found: Sequence[Result]) -> Result:
+    measured = [result for result in found if result.status == "measured"]
+    if not measured:
+        return found[-1]
+    with_goals = [result for result in measured if result.goals]
+    if len(with_goals) < 2:
+        return measured[-1]
+    order = sorted(with_goals, key=lambda result: _first_bound(result.goals[0]))
+    middle = order[(len(order) - 1) // 2]
+    goals = tuple(_with_repeats(goal, with_goals) for goal in middle.goals)
+    return middle.model_copy(update={"goals": goals})
+
+
+def _first_bound(goal: GoalResult) -> float:
+    return -inf if goal.lower_bound_fps is None else goal.lower_bound_fps
+
+
+def _with_repeats(goal: GoalResult, found: Sequence[Result]) -> GoalResult:
+    same = [other for result in found for other in result.goals if other.name == goal.name]
+    bounds = [other.lower_bound_fps for other in same if other.lower_bound_fps is not None]
+    if len(bounds) < len(same):  # a round in which no load met the goal has no number to spread
+        return goal
+    resolution = max(goal.width * bound for bound in bounds)
+    return goal.model_copy(update={"repeats": spread(bounds, resolution=resolution)})

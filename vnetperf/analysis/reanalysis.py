@@ -1,0 +1,114 @@
+"""Answers goals that a run was not measured for from the trials in its log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vnetperf.analysis.goals import MissingTrials, answer_goal
+from vnetperf.analysis.logged_tests import Case, LoggedSearch, by_round, merge_rounds, searches_of
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.parameters import SearchGoal
+from vnetperf.model.result import Result, RunResults
+from vnetperf.results.records import Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class WantedGoal:
+    """A goal as a user asks for it afterwards; what is None is as in the log.
+
+    Attributes:
+        name: What it is called; "" to be named by its loss ratio.
+        loss_ratio: 0..1.
+        exceed_ratio: Share of trial seconds at a load that may exceed it.
+        final_trial_s: Seconds of a trial that counts.
+        duration_sum_s: Seconds of trials that classify a load.
+        width: Relative width of the bounds.
+    """
+
+    name: str
+    loss_ratio: float
+    exceed_ratio: float | None = None
+    final_trial_s: float | None = None
+    duration_sum_s: float | None = None
+    width: float | None = None
+
+    def of(self, known: SearchGoal) -> SearchGoal:
+        """The whole goal."""
+        final = self.final_trial_s or known.final_trial_s
+        total = self.duration_sum_s or max(final, known.duration_sum_s)
+        return replace(
+            known,
+            name=self.name or f"loss {100 * self.loss_ratio:g} %",
+            loss_ratio=self.loss_ratio,
+            exceed_ratio=known.exceed_ratio if self.exceed_ratio is None else self.exceed_ratio,
+            final_trial_s=final,
+            duration_sum_s=total,
+            initial_trial_s=min(known.initial_trial_s, final),
+            width=self.width or known.width,
+        )
+
+
+@dataclass(frozen=True)
+class Reanalysis:
+    """What a log says of goals that it was not measured for.
+
+    Attributes:
+        results: The run, with the goals beside its own.
+        missing: What would narrow them, one sentence for each case, goal and round.
+    """
+
+    results: RunResults
+    missing: tuple[str, ...]
+
+
+def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Reanalysis:
+    """Answer goals from the searches of a log."""
+    if not any(s.final for s in searches_of(records)):
+        raise LogError(
+            "the log has no throughput search whose trials could answer a goal",
+            where="trial log",
+            cure="measure the throughput",
+        )
+    rounds, missing = by_round(records), []
+    answered = []
+    for number, part in rounds.items():
+        final = {s.case: s for s in searches_of(part) if s.final}
+        where = f", round {number}" if len(rounds) > 1 else ""
+        found = [_with_goals(r, final, goals) for r in derive(part).results]
+        answered.append([result for result, _ in found])
+        missing += [
+            f"{result.scenario}, {result.size_text}, {goal}{where}: {trials}"
+            for result, lacking in found
+            for goal, trials in lacking.items()
+        ]
+    results = derive(records)
+    known = {(r.scenario, r.test, r.frame_size): r for r in merge_rounds(answered)}
+    update = {"results": tuple(known[r.scenario, r.test, r.frame_size] for r in results.results)}
+    return Reanalysis(results.model_copy(update=update), tuple(missing))
+
+
+def _with_goals(
+    result: Result, final: dict[Case, LoggedSearch], goals: Sequence[WantedGoal]
+) -> tuple[Result, dict[str, MissingTrials]]:
+    """A result with goals, and what each of them lacks."""
+    missing: dict[str, MissingTrials] = {}
+    case = (result.scenario, result.test, result.frame_size)
+    logged = final.get(case)
+    if logged is None:
+        return result, missing
+    found = list(result.goals)
+    for asked in goals:
+        goal = asked.of(logged.begin.goals[0])
+        if goal.name in [one.name for one in found]:
+            raise ConfigError(
+                f"there is a goal {goal.name!r} already",
+                where="--goals",
+                cure="name yours: --goals mine=0.001",
+            )
+        one = answer_goal(logged.begin, logged, goal)
+        found.append(one.result)
+        if one.missing is not None:
+            missing[goal.name] = one.missing
+    return result.model_copy(update={"goals": tuple(found)}), missing

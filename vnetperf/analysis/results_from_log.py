@@ -1,0 +1,425 @@
+"""Recomputes every figure of a run from its log alone.
+
+Searches and procedures are pure: the trials of the log, replayed through them, give the same
+results today or in ten years. A result is never stored by the run itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
+
+from vnetperf.analysis.compliance import ledger_of
+from vnetperf.analysis.goals import goals_by_trials, goals_of
+from vnetperf.analysis.logged_tests import (
+    LoggedTest,
+    by_round,
+    is_valid,
+    merge_rounds,
+    procedure_of,
+    tests_of,
+)
+from vnetperf.model.errors import LogError, NoResultError
+from vnetperf.model.frames import LinkSpeed, overhead
+from vnetperf.model.outcomes import Transfer, Transfers, TransferSpec
+from vnetperf.model.parameters import TestName
+from vnetperf.model.result import (
+    Calibration,
+    CalibrationPoint,
+    ComparedVariant,
+    ComparisonResult,
+    Redaction,
+    Result,
+    RunResults,
+    TrialPoint,
+)
+from vnetperf.model.scenario import Variant, variant_id
+from vnetperf.procedures import replay, standard_test
+from vnetperf.results.records import (
+    SEALED_SINCE,
+    BeginRecord,
+    CalibrationRecord,
+    ComparisonRecord,
+    EndRecord,
+    EnvironmentRecord,
+    NotMeasuredRecord,
+    ProcedureRecord,
+    Record,
+    RedactedRecord,
+    RunRecord,
+    ScenarioRecord,
+    SearchRecord,
+    SkippedRecord,
+    TransfersRecord,
+    TrialRecord,
+)
+from vnetperf.search import ReplayMismatchError, search_inputs
+
+#: Algorithms whose bounds are no classification of single loads by their trials.
+_NOT_BY_TRIALS = ("tst009",)
+
+
+def is_as_written(logged: LoggedTest, run: RunRecord) -> bool:
+    """Whether trials that a search does not ask for are nevertheless those that were run.
+
+    Without checksums nobody knows whether the search has changed since, or the log.
+    """
+    begin = logged.begin
+    sealed = run.version >= SEALED_SINCE
+    return sealed and isinstance(begin, SearchRecord) and begin.algorithm not in _NOT_BY_TRIALS
+
+
+def version_warnings(otherwise: Sequence[LoggedTest], run: RunRecord) -> list[str]:
+    """What a reader must know of them."""
+    if not otherwise:
+        return []
+    names = ", ".join(dict.fromkeys(logged.begin.scenario for logged in otherwise))
+    return [
+        f"{names}: {run.identity.tool} ({run.identity.git}) searched by other trials than this "
+        "version would: bounds are those that the trials show by themselves"
+    ]
+
+
+def merge_transfers(found: Iterable[Transfers]) -> tuple[Transfers, ...]:
+    """All transfers of each scenario, in the order in which they were first run."""
+    scenarios: dict[str, dict[TransferSpec, Transfer]] = {}
+    for one in found:
+        transfers = scenarios.setdefault(one.scenario, {})
+        for transfer in one.transfers:
+            transfers[_without_given_rate(transfer.spec)] = transfer
+    return tuple(
+        Transfers(scenario=scenario, transfers=tuple(transfers.values()))
+        for scenario, transfers in scenarios.items()
+    )
+
+
+def _without_given_rate(spec: TransferSpec) -> TransferSpec:
+    """What was asked, without a rate that an earlier transfer gave."""
+    return spec.model_copy(update={"rate_bps": 0.0}) if spec.rate_of_tcp else spec
+
+
+def comparisons_of(records: Sequence[Record]) -> tuple[ComparisonResult, ...]:
+    """Every comparison once: a run that is resumed, or each worker of one, notes it again."""
+    skipped = {r.scenario: r.why for r in records if isinstance(r, SkippedRecord)}
+    found: dict[tuple[str, str], dict[str, Variant]] = {}
+    titles: dict[str, str] = {}
+    for record in records:
+        if isinstance(record, ComparisonRecord):
+            noted = record.comparison
+            titles[noted.name] = noted.title
+            known = found.setdefault((noted.name, noted.scenario), {})
+            known.update({variant.id: variant for variant in noted.variants})
+    return tuple(
+        ComparisonResult(
+            name=name,
+            title=titles[name],
+            scenario=scenario,
+            variants=tuple(_compared(scenario, v, skipped) for v in variants.values()),
+        )
+        for (name, scenario), variants in found.items()
+    )
+
+
+def _compared(scenario: str, variant: Variant, skipped: dict[str, str]) -> ComparedVariant:
+    name = variant_id(scenario, variant.id)
+    return ComparedVariant(
+        variant=variant.id, scenario=name, typed=variant.typed, skipped=skipped.get(name, "")
+    )
+
+
+def reading_order(comparisons: Sequence[ComparisonResult]) -> dict[str, int]:
+    """Places of variants among those of their scenario, as their comparisons show them."""
+    order: dict[str, int] = {}
+    for comparison in comparisons:
+        for variant in comparison.variants:
+            order.setdefault(variant.scenario, len(order) + 1)
+    return order
+
+
+#: pytest's exit statuses of a session that did not come to its end: Ctrl-C, a bug, wrong use.
+_EXITS_EARLY = (2, 3, 4)
+
+
+def is_interrupted(records: Sequence[Record]) -> bool:
+    """Whether a session of the log, or one worker's of several, did not run to its end."""
+    interrupted = is_open = False
+    for record in records:
+        if isinstance(record, RunRecord):
+            interrupted = (interrupted or is_open) and not record.resumed
+            is_open = True
+        elif isinstance(record, EndRecord):
+            interrupted |= record.exit_status in _EXITS_EARLY
+            is_open = False
+    return interrupted or is_open
+
+
+def warnings_of(
+    run: RunRecord,
+    records: Sequence[Record],
+    scenarios: Sequence[ScenarioRecord],
+    tests: Sequence[LoggedTest],
+) -> tuple[str, ...]:
+    """Every warning of a run."""
+    warnings = []
+    if is_interrupted(records):
+        warnings.append(
+            "this run was interrupted or is still going on: some results may be missing"
+        )
+    said: dict[str, list[str]] = {}  # what holds for several scenarios is told once
+    for look in (_placement_warnings, _scenario_warnings):
+        for record in scenarios:
+            for text in look(record):
+                said.setdefault(text, []).append(record.facts.scenario)
+    warnings += [f"{'; '.join(names)}: {text}" for text, names in said.items()]
+    warnings += run.preset.warnings
+    if run.testbed.media.nominal and scenarios:
+        warnings.append(
+            f"virtual wires have no speed of their own: the theoretical maximum is that of "
+            f"{run.testbed.media.bits_per_second / 1e9:g} Gbit/s Ethernet, for comparison only"
+        )
+    invalid = Counter(t.verdict.value for test in tests for t in test.trials if not is_valid(t))
+    if invalid:
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
+        warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+    commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))
+    if len(commits) > 1:
+        warnings.append(
+            f"this run was continued by another commit of {run.identity.tool}: "
+            + ", then ".join(commits)
+        )
+    old = next((r for r in records if isinstance(r, RunRecord) and r.version < SEALED_SINCE), None)
+    if old is not None:
+        warnings.append(
+            f"{old.identity.tool} wrote the trial log without checksums: a number that was changed "
+            "by hand could not be told"
+        )
+    return tuple(warnings)
+
+
+def _placement_warnings(record: ScenarioRecord) -> list[str]:
+    placement = record.facts.plan.get("placement", {})
+    if placement.get("mode") != "shared":
+        return []
+    return [
+        f"shared processors ({placement.get('reason', '')}); "
+        "rates say what this machine can do, not what the switch could on dedicated cores"
+    ]
+
+
+def _scenario_warnings(record: ScenarioRecord) -> list[str]:
+    """What a number of this scenario stands for, where it is not what its name says at first."""
+    scenario, said = record.scenario, []
+    if scenario.conditions:
+        said.append(", ".join(scenario.conditions))
+    if scenario.traffic.mix is not None:
+        said.append(
+            "the generator's clean maximum is that of a single size, the mean of the mix; "
+            "a mix of that mean may reach less or more"
+        )
+    if scenario.encapsulation:
+        said.append(
+            f"sizes and rates are those of the plain frame; "
+            f"in the tunnel each is {overhead(scenario.encapsulation)} octets longer"
+        )
+    if scenario.deployment.tester_vnf_ports:
+        places = ", ".join(str(port) for port in scenario.deployment.tester_vnf_ports)
+        said.append(
+            f"the tester is in a VNF's place at {places}; "
+            "what it can do there was not calibrated, only what it can do on a wire"
+        )
+    if record.facts.facts.get("vswitch", {}).get("forwards in") == "the kernel":
+        said.append(
+            "the kernel forwards in the time of whoever hands it a frame, "
+            "so that the processors of tester and VNFs carry the switch's work too"
+        )
+    return said
+
+
+def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) -> Result:
+    """The result of a test."""
+    begin = logged.begin
+    common: dict[str, Any] = {
+        "scenario": begin.scenario,
+        "test": begin.test,
+        "frame_size": begin.frame_size,
+        "media_max_fps": media.max_frame_rate(begin.size) * begin.in_sum,
+        "generator_max_fps": begin.generator_max_fps,
+        "directions": begin.directions,
+        "imix": begin.imix,
+        "mean_frame_size": begin.mean_size,
+        "loads": begin.loads,
+        "trial_count": len(logged.trials),
+        "trial_seconds": round(sum(t.spec.duration_s for t in logged.trials), 3),
+        "wall_seconds": round(logged.end.wall_s if logged.end else 0.0, 3),
+        "verdicts": dict(Counter(t.verdict for t in logged.trials)),
+    }
+    if isinstance(begin, SearchRecord):
+        return Result(
+            algorithm=begin.algorithm,
+            search_inputs=search_inputs(begin.limits),
+            goals=(goals_by_trials if by_trials else goals_of)(begin, logged),
+            min_load_fps=begin.limits.min_load_fps,
+            max_load_fps=begin.limits.max_load_fps,
+            **common,
+        )
+    return Result(**common, **_procedure_result(logged))
+
+
+def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
+    begin = logged.begin
+    assert isinstance(begin, ProcedureRecord)  # noqa: S101 - for the type checker: no other is left
+    found: dict[str, Any] = {
+        "min_load_fps": begin.inputs["min_load_fps"],
+        "max_load_fps": begin.inputs["ceiling_fps"],
+    }
+    try:
+        replayed = replay(procedure_of(begin), logged.seen())
+    except NoResultError as error:  # of a run that was killed before it could say so
+        return found | {"status": "not measured", "why": str(error)}
+    if replayed.ask is not None:
+        why = f"the run was interrupted after {len(logged.trials)} trials of this test"
+        return found | {"status": "not measured", "why": why}
+    return found | {standard_test(begin.test).fills: replayed.found}
+
+
+def _trial_point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
+    result, has_number = trial.result, bool(trial.result.directions)
+    seconds = trial.spec.duration_s
+    intended = sum(c.intended for c in result.directions)
+    return TrialPoint(
+        number=trial.number,
+        scenario=begin.scenario,
+        test=begin.test,
+        frame_size=begin.frame_size,
+        load_fps=trial.spec.load_fps,
+        duration_s=seconds,
+        loss_ratio=result.worst_loss_ratio() if has_number else None,
+        forwarded_fps=sum(c.received for c in result.directions) / seconds if has_number else None,
+        offered_ratio=sum(map(result.offered, result.directions)) / intended if intended else None,
+        verdict=trial.verdict,
+        reason=trial.reason,
+        lost_at=trial.lost_at,
+        burst=trial.spec.burst,
+    )
+
+
+def _result_of_test(
+    logged: LoggedTest, media: LinkSpeed, run: RunRecord, otherwise: list[LoggedTest]
+) -> Result:
+    """A result; by its trials where another version's search had asked for them."""
+    try:
+        return result_of(logged, media)
+    except ReplayMismatchError:
+        if not is_as_written(logged, run):
+            raise
+        otherwise.append(logged)
+        return result_of(logged, media, by_trials=True)
+
+
+def _results_of_round(
+    records: Sequence[Record], media: LinkSpeed, run: RunRecord, otherwise: list[LoggedTest]
+) -> list[Result]:
+    """The results of one round; searches that would be others today are added to `otherwise`."""
+    tests = tests_of(records)
+    final = {t.case: t for t in tests if t.final}
+    results = [_result_of_test(t, media, run, otherwise) for t in final.values()]
+    # A test that was to begin again and never did has no reason of its own in the log.
+    missing = dict.fromkeys((t.case for t in tests), ("the run was interrupted", False))
+    missing |= {
+        (r.scenario, r.test, r.frame_size): (r.why, r.kind == "failed")
+        for r in records
+        if isinstance(r, NotMeasuredRecord)
+    }
+    mixes = {
+        (r.scenario, r.test, r.frame_size): r.imix
+        for r in records
+        if isinstance(r, NotMeasuredRecord | BeginRecord)
+    }
+    results += [
+        Result(
+            scenario=case[0],
+            test=case[1],
+            frame_size=case[2],
+            status="not measured",
+            why=why,
+            failed=failed,
+            imix=mixes.get(case, ""),
+        )
+        for case, (why, failed) in missing.items()
+        if case not in final
+    ]
+    return results
+
+
+def derive(records: Sequence[Record]) -> RunResults:
+    """Everything a report says, from a log."""
+    run = next((r for r in records if isinstance(r, RunRecord)), None)
+    if run is None:
+        raise LogError("the log has no run record", where="trial log", cure="measure again")
+    end = next((r for r in reversed(records) if isinstance(r, EndRecord)), None)
+    tests = tests_of(records)
+    media = LinkSpeed(run.testbed.media.bits_per_second)
+    otherwise: list[LoggedTest] = []
+    results = merge_rounds(
+        [_results_of_round(part, media, run, otherwise) for part in by_round(records).values()]
+    )
+    calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
+    deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
+    transfers = merge_transfers(r.result for r in records if isinstance(r, TransfersRecord))
+    ledger = ledger_of(run, [r.scenario for r in deployed.values()], results)
+    begins = {t.begin.search: t.begin for t in tests}
+    comparisons = comparisons_of(records)
+    place = reading_order(comparisons)
+    return RunResults(
+        run=run.identity.model_copy(update={"ended": end.ended if end else ""}),
+        preset=run.preset.name,
+        benchmark=run.preset.benchmark,
+        preset_note=run.preset.note,
+        warnings=(
+            *warnings_of(run, records, list(deployed.values()), tests),
+            *version_warnings(otherwise, run),
+        ),
+        settings=run.settings,
+        environment=next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
+        calibrations=_merge_calibrations(calibrations),
+        scenarios=tuple(r.facts for r in deployed.values()),
+        results=tuple(sorted(results, key=lambda r: _order(r, place))),
+        comparisons=comparisons,
+        transfers=transfers,
+        trials=tuple(_trial_point(t, begins[t.search]) for test in tests for t in test.trials),
+        ledger=tuple(ledger),
+        deviations=tuple(entry for entry in ledger if entry.status == "deviated"),
+        redacted=_redaction(records),
+    )
+
+
+def _redaction(records: Sequence[Record]) -> Redaction | None:
+    return next((r.redaction for r in reversed(records) if isinstance(r, RedactedRecord)), None)
+
+
+_PLACE = {test: place for place, test in enumerate(get_args(TestName))}
+
+
+def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, int, int]:
+    """Variants follow their scenario, in the order of their comparison; tests as they are run."""
+    scenario = result.scenario
+    variant = (scenario.partition(",")[0], place.get(scenario, 0), scenario)
+    return (*variant, _PLACE.get(result.test, len(_PLACE)), result.frame_size)
+
+
+def _merge_calibrations(calibrations: Sequence[Calibration]) -> tuple[Calibration, ...]:
+    """One for each kind of wire: the newest, with the frame sizes of all (a run may be resumed)."""
+    newest = {c.wire: c for c in calibrations}
+    return tuple(
+        calibration.model_copy(
+            update={"points": _calibration_points(c for c in calibrations if c.wire == wire)}
+        )
+        for wire, calibration in newest.items()
+    )
+
+
+def _calibration_points(calibrations: Iterable[Calibration]) -> tuple[CalibrationPoint, ...]:
+    """Every frame size's newest point, by size."""
+    points = {p.frame_size: p for c in calibrations for p in c.points}
+    return tuple(points[size] for size in sorted(points))

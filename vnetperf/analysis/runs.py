@@ -1,0 +1,78 @@
+"""Stored runs as commands read them: from the log, round by round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from vnetperf.analysis.logged_tests import by_round
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.errors import LogError
+from vnetperf.model.result import RunResults
+from vnetperf.results.folder import read_run
+from vnetperf.results.log import LOG_NAME, read_log
+
+RESULTS_NAME = "results.json"
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run.
+
+    Attributes:
+        path: Its folder, or log.
+        rounds: Its results, one for each round, in order.
+        note: What a reader must know of where they come from; "".
+    """
+
+    path: Path
+    rounds: tuple[RunResults, ...]
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        folder = self.path.parent if self.path.is_file() else self.path
+        return folder.resolve().name
+
+    @property
+    def first(self) -> RunResults:
+        """The first round: it has the environment too."""
+        return self.rounds[0]
+
+
+def find_run(text: str, results_dir: Path = Path("results")) -> Path:
+    """The folder, or log, that a user means."""
+    for path in (Path(text), results_dir / text):
+        if path.is_file() or (path.is_dir() and _holds_run(path)):
+            return path
+    there = Path(text).is_dir() or (results_dir / text).is_dir()
+    raise LogError(
+        f"there is no {LOG_NAME} in it" if there else "there is no such run",
+        where=text or "the name of a run",
+        accepted=f"a folder with a {LOG_NAME}, or the name of one in {results_dir}/",
+    )
+
+
+def _holds_run(folder: Path) -> bool:
+    return (folder / LOG_NAME).is_file() or any(folder.glob("trials-*.jsonl"))
+
+
+def load_run(path: Path) -> StoredRun:
+    """Read a run."""
+    records = read_log(path) if path.is_file() else read_run(path)
+    try:
+        return StoredRun(path, tuple(derive(part) for part in by_round(records).values()))
+    except LogError as error:  # the lines are as they were written: another version's search
+        stored = (path.parent if path.is_file() else path) / RESULTS_NAME
+        try:
+            results = RunResults.model_validate_json(stored.read_bytes())
+        except (OSError, ValidationError, LogError):
+            raise error from None
+        note = (
+            f"{stored}: read as {results.run.tool} ({results.run.git}) derived it: this vnetperf "
+            f"would have searched otherwise, or the log was edited ({error.what})"
+        )
+        return StoredRun(path, (results,), note)

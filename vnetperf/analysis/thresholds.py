@@ -1,0 +1,301 @@
+"""Thresholds: a file of expectations, judged against the results of a case and of a whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from math import inf, isfinite
+from pathlib import Path
+
+from vnetperf.analysis.metrics import Metric, Unit, metrics_of
+from vnetperf.analysis.runs import find_run, load_run
+from vnetperf.config.files import load_model
+from vnetperf.model.errors import ConfigError, VnetperfError
+from vnetperf.model.expectation import Expectation, ExpectationFile
+from vnetperf.model.result import Result
+from vnetperf.report import text as units_text
+from vnetperf.statistics import spread
+from vnetperf.statistics.difference import Measurand
+
+_TEXTS: dict[Unit, Callable[[float], str]] = {
+    "frames/s": units_text.fps,
+    "ns": units_text.nanoseconds,
+    "s": units_text.time_s,
+    "ratio": units_text.percent,
+}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What came of an expectation for one number.
+
+    Attributes:
+        where: "expectations.toml: expect.0".
+        met: Whether it is met; None when it could not be judged for want of a number.
+        said: Number, interval and bound, in one sentence.
+    """
+
+    where: str
+    met: bool | None
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.said} ({self.where})"
+
+
+def judge_metric(
+    expected: Expectation, found: Metric, where: str, base: Metric | None = None
+) -> Judgement:
+    """Hold a number against an expectation."""
+    name = _metric_text(found)
+    if found.measured is None:
+        return Judgement(where, False, f"{name} was not measured: {_first_line(found.why)}")
+    number, n = mean_of_repeats(found)
+    said = _measured_text(number, n, found.unit, found.marks)
+    if base is not None:
+        if base.measured is None or not mean_of_repeats(base)[0].high > 0:
+            why = _first_line(base.why) or "it is 0"
+            return Judgement(where, False, f"{name} has nothing to be a multiple of: {why}")
+        of, _ = mean_of_repeats(base)
+        said = (
+            f"{said}, that of {_metric_text(base)} {_measured_text(of, _, base.unit, base.marks)}"
+        )
+        number = _ratio(number, of)
+        said = f"{said}, ratio {_ratio_text(number)}"
+    failures = _failures(expected, number, relative=base is not None, unit=found.unit)
+    if not failures:
+        return Judgement(where, True, f"{name} is {said}: {_bounds_text(expected, found, base)}")
+    why = f"; {expected.why}" if expected.why else ""
+    return Judgement(where, False, f"{name} is {said}: {' and '.join(failures)}{why}")
+
+
+def mean_of_repeats(quantity: Metric) -> tuple[Measurand, int]:
+    """A number with its interval, by its repeats where it has some."""
+    number = quantity.measured
+    assert number is not None  # noqa: S101 - for the type checker: callers have looked
+    if len(quantity.repeats) < 2:
+        return number, 1
+    found = spread(quantity.repeats)
+    open_ = 0.0
+    if quantity.test == "throughput" and number.value is not None:
+        open_ = number.high - number.value  # a search leaves that open in each repeat
+    low = found.mean if found.low is None else max(found.low, 0.0)  # none of them is below 0
+    high = found.mean if found.high is None else found.high
+    return Measurand(found.mean, low, high + open_), found.n
+
+
+def _failures(expected: Expectation, number: Measurand, *, relative: bool, unit: Unit) -> list[str]:
+    def text(bound: float) -> str:
+        return f"{bound:g} times it" if relative else _value_text(bound, unit)
+
+    failures = []
+    # What proves "at least" is the lower end where no single value does, and the other way round.
+    least = number.low if expected.certain or number.value is None else number.value
+    most = number.high if expected.certain or number.value is None else number.value
+    if expected.at_least is not None and least < expected.at_least and number.high == inf:
+        failures.append(
+            f"open above, and not shown to reach the expected {text(expected.at_least)}"
+        )
+    elif expected.at_least is not None and least < expected.at_least:
+        failures.append(f"below the expected {text(expected.at_least)}")
+    elif expected.at_least is not None and relative and number.low <= 0.0 < expected.at_least:
+        failures.append(f"not shown to be {text(expected.at_least)}: the other is a lower bound")
+    if expected.at_most is not None and most > expected.at_most:
+        failures.append(f"above the allowed {text(expected.at_most)}")
+    elif expected.at_most is not None and not isfinite(number.high):
+        failures.append(f"not shown to be no more than the allowed {text(expected.at_most)}")
+    return failures
+
+
+def _ratio(number: Measurand, of: Measurand) -> Measurand:
+    low = number.low / of.high if isfinite(of.high) else 0.0
+    high = number.high / of.low if of.low > 0 else inf
+    known = number.value is not None and of.value is not None and of.value > 0
+    value = number.value / of.value if known and number.value is not None and of.value else None
+    return Measurand(value, low, high)
+
+
+def _bounds_text(expected: Expectation, found: Metric, base: Metric | None) -> str:
+    def text(bound: float) -> str:
+        return f"{bound:g} times it" if base is not None else _value_text(bound, found.unit)
+
+    parts = [
+        f"{word} {text(bound)}"
+        for word, bound in (("at least", expected.at_least), ("at most", expected.at_most))
+        if bound is not None
+    ]
+    return f"as expected, {' and '.join(parts)}"
+
+
+def _measured_text(number: Measurand, n: int, unit: Unit, marks: tuple[str, ...]) -> str:
+    value = "no number" if number.value is None else _value_text(number.value, unit)
+    qualifiers = [mark for mark in marks if mark in ("at least", "at most")]
+    interval = ""
+    if number.low != number.high:
+        interval = f" [{_value_text(number.low, unit)} .. {_value_text(number.high, unit)}]"
+    repeated = f", n = {n}" if n > 1 else ""
+    return f"{' '.join([*qualifiers, value])}{interval}{repeated}"
+
+
+def _ratio_text(number: Measurand) -> str:
+    value = "no number" if number.value is None else f"{number.value:.4g}"
+    high = f"{number.high:.4g}" if isfinite(number.high) else "open"
+    return f"{value} [{number.low:.4g} .. {high}]"
+
+
+def _value_text(value: float, unit: Unit) -> str:
+    if not isfinite(value):
+        return "open"
+    return _TEXTS[unit](value) if unit in _TEXTS else f"{value:.10g} {unit}"
+
+
+def _metric_text(quantity: Metric) -> str:
+    size = f"{quantity.size} octets" if quantity.size.isdecimal() else quantity.size
+    parts = (quantity.scenario, quantity.test, size, quantity.name)
+    return ", ".join(part for part in parts if part)
+
+
+def _first_line(why: str) -> str:
+    return why.splitlines()[0] if why else ""
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """What is expected of a run.
+
+    Attributes:
+        path: The file.
+        expected: The expectations, in its order.
+        baselines: Stored runs' results, by the name that the file gives them.
+    """
+
+    path: Path
+    expected: tuple[Expectation, ...]
+    baselines: dict[str, tuple[Result, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path, scenarios: Sequence[str] = ()) -> Expectations:
+        """Read a file, and the runs that it names."""
+        held = load_model(ExpectationFile, path)
+        baselines: dict[str, tuple[Result, ...]] = {}
+        for number, one in enumerate(held.expect):
+            where = f"{path}: expect.{number}"
+            _require_known(one.scenario, scenarios, f"{where}.scenario")
+            if one.of_scenario:
+                _require_known(one.of_scenario, scenarios, f"{where}.of_scenario")
+            if one.of_run and one.of_run not in baselines:
+                baselines[one.of_run] = _baseline(one.of_run, path, f"{where}.of_run")
+        return cls(path, held.expect, baselines)
+
+    def of_case(self, result: Result) -> list[Judgement]:
+        """Judge a result as soon as it is there."""
+        return [
+            judgement
+            for number, one in enumerate(self.expected)
+            if not one.needs_others
+            for judgement in self._judge(number, one, [result])
+        ]
+
+    def of_run(self, results: Sequence[Result], *, cases_too: bool = False) -> list[Judgement]:
+        """Judge what needs several scenarios of a run, when all are there."""
+        found: list[Judgement] = []
+        for number, one in enumerate(self.expected):
+            judged = list(self._judge(number, one, results))
+            if one.needs_others or cases_too:
+                found += judged
+            if not judged:
+                found.append(
+                    Judgement(
+                        self._where(number),
+                        None,
+                        f"{_expectation_text(one)}: this run has no result",
+                    )
+                )
+        return found
+
+    def check(self, result: Result) -> None:
+        """Fail a case whose result is not as expected."""
+        __tracebackhide__ = True  # pytest shows the case, and not the code that judges it
+        failed = [str(judged) for judged in self.of_case(result) if judged.met is False]
+        if failed:
+            raise AssertionError("\n".join(failed))
+
+    def _judge(
+        self, number: int, one: Expectation, results: Iterable[Result]
+    ) -> Iterator[Judgement]:
+        results, where = list(results), self._where(number)
+        for result in results:
+            for found in _metrics_for(one, result):
+                if not one.is_relative:
+                    yield judge_metric(one, found, where)
+                    continue
+                among = self.baselines[one.of_run] if one.of_run else results
+                base = _base_metric(one, found, among)
+                if base is not None:
+                    yield judge_metric(one, found, where, base)
+                else:
+                    other = one.of_scenario or found.scenario
+                    of = f"{one.of_run} has" if one.of_run else "this run has"
+                    said = f"{_expectation_text(one)}, {found.size}: {of} no such number of {other}"
+                    yield Judgement(where, False if one.of_run else None, said)
+
+    def _where(self, number: int) -> str:
+        return f"{self.path}: expect.{number}"
+
+
+def _require_known(pattern: str, known: Sequence[str], where: str) -> None:
+    """Refuse a scenario that cannot be: a threshold that never applies guards nothing."""
+    if not known or any(fnmatchcase(name, pattern.partition(",")[0]) for name in known):
+        return
+    near = get_close_matches(pattern, known, 1)
+    hint = f", did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(
+        f"no scenario is called {pattern!r}{hint}",
+        where=where,
+        accepted=f"a scenario such as {known[0]}, or a pattern such as pvp_*",
+    )
+
+
+def _baseline(name: str, file: Path, where: str) -> tuple[Result, ...]:
+    beside = file.parent / name
+    try:
+        found = beside if beside.exists() else find_run(name)
+        return load_run(found).first.results
+    except VnetperfError as error:
+        raise ConfigError(f"the stored run cannot be read: {error}", where=where) from None
+
+
+def _metrics_for(one: Expectation, result: Result) -> list[Metric]:
+    """The numbers of a result that an expectation is for."""
+    if result.test != one.test or not fnmatchcase(result.scenario, one.scenario):
+        return []
+    if one.frame_sizes and result.size_name not in map(str, one.frame_sizes):
+        return []
+    found = list(metrics_of(result))
+    if result.status != "measured":
+        return found
+    if not one.number:
+        return found[:1]
+    return [quantity for quantity in found if fnmatchcase(quantity.name, one.number)]
+
+
+def _base_metric(one: Expectation, found: Metric, among: Iterable[Result]) -> Metric | None:
+    """The number that another is to be a multiple of."""
+    scenario = one.of_scenario or found.scenario
+    return next(
+        (
+            quantity
+            for result in among
+            if result.scenario == scenario and result.test == one.test
+            for quantity in metrics_of(result)
+            if quantity.key == found.key
+        ),
+        None,
+    )
+
+
+def _expectation_text(one: Expectation) -> str:
+    of = f" against {one.of_scenario}" if one.of_scenario else ""
+    return f"{one.scenario}, {one.test}{of}"

@@ -1,1 +1,0 @@
-"""The conductor: search, trial, verdict, log."""

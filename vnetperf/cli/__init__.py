@@ -1,0 +1,111 @@
+"""The console script `vnetperf`; each subcommand is a module of this package."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from vnetperf import __version__, config
+from vnetperf.model.errors import VnetperfError
+
+#: Subcommand -> what it does; each is a module of vnetperf.cli with `add_arguments` and `run`.
+COMMANDS = {
+    "doctor": "what this machine can run, what is missing, how to get it",
+    "show-config": "effective configuration, and where each value came from",
+    "calibrate": "loop the traffic generator to itself and store what it can do",
+    "report": "rebuild every report of a run from its trial log alone",
+    "compare": "say what differs between two runs or scenarios, and how surely",
+    "expect": "hold a stored run against a file of expectations",
+    "why": "print the trials that led to a value, and what each of them did",
+    "trend": "follow numbers over many runs, and name the run at which they changed",
+    "publish": "give results to a TestAPI-like endpoint, or as OpenMetrics text",
+    "redact": "copy a run without names, addresses and serials, to be given away",
+    "lab": "run anything in a virtual machine with SR-IOV NICs, IOMMU and NUMA nodes",
+    "image": "build, list and check the images that guests boot",
+    "restore": "undo what a run that died left on this machine",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand."""
+    parser = argparse.ArgumentParser(
+        prog="vnetperf",
+        description="Benchmarks virtual switches and NFV data planes. "
+        "Measurements are test cases: run `pytest testcases/ -k pvp_dpdk`.",
+    )
+    parser.add_argument("--version", action="version", version=f"vnetperf {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        module = import_module(f"vnetperf.cli.{name.replace('-', '_')}")
+        module.add_arguments(subparsers.add_parser(name, help=summary, description=summary))
+    arguments = parser.parse_args(argv)
+    command = import_module(f"vnetperf.cli.{arguments.command.replace('-', '_')}")
+    try:
+        return int(command.run(arguments))
+    except VnetperfError as error:
+        print(f"vnetperf: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # `vnetperf show-config | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:  # after BrokenPipeError, which is one
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"vnetperf: {where}{error.strerror or error}", file=sys.stderr)
+        print("  cure: check the path, its permissions and the space left there", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("vnetperf: interrupted", file=sys.stderr)
+        return 130
+
+
+_OPTIONS = {
+    "testbed": "testbed file under conf/testbeds/, or a path",
+    "preset": "preset under conf/presets/, or a path",
+    "traffic": "traffic profile under conf/traffic/, or a path",
+    "frame_sizes": "octets including FCS, e.g. 64,512,1518",
+    "time_budget": "longest time of one throughput search, e.g. 5m",
+    "vnf": "VNF loader",
+    "vnf_mode": "forwarding mode of the VNF",
+    "vnf_placement": "auto, local, remote or unpinned",
+    "vnfs": "number of VNFs in pvvp and pvpv",
+    "switch": "options of the vSwitch under conf/switch/, or a path",
+    "set": "one option of the vSwitch, KEY=VALUE (may be repeated)",
+    "core": "one option of a mobile core, KEY=VALUE, or a file under conf/stacks/ (repeatable)",
+    "guest": "one option of guests, KEY=VALUE, or a file under conf/guest/ (may be repeated)",
+    "forwarding": "l2 or l3",
+    "rules": "port, stream or learning",
+    "tunnel": "vxlan, gre or geneve, in overlays",
+    "generator": "traffic generator",
+    "wire": "kind of wire",
+    "results_dir": "folder of all runs",
+    "notes": "operator's notes, quoted in the report",
+}
+
+
+def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add options for settings."""
+    for name in names or _OPTIONS:
+        action = "append" if name in ("set", "guest", "core") else "store"
+        parser.add_argument(f"--{name.replace('_', '-')}", action=action, help=_OPTIONS[name])
+
+
+def settings_given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Settings given on the command line."""
+    given = {key: getattr(arguments, key, None) for key in _OPTIONS}
+    if given["frame_sizes"] is not None:
+        given["frame_sizes"] = config.parse_frame_sizes(given["frame_sizes"])
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def print_event(event: dict[str, Any]) -> None:
+    """Say on the terminal what the agent waits for."""
+    if event.get("event") == "wait":
+        print(f"\rwaiting for the testbed: {event['holder']} holds it", end="", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""`vnetperf calibrate`: what the traffic generator can do on this testbed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from vnetperf.cli import add_settings, print_event, settings_given
+
+if TYPE_CHECKING:
+    from vnetperf.model.result import Calibration
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_settings(parser, "testbed", "preset", "frame_sizes", "generator", "wire")
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Calibrate, store and print."""
+    from vnetperf import config
+    from vnetperf.agent.client import AgentClient
+    from vnetperf.deployment.planner import make_loop_plan
+    from vnetperf.model.deployment import make_deployment
+    from vnetperf.model.scenario import Scenario
+    from vnetperf.runner.calibration_cache import CalibrationCache
+
+    loaded = config.load(settings_given(arguments))
+    client = AgentClient(loaded.testbed, print_event)
+    try:
+        facts = client.inventory()
+        scenario = Scenario(
+            deployment=make_deployment("phy2phy"),
+            vswitch="",
+            traffic=loaded.traffic,
+            generator=loaded.settings.generator,
+            wire=loaded.settings.wire,
+        )
+        plan = make_loop_plan(scenario, loaded.testbed, facts)
+        calibration = client.calibrate(plan, loaded.preset.frame_sizes)
+    finally:
+        client.close()
+    store = CalibrationCache()
+    store.add(store.key(plan, facts), calibration)
+    if arguments.json:
+        _print_json(calibration)
+    else:
+        _print_table(calibration)
+    return 0
+
+
+def _print_json(calibration: Calibration) -> None:
+    """The smallest frame size's figures by name, and all points."""
+    first = calibration.points[0]
+    text = {
+        "frame_size": first.frame_size,
+        "max_clean_fps": first.max_clean_fps,
+        "latency_ns": first.latency_ns,
+        "cores": len(calibration.cores),
+        **calibration.model_dump(mode="json", exclude={"cores"}),
+        "processors": list(calibration.cores),
+    }
+    print(json.dumps(text, indent=2))
+
+
+def _print_table(calibration: Calibration) -> None:
+    print(
+        f"{calibration.generator} looped to itself over {calibration.wire}, "
+        f"processor {', '.join(map(str, calibration.cores))}"
+    )
+    print("frame size   max clean rate, both ports   latency p50      min    pacing error   burst")
+    for p in calibration.points:
+        print(
+            f"{p.frame_size:>10}   {p.max_clean_fps / 1e6:>19.3f} Mfps"
+            f"   {p.latency_ns / 1000:>8.2f} us   {p.latency_min_ns / 1000:>4.2f} us"
+            f"   {p.pacing_error:>10.4%}   {p.max_burst:>5}"
+        )

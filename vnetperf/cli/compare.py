@@ -1,0 +1,231 @@
+"""`vnetperf compare A B`: what differs between two runs or scenarios, and how surely."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from math import isinf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vnetperf.analysis.comparison import ComparisonRow, Side, SideComparison
+    from vnetperf.cli.tables import Out
+
+#: Differences of the environment that are shown unless `--all` asks for every one.
+_SHOWN = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    what = "RUN, RUN:SCENARIO, or several runs of one side as RUN+RUN+RUN"
+    parser.add_argument("a", metavar="A", help=what)
+    parser.add_argument("b", metavar="B", help=f"the other side: {what}")
+    parser.add_argument(
+        "--results-dir", default="results", help="folder in which runs are looked for by name"
+    )
+    parser.add_argument(
+        "--confidence", type=float, default=0.95, help="level of intervals (default: 0.95)"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="secondary numbers and every difference of environment"
+    )
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument(
+        "--fail-if-worse",
+        action="store_true",
+        help="exit with 1 when the interval of anything lies on the worse side",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare and print."""
+    from vnetperf.analysis.comparison import compare
+    from vnetperf.cli.tables import Out
+    from vnetperf.model.errors import ConfigError
+
+    if not 0 < arguments.confidence < 1:
+        raise ConfigError(
+            f"{arguments.confidence:g} is no level", where="--confidence", accepted="0.5 .. 0.999"
+        )
+    folder = Path(arguments.results_dir)
+    found = compare(
+        side_of(arguments.a, folder), side_of(arguments.b, folder), confidence=arguments.confidence
+    )
+    if arguments.json:
+        print(json.dumps(_as_json(found), indent=2, allow_nan=False))
+    else:
+        print_compared(found, Out(), everything=arguments.all)
+    return int(arguments.fail_if_worse and any(row.is_worse for row in found.rows))
+
+
+def side_of(text: str, results_dir: Path) -> Side:
+    """Read one side."""
+    from vnetperf.analysis.comparison import Side
+    from vnetperf.analysis.runs import find_run, load_run
+
+    runs, scenario = text, ""
+    if not Path(text).exists() and ":" in text:
+        runs, _, scenario = text.partition(":")
+    parts = [runs] if Path(runs).exists() else runs.split("+")
+    return Side(text, tuple(load_run(find_run(one, results_dir)) for one in parts), scenario)
+
+
+def print_compared(found: SideComparison, out: Out, *, everything: bool) -> None:
+    """Print a comparison."""
+    for letter, side in (("A", found.a), ("B", found.b)):
+        for one in side.runs:
+            run, rounds = one.first.run, len(one.rounds)
+            repeated = f", {rounds} rounds" if rounds > 1 else ""
+            scenario = f", {side.scenario}" if side.scenario else ""
+            what = f"preset {one.first.preset}, {run.tool} ({run.git})"
+            out.line(f"{letter}: {one.name}{scenario}{repeated}, {what}")
+            if one.note:
+                out.bullets([one.note])
+    rows = [row for row in found.rows if everything or row.quantity.main]
+    for scenario in dict.fromkeys(row.scenario for row in rows):
+        out.line()
+        out.line(scenario, "bold")
+        out.table(
+            ("number", ">A", ">B", ">B \N{MINUS SIGN} A", "interval", ">n", "verdict"),
+            [_cells(row) for row in rows if row.scenario == scenario],
+        )
+    out.line()
+    out.bullets(_explained(found, hidden=len(found.rows) - len(rows)))
+    marks = [f"{_what(row)}: {'; '.join(row.marks)}" for row in rows if row.marks]
+    if marks:
+        out.line("Marks", "bold")
+        out.bullets(marks)
+    if found.not_compared:
+        out.line("Not compared", "bold")
+        out.bullets(found.not_compared)
+    _print_environment(found, out, everything=everything)
+
+
+def _what(row: ComparisonRow) -> str:
+    q = row.quantity
+    return f"{row.scenario}, {q.test}, {q.size}, {q.name}"
+
+
+def _cells(row: ComparisonRow) -> tuple[str, ...]:
+    from vnetperf.cli.tables import number
+
+    q, found = row.quantity, row.found
+    n = f"{found.n[0]}" if found.n[0] == found.n[1] else f"{found.n[0]}, {found.n[1]}"
+    mark = " *" if row.marks else ""
+    return (
+        f"{q.test} {q.size} {q.name}",
+        number(_mean(row.a), q.unit) + mark,
+        number(_mean(row.b), q.unit),
+        _delta(row, found.value),
+        _interval(row),
+        n,
+        row.verdict,
+    )
+
+
+def _mean(side: tuple[Any, ...]) -> float | None:
+    known = [m.value for m in side if m.value is not None]
+    return sum(known) / len(known) if len(known) == len(side) else None
+
+
+def _delta(row: ComparisonRow, value: float | None) -> str:
+    from vnetperf.cli.tables import number, percent
+
+    if value is None:
+        return "-"
+    base = _mean(row.a)
+    if base and row.quantity.unit != "ratio":
+        return percent(value / abs(base))
+    return ("+" if value > 0 else "") + number(value, row.quantity.unit)
+
+
+def _interval(row: ComparisonRow) -> str:
+    found = row.found
+    if isinf(found.low) and isinf(found.high):
+        return "none"
+    return f"[{_delta(row, found.low)}, {_delta(row, found.high)}]"
+
+
+def _explained(found: SideComparison, *, hidden: int) -> list[str]:
+    """How the table is to be read, only as far as it needs to be."""
+    methods = {row.found.method for row in found.rows}
+    said = []
+    if "paired" in methods:
+        said.append("Rounds of one run took turns: the interval is that of their differences (t).")
+    if "welch" in methods:
+        said.append("The interval is that of the difference of two means (Welch).")
+    if methods & {"paired", "welch"}:
+        said.append("It is widened by what each search leaves open between its bounds.")
+    bounded = [row.found for row in found.rows if row.found.method == "bounds"]
+    if any(min(one.n) > 1 for one in bounded):
+        said.append(
+            "Where a result is open (at least, at most) the interval is what all leave open."
+        )
+    if any(min(one.n) == 1 for one in bounded):
+        said.append(
+            "n = 1: the interval is what the bounds of single searches leave open; how they repeat "
+            "is not known. `--interleave 5` measures both in turn."
+        )
+    if hidden:
+        said.append(f"{hidden} secondary numbers (percentiles ...) are left out: --all shows them.")
+    return said
+
+
+def _print_environment(found: SideComparison, out: Out, *, everything: bool) -> None:
+    differing = found.environment
+    if not differing:
+        out.line("Environment: no difference recorded.", "bold")
+        return
+    out.line(f"Environment: {len(differing)} differences", "bold")
+    shown = differing if everything else differing[:_SHOWN]
+    out.bullets(f"{d.path}: {_short(d.a)} -> {_short(d.b)}" for d in shown)
+    if len(shown) < len(differing):
+        out.line(f"  ... and {len(differing) - len(shown)} more: --all shows them.")
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = " ".join(text.split())
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _finite(value: Any) -> Any:
+    """Infinite ends of intervals as null: JSON has no other."""
+    if isinstance(value, float):
+        return None if isinf(value) else value
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _as_json(found: SideComparison) -> dict[str, Any]:
+    def side(one: Side) -> dict[str, Any]:
+        return {
+            "name": one.name,
+            "scenario": one.scenario,
+            "runs": [str(r.path) for r in one.runs],
+            "notes": [r.note for r in one.runs if r.note],
+        }
+
+    def row(one: ComparisonRow) -> dict[str, Any]:
+        q = one.quantity
+        return {
+            **{"scenario": one.scenario, "test": q.test, "size": q.size, "number": q.name},
+            **{"unit": q.unit, "better": q.better, "main": q.main},
+            "a": [asdict(m) for m in one.a],
+            "b": [asdict(m) for m in one.b],
+            "difference": asdict(one.found),
+            "verdict": one.verdict,
+            "marks": one.marks,
+        }
+
+    whole = {
+        **{"a": side(found.a), "b": side(found.b), "paired": found.paired},
+        "rows": [row(one) for one in found.rows],
+        "not_compared": found.not_compared,
+        "environment": [asdict(d) for d in found.environment],
+    }
+    plain: dict[str, Any] = _finite(whole)
+    return plain

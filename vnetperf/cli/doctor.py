@@ -1,0 +1,98 @@
+"""`vnetperf doctor`: what this machine can run, what is missing, how to get it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from vnetperf.cli import add_settings, settings_given
+
+if TYPE_CHECKING:
+    from vnetperf.config import Configuration
+    from vnetperf.model.scenario import Scenario
+    from vnetperf.model.testbed import MachineFacts
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_settings(parser, "testbed", "vnf", "vnf_mode", "vnfs", "traffic", "generator", "wire")
+    add_settings(parser, "switch", "set", "guest", "forwarding", "rules", "tunnel")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look at the machine and plan every scenario."""
+    from vnetperf import config
+    from vnetperf.agent.client import AgentClient
+
+    loaded = config.load(settings_given(arguments))
+    client = AgentClient(loaded.testbed)
+    try:
+        facts = client.inventory()
+    finally:
+        client.close()
+    _print_machine(facts)
+    return 0 if _print_scenarios(loaded, facts) else 1
+
+
+def _print_machine(facts: MachineFacts) -> None:
+    print("machine")
+    nodes = ", ".join(map(str, facts.nodes))
+    print(f"  processors     {len(facts.cpus)} usable, NUMA node(s) {nodes}")
+    for pool in facts.hugepages:
+        print(
+            f"  hugepages      node {pool.node}: {pool.free} of {pool.total} free, "
+            f"{pool.size_kb} KiB each (more are reserved for a run and given back)"
+        )
+    for node, free in facts.memory_free_kb.items():
+        print(f"  memory         node {node}: {free // 1024} MiB could become hugepages")
+    print(f"  short slices   {facts.slices or 'available (EEVDF): pollers can share cores'}")
+    print(f"  root           {'yes' if facts.is_root else 'no: run as root or allow sudo -n'}")
+    print("programs")
+    for name, path in facts.programs.items():
+        version = facts.versions.get(name, "").splitlines()
+        print(f"  {name:<18} {path or 'MISSING'}{f'  ({version[0]})' if version else ''}")
+    _print_guests(facts)
+
+
+def _print_guests(facts: MachineFacts) -> None:
+    """What VNFs in virtual machines need besides QEMU, which is among the programs."""
+    from vnetperf.model.testbed import LIBVIRT_PYTHON
+    from vnetperf.virt.images import DEFAULT_IMAGE
+
+    print("guests (VNFs in virtual machines, --vnf vloop:vm)")
+    libvirt = facts.versions.get(LIBVIRT_PYTHON) or "MISSING: run `make deps`"
+    print(f"  {LIBVIRT_PYTHON:<18} {libvirt}")
+    for name in dict.fromkeys((DEFAULT_IMAGE, *facts.images)):
+        trouble = facts.missing_image(name)
+        says = f"MISSING: {trouble}" if trouble else "built, whole, for this machine's processors"
+        print(f"  {f'image {name}':<18} {says}")
+
+
+def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
+    from vnetperf.deployment.planner import make_plan
+    from vnetperf.model.errors import CapabilityError
+    from vnetperf.runner.scenarios import make_scenario, scenario_ids
+
+    print("scenarios")
+    runnable = 0
+    by_vswitch: dict[str, list[Scenario]] = {}
+    for scenario_id in scenario_ids():
+        scenario = make_scenario(scenario_id, loaded)
+        by_vswitch.setdefault(scenario.vswitch, []).append(scenario)
+    for vswitch, scenarios in by_vswitch.items():
+        ways: dict[str, list[str]] = {}
+        for scenario in scenarios:
+            name = scenario.deployment.name
+            try:
+                plan = make_plan(scenario, loaded.testbed, facts)
+                way = f"yes, over {plan.wire}, {plan.placement.mode} cores"
+                if not scenario.deployment.phy_ports:
+                    way = f"yes, {plan.placement.mode} cores"
+                runnable += 1
+            except CapabilityError as error:
+                way = f"no: {error.what}" + (f"; cure: {error.cure}" if error.cure else "")
+            ways.setdefault(way, []).append(name)
+        print(f"  {vswitch}")
+        for way, names in ways.items():
+            print(f"    {', '.join(names)}: {way}")
+    return runnable

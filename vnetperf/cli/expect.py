@@ -1,0 +1,50 @@
+"""`vnetperf expect FILE RUN`: holds a stored run against a file of expectations."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("file", help="thresholds in TOML (docs/expectations.md)")
+    parser.add_argument(
+        "run", nargs="?", default="latest", help="a run's folder, name or log (default: latest)"
+    )
+    parser.add_argument(
+        "--results-dir", default="results", help="folder in which runs are looked for by name"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge and print."""
+    from vnetperf.analysis.results_from_log import derive
+    from vnetperf.analysis.runs import find_run
+    from vnetperf.analysis.thresholds import Expectations
+    from vnetperf.cli.tables import Out
+    from vnetperf.model.errors import LogError
+    from vnetperf.results.folder import read_run
+    from vnetperf.results.log import read_log
+    from vnetperf.runner.scenarios import scenario_ids
+
+    expectations = Expectations.load(Path(arguments.file), scenario_ids())
+    given = find_run(arguments.run, Path(arguments.results_dir))
+    results = derive(read_log(given) if given.is_file() else read_run(given))
+    judged = expectations.of_run(results.results, cases_too=True)
+    if all(one.met is None for one in judged):
+        raise LogError(
+            "nothing in it is what the file expects something of",
+            where=str(given),
+            accepted="a run with one of the file's scenarios, tests and frame sizes",
+        )
+    out = Out()
+    for word, met, style in (
+        ("met", True, "green"),
+        ("not judged", None, "yellow"),
+        ("FAILED", False, "red"),
+    ):
+        for one in judged:
+            if one.met is met:
+                out.line(f"{word}: {one}", style)
+    return int(any(one.met is False for one in judged))

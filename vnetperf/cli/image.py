@@ -1,0 +1,86 @@
+"""`vnetperf image`: guest images, built from the distribution's packages."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from vnetperf.model.errors import HostError
+
+if TYPE_CHECKING:
+    from vnetperf.virt.images import Image
+
+ACTIONS = {
+    "build": "build an image, unless it is there of the very same packages",
+    "list": "the images that are there, the newest first",
+    "verify": "read every image and compare it with what was built",
+    "gc": "remove what is not the newest of its name, damaged or left by a killed build",
+}
+_NONE = "there is none; `vnetperf image build vloop` makes one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add actions and options."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, summary in ACTIONS.items():
+        action = actions.add_parser(name, help=summary, description=summary)
+        if name == "build":
+            action.add_argument("name", metavar="NAME", help="e.g. vloop")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what is asked."""
+    from vnetperf.virt import images
+
+    if arguments.action == "build":
+        _print(images.build(arguments.name, _tell))
+        return 0
+    if arguments.action == "gc":
+        for entry in images.remove_old():
+            print(f"removed {entry.name} {entry.key}")
+        return 0
+    return _list() if arguments.action == "list" else _verify()
+
+
+def _list() -> int:
+    from vnetperf.virt import images
+
+    found = images.list_entries()
+    for entry in found:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built))
+        size = sum(path.stat().st_size for path in entry.folder.iterdir())
+        print(f"{entry.name:<12} {entry.key}  {when}  {size / 1e6:6.1f} MB  {entry.folder}")
+    if not found:
+        _tell(_NONE)
+    return 0
+
+
+def _verify() -> int:
+    from vnetperf.virt import images
+
+    status = 0
+    found = images.list_entries()
+    if not found:
+        _tell(_NONE)
+    for entry in found:
+        try:
+            images.verified_manifest(entry)
+            print(f"{entry.name:<12} {entry.key}  as it was built")
+        except HostError as error:
+            status = 1
+            print(f"{entry.name:<12} {entry.key}  {error}")
+    return status
+
+
+def _print(made: Image) -> None:
+    print(f"{made.name} {made.key}")
+    print(f"  kernel    {made.facts['kernel_release']}")
+    print(f"  packages  {len(made.facts['packages'])}")
+    print(f"  size      {made.facts['size'] / 1e6:.1f} MB")
+    print(f"  in        {made.kernel.parent}")
+
+
+def _tell(text: str) -> None:
+    print(f"image: {text}", file=sys.stderr, flush=True)

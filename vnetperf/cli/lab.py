@@ -1,0 +1,227 @@
+"""`vnetperf lab`: a virtual machine with SR-IOV NICs, IOMMU and NUMA nodes."""
+
+from __future__ import annotations
+
+import argparse
+import compileall
+import contextlib
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import vnetperf
+from vnetperf.model.errors import ConfigError, HostError, VnetperfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from vnetperf.virt.lab_boot import LabMachine
+    from vnetperf.virt.lab_checks import Check
+
+ACTIONS = {
+    "run": "run a command in the lab, in this directory, and return its exit status",
+    "shell": "a shell in the lab",
+    "doctor": "what the lab needs, what is missing, how to get it",
+}
+#: Variables that a command in the lab gets from here, besides those of `--env`.
+_KEPT = re.compile(
+    r"(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_\w+|TZ|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|CI|EDITOR"
+    r"|VIRTUAL_ENV|VNETPERF_\w+|PYTEST_\w+|PYTHON(?!HOME$)\w+|HYPOTHESIS_\w+)"
+)
+_UNITS = {"": 1, "M": 1, "G": 1024}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add actions and options."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, summary in ACTIONS.items():
+        action = actions.add_parser(name, help=summary, description=summary)
+        action.add_argument("--accel", choices=("auto", "kvm", "tcg"), default="auto")
+        action.add_argument("--cpus", type=int, default=4, help="virtual processors (4)")
+        action.add_argument("--memory", default="2560M", help="e.g. 2G or 2560M (2560M)")
+        action.add_argument(
+            "--threads",
+            choices=("single", "multi"),
+            default="single",
+            help="one thread for all emulated processors, or one for each, as guests of the lab's "
+            "own kernel need it (single)",
+        )
+        if name == "doctor":
+            continue
+        action.add_argument(
+            "--share",
+            action="append",
+            default=[],
+            metavar="DIR",
+            help="a directory that the lab may write to, besides this one; repeatable",
+        )
+        action.add_argument(
+            "--env",
+            action="append",
+            default=[],
+            metavar="NAME[=VALUE]",
+            help="a variable for the command; repeatable",
+        )
+        if name == "run":
+            action.add_argument(
+                "--timeout", type=float, metavar="S", help="end the command after S seconds"
+            )
+            action.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what is asked."""
+    from vnetperf.virt import kernel, kvm, lab_checks, lab_guest, tools
+
+    if arguments.action == "doctor":
+        return _print(lab_checks.checks(arguments.accel, memory_mib(arguments.memory)))
+    argv = _command(arguments)
+    timeout_s = getattr(arguments, "timeout", None)
+    if timeout_s is not None and not timeout_s > 0:
+        raise ConfigError(f"{timeout_s:g} is no time", where="--timeout", accepted="seconds > 0")
+    raw = arguments.action == "shell"
+    task = lab_guest.Task(
+        argv=argv,
+        cwd=Path.cwd(),
+        shares=_shares(arguments.share),
+        kept=_python(),
+        environment=_environment(arguments.env),
+        terminal=lab_guest.terminal_size() if raw or os.isatty(1) else None,
+        raw=raw,
+        timeout_s=timeout_s,
+    )
+    machine = _machine(arguments)
+    qemu = tools.need_qemu()
+    tools.need_virtme()
+    found = kernel.cached() or kernel.fetch(_tell)
+    _build_generators()
+    machine = kvm.choose_accelerator(machine, arguments.accel, qemu, found, _tell)
+    return lab_guest.run(task, found, machine, _tell)
+
+
+def _build_generators() -> None:
+    """Build here what would take minutes in there; one that cannot be built says so in there."""
+    from vnetperf import registry
+
+    for name in registry.names("traffic"):
+        try:
+            registry.load("traffic", name).build_for_lab()
+        except HostError as error:
+            _tell(f"{name} cannot be built here: {error}")
+
+
+def _print(found: Iterable[Check]) -> int:
+    """Print each check as it is made; 0 when the lab can start."""
+    ready = True
+    print("lab")
+    for check in found:
+        ready = ready and not check.prevents
+        print(f"  {check.name:<14} {'NO: ' if check.prevents else ''}{check.says}", flush=True)
+        if check.cure:
+            print(f"  {'':<14} cure: {check.cure}")
+    print("the lab can start" if ready else "the lab cannot start")
+    return 0 if ready else 1
+
+
+def _machine(arguments: argparse.Namespace) -> LabMachine:
+    from vnetperf.virt.lab_boot import LabMachine
+
+    return LabMachine(
+        cpus=arguments.cpus, memory_mib=memory_mib(arguments.memory), threads=arguments.threads
+    )
+
+
+def _command(arguments: argparse.Namespace) -> list[str]:
+    if arguments.action == "shell":
+        if not (os.isatty(0) and os.isatty(1)):
+            raise ConfigError(
+                "a shell needs a terminal",
+                where="vnetperf lab shell",
+                cure="use `vnetperf lab run -- sh -c '...'` without one",
+            )
+        return ["bash", "-l"] if Path("/bin/bash").exists() else ["sh"]
+    argv = arguments.argv[1:] if arguments.argv[:1] == ["--"] else arguments.argv
+    if not argv:
+        raise ConfigError(
+            "there is no command to run",
+            where="vnetperf lab run",
+            accepted="vnetperf lab run -- COMMAND ARGUMENT ...",
+        )
+    return list(argv)
+
+
+def memory_mib(text: str) -> int:
+    """Memory given by the user."""
+    found = re.fullmatch(r"(\d+)([MG]?)", text)
+    if found is None:
+        raise ConfigError(
+            f"{text!r} is no amount of memory", where="--memory", accepted="e.g. 2G or 2560M"
+        )
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _shares(named: list[str]) -> tuple[Path, ...]:
+    """The working directory, the folder of the results, and what the user names."""
+    shares: list[Path] = []
+    for path in [Path.cwd(), *_results_dir(), *map(Path, named)]:
+        whole = path.resolve()
+        if not whole.is_dir():
+            raise ConfigError(f"{path} is no directory", where="--share")
+        if whole == Path("/"):
+            raise ConfigError(
+                "the whole of this machine would be the lab's to change",
+                where="/",
+                accepted="a directory below it",
+                cure="change to another working directory",
+            )
+        if not any(whole.is_relative_to(other) for other in shares):
+            shares.append(whole)
+    return tuple(shares)
+
+
+def _python() -> tuple[Path, ...]:
+    """What Python reads at every start: its environment and this package, compiled by now."""
+    package = Path(vnetperf.__file__).resolve().parent
+    compileall.compile_dir(package, quiet=2)  # an emulated machine takes long for it
+    return Path(sys.prefix).resolve(), package
+
+
+def _results_dir() -> list[Path]:
+    from vnetperf import config
+
+    # What is wrong with the configuration is told by the command, if it reads it.
+    with contextlib.suppress(VnetperfError):
+        path = Path(config.load().settings.results_dir)
+        if path.is_dir():
+            return [path]
+    return []
+
+
+def _environment(named: list[str]) -> dict[str, str]:
+    """The command's environment: what is harmless to hand on, and what the user names."""
+    environment = {key: value for key, value in os.environ.items() if _KEPT.fullmatch(key)}
+    beside = str(Path(sys.executable).parent)  # `pytest` is the one of this Python
+    environment["PATH"] = f"{beside}:{environment.get('PATH', os.defpath)}"
+    environment.setdefault("HOME", "/root")
+    environment["SHELL"] = "/bin/sh"
+    if not _testbed_named():
+        environment["VNETPERF_TESTBED"] = "lab"
+    for text in named:
+        name, given, value = text.partition("=")
+        environment[name] = value if given else os.environ.get(name, "")
+    return environment
+
+
+def _testbed_named() -> bool:
+    from vnetperf import config
+
+    try:
+        return config.load().sources["testbed"] != "default"
+    except VnetperfError:
+        return True
+
+
+def _tell(text: str) -> None:
+    print(f"lab: {text}", file=sys.stderr, flush=True)

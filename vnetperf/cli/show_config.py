@@ -1,0 +1,65 @@
+"""`vnetperf show-config`: every effective value and where it came from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from vnetperf import config
+from vnetperf.cli import add_settings, settings_given
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    add_settings(parser)
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the configuration."""
+    loaded = config.load(settings_given(arguments))
+    rows = list(_rows(loaded))
+    if arguments.json:
+        print(json.dumps({k: {"value": v, "source": s} for k, v, s in rows}, indent=2))
+        return 0
+    width = max(len(key) for key, _, _ in rows)
+    for key, value, source in rows:
+        print(f"{key:<{width}} = {json.dumps(value)}   # {source}")
+    return 0
+
+
+def _rows(loaded: config.Configuration) -> Iterator[tuple[str, Any, str]]:
+    for key, entry in loaded.as_record().items():
+        yield key, entry["value"], entry["source"]
+    names = {"testbed": "testbeds", "preset": "presets", "traffic": "traffic", "switch": "switch"}
+    single = {pair.partition("=")[0] for pair in loaded.settings.set}
+    for section, kind in names.items():
+        path = config.find_file(kind, getattr(loaded.settings, section))
+        for key, value, source in _leaves(
+            f"{section}:", getattr(loaded, section), str(path), loaded
+        ):
+            set_alone = section == "switch" and key.removeprefix("switch:") in single
+            yield key, value, f"{loaded.sources['set']} set" if set_alone else source
+
+
+def _leaves(
+    prefix: str, value: Any, source: str, loaded: config.Configuration
+) -> Iterator[tuple[str, Any, str]]:
+    if not isinstance(value, BaseModel):
+        yield prefix, value, source
+        return
+    for name in type(value).model_fields:
+        item = getattr(value, name)
+        key = f"{prefix}{'' if prefix.endswith(':') else '.'}{name}"
+        if isinstance(item, BaseModel):
+            yield from _leaves(key, item, source, loaded)
+            continue
+        came_from = source if name in value.model_fields_set else "default"
+        if key == "preset:frame_sizes" and loaded.settings.frame_sizes:
+            came_from = loaded.sources["frame_sizes"]
+        plain = value.model_dump(mode="json", include={name})[name]
+        yield key, plain, came_from

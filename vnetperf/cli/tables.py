@@ -1,0 +1,93 @@
+"""Tables and lines on a terminal, in a pipe or in a CI log, for commands that answer from logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import isinf
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vnetperf.analysis.metrics import Unit
+from vnetperf.report import text
+from vnetperf.report.text import printable
+
+#: What a console that is no UTF-8 shows instead.
+_ASCII = str.maketrans({"µ": "u", "\N{MINUS SIGN}": "-", "∞": "inf", "→": "->", "…": "..."})
+
+
+_WORDS: dict[Unit, Callable[[float], str]] = {
+    "frames/s": text.fps,
+    "ns": text.nanoseconds,
+    "s": text.time_s,
+    "ratio": text.percent,
+    "bit/s": lambda value: f"{text.gigabits(value)} Gbit/s",
+}
+
+
+class Out:
+    """Where a command prints to."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=False)
+        self.plain = not self.console.encoding.lower().startswith("utf")
+
+    def text(self, said: str, style: str = "") -> Text:
+        """Text as this console can show it; nothing in it is markup."""
+        shown = printable(said)
+        if self.plain:
+            shown = shown.translate(_ASCII).encode("ascii", "backslashreplace").decode()
+        return Text(shown, style=style)
+
+    def line(self, said: str = "", style: str = "") -> None:
+        """Print a line."""
+        self.console.print(self.text(said, style))
+
+    def bullets(self, lines: Iterable[str]) -> None:
+        """Print lines, each with a mark, the rest of a long one indented."""
+        for said in lines:
+            grid = Table.grid(padding=(0, 1, 0, 0))
+            grid.add_row("*", self.text(said))
+            self.console.print(grid)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Print a table; columns whose name begins with ">" stand to the right."""
+        table = Table(
+            box=box.ASCII2 if self.plain else box.SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            show_edge=False,
+            pad_edge=False,
+        )
+        for name in columns:
+            right = name.startswith(">")
+            table.add_column(
+                self.text(name.lstrip(">")),
+                justify="right" if right else "left",
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*(self.text(cell) for cell in row))
+        self.console.print(table)
+
+
+def number(value: float | None, unit: Unit) -> str:
+    """A number with its unit."""
+    if value is None:
+        return "-"
+    if isinf(value):
+        return "\N{MINUS SIGN}∞" if value < 0 else "∞"
+    if value < 0:
+        return "\N{MINUS SIGN}" + number(-value, unit)
+    if unit in _WORDS:
+        return _WORDS[unit](value)
+    return f"{value:.10g} {unit}"
+
+
+def percent(ratio: float) -> str:
+    """A relative difference with its sign."""
+    if isinf(ratio):
+        return "\N{MINUS SIGN}∞" if ratio < 0 else "+∞"
+    sign = "\N{MINUS SIGN}" if ratio < 0 else "+"
+    return f"{sign}{100 * abs(ratio):.3g} %"

@@ -1,0 +1,180 @@
+"""`vnetperf trend DIR`: how numbers went on over many runs, and at which run they changed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vnetperf.analysis.trend import LevelChange, Trend
+    from vnetperf.cli.tables import Out
+
+#: Differences of the environment that are shown at a change unless `--all` asks for every one.
+_SHOWN = 8
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "folder", nargs="?", default="results", help="folder of all runs (default: results)"
+    )
+    parser.add_argument("--scenario", default="*", help="only these, e.g. pvp_*")
+    parser.add_argument("--test", default="*", help="only these tests")
+    parser.add_argument("--size", default="*", help="only this frame size")
+    parser.add_argument("--preset", default="*", help="only runs with this preset")
+    parser.add_argument(
+        "--least", type=int, default=2, metavar="N", help="only numbers of N runs or more"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="secondary numbers, and every difference at a change"
+    )
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument(
+        "--fail-if-worse",
+        action="store_true",
+        help="exit with 1 when the last level is a worse one",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Follow and print."""
+    from vnetperf.analysis.trend import read_runs, trends
+    from vnetperf.cli.tables import Out
+    from vnetperf.model.errors import LogError
+
+    runs, unread = read_runs(Path(arguments.folder))
+    asked = [one for one in runs if fnmatch(one.first.preset, arguments.preset)]
+    found = [
+        trend
+        for trend in trends(asked, everything=arguments.all)
+        if fnmatch(trend.scenario, arguments.scenario)
+        and fnmatch(trend.test, arguments.test)
+        and fnmatch(trend.size, arguments.size)
+        and len(trend.points) >= arguments.least
+    ]
+    if not found:
+        raise LogError(
+            f"no number of {arguments.least} runs or more is what was asked for",
+            where=arguments.folder,
+            accepted="--scenario, --test, --size and --preset of runs that are there",
+        )
+    if arguments.json:
+        print(json.dumps([_as_json(trend) for trend in found], indent=2))
+    else:
+        out = Out()
+        notes = [one.note for one in runs if one.note]
+        for trend in found:
+            _print(trend, out, everything=arguments.all)
+        _print_sources(unread, notes, out, everything=arguments.all)
+    worse = any(trend.changes and trend.changes[-1].is_worse for trend in found)
+    return int(arguments.fail_if_worse and worse)
+
+
+def _print(trend: Trend, out: Out, *, everything: bool) -> None:
+    out.line()
+    size = f", {trend.size} octets" if trend.size.isdecimal() else f", {trend.size}"
+    out.line(f"{trend.scenario}, {trend.test}{size}, {trend.name}", "bold")
+    if trend.apart:
+        out.line(f"  {trend.apart}")
+    out.table(("", "run", ">number", ">of level", "tool", "marks"), _rows(trend))
+    for change in trend.changes:
+        _print_change(change, out, everything=everything)
+    if not trend.changes:
+        enough = len(trend.points) >= 10
+        out.line(
+            "  no change seen"
+            if enough
+            else f"  no change seen; {len(trend.points)} runs show none yet: a change needs about "
+            "five on either side"
+        )
+
+
+def _rows(trend: Trend) -> list[Sequence[str]]:
+    from vnetperf.cli.tables import number, percent
+
+    rows: list[Sequence[str]] = []
+    level_of = {n: level for level in trend.levels for n in range(level.begin, level.end)}
+    begins = {level.begin for level in trend.levels[1:]}
+    for n, point in enumerate(trend.points):
+        level = level_of[n].median
+        run, quantity = point.results.run, point.quantity
+        marks = [*quantity.marks, *(["far from its level"] if n in trend.far else [])]
+        rows.append(
+            (
+                ">" if n in begins else "",
+                point.run.name,
+                number(quantity.value, quantity.unit),
+                percent((point.value - level) / abs(level)) if level else "-",
+                run.git.replace("-dirty", "+") if not run.git.startswith("unknown") else "unknown",
+                "; ".join(marks),
+            )
+        )
+    return rows
+
+
+def _print_change(change: LevelChange, out: Out, *, everything: bool) -> None:
+    from vnetperf.cli.tables import number, percent
+
+    unit = change.after.quantity.unit
+    judged = "worse" if change.is_worse else "better" if change.after.quantity.better else "changed"
+    out.line(
+        f"> {judged} from {change.after.run.name} on: {number(change.old, unit)} -> "
+        f"{number(change.new, unit)} ({percent(change.ratio)})",
+        "red" if change.is_worse else "green",
+    )
+    differing = change.environment
+    if not differing:
+        out.line("  no difference of the environment is recorded")
+        return
+    shown = differing if everything else differing[:_SHOWN]
+    out.bullets(f"{d.path}: {_short(d.a)} -> {_short(d.b)}" for d in shown)
+    if len(shown) < len(differing):
+        out.line(f"  ... and {len(differing) - len(shown)} more differences: --all shows them")
+
+
+def _print_sources(unread: list[str], notes: list[str], out: Out, *, everything: bool) -> None:
+    if unread:
+        out.line()
+        out.line(f"{len(unread)} runs could not be read", "bold")
+        out.bullets(unread if everything else unread[:_SHOWN])
+    if notes:
+        out.line()
+        out.line(f"{len(notes)} runs are read from results.json, as their own vnetperf derived it:")
+        out.line("  this one would have searched otherwise" + ("" if everything else " (--all)"))
+        if everything:
+            out.bullets(notes)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _as_json(trend: Trend) -> dict[str, Any]:
+    return {
+        **{"scenario": trend.scenario, "test": trend.test, "size": trend.size},
+        **{"number": trend.name, "asked": trend.apart, "unit": trend.points[0].quantity.unit},
+        "points": [
+            {
+                **{"run": str(p.run.path), "began": p.results.run.started},
+                **{"tool": p.results.run.tool, "git": p.results.run.git},
+                **{"value": p.quantity.value, "marks": p.quantity.marks},
+            }
+            for p in trend.points
+        ],
+        "levels": [asdict(level) for level in trend.levels],
+        "changes": [
+            {
+                **{"run": str(c.after.run.path), "old": c.old, "new": c.new},
+                **{"worse": c.is_worse, "environment": [asdict(d) for d in c.environment]},
+            }
+            for c in trend.changes
+        ],
+        "far": trend.far,
+    }

@@ -1,0 +1,123 @@
+"""`vnetperf why RUN SCENARIO TEST SIZE`: the trials that led to a value."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vnetperf.analysis.explain import Attempt, Explanation, Step
+    from vnetperf.cli.tables import Out
+    from vnetperf.model.trial import TrialSpec
+    from vnetperf.results.records import Record
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("run", help="a run's folder, its name, or its trials.jsonl")
+    parser.add_argument("scenario", nargs="?", help="e.g. pvp_dpdk (default: the only one)")
+    parser.add_argument("test", nargs="?", help="e.g. throughput (default: the only one)")
+    parser.add_argument("size", nargs="?", help="frame size, e.g. 64 (default: the only one)")
+    parser.add_argument(
+        "--results-dir", default="results", help="folder in which runs are looked for by name"
+    )
+    parser.add_argument(
+        "--round", type=int, default=0, help="round of an interleaved run (default: the last)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Explain and print."""
+    from vnetperf.analysis.explain import explain
+    from vnetperf.analysis.runs import find_run
+    from vnetperf.cli.tables import Out
+    from vnetperf.results.folder import read_run
+    from vnetperf.results.log import read_log
+
+    given = find_run(arguments.run, Path(arguments.results_dir))
+    records = read_log(given) if given.is_file() else read_run(given)
+    scenario, test, size = _chosen(records, arguments)
+    found = explain(records, scenario, test, size, number=arguments.round)
+    _print(found, Out())
+    return 0
+
+
+def _chosen(records: Sequence[Record], arguments: argparse.Namespace) -> tuple[str, str, str]:
+    """What is asked for, what is left out being the only one there is."""
+    from vnetperf.analysis.results_from_log import derive
+    from vnetperf.model.errors import ConfigError
+
+    given = (arguments.scenario, arguments.test, arguments.size)
+    there = [(r.scenario, r.test, r.size_name) for r in derive(records).results]
+    left = [one for one in there if all(g in (None, o) for g, o in zip(given, one, strict=True))]
+    if len(left) == 1:
+        return left[0]
+    if all(part is not None for part in given):
+        return given[0], given[1], given[2]  # explain() says what is there instead
+    raise ConfigError(
+        f"{len(left) or 'no'} results are " + (" ".join(part for part in given if part) or "there"),
+        where=f"why {arguments.run}",
+        accepted="one of: " + "; ".join(" ".join(one) for one in left or there),
+    )
+
+
+def _print(found: Explanation, out: Out) -> None:
+    result = found.result
+    out.line(f"{result.scenario}, {result.test}, {result.size_text}", "bold")
+    for number, attempt in enumerate(found.attempts, 1):
+        _print_attempt(attempt, number, len(found.attempts), out)
+    out.line()
+    out.line("Explanation", "bold")
+    out.bullets(found.conclusions)
+
+
+def _print_attempt(attempt: Attempt, number: int, count: int, out: Out) -> None:
+    begin = attempt.begin
+    which = f"Attempt {number} of {count}: " if count > 1 else ""
+    out.line()
+    limit = f", {begin.limit_reason}" if begin.limit_reason else ""
+    out.line(f"{which}number {begin.search} in the log{limit}")
+    parts = any(step.part for step in attempt.steps)
+    out.table(
+        (
+            *(">trial", ">load per\ninterface", ">seconds", ">loss, worse\ndirection"),
+            *("verdict", "lost at", *(["is"] if parts else [])),
+        ),
+        [_row(step, parts=parts) for step in attempt.steps],
+    )
+    if attempt.ended:
+        out.bullets([attempt.ended])
+    reasons = [f"trial {s.trial.number}: {s.trial.reason}" for s in attempt.steps if s.trial.reason]
+    out.bullets(reasons)
+
+
+def _row(step: Step, *, parts: bool) -> tuple[str, ...]:
+    from vnetperf.report import text
+
+    trial = step.trial
+    counted = bool(trial.result.directions)
+    loss = text.percent(trial.result.worst_loss_ratio()) if counted else "-"
+    lost = ", ".join(f"{where} {frames}" for where, frames in trial.lost_at.items() if frames)
+    return (
+        str(trial.number),
+        _load(trial.spec),
+        f"{trial.spec.duration_s:g}",
+        loss,
+        trial.verdict.value,
+        lost or "-",
+        *([step.part] if parts else []),
+    )
+
+
+def _load(spec: TrialSpec) -> str:
+    from vnetperf.report import text
+
+    if spec.burst:
+        return f"burst of {spec.burst}"
+    if spec.steps:
+        return " -> ".join(text.fps(step.load_fps) for step in spec.steps)
+    event = f", {spec.event.what}" if spec.event is not None else ""
+    return f"{text.fps(spec.load_fps)}{event}"

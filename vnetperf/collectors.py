@@ -1,0 +1,189 @@
+"""Collectors: the contract, processor use (`cpu`) and TLB misses (`tlb`) by thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Generic, TypeVar
+
+from vnetperf.host import threads
+from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
+from vnetperf.model.errors import HostError
+from vnetperf.model.scenario import Pollers
+from vnetperf.model.trial import ThreadEvents, ThreadLoad
+
+#: What it tells of a thread.
+SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents)
+
+
+class Collector(ABC, Generic[SampleT]):
+    """Samples the threads of a deployment from `start` to `stop`. One is made for each trial.
+
+    Attributes:
+        name: Its name in the registry, and in results.
+        why: "not measured: " and the reason when it has nothing to tell; "".
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, pollers: tuple[Pollers, ...]) -> None:
+        self.pollers = pollers
+        self.why = ""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Take the first sample."""
+
+    @abstractmethod
+    def stop(self) -> tuple[SampleT, ...]:
+        """Take the second sample."""
+
+
+def busy_threads(pollers: tuple[Pollers, ...]) -> Iterator[tuple[Pollers, Thread]]:
+    """Find the busy threads of a deployment."""
+    for poller in pollers:
+        for thread in list_threads(poller.pid):
+            if thread.name.startswith(poller.thread_prefix):
+                yield poller, thread
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    name: str
+    role: str
+    cpu: int
+    user_ticks: int
+    system_ticks: int
+    involuntary: int
+
+
+class CpuCollector(Collector[ThreadLoad]):
+    """User and system time, last processor and involuntary switches of each polling thread.
+
+    The kernel counts time in ticks of 10 ms (at 100 Hz): over a trial of one second a share is
+    known to about 1 %.
+    """
+
+    name: ClassVar[str] = "cpu"
+
+    def __init__(self, pollers: tuple[Pollers, ...]) -> None:
+        super().__init__(pollers)
+        self._before: dict[int, _Sample] = {}
+        self._began = 0.0
+
+    def start(self) -> None:
+        """Take the first sample."""
+        self._before = self._samples()
+        self._began = time.monotonic()
+
+    def stop(self) -> tuple[ThreadLoad, ...]:
+        """Take the second sample."""
+        wall = time.monotonic() - self._began
+        ticks = wall * os.sysconf("SC_CLK_TCK")
+        if ticks <= 0:
+            return ()
+        loads = []
+        for tid, now in self._samples().items():
+            before = self._before.get(tid)
+            if before is None:
+                continue
+            loads.append(
+                ThreadLoad(
+                    role=now.role,
+                    thread=now.name,
+                    cpu=now.cpu,
+                    user=round((now.user_ticks - before.user_ticks) / ticks, 3),
+                    system=round((now.system_ticks - before.system_ticks) / ticks, 3),
+                    involuntary_switches=now.involuntary - before.involuntary,
+                )
+            )
+        return tuple(loads)
+
+    def _samples(self) -> dict[int, _Sample]:
+        samples = {}
+        for poller, thread in busy_threads(self.pollers):
+            task = Path(f"/proc/{poller.pid}/task/{thread.tid}")
+            # The thread may end while it is read.
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                samples[thread.tid] = _sample(task, thread.name, poller.role)
+        return samples
+
+
+def _sample(task: Path, name: str, role: str) -> _Sample:
+    # Fields after the parenthesised name, proc(5): utime 14, stime 15, processor 39.
+    fields = (task / "stat").read_text().rpartition(")")[2].split()
+    status = (task / "status").read_text()
+    involuntary = int(status.rpartition("nonvoluntary_ctxt_switches:")[2].split()[0])
+    return _Sample(name, role, int(fields[36]), int(fields[11]), int(fields[12]), involuntary)
+
+
+_DTLB, _ITLB, _READ, _MISS = 3, 4, 0 << 8, 1 << 16
+
+
+class TlbCollector(Collector[ThreadEvents]):
+    """Load misses of the data and of the instruction TLB of each polling thread.
+
+    The kernel chooses the processor's event for it: on Intel's processors, since Haswell, misses of
+    all levels that made the processor walk the page tables.
+    """
+
+    name: ClassVar[str] = "tlb"
+    events: ClassVar[tuple[PerfEvent, ...]] = (
+        PerfEvent("dTLB load misses", threads.PERF_HW_CACHE, _DTLB | _READ | _MISS),
+        PerfEvent("iTLB load misses", threads.PERF_HW_CACHE, _ITLB | _READ | _MISS),
+    )
+
+    def __init__(self, pollers: tuple[Pollers, ...]) -> None:
+        super().__init__(pollers)
+        self._open: list[tuple[str, str, dict[str, int], dict[str, PerfCount]]] = []
+
+    def start(self) -> None:
+        """Open the counters of every thread, as many as there are."""
+        refused: dict[str, str] = {}
+        for poller, thread in busy_threads(self.pollers):
+            fds: dict[str, int] = {}
+            for event in self.events:
+                try:
+                    fds[event.name] = threads.open_counter(event, thread.tid)
+                except ProcessLookupError:  # it has just ended
+                    break
+                except HostError as error:
+                    refused.setdefault(event.name, error.what)
+            if fds:
+                self._open.append((poller.role, thread.name, fds, {}))
+        self.why = _not_measured(refused, len(self.events))
+        for _, _, fds, before in self._open:
+            for name, fd in fds.items():
+                before[name] = threads.read_counter(fd)
+
+    def stop(self) -> tuple[ThreadEvents, ...]:
+        """Read the counters and close them."""
+        found = []
+        for role, thread, fds, before in self._open:
+            counts = {
+                name: threads.read_counter(fd).since(before[name]) for name, fd in fds.items()
+            }
+            counted = {name: count for name, count in counts.items() if count is not None}
+            found.append(ThreadEvents(role=role, thread=thread, counts=counted))
+        self._close()
+        return tuple(found)
+
+    def _close(self) -> None:
+        for _, _, fds, _ in self._open:
+            for fd in fds.values():
+                os.close(fd)
+        self._open = []
+
+
+def _not_measured(refused: dict[str, str], count: int) -> str:
+    """Why events cannot be counted; once when it is the same for all."""
+    reasons = set(refused.values())
+    if len(refused) == count and len(reasons) == 1:
+        return f"not measured: {reasons.pop()}"
+    said = "; ".join(f"{name}: {what}" for name, what in refused.items())
+    return f"not measured: {said}" if said else ""

@@ -1,1 +1,0 @@
-"""The collector family: the contract and its backends."""

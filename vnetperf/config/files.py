@@ -1,0 +1,117 @@
+"""Configuration files.
+
+Where they are looked for, and how one is read into a model with one clear error.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from vnetperf.model.errors import ConfigError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def conf_dirs() -> tuple[Path, ...]:
+    """Folders searched for configuration files, in order."""
+    shipped = (Path(__file__).parent.parent / "conf").resolve()  # in a checkout a link to its conf/
+    return tuple(dict.fromkeys((Path.cwd() / "conf", shipped)))
+
+
+def find_file(kind: str, name: str) -> Path:
+    """The file of a named testbed, preset or traffic profile."""
+    if name.endswith(".toml"):
+        if _is_file(Path(name)):
+            return Path(name)
+        raise ConfigError(f"there is no file {name}", where=kind)
+    for directory in conf_dirs():
+        path = directory / kind / f"{name}.toml"
+        if _is_file(path):
+            return path
+    known = available(kind)
+    near = get_close_matches(name, known, 1)
+    raise ConfigError(
+        f"unknown name {name!r}" + (f", did you mean {near[0]!r}?" if near else ""),
+        where=kind,
+        accepted=", ".join(known) + ", or a path ending in .toml",
+    )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # e.g. a name that is too long to be one
+        return False
+
+
+def available(kind: str) -> list[str]:
+    """Names of all files of a kind."""
+    return sorted({path.stem for d in conf_dirs() for path in (d / kind).glob("*.toml")})
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file."""
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", where=str(path)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"is not valid TOML: {error}", where=str(path)) from error
+
+
+def load_model(model: type[Model], path: Path) -> Model:
+    """Read a file into a model; its name defaults to the file's."""
+    content = read_toml(path)
+    content.setdefault("name", path.stem)
+    return validate(model, content, str(path))
+
+
+def validate(model: type[Model], content: Mapping[str, Any], where: str) -> Model:
+    """Validate values, with one clear error."""
+    try:
+        return model.model_validate(dict(content))
+    except ValidationError as error:
+        raise _as_config_error(model, error, where) from None
+    except ConfigError as error:  # a goal checks itself and names its own key
+        raise ConfigError(
+            error.what,
+            where=f"{where}: {error.where}" if error.where else where,
+            accepted=error.accepted,
+            cure=error.cure,
+        ) from None
+
+
+def _as_config_error(model: type[BaseModel], error: ValidationError, where: str) -> ConfigError:
+    first, *more = error.errors()
+    path = ".".join(str(part) for part in first["loc"])
+    accepted = ""
+    what = first["msg"].removeprefix("Value error, ")
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        keys = _keys_at(model, first["loc"][:-1])
+        near = get_close_matches(str(first["loc"][-1]), keys, 1)
+        what = "unknown key" + (f", did you mean {near[0]!r}?" if near else "")
+        accepted = ", ".join(keys)
+    elif first["type"] != "value_error":
+        what = f"{what}, got {first['input']!r}"
+    if more:
+        what += f" (and {len(more)} more wrong values in the same place)"
+    return ConfigError(what, where=f"{where}: {path}" if path else where, accepted=accepted)
+
+
+def _keys_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """Keys accepted at a place, read from the model's JSON schema."""
+    schema: dict[str, Any] = TypeAdapter(model).json_schema()
+    definitions = schema.get("$defs", {})
+    here = schema
+    for part in path:
+        here = here.get("items", {}) if isinstance(part, int) else here["properties"].get(part, {})
+        here = here["allOf"][0] if "allOf" in here else here
+        reference = here.get("$ref", "").rpartition("/")[2]
+        here = definitions.get(reference, here)
+    return sorted(here.get("properties", {}))

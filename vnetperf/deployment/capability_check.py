@@ -1,0 +1,397 @@
+"""Checks before deployment whether vSwitch, VNF, generator and traffic fit each other.
+
+Each refusal names its cure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+from vnetperf import registry
+from vnetperf.model.deployment import make_deployment
+from vnetperf.model.errors import CapabilityError, FrameSizeError
+from vnetperf.model.frames import (
+    CARRIERS,
+    PLAIN,
+    VaryField,
+    index_of,
+    number_of,
+    plain_name,
+    same_octets,
+)
+from vnetperf.model.scenario import ETHERNET_OCTETS, RoleDemand, Scenario, Variant
+from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.traffic import fields_sent_by, header_stack, own_ethernet
+from vnetperf.traffic.base import GeneratorCapabilities
+
+#: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
+TEST_NETWORK = ip_network("198.18.0.0/15")
+#: From a tester port's MAC address to that of the next (model/addresses.py).
+MACS_OF_A_PORT = 1 << 16
+
+
+def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
+    """Refuse a frame size that a scenario cannot carry or its headers do not fit."""
+    profile = scenario.traffic
+    mix = profile.mix
+    longest = frame_size if mix is None else mix.largest
+    if longest > largest:
+        raise FrameSizeError(
+            f"{scenario.id} carries no frames of {longest} octets",
+            where="" if mix is None else f"traffic profile {profile.name}, imix",
+            accepted=f"up to {largest}",
+            cure="choose sizes with --frame-sizes"
+            if mix is None
+            else "choose another profile with --traffic",
+        )
+    if mix is None and frame_size < profile.least_frame_size:
+        raise FrameSizeError(
+            f"frames of {frame_size} octets are too small: {profile.why_that_size}",
+            where=scenario.id,
+            accepted=f"{profile.least_frame_size} octets or more",
+            cure="choose sizes with --frame-sizes, or another profile with --traffic",
+        )
+
+
+def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
+    """What a deployment cannot do with a profile's frames, whichever generator sends them."""
+    profile, graph = scenario.traffic, scenario.deployment
+    where = f"{scenario.id}, traffic profile {profile.name}"
+    cure = "choose another profile with --traffic, or another deployment"
+    tunnelled = {stream.tunnel for stream in scenario.streams} - {""}
+    if profile.carrier and tunnelled:
+        yield CapabilityError(
+            f"the frames have a {profile.carrier} header, and {graph.name} puts them into "
+            f"{', '.join(sorted(tunnelled))}: one tunnel at most",
+            where=where,
+            cure=cure,
+        )
+        return
+    routed = scenario.routed or bool(graph.gtp)
+    if routed and profile.headers[1] != "ipv4":
+        yield CapabilityError(
+            f"{'a router' if scenario.routed else graph.name} takes packets of IPv4 right behind "
+            f"Ethernet, and these are {', '.join(profile.headers)}",
+            where=where,
+            cure=cure,
+        )
+    if routed and graph.chains > 1 and "udp" not in profile.headers:
+        yield CapabilityError(
+            "parallel chains that are routed are told apart by the UDP port", where=where, cure=cure
+        )
+    beyond = [
+        str(value)
+        for name, value in profile.values.items()
+        if name in ("ipv4_src", "ipv4_dst") and ip_address(value) not in TEST_NETWORK
+    ]
+    if routed and beyond:
+        yield CapabilityError(
+            f"there is no way to {', '.join(beyond)}", where=where, accepted=str(TEST_NETWORK)
+        )
+    if scenario.rules == "stream" and not profile.plain:
+        yield CapabilityError(
+            f"rules for each flow are made for frames of {', '.join(PLAIN)} with their usual "
+            "values only",
+            where=where,
+            cure="choose another profile with --traffic, or leave --rules out",
+        )
+    if profile.broadcast and graph.chains > 1:
+        yield CapabilityError(
+            "broadcast frames would circle in parallel chains", where=where, cure=cure
+        )
+    steered = scenario.addressing == "port" or scenario.routed or graph.chains > 1
+    varied = profile.vary if profile.flows > 1 else ()
+    # What is the source in direction 0 is the destination in direction 1.
+    asked = {
+        *(name for name in profile.values if plain_name(name) in ("eth_src", "eth_dst")),
+        *(name for name in varied if plain_name(name) == "eth_dst"),
+    }
+    kept = sorted(name for name in asked if _is_examined(name, scenario))
+    if kept and steered:
+        yield CapabilityError(
+            f"frames of {scenario.id} have to be addressed to what takes them in, and the profile "
+            f"sets or varies {', '.join(kept)}",
+            where=where,
+            cure="set or vary another field of the profile, or choose another deployment",
+        )
+    if scenario.rules == "learning" and (shared := _on_both_sides(scenario)):
+        yield CapabilityError(
+            f"a switch that learns would find {shared} on both sides",
+            where=where,
+            accepted=f"up to {MACS_OF_A_PORT} flows by MAC address, from the usual ones",
+            cure="choose --rules port where the vSwitch has them, or fewer flows",
+        )
+    if profile.loads != (1.0, 1.0) and len({s.direction for s in scenario.streams}) < 2:
+        yield CapabilityError(
+            f"{graph.name} sends one way, and loads are of two directions", where=where, cure=cure
+        )
+    stacks = {header_stack(stream, profile) for stream in scenario.streams}
+    for names in (profile.vary, tuple(profile.values)):
+        for both in sorted({same_octets(names, stack) for stack in stacks} - {""}):
+            yield CapabilityError(
+                f"{both} are one in the frames of {graph.name}",
+                where=where,
+                cure="leave one of them out of the profile",
+            )
+    named = {*profile.vary, *profile.values}
+    sent = {name for stream in scenario.streams for name in fields_sent_by(stream, profile)}
+    if missing := sorted(named - sent):
+        yield CapabilityError(
+            f"no frame of {graph.name} has {', '.join(missing)}: it is not sent in a tunnel",
+            where=where,
+            cure="leave the fields out of the profile, or choose an overlay deployment",
+        )
+
+
+def _is_examined(name: VaryField, scenario: Scenario) -> bool:
+    """Whether a field of Ethernet is in a header that frames are forwarded by."""
+    profile = scenario.traffic
+    return any(
+        index_of(name, header_stack(stream, profile)) in (0, own_ethernet(stream, profile))
+        for stream in scenario.streams
+    )
+
+
+def _on_both_sides(scenario: Scenario) -> str:
+    """The first MAC address that frames come from at both of the tester's ports; "" for none."""
+    profile, ranges = scenario.traffic, dict[int, range]()
+    for stream in scenario.streams:
+        stack = header_stack(stream, profile)
+        names = [n for n in ("eth_src", "outer_eth_src") if index_of(n, stack) == 0]
+        many = profile.flows if {*names} & {*profile.vary} else 1
+        values = [profile.value(name, stream.direction) for name in names]
+        given = next((value for value in values if value is not None), None)
+        first = number_of("eth_src", stream.eth_src if given is None else given)
+        other = ranges.get(1 - stream.direction, range(0))
+        mine = range(first, first + many)
+        if both := range(max(mine.start, other.start), min(mine.stop, other.stop)):
+            return both.start.to_bytes(6, "big").hex(":")
+        ranges[stream.direction] = mine
+    return ""
+
+
+def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator[CapabilityError]:
+    """What a generator cannot do of a profile."""
+    profile = scenario.traffic
+    where = f"{scenario.id}, traffic profile {profile.name}"
+    cure = "choose another generator with --generator (loadgen can), or another profile"
+
+    def cannot(what: str, accepted: str = "") -> CapabilityError:
+        return CapabilityError(
+            f"{scenario.generator} cannot {what}", where=where, accepted=accepted, cure=cure
+        )
+
+    if lacking := [kind for kind in profile.headers if kind not in can.headers]:
+        yield cannot(
+            f"send frames with a header {', '.join(dict.fromkeys(lacking))}",
+            ", ".join(kind for kind in (*PLAIN, *sorted(can.headers - set(PLAIN)))),
+        )
+    if profile.carrier in CARRIERS and profile.carrier not in can.tunnels:
+        yield cannot(f"send frames in a {profile.carrier} tunnel", ", ".join(can.tunnels))
+    varied = profile.vary if profile.flows > 1 else ()
+    if fixed := [name for name in varied if name not in can.vary]:
+        yield cannot(f"vary {', '.join(fixed)}", ", ".join(sorted(can.vary)))
+    if varied and profile.vary_mode == "random" and not can.random_fields:
+        yield cannot("vary fields at random", 'vary_mode = "inc"')
+    if profile.flows > can.max_flows:
+        yield cannot(f"send {profile.flows} flows", f"up to {can.max_flows}")
+    if profile.mix is not None and not can.imix:
+        yield cannot("send a mix of frame sizes", "one size")
+    if profile.loads != (1.0, 1.0) and not can.asymmetric:
+        yield cannot("send different loads into the two ports", "equal loads")
+    if profile.broadcast and not can.broadcast:
+        yield cannot("send broadcast frames and count them apart", "broadcast = 0")
+    if profile.burst > 1 and not can.paced_bursts:
+        yield cannot(f"meet a load with bursts of {profile.burst} frames", "burst = 1")
+    if (profile.answers == "any" or profile.announce) and not can.answers:
+        asked = 'answers = "any"' if profile.answers == "any" else "announce"
+        yield cannot(f"answer neighbours, as {asked} wants", 'answers = "none", announce = false')
+
+
+def check_capabilities(scenario: Scenario, vswitch: Any, vnf: Any, generator: Any) -> None:
+    """Refuse what a part cannot do."""
+    for error in (
+        *_vswitch_errors(scenario, vswitch.capabilities),
+        *_attachment_errors(scenario, vswitch.capabilities, vnf, generator.capabilities),
+        *_tester_errors(scenario, generator.capabilities),
+        *deployment_errors(scenario),
+        *generator_errors(scenario, generator.capabilities),
+    ):
+        raise error
+
+
+def tester_roles(name: str, generator: Any, testbed: Testbed) -> tuple[RoleDemand, ...]:
+    """Busy threads of a generator, as many as the testbed gives it."""
+    threads, most = testbed.cores.tester, generator.capabilities.max_workers
+    roles: tuple[RoleDemand, ...] = generator.roles()
+    if threads == 1:
+        return roles
+    if threads > most:
+        raise CapabilityError(
+            f"{name} sends from {most} thread{'s' * (most > 1)}, not from {threads}",
+            where=f"cores.tester of testbed {testbed.name}",
+            accepted=f"1..{most}" if most > 1 else "1",
+            cure="set cores.tester in the testbed file, or choose another generator",
+        )
+    return tuple(
+        role.model_copy(update={"threads": threads}) if role.role == "tester" else role
+        for role in roles
+    )
+
+
+def _vswitch_errors(scenario: Scenario, can: Any) -> Iterator[CapabilityError]:
+    name, where = scenario.vswitch, scenario.id
+    mode = scenario.options.mode
+    if mode and mode not in can.modes:
+        yield CapabilityError(
+            f"{name} has no mode {mode!r}", where="mode", accepted=", ".join(can.modes) or "none"
+        )
+    for option, value in scenario.options.given().items():
+        if option not in can.options:
+            yield CapabilityError(
+                f"{name} has no option {option} (it is set to {value})",
+                where=f"{where}, conf/switch/{scenario.options.name or 'default'}.toml or --set",
+                accepted=", ".join(can.options) or "no options",
+                cure="leave the option out, or measure another vSwitch with it",
+            )
+    for what, asked, offered in (
+        ("rules", scenario.rules, can.rules),
+        ("forwarding", scenario.forwarding, can.forwarding),
+        ("tunnel", scenario.tunnel if scenario.deployment.tunnelled else None, can.tunnels),
+    ):
+        if asked is not None and asked not in offered:
+            yield CapabilityError(
+                f"{name} cannot do {what} = {asked}",
+                where=where,
+                accepted=", ".join(offered) or "none of them",
+                cure=f"choose another with --{what}, or another vSwitch",
+            )
+    if scenario.routed and scenario.rules == "learning":
+        yield CapabilityError(
+            "a vSwitch that routes does not learn addresses", where="rules", accepted="port, stream"
+        )
+    if scenario.deployment.chains > 1 and not can.chains:
+        yield CapabilityError(f"{name} cannot tell parallel chains apart", where=where)
+    if scenario.largest_on_wire > scenario.mtu + ETHERNET_OCTETS:
+        yield CapabilityError(
+            f"an MTU of {scenario.mtu} carries no frames of {scenario.largest_on_wire} octets",
+            where="mtu",
+            accepted=f"{scenario.largest_on_wire - ETHERNET_OCTETS} or more",
+            cure="leave mtu out: it then fits the frame sizes",
+        )
+
+
+def _attachment_errors(
+    scenario: Scenario, can: Any, vnf: Any, generator: Any
+) -> Iterator[CapabilityError]:
+    offered = can.attachments
+    in_mode = vnf.accepts(scenario)
+    narrowed = vnf.narrowed_by(scenario) if in_mode != vnf.attachments else ""
+    for needed, taker, mode, accepts in (
+        (scenario.deployment.vnf_count, scenario.vnf, narrowed, in_mode),
+        (len(scenario.deployment.tester_vnf_ports), scenario.generator, "", generator.attachments),
+    ):
+        if needed and not set(offered) & set(accepts):
+            yield CapabilityError(
+                f"{scenario.vswitch} offers {', '.join(offered) or 'no attachment'}; "
+                f"{taker}{mode} accepts {', '.join(accepts) or 'none'}",
+                where=scenario.id,
+                cure="choose another VNF loader with --vnf"
+                + (", another --vnf-mode or --guest, or another vSwitch" if mode else "")
+                if taker == scenario.vnf
+                else "choose another generator with --generator, or a deployment without VNF ports",
+            )
+
+
+def _tester_errors(scenario: Scenario, can: Any) -> Iterator[CapabilityError]:
+    sends = {stream.tunnel for stream in scenario.streams} - {""}
+    if sends - set(can.tunnels):
+        yield CapabilityError(
+            f"{scenario.generator} cannot send frames in a {scenario.encapsulation} tunnel",
+            where=scenario.id,
+            accepted=", ".join(can.tunnels) or "no tunnel",
+        )
+
+
+def attachment_kind(vswitch: Any, accepts: tuple[str, ...]) -> str:
+    """The kind of attachment that a vSwitch and a VNF, or a tester in its place, meet at."""
+    offered: tuple[str, ...] = vswitch.capabilities.attachments
+    return next(kind for kind in offered if kind in accepts)
+
+
+#: Settings that are about VNFs.
+_VNF_SETTINGS = ("vnf", "vnf_mode", "vnf_placement", "vnfs", "guest", "core")
+#: Kinds of attachment whose frames vhost-net can move.
+_VHOST_NET_KINDS = ("tap", "macvtap")
+
+
+def check_variant_effect(scenario: Scenario, variant: Variant, facts: MachineFacts) -> None:
+    """Refuse a variant one of whose settings has nothing to act on.
+
+    A user may type such a setting, for a selection in which it matters to others. Where it is what
+    is compared, equal things would stand under different names.
+    """
+    if not variant.settings:
+        return
+    given: dict[str, tuple[str, ...]] = {}
+    for key, value in variant.settings:
+        values = value if isinstance(value, tuple) else (str(value),)
+        given[key] = given.get(key, ()) + values
+    given = {key: values for key, values in given.items() if values}
+    for key, why in _without_effect(scenario, given, facts):
+        raise CapabilityError(
+            f"{key} = {', '.join(given[key])} changes nothing: {why}",
+            where=scenario.id,
+            cure="leave this scenario out of the comparison",
+        )
+
+
+def _without_effect(
+    scenario: Scenario, given: dict[str, tuple[str, ...]], facts: MachineFacts
+) -> Iterator[tuple[str, str]]:
+    graph = scenario.deployment
+    if not graph.vnf_count:
+        yield from ((key, f"{graph.name} has no VNF") for key in _VNF_SETTINGS if key in given)
+    if "vnf" in given and scenario.vnf != given["vnf"][-1]:
+        yield "vnf", f"{graph.name} is for a mobile core, and runs {scenario.vnf}"
+    if "vnfs" in given and make_deployment(graph.name, graph.vnf_count + 1) == graph:
+        yield "vnfs", f"{graph.name} always has as many"
+    if "core" in given and not graph.gtp:
+        yield "core", f"{graph.name} has no mobile core"
+    if "tunnel" in given and not graph.tunnelled:
+        yield "tunnel", f"{graph.name} has no tunnel"
+    if "wire" in given and not graph.phy_ports:
+        yield "wire", f"{graph.name} has no wires"
+    if not graph.vnf_count:
+        return
+    if "guest" in given and not scenario.has_guests:
+        yield "guest", f"{scenario.vnf} is no guest"
+    vnf = registry.load_vnf(scenario.vnf)
+    numbers = range(graph.vnf_count)
+    if "vnf_placement" in given and not any(vnf.demands(scenario, n) for n in numbers):
+        yield "vnf_placement", f"no thread of {scenario.vnf} is placed, the host's kernel forwards"
+    if "guest" in given:
+        yield from (
+            ("guest", why) for why in _guest_nic_reasons(scenario, vnf, given["guest"], facts)
+        )
+
+
+def _guest_nic_reasons(
+    scenario: Scenario, vnf: Any, pairs: tuple[str, ...], facts: MachineFacts
+) -> Iterator[str]:
+    """What guests' NICs are, where the attachment leaves no choice."""
+    keys = {pair.partition("=")[0] for pair in pairs}
+    vswitch = registry.load("vswitches", scenario.vswitch)
+    accepted = vnf.accepts(scenario)
+    if not set(vswitch.capabilities.attachments) & set(accepted):
+        return  # which the plan says better
+    kind = attachment_kind(vswitch, accepted)
+    if "nic" in keys and kind == "vf":
+        yield "the guest's NIC is a function of the machine's"
+    if "vhost" in keys and scenario.guest.vhost is False:
+        if kind not in _VHOST_NET_KINDS:
+            yield f"vhost-net has no part in an attachment of the kind {kind}"
+        elif facts.modules.get("vhost_net"):
+            yield "vhost-net is not to be had here, so no variant has it"

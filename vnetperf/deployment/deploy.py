@@ -1,0 +1,373 @@
+"""Deploys a plan, keeps what is deployed, restarts parts of it, and takes everything away again."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any
+
+from vnetperf import registry
+from vnetperf.deployment.capability_check import attachment_kind
+from vnetperf.deployment.trial import check_path, run_trial
+from vnetperf.host import threads
+from vnetperf.host.locks import LockHolder
+from vnetperf.host.machine import Machine
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.session import HostRun
+from vnetperf.model.deployment import Attachment, VnfPort, WireEnd, vnf_mac
+from vnetperf.model.errors import (
+    CapabilityError,
+    DutError,
+    GeneratorError,
+    HostError,
+    VnetperfError,
+)
+from vnetperf.model.result import ScenarioFacts
+from vnetperf.model.scenario import Plan, Pollers
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.trial import HopCounters, LiveCounts, TrialResult, TrialSpec
+from vnetperf.traffic.base import TrafficGenerator
+from vnetperf.vnfs.base import Vnf
+from vnetperf.vswitches.base import VSwitch
+
+#: Niceness of pollers on shared cores: they go before whatever else the machine does, and the
+#: tester before the DUT, so that a shortage shows as the DUT's loss and not as a load not offered.
+SHARED_NICE, TESTER_NICE = -10, -15
+
+
+def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str, str]:
+    """Set slice and niceness of every thread of the pollers' processes.
+
+    Nothing is lasting: it ends with the processes.
+    """
+    taken = {}
+    for poller in pollers:
+        nice = TESTER_NICE if poller.role == "tester" else SHARED_NICE
+        # Apart from each other: who may not be preferred can still have short turns.
+        preferred = threads.set_nice(poller.pid, nice).describe()
+        described = (
+            threads.set_slice(poller.pid, slice_us * 1000).describe()
+            if slice_us
+            else "the kernel's own slices"
+        )
+        group = threads.set_autogroup_nice(poller.pid, nice)
+        taken[poller.role] = f"{described}, {preferred} (session: {group})"
+    return taken
+
+
+def run_all(calls: Iterable[Callable[[], object]]) -> None:
+    """Make calls at the same time, and return when all have."""
+    with _started(calls) as futures:
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in futures:
+            if future in done:
+                future.result()
+
+
+def run_all_to_end(calls: Iterable[Callable[[], object]]) -> list[Exception]:
+    """Make calls at the same time, each to its end."""
+    with _started(calls) as futures:
+        wait(futures)
+        errors = (future.exception() for future in futures)
+        return [error for error in errors if isinstance(error, Exception)]
+
+
+@contextlib.contextmanager
+def _started(calls: Iterable[Callable[[], object]]) -> Iterator[list[Future[object]]]:
+    """Start each call in a thread of its own; a single one needs none."""
+    every = list(calls)
+    if len(every) == 1:
+        yield [_done_future(every[0])]
+        return
+    pool = ThreadPoolExecutor(max(1, len(every)), thread_name_prefix="vnf")
+    try:
+        yield [pool.submit(call) for call in every]
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _done_future(call: Callable[[], object]) -> Future[object]:
+    future: Future[object] = Future()
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001 - handed to the caller
+        future.set_exception(error)
+    return future
+
+
+VNF_READY_S = 30.0
+#: Longest time between a process's last answer and its end, seconds.
+DYING_S = 2.0
+#: Cores and hugepages belong to one run at a time, whatever its testbed file is called.
+MACHINE_LOCK = "machine"
+OnWait = Callable[[LockHolder | None, float], None]
+
+
+class LiveDeployment:
+    """A deployed scenario. Made by `deploy`; `teardown` leaves the machine as it was."""
+
+    def __init__(self, plan: Plan, facts: MachineFacts, run: HostRun) -> None:
+        self.plan = plan
+        self.run = run
+        self.machine = Machine(run, facts)
+        scenario = plan.scenario
+        self.vswitch: VSwitch = registry.load("vswitches", scenario.vswitch)(self.machine, plan)
+        vnf = registry.load_vnf(scenario.vnf)
+        self.vnfs: list[Vnf] = [
+            vnf(self.machine, plan, number) for number in range(scenario.deployment.vnf_count)
+        ]
+        self.generator: TrafficGenerator = registry.load("traffic", scenario.generator)(
+            self.machine, plan
+        )
+        self.facts = ScenarioFacts(scenario=scenario.id)
+        self.slices: dict[str, str] = {}
+        self._prepared_size = 0
+        self._dut_ends: list[WireEnd] = []
+        self._tester_ends: tuple[WireEnd, ...] = ()
+        self._attachments: list[Attachment] = []
+        self._offers: list[tuple[Attachment, Attachment]] = []
+
+    @classmethod
+    def deploy(
+        cls,
+        plan: Plan,
+        facts: MachineFacts,
+        *,
+        roots: HostRoots | None = None,
+        on_wait: OnWait | None = None,
+    ) -> LiveDeployment:
+        """Deploy a plan; when anything fails, the machine is as it was."""
+        run = HostRun.open(
+            testbed=MACHINE_LOCK,
+            roots=roots,
+            timeout_s=plan.testbed.lock_timeout_s,
+            on_wait=on_wait,
+        )
+        began = time.monotonic()
+        with contextlib.ExitStack() as on_error:
+            on_error.callback(run.close)
+            deployment = cls(plan, facts, run)
+            on_error.callback(deployment._stop_backends)
+            deployment._build()
+            path_check = check_path(deployment)
+            deployment.facts = ScenarioFacts(
+                scenario=plan.scenario.id,
+                plan=plan.model_dump(mode="json"),
+                facts=deployment._collect_facts(),
+                path_check=path_check,
+                deploy_s=round(time.monotonic() - began, 3),
+            )
+            on_error.pop_all()
+        return deployment
+
+    def _build(self) -> None:
+        """Wires, vSwitch, VNFs, connections, tester; what can start together does."""
+        for memory in self.plan.memory:
+            self.machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
+        scenario = self.plan.scenario
+        graph = scenario.deployment
+        wire = registry.load("wires", self.plan.wire)
+        wires = {p: wire(self.machine, self.plan, p.index).lay() for p in graph.phy_ports}
+        self._dut_ends = [dut_end for _, dut_end in wires.values()]
+        offers = [
+            (
+                self._offer_vnf(vnf, 0),
+                self._offer_vnf(vnf, 1),
+            )
+            for vnf in self.vnfs
+        ]
+        self._offers = offers
+        accepts = type(self.generator).capabilities.attachments
+        places = {port: self._offer(port, accepts) for port in graph.tester_vnf_ports}
+        listening = [all(a.vnf_is_server for a in pair) for pair in offers]
+        self._launch(offers, [n for n, listens in enumerate(listening) if listens])
+        self._attachments = [*places.values(), *(a for pair in offers for a in pair)]
+        self.vswitch.start()
+        for end in self._dut_ends:
+            self.vswitch.add_phy_port(end)
+        # The tester finds nothing to plug into before; where it listens, its driver waits for the
+        # vSwitch, which tries again until somebody does.
+        for attachment in places.values():
+            self.vswitch.add_vnf_port(attachment)
+        self._tester_ends = tuple(
+            places[end].as_tester_end(number) if isinstance(end, VnfPort) else wires[end][0]
+            for number, end in enumerate(graph.ends)
+        )
+        self.generator.connect(self._tester_ends)
+        for vnf in self.vnfs:
+            vnf.tester_ends = self._tester_ends
+        for pair in offers:
+            for attachment in pair:
+                self.vswitch.add_vnf_port(attachment)
+        self._launch(offers, [n for n, listens in enumerate(listening) if not listens])
+        self.vswitch.connect(self.plan.scenario.streams)
+        self._wait_vnfs()
+        self.slices = self._cut_slices()
+
+    def _offer_vnf(self, vnf: Vnf, index: int) -> Attachment:
+        """Where a port of a VNF plugs in."""
+        accepts = vnf.accepts(self.plan.scenario)
+        offer = self._offer(VnfPort(vnf=vnf.number, index=index), accepts)
+        multi_queue = vnf.opens_multi_queue or offer.queues > 1
+        return offer.model_copy(update={"multi_queue": multi_queue})
+
+    def _offer(self, port: VnfPort, accepts: tuple[str, ...]) -> Attachment:
+        """Where something plugs in, with the addresses that frames carry there."""
+        kind = attachment_kind(type(self.vswitch), accepts)
+        queues = self.plan.scenario.options.rx_queues or 1
+        offer = self.vswitch.offer_vnf_port(port, kind, queues)
+        sends = any(hop.src == port for hop in self.plan.scenario.deployment.hops)
+        return offer.model_copy(
+            update={
+                "mac": vnf_mac(port),
+                "peer_mac": self.plan.scenario.peer_mac(port) if sends else None,
+            }
+        )
+
+    def _launch(self, offers: list[tuple[Attachment, Attachment]], numbers: list[int]) -> None:
+        for number in numbers:
+            self.vnfs[number].launch(offers[number])  # begins: its end is waited for below
+
+    def _wait_vnfs(self) -> None:
+        """Wait for all VNFs; the first that fails ends the waiting for the others."""
+        run_all([partial(vnf.wait_ready, VNF_READY_S) for vnf in self.vnfs])
+
+    def restart_vswitch(self) -> None:
+        """End the vSwitch and bring it back with the same ports and rules."""
+        self.generator.unplug()
+        self.vswitch.stop()
+        self.vswitch.start()
+        for end in self._dut_ends:
+            self.vswitch.add_phy_port(end)
+        for attachment in self._attachments:
+            self.vswitch.add_vnf_port(attachment)
+        self.generator.reconnect()
+        self._prepared_size = 0
+        self.vswitch.connect(self.plan.scenario.streams)
+        self._wait_vnfs()  # virtio-user takes a new connection when it is looked at
+        self.slices = self._cut_slices()
+
+    def restart_vnf(self, number: int) -> None:
+        """End a VNF and bring it back at the same attachments."""
+        self.vnfs[number].stop()
+        self._launch(self._offers, [number])
+        self.vnfs[number].wait_ready(VNF_READY_S)
+        self.slices = self._cut_slices()
+
+    def dut_netdev(self, port: str) -> str:
+        """The kernel's interface at a physical port."""
+        for end in self._dut_ends:
+            if f"phy{end.wire}" == port and end.netdev:
+                return end.netdev
+        raise CapabilityError("no interface of the kernel is there", where=port)
+
+    def _cut_slices(self) -> dict[str, str]:
+        """Give threads on shared cores short slices, and read back whether they took them."""
+        if not self.plan.placement.shared:
+            return {}
+        return set_slices_and_nice(self.pollers(), self.plan.placement.slice_us)
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Busy threads of everything deployed."""
+        return (
+            *self.vswitch.pollers(),
+            *(poller for vnf in self.vnfs for poller in vnf.pollers()),
+            *self.generator.pollers(),
+        )
+
+    def _collect_facts(self) -> dict[str, Any]:
+        return {
+            "vswitch": self.vswitch.facts(),
+            "vnfs": [vnf.facts() for vnf in self.vnfs],
+            "generator": self.generator.facts(),
+            "wire": self.plan.wire,
+            "MTU": self.plan.scenario.mtu,
+            "scheduler slices": self.slices or "the kernel's own",
+        }
+
+    def prepare(self, frame_size: int) -> None:
+        """Compile the traffic for a frame size, unless it is compiled already."""
+        if frame_size != self._prepared_size:
+            scenario = self.plan.scenario
+            streams = scenario.streams
+            for vnf in self.vnfs:
+                streams = vnf.streams(streams)
+            self.generator.prepare(streams, scenario.traffic, frame_size)
+            self._prepared_size = frame_size
+
+    def counters(self) -> dict[str, HopCounters]:
+        """Counters of every port of the DUT, those kept inside VNFs too."""
+        counters = [*self.vswitch.counters()]
+        for vnf in self.vnfs:
+            counters += vnf.counters()
+        return {c.port: c for c in counters}
+
+    def check_alive(self) -> None:
+        """Raise when a part of the DUT has ended."""
+        self.vswitch.check_alive()
+        for vnf in self.vnfs:
+            vnf.check_alive()
+
+    def run_trial(
+        self,
+        spec: TrialSpec,
+        watch: Callable[[], None] = lambda: None,
+        on_live: Callable[[LiveCounts], None] | None = None,
+    ) -> TrialResult:
+        """Run one trial: learning frames, counters, traffic, drain, counters.
+
+        A DUT or generator that dies gives a result without numbers that says so. A part that does
+        not come back after the trial's event is said in `TrialResult.event`: what was lost counts.
+        """
+        return run_trial(self, spec, watch, on_live)
+
+    @contextlib.contextmanager
+    def without_tester(self) -> Iterator[tuple[WireEnd, ...]]:
+        """Take the tester away for a while, for something else in its place."""
+        self.check_alive()
+        self.generator.close()
+        self._prepared_size = 0
+        try:
+            yield self._tester_ends
+        except (DutError, HostError, GeneratorError) as error:
+            raise self.cause(error) from None
+        finally:
+            self.generator.connect(self._tester_ends)
+            self.slices = self._cut_slices()
+
+    def cause(self, error: VnetperfError) -> VnetperfError:
+        """A part that has died says more than the call that found it gone.
+
+        A process closes its sockets a while before its end can be seen: it gives its memory back
+        first.
+        """
+        deadline = time.monotonic() + DYING_S
+        while time.monotonic() < deadline:
+            try:
+                self.check_alive()
+            except VnetperfError as death:
+                return death
+            time.sleep(0.05)
+        return error
+
+    def _stop_backends(self) -> list[str]:
+        """Stop everything in the opposite order; what fails is left to the journal."""
+        troubles: list[str] = []
+        stages = ([self.generator.close], [v.stop for v in self.vnfs], [self.vswitch.stop])
+        for parts in stages:
+            for error in run_all_to_end(parts):
+                if not isinstance(error, VnetperfError | OSError):
+                    raise error
+                troubles.append(str(error))
+        return troubles
+
+    def teardown(self) -> list[str]:
+        """Take everything away."""
+        try:
+            self._stop_backends()  # what does not stop is ended with the run's processes
+        finally:
+            report = self.run.close()
+        return [f"{step.what}: {step.outcome}" for step in report.failed]

@@ -1,0 +1,188 @@
+"""Endpoints in place of the tester.
+
+Where they are, their addresses, and a watchdog on what arrives at them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+
+from vnetperf.host.machine import Machine
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import WireEnd
+from vnetperf.model.errors import CapabilityError, DutError
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.traffic import Stream
+from vnetperf.virt.container import Container
+from vnetperf.virt.endpoint import ContainerPlace, Endpoint, EndpointPair, EndpointPlace
+from vnetperf.vnfs.base import Vnf
+
+#: Addresses are those of RFC 2544 appendix C.2.2, on one link for the ends themselves.
+PREFIX_LENGTH = 15
+#: An endpoint in the VNF has the last address of the network at port 0, which no flow has.
+INSIDE_ADDRESS = "198.18.255.254"
+#: Kinds of wire and attachment whose end is an interface that a namespace can take.
+MOVABLE_WIRES = ("veth", "nic", "vf", "macvlan")
+#: Namespaces stay until the run ends: those of one call are not those of the next.
+_NUMBERS = count()
+
+
+def why_no_endpoints(scenario: Scenario) -> str:
+    """What keeps endpoints from talking in a scenario, whatever the machine is."""
+    graph = scenario.deployment
+    if graph.gtp:
+        return f"{graph.name} has users of its own; run testcases/test_vepc.py"
+    if graph.tunnelled:
+        return f"endpoints send no {scenario.tunnel} frames; choose a deployment without a tunnel"
+    if len(graph.directions) < 2:
+        return f"{graph.name} forwards one way only, and tools need an answer; choose v2v"
+    if scenario.vnf_swaps and graph.vnf_count:
+        return (
+            f"VNFs in mode {scenario.vnf_mode} send frames back by their address; leave "
+            "--vnf-mode out"
+        )
+    if scenario.rules == "stream":
+        return "rules = stream are for the generator's flows; use --rules port or learning"
+    return ""
+
+
+def endpoint_processors(plan: Plan, facts: MachineFacts) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Processors of both ends: the tester's, and those that nobody has."""
+    placement, config = plan.placement, plan.testbed.cores
+    mine = placement.cores.get("tester", ())
+    others = [*placement.cores.values(), *placement.unpinned.values(), placement.housekeeping]
+    used = {cpu for cpus in others for cpu in cpus}
+    allowed = set(config.allowed) or {cpu.cpu for cpu in facts.cpus}
+    pool = (*mine, *sorted(allowed - used))
+    return (pool[0::2], pool[1::2]) if len(pool) > 1 else (pool, pool)
+
+
+def _streams(scenario: Scenario) -> tuple[Stream, Stream]:
+    """The first chain's stream of each direction."""
+    both = scenario.model_copy(update={"traffic": TrafficProfile()})
+    forth, back = (
+        next(s for s in both.streams if (s.direction, s.chain) == (way, 0)) for way in (0, 1)
+    )
+    return forth, back
+
+
+@contextmanager
+def in_place_of_tester(
+    machine: Machine, plan: Plan, ends: tuple[WireEnd, ...], inside: Vnf | None
+) -> Iterator[EndpointPair]:
+    """Put endpoints at the tester's ports, and take them away again."""
+    forth, back = _streams(plan.scenario)
+    cpus = endpoint_processors(plan, machine.facts)
+    with ExitStack() as undo:
+        first = undo.enter_context(_endpoint_at(machine, plan.scenario, ends, 0, cpus[0]))
+        if inside is not None:
+            second = undo.enter_context(inside.inside(INSIDE_ADDRESS))
+        else:
+            second = undo.enter_context(_endpoint_at(machine, plan.scenario, ends, 1, cpus[1]))
+        _add_neighbour(first, second.address, forth.eth_dst)
+        if inside is None:
+            _add_neighbour(second, first.address, back.eth_dst)
+        yield EndpointPair(first, second)
+
+
+@contextmanager
+def _endpoint_at(
+    machine: Machine,
+    scenario: Scenario,
+    ends: tuple[WireEnd, ...],
+    number: int,
+    cpus: tuple[int, ...],
+) -> Iterator[Endpoint]:
+    end, streams = ends[number], _streams(scenario)
+    if end.netdev is None or end.kind not in MOVABLE_WIRES:
+        raise CapabilityError(
+            f"an endpoint takes an interface of the kernel at port {number}; there is a {end.kind}",
+            where="endpoints",
+            cure="--wire veth, on a vSwitch that takes them",
+        )
+    sent, received = streams[number], streams[1 - number]
+    # Where nobody writes addresses anew, frames come with those that the other end sent them to.
+    rewritten = scenario.routed or (scenario.vnf_addresses and scenario.deployment.vnf_count)
+    mac = sent.eth_src if rewritten else received.eth_dst
+    before = machine.link(end.netdev).mac
+    container = Container(machine, f"end{number}-{next(_NUMBERS)}", cpus)
+    container.create(cpuset=False)
+    try:
+        container.take(end.netdev, mac=mac)
+        container.run(
+            ["ip", "address", "replace", f"{sent.ipv4_src}/{PREFIX_LENGTH}", "dev", end.netdev]
+        )
+        yield Endpoint(
+            f"namespace at port {number}", ContainerPlace(container), sent.ipv4_src, end.netdev
+        )
+    finally:
+        container.give_back()
+        machine.set_link(end.netdev, mac=before)
+
+
+def _add_neighbour(end: Endpoint, peer: str, mac: str) -> None:
+    """Who is behind an address is told; nothing is ever asked by ARP."""
+    line = f"ip neigh replace {peer} lladdr {mac} dev {end.netdev} nud permanent"
+    end.place.run(line.split())
+
+
+#: Longest time without a packet, and between two looks, seconds.
+STALL_S, LOOK_S = 5.0, 0.5
+_TCP_LISTEN = "0A"
+
+
+class TrafficWatchdog:
+    """Packets that arrive at either end."""
+
+    def __init__(self, ends: EndpointPair) -> None:
+        self._ends = (ends.client, ends.server)
+        self._first = self._last = self._counts()
+        self._changed = self._looked = time.monotonic()
+
+    def _counts(self) -> tuple[int, ...]:
+        return tuple(end.place.received(end.netdev) for end in self._ends)
+
+    def expect_some(self, where: str) -> None:
+        """Look now and then; nothing for a while is an error."""
+        now = time.monotonic()
+        if now < self._looked + LOOK_S:
+            return
+        self._looked, counts = now, self._counts()
+        if counts != self._last:
+            self._last, self._changed = counts, now
+        elif now > self._changed + patient(STALL_S):
+            raise self._nothing(where, f"for {STALL_S:g} s")
+
+    def expect_any(self, where: str) -> None:
+        """Look once, when a client has failed."""
+        counts, quiet_s = self._counts(), time.monotonic() - self._changed
+        stalled = counts == self._last and quiet_s > patient(STALL_S) / 2
+        self._last = counts
+        if counts[1] == self._first[1]:
+            raise self._nothing(where, "at the server's end")
+        if stalled:
+            raise self._nothing(where, f"for {quiet_s:.1f} s")
+
+    def _nothing(self, where: str, how: str) -> DutError:
+        came = ", ".join(
+            f"{now - first} packets at the {end.what}"
+            for end, first, now in zip(self._ends, self._first, self._last, strict=True)
+        )
+        return DutError(
+            f"nothing has arrived {how} (since its begin {came}): the path is down",
+            where=where,
+            cure="the path check of the deployment had passed; see whether the vSwitch, a VNF or a "
+            "link has failed since",
+        )
+
+
+def listening_ports(place: EndpointPlace, *, udp: bool) -> set[int]:
+    """Ports at which something waits."""
+    text = place.run(["cat", "/proc/net/udp" if udp else "/proc/net/tcp"])
+    rows = [line.split() for line in text.splitlines()[1:]]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if udp or row[3] == _TCP_LISTEN}

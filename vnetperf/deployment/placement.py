@@ -1,0 +1,319 @@
+"""Places roles on CPU cores.
+
+Dedicated or shared, near a NIC, and VNFs on the same or another NUMA node.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.scenario import Placement, RoleDemand, VnfPlacement
+from vnetperf.model.testbed import CoresConfig, CpuFacts, MachineFacts
+
+
+def place_roles(
+    demands: tuple[RoleDemand, ...],
+    config: CoresConfig,
+    facts: MachineFacts,
+    near: int | None = None,
+) -> Placement:
+    """Choose processors."""
+    cpus = allowed_cpus(config, facts)
+    wanted = _wanted(demands)
+    if config.policy != "shared":
+        dedicated = _dedicated(demands, config, cpus, facts, near)
+        if dedicated is not None:
+            return dedicated
+        if config.policy == "dedicated":
+            raise CapabilityError(
+                f"{wanted} dedicated cores and one for the system are needed on one NUMA node; "
+                f"there are {len(_physical(cpus))} physical cores",
+                where="cores.policy",
+                accepted='"auto" shares cores when there are too few',
+                cure='set cores.policy = "auto" in the testbed file, or allow more cores',
+            )
+    return _shared(demands, config, cpus, facts, near)
+
+
+def _wanted(demands: tuple[RoleDemand, ...]) -> int:
+    return sum(demand.threads for demand in demands)
+
+
+def allowed_cpus(config: CoresConfig, facts: MachineFacts) -> list[CpuFacts]:
+    """Processors that may be used."""
+    known = {cpu.cpu: cpu for cpu in facts.cpus}
+    for key, cpus in (("allowed", config.allowed), ("housekeeping", config.housekeeping)):
+        strange = sorted(set(cpus) - set(known))
+        if strange:
+            raise ConfigError(
+                f"processor {strange[0]} is not there or not allowed for this process",
+                where=f"cores.{key}",
+                accepted=", ".join(map(str, sorted(known))),
+                cure="name processors this machine has, or leave the key out",
+            )
+    wanted = dict.fromkeys(config.allowed)  # a number given twice counts once
+    chosen = [known[c] for c in wanted] if wanted else list(facts.cpus)
+    return sorted(chosen, key=lambda cpu: cpu.cpu)
+
+
+def _physical(cpus: list[CpuFacts]) -> list[CpuFacts]:
+    """One logical processor of each physical core: SMT siblings would share a poller's units."""
+    first: dict[int, CpuFacts] = {}
+    for cpu in cpus:
+        first.setdefault(cpu.core, cpu)
+    return list(first.values())
+
+
+def _dedicated(
+    demands: tuple[RoleDemand, ...],
+    config: CoresConfig,
+    cpus: list[CpuFacts],
+    facts: MachineFacts,
+    near: int | None,
+) -> Placement | None:
+    wanted = _wanted(demands)
+    node_of = {cpu.cpu: cpu.node for cpu in facts.cpus}
+    fitting = []
+    for node in sorted({cpu.node for cpu in cpus}):
+        housekeeping, pool = _placement_of(node, config, cpus, facts, wanted)
+        if housekeeping and len(pool) >= wanted:
+            isolated = min(sum(cpu.isolated for cpu in pool), wanted)
+            # Isolated cores first; then the NICs' node; then the system's core beside them, since
+            # what it allocates for the pollers is local to it; then the most room, the lower
+            # number on a tie.
+            beside = node_of[housekeeping[0]] == node
+            rank = (isolated, node == near, beside, len(pool), -node)
+            fitting.append((rank, housekeeping, pool))
+    if not fitting:
+        return None
+    (*_, minus_node), housekeeping, pool = max(fitting, key=lambda offer: offer[0])
+    node, room = -minus_node, len(pool)
+    cores: dict[str, tuple[int, ...]] = {}
+    for demand in demands:
+        taken, pool = pool[: demand.threads], pool[demand.threads :]
+        cores[demand.role] = tuple(cpu.cpu for cpu in taken)
+    return Placement(
+        mode="dedicated",
+        reason=f"{wanted} pollers fit on the {room} free physical cores of node "
+        f"{node}, with processor {housekeeping[0]} left to the system" + _far(near, {node}),
+        cores=cores,
+        housekeeping=housekeeping,
+        node=node,
+        nodes=_nodes(facts),
+        emulated=_emulated(facts),
+    )
+
+
+def _placement_of(
+    node: int, config: CoresConfig, cpus: list[CpuFacts], facts: MachineFacts, wanted: int
+) -> tuple[tuple[int, ...], list[CpuFacts]]:
+    """Housekeeping and the cores left for pollers, if a node were chosen."""
+    here = _physical([cpu for cpu in cpus if cpu.node == node])
+    housekeeping = config.housekeeping
+    if not housekeeping:
+        elsewhere = _physical([cpu for cpu in cpus if cpu.node != node])
+        choice = here if len(here) > wanted else elsewhere
+        if not choice:
+            return (), []
+        housekeeping = (min(choice, key=lambda cpu: (cpu.isolated, cpu.cpu)).cpu,)
+    # A housekeeping processor need not be among the allowed, but its sibling may be.
+    kept_cores = {cpu.core for cpu in facts.cpus if cpu.cpu in housekeeping}
+    free = [cpu for cpu in here if cpu.core not in kept_cores]
+    return housekeeping, sorted(free, key=lambda cpu: (not cpu.isolated, cpu.cpu))
+
+
+def _shared(
+    demands: tuple[RoleDemand, ...],
+    config: CoresConfig,
+    cpus: list[CpuFacts],
+    facts: MachineFacts,
+    near: int | None,
+) -> Placement:
+    wanted = _wanted(demands)
+    order = _best_first(cpus, wanted, near)
+    numbers = [cpu.cpu for cpu in order]
+    cores: dict[str, tuple[int, ...]] = {}
+    if wanted <= len(numbers):
+        pool = list(numbers)
+        for demand in demands:
+            cores[demand.role] = tuple(pool[: demand.threads])
+            pool = pool[demand.threads :]
+    else:
+        split = 1 if len(numbers) < 3 else 2
+        pools = {"switch": numbers[:split], "vnf": numbers[split:] or numbers}
+        turn = {"switch": 0, "vnf": 0}
+        for demand in demands:
+            # Two poll-mode threads of one role cannot be on one processor: OVS starts one only.
+            pool = pools[demand.group] if demand.threads <= len(pools[demand.group]) else numbers
+            picked = [pool[(turn[demand.group] + i) % len(pool)] for i in range(demand.threads)]
+            turn[demand.group] += demand.threads
+            cores[demand.role] = tuple(dict.fromkeys(picked))
+    reason = (
+        'the testbed file asks for it (cores.policy = "shared")'
+        if config.policy == "shared"
+        else f"{wanted} pollers and the system share {len(cpus)} processors: "
+        f"{wanted + 1} physical cores on one node would be needed"
+    )
+    used = [cpu for cpu in order if cpu.cpu in set().union(*cores.values())]
+    return Placement(
+        mode="shared",
+        reason=reason + _compromises(used) + _far(near, {cpu.node for cpu in used}),
+        cores=cores,
+        housekeeping=config.housekeeping or (numbers[0],),
+        node=order[0].node,
+        nodes=_nodes(facts),
+        far_nodes=_far_nodes(order[0].node, used, facts),
+        slice_us=0 if facts.slices else config.slice_us,
+        slice_note=facts.slices,
+        emulated=_emulated(facts),
+    )
+
+
+def _emulated(facts: MachineFacts) -> bool:
+    """Whether a poller that never sleeps holds up whatever runs on other processors."""
+    return facts.record.get("virtual_lab") is True
+
+
+def _best_first(cpus: list[CpuFacts], wanted: int, near: int | None) -> list[CpuFacts]:
+    """Processors in the order to take them: one node if it has enough, siblings after cores."""
+    by_node: dict[int, list[CpuFacts]] = {}
+    for cpu in sorted(cpus, key=lambda c: (c.node, c.cpu)):
+        by_node.setdefault(cpu.node, []).append(cpu)
+
+    def rank(node: int) -> tuple[bool, bool, bool, int]:
+        members = by_node[node]
+        return len(_physical(members)) < wanted, len(members) < wanted, node != near, node
+
+    best = min(by_node, key=rank)
+    enough = len(by_node[best]) >= wanted
+    candidates = by_node[best] if enough else [*chain.from_iterable(by_node.values())]
+    first = _physical(candidates)
+    return first + [cpu for cpu in candidates if cpu not in first]
+
+
+def _compromises(used: list[CpuFacts]) -> str:
+    """What else than taking turns disturbs the pollers."""
+    text = ""
+    if len(_physical(used)) < len(used):
+        text += "; pollers sit on SMT siblings"
+    nodes = sorted({cpu.node for cpu in used})
+    if len(nodes) > 1:
+        text += f"; pollers sit on several nodes ({', '.join(map(str, nodes))})"
+    return text
+
+
+def _far(near: int | None, nodes: set[int]) -> str:
+    """What to say when pollers are not where the NICs are."""
+    if near is None or nodes <= {near}:
+        return ""
+    return f"; the NICs are on node {near}: every frame crosses between nodes"
+
+
+def _far_nodes(home: int, used: list[CpuFacts], facts: MachineFacts) -> tuple[int, ...]:
+    if {cpu.node for cpu in used} <= {home}:
+        return ()
+    return tuple(node for node in _nodes(facts) if node != home)
+
+
+def _nodes(facts: MachineFacts) -> tuple[int, ...]:
+    return tuple(sorted({*facts.nodes, *(pool.node for pool in facts.hugepages)}))
+
+
+VNF_PLACEMENT_KEY = "vnf_placement"
+
+
+def place_with_vnfs(
+    demands: tuple[RoleDemand, ...],
+    config: CoresConfig,
+    facts: MachineFacts,
+    near: int | None,
+    vnfs: VnfPlacement,
+) -> Placement:
+    """Choose processors, those of VNFs as asked for."""
+    mine = tuple(demand for demand in demands if demand.group == "vnf")
+    if vnfs == "auto" or not mine:
+        return place_roles(demands, config, facts, near)
+    others = tuple(demand for demand in demands if demand.group != "vnf")
+    if vnfs == "unpinned":
+        return _unpinned(place_roles(others, config, facts, near), mine, config, facts)
+    nodes = {cpu.node for cpu in allowed_cpus(config, facts)}
+    if len(nodes) < 2:
+        raise CapabilityError(
+            f"processors of one NUMA node can be used: VNFs cannot be {vnfs} to anything",
+            where=VNF_PLACEMENT_KEY,
+            cure="measure on a machine with two nodes, or in the virtual lab (docs/lab.md)",
+        )
+    if vnfs == "local":
+        home = place_roles(demands, config, facts, near).node
+        found = place_roles(demands, _only_node(home, config, facts), facts, near)
+        return _with_reason(found, f"VNFs on node {home}, as asked for")
+    home = place_roles(others, config, facts, near).node
+    kept = place_roles(others, _only_node(home, config, facts), facts, near)
+    return _remote(kept, mine, config, facts)
+
+
+def _only_node(node: int, config: CoresConfig, facts: MachineFacts) -> CoresConfig:
+    """The testbed's wishes with the processors of one node."""
+    here = tuple(cpu.cpu for cpu in allowed_cpus(config, facts) if cpu.node == node)
+    return config.model_copy(update={"allowed": here})
+
+
+def _with_reason(placement: Placement, said: str) -> Placement:
+    return placement.model_copy(update={"reason": f"{placement.reason}; {said}"})
+
+
+def _unpinned(
+    placement: Placement, vnfs: tuple[RoleDemand, ...], config: CoresConfig, facts: MachineFacts
+) -> Placement:
+    everywhere = tuple(cpu.cpu for cpu in allowed_cpus(config, facts))
+    loose = {demand.role: everywhere for demand in vnfs}
+    said = "VNFs are not pinned, as asked for: the kernel moves them, onto pollers' cores too"
+    # Wherever a thread comes to be, its little memory must be.
+    nodes = {cpu.node for cpu in allowed_cpus(config, facts)}
+    far = tuple(sorted({*placement.far_nodes, *nodes} - {placement.node}))
+    return _with_reason(placement.model_copy(update={"unpinned": loose, "far_nodes": far}), said)
+
+
+def _remote(
+    placement: Placement, vnfs: tuple[RoleDemand, ...], config: CoresConfig, facts: MachineFacts
+) -> Placement:
+    away = [cpu for cpu in allowed_cpus(config, facts) if cpu.node != placement.node]
+    node = min({cpu.node for cpu in away}, key=lambda n: (-len(_cores_of_node(away, n)), n))
+    there = [cpu for cpu in away if cpu.node == node]
+    cores = [cpu for cpu in _cores_of_node(away, node) if cpu.cpu not in placement.housekeeping]
+    wanted = sum(demand.threads for demand in vnfs)
+    enough = len(cores) >= wanted and config.policy != "shared"
+    if config.policy == "dedicated" and not enough:
+        raise CapabilityError(
+            f"{wanted} dedicated cores for VNFs are needed on node {node}; there are {len(cores)}",
+            where=VNF_PLACEMENT_KEY,
+            cure='set cores.policy = "auto" in the testbed file, or allow more cores',
+        )
+    pool = cores if enough else cores + [cpu for cpu in there if cpu not in cores]
+    given: dict[str, tuple[int, ...]] = {}
+    turn = 0
+    for demand in vnfs:
+        picked = [pool[(turn + n) % len(pool)].cpu for n in range(demand.threads)]
+        given[demand.role] = tuple(dict.fromkeys(picked))
+        turn += demand.threads
+    update = {
+        "mode": placement.mode if enough else "shared",
+        "cores": placement.cores | given,
+        "vnf_node": node,
+        "slice_us": placement.slice_us
+        if enough or placement.shared or facts.slices
+        else config.slice_us,
+        "slice_note": placement.slice_note if enough else facts.slices,
+    }
+    said = f"VNFs on node {node}, away from the pollers on node {placement.node}, as asked for"
+    return _with_reason(placement.model_copy(update=update), said)
+
+
+def _cores_of_node(cpus: list[CpuFacts], node: int) -> list[CpuFacts]:
+    """One logical processor of each physical core of a node."""
+    first: dict[int, CpuFacts] = {}
+    for cpu in cpus:
+        if cpu.node == node:
+            first.setdefault(cpu.core, cpu)
+    return list(first.values())

@@ -1,0 +1,363 @@
+"""Plans a scenario on a testbed: wire, NICs, cores, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import Any, Literal
+
+from vnetperf import registry
+from vnetperf.deployment.capability_check import attachment_kind, check_capabilities, tester_roles
+from vnetperf.deployment.placement import place_roles, place_with_vnfs
+from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.scenario import MemoryPlan, NicUse, Plan, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts, NicFacts, Testbed
+
+#: Kernel drivers that DPDK works on top of: vfio-pci is nothing for their devices.
+BIFURCATED = ("mlx4_core", "mlx5_core", "mana")
+
+
+def choose_nics(
+    scenario: Scenario, testbed: Testbed, facts: MachineFacts, tester: Any, dut: Any
+) -> tuple[NicUse, ...]:
+    """Choose drivers for the NICs of a scenario's wires; the wire has checked that they are there."""
+    uses = []
+    for wire in wires_of(scenario):
+        config = testbed.nics[wire]
+        ends: tuple[tuple[Literal["tester", "dut"], str, Any], ...] = (
+            ("tester", config.tester, tester),
+            ("dut", config.dut, dut),
+        )
+        for side, name, end in ends:
+            nic = facts.nic(name)
+            if nic is None:
+                raise CapabilityError(f"there is no NIC {name}", where=f"nics[{wire}].{side}")
+            uses.append(_nic_use(wire, side, nic, end, facts))
+    chosen = tuple(uses)
+    if problem := getattr(dut, "nics_missing", lambda *_: "")(chosen, facts, scenario):
+        raise CapabilityError(problem, where=dut.name)
+    return chosen
+
+
+def wires_of(scenario: Scenario) -> tuple[int, ...]:
+    """Numbers of the wires whose NICs a scenario takes."""
+    if not scenario.vswitch:
+        return (0,)
+    return tuple(port.index for port in scenario.deployment.phy_ports) or (0,)
+
+
+def preferred_node(nics: tuple[NicUse, ...]) -> int | None:
+    """The NUMA node that pollers should be on: the DUT's NICs', or else the tester's."""
+    for side in ("dut", "tester"):
+        nodes = [nic.node for nic in nics if nic.side == side and nic.node >= 0]
+        if nodes:
+            return max(sorted(set(nodes)), key=nodes.count)
+    return None
+
+
+def _nic_use(
+    wire: int, side: Literal["tester", "dut"], nic: NicFacts, end: Any, facts: MachineFacts
+) -> NicUse:
+    reasons: list[str] = []
+    wanted: tuple[str, ...] = end.capabilities.nic_drivers
+    for kind in wanted:
+        driver, reason = _driver(kind, nic, facts)
+        if driver:
+            return NicUse(
+                wire=wire,
+                side=side,
+                pci=nic.address,
+                driver=driver,
+                kernel=kind == "kernel",
+                interface=next(iter(nic.interfaces), ""),
+                node=nic.node,
+                note="; ".join(reasons or ([reason] if reason else [])),
+            )
+        reasons.append(f"not {kind}: {reason}")
+    raise CapabilityError(
+        f"{end.name} can use {nic.address} through no driver: "
+        + ("; ".join(reasons) or f"{end.name} uses no NICs"),
+        where=f"nics[{wire}].{side}",
+        accepted=", ".join(wanted) or "none",
+    )
+
+
+def _driver(kind: str, nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
+    """The driver of a kind that a NIC can have, with a note; or "" and why not."""
+    if kind == "kernel":
+        cure = "install the package with this kernel's modules"
+        return nic.kernel_driver, "" if nic.kernel_driver else f"the kernel has none for it; {cure}"
+    if nic.kernel_driver in BIFURCATED:
+        return "", f"programs use it on top of {nic.kernel_driver}"
+    if nic.iommu_group is None:
+        return _without_iommu(nic, facts)
+    trouble = ""
+    for module in ("vfio_pci", "vfio_iommu_type1"):
+        if reason := facts.modules.get(module, ""):
+            trouble = trouble or f"the kernel has no module {module}: {reason}"
+    if nic.group_mates and not trouble:
+        trouble = (
+            f"IOMMU group {nic.iommu_group} is handed out as a whole, and the kernel drives "
+            f"{', '.join(nic.group_mates)} of it; put the NIC into another slot"
+        )
+    return ("", trouble) if trouble else ("vfio-pci", "")
+
+
+def _without_iommu(nic: NicFacts, facts: MachineFacts) -> tuple[str, str]:
+    why = "the machine has no IOMMU, or it is off (intel_iommu=on, amd_iommu=on)"
+    if nic.physical:
+        return "", f"{why}, and uio_pci_generic takes no virtual function"
+    if trouble := facts.modules.get("uio_pci_generic", ""):
+        return "", f"{why}; nor is there uio_pci_generic: {trouble}"
+    return "uio_pci_generic", f"without protection by an IOMMU: {why}"
+
+
+def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
+    """Plan a scenario; nothing on the machine is touched."""
+    vswitch = registry.load("vswitches", scenario.vswitch)
+    vnf = registry.load_vnf(scenario.vnf)
+    generator = registry.load("traffic", scenario.generator)
+    _require_root(facts)
+    check_capabilities(scenario, vswitch, vnf, generator)
+    if problem := generator.cannot_send(scenario, testbed):
+        raise CapabilityError(
+            f"{scenario.generator} cannot send this traffic: {problem}",
+            where=f"{scenario.id}, traffic profile {scenario.traffic.name}",
+            cure="choose another generator with --generator (loadgen can), or another profile",
+        )
+    users: list[tuple[str, Any]] = [(scenario.vswitch, vswitch), (scenario.generator, generator)]
+    if scenario.deployment.vnf_count:
+        users.append((scenario.vnf, vnf))
+    for name, backend in users:
+        problem = backend.missing(facts, scenario)
+        if problem:
+            raise CapabilityError(problem, where=f"{scenario.id}, {name}")
+    vnfs = range(scenario.deployment.vnf_count)
+    demands: tuple[RoleDemand, ...] = (
+        *tester_roles(scenario.generator, generator, testbed),
+        *vswitch.roles(scenario),
+        *(role for number in vnfs for role in vnf.demands(scenario, number)),
+    )
+    where = scenario.vnf_placement
+
+    def refused(kind: str) -> str:
+        placement = place_with_vnfs(demands, testbed.cores, facts, None, where)
+        queues = vswitch.tx_queues(scenario, placement)
+        said: str = generator.cannot_plug(kind, queues, scenario, placement)
+        return said
+
+    wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), refused)
+    near = preferred_node(nics)
+    placement = place_with_vnfs(demands, testbed.cores, facts, near, where)
+    plan = Plan(
+        scenario=scenario,
+        testbed=testbed,
+        wire=wire,
+        nics=nics,
+        placement=placement,
+        tester_rx_queues=vswitch.tx_queues(scenario, placement),
+        memory=(),
+        refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
+    )
+    plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf, generator)})
+    commands = dict(vswitch.launch_lines(plan, facts))
+    for number in vnfs:
+        commands |= vnf.launch_lines(plan, facts, number)
+    return plan.model_copy(update={"commands": commands})
+
+
+def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:
+    """Plan the generator alone, looped to itself; for calibration without a DUT."""
+    generator = registry.load("traffic", scenario.generator)
+    _require_root(facts)
+    problem = generator.missing(facts, scenario)
+    if problem:
+        raise CapabilityError(problem, where=scenario.generator)
+    alone = scenario.model_copy(update={"vswitch": ""})
+    queues = scenario.options.rx_queues or 1  # looped to itself it gets what it sends
+
+    roles = tester_roles(scenario.generator, generator, testbed)
+
+    def refused(kind: str) -> str:
+        placement = place_roles(roles, testbed.cores, facts, None)
+        said: str = generator.cannot_plug(kind, queues, scenario, placement)
+        return said
+
+    wire, nics = _choose_wire(alone, testbed, facts, (generator,), refused)
+    plan = Plan(
+        scenario=scenario,
+        testbed=testbed,
+        wire=wire,
+        nics=nics,
+        placement=place_roles(roles, testbed.cores, facts, preferred_node(nics)),
+        memory=(),
+        refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
+        tester_rx_queues=queues,
+    )
+    mib = generator.hugepage_mib(scenario, (wire,))
+    nodes = _nodes(plan, ("tester", "dut"))
+    size: int = testbed.hugepage_kb
+    pools = {(node, size): {scenario.generator: mib} for node in nodes}
+    return plan.model_copy(update={"memory": _memory_of_pools(pools, plan, facts)})
+
+
+def largest_frame(scenario: Scenario) -> int:
+    """Largest frame that everything on a scenario's path carries."""
+    limits = [registry.load("traffic", scenario.generator).capabilities.max_frame_size]
+    if scenario.vswitch:
+        can = registry.load("vswitches", scenario.vswitch).capabilities
+        limits.append(can.wire_frame_sizes.get(scenario.wire, can.max_frame_size))
+        limits.append(can.mode_frame_sizes.get(scenario.options.mode, can.max_frame_size))
+    if scenario.deployment.vnf_count:
+        limits.append(registry.load_vnf(scenario.vnf).max_frame_size)
+    return int(min(limits))
+
+
+def _require_root(facts: MachineFacts) -> None:
+    if not facts.is_root:
+        raise CapabilityError(
+            "the agent is not root and cannot reserve hugepages or start a switch",
+            where="agent",
+            cure="run as root, or allow `sudo` without a password for this user",
+        )
+
+
+def _choose_wire(
+    scenario: Scenario,
+    testbed: Testbed,
+    facts: MachineFacts,
+    ends: tuple[Any, ...],
+    refused: Callable[[str], str] = lambda _: "",
+) -> tuple[str, tuple[NicUse, ...]]:
+    """The first of the testbed's wires that both ends accept and the machine can have."""
+    wishes = testbed.wires if scenario.wire == "auto" else (scenario.wire,)
+    known = registry.names("wires")
+    for kind in wishes:
+        if kind not in known:
+            raise ConfigError(
+                f"unknown kind of wire {kind!r}", where="wires", accepted=", ".join(known)
+            )
+    reasons = []
+    # Some VNFs have business of their own at the tester's end.
+    vnf = registry.load_vnf(scenario.vnf) if scenario.deployment.vnf_count else None
+    needed: tuple[str, ...] = vnf.wires if vnf is not None and scenario.vswitch else ()
+    for kind in wishes:
+        if needed and kind not in needed:
+            reasons.append(f"{kind}: {scenario.vnf} needs {' or '.join(needed)}")
+            continue
+        strangers = [
+            end.name for end in ends if kind not in _wires(end.capabilities, scenario.options.mode)
+        ]
+        if strangers:
+            reasons.append(f"{kind}: {' and '.join(strangers)} cannot plug it in")
+            continue
+        limit = getattr(ends[-1].capabilities, "wire_frame_sizes", {}).get(kind)
+        if limit is not None and scenario.largest_on_wire > limit:
+            reasons.append(
+                f"{kind}: {ends[-1].name} carries frames of up to {limit} octets over it"
+            )
+            continue
+        if problem := refused(kind):
+            reasons.append(f"{kind}: {problem}")
+            continue
+        wire = registry.load("wires", kind)
+        if problem := wire.missing(facts, scenario, testbed):
+            reasons.append(f"{kind}: {problem}")
+            continue
+        if not wire.takes_nics:
+            return kind, ()
+        try:
+            return kind, choose_nics(scenario, testbed, facts, ends[0], ends[-1])
+        except CapabilityError as error:
+            reasons.append(f"{kind}: {error}")
+    raise CapabilityError(
+        "no wire joins the tester and the vSwitch: " + "; ".join(reasons),
+        where=scenario.id,
+        cure="list another kind under `wires` in the testbed file, or leave --wire out",
+    )
+
+
+def _wires(capabilities: Any, mode: str) -> tuple[str, ...]:
+    """Wires that an end takes in the mode that is asked for."""
+    of_modes: dict[str, tuple[str, ...]] = getattr(capabilities, "mode_wires", {})
+    every: tuple[str, ...] = capabilities.wires
+    return of_modes.get(mode, every)
+
+
+#: A pool of hugepages: NUMA node and size of a page, KiB.
+Pool = tuple[int, int]
+
+
+def _memory(
+    plan: Plan, facts: MachineFacts, vswitch: Any, vnf: Any, generator: Any
+) -> tuple[MemoryPlan, ...]:
+    """Hugepages by node: the pollers' and the NICs' nodes, unless the scenario says others."""
+    scenario, placement, size = plan.scenario, plan.placement, plan.testbed.hugepage_kb
+    graph = scenario.deployment
+    kinds = [plan.wire] if graph.phy_ports else []
+    if graph.tester_vnf_ports:
+        kinds.append(attachment_kind(vswitch, generator.capabilities.attachments))
+    pools: dict[Pool, dict[str, int]] = {(placement.node, size): {}}
+    mib = generator.hugepage_mib(scenario, tuple(kinds))
+    for node in _nodes(plan, ("tester",)):
+        pools.setdefault((node, size), {})[scenario.generator] = mib
+    # The wire decides too: a poll-mode NIC needs memory where an af_packet interface needs none.
+    decided = scenario.model_copy(update={"wire": plan.wire})
+    # Rings of a VNF lie in its memory, and a switch may want buffers beside them.
+    nodes = dict.fromkeys((*_nodes(plan, ("dut",)), placement.home_of_vnfs))
+    needed = dict.fromkeys(nodes, vswitch.hugepage_mib(decided))
+    for node, mib in dict(enumerate(scenario.options.memory_mib)).items() or needed.items():
+        pools.setdefault((node, size), {})[scenario.vswitch] = mib
+    for number in range(graph.vnf_count):
+        role, kind = f"vnf{number}", attachment_kind(vswitch, vnf.accepts(scenario))
+        if mib := vnf.hugepage_mib(scenario, kind):
+            vnf_size = vnf.page_kb(scenario) or size
+            loose = role in placement.unpinned and vnf.memory_floats
+            for node in placement.nodes if loose else (placement.home_of_vnfs,):
+                pools.setdefault((node, vnf_size), {})[role] = mib
+            for node in placement.far_nodes:
+                pools.setdefault((node, size), {}).setdefault(role, vnf.far_mib)
+    for node in placement.far_nodes:
+        pools.setdefault((node, size), {}).setdefault(scenario.vswitch, vswitch.far_mib)
+    return _memory_of_pools(pools, plan, facts)
+
+
+def _nodes(plan: Plan, sides: tuple[str, ...]) -> list[int]:
+    """The pollers' node, and those of NICs that programs drive: rings lie where the NIC is."""
+    nics = [n.node for n in plan.nics if n.side in sides and not n.kernel and n.node >= 0]
+    return list(dict.fromkeys((plan.placement.node, *nics)))
+
+
+def _memory_of_pools(
+    pools: dict[Pool, dict[str, int]], plan: Plan, facts: MachineFacts
+) -> tuple[MemoryPlan, ...]:
+    plans = (_memory_of(pool, users, plan, facts) for pool, users in sorted(pools.items()))
+    return tuple(memory for memory in plans if memory is not None)
+
+
+def _memory_of(
+    wanted: Pool, asked: dict[str, int], plan: Plan, facts: MachineFacts
+) -> MemoryPlan | None:
+    node, size_kb = wanted
+    users = {user: mib for user, mib in asked.items() if mib}
+    pages = sum(ceil(mib * 1024 / size_kb) for mib in users.values())
+    if not pages:
+        return None
+    pool = next((h for h in facts.hugepages if (h.node, h.size_kb) == (node, size_kb)), None)
+    if pool is None:
+        raise CapabilityError(
+            f"the kernel has no hugepages of {size_kb} KiB on node {node}",
+            where="hugepage_kb",
+            accepted=", ".join(sorted({f"{h.size_kb} on node {h.node}" for h in facts.hugepages}))
+            or "none",
+        )
+    missing_kb = max(0, pages - pool.free) * size_kb
+    have_kb = facts.memory_free_kb.get(node)
+    if have_kb is not None and missing_kb > have_kb:
+        raise CapabilityError(
+            f"{missing_kb // 1024} MiB must become hugepages on node {node}, "
+            f"but only {have_kb // 1024} MiB are free there",
+            where=f"{plan.scenario.id}, memory",
+            cure="free memory, reserve hugepages at boot, or choose a deployment with fewer VNFs",
+        )
+    return MemoryPlan(node=node, size_kb=size_kb, pages=pages, users=users)

@@ -1,0 +1,467 @@
+"""Transfers between endpoints: instances of a tool at both ends, their figures summed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
+
+from vnetperf import registry
+from vnetperf.deployment.endpoints import TrafficWatchdog, in_place_of_tester, listening_ports
+from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import WireEnd
+from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
+from vnetperf.model.outcomes import (
+    EndFacts,
+    Figures,
+    Flow,
+    OneWay,
+    ServerPlace,
+    Transfer,
+    TransferSpec,
+)
+from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram
+
+if TYPE_CHECKING:
+    from vnetperf.deployment.deploy import LiveDeployment
+
+#: Of times of round trips: how those of instances become one; percentiles cannot be merged.
+_ROUND_TRIP: dict[str, Callable[[Sequence[float]], float]] = {"min": min}
+
+
+def sum_figures(found: Sequence[Figures], *, of_machine: bool = False) -> Figures:
+    """Figures of all instances, each way, together."""
+    sent = _values_of_all(found, lambda one: one.sent_bits_per_second)
+    losses = _values_of_all(found, lambda one: one.loss_ratio)
+    jitters = _values_of_all(found, lambda one: one.jitter_ms)
+    again = _values_of_all(found, lambda one: one.retransmits)
+    cpu = _largest if of_machine else _sum_values
+    return Figures(
+        bits_per_second=_sum_values(_values_of_all(found, lambda one: one.bits_per_second)),
+        sent_bits_per_second=_sum_values(sent),
+        retransmits=None if again is None else int(sum(again)),
+        loss_ratio=None if losses is None else _mean(losses, sent or [1.0] * len(losses)),
+        jitter_ms=_largest(jitters),
+        transactions_per_second=_sum_values(
+            _values_of_all(found, lambda one: one.transactions_per_second)
+        ),
+        round_trip_us=_round_trips(found),
+        client_cpu_percent=cpu(_values_of_all(found, lambda one: one.client_cpu_percent)),
+        server_cpu_percent=cpu(_values_of_all(found, lambda one: one.server_cpu_percent)),
+    )
+
+
+def _values_of_all(
+    found: Sequence[Figures], get: Callable[[Figures], float | None]
+) -> list[float] | None:
+    values = [get(one) for one in found]
+    known = [value for value in values if value is not None]
+    return known if known and len(known) == len(values) else None
+
+
+def _sum_values(values: list[float] | None) -> float | None:
+    return None if values is None else sum(values)
+
+
+def _largest(values: list[float] | None) -> float | None:
+    return None if values is None else max(values)
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    whole = sum(weights)
+    pairs = zip(values, weights, strict=True)
+    return sum(value * (weight / whole) for value, weight in pairs) if whole else max(values)
+
+
+def _round_trips(found: Sequence[Figures]) -> dict[str, float]:
+    merged = {}
+    for name in found[0].round_trip_us:
+        times = [one.round_trip_us[name] for one in found if name in one.round_trip_us]
+        if len(times) != len(found):
+            continue
+        if name == "mean":
+            merged[name] = _mean(times, [one.transactions_per_second or 0.0 for one in found])
+        else:
+            merged[name] = _ROUND_TRIP.get(name, max)(times)
+    return merged
+
+
+#: Longest waits: for a server to listen, and beyond a transfer, seconds.
+LISTEN_S, GRACE_S = 5.0, 15.0
+POLL_S = 0.03
+#: Ports of servers, each used once before the first is used again: a place that stays remembers
+#: connections that have ended for a minute, and not every tool takes their ports then.
+PORTS = range(5201, 30_001)
+#: Rate of UDP where no TCP went before, bit/s.
+FALLBACK_BPS = 10e6
+
+
+@dataclass
+class _Instance:
+    """A server and a client of a tool, one way."""
+
+    way: OneWay
+    sender: Endpoint
+    receiver: Endpoint
+    port: int
+    server: EndpointProgram | None = None
+    client: EndpointProgram | None = None
+    server_before: CpuTime | None = None
+    said: ToolOutput | None = None
+
+    @property
+    def sockets(self) -> Sockets:
+        """Where it talks."""
+        return Sockets(self.receiver.address, self.sender.address, self.port)
+
+
+class Exchange:
+    """Transfers between two ends."""
+
+    def __init__(self, ends: EndpointPair, watch: Callable[[], None]) -> None:
+        self.ends, self.watch = ends, watch
+        self._versions: dict[tuple[str, str], str] = {}
+
+    def run(self, specs: Sequence[TransferSpec]) -> list[Transfer]:
+        """Run transfers one after the other."""
+        found: list[Transfer] = []
+        for asked in specs:
+            spec = offered_rate(asked, found)
+            tool: EndpointTool = registry.load("endpoints", spec.tool)()
+            if why := tool.cannot(spec):
+                raise CapabilityError(why, where="endpoint tool", cure="--endpoint-tool auto")
+            if spec.warmup_s:
+                before = {"duration_s": spec.warmup_s, "warmup_s": 0}
+                self._round(tool, spec.model_copy(update=before))
+            found.append(self._round(tool, spec))
+        return found
+
+    def _round(self, tool: EndpointTool, spec: TransferSpec) -> Transfer:
+        where = f"{tool.name} {spec.kind} {spec.way}"
+        version = self._version(tool, self.ends.client)
+        self._version(tool, self.ends.server)
+        instances = list(self._instances(tool, spec))
+        try:
+            self._serve(tool, spec, instances, where)
+            elapsed_s = self._talk(tool, spec, instances, where)
+            cpu = self._cpu(instances)
+            for one in instances:
+                _program(one.server).end(tool.end_server_by)
+            flows = self._read(tool, spec, instances, version, where)
+        except BaseException:
+            with suppress(VnetperfError):  # what went wrong first says more
+                self._end(tool, instances)
+            raise
+        self._end(tool, instances)
+        said = instances[0].said
+        client, server = (
+            EndFacts(
+                place=end.what,
+                address=end.address,
+                cpus=end.place.processors,
+                user_s=None if time is None else round(time.user_s, 3),
+                system_s=None if time is None else round(time.system_s, 3),
+            )
+            for end, time in zip((self.ends.client, self.ends.server), cpu, strict=True)
+        )
+        return Transfer(
+            spec=spec,
+            **_figures_of_flows(tool, flows).model_dump(),
+            flows=flows,
+            version=tool.version(said) if said else "",
+            elapsed_s=round(elapsed_s, 3),
+            client=client,
+            server=server,
+            attach_s=self.ends.attach_s,
+        )
+
+    def _instances(self, tool: EndpointTool, spec: TransferSpec) -> Iterator[_Instance]:
+        for way in spec.ways:
+            ends = (self.ends.client, self.ends.server)
+            sender, receiver = ends if way == "forth" else reversed(ends)
+            for _ in range(spec.instances):
+                yield _Instance(way, sender, receiver, _take_ports(tool.ports))
+
+    def _version(self, tool: EndpointTool, end: Endpoint) -> str:
+        """Version of a tool's client at an end; that it is there at all is seen so."""
+        key = (tool.name, end.what)
+        if key not in self._versions:
+            try:
+                self._versions[key] = end.place.run(tool.version_argv)
+            except VnetperfError as error:
+                raise CapabilityError(
+                    f"{tool.programs[0]} cannot be run in the {end.what}: {error.what}",
+                    where=f"endpoint tool {tool.name}",
+                    cure=f"install the package {tool.package} there; an image for guests needs it",
+                ) from error
+        return self._versions[key]
+
+    def _serve(
+        self, tool: EndpointTool, spec: TransferSpec, instances: list[_Instance], where: str
+    ) -> None:
+        """Start the servers, and wait until all of them listen."""
+        udp = tool.listens_by_udp(spec)
+        for one in instances:
+            taken = listening_ports(one.receiver.place, udp=udp) | listening_ports(
+                one.receiver.place, udp=False
+            )
+            wanted = set(range(one.port, one.port + tool.ports))
+            if held := sorted(wanted & taken):
+                raise GeneratorError(
+                    f"port {held[0]} is taken in the {one.receiver.what}",
+                    where=where,
+                    cure="end the program that listens there; a VNF's own servers must leave ports "
+                    f"from {PORTS[0]} to {PORTS[-1]} free",
+                )
+        for one in instances:
+            one.server = one.receiver.place.start(
+                f"{tool.name}-server", tool.server(one.sockets, spec)
+            )
+        deadline = time.monotonic() + patient(LISTEN_S)
+        waiting = list(instances)
+        while waiting:
+            self.watch()
+            for one in waiting:
+                self._expect_server(tool, one, where)
+            places = {id(one.receiver): one.receiver for one in waiting}
+            open_ports = {key: listening_ports(end.place, udp=udp) for key, end in places.items()}
+            waiting = [one for one in waiting if one.port not in open_ports[id(one.receiver)]]
+            if waiting and time.monotonic() > deadline:
+                raise GeneratorError(
+                    f"its server runs in the {waiting[0].receiver.what}, but does not listen at "
+                    f"port {waiting[0].port} within {LISTEN_S:g} s",
+                    where=where,
+                    cure=f"its output:\n{_program(waiting[0].server).output()[-1000:]}",
+                )
+            if waiting:
+                time.sleep(POLL_S)
+
+    def _expect_server(self, tool: EndpointTool, one: _Instance, where: str) -> None:
+        code = _program(one.server).ended()
+        if code is not None:
+            raise GeneratorError(
+                f"its server in the {one.receiver.what} has ended {_exit_text(code)}",
+                where=where,
+                cure=f"its last words: {_tail(_program(one.server).output())}",
+            )
+
+    def _talk(
+        self, tool: EndpointTool, spec: TransferSpec, instances: list[_Instance], where: str
+    ) -> float:
+        """Start all clients, and wait for their ends; how long they ran, seconds."""
+        for one in instances:
+            one.server_before = _program(one.server).cpu()
+        arrivals = TrafficWatchdog(self.ends)
+        began = time.monotonic()
+        for one in instances:
+            one.client = one.sender.place.start(
+                f"{tool.name}-client", tool.client(one.sockets, spec)
+            )
+        limit = began + spec.duration_s + patient(GRACE_S)
+        running = list(instances)
+        ended = began
+        while running:
+            self.watch()
+            for one in instances:
+                self._expect_server(tool, one, where)
+            still = [one for one in running if _program(one.client).ended() is None]
+            ended = time.monotonic()
+            for one in running:
+                if one not in still:
+                    self._expect_success(one, arrivals, where)
+            running = still
+            if running:
+                arrivals.expect_some(where)
+                if ended > limit:
+                    raise GeneratorError(
+                        f"its client in the {running[0].sender.what} does not end within "
+                        f"{GRACE_S:g} s after its time",
+                        where=where,
+                        cure=f"its last words: {_tail(_program(running[0].client).output())}",
+                    )
+                time.sleep(POLL_S)
+        return ended - began
+
+    @staticmethod
+    def _expect_success(one: _Instance, arrivals: TrafficWatchdog, where: str) -> None:
+        client = _program(one.client)
+        code = client.ended()
+        if code and _is_signal(code):
+            raise GeneratorError(
+                f"its client in the {one.sender.what} has ended {_exit_text(code)}",
+                where=where,
+                cure=f"its last words: {_tail(client.output())}",
+            )
+        if code:
+            arrivals.expect_any(where)
+
+    @staticmethod
+    def _read(
+        tool: EndpointTool,
+        spec: TransferSpec,
+        instances: list[_Instance],
+        version: str,
+        where: str,
+    ) -> tuple[Flow, ...]:
+        flows = []
+        for one in instances:
+            client = _program(one.client)
+            one.said = ToolOutput(client.output(), _program(one.server).output(), version)
+            try:
+                figures = tool.read(one.said, spec)
+            except UnreadableError as error:
+                raise GeneratorError(str(error), where=where) from error
+            if code := client.ended():
+                raise GeneratorError(
+                    f"its client has ended {_exit_text(code)}",
+                    where=where,
+                    cure=f"its last words: {_tail(client.output())}",
+                )
+            flows.append(Flow(way=one.way, port=one.port, figures=_at_ends(one.way, figures)))
+        return tuple(flows)
+
+    def _cpu(self, instances: list[_Instance]) -> tuple[CpuTime | None, CpuTime | None]:
+        """Processor time of all programs at each end, during the transfer."""
+        at: dict[str, list[CpuTime | None]] = {self.ends.client.what: [], self.ends.server.what: []}
+        for one in instances:
+            at[one.sender.what].append(_program(one.client).cpu())
+            now, before = _program(one.server).cpu(), one.server_before
+            spent = None
+            if now is not None and before is not None:
+                spent = CpuTime(now.user_s - before.user_s, now.system_s - before.system_s)
+            at[one.receiver.what].append(spent)
+        client, server = (_sum_cpu_times(at[e.what]) for e in (self.ends.client, self.ends.server))
+        return client, server
+
+    @staticmethod
+    def _end(tool: EndpointTool, instances: list[_Instance]) -> None:
+        """End all programs, clients first; the others too when one cannot be ended."""
+        with ExitStack() as last:
+            programs = (*(one.client for one in instances), *(one.server for one in instances))
+            for program in reversed(programs):
+                if program is not None:
+                    last.callback(program.end, tool.end_server_by)
+
+
+def offered_rate(spec: TransferSpec, before: Sequence[Transfer]) -> TransferSpec:
+    """A transfer with the rate that is offered."""
+    if not (spec.is_udp and spec.is_stream and spec.rate_of_tcp) or spec.rate_bps:
+        return spec
+    reached = [
+        one.bits_per_second
+        for one in before
+        if (one.spec.way, one.spec.kind) == (spec.way, "TCP_STREAM")
+        and one.bits_per_second is not None
+        and one.bits_per_second >= 1
+    ]
+    share = spec.instances * len(spec.ways)
+    return spec.model_copy(update={"rate_bps": (reached or [FALLBACK_BPS])[-1] / share})
+
+
+_used = count()
+
+
+def _take_ports(number: int) -> int:
+    """The first of ports that follow each other."""
+    while True:
+        first = PORTS[next(_used) % len(PORTS)]
+        for _ in range(number - 1):
+            next(_used)
+        if first + number - 1 in PORTS:
+            return first
+
+
+def _at_ends(way: OneWay, figures: Figures) -> Figures:
+    """Figures whose processors are those of the ends: back, a tool's client is at the server's."""
+    if way == "forth":
+        return figures
+    return figures.model_copy(
+        update={
+            "client_cpu_percent": figures.server_cpu_percent,
+            "server_cpu_percent": figures.client_cpu_percent,
+        }
+    )
+
+
+def _figures_of_flows(tool: EndpointTool, flows: Sequence[Flow]) -> Figures:
+    return sum_figures([flow.figures for flow in flows], of_machine=tool.tells_machines_cpu)
+
+
+def _program(program: EndpointProgram | None) -> EndpointProgram:
+    if program is None:
+        raise GeneratorError("it has not been started")
+    return program
+
+
+def _sum_cpu_times(times: Sequence[CpuTime | None]) -> CpuTime | None:
+    known = [time for time in times if time is not None]
+    if len(known) != len(times):
+        return None
+    return CpuTime(sum(time.user_s for time in known), sum(time.system_s for time in known))
+
+
+def _exit_text(code: int) -> str:
+    return f"by signal {abs(code) % 128}" if _is_signal(code) else f"(status {code})"
+
+
+def _is_signal(code: int) -> bool:
+    """Status 255 is a program's own, of exit(-1)."""
+    return code < 0 or 128 < code <= 128 + signal.NSIG
+
+
+def _tail(text: str) -> str:
+    return " / ".join(text.strip().splitlines()[-3:])[-500:] or "(nothing)"
+
+
+PlugIn = Callable[[tuple[WireEnd, ...]], AbstractContextManager[EndpointPair]]
+
+
+def _no_watch() -> None:
+    return
+
+
+def transfer_users(
+    deployment: LiveDeployment, specs: Sequence[TransferSpec], watch: Callable[[], None] = _no_watch
+) -> tuple[Transfer, ...]:
+    """Let users of the VNF talk to a server in place of the tester."""
+    if not deployment.vnfs:
+        raise CapabilityError("nothing here has users", where=deployment.plan.scenario.id)
+    return _in_place_of_tester(deployment, deployment.vnfs[0].users, specs, watch)
+
+
+def transfer_endpoints(
+    deployment: LiveDeployment,
+    specs: Sequence[TransferSpec],
+    server: ServerPlace = "far",
+    watch: Callable[[], None] = _no_watch,
+) -> tuple[Transfer, ...]:
+    """Let endpoints talk in place of the tester."""
+    if server == "vnf" and not deployment.vnfs:
+        raise CapabilityError("there is no VNF to be in", where=deployment.plan.scenario.id)
+    inside = deployment.vnfs[0] if server == "vnf" else None
+
+    def plug_in(ends: tuple[WireEnd, ...]) -> AbstractContextManager[EndpointPair]:
+        return in_place_of_tester(deployment.machine, deployment.plan, ends, inside)
+
+    return _in_place_of_tester(deployment, plug_in, specs, watch)
+
+
+def _in_place_of_tester(
+    deployment: LiveDeployment,
+    plug_in: PlugIn,
+    specs: Sequence[TransferSpec],
+    watch: Callable[[], None],
+) -> tuple[Transfer, ...]:
+    """Take the tester away, run transfers, and bring it back."""
+
+    def watch_all() -> None:
+        watch()
+        deployment.check_alive()
+
+    with deployment.without_tester() as tester_ends, plug_in(tester_ends) as ends:
+        return tuple(Exchange(ends, watch_all).run(specs))

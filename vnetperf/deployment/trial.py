@@ -1,0 +1,418 @@
+"""One trial of a deployment.
+
+Path check, counters, collectors, an event in the middle, traffic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from vnetperf import registry
+from vnetperf.collectors import Collector
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import Deployment as Graph
+from vnetperf.model.errors import (
+    CapabilityError,
+    DutError,
+    GeneratorError,
+    HostError,
+    TrialTimeoutError,
+    VnetperfError,
+)
+from vnetperf.model.frames import MIN_FRAME_SIZE
+from vnetperf.model.scenario import Plan, Pollers
+from vnetperf.model.trial import (
+    EventSpec,
+    EventTimes,
+    HopCounters,
+    LiveCounts,
+    ThreadEvents,
+    ThreadLoad,
+    TrialResult,
+    TrialSpec,
+)
+
+if TYPE_CHECKING:
+    from vnetperf.deployment.deploy import LiveDeployment
+
+PATH_TIMEOUT_S = 15.0
+#: Few and slow: a path check must not meet the DUT's limits.
+PATH_TRIAL = TrialSpec(
+    frame_size=MIN_FRAME_SIZE,
+    load_fps=1000,
+    duration_s=0.03,
+    drain_s=0.3,
+    histogram_up_to_loss=-1.0,
+)
+
+
+def check_path(deployment: LiveDeployment) -> dict[str, Any]:
+    """Send a few frames each way until all of them come back.
+
+    Links need a moment after they are plugged in, so the check is repeated until it passes.
+    """
+    began = time.monotonic()
+    size = deployment.plan.scenario.traffic.least_frame_size
+    check = PATH_TRIAL.model_copy(update={"frame_size": size})
+    deployment.prepare(size)
+    tries = 0
+    limit_s = max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs)))
+    while True:
+        deployment.check_alive()
+        deployment.generator.learn(8)
+        before = deployment.counters()
+        result = deployment.generator.run(check, deployment.check_alive)
+        tries += 1
+        if all(d.received == d.intended for d in result.directions):
+            break
+        if time.monotonic() - began > patient(limit_s):
+            raise _path_error(deployment, result, before)
+        time.sleep(0.02)
+    return {
+        "sent": [d.intended for d in result.directions],
+        "received": [d.received for d in result.directions],
+        "tries": tries,
+        "seconds": round(time.monotonic() - began, 3),
+    }
+
+
+def _path_error(
+    deployment: LiveDeployment, result: TrialResult, before: dict[str, Any]
+) -> DutError:
+    counts = ", ".join(
+        f"port {d.direction}: {d.received} of {d.intended} frames came back"
+        for d in result.directions
+    )
+    after = deployment.counters()
+    hops = ", ".join(
+        f"{name} rx {now.rx - before[name].rx} tx {now.tx - before[name].tx}"
+        for name, now in after.items()
+        if name in before
+    )
+    down = (*deployment.generator.links_down(), *deployment.vswitch.links_down())
+    return DutError(
+        f"the path check failed: {counts}; counters of the last try: {hops}"
+        + (f"; links down: {', '.join(down)}" if down else "")
+        + "".join(f"; {said}" for vnf in deployment.vnfs if (said := vnf.last_words())),
+        where=deployment.plan.scenario.id,
+        cure=_path_cure(deployment, down),
+    )
+
+
+def _path_cure(deployment: LiveDeployment, down: tuple[str, ...]) -> str:
+    cure = "the hop where frames stop says which part does not forward; see its log"
+    wires = sorted({nic.wire for nic in deployment.plan.nics}) if down else ()
+    cables = (" - ".join(n.pci for n in deployment.plan.nics if n.wire == w) for w in wires)
+    joined = ", ".join(cables)
+    return f"see whether cables join these NICs: {joined}; or {cure}" if joined else cure
+
+
+#: Longest wait for counters to stand still after learning frames, seconds.
+SETTLE_S = 0.5
+#: Counters that stay the same for this long stand still: a poller without a core of its own may be
+#: away for some of it, seconds.
+STILL_S = 0.02
+
+
+def settled_counters(read: Callable[[], dict[str, HopCounters]]) -> dict[str, HopCounters]:
+    """Counters once they have stopped moving: learning frames may still be on their way."""
+    counters = read()
+    deadline = time.monotonic() + patient(SETTLE_S)
+    while time.monotonic() < deadline:
+        time.sleep(STILL_S)
+        again = read()
+        if again == counters:
+            break
+        counters = again
+    return counters
+
+
+def counter_difference(before: HopCounters | None, after: HopCounters) -> HopCounters:
+    """What a port counted in between."""
+    if before is None:
+        return after
+    fields = ("rx", "tx", "rx_dropped", "tx_dropped")
+    return HopCounters(
+        port=after.port, **{f: getattr(after, f) - getattr(before, f) for f in fields}
+    )
+
+
+class CollectorSession:
+    """Every registered collector, for one trial."""
+
+    def __init__(self, pollers: tuple[Pollers, ...]) -> None:
+        self._collectors: list[Collector[Any]] = [
+            registry.load("collectors", name)(pollers) for name in registry.names("collectors")
+        ]
+        self._failed: dict[str, str] = {}
+        self._began = 0.0
+
+    def start(self) -> None:
+        """Take the first samples."""
+        for collector in self._collectors:
+            try:
+                collector.start()
+            except (VnetperfError, OSError) as error:
+                self._fail(collector, error)
+        self._began = time.monotonic()
+
+    def stop(self) -> dict[str, Any]:
+        """Take the second samples."""
+        collected_s = time.monotonic() - self._began
+        loads: list[ThreadLoad] = []
+        events: list[ThreadEvents] = []
+        for collector in self._collectors:
+            try:
+                for told in collector.stop():
+                    if isinstance(told, ThreadLoad):
+                        loads.append(told)
+                    else:
+                        events.append(told)
+            except (VnetperfError, OSError) as error:
+                self._fail(collector, error)
+        said = {c.name: c.why for c in self._collectors if c.why}
+        return {
+            "threads": tuple(loads),
+            "events": tuple(events),
+            "uncollected": said | self._failed,
+            "collected_s": collected_s,
+        }
+
+    def _fail(self, collector: Collector[Any], error: Exception) -> None:
+        self._failed.setdefault(collector.name, f"not measured: {error}")
+
+
+#: From this long before an event on nothing else is looked at, seconds.
+EVENT_AHEAD_S = 0.6
+#: An event later than this before the end of sending would not be seen in the trial, seconds.
+EVENT_LEAST_AFTER_S = 0.5
+#: Longest wait for the tester's links after a restart, seconds.
+LINKS_S = 5.0
+
+
+def why_no_event(plan: Plan, what: str) -> str:
+    """What keeps an event from happening in the middle of a trial, before anything is deployed."""
+    graph, kind, _, port = plan.scenario.deployment, *what.partition(" ")
+    if what == "vswitch":
+        return ""
+    if kind == "link":
+        return _why_no_link(plan, port)
+    if what not in [f"vnf{number}" for number in range(graph.vnf_count)]:
+        return f"{graph.name} has no {what}; it has {_parts(graph)}"
+    if registry.load_vnf(plan.scenario.vnf).user_plane:
+        return f"sessions of {plan.scenario.vnf} end with it, so that no frame could come after"
+    return ""
+
+
+def _why_no_link(plan: Plan, port: str) -> str:
+    graph = plan.scenario.deployment
+    if port not in map(str, graph.phy_ports):
+        return f"{graph.name} has no physical port {port}; it has {_parts(graph)}"
+    dut = [n for n in plan.nics if n.side == "dut" and f"phy{n.wire}" == port]
+    if plan.wire == "veth" or (dut and all(nic.kernel for nic in dut)):
+        return ""
+    if plan.wire == "nic":
+        return (
+            "a NIC that the vSwitch drives itself has no interface to be taken down; give it to "
+            "its kernel driver, where the vSwitch takes that"
+        )
+    return f"a {plan.wire} wire has no link that can be taken down; --wire veth has one"
+
+
+def _parts(graph: Graph) -> str:
+    vnfs = [f"vnf{number}" for number in range(graph.vnf_count)]
+    return ", ".join(["vswitch", *vnfs, *(f"link {p}" for p in graph.phy_ports)])
+
+
+def check_event(plan: Plan, event: EventSpec, duration_s: float) -> None:
+    """Refuse an event that cannot happen."""
+    where = f"{plan.scenario.id}, in the middle of a trial: {event.what}"
+    if why := why_no_event(plan, event.what):
+        raise CapabilityError(why, where=where)
+    if event.at_s > duration_s - EVENT_LEAST_AFTER_S:
+        raise CapabilityError(
+            f"an event after {event.at_s:g} s of a trial of {duration_s:g} s",
+            where=where,
+            accepted=f"at least {EVENT_LEAST_AFTER_S:g} s before its end",
+        )
+
+
+class EventInjector:
+    """An event of the trial that is going on.
+
+    Attributes:
+        times: When it happened; None before.
+    """
+
+    def __init__(self, deployment: LiveDeployment, event: EventSpec) -> None:
+        self.times: EventTimes | None = None
+        self._deployment = deployment
+        self._event = event
+        self._armed = time.monotonic()
+
+    def look(self) -> None:
+        """Let it happen if it is time to; returns when it is over."""
+        if self.times is not None:
+            return
+        first = self._first_frame()
+        wait = first + self._event.at_s - time.monotonic()
+        if wait > EVENT_AHEAD_S:
+            return
+        time.sleep(max(0.0, wait))
+        began, failure = time.monotonic(), ""
+        try:
+            self._do()
+        except VnetperfError as error:
+            failure = f"{self._event.what} does not come back: {error}"
+        self.times = EventTimes(
+            what=self._event.what,
+            began_s=round(began - first, 6),
+            ended_s=round(time.monotonic() - first, 6),
+            failure=failure,
+        )
+
+    @property
+    def failed(self) -> bool:
+        """Whether what was restarted did not come back."""
+        return self.times is not None and bool(self.times.failure)
+
+    @property
+    def resets_counters(self) -> bool:
+        """Whether counters of the DUT began anew."""
+        return not self._event.what.startswith("link ")
+
+    def over(self) -> EventTimes:
+        """When it happened, once the trial is over; the path is checked if it came back."""
+        if self.times is None:
+            raise DutError(f"the trial ended before {self._event.what}", where="event")
+        if not self.failed:
+            try:
+                check_path(self._deployment)
+            except VnetperfError as error:
+                failure = f"after the trial still no way through: {error}"
+                self.times = self.times.model_copy(update={"failure": failure})
+        return self.times
+
+    def _first_frame(self) -> float:
+        """When sending began, by this process's clock."""
+        live = self._deployment.generator.live()
+        return self._armed if live is None else time.monotonic() - live.elapsed_s
+
+    def _do(self) -> None:
+        kind, _, port = self._event.what.partition(" ")
+        if kind == "link":
+            self._link(port)
+        elif kind == "vswitch":
+            self._deployment.restart_vswitch()
+            self._links_up()
+        else:
+            self._deployment.restart_vnf(int(kind.removeprefix("vnf")))
+
+    def _link(self, port: str) -> None:
+        machine = self._deployment.machine
+        netdev = self._deployment.dut_netdev(port)
+        machine.set_link_up(netdev, up=False)
+        try:
+            time.sleep(self._event.down_s)
+        finally:
+            machine.set_link_up(netdev)
+
+    def _links_up(self) -> None:
+        """A tester on virtio-user takes the switch's connection when its link is asked for."""
+        deadline = time.monotonic() + LINKS_S
+        while down := self._deployment.generator.links_down():
+            if time.monotonic() > deadline:
+                raise DutError(
+                    f"links down after {LINKS_S:g} s: {', '.join(down)}", where="restart"
+                )
+            time.sleep(0.02)
+
+
+#: Share of the wait after learning frames by which they have come through; counters are read in
+#: the rest of it.
+LEARNED_SHARE = 0.7
+
+
+def run_trial(
+    deployment: LiveDeployment,
+    spec: TrialSpec,
+    watch: Callable[[], None],
+    on_live: Callable[[LiveCounts], None] | None,
+) -> TrialResult:
+    """Run one trial.
+
+    A DUT or generator that dies gives a result without numbers that says so. A part that does not
+    come back after the trial's event is said in `TrialResult.event`: what was lost counts.
+    """
+    _check_trial(deployment, spec)
+    began = time.monotonic()
+    happening = EventInjector(deployment, spec.event) if spec.event else None
+
+    def watch_all() -> None:
+        watch()
+        if happening is not None:
+            happening.look()
+        if happening is None or not happening.failed:
+            deployment.check_alive()
+        if on_live is not None and (counts := deployment.generator.live()) is not None:
+            on_live(counts)
+
+    try:
+        result = _send_and_count(deployment, spec, watch_all, happening)
+    except TrialTimeoutError as error:
+        result = TrialResult(directions=(), failed="timeout", failure=str(error))
+    except GeneratorError as error:
+        result = TrialResult(directions=(), failed="generator", failure=str(error))
+    except (DutError, HostError) as error:
+        result = TrialResult(directions=(), failed="dut", failure=str(deployment.cause(error)))
+    return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+
+
+def _check_trial(deployment: LiveDeployment, spec: TrialSpec) -> None:
+    scenario = deployment.plan.scenario
+    if why := type(deployment.generator).lacks(spec):
+        raise CapabilityError(
+            f"{scenario.generator} cannot {why}",
+            where=scenario.id,
+            cure="--generator loadgen can",
+        )
+    if spec.event is not None:
+        check_event(deployment.plan, spec.event, spec.duration_s)
+
+
+def _send_and_count(
+    deployment: LiveDeployment,
+    spec: TrialSpec,
+    watch: Callable[[], None],
+    happening: EventInjector | None,
+) -> TrialResult:
+    generator = deployment.generator
+    deployment.check_alive()
+    deployment.prepare(spec.frame_size)
+    if spec.learning_frames:
+        generator.learn(spec.learning_frames)
+    learned = time.monotonic()
+    collecting = CollectorSession(deployment.pollers())
+    time.sleep(spec.learning_wait_s * LEARNED_SHARE)
+    before = settled_counters(deployment.counters)
+    time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
+    collecting.start()
+    try:
+        result = generator.run(spec, watch)
+    finally:
+        collected = collecting.stop()
+    told: dict[str, Any] = {"refusal_is_loss": deployment.plan.refusal_is_loss}
+    uncollected = result.uncollected | collected["uncollected"]
+    if happening is not None:
+        told = {"event": happening.over()}
+    if happening is not None and happening.resets_counters:
+        uncollected["hops"] = "not measured: counters began anew in the middle of the trial"
+    else:
+        deployment.check_alive()
+        after = deployment.counters()
+        told["hops"] = tuple(
+            counter_difference(before.get(name), now) for name, now in after.items()
+        )
+    return result.model_copy(update={**collected, **told, "uncollected": uncollected})

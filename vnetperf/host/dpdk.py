@@ -1,0 +1,420 @@
+"""DPDK: arguments of virtual devices, telemetry socket, command line and ports of testpmd."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vnetperf.host.wait import patient
+from vnetperf.model.errors import HostError, VnetperfError
+from vnetperf.model.scenario import Pollers
+from vnetperf.model.trial import HopCounters
+
+#: Room of a buffer: for frames of an MTU up to STANDARD_MTU, and for jumbo frames. The larger one
+#: is virtio's limit, and eight of it make a whole number of pages.
+STANDARD_ROOM, JUMBO_ROOM = 2048, 9728
+#: 2048 octets hold the frame, a VLAN tag and the 66 octets that the kernel puts before it.
+STANDARD_ROOM_MTU, JUMBO_ROOM_MTU = 1900, 9600
+#: What DPDK keeps before a frame in its buffer, and the buffer's own header with its pool's.
+HEADROOM, MBUF_OVERHEAD = 128, 192
+#: Ring of a memif device, as a power of two.
+MEMIF_RING_LOG2 = 11
+AF_PACKET_FRAMES = 2048
+#: net_tap drops longer frames and cannot be told otherwise.
+TAP_MTU = 1504
+PAGE_SIZE = 4096
+
+
+def mbuf_room(mtu: int) -> int:
+    """Octets of frame that one buffer must hold."""
+    if mtu > JUMBO_ROOM_MTU:
+        raise HostError(
+            f"an MTU of {mtu}", where="virtual devices", accepted=f"up to {JUMBO_ROOM_MTU}"
+        )
+    return STANDARD_ROOM if mtu <= STANDARD_ROOM_MTU else JUMBO_ROOM
+
+
+def memif_devargs(
+    number: int, *, role: str, identity: int, socket: str, mtu: int, mac: str = ""
+) -> str:
+    """A memif device."""
+    return (
+        f"net_memif{number},role={role},id={identity},socket={socket},"
+        f"socket-abstract=no,bsize={mbuf_room(mtu)},rsize={MEMIF_RING_LOG2}"
+        + (f",mac={mac}" * bool(mac))
+    )
+
+
+def af_packet_devargs(number: int, netdev: str, mtu: int) -> str:
+    """A kernel interface; it takes the interface's own MAC address."""
+    size = mbuf_room(mtu)
+    block = PAGE_SIZE if size == STANDARD_ROOM else 8 * size  # whole frames in whole pages
+    return (
+        f"net_af_packet{number},iface={netdev},framesz={size},framecnt={AF_PACKET_FRAMES},"
+        f"blocksz={block},qdisc_bypass=1"
+    )
+
+
+def virtio_user_devargs(
+    number: int, path: str, *, server: bool, queues: int, ring: int, mac: str = "", tap: str = ""
+) -> str:
+    """A virtio device: the guest's side of vhost-user, or of a tap by /dev/vhost-net."""
+    parts = [f"net_virtio_user{number}", f"path={path}"]
+    parts += ["server=1"] if server else []
+    parts += [f"iface={tap}"] if tap else []
+    parts += [f"queues={queues}", f"queue_size={ring}"]
+    parts += [f"mac={mac}"] if mac else []
+    return ",".join(parts)
+
+
+def tap_devargs(number: int, netdev: str, mtu: int, mac: str = "") -> str:
+    """A tap device opened as a file; when it is there already it is opened by its name.
+
+    DPDK gives the interface a MAC address and an MTU of 1500: whoever made it must put its own
+    back.
+    """
+    if mtu > TAP_MTU:
+        raise HostError(
+            f"an MTU of {mtu}",
+            where="DPDK's net_tap",
+            accepted=f"up to {TAP_MTU}",
+            cure="load the module vhost_net, which makes the tap a virtio device, "
+            "or leave larger frames out",
+        )
+    return f"net_tap{number},iface={netdev}" + (f",mac={mac}" * bool(mac))
+
+
+def mbuf_pool_mib(buffers: int, mtu: int) -> int:
+    """Memory of a pool of buffers."""
+    return -(-buffers * (mbuf_room(mtu) + HEADROOM + MBUF_OVERHEAD) // (1 << 20))
+
+
+#: DPDK's own limit of a request, octets; it cuts off what is longer without a word.
+MAX_TELEMETRY_REQUEST = 1023
+MAX_TELEMETRY_GREETING = 16384
+#: Requests under way at most: the socket's buffers hold them and their answers.
+REQUEST_WINDOW = 8
+
+
+class DpdkTelemetry:
+    """A connection to one program."""
+
+    def __init__(self, path: Path, timeout_s: float = 5.0) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        try:
+            self._socket.settimeout(patient(timeout_s))
+            self._socket.connect(str(path))
+            greeting = json.loads(self._socket.recv(MAX_TELEMETRY_GREETING))
+            if not isinstance(greeting, dict):
+                raise ValueError(f"this greeting is not DPDK's: {greeting!r}"[:200])
+            self.greeting: dict[str, Any] = greeting
+            self._max_answer = int(greeting.get("max_output_len", MAX_TELEMETRY_GREETING))
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def ask(self, command: str) -> Any:
+        """Ask one thing."""
+        (answer,) = self.ask_all((command,))
+        return answer
+
+    def ask_all(self, commands: Sequence[str]) -> list[Any]:
+        """Ask several things, the next before the last is answered: each answer costs a wait."""
+        requests = [_encode_request(command) for command in commands]
+        answers: list[Any] = []
+        sent = 0
+        try:
+            while len(answers) < len(requests):
+                while sent < min(len(requests), len(answers) + REQUEST_WINDOW):
+                    self._send(requests[sent], _command_name(commands[sent]))
+                    sent += 1
+                answers.append(self._receive(_command_name(commands[len(answers)])))
+        except HostError:
+            if len(requests) > 1:
+                self.close()
+            raise
+        return answers
+
+    def _send(self, request: bytes, name: str) -> None:
+        try:
+            self._socket.send(request)
+        except OSError as error:
+            raise HostError(f"no answer to {name}: {error}", where=str(self.path)) from error
+
+    def _receive(self, name: str) -> Any:
+        try:
+            answer = self._socket.recv(self._max_answer + 1024)
+            if not answer:
+                raise HostError("the program closed its telemetry socket", where=str(self.path))
+            return json.loads(answer)[name]
+        except TimeoutError as error:
+            self.close()  # a late answer would be taken for the next one
+            raise HostError(f"no answer to {name} in time", where=str(self.path)) from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise HostError(f"no answer to {name}: {error}", where=str(self.path)) from error
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._socket.close()
+
+
+def _command_name(command: str) -> str:
+    return command.partition(",")[0]
+
+
+def _encode_request(command: str) -> bytes:
+    request = command.encode()
+    if len(request) > MAX_TELEMETRY_REQUEST:
+        raise HostError(
+            f"request of {len(request)} octets",
+            where=_command_name(command),
+            accepted=f"at most {MAX_TELEMETRY_REQUEST} octets",
+        )
+    return request
+
+
+TESTPMD, TESTPMD_PACKAGE = "dpdk-testpmd", "dpdk-dev"
+#: RTE_MAX_LCORE of distributions' builds.
+MAX_LCORE = 128
+#: Names of its forwarding threads before DPDK 22.11, in it, and since 23.07.
+LCORE_THREAD_PREFIXES = ("lcore-worker", "rte-worker", "dpdk-worker")
+RING_SIZE = 1024
+#: Fewest buffers, and fewest of those for jumbo frames; and the ones in caches and other hands,
+#: beside the ones in full rings.
+MBUFS, JUMBO_MBUFS, SPARE_MBUFS = 16384, 8192, 4096
+#: Memory beside the buffers, MiB: rings, EAL, testpmd itself.
+BASE_MIB = 64
+#: What a forwarding thread keeps on its own node, MiB: tables of GRO and GSO, even if unused.
+FAR_MIB = 16
+STANDARD_MTU = 1500
+#: Octets beyond the MTU that drivers count into a frame: virtio's most, its own header among them.
+FRAME_OVERHEAD = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestpmdCommand:
+    """A launch of testpmd.
+
+    Attributes:
+        program: Path of testpmd.
+        name: Prefix of its files, and of its telemetry socket's folder.
+        devices: EAL arguments that make its ports, in order.
+        forwarding: Numbers of ports in the order they are paired; empty forwards nothing.
+        main: Processor of its main thread.
+        workers: Processor of each forwarding thread.
+        node: NUMA node of its memory.
+        memory_mib: Memory, MiB.
+        mode: Forwarding mode: "io", "mac", "macswap".
+        mtu: MTU, octets.
+        tells_mtu: Drivers are told of frames above 1518 octets; some refuse and take every size.
+        queues: Queue pairs of each port.
+        rx_descriptors: Descriptors of each receive ring.
+        tx_descriptors: Descriptors of each transmit ring.
+        peers: Port number -> destination address of what it sends, of mode "mac".
+        anywhere: Processors among which forwarding threads may be moved; empty pins each.
+        far_nodes: Nodes of forwarding threads that are not its memory's.
+        hugepages: False where nobody else maps its memory: ordinary pages do then.
+    """
+
+    program: str
+    name: str
+    devices: tuple[str, ...]
+    forwarding: tuple[int, ...]
+    main: int
+    workers: tuple[int, ...]
+    node: int
+    memory_mib: int
+    mode: str = "io"
+    mtu: int = STANDARD_MTU
+    tells_mtu: bool = False
+    queues: int = 1
+    rx_descriptors: int = RING_SIZE
+    tx_descriptors: int = RING_SIZE
+    peers: dict[int, str] = field(default_factory=dict)
+    anywhere: tuple[int, ...] = ()
+    far_nodes: tuple[int, ...] = ()
+    hugepages: bool = True
+
+    def argv(self) -> list[str]:
+        """The whole command line."""
+        pci = any(device.startswith("-a") for device in self.devices)
+        return [
+            self.program,
+            *lcore_arguments(self.main, self.workers, self.anywhere),
+            f"--file-prefix={self.name}",
+            *([] if pci else ["--no-pci"]),
+            *self._memory(),
+            *self.devices,
+            "--",
+            "--auto-start",
+            *self._topology(),
+            f"--nb-cores={len(self.workers)}",
+            f"--total-num-mbufs={self._buffers()}",
+            f"--mbuf-size={mbuf_room(self.mtu) + HEADROOM}",
+            f"--rxq={self.queues}",
+            f"--txq={self.queues}",
+            f"--rxd={self.rx_descriptors}",
+            f"--txd={self.tx_descriptors}",
+            "--no-numa",
+            f"--socket-num={self.node}",
+            "--no-lsc-interrupt",
+            "--disable-link-check",  # it would wait 9 s for links of VNFs that come later
+            *([f"--max-pkt-len={self.mtu + FRAME_OVERHEAD}"] if self._says_mtu() else []),
+            *self._peers(),
+        ]
+
+    def _memory(self) -> list[str]:
+        if not self.hugepages:
+            return ["--no-huge", "-m", str(self.memory_mib)]
+        sizes = dict.fromkeys(self.far_nodes, FAR_MIB) | {self.node: self.memory_mib}
+        nodes = ",".join(str(sizes.get(node, 0)) for node in range(max(sizes) + 1))
+        return ["--in-memory", "--single-file-segments", "--socket-mem", nodes]
+
+    def _peers(self) -> list[str]:
+        if self.mode != "mac":
+            return []
+        return [f"--eth-peer={port},{mac}" for port, mac in sorted(self.peers.items())]
+
+    def _topology(self) -> list[str]:
+        if not self.forwarding:
+            return ["--forward-mode=rxonly"]
+        order = ",".join(map(str, self.forwarding))
+        return [f"--forward-mode={self.mode}", "--port-topology=paired", f"--portlist={order}"]
+
+    def _buffers(self) -> int:
+        descriptors = self.rx_descriptors + self.tx_descriptors
+        return mbuf_count(len(self.devices), self.queues, self.mtu, descriptors)
+
+    def _says_mtu(self) -> bool:
+        return self.mtu > STANDARD_MTU and self.tells_mtu
+
+
+def lcore_arguments(main: int, workers: Sequence[int], anywhere: Sequence[int] = ()) -> list[str]:
+    """EAL's arguments for a main thread that sleeps and workers that poll.
+
+    DPDK takes a thread's node from the processor that has its lcore's number, and testpmd accepts
+    only nodes of its lcores; so an lcore has its processor's number, unless that is taken.
+    """
+    free = [number for number in range(MAX_LCORE) if number not in {*workers, main}]
+    taken: dict[int, int] = {}
+    for cpu in (*workers, main):
+        number = cpu if cpu < MAX_LCORE and cpu not in taken else free.pop(0)
+        taken[number] = cpu
+    *polling, sleeping = taken
+    loose = f"({','.join(map(str, anywhere))})" if anywhere else ""
+    pairs = [f"{sleeping}@{taken[sleeping]}"]
+    pairs += [f"{number}@{loose or taken[number]}" for number in polling]
+    return [f"--lcores={','.join(pairs)}", f"--main-lcore={sleeping}"]
+
+
+def main_lcore_cpu(
+    node: int,
+    node_of: Mapping[int, int],
+    housekeeping: Sequence[int],
+    workers: Sequence[int],
+    others: Collection[int] = (),
+) -> int:
+    """A processor for the main thread on its memory's node: it allocates there and nowhere else."""
+    here = [cpu for cpu in housekeeping if node_of.get(cpu, node) == node]
+    taken = {*workers, *others}
+    here += [cpu for cpu, its in node_of.items() if its == node and cpu not in taken]
+    here += [cpu for cpu in workers if node_of.get(cpu) == node]
+    return here[0] if here else housekeeping[0]
+
+
+def mbuf_count(ports: int, queues: int, mtu: int, descriptors: int = 2 * RING_SIZE) -> int:
+    """Buffers of its pool."""
+    fewest = MBUFS if mbuf_room(mtu) == STANDARD_ROOM else JUMBO_MBUFS
+    return max(fewest, ports * queues * descriptors + SPARE_MBUFS)
+
+
+def forwarder_memory_mib(
+    ports: int, queues: int, mtu: int, descriptors: int = 2 * RING_SIZE
+) -> int:
+    """Memory it needs."""
+    needed = BASE_MIB + mbuf_pool_mib(mbuf_count(ports, queues, mtu, descriptors), mtu)
+    return -(-needed // 64) * 64
+
+
+def forwarder_pollers(role: str, pid: int) -> tuple[Pollers, ...]:
+    """Its forwarding threads, by the names that versions of DPDK give them."""
+    return tuple(
+        Pollers(role=role, pid=pid, thread_prefix=prefix) for prefix in LCORE_THREAD_PREFIXES
+    )
+
+
+class TestpmdPorts:
+    """Ports of a testpmd. A connection that broke, or answered too late, is made anew."""
+
+    __test__ = False  # pytest would otherwise try to collect the name
+
+    def __init__(self, runtime: Path, name: str) -> None:
+        self._path = runtime / "dpdk" / name / "dpdk_telemetry.v2"
+        self._telemetry: DpdkTelemetry | None = None
+
+    def ask(self, command: str) -> Any:
+        """Ask one thing."""
+        if self._telemetry is None:
+            try:
+                self._telemetry = DpdkTelemetry(self._path)
+            except (OSError, ValueError) as error:
+                raise HostError(f"testpmd is not there: {error}", where=str(self._path)) from error
+        try:
+            return self._telemetry.ask(command)
+        except VnetperfError:
+            self.close()
+            raise
+
+    def version(self) -> str:
+        """Version of DPDK, or why it is not known."""
+        with contextlib.suppress(HostError):
+            self.info(0)
+        if self._telemetry is None:
+            return "unknown: it does not answer"
+        return str(self._telemetry.greeting.get("version", "unknown: telemetry does not say"))
+
+    def info(self, number: int) -> dict[str, Any]:
+        """What it tells of a port."""
+        answer = self.ask(f"/ethdev/info,{number}")
+        return answer if isinstance(answer, dict) else {}
+
+    def describe(self, number: int) -> str:
+        """A port as its driver has it, for the result."""
+        try:
+            info = self.info(number)
+        except HostError as error:
+            return f"unknown: {error}"
+        return (
+            f"{info.get('mac_addr', 'no address')}, MTU {info.get('mtu', 'unknown')}, "
+            f"{info.get('nb_rx_queues', '?')}/{info.get('nb_tx_queues', '?')} rx/tx queues"
+        )
+
+    def link_up(self, number: int) -> bool:
+        """Whether a port's link is up."""
+        answer = self.ask(f"/ethdev/link_status,{number}")
+        return isinstance(answer, dict) and answer.get("status") == "UP"
+
+    def counters(self, number: int, name: str) -> HopCounters:
+        """Counters of a port."""
+        stats = self.ask(f"/ethdev/stats,{number}")
+        if not isinstance(stats, dict):
+            raise HostError(f"testpmd has no statistics of port {number}", where=str(self._path))
+        return HopCounters(
+            port=name,
+            rx=stats["ipackets"],
+            tx=stats["opackets"],
+            rx_dropped=stats["imissed"] + stats["rx_nombuf"],
+            tx_dropped=stats["oerrors"],
+        )
+
+    def close(self) -> None:
+        """Close the connection; the next question opens it again."""
+        if self._telemetry is not None:
+            self._telemetry.close()
+            self._telemetry = None

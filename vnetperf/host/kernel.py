@@ -1,0 +1,334 @@
+"""Settings of the running kernel: values under /sys and /proc/sys, modules, the command line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from vnetperf.host import linux
+from vnetperf.host.facts import is_unknown
+from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.model.errors import HostError
+
+PROC_SYS = Path("/proc/sys")
+
+# A CPU mask is padded and split into groups of eight by the kernel; a CPU list ("0,2") is not one.
+_CPU_MASK = re.compile(r"[0-9a-f]{1,8}(,[0-9a-f]{8})*")
+
+
+def read_value(path: Path) -> str:
+    """The value of a proc or sysfs file, without surrounding white space.
+
+    Where a file lists choices with the current one in brackets (``always [madvise] never``), the
+    current one is returned, which is what can be written back.
+    """
+    try:
+        text = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise HostError(
+            f"cannot be read: {error}",
+            where=str(path),
+            cure="check that this kernel has the feature and that you are root",
+        ) from error
+    words = text.split()
+    chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
+    return chosen[0] if len(chosen) == 1 and len(words) > 1 else text
+
+
+def write_value(journal: Journal, path: Path, value: str, *, zero_first: bool = False) -> Change:
+    """Set a proc or sysfs value for this run; undoing writes the previous one back."""
+    previous = read_value(path)
+    data = {"path": str(path), "previous": previous, "zero_first": zero_first}
+    with journal.changing("value", f"{path}: {previous} -> {value}", data) as change:
+        if not _same_value(previous, value):
+            _write_file(path, value, zero_first=zero_first and previous != "0")
+        now = read_value(path)
+        if not _same_value(now, value):
+            raise HostError(
+                f"the kernel was given {value!r} and says {now!r}",
+                where=str(path),
+                accepted="a value that reads back as written",
+                cure="see dmesg for why the kernel did not take it",
+            )
+    return change
+
+
+def set_sysctl(journal: Journal, name: str, value: str, *, root: Path = PROC_SYS) -> Change:
+    """Set a sysctl such as ``vm.max_map_count`` for this run; see `write_value`.
+
+    A dot inside an interface's name is written as ``/``, as sysctl(8) has it.
+    """
+    return write_value(journal, root / name.translate(str.maketrans("./", "/.")), value)
+
+
+def undo_value(data: UndoData) -> str:
+    """Write the previous value back, if it is not there already."""
+    path, previous = Path(data["path"]), str(data["previous"])
+    if not path.exists():
+        return "gone with its device"
+    now = read_value(path)
+    if _same_value(now, previous):
+        return f"already {previous}"
+    _write_file(
+        path, previous, zero_first=bool(data["zero_first"]) and now != "0" and previous != "0"
+    )
+    after = read_value(path)
+    if not _same_value(after, previous):
+        raise HostError(f"was {previous!r}, is still {after!r} after writing it", where=str(path))
+    return f"{now} -> {previous}"
+
+
+def _write_file(path: Path, value: str, *, zero_first: bool) -> None:
+    for text in ("0", value) if zero_first else (value,):
+        try:
+            # No O_CREAT: a misspelt name must not become a regular file.
+            fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+            try:
+                os.write(fd, (text + "\n").encode())
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise HostError(
+                f"the kernel refused {text!r}: {error.strerror}",
+                where=str(path),
+                cure="check the value and that you are root; dmesg may say more",
+            ) from error
+
+
+def _same_value(left: str, right: str) -> bool:
+    """Whether two values mean the same: spacing, and hex masks padded by the kernel, differ."""
+    return _normalised(left) == _normalised(right)
+
+
+def _normalised(value: str) -> str:
+    words = " ".join(value.split())
+    if _CPU_MASK.fullmatch(words):
+        return words.replace(",", "").lstrip("0") or "0"
+    return words
+
+
+#: Modules that backends and wires may need; the planner knows of these.
+REPORTED_MODULES = (
+    *("openvswitch", "vxlan", "geneve", "ip_gre", "bridge", "veth", "tun", "macvtap", "macvlan"),
+    *("gtp", "vhost_net", "vfio_pci", "vfio_iommu_type1", "uio_pci_generic"),
+    *("sch_ingress", "cls_matchall", "cls_u32", "cls_flower", "act_mirred", "act_pedit"),
+)
+#: A function of each that a kernel without a list of its built-in modules may have.
+MODULE_SYMBOLS = {
+    "openvswitch": "ovs_dp_process_packet",
+    "vxlan": "vxlan_xmit",
+    "geneve": "geneve_xmit",
+    "ip_gre": "gre_tap_xmit",
+    "bridge": "br_handle_frame",
+    "veth": "veth_xmit",
+    "tun": "tun_net_xmit",
+    "macvtap": "macvtap_newlink",
+    "macvlan": "macvlan_start_xmit",
+    "gtp": "gtp_dev_xmit",
+    "vhost_net": "vhost_net_open",
+    "vfio_pci": "vfio_pci_probe",
+    "vfio_iommu_type1": "vfio_iommu_type1_ioctl",
+    "sch_ingress": "ingress_init",
+    "cls_matchall": "mall_classify",
+    "cls_u32": "u32_classify",
+    "cls_flower": "fl_classify",
+    "act_mirred": "tcf_mirred_act",
+    "act_pedit": "tcf_pedit_act",
+}
+KALLSYMS = Path("/proc/kallsyms")
+MODULES = Path("/lib/modules")
+SYS_MODULE = Path("/sys/module")
+PROC_MODULES = Path("/proc/modules")
+
+
+def module_loaded(name: str) -> bool:
+    """Whether a module is loaded, or built into the kernel with something to show."""
+    return (SYS_MODULE / _module_name(name)).is_dir()
+
+
+def why_not_loadable(name: str) -> str:
+    """What keeps a module from being used; nothing is loaded to find out."""
+    if module_loaded(name) or _module_name(name) in _built_in_modules():
+        return ""
+    directory = MODULES / os.uname().release
+    if not directory.is_dir():
+        return f"it is not loaded, and {directory} is not there to load it from"
+    if _module_name(name) in _module_names(directory / "modules.dep"):
+        return ""
+    return f"it is neither loaded nor under {directory}"
+
+
+@cache
+def _built_in_modules() -> frozenset[str]:
+    """Modules built into the kernel, by its list, or by symbols when the list is not installed."""
+    listed = _module_names(MODULES / os.uname().release / "modules.builtin")
+    if listed:
+        return listed
+    try:
+        text = KALLSYMS.read_text()
+    except OSError:
+        return frozenset()
+    return frozenset(name for name, symbol in MODULE_SYMBOLS.items() if f" {symbol}\n" in text)
+
+
+@cache
+def _module_names(file: Path) -> frozenset[str]:
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return frozenset()
+    paths = (line.partition(":")[0].strip() for line in lines)
+    return frozenset(_module_name(Path(path).name.partition(".ko")[0]) for path in paths)
+
+
+def load_module(journal: Journal, name: str) -> Change | None:
+    """Load a module and those it needs for this run; None when it is there or built in."""
+    if module_loaded(name) or _module_name(name) in _built_in_modules():
+        return None
+    modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
+    if modprobe is None or not PROC_MODULES.exists():
+        raise HostError(
+            "the running kernel cannot load modules" if modprobe else "modprobe is not installed",
+            where=f"module {name}",
+            accepted="a kernel with the module built in or loadable",
+            cure="boot a distribution's kernel, install kmod",
+        )
+    order = _modprobe([modprobe, "--show-depends", name], name)
+    lines = [line.split() for line in order.splitlines()]
+    needed = [_module_name(Path(line[1]).name.split(".ko")[0]) for line in lines if len(line) > 1]
+    missing = [module for module in needed if not module_loaded(module)]
+    what = f"load modules {' '.join(missing)}"
+    with journal.changing("modules", what, {"modules": missing}) as change:
+        _modprobe([modprobe, name], name)
+        if missing and not module_loaded(name):
+            raise HostError("modprobe said yes, but it is not loaded", where=f"module {name}")
+    return change
+
+
+def undo_modules(data: UndoData) -> str:
+    """Unload the modules that the run loaded, those that need others first."""
+    unloaded = []
+    for module in reversed(data["modules"]):
+        if not module_loaded(module):
+            continue
+        _unload_module(module)
+        unloaded.append(module)
+    return f"unloaded {' '.join(unloaded)}" if unloaded else "already gone"
+
+
+def _unload_module(module: str) -> None:
+    for attempt in range(10):
+        try:
+            linux.delete_module(module)
+            return
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return
+            if error.errno not in (errno.EBUSY, errno.EAGAIN) or attempt == 9:
+                raise HostError(
+                    f"cannot be unloaded: {error.strerror}",
+                    where=f"module {module}",
+                    cure="end what uses it (see lsmod), then run `vnetperf restore`",
+                ) from error
+            time.sleep(0.1)  # references of dead processes and links go a little later
+
+
+def _modprobe(command: list[str], name: str) -> str:
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if result.returncode:
+        raise HostError(
+            f"modprobe failed: {result.stderr.strip()}",
+            where=f"module {name}",
+            cure="install the package with this kernel's modules",
+        )
+    return result.stdout
+
+
+def _module_name(name: str) -> str:
+    return name.replace("-", "_")
+
+
+NOT_GIVEN: Final = "not given"
+
+#: Option -> what it does, as the kernel's documentation has it in a few words.
+BOOT_OPTIONS: Final[Mapping[str, str]] = {
+    "isolcpus": "processors on which the scheduler puts nothing by itself",
+    "nohz_full": "processors without a timer tick while one task runs",
+    "rcu_nocbs": "processors relieved of RCU callbacks",
+    "irqaffinity": "processors that interrupts go to by default",
+    "nosmt": "hardware threads of a core are not used",
+    "maxcpus": "processors started at boot",
+    "intel_pstate": "how the frequency driver of Intel works",
+    "amd_pstate": "how the frequency driver of AMD works",
+    "cpufreq.default_governor": "governor of the frequency from the boot on",
+    "intel_idle.max_cstate": "deepest sleep of Intel's idle driver",
+    "processor.max_cstate": "deepest sleep of the ACPI idle driver",
+    "idle": "what an idle processor does: poll never sleeps",
+    "hugepagesz": "size of the hugepages that are reserved next",
+    "default_hugepagesz": "size of hugepages where none is named",
+    "hugepages": "hugepages reserved at boot",
+    "transparent_hugepage": "whether ordinary memory becomes hugepages by itself",
+    "numa_balancing": "whether the kernel moves memory between nodes",
+    "intel_iommu": "the IOMMU of Intel",
+    "amd_iommu": "the IOMMU of AMD",
+    "iommu": "pt: devices of the host are not translated",
+    "iommu.passthrough": "1: devices of the host are not translated",
+    "mitigations": "what is done against flaws of the processor",
+    "spectre_v2": "what is done against Spectre variant 2",
+    "retbleed": "what is done against Retbleed",
+    "tsx": "transactional memory",
+    "nopti": "no isolation of page tables",
+    "pti": "isolation of page tables",
+    "clocksource": "the clock that is asked for",
+    "tsc": "whether the TSC is believed",
+    "nmi_watchdog": "an interrupt on every processor now and then, to find hangs",
+    "nosoftlockup": "no search for hanging processors",
+    "nowatchdog": "no search for hanging processors",
+    "skew_tick": "timer ticks of processors at different moments",
+    "preempt": "how readily the kernel lets itself be interrupted",
+    "pcie_aspm": "sleep of PCIe links",
+    "audit": "a record of system calls",
+}
+
+
+#: Those whose absence is worth a word.
+REPORTED_IF_ABSENT: Final = (
+    *("isolcpus", "nohz_full", "rcu_nocbs", "irqaffinity", "mitigations"),
+    *("intel_iommu", "amd_iommu", "iommu", "hugepages", "default_hugepagesz"),
+    *("intel_pstate", "idle", "processor.max_cstate"),
+)
+
+
+def boot_options(cmdline: str) -> Any:
+    """The options of `OPTIONS` as they were given, with what they mean."""
+    if is_unknown(cmdline):
+        return cmdline
+    try:
+        words = shlex.split(cmdline)
+    except ValueError:  # a quote that is not closed
+        words = cmdline.split()
+    given: dict[str, list[str]] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        given.setdefault(_option_name(name), []).append(value if equals else "yes")
+    found: dict[str, Any] = {}
+    for name, meaning in BOOT_OPTIONS.items():
+        if values := given.get(_option_name(name)):
+            found[name] = {"value": "; ".join(values), "means": meaning}
+        elif name in REPORTED_IF_ABSENT:
+            found[name] = NOT_GIVEN
+    return found
+
+
+def _option_name(name: str) -> str:
+    """The kernel takes - and _ in names for the same."""
+    return name.replace("-", "_")

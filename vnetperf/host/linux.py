@@ -1,0 +1,171 @@
+"""What Python's `os` lacks: namespaces, mounts, raw system calls, process and boot identity."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vnetperf.model.errors import HostError
+
+T = TypeVar("T")
+
+CLONE_NEWNET = 0x40000000
+MNT_DETACH = 2
+O_NONBLOCK = os.O_NONBLOCK
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
+    return result
+
+
+def set_namespace(namespace: int | Path) -> None:
+    """Move the calling *thread* into a network namespace (an open file or its path)."""
+    if isinstance(namespace, int):
+        _checked(_libc.setns(namespace, CLONE_NEWNET), "setns")
+        return
+    fd = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _checked(_libc.setns(fd, CLONE_NEWNET), str(namespace))
+    finally:
+        os.close(fd)
+
+
+def unshare_network() -> None:
+    """Give the calling *thread* a new network namespace."""
+    _checked(_libc.unshare(CLONE_NEWNET), "unshare")
+
+
+def mount_syscall(
+    source: str, target: Path, fstype: str, flags: int = 0, options: str = ""
+) -> None:
+    """Attach a file system to a directory."""
+    result = _libc.mount(
+        source.encode(),
+        os.fsencode(target),
+        fstype.encode() or None,
+        ctypes.c_ulong(flags),
+        options.encode() or None,
+    )
+    _checked(result, str(target))
+
+
+def unmount_syscall(target: Path, flags: int = 0) -> None:
+    """umount2(2)."""
+    _checked(_libc.umount2(os.fsencode(target), flags), str(target))
+
+
+def delete_module(name: str) -> None:
+    """Unload a kernel module, unless something uses it."""
+    _checked(_libc.syscall(_delete_module_number(), name.encode(), O_NONBLOCK), name)
+
+
+def call_in_thread(function: Callable[[], T]) -> T:
+    """Run a function in a thread of its own, so that namespaces it enters end with it."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            errors.append(error)
+
+    thread = threading.Thread(target=body, name="vnetperf-namespace")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def raw_syscall(number: int, *arguments: Any) -> int:
+    """syscall(2) by number, for calls without a C library function."""
+    return _checked(int(_libc.syscall(number, *arguments)), f"system call {number}")
+
+
+def _delete_module_number() -> int:
+    # asm-generic architectures (aarch64, riscv, loongarch) share one table.
+    return {"x86_64": 176, "ppc64le": 129, "s390x": 129}.get(os.uname().machine, 106)
+
+
+PROC = Path("/proc")
+RUN_ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process for all of one boot: a pid alone is reused, with its start time it is not.
+
+    Attributes:
+        pid: Process id.
+        start: Start time in clock ticks since boot (field 22 of /proc/pid/stat).
+    """
+
+    pid: int
+    start: int
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessId | None:
+        """Identity of a living process, or None when there is none (a zombie counts as dead)."""
+        stat = _proc_stat(pid)
+        return None if stat is None or stat[0] in "ZX" else cls(pid, int(stat[19]))
+
+    @classmethod
+    def me(cls) -> ProcessId:
+        """Identity of the calling process."""
+        own = cls.of(os.getpid())
+        if own is None:
+            raise HostError("cannot read /proc/self/stat", cure="mount /proc")
+        return own
+
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return ProcessId.of(self.pid) == self
+
+
+def _proc_stat(pid: int) -> list[str] | None:
+    try:
+        text = (PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The command name is in parentheses and may itself hold spaces and parentheses.
+    return text.rpartition(")")[2].split()
+
+
+def boot_id() -> str:
+    """Identity of this boot of the kernel."""
+    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def user_name() -> str:
+    """Who runs this, for "who holds the testbed": the user behind sudo, else the account."""
+    behind_sudo = os.environ.get("SUDO_USER")
+    if behind_sudo:
+        return behind_sudo
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
+
+
+def check_run_id(run_id: str) -> str:
+    """Return the id when it can name files and be found in an environment, else refuse it."""
+    if not RUN_ID_PATTERN.fullmatch(run_id):
+        raise HostError(
+            f"run id {run_id!r} cannot name a run",
+            accepted="1 to 40 letters, digits, dots, dashes and underscores",
+            cure="leave it out, one is made",
+        )
+    return run_id

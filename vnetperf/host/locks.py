@@ -1,0 +1,236 @@
+"""Locks between processes: on a file, and on a testbed with the name of its holder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from vnetperf.host.linux import ProcessId, user_name
+from vnetperf.host.paths import HostRoots, make_private, remove_if_empty
+from vnetperf.model.errors import HostError, TestbedBusyError
+
+FILE_LOCK_POLL_S = 0.02
+
+
+def lock_file(fd: int, timeout_s: float, busy: Callable[[], HostError]) -> None:
+    """Take the lock; closing the file, or `release`, gives it back."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise busy() from None
+            time.sleep(FILE_LOCK_POLL_S)
+        else:
+            return
+
+
+def unlock_file(fd: int) -> None:
+    """Give the lock back."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+TESTBED_LOCK_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """Who holds a testbed.
+
+    Attributes:
+        pid: Process id of the agent.
+        start: Its start time in clock ticks since boot.
+        user: Account it runs for.
+        run_id: Its run.
+        since: Start, ISO 8601, UTC.
+        argv: Its command line.
+        guardian: Process id of its guardian, 0 before there is one.
+    """
+
+    pid: int
+    start: int
+    user: str
+    run_id: str
+    since: str
+    argv: tuple[str, ...] = ()
+    guardian: int = 0
+
+    def describe(self) -> str:
+        """The holder in one line, for a terminal."""
+        text = f"run {self.run_id} of {self.user} (pid {self.pid}, since {self.since})"
+        if ProcessId(self.pid, self.start).alive():
+            return text
+        return f"{text}, which is dead; its guardian (pid {self.guardian}) restores the machine"
+
+
+OnWait = Callable[[LockHolder | None, float], None]
+
+
+class TestbedLock:
+    """A held lock."""
+
+    __test__ = False  # pytest would otherwise try to collect the name
+
+    def __init__(self, path: Path, fd: int, holder: LockHolder) -> None:
+        self.path = path
+        self.fd = fd
+        self.holder = holder
+
+    @classmethod
+    def acquire(
+        cls,
+        roots: HostRoots,
+        testbed: str,
+        run_id: str,
+        *,
+        timeout_s: float = 0.0,
+        on_wait: OnWait | None = None,
+    ) -> TestbedLock:
+        """Take a testbed for a run. What a dead run left is taken silently."""
+        path = roots.lock(testbed)
+        begin = time.monotonic()
+        while True:
+            fd = _open_lock_file(path)
+            if _try_flock(fd, path):
+                break
+            os.close(fd)
+            holder, waited = read_holder(path), time.monotonic() - begin
+            if waited >= timeout_s:
+                raise _testbed_busy(path, testbed, holder, waited)
+            if on_wait is not None:
+                on_wait(holder, waited)
+            time.sleep(TESTBED_LOCK_POLL_S)
+        me = ProcessId.me()
+        lock = cls(
+            path,
+            fd,
+            LockHolder(
+                pid=me.pid,
+                start=me.start,
+                user=user_name(),
+                run_id=run_id,
+                since=datetime.now(UTC).isoformat(timespec="seconds"),
+                argv=tuple(sys.argv[:20]),
+            ),
+        )
+        lock._write()
+        return lock
+
+    def name_guardian(self, pid: int) -> None:
+        """Tell those who wait which process goes on holding the lock when the agent dies."""
+        self.holder = replace(self.holder, guardian=pid)
+        self._write()
+
+    def release(self) -> None:
+        """Give the testbed free and remove the file; calling it again does nothing."""
+        if self.fd < 0:
+            return
+        release_testbed_lock(self.fd, self.path)
+        self.fd = -1
+
+    def _write(self) -> None:
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, json.dumps(asdict(self.holder)).encode(), 0)
+
+
+def release_testbed_lock(fd: int, path: Path) -> None:
+    """Remove the lock's file, if it is still the one held, then close it."""
+    # Removed while held: whoever opened the old file meanwhile sees that its name is gone.
+    if _is_current_file(fd, path):
+        path.unlink(missing_ok=True)
+    os.close(fd)
+    remove_if_empty(path.parent, path.parent.parent)
+
+
+def read_holder(path: Path) -> LockHolder | None:
+    """Who a lock file names, or None when it names nobody (yet). Says nothing about "held"."""
+    try:
+        data = json.loads(path.read_text())
+        return LockHolder(**{**data, "argv": tuple(data["argv"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the lock of this file."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def remove_stale_locks(roots: HostRoots) -> list[str]:
+    """Remove lock files that nobody holds."""
+    removed = []
+    for path in sorted(roots.locks.glob("*.lock")):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            if _try_flock(fd, path):
+                release_testbed_lock(fd, path)
+                removed.append(path.stem)
+            else:
+                os.close(fd)
+    return removed
+
+
+def _open_lock_file(path: Path) -> int:
+    while True:
+        try:
+            make_private(path.parent)
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue  # a run that ended just now removed the empty directory
+        except OSError as error:
+            raise HostError(
+                f"the testbed cannot be locked: {error.strerror}",
+                where=str(path),
+                cure="run as root on a disk that can be written",
+            ) from error
+
+
+def _try_flock(fd: int, path: Path) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return _is_current_file(fd, path)
+
+
+def _is_current_file(fd: int, path: Path) -> bool:
+    """Whether the open file is the one that the path names now."""
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    opened = os.fstat(fd)
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+
+
+def _testbed_busy(
+    path: Path, testbed: str, holder: LockHolder | None, waited: float
+) -> TestbedBusyError:
+    who = holder.describe() if holder else "a run that has not said who it is yet"
+    after = f" after waiting {waited:.0f} s" if waited >= 1 else ""
+    return TestbedBusyError(
+        f"the {testbed} is held by {who}{after}",
+        where=str(path),
+        accepted="one run at a time",
+        cure="wait for it (with a longer timeout for the testbed), or end that process: its "
+        "guardian then restores the machine; `vnetperf restore` does so when both are dead",
+    )

@@ -1,0 +1,75 @@
+"""NICs of a machine: inventory, binding to a user-space driver, borrowing for a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vnetperf.host import kernel
+from vnetperf.host.journal import Journal
+from vnetperf.host.nic import netdev, pci, usage, vfs
+from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import NicFacts
+
+
+def inventory() -> tuple[NicFacts, ...]:
+    """All PCI network devices; nothing is changed."""
+    uses = usage.interface_uses()
+    return tuple(_nic_facts(nic, uses) for nic in pci.nics())
+
+
+def _nic_facts(nic: pci.PciNic, uses: dict[str, usage.InterfaceUse]) -> NicFacts:
+    found = [uses[name] for name in nic.interfaces if name in uses]
+    use = max(found, key=lambda u: u.session, default=usage.InterfaceUse(""))
+    mates = pci.group_mates(nic.address)
+    return NicFacts(
+        address=nic.address,
+        driver=nic.driver,
+        kernel_driver=pci.kernel_driver(nic.address),
+        interfaces=nic.interfaces,
+        node=nic.node,
+        vfs=nic.vfs,
+        max_vfs=nic.max_vfs,
+        physical=nic.physical,
+        iommu_group=nic.iommu_group,
+        group_mates=tuple(f"{address} ({driver})" for address, driver in mates.items()),
+        in_use=use.reason or _other_use(nic) or vfs.why_in_use(nic.address, uses),
+        session=use.session,
+    )
+
+
+def _other_use(nic: pci.PciNic) -> str:
+    """Who has a device that a program drives, or a namespace that hides its interface."""
+    if nic.driver in pci.USER_DRIVERS:
+        holder = "" if nic.iommu_group is None else usage.holder_of_vfio(nic.iommu_group)
+        return f"{holder} has it through {nic.driver}" if holder else ""
+    if nic.driver and not nic.interfaces and nic.driver == pci.kernel_driver(nic.address):
+        return "its interface is in another network namespace, or its driver made none"
+    return ""
+
+
+def bind_nic(journal: Journal, address: str, driver: str, *, isolated: bool = False) -> None:
+    """Give a device to a driver for programs; undoing gives it back with its interface."""
+    for module in {"vfio-pci": ("vfio_pci", "vfio_iommu_type1")}.get(driver, (driver,)):
+        kernel.load_module(journal, module)
+    netdev.journal_interface(journal, address)
+    pci.bind_driver(journal, address, driver, isolated=isolated)
+
+
+def borrow_nic(
+    journal: Journal, address: str, netns: Path, *, name: str = "", isolated: bool = False
+) -> str:
+    """Move the kernel interface of a device into a namespace; undoing brings it back as it was."""
+    before = pci.nic(address)
+    wanted = pci.kernel_driver(address)
+    if not wanted:
+        raise HostError(
+            "the kernel has no network driver for the device",
+            where=address,
+            cure="install the package with this kernel's modules",
+        )
+    if before.driver != wanted:
+        kernel.load_module(journal, wanted)
+        pci.bind_driver(journal, address, pci.driver_of_module(wanted), isolated=isolated)
+    else:
+        netdev.journal_interface(journal, address, netns=netns)
+    return netdev.move_interface(address, netns, name=name)

@@ -1,0 +1,277 @@
+"""A NIC's network interface: recorded, moved to a run's namespace, put back."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from vnetperf.host import ethtool, links
+from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.host.links import run_in
+from vnetperf.host.nic import pci
+from vnetperf.host.wait import patient
+from vnetperf.model.errors import HostError
+
+#: Flags of an interface that a run may change: NOARP, PROMISC, ALLMULTI, MULTICAST.
+UP, PROMISCUOUS = 0x1, 0x100
+RESTORED_FLAGS = 0x80 | PROMISCUOUS | 0x200 | 0x1000
+AF_INET, AF_INET6, LINK_SCOPE, PERMANENT, UNICAST, BY_KERNEL = 2, 10, 253, 0x80, 1, 2
+_ROUTE = ("RTA_DST", "RTA_GATEWAY", "RTA_PRIORITY", "RTA_PREFSRC")
+
+
+def read_state(name: str) -> dict[str, Any]:
+    """All of an interface that is put back."""
+    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
+
+    link = links.get(name)
+    with IPRoute() as route:
+        (message,) = route.get_links(link.index)
+        addresses: list[Any] = [a for a in route.get_addr(index=link.index) if _is_kept(a)]
+        routes: list[Any] = [
+            r
+            for family in (AF_INET, AF_INET6)
+            for r in route.get_routes(family=family)
+            if r.get_attr("RTA_OIF") == link.index and _is_configured_route(r)
+        ]
+    return {
+        "name": name,
+        "mac": link.mac,
+        "mtu": link.mtu,
+        "flags": message["flags"] & (RESTORED_FLAGS | UP),
+        "offloads": ethtool.offloads(name),
+        "queues": ethtool.channels(name),
+        "addresses": [_address_entry(a) for a in addresses],
+        "routes": [_route_entry(r) for r in routes],
+    }
+
+
+def _is_kept(message: Any) -> bool:
+    """Whether an address would not come back by itself: link-local and autoconfigured ones do."""
+    permanent = bool((message.get_attr("IFA_FLAGS") or message["flags"]) & PERMANENT)
+    return bool(message["scope"] != LINK_SCOPE) and (permanent or message["family"] == AF_INET)
+
+
+def _is_configured_route(message: Any) -> bool:
+    """Whether a route was set: those of the kernel come back with the addresses."""
+    return bool(message["type"] == UNICAST and message["proto"] != BY_KERNEL)
+
+
+def _address_entry(message: Any) -> dict[str, Any]:
+    entry = {
+        "family": message["family"],
+        "address": message.get_attr("IFA_ADDRESS"),
+        "local": message.get_attr("IFA_LOCAL"),
+        "broadcast": message.get_attr("IFA_BROADCAST"),
+        "prefixlen": message["prefixlen"],
+        "scope": message["scope"],
+    }
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def _route_entry(message: Any) -> dict[str, Any]:
+    entry = {key.removeprefix("RTA_").lower(): message.get_attr(key) for key in _ROUTE}
+    if entry["dst"] is not None:
+        entry["dst"] = f"{entry['dst']}/{message['dst_len']}"
+    fields = {key: message[key] for key in ("family", "proto", "scope")}
+    table = message.get_attr("RTA_TABLE")
+    found = {**fields, "table": table, **entry}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def restore_state(name: str, data: UndoData) -> str:
+    """Bring an interface to what was read of it."""
+    done = []
+    index = links.get(name).index
+    now = read_state(name)
+    if name != data["name"]:
+        request_link("set", index=index, flags=0, change=UP)
+        request_link("set", index=index, ifname=str(data["name"]))
+        name = str(data["name"])
+        done.append("name")
+    for what in ("mac", "mtu"):
+        if now[what] != data[what]:
+            key = "address" if what == "mac" else what
+            request_link("set", index=index, **{key: data[what]})
+            done.append(what)
+    differing = {k: v for k, v in data["offloads"].items() if now["offloads"].get(k) != v}
+    if differing:
+        ethtool.set_offloads(name, differing)
+        done.append("offloads")
+    if data.get("queues") and now["queues"] != data["queues"]:
+        ethtool.set_channels(name, data["queues"])
+        done.append("queues")
+    flags = read_state(name)["flags"]
+    if flags != data["flags"]:
+        request_link("set", index=index, flags=data["flags"], change=RESTORED_FLAGS | UP)
+        done.append("flags")
+    if _put_addresses_back(index, data):
+        done.append("addresses")
+    return "put back: " + ", ".join(done) if done else "already as before"
+
+
+def _put_addresses_back(index: int, data: UndoData) -> bool:
+    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
+    changed = False
+    with IPRoute() as route:
+        there = {(a.get_attr("IFA_ADDRESS"), a["prefixlen"]) for a in route.get_addr(index=index)}
+        for entry in data["addresses"]:
+            if (entry["address"], entry["prefixlen"]) not in there:
+                with contextlib.suppress(NetlinkError):  # a DHCP client was faster
+                    route.addr("add", index=index, **entry)
+                changed = True
+        for entry in data["routes"]:
+            with contextlib.suppress(NetlinkError):  # it is there already
+                route.route("add", oif=index, **entry)
+                changed = True
+    return changed
+
+
+def request_link(command: str, **attributes: Any) -> None:
+    """Make one link request in the calling thread's namespace."""
+    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
+    _retried(lambda: _send(IPRoute, NetlinkError, command, attributes))
+
+
+def _send(route_class: Any, refusal: Any, command: str, attributes: dict[str, Any]) -> None:
+    try:
+        with route_class() as route:
+            route.link(command, **attributes)
+    except (refusal, OSError) as error:
+        raise HostError(
+            f"the kernel refused to {command} the link: {error}",
+            where=f"link {attributes.get('ifname') or attributes['index']}",
+            cure="see dmesg for what the driver says",
+        ) from error
+
+
+def _retried(call: Callable[[], None], attempts: int = 3) -> None:
+    """Drivers are busy for a moment after they were bound."""
+    for attempt in range(attempts):
+        try:
+            call()
+            return
+        except HostError:
+            if attempt + 1 == attempts:
+                raise
+            time.sleep(0.1)
+
+
+#: Longest wait for the interface of a driver that was just bound, seconds.
+APPEARS_S = 10.0
+OWN_NETNS = Path("/proc/thread-self/ns/net")
+
+
+def journal_interface(
+    journal: Journal, address: str, *, netns: Path | None = None
+) -> Change | None:
+    """Write down the interface of a device before it is moved, changed, or lost to a driver."""
+    name = interface_of(address)
+    if not name:
+        return None
+    data = {"pci": address, "netns": str(netns) if netns else "", **read_state(name)}
+    return journal.intend("netdev", f"interface {name} of {address}", data)
+
+
+def interface_of(address: str, *, wait_s: float = 0.0) -> str:
+    """The interface of a device in the caller's namespace."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        names = pci.nic(address).interfaces
+        if names or time.monotonic() >= deadline:
+            return names[0] if names else ""
+        time.sleep(0.02)
+
+
+def move_interface(address: str, netns: Path, *, name: str = "") -> str:
+    """Move the interface of a device into a namespace; the caller has written it down."""
+    # udev may rename an interface while we look: the index stays.
+    deadline = time.monotonic() + patient(APPEARS_S)
+    while True:
+        here = interface_of(address, wait_s=max(0.0, deadline - time.monotonic()))
+        link = links.find(here) if here else None
+        if link is not None:
+            break
+        if time.monotonic() >= deadline:
+            raise HostError(
+                f"its driver {pci.nic(address).driver or '(none)'} made no network interface "
+                f"within {patient(APPEARS_S):.0f} s",
+                where=address,
+                cure="see dmesg for what the driver says of the device",
+            )
+    with netns.open("rb") as target:
+        request_link("set", index=link.index, flags=0, change=UP)
+        request_link("set", index=link.index, net_ns_fd=target.fileno(), ifname=name or link.name)
+    return name or link.name
+
+
+def prepare_interface(
+    name: str, *, netns: Path, mtu: int, promiscuous: bool, mac: str = "", offload: bool = False
+) -> None:
+    """Make an interface in a run's namespace carry test frames and nothing else, and bring it up."""
+    if mac and links.get(name, netns).mac != mac:
+        links.set_address(name, mac, netns=netns)
+    if links.get(name, netns).mtu != mtu:
+        try:
+            links.set_mtu(name, mtu, netns=netns)
+        except HostError as error:
+            raise HostError(
+                f"the driver refuses an MTU of {mtu}: {error.what}",
+                where=f"link {name}",
+                cure="measure smaller frames, or leave mtu out of the options",
+            ) from error
+    if not offload:
+        ethtool.disable_offloads(name, netns=netns)
+    links.silence(name, netns=netns)
+    index = links.get(name, netns).index
+    flags = (PROMISCUOUS if promiscuous else 0) | UP
+    run_in(netns, lambda: request_link("set", index=index, flags=flags, change=PROMISCUOUS | UP))
+
+
+def undo_netdev(data: UndoData) -> str:
+    """Put an interface back: into this namespace, with its name, settings, addresses, routes."""
+    address, wanted = str(data["pci"]), str(data["name"])
+    if not pci.exists(address):
+        return "gone with its device"
+    name = interface_of(address)
+    if not name and data["netns"] and Path(data["netns"]).exists():
+        _move_home(address, wanted, Path(data["netns"]))
+    name = interface_of(address, wait_s=APPEARS_S)
+    if not name:
+        raise HostError(
+            f"interface {wanted} did not come back",
+            where=address,
+            cure=f"see dmesg; its driver is {pci.nic(address).driver or 'none'}",
+        )
+    return restore_state(name, data)
+
+
+def _move_home(address: str, name: str, netns: Path) -> None:
+    """Bring the interface of a device back from a namespace."""
+    with OWN_NETNS.open("rb") as home:
+
+        def send() -> None:
+            found = [m for m in _read_links() if _parent_device(m) == address]
+            found = found or [m for m in _read_links() if m.get_attr("IFLA_IFNAME") == name]
+            for message in found:
+                request_link("set", index=message["index"], flags=0, change=UP)
+                request_link("set", index=message["index"], net_ns_fd=home.fileno())
+
+        run_in(netns, send)
+
+
+def _parent_device(message: Any) -> str:
+    return str(message.get_attr("IFLA_PARENT_DEV_NAME") or "")
+
+
+def _read_links() -> list[Any]:
+    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
+
+    with IPRoute() as route:
+        return list(route.get_links())

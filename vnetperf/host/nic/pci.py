@@ -1,0 +1,264 @@
+"""NICs on the PCI bus: what they are, their kernel and user-space drivers, SR-IOV count."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.host.kernel import MODULES, read_value, write_value
+from vnetperf.model.errors import HostError
+
+SYS = Path("/sys")
+NETWORK_CLASS = "0x02"
+
+
+@dataclass(frozen=True, slots=True)
+class PciNic:
+    """A network device on the PCI bus.
+
+    Attributes:
+        address: PCI address, ``0000:3b:00.0``.
+        vendor: PCI vendor id, ``0x8086``.
+        device: PCI device id.
+        driver: Driver that has it, empty when none has.
+        node: NUMA node, -1 when the firmware does not say.
+        interfaces: Its network interfaces, none under a DPDK driver.
+        vfs: Virtual functions it has now.
+        max_vfs: Virtual functions it can have; 0 without SR-IOV.
+        physical: Address of its physical function when it is a virtual one, else empty.
+        iommu_group: Number of its IOMMU group; None without an IOMMU.
+    """
+
+    address: str
+    vendor: str
+    device: str
+    driver: str
+    node: int
+    interfaces: tuple[str, ...]
+    vfs: int
+    max_vfs: int
+    physical: str = ""
+    iommu_group: int | None = None
+
+
+def nics(*, sys: Path = SYS) -> tuple[PciNic, ...]:
+    """All network devices on the PCI bus, by address."""
+    devices = sorted((sys / "bus/pci/devices").glob("*"))
+    return tuple(
+        _read_nic(path)
+        for path in devices
+        if _read_text(path / "class", "").startswith(NETWORK_CLASS)
+    )
+
+
+def nic(address: str, *, sys: Path = SYS) -> PciNic:
+    """One device."""
+    return _read_nic(_device_directory(address, sys))
+
+
+def exists(address: str, *, sys: Path = SYS) -> bool:
+    """Whether there is a PCI device at an address."""
+    return (sys / "bus/pci/devices" / address).exists()
+
+
+def bind_driver(
+    journal: Journal, address: str, driver: str, *, isolated: bool = False, sys: Path = SYS
+) -> Change | None:
+    """Give a device to another driver for this run; None when that driver has it already.
+
+    A kernel interface on it vanishes meanwhile and comes back without the addresses it had.
+    """
+    device = _device_directory(address, sys)
+    before = _read_nic(device)
+    if before.driver == driver:
+        return None
+    if not (sys / "bus/pci/drivers" / driver).is_dir():
+        raise HostError(
+            f"there is no driver {driver!r} in the kernel",
+            where=address,
+            accepted="a loaded driver, such as vfio-pci",
+            cure=f"load it first (modprobe {driver})",
+        )
+    in_use = sorted(set(before.interfaces) & _routed_interfaces())
+    if in_use and not isolated:
+        raise HostError(
+            f"interface {in_use[0]} of this device carries a route of this machine",
+            where=address,
+            accepted="a device that nothing but tests uses",
+            cure="choose another device, or take its addresses away first",
+        )
+    data = {
+        "device": str(device),
+        "previous": before.driver,
+        "override": _driver_override(device),
+        "sys": str(sys),
+    }
+    what = f"driver of {address}: {before.driver or 'none'} -> {driver}"
+    with journal.changing("driver", what, data) as change:
+        _bind(device, driver, driver, sys)
+    return change
+
+
+def set_vfs(journal: Journal, address: str, count: int, *, sys: Path = SYS) -> Change:
+    """Set the number of virtual functions for this run."""
+    device = _device_directory(address, sys)
+    most = _read_nic(device).max_vfs
+    if not 0 <= count <= most:
+        raise HostError(
+            f"{count} virtual functions are asked for",
+            where=address,
+            accepted=f"0 to {most}" if most else "0: the device has no SR-IOV",
+            cure="ask for fewer, or turn SR-IOV on in the firmware",
+        )
+    return write_value(journal, device / "sriov_numvfs", str(count), zero_first=True)
+
+
+def undo_driver(data: UndoData) -> str:
+    """Give a device back to the driver that had it."""
+    device, previous = Path(data["device"]), str(data["previous"])
+    if not device.exists():
+        return "gone, it was a virtual function"
+    if _bound_driver(device) == previous and _driver_override(device) == data["override"]:
+        return f"already {previous or 'without driver'}"
+    now = _bound_driver(device)
+    _bind(device, previous, str(data["override"]), Path(data["sys"]))
+    return f"{now or 'none'} -> {previous or 'none'}"
+
+
+def _bind(device: Path, driver: str, override: str, sys: Path) -> None:
+    now = _bound_driver(device)
+    drivers = sys / "bus/pci/drivers"
+    try:
+        if now and now != driver:
+            (drivers / now / "unbind").write_text(device.name)
+        # The override comes first: without it a driver like vfio-pci takes no device.
+        if (device / "driver_override").exists():
+            (device / "driver_override").write_text(f"{override}\n")
+        if driver and now != driver:
+            (drivers / driver / "bind").write_text(device.name)
+    except OSError as error:
+        raise HostError(
+            f"driver {driver or 'none'} does not take the device: {error.strerror}",
+            where=device.name,
+            cure="see dmesg; vfio-pci needs an IOMMU (intel_iommu=on or amd_iommu=on)",
+        ) from error
+    if _bound_driver(device) != driver:
+        raise HostError(
+            f"driver is {_bound_driver(device) or 'none'} and not {driver or 'none'}",
+            where=device.name,
+            cure="see dmesg for why the driver does not take the device",
+        )
+
+
+def _read_nic(path: Path) -> PciNic:
+    return PciNic(
+        address=path.name,
+        vendor=_read_text(path / "vendor", ""),
+        device=_read_text(path / "device", ""),
+        driver=_bound_driver(path),
+        node=int(_read_text(path / "numa_node", "-1")),
+        # A virtio device hangs one level below its PCI function.
+        interfaces=tuple(
+            sorted(entry.name for at in ("net/*", "virtio*/net/*") for entry in path.glob(at))
+        ),
+        vfs=int(_read_text(path / "sriov_numvfs", "0")),
+        max_vfs=int(_read_text(path / "sriov_totalvfs", "0")),
+        physical=(path / "physfn").resolve().name if (path / "physfn").exists() else "",
+        iommu_group=_iommu_group(path),
+    )
+
+
+def _iommu_group(path: Path) -> int | None:
+    link = path / "iommu_group"
+    return int(link.resolve().name) if link.exists() else None
+
+
+def _device_directory(address: str, sys: Path) -> Path:
+    path = sys / "bus/pci/devices" / address
+    if path.exists():
+        return path
+    there = ", ".join(found.address for found in nics(sys=sys))
+    raise HostError(
+        f"there is no PCI device {address!r}",
+        where=str(path.parent),
+        accepted=there or "no network device is on this machine's PCI bus",
+        cure="correct the address in the testbed's configuration",
+    )
+
+
+def _bound_driver(device: Path) -> str:
+    link = device / "driver"
+    return link.resolve().name if link.exists() else ""
+
+
+def _driver_override(device: Path) -> str:
+    text = _read_text(device / "driver_override", "")
+    return "" if text == "(null)" else text
+
+
+def _routed_interfaces() -> set[str]:
+    """Interfaces with a route in the main table: unbinding one may cut this machine off."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/net/route").read_text().splitlines()[1:]
+        return {line.split()[0] for line in lines if line.split()}
+    return set()
+
+
+def _read_text(path: Path, default: str) -> str:
+    try:
+        return read_value(path)
+    except HostError:
+        return default
+
+
+#: Drivers that give a device to a program; the kernel makes no interface of it then.
+USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio", "pci-stub")
+#: Kernel drivers that DPDK works on top of: their devices are not given to vfio-pci.
+BIFURCATED = ("mlx4_core", "mlx5_core", "mana")
+BRIDGE_CLASS = "0x06"
+
+
+def kernel_driver(address: str, *, sys: Path = SYS) -> str:
+    """The kernel's network driver of a device: the one that has it, or that would take it."""
+    now = nic(address, sys=sys).driver
+    if now and now not in USER_DRIVERS:
+        return now
+    alias = (sys / "bus/pci/devices" / address / "modalias").read_text().strip()
+    return next((m for pattern, m in _aliases() if fnmatchcase(alias, pattern)), "")
+
+
+def driver_of_module(module: str, *, sys: Path = SYS) -> str:
+    """The PCI driver that a loaded module has."""
+    for driver in sorted((sys / "bus/pci/drivers").glob("*")):
+        link = driver / "module"
+        if link.exists() and link.resolve().name == module.replace("-", "_"):
+            return driver.name
+    return module
+
+
+def group_mates(address: str, *, sys: Path = SYS) -> dict[str, str]:
+    """Other devices that vfio hands out only together with this one, and that a driver has."""
+    found = {}
+    for path in sorted((sys / "bus/pci/devices" / address / "iommu_group/devices").glob("*")):
+        driver = path / "driver"
+        name = driver.resolve().name if driver.exists() else ""
+        bridge = (path / "class").read_text().startswith(BRIDGE_CLASS)
+        if path.name != address and name and name not in USER_DRIVERS and not bridge:
+            found[path.name] = name
+    return found
+
+
+@cache
+def _aliases() -> tuple[tuple[str, str], ...]:
+    """Patterns of PCI devices and their modules, of the running kernel."""
+    file = MODULES / os.uname().release / "modules.alias"
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return ()
+    return tuple((w[1], w[2]) for w in map(str.split, lines) if len(w) == 3 and w[1][:4] == "pci:")

@@ -1,0 +1,430 @@
+"""Processes of a run: started with a death signal, logged, found by run id, ended for certain."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from vnetperf.host.journal import Journal, UndoData
+from vnetperf.host.linux import PROC, ProcessId, set_namespace
+from vnetperf.host.wait import patient
+from vnetperf.model.errors import HostError
+
+RUN_ID_VARIABLE = "VNETPERF_RUN_ID"
+TERM_GRACE_S = 1.0
+END_TIMEOUT_S = 8.0
+
+
+def belongs_to_run(pid: int, run_id: str) -> bool:
+    """Whether a living process was started for this run."""
+    try:
+        environment = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return False
+    return f"{RUN_ID_VARIABLE}={run_id}".encode() in environment.split(b"\0")
+
+
+def find_processes(run_id: str) -> list[int]:
+    """Pids of all living processes of a run, without the caller (zombies are not living)."""
+    me = os.getpid()
+    pids = (int(entry) for entry in os.listdir(PROC) if entry.isdecimal())  # noqa: PTH208
+    return [pid for pid in pids if pid != me and belongs_to_run(pid, run_id)]
+
+
+def end_processes(
+    run_id: str, known: Iterable[ProcessId] = (), *, grace_s: float = TERM_GRACE_S
+) -> list[int]:
+    """End every process of a run: SIGTERM, a short wait, SIGKILL."""
+    known = tuple(known)
+    ended: set[int] = set()
+    begin = time.monotonic()
+    while True:
+        targets = _open_pidfds(run_id, known)
+        try:
+            if not targets:
+                return sorted(ended)
+            waited = time.monotonic() - begin
+            if waited > END_TIMEOUT_S:
+                raise HostError(
+                    f"processes {sorted(target.pid for target in targets)} do not end",
+                    where=f"run {run_id}",
+                    cure="see /proc/<pid>/stack for what in the kernel holds them",
+                )
+            ended.update(target.pid for target in targets)
+            # Processes born between two looks get SIGKILL once the grace of all is over.
+            gentle = waited < grace_s
+            for target in targets:
+                target.signal(signal.SIGTERM if gentle else signal.SIGKILL)
+            _wait_ended(targets, grace_s - waited if gentle else 0.5)
+        finally:
+            for target in targets:
+                os.close(target.fd)
+
+
+def undo_processes(data: UndoData) -> str:
+    """End the processes of a run, as its journal asks."""
+    known = [ProcessId(pid, start) for pid, start in data.get("known", ())]
+    ended = end_processes(data["run_id"], known)
+    return f"ended {len(ended)} processes" if ended else "none left"
+
+
+@dataclass(frozen=True, slots=True)
+class _PidFd:
+    pid: int
+    fd: int
+
+    def signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.fd, number)
+
+
+def _open_pidfds(run_id: str, known: tuple[ProcessId, ...]) -> list[_PidFd]:
+    """Handles of the processes to end, each checked *after* its handle was opened.
+
+    A pid could be reused between finding and signalling; a pidfd that was checked cannot.
+    """
+    me = os.getpid()
+    candidates = set(find_processes(run_id)) | {who.pid for who in known if who.pid != me}
+    targets = []
+    for pid in candidates:
+        try:
+            fd = os.pidfd_open(pid)
+        except OSError:
+            continue
+        if belongs_to_run(pid, run_id) or ProcessId.of(pid) in known:
+            targets.append(_PidFd(pid, fd))
+        else:
+            os.close(fd)
+    return targets
+
+
+def _wait_ended(targets: list[_PidFd], timeout_s: float) -> None:
+    """Wait until all have ended (a pidfd is readable then) or the time is over."""
+    poller = select.poll()
+    for target in targets:
+        poller.register(target.fd, select.POLLIN)
+    left = len(targets)
+    deadline = time.monotonic() + max(timeout_s, 0.01)
+    while left and (rest := deadline - time.monotonic()) > 0:
+        for fd, _ in poller.poll(rest * 1000):
+            poller.unregister(fd)
+            left -= 1
+
+
+_DEATH_SIGNAL_SCRIPT = (
+    "import ctypes,os,sys\n"
+    "ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"  # PR_SET_PDEATHSIG, SIGKILL
+    "os.execvp(sys.argv[1], sys.argv[1:])\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnRequest:
+    """What to start.
+
+    Attributes:
+        argv: Program and arguments; never goes through a shell.
+        env: The whole environment.
+        stdin: File descriptor number or subprocess constant.
+        output: File descriptor for stdout and stderr.
+        cpus: CPUs it may run on; None leaves the caller's.
+        netns: File of the network namespace to start in; None is the caller's.
+        cwd: Working directory; None is the caller's.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    stdin: int
+    output: int
+    cpus: frozenset[int] | None = None
+    netns: Path | None = None
+    cwd: Path | None = None
+
+
+class _SpawnThread:
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[tuple[SpawnRequest, Future[subprocess.Popen[bytes]]]] = (
+            queue.SimpleQueue()
+        )
+        # A daemon: it must outlive everything else in this process.
+        threading.Thread(target=self._serve, name="vnetperf-spawner", daemon=True).start()
+
+    def spawn(self, request: SpawnRequest) -> subprocess.Popen[bytes]:
+        future: Future[subprocess.Popen[bytes]] = Future()
+        self._queue.put((request, future))
+        return future.result()
+
+    def _serve(self) -> None:
+        while True:
+            request, future = self._queue.get()
+            try:
+                future.set_result(_popen(request))
+            except BaseException as error:  # noqa: BLE001 - handed to the caller
+                future.set_exception(error)
+
+
+_thread: _SpawnThread | None = None
+_thread_owner = -1
+_spawner_lock = threading.Lock()
+
+
+def spawn_process(request: SpawnRequest) -> subprocess.Popen[bytes]:
+    """Start a process that the kernel kills when this process ends, however it ends."""
+    global _thread, _thread_owner  # one spawner a process
+    with _spawner_lock:
+        if _thread is None or _thread_owner != os.getpid():  # a fork does not copy threads
+            _thread, _thread_owner = _SpawnThread(), os.getpid()
+    return _thread.spawn(request)
+
+
+def _popen(request: SpawnRequest) -> subprocess.Popen[bytes]:
+    home_cpus = os.sched_getaffinity(0)
+    home_netns = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if request.netns is not None:
+            set_namespace(request.netns)
+        if request.cpus is not None:
+            os.sched_setaffinity(0, request.cpus)
+        return subprocess.Popen(
+            [*_death_signal_prefix(), *request.argv],
+            env=dict(request.env),
+            stdin=request.stdin,
+            stdout=request.output,
+            stderr=request.output,
+            cwd=request.cwd,
+            start_new_session=True,
+        )
+    finally:
+        if request.cpus is not None:
+            os.sched_setaffinity(0, home_cpus)
+        if request.netns is not None:
+            set_namespace(home_netns)
+        os.close(home_netns)
+
+
+def _death_signal_prefix() -> list[str]:
+    """A command that asks for the parent-death signal, then becomes the program."""
+    setpriv = shutil.which("setpriv", path="/usr/bin:/bin:/usr/sbin:/sbin")
+    if setpriv:
+        return [setpriv, "--pdeathsig", "KILL", "--"]
+    return [sys.executable, "-I", "-S", "-c", _DEATH_SIGNAL_SCRIPT]
+
+
+READY_POLL_S = 0.02
+TAIL_LINES = 20
+TAIL_BYTES = 16384
+
+
+class ManagedProcess:
+    """One running program of a run."""
+
+    def __init__(
+        self, name: str, argv: tuple[str, ...], log: Path, popen: subprocess.Popen[bytes]
+    ) -> None:
+        self.name = name
+        self.argv = argv
+        self.log = log
+        self._popen = popen
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._popen.pid
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """Its standard input, when it was started with ``stdin=True``."""
+        return self._popen.stdin
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._popen.poll() is None
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit code, minus the signal's number when a signal ended it, None while it runs."""
+        return self._popen.poll()
+
+    def log_text(self) -> str:
+        """All that it has written so far."""
+        try:
+            return self.log.read_text(errors="replace")
+        except OSError as error:
+            return f"(no log: {error})"
+
+    def log_tail(self, lines: int = TAIL_LINES) -> str:
+        """The last lines that it wrote, for a message."""
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - TAIL_BYTES))
+                text = file.read().decode(errors="replace")
+        except OSError as error:
+            return f"(no log: {error})"
+        return "\n".join(text.splitlines()[-lines:])
+
+    def signal(self, number: int) -> None:
+        """Send a signal; nothing happens when it has ended."""
+        self._popen.send_signal(number)
+
+    def stop(self, timeout_s: float = 5.0) -> int:
+        """End it: SIGTERM, and SIGKILL when it has not ended in time. Its descendants stay."""
+        if self._popen.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._popen.stdin.close()
+        if self.alive():
+            self._popen.terminate()
+            try:
+                return self._popen.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self._popen.kill()
+        try:
+            return self._popen.wait(timeout_s + 5)
+        except subprocess.TimeoutExpired:
+            raise HostError(
+                f"{self.name} (pid {self.pid}) does not end, not even by SIGKILL",
+                where=str(self.log),
+                cure=f"see /proc/{self.pid}/stack for what in the kernel holds it",
+            ) from None
+
+    def wait_for(
+        self,
+        predicate: Callable[[], bool],
+        timeout_s: float,
+        what: str,
+        poll_s: float = READY_POLL_S,
+    ) -> None:
+        """Wait until the predicate holds."""
+        deadline = time.monotonic() + patient(timeout_s)
+        while not predicate():
+            if not self.alive():
+                self.expect_alive(f"while waiting for {what}")
+            if time.monotonic() > deadline:
+                raise HostError(
+                    f"{self.name} runs, but {what} did not come within {timeout_s:g} s",
+                    where=str(self.log),
+                    cure=f"its last lines:\n{self.log_tail()}",
+                )
+            time.sleep(poll_s)
+
+    def expect_alive(self, context: str = "") -> None:
+        """Raise with its last words when it has ended."""
+        code = self.returncode
+        if code is None:
+            return
+        ending = f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}"
+        raise HostError(
+            f"{self.name} ended by {ending}{' ' + context if context else ''}",
+            where=str(self.log),
+            cure=f"its command: {' '.join(self.argv)}\nits last lines:\n{self.log_tail()}",
+        )
+
+
+class Processes:
+    """The processes of one run."""
+
+    def __init__(self, journal: Journal, log_dir: Path) -> None:
+        self._journal = journal
+        self._log_dir = log_dir
+        self._started: list[ManagedProcess] = []
+        # Once a run is enough: undoing ends all that carry its id, whoever started them.
+        journal.intend("processes", "start processes", {"run_id": journal.run_id})
+
+    def spawn(
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        cpus: Iterable[int] | None = None,
+        netns: Path | None = None,
+        cwd: Path | None = None,
+        stdin: bool = False,
+    ) -> ManagedProcess:
+        """Start a program of this run; any thread may ask.
+
+        It leads a session of its own, gets SIGKILL when this process dies, and is found by its
+        environment when the run is undone, as are all its descendants.
+        """
+        command = tuple(str(part) for part in argv)
+        environment = {**os.environ, **(env or {}), RUN_ID_VARIABLE: self._journal.run_id}
+        if shutil.which(command[0], path=environment.get("PATH")) is None:
+            raise HostError(
+                f"program {command[0]!r} is not installed",
+                where=name,
+                accepted="an executable file or a name found in PATH",
+                cure="install its package, or give its path in the testbed's configuration",
+            )
+        log = self._new_log(name)
+        output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            popen = spawn_process(
+                SpawnRequest(
+                    argv=command,
+                    env=environment,
+                    stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                    output=output,
+                    cpus=None if cpus is None else frozenset(cpus),
+                    netns=netns,
+                    cwd=cwd,
+                )
+            )
+        except OSError as error:
+            raise HostError(
+                f"{name} could not be started: {error}",
+                where=" ".join(command),
+                cure="check that the program, its CPUs and its network namespace exist",
+            ) from error
+        finally:
+            os.close(output)
+        process = ManagedProcess(name, command, log, popen)
+        self._started.append(process)
+        self._remember(popen.pid)
+        return process
+
+    def stop_all(self, timeout_s: float = 3.0) -> list[HostError]:
+        """Stop all that still run, the latest first."""
+        errors = []
+        for process in reversed(self._started):
+            try:
+                process.stop(timeout_s)
+            except HostError as error:
+                errors.append(error)
+        return errors
+
+    def __iter__(self) -> Iterator[ManagedProcess]:
+        return iter(tuple(self._started))
+
+    def _remember(self, pid: int) -> None:
+        """Journal the pid too, for programs that overwrite their environment (setproctitle)."""
+        identity = ProcessId.of(pid)
+        if identity is not None:
+            data = {"run_id": self._journal.run_id, "known": [[identity.pid, identity.start]]}
+            self._journal.intend("processes", f"process {pid}", data)
+
+    def _new_log(self, name: str) -> Path:
+        for number in range(1, 10000):
+            log = self._log_dir / (f"{name}.log" if number == 1 else f"{name}-{number}.log")
+            if not log.exists():
+                return log
+        raise HostError(f"{name} was started too often in one run", where=str(self._log_dir))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -1,1 +1,0 @@
-"""The virtual lab: a guest with a stock kernel, two NUMA nodes and SR-IOV NICs."""

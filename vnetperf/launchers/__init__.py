@@ -1,1 +1,0 @@
-"""Where a VNF runs besides as a process: in a VM, in a container."""

@@ -1,0 +1,364 @@
+"""Parameters of the searches and tests.
+
+Search goals and limits (draft-ietf-bmwg-mlrsearch-15), and one model for each test.
+
+Defaults are those of the standard's full test; loads are intended frames/s per interface.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from vnetperf.model import Frozen
+from vnetperf.model.errors import ConfigError
+
+#: A width finer than this is below what intended load can be told apart by.
+MIN_WIDTH = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchGoal:
+    """One question to a search: "up to which load does the DUT keep to this?".
+
+    The defaults ask the RFC 2544 section 26.1 question (draft section "MLRsearch Compliant with
+    RFC 2544"): no loss in one trial of 60 s.
+
+    Raises:
+        ConfigError: If an attribute is outside what its docstring accepts.
+    """
+
+    # Lets a pydantic settings model hold goals and still refuse misspelt keys.
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    name: str
+    """Label that results are found and reported by, e.g. ``"NDR"``; unique within a search."""
+
+    loss_ratio: float = 0.0
+    """Goal Loss Ratio, in [0, 1): a trial that loses a larger share of its frames is high-loss."""
+
+    exceed_ratio: float = 0.0
+    """Goal Exceed Ratio, in [0, 1): the share of trial seconds at one load that may be high-loss
+    while the load still counts as carried. 0 lets one bad trial decide, 0.5 takes the majority."""
+
+    final_trial_s: float = 60.0
+    """Goal Final Trial Duration, seconds: a trial at least this long is full-length."""
+
+    duration_sum_s: float = 60.0
+    """Goal Duration Sum, seconds: full-length trial time at one load that surely classifies it."""
+
+    initial_trial_s: float = 1.0
+    """Goal Initial Trial Duration, seconds: trials used while still far from the answer."""
+
+    width: float = 0.005
+    """Goal Width, relative to the upper bound, in [1e-6, 1): the search is done when
+    (upper - lower) / upper is no larger. The draft recommends at least the loss ratio."""
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ConfigError(f"{self.name!r} is no goal name", where="goal", accepted="a word")
+        _in_range(self, "loss_ratio", self.loss_ratio, 0.0 <= self.loss_ratio < 1.0, "[0, 1)")
+        _in_range(self, "exceed_ratio", self.exceed_ratio, 0.0 <= self.exceed_ratio < 1.0, "[0, 1)")
+        _in_range(
+            self,
+            "final_trial_s",
+            self.final_trial_s,
+            self.final_trial_s > 0.0 and isfinite(self.final_trial_s),
+            "seconds above 0",
+        )
+        _in_range(
+            self,
+            "duration_sum_s",
+            self.duration_sum_s,
+            self.final_trial_s <= self.duration_sum_s and isfinite(self.duration_sum_s),
+            f"at least final_trial_s = {self.final_trial_s:g} s",
+        )
+        _in_range(
+            self,
+            "initial_trial_s",
+            self.initial_trial_s,
+            0.0 < self.initial_trial_s <= self.final_trial_s,
+            f"above 0 and up to final_trial_s = {self.final_trial_s:g} s",
+        )
+        _in_range(self, "width", self.width, MIN_WIDTH <= self.width < 1.0, "[1e-6, 1)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepInputs:
+    """What TST009 sections 12.3.2 and 12.3.3 ask for besides a goal; a report prints all of it.
+
+    Raises:
+        ConfigError: If an input is outside what its docstring accepts.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    step_fps: float
+    """StepSize: distance of the offered loads, frames/s per interface."""
+
+    max_r: int = 1
+    """max(r): trials at one load before it counts as failed, the first one included. 1 is the
+    binary search of section 12.3.2, more is the loss verification of section 12.3.3."""
+
+    z: int | None = None
+    """Threshold that overrides loss verification: a trial that loses more frames of its worse
+    direction fails at once. None is no threshold."""
+
+    def __post_init__(self) -> None:
+        for key, value, ok, accepted in (
+            ("step_fps", self.step_fps, 0.0 < self.step_fps < float("inf"), "frames/s above 0"),
+            ("max_r", self.max_r, self.max_r >= 1, "1 or more trials"),
+            ("z", self.z or 0, (self.z or 0) >= 0, "frames, 0 or more, or none for no threshold"),
+        ):
+            if not ok:
+                raise ConfigError(
+                    f"{key} = {value:g}", where="TST009 search inputs", accepted=accepted
+                )
+        if self.z is not None and self.max_r == 1:
+            raise ConfigError(
+                f"z = {self.z} overrides loss verification (TST009 section 12.3.3), and max_r = 1 "
+                "asks for none",
+                where="TST009 search inputs",
+                accepted="max_r of 2 or more with z",
+                cure="set max_r = 2, or leave z out",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchLimits:
+    """What a search may ask for.
+
+    Raises:
+        ConfigError: If the loads are not 0 < min < max, or the budget is not above 0.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    min_load_fps: float
+    """Min Load, frames/s per interface: no trial is asked for below it."""
+
+    max_load_fps: float
+    """Max Load, frames/s per interface: the smaller of the medium's maximum (RFC 2544 section 20)
+    and what the generator was calibrated to send."""
+
+    max_trial_seconds: float | None = field(default=None)
+    """Budget of trial seconds for all goals together, or None for no budget."""
+
+    trial_overhead_s: float = 0.0
+    """Seconds that the budget counts for each trial besides its traffic: with the waits around a
+    trial a budget is one of wall time. No duration sum counts them."""
+
+    steps: StepInputs | None = None
+    """Inputs of the "tst009" algorithm, None for any other."""
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.min_load_fps < self.max_load_fps and isfinite(self.max_load_fps)):
+            raise ConfigError(
+                f"min_load_fps = {self.min_load_fps:g}, max_load_fps = {self.max_load_fps:g}",
+                where="search limits",
+                accepted="0 < min_load_fps < max_load_fps",
+            )
+        if self.max_trial_seconds is not None and not self.max_trial_seconds > 0.0:
+            raise ConfigError(
+                f"max_trial_seconds = {self.max_trial_seconds:g}",
+                where="search limits",
+                accepted="seconds above 0, or none for no budget",
+            )
+        if not (self.trial_overhead_s >= 0.0 and isfinite(self.trial_overhead_s)):
+            raise ConfigError(
+                f"trial_overhead_s = {self.trial_overhead_s:g}",
+                where="search limits",
+                accepted="seconds, 0 or more",
+            )
+        if self.steps is not None and self.steps.step_fps >= self.max_load_fps:
+            raise ConfigError(
+                f"step_fps = {self.steps.step_fps:g} is no less than the maximum load, "
+                f"{self.max_load_fps:g} frames/s",
+                where="search limits",
+                accepted="a StepSize (TST009 section 12.3.2) below the maximum load",
+                cure="give step_share in the preset, a share of the maximum load",
+            )
+
+
+def _in_range(goal: SearchGoal, key: str, value: float, ok: bool, accepted: str) -> None:
+    if not ok:
+        raise ConfigError(
+            f"{key} = {value:g} is not possible", where=f"goal {goal.name!r}", accepted=accepted
+        )
+
+
+#: Tests that a preset can name, in the order in which they are run: later ones need the throughput.
+TestName = Literal[
+    "throughput",
+    "latency",
+    "frame_loss",
+    "back_to_back",
+    "recovery",
+    "reset",
+    "mrr",
+    "loss_profile",
+    "soak",
+    "forwarding_rate",
+    "address_caching",
+    "address_learning",
+]
+
+
+class ProcedureParameters(Frozen):
+    """What the parameters of all tests have in common."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
+class LatencyTest(ProcedureParameters):
+    """RFC 2544 section 26.2.
+
+    Attributes:
+        shares: Loads, each as a share of the throughput; the clause asks for 1.
+        loads_fps: Loads besides, frames/s per interface.
+        duration_s: Seconds of a stream: at least 120 by the clause.
+        tag_at_s: Frames sent before are not looked at, seconds: 60 by the clause.
+        repeats: Trials at each load: at least 20 by the clause.
+    """
+
+    shares: tuple[float, ...] = (1.0,)
+    loads_fps: tuple[float, ...] = ()
+    duration_s: float = Field(default=120.0, gt=0)
+    tag_at_s: float = Field(default=60.0, ge=0)
+    repeats: int = Field(default=20, ge=1)
+
+
+class FrameLossTest(ProcedureParameters):
+    """RFC 2544 section 26.3.
+
+    Attributes:
+        step: Step down from the largest load, as a share of it; at most 0.1 by the clause.
+        duration_s: Seconds of a trial.
+    """
+
+    step: float = Field(default=0.1, gt=0, le=0.5)
+    duration_s: float = Field(default=60.0, gt=0)
+
+
+class BackToBackTest(ProcedureParameters):
+    """RFC 9004.
+
+    Attributes:
+        searches: Independent searches at a size: RFC 2544 section 26.4 asks for 50.
+        max_burst_s: Longest burst, seconds at the largest rate.
+        idle_s: Wait after each burst, seconds: at least 2 by the RFC.
+        step_frames: Resolution, frames.
+        repeats_after_loss: A burst that lost frames is tried this many times again (TST009 max(r)).
+    """
+
+    searches: int = Field(default=50, ge=1)
+    max_burst_s: float = Field(default=2.0, gt=0)
+    idle_s: float = Field(default=2.0, ge=0)
+    step_frames: int = Field(default=1, ge=1)
+    repeats_after_loss: int = Field(default=0, ge=0)
+
+
+class RecoveryTest(ProcedureParameters):
+    """RFC 2544 section 26.5.
+
+    Attributes:
+        overload: Load before, as a share of the throughput: 1.1 by the clause.
+        relaxed: Load after, as a share of the overload: 0.5 by the clause.
+        overload_s: Seconds of overload: at least 60 by the clause.
+        relaxed_s: Seconds after.
+        repeats: Trials: several by the clause.
+        bin_s: Width of the recovery curve's bins, seconds.
+    """
+
+    overload: float = Field(default=1.1, gt=1)
+    relaxed: float = Field(default=0.5, gt=0, lt=1)
+    overload_s: float = Field(default=60.0, gt=0)
+    relaxed_s: float = Field(default=10.0, gt=0)
+    repeats: int = Field(default=5, ge=1)
+    bin_s: float = Field(default=0.01, gt=0)
+
+
+class ResetTest(ProcedureParameters):
+    """RFC 2544 section 26.6, RFC 6201.
+
+    Attributes:
+        what: What is reset: "vswitch", "vnf" (the first one), "link" (the DUT's first port).
+        share: Load as a share of the throughput: 1 by the clause.
+        before_s: Seconds of traffic before the reset.
+        after_s: Seconds after it; a DUT that is not back by then has no number.
+        link_down_s: How long a link stays down, seconds.
+        repeats: Trials for each.
+        bin_s: Width of the curve's bins, seconds.
+    """
+
+    what: tuple[Literal["vswitch", "vnf", "link"], ...] = ("vswitch", "vnf", "link")
+    share: float = Field(default=1.0, gt=0, le=1)
+    before_s: float = Field(default=5.0, gt=0)
+    after_s: float = Field(default=30.0, gt=0)
+    link_down_s: float = Field(default=1.0, gt=0)
+    repeats: int = Field(default=5, ge=1)
+    bin_s: float = Field(default=0.01, gt=0)
+
+
+class MrrTest(ProcedureParameters):
+    """Maximum receive rate, as FD.io CSIT measures it: trials at the largest load.
+
+    Attributes:
+        duration_s: Seconds of a trial.
+        repeats: Trials.
+    """
+
+    duration_s: float = Field(default=1.0, gt=0)
+    repeats: int = Field(default=10, ge=1)
+
+
+class LossProfileTest(ProcedureParameters):
+    """Loss around the throughput.
+
+    Attributes:
+        shares: Loads as shares of the throughput.
+        duration_s: Seconds of a trial.
+        repeats: Trials at each load.
+    """
+
+    shares: tuple[float, ...] = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2)
+    duration_s: float = Field(default=10.0, gt=0)
+    repeats: int = Field(default=3, ge=1)
+
+
+class SoakTest(ProcedureParameters):
+    """A long run at one load.
+
+    Attributes:
+        share: Load as a share of the throughput.
+        duration_s: Seconds of traffic in all.
+        trial_s: Seconds of one trial; they follow one another.
+        loss_ratio: Loss ratio that it is held against.
+    """
+
+    share: float = Field(default=1.0, gt=0, le=1)
+    duration_s: float = Field(default=1800.0, gt=0)
+    trial_s: float = Field(default=60.0, gt=0)
+    loss_ratio: float = Field(default=1e-7, ge=0, lt=1)
+
+
+class Rfc2889Test(ProcedureParameters):
+    """RFC 2889 sections 5.6 to 5.8.
+
+    Attributes:
+        duration_s: Seconds of a trial: 30 by default in section 4.
+        shares: Loads of the forwarding rate, as shares of the largest that can be offered.
+        max_addresses: Most addresses tried.
+        learning_fps: Rate at which addresses are sent in the caching test, frames/s.
+        ageing_s: Wait after which a DUT has forgotten addresses, seconds; 0: its first port is
+            taken down and up instead.
+    """
+
+    duration_s: float = Field(default=30.0, gt=0)
+    shares: tuple[float, ...] = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+    max_addresses: int = Field(default=65536, ge=2)
+    learning_fps: float = Field(default=1000.0, gt=0)
+    ageing_s: float = Field(default=0.0, ge=0)

@@ -1,0 +1,57 @@
+"""Course of a trial over time, both directions together, in at most a thousand bins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from math import ceil
+
+from vnetperf.model.outcomes import Curve
+from vnetperf.model.trial import Timeline
+from vnetperf.procedures.base import Seen
+
+#: Most bins of a curve: more are merged.
+MOST_BINS = 1000
+#: Share of them that the sending fills: frames still come when it is over.
+FILLED = 0.95
+
+
+def bin_width(asked_s: float, total_s: float) -> float:
+    """Width of a trial's bins: no narrower than a curve of it can show."""
+    return max(asked_s, total_s / (MOST_BINS * FILLED))
+
+
+def curve_of(seen: Seen, marks: Mapping[str, float]) -> Curve | None:
+    """The curve of a trial."""
+    told = seen.result.timelines
+    if not told:
+        return None
+    offered = _sums(one.sent for one in told)
+    received = _sums(one.received for one in told)
+    arrived = _sums(one.arrived for one in told)
+    together = ceil(max(len(offered), len(arrived)) / MOST_BINS) or 1
+    lost = [o - r for o, r in zip_longest(offered, received, fillvalue=0)]
+    return Curve(
+        trial=seen.number,
+        bin_s=told[0].bin_s * together,
+        offered=_merged(offered, together),
+        lost=_merged(lost, together),
+        arrived=_merged(arrived, together),
+        marks={what: round(at, 6) for what, at in marks.items()},
+    )
+
+
+def lost_between(timeline: Timeline, first_s: float, last_s: float) -> tuple[int, int]:
+    """Frames lost of those sent in some of a trial's time."""
+    first = int(first_s / timeline.bin_s + 1e-9)
+    last = ceil(last_s / timeline.bin_s - 1e-9)
+    offered = sum(timeline.sent[first:last])
+    return offered, offered - sum(timeline.received[first:last])
+
+
+def _sums(rows: Iterable[Sequence[int]]) -> list[int]:
+    return [sum(column) for column in zip_longest(*rows, fillvalue=0)]
+
+
+def _merged(bins: Sequence[int], together: int) -> tuple[int, ...]:
+    return tuple(sum(bins[n : n + together]) for n in range(0, len(bins), together))

@@ -1,1 +1,0 @@
-"""Gives results to other systems: as OpenMetrics text, or to an HTTP endpoint like TestAPI."""

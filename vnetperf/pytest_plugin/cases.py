@@ -1,0 +1,353 @@
+"""Cases of a test.
+
+Scenarios, variants, rounds and sizes it is parametrised over, and the order in which they run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeScheduling
+
+from vnetperf.config import Configuration
+from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.frames import MIN_FRAME_SIZE
+from vnetperf.model.profile import IMIX
+from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
+from vnetperf.pytest_plugin.options import check_mode, check_names
+from vnetperf.runner.scenarios import scenario_ids
+
+if TYPE_CHECKING:
+    from vnetperf.model.scenario import Scenario
+    from vnetperf.model.testbed import MachineFacts
+
+
+def round_count(config: pytest.Config) -> int:
+    """How often each case is to be measured."""
+    asked: int | None = config.getoption("interleave", None)
+    if asked is None:
+        return 0
+    if asked < 2:
+        raise pytest.UsageError(
+            f"--interleave {asked}: a case is repeated from 2 on; 5 and more give a usable interval"
+        )
+    return asked
+
+
+def round_numbers(config: pytest.Config) -> Sequence[int]:
+    """The rounds that each case is parametrised over."""
+    return range(1, round_count(config) + 1) or (0,)
+
+
+#: What an id may hold: it stands in test ids, where brackets and blanks have a meaning.
+_ID = re.compile(r"[\w=:.,+%/-]+", re.ASCII)
+#: Wishes that are no setting of a variant.
+_OWN = ("frame_sizes",)
+_PARAM = type(pytest.param())
+_HOW = (
+    '@pytest.mark.vary takes the name of a setting and a list of its values: vary("set", '
+    '["rx_queues=1", "rx_queues=2"]), each a text, a tuple of texts, or a pytest.param of one'
+)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What `bench` is parametrised with: a scenario, or a variant of it.
+
+    Attributes:
+        scenario: "pvp_dpdk".
+        variant: What it has besides; of no id outside of a comparison.
+        round: Number of the round, from 1, where cases are repeated; 0 where they are not.
+    """
+
+    scenario: str
+    variant: Variant = field(default_factory=Variant)
+    round: int = 0
+
+    @property
+    def id(self) -> str:
+        """Name as it stands in results: "pvp_dpdk,rx_queues=2"."""
+        return variant_id(self.scenario, self.variant.id)
+
+    @property
+    def in_test_id(self) -> str:
+        """Name as it stands in test ids, where a hyphen parts parameters."""
+        round_ = f"round{self.round}" if self.round else ""
+        return "-".join(part for part in (self.scenario, self.variant.id, round_) if part)
+
+
+def variants_of(node: Any, sources: Mapping[str, str]) -> list[tuple[Variant, tuple[Any, ...]]]:
+    """All combinations of what a test case varies."""
+    marks = (
+        list(node.iter_markers("vary"))[::-1] if node else []
+    )  # the first written is the last applied
+    wishes = _case_settings(node, sources) if marks else ()
+    found = []
+    for combination in product(*(list(_variants_of_mark(mark, node.nodeid)) for mark in marks)):
+        variant, decorations = Variant(settings=wishes), ()
+        for one, more in combination:
+            variant, decorations = variant.and_also(one), (*decorations, *more)
+        found.append((variant, decorations))
+    ids = [variant.id for variant, _ in found]
+    twice = next((one for one in ids if ids.count(one) > 1), None)
+    if twice is not None:
+        raise pytest.UsageError(
+            f"{node.nodeid}: two variants are called {twice!r}; give pytest.param(..., id=...)"
+        )
+    return found
+
+
+def _case_settings(node: Any, sources: Mapping[str, str]) -> tuple[tuple[str, Value], ...]:
+    mark = node.get_closest_marker("vnetperf")
+    asked = mark.kwargs if mark is not None else {}
+    wrong = next(
+        (key for key, value in asked.items() if key not in _OWN and not _is_value(value)), ""
+    )
+    if wrong:
+        raise pytest.UsageError(f"{node.nodeid}: @pytest.mark.vnetperf: {wrong} is no text")
+    return tuple(
+        (key, value)
+        for key, value in asked.items()
+        if key not in _OWN and sources.get(key, "default") == "default"
+    )
+
+
+def _variants_of_mark(mark: pytest.Mark, where: str) -> Iterator[tuple[Variant, tuple[Any, ...]]]:
+    if len(mark.args) != 2 or mark.kwargs or not isinstance(mark.args[0], str):
+        raise pytest.UsageError(f"{where}: {_HOW}")
+    key, values = mark.args
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise pytest.UsageError(f"{where}: {_HOW}; {values!r} is no list")
+    values = list(values)
+    if not values:
+        raise pytest.UsageError(f"{where}: {_HOW}; the list is empty")
+    for value in values:
+        yield _variant(key, value, where)
+
+
+def _variant(key: str, value: Any, where: str) -> tuple[Variant, tuple[Any, ...]]:
+    is_param = isinstance(value, _PARAM)
+    given: Any = value.values if is_param else (value,)
+    name: Any = value.id if is_param else None
+    if len(given) != 1 or not _is_value(given[0]):
+        raise pytest.UsageError(f"{where}: {_HOW}; {given!r} is none")
+    setting: Value = tuple(given[0]) if isinstance(given[0], list) else given[0]
+    texts = setting if isinstance(setting, tuple) else (str(setting),)
+    if name is None:
+        name = ",".join(text if "=" in text else f"{key}={text}" for text in texts)
+    if not isinstance(name, str) or not _ID.fullmatch(name):
+        raise pytest.UsageError(
+            f"{where}: {name!r} cannot be the id of a variant; use letters, digits and =:.,+%/-"
+            " in pytest.param(..., id=...)"
+        )
+    variant = Variant(id=name, settings=((key, setting),))
+    return variant, tuple(value.marks) if is_param else ()
+
+
+def _is_value(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(isinstance(one, str) for one in value)
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def names_of_settings(variant: Variant) -> set[str]:
+    """What a variant varies, by the names that users know."""
+    found = set()
+    for key, value in variant.settings:
+        texts = value if isinstance(value, tuple) else (str(value),)
+        found |= {text.partition("=")[0] if "=" in text else key for text in texts}
+    return found
+
+
+def comparisons_of(items: Iterable[pytest.Item], sources: Mapping[str, str]) -> list[Comparison]:
+    """The comparisons that tests belong to."""
+    found: dict[tuple[str, str], Comparison] = {}
+    meant: dict[str, tuple[Variant, str]] = {}
+    for item in items:
+        selected = selected_of(item)
+        if selected is None or not selected.variant:
+            continue
+        before, where = meant.setdefault(selected.id, (selected.variant, item.nodeid))
+        if before != selected.variant:
+            raise pytest.UsageError(
+                f"{where} and {item.nodeid} call different variants {selected.variant.id!r}; "
+                "give one another id: pytest.param(..., id=...)"
+            )
+        function = getattr(item, "originalname", item.name)
+        name = f"{item.path.stem}::{function}"
+        if (name, selected.scenario) not in found:
+            said = getattr(getattr(item, "function", None), "__doc__", None) or ""
+            found[name, selected.scenario] = Comparison(
+                name=name,
+                title=" ".join(said.strip().partition("\n\n")[0].split()),
+                scenario=selected.scenario,
+                variants=tuple(variant for variant, _ in variants_of(item, sources)),
+            )
+    return list(found.values())
+
+
+def selected_of(item: pytest.Item) -> Selected | None:
+    """What a test measures."""
+    params: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    selected = params.get("bench")
+    return selected if isinstance(selected, Selected) else None
+
+
+def check_variants(configuration: Configuration, comparisons: Iterable[Comparison]) -> None:
+    """Refuse variants that are wrong whatever the machine is."""
+    checked: set[Variant] = set()
+    for comparison in comparisons:
+        for variant in comparison.variants:
+            if variant in checked:
+                continue
+            checked.add(variant)
+            try:
+                check_names(configuration.varied(variant).settings)
+            except ConfigError as error:
+                raise pytest.UsageError(f"{comparison.name}: {error}") from None
+
+
+def scenario_of(configuration: Configuration, selected: Selected, facts: MachineFacts) -> Scenario:
+    """A scenario as the configuration and its variant have it."""
+    from vnetperf.deployment.capability_check import check_variant_effect
+    from vnetperf.runner.scenarios import make_scenario
+
+    varied = configuration.varied(selected.variant)
+    try:
+        check_mode(varied.settings)
+    except ConfigError as error:  # what is wrong for a variant may be right for others
+        raise CapabilityError(error.what, where=selected.id, accepted=error.accepted) from None
+    scenario = make_scenario(selected.scenario, varied, selected.variant.id)
+    check_variant_effect(scenario, selected.variant, facts)
+    return scenario
+
+
+def parametrize(
+    metafunc: pytest.Metafunc,
+    configuration: Configuration | None,
+    variants: Sequence[tuple[Variant, tuple[Any, ...]]],
+) -> None:
+    """Parametrise a test that asks for `bench` (and `frame_size` or `message_size`).
+
+    The scenario is the outer parameter, so that cases of one scenario follow each other.
+    """
+    if "bench" in metafunc.fixturenames:
+        params = []
+        asked = metafunc.definition.get_closest_marker("deployments")
+        for scenario in scenario_ids():
+            if asked is not None and split_id(scenario)[0] not in asked.args:
+                continue
+            for variant, marks in variants:
+                for number in round_numbers(metafunc.config):
+                    one = Selected(scenario, variant, number)
+                    # pytest-xdist's loadgroup keeps a scenario's cases on one worker.
+                    together = (pytest.mark.xdist_group(one.id), *marks)
+                    params.append(pytest.param(one, id=one.in_test_id, marks=together))
+        metafunc.parametrize("bench", params, indirect=True, scope="session")
+    if "frame_size" in metafunc.fixturenames:
+        measured = metafunc.definition.get_closest_marker("measures")
+        test = measured.args[0] if measured is not None and measured.args else ""
+        sizes = configuration.preset.sizes_of(test) if configuration else ()
+        mixed = configuration is not None and configuration.traffic.mix is not None
+        ids = [IMIX] if mixed else [str(size) for size in sizes]
+        metafunc.parametrize("frame_size", sizes, ids=ids)
+    if "message_size" in metafunc.fixturenames:
+        sizes = configuration.settings.message_sizes if configuration else ()
+        metafunc.parametrize("message_size", sizes, ids=[str(size) for size in sizes])
+
+
+def _parameters(nodeid: str) -> list[str]:
+    return nodeid.rpartition("[")[2].rstrip("]").split("-")
+
+
+def scenario_in(nodeid: str) -> str | None:
+    """The scenario a test measures, by its id."""
+    known = scenario_ids()
+    return next((part for part in _parameters(nodeid) if part in known), None)
+
+
+def deployment_in(nodeid: str) -> str | None:
+    """What is deployed once for tests that follow each other, by their ids."""
+    scenario = scenario_in(nodeid)
+    if scenario is None:
+        return None
+    parts = _parameters(nodeid)
+    found = [scenario]
+    for part in parts[parts.index(scenario) + 1 :]:
+        if part == IMIX or (part.isdecimal() and int(part) >= MIN_FRAME_SIZE):
+            break
+        found.append(part)
+    return "-".join(found)
+
+
+def group_by_scenario(items: list[pytest.Item]) -> None:
+    """Bring the cases of a scenario, and of each variant, together, so that it is deployed once.
+
+    Where cases are repeated that holds within a round, and rounds follow each other: A B A B.
+    """
+    order = {scenario: number for number, scenario in enumerate(scenario_ids())}
+    variants: dict[Selected, int] = {}
+
+    def place_of(item: pytest.Item) -> tuple[int, int, int]:
+        selected = selected_of(item)
+        if selected is None:
+            return 0, -1, 0
+        seen = variants.setdefault(replace(selected, round=0), len(variants) + 1)
+        place = order.get(selected.scenario, -1)
+        return selected.round, place, seen if selected.variant else 0
+
+    items.sort(key=place_of)
+
+
+class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Keeps the cases of a scenario, or of a variant of it, on one worker: it is deployed once.
+
+    It reads the scenario from the test id: xdist's own `loadgroup` marks ids in a way that
+    pytest 9.2 no longer sees.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return deployment_in(nodeid) or nodeid
+
+
+class LateScheduling:
+    """xdist's own scheduler until the workers have collected a case that measures.
+
+    Which cases there are is known only then, and a session without any is not ours to reorder.
+    """
+
+    def __init__(self, config: Any, log: Any) -> None:
+        self._config, self._log = config, log
+        kind = LoadGroupScheduling if config.getoption("dist") == "loadgroup" else LoadScheduling
+        self._chosen: Any = kind(config, log)
+        self._collections: dict[Any, Sequence[str]] = {}
+        self._decided = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chosen, name)
+
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        """A worker has collected."""
+        self._collections[node] = collection
+        self._chosen.add_node_collection(node, collection)
+
+    def schedule(self) -> None:
+        """Every worker has collected: choose, and hand out tests."""
+        if not self._decided:
+            self._decided = True
+            if any(map(scenario_in, next(iter(self._collections.values()), ()))):
+                self._replace()
+        self._chosen.schedule()
+
+    def _replace(self) -> None:
+        nodes = list(self._chosen.nodes)
+        self._chosen = ScenarioScheduling(self._config, self._log)
+        for node in nodes:
+            self._chosen.add_node(node)
+        for node in nodes:
+            self._chosen.add_node_collection(node, self._collections[node])

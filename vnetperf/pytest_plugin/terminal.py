@@ -1,0 +1,260 @@
+"""Terminal output while cases run, and the plans that `--plan` prints."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.frames import LinkSpeed, l1_bits_per_frame
+from vnetperf.model.profile import IMIX
+from vnetperf.model.trial import LiveCounts, TrialSpec
+from vnetperf.procedures import duration_estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from vnetperf.model.preset import Preset
+    from vnetperf.model.profile import TrafficProfile
+    from vnetperf.model.scenario import Plan
+    from vnetperf.pytest_plugin.cases import Selected
+    from vnetperf.pytest_plugin.session import BenchSession
+    from vnetperf.results.records import BeginRecord, TrialRecord
+
+NOTHING = LiveCounts(elapsed_s=0.0, sent=0, refused=0, received=0)
+
+
+class LiveProgress:
+    """One status line that follows the search; replaced by plain lines when it is no terminal."""
+
+    def __init__(self, terminal: Any, *, live: bool) -> None:
+        self.terminal = terminal
+        self.live = bool(live)  # pytest has a kind of its own
+        self._status: Any = None
+        self._tty: Any = None
+        self._trials = 0
+        self._began = 0.0
+        self._last = ""
+        self._said = ""
+        self._trial = ""
+        self._before = NOTHING
+
+    def say(self, text: str) -> None:
+        """Show what is being done now."""
+        if self.live:
+            self._show(text)
+        # There may be nothing to draw on; a wait is reported ten times a second.
+        if not self.live and text != self._said:
+            self.terminal.line(f"vnetperf: {text}")
+        self._said = text
+
+    def test_begins(self, test: BeginRecord) -> None:
+        """A search or another test begins."""
+        self._trials, self._began, self._last = 0, time.monotonic(), ""
+
+    def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
+        """A trial begins."""
+        if not self.live:
+            return
+        gbps = spec.load_fps * test.in_sum * l1_bits_per_frame(test.size) / 1e9
+        size = IMIX if test.imix else f"{test.frame_size} B"
+        what = f"{rate_text(spec.load_fps)} per direction ({gbps:.2f} Gbit/s L1 in sum)"
+        if spec.burst:
+            what = f"burst of {spec.burst} frames"
+        if spec.event is not None:
+            what += f", {spec.event.what} is reset"
+        name = "" if test.test == "throughput" else f" {test.test}"
+        spent = time.monotonic() - self._began
+        self._before = NOTHING
+        self._trial = (
+            f"{test.scenario} {size}{name}: trial {self._trials + 1}, {what}, "
+            f"{spec.duration_s:.3g} s; {spent:.0f} s so far"
+        )
+        self._show(f"{self._trial}{self._last}")
+
+    @property
+    def follows(self) -> bool:
+        """Whether a trial that is going on is looked at."""
+        return self.live
+
+    def trial_runs(self, counts: LiveCounts) -> None:
+        """A trial is going on: show its rates of now, between two looks."""
+        before = self._before if self._before.elapsed_s < counts.elapsed_s else NOTHING
+        self._before = counts
+        seconds = counts.elapsed_s - before.elapsed_s
+        if not self.live or seconds <= 0:
+            return
+        sent, received = counts.sent + counts.refused, counts.received
+        now = (sent - before.sent - before.refused, received - before.received)
+        there, back = (rate_text(frames / seconds) for frames in now)
+        self._show(
+            f"{self._trial}; now {there} sent, {back} received, {sent - received} lost or under way"
+        )
+
+    def trial_ends(self, test: BeginRecord, trial: TrialRecord) -> None:
+        """A trial has its verdict."""
+        self._trials += 1
+        loss = f"loss {trial.result.worst_loss_ratio():.3%}" if trial.result.directions else ""
+        verdict = "" if trial.verdict == "VALID" else f" {trial.verdict}"
+        asked = f"{trial.spec.burst} frames" if trial.spec.burst else rate_text(trial.spec.load_fps)
+        self._last = f"; last: {asked} {loss}{verdict}"
+
+    def _show(self, text: str) -> None:
+        if self._status is None:
+            from rich.console import Console
+
+            # While a test runs, pytest captures stdout: the terminal itself is what is drawn on.
+            try:
+                self._tty = open("/dev/tty", "w")  # noqa: PTH123, SIM115 - closed in `stop`
+                columns = os.get_terminal_size(self._tty.fileno()).columns or 80
+            except OSError:
+                self.live = False
+                return
+            console = Console(file=self._tty, width=columns)
+            self._status = console.status(text, spinner="dots", refresh_per_second=4)
+            self._tty.write("\n")
+            self._status.start()
+        self._status.update(text)
+
+    def stop(self) -> None:
+        """Take the status line away, before pytest prints."""
+        if self._status is None:
+            return
+        status, self._status = self._status, None
+        with suppress(OSError):  # the terminal may have gone; the run goes on
+            status.stop()
+        with suppress(OSError):
+            self._tty.close()
+
+
+def rate_text(fps: float) -> str:
+    """A rate in the unit that reads best."""
+    if fps >= 1e6:
+        return f"{fps / 1e6:.3f} Mfps"
+    if fps >= 1e3:
+        return f"{fps / 1e3:.1f} kfps"
+    return f"{fps:.0f} fps"
+
+
+def print_plans(
+    session: BenchSession, wanted: Sequence[tuple[Selected, bool]], terminal: Any
+) -> None:
+    """Plan scenarios and print the plans; nothing on the machine is touched."""
+    from vnetperf.agent.client import AgentClient
+    from vnetperf.deployment.planner import make_plan
+    from vnetperf.pytest_plugin.cases import scenario_of
+    from vnetperf.runner.transfers import endpoint_scenario
+
+    configuration = session.configuration
+    media = LinkSpeed(configuration.testbed.media.bits_per_second)
+    client = AgentClient(configuration.testbed)
+    try:
+        facts = client.inventory()
+        for selected, endpoints in wanted:
+            terminal.section(f"plan of {selected.id}")
+            for said in selected.variant.typed:
+                terminal.line(f"variant     {said}")
+            try:
+                scenario = scenario_of(configuration, selected, facts)
+                if endpoints:
+                    scenario = endpoint_scenario(configuration, scenario)
+                plan = make_plan(scenario, configuration.testbed, facts)
+            except CapabilityError as error:
+                terminal.line(f"would be skipped: {error}")
+                continue
+            except ConfigError as error:
+                if selected.variant:
+                    terminal.line(f"would fail: {error}")
+                    continue
+                raise pytest.UsageError(str(error)) from None
+            for line in describe(plan, configuration.preset, media):
+                terminal.line(line)
+    finally:
+        client.close()
+
+
+def describe(plan: Plan, preset: Preset, media: LinkSpeed) -> list[str]:
+    """A plan as lines of text."""
+    placement, scenario = plan.placement, plan.scenario
+    lines = [
+        f"deployment  {scenario.deployment.name}: {scenario.deployment.vnf_count} VNF(s), "
+        f"{scenario.deployment.chains} chain(s), tester at "
+        f"{' and '.join(str(end) for end in scenario.deployment.ends)}",
+        f"forwarding  {'; '.join(str(hop) for hop in scenario.deployment.hops)}",
+        *([f"conditions  {', '.join(scenario.conditions)}"] if scenario.conditions else []),
+        f"wires       {plan.wire}, one per physical port"
+        if scenario.deployment.phy_ports
+        else "wires       none: the tester is in the place of VNFs",
+        *(f"            wire {nic.wire}: {nic}" for nic in plan.nics),
+        f"traffic     {scenario.traffic.name}: {scenario.traffic.description}",
+        f"cores       {placement.mode}: {placement.reason}",
+        *(
+            f"            {role} on {', '.join(map(str, cpus))}"
+            for role, cpus in placement.cores.items()
+        ),
+        *(
+            f"            {role} anywhere on {', '.join(map(str, cpus))}"
+            for role, cpus in placement.unpinned.items()
+        ),
+    ]
+    if placement.shared:
+        slices = f"{placement.slice_us} us" if placement.slice_us else placement.slice_note
+        lines.append(f"            scheduler slices: {slices or 'the kernel own'}")
+    for memory in plan.memory:
+        users = ", ".join(f"{user} {mib} MiB" for user, mib in memory.users.items())
+        lines.append(
+            f"memory      {memory.pages} hugepages of {memory.size_kb} KiB free on node "
+            f"{memory.node}: {users}"
+        )
+    lines += [f"command     {name}: {line}" for name, line in plan.commands.items()]
+    return [*lines, *_times(preset, scenario.traffic, media)]
+
+
+def _times(preset: Preset, traffic: TrafficProfile, media: LinkSpeed) -> list[str]:
+    sizes = ", ".join(map(str, preset.frame_sizes)) if traffic.mix is None else IMIX
+    lines = [
+        f"tests       {', '.join(preset.tests)}",
+        f"search      {preset.algorithm}, frame sizes {sizes}",
+    ]
+    too_small = [size for size in preset.frame_sizes if size < traffic.least_frame_size]
+    if too_small:
+        small = ", ".join(map(str, too_small))
+        lines.append(f"            but not {small}: {traffic.why_that_size}")
+    lines += [
+        f"            goal {g.name}: loss {g.loss_ratio:g}, width {g.width:g}, trials of "
+        f"{g.initial_trial_s:g} to {g.final_trial_s:g} s, {g.duration_sum_s:g} s a load"
+        for g in preset.goals
+    ]
+    lines += [
+        f"wall time   {_longest(test, preset, traffic, media)}"
+        for test in preset.tests
+        if any(size not in too_small for size in preset.sizes_of(test))
+    ]
+    return lines
+
+
+def _longest(test: str, preset: Preset, traffic: TrafficProfile, media: LinkSpeed) -> str:
+    """The longest that a test can take."""
+    sizes = [size for size in preset.sizes_of(test) if size >= traffic.least_frame_size]
+    at = f"at each of {len(sizes)} frame sizes" if len(sizes) > 1 else f"at {sizes[0]} octets"
+    if test == "throughput":
+        seconds = preset.time_budget_s or preset.max_trial_seconds
+        if seconds is None:
+            return f"{test}: not limited by the preset (max_trial_seconds)"
+        more = "" if preset.time_budget_s else " of traffic, waits besides"
+        return f"{test}: at most {_duration_text(seconds)}{more}, {at}"
+    found = duration_estimate(test, preset, media.max_frame_rate(min(sizes)))
+    if found is None:
+        return f"{test}: as many trials as it takes"
+    return (
+        f"{test}: at most {found.trials} trials, {_duration_text(found.wall_s(preset))} with their waits, "
+        f"{at}"
+    )
+
+
+def _duration_text(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds >= 100 else f"{seconds:.3g} s"

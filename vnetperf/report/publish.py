@@ -1,0 +1,444 @@
+"""Results in the formats of other systems: OpenMetrics text, documents for OPNFV's TestAPI."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.message import Message
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from vnetperf.model.errors import VnetperfError
+from vnetperf.model.outcomes import Spread
+from vnetperf.model.result import GoalResult, Result, RunResults
+from vnetperf.report.outcomes import reported_numbers
+
+#: Ends every text, so that a cut one is known.
+OPENMETRICS_END: Final = "# EOF\n"
+_LABEL_NAME: Final = re.compile(r"[^a-zA-Z0-9_]")
+Labels = Mapping[str, str]
+
+
+@dataclass
+class MetricFamily:
+    """Samples of one name.
+
+    Attributes:
+        name: "vnetperf_throughput_fps".
+        kind: "gauge" or "info".
+        text: What it is.
+        samples: Labels and value.
+    """
+
+    name: str
+    kind: str
+    text: str
+    samples: list[tuple[Labels, float]] = field(default_factory=list)
+
+    def add(self, labels: Labels, value: float | None) -> None:
+        """Add a sample; nothing where there is no number."""
+        if value is not None:
+            self.samples.append(({k: v for k, v in labels.items() if v}, float(value)))
+
+    def lines(self) -> Iterator[str]:
+        """The text of the family, without ends of lines; none without samples."""
+        if not self.samples:
+            return
+        yield f"# TYPE {self.name} {self.kind}"
+        yield f"# HELP {self.name} {_escape_label(self.text)}"
+        suffix = "_info" if self.kind == "info" else ""
+        for labels, value in self.samples:
+            inside = ",".join(
+                f'{_LABEL_NAME.sub("_", k)}="{_escape_label(v)}"' for k, v in labels.items()
+            )
+            yield f"{self.name}{suffix}{{{inside}}} {value:.10g}"
+
+
+def openmetrics(results: RunResults) -> str:
+    """The numbers of a run."""
+    families = {
+        name: MetricFamily(f"vnetperf_{name}", kind, text)
+        for name, kind, text in (
+            ("run", "info", "The run that these numbers are of."),
+            ("run_start_time_seconds", "gauge", "When the run began, seconds since 1970."),
+            ("run_end_time_seconds", "gauge", "When it ended; absent when it was interrupted."),
+            ("case_measured", "gauge", "1 where a case has a result, 0 where it has none."),
+            ("case_trial_seconds", "gauge", "Seconds of traffic."),
+            ("case_trials", "gauge", "Trials run."),
+            ("throughput_fps", "gauge", "Load of a bound, aggregate frames/s (RFC 2544 26.1)."),
+            ("throughput_direction_fps", "gauge", "The same for each direction."),
+            ("throughput_regular", "gauge", "0 where a bound is missing or the width not met."),
+            ("latency_seconds", "gauge", "Latency at the lower bound."),
+            ("quantity", "gauge", "What other tests found, with the unit as a label."),
+        )
+    }
+    _run_samples(families, results)
+    for result in results.results:
+        _result_samples(families, result)
+    lines = [line for family in families.values() for line in family.lines()]
+    return "\n".join(lines) + f"\n{OPENMETRICS_END}"
+
+
+def _run_samples(families: Mapping[str, MetricFamily], results: RunResults) -> None:
+    run = results.run
+    told = {
+        "tool": run.tool,
+        "git": run.git,
+        "preset": results.preset,
+        "benchmark": "yes" if results.benchmark else "no",
+        "testbed": run.testbed,
+        "virtual_lab": "yes" if results.environment.get("virtual_lab") is True else "no",
+        "redacted": "yes" if results.redacted else "no",
+    }
+    families["run"].add(told, 1)
+    families["run_start_time_seconds"].add({}, _unix_seconds(run.started))
+    families["run_end_time_seconds"].add({}, _unix_seconds(run.ended))
+
+
+def _unix_seconds(when: str) -> float | None:
+    return datetime.fromisoformat(when).timestamp() if when else None
+
+
+def _result_samples(families: Mapping[str, MetricFamily], result: Result) -> None:
+    labels = {"scenario": result.scenario, "test": result.test, "frame_size": result.size_name}
+    families["case_measured"].add(labels, result.status == "measured")
+    if result.status != "measured":
+        return
+    families["case_trials"].add(labels, result.trial_count)
+    families["case_trial_seconds"].add(labels, result.trial_seconds)
+    for goal in result.goals:
+        _goal_samples(families, labels | {"goal": goal.name}, goal)
+    for found in reported_numbers(result):
+        told = labels | {
+            "item": found.item,
+            "direction": found.direction,
+            "name": found.name,
+            "unit": found.unit,
+        }
+        families["quantity"].add(told, found.number)
+        if isinstance(found.value, Spread):
+            for end in ("low", "high"):
+                families["quantity"].add(told | {"interval": end}, getattr(found.value, end))
+
+
+def _goal_samples(families: Mapping[str, MetricFamily], labels: Labels, goal: GoalResult) -> None:
+    numbers = {
+        "lower": goal.lower_bound_fps,
+        "upper": goal.upper_bound_fps,
+        "conditional": goal.conditional_throughput_fps,
+    }
+    for bound, number in numbers.items():
+        told = {**labels, "bound": bound, "qualifier": goal.qualifier}
+        families["throughput_fps"].add(told, number)
+    families["throughput_regular"].add(labels, goal.regular)
+    for direction in goal.per_direction:
+        told = {**labels, "direction": direction.direction, "bound": "lower"}
+        families["throughput_direction_fps"].add(told, direction.lower_bound_fps)
+    for direction_name, latency in goal.latency.items():
+        told = {**labels, "direction": direction_name}
+        for percentile, nanoseconds in latency.percentiles.items():
+            quantile = {"percentile": percentile}
+            families["latency_seconds"].add({**told, **quantile}, nanoseconds / 1e9)
+        for name in ("min", "mean", "max"):
+            value = getattr(latency, f"{name}_ns") / 1e9
+            families["latency_seconds"].add({**told, "statistic": name}, value)
+
+
+def _escape_label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+_CASE_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True)
+class TestApiNames:
+    """What results are filed under; the endpoint must know project, case and pod.
+
+    Attributes:
+        project: Project.
+        pod: The machines; "" for the testbed's name.
+        build_tag: The job that made the run; "" for the time it began.
+        installer: What installed the DUT.
+    """
+
+    project: str = "vnetperf"
+    pod: str = ""
+    build_tag: str = ""
+    installer: str = "none"
+
+
+def documents_for_testapi(results: RunResults, names: TestApiNames) -> Iterator[dict[str, Any]]:
+    """The documents of a run."""
+    cases: dict[tuple[str, str], list[Result]] = {}
+    for result in results.results:
+        cases.setdefault((result.scenario, result.test), []).append(result)
+    run = results.run
+    for (scenario, test), members in cases.items():
+        yield {
+            "project_name": names.project,
+            "case_name": _CASE_NAME.sub("_", f"{scenario}_{test}"),
+            "pod_name": names.pod or run.testbed or "none",
+            "installer": names.installer,
+            "version": run.tool,
+            "scenario": scenario,
+            "build_tag": names.build_tag or run.started,
+            "start_date": _testapi_date(run.started),
+            "stop_date": _testapi_date(run.ended),
+            "criteria": "PASS" if all(map(_passed, members)) else "FAIL",
+            "details": {
+                "preset": results.preset,
+                "benchmark": results.benchmark,
+                "virtual_lab": results.environment.get("virtual_lab") is True,
+                "git": run.git,
+                "warnings": list(results.warnings),
+                "frame_sizes": {result.size_name: _result_details(result) for result in members},
+            },
+        }
+
+
+def _testapi_date(when: str) -> str:
+    """A time as TestAPI has it, "2026-11-22 05:50:51"; UTC."""
+    return when[:19].replace("T", " ")
+
+
+def _passed(result: Result) -> bool:
+    missed = any(goal.lower_bound_fps is None for goal in result.goals)
+    return result.status == "measured" and not missed
+
+
+def _result_details(result: Result) -> dict[str, Any]:
+    if result.status != "measured":
+        return {"status": result.status, "why": result.why}
+    goals = {
+        goal.name: {
+            "lower_bound_fps": goal.lower_bound_fps,
+            "upper_bound_fps": goal.upper_bound_fps,
+            "conditional_throughput_fps": goal.conditional_throughput_fps,
+            "loss_ratio": goal.loss_ratio,
+            "qualifier": goal.qualifier,
+            "regular": goal.regular,
+            "reason": goal.reason,
+        }
+        for goal in result.goals
+    }
+    found: list[dict[str, Any]] = []
+    for quantity in reported_numbers(result):
+        told = {
+            "item": quantity.item,
+            "direction": quantity.direction,
+            "name": quantity.name,
+            "unit": quantity.unit,
+            "value": quantity.number,
+            "note": quantity.note,
+        }
+        if isinstance(quantity.value, Spread):
+            told |= {key: getattr(quantity.value, key) for key in ("n", "low", "high", "stdev")}
+        found.append({key: value for key, value in told.items() if value not in (None, "")})
+    return {
+        "status": result.status,
+        "trials": result.trial_count,
+        "trial_seconds": result.trial_seconds,
+        **({"goals": goals} if goals else {}),
+        **({"found": found} if found else {}),
+    }
+
+
+TOKEN_VARIABLE: Final = "TESTAPI_TOKEN"  # noqa: S105 - the variable's name
+#: Answers after which the same document may be taken: overload, restarts, gateways.
+_RETRY_STATUS: Final = (408, 425, 429, 500, 502, 503, 504)
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 30.0
+_SHOWN_OCTETS: Final = 200
+
+
+class PublishError(VnetperfError):
+    """Results could not be given away; they are still where they were."""
+
+
+@dataclass(frozen=True)
+class PostEndpoint:
+    """Where documents go, and how long it is tried.
+
+    Attributes:
+        url: Address that documents are posted to.
+        token: What proves who posts; "" for nothing. It is in no message and no repr.
+        header: Header that carries it; "Authorization" has it as a bearer token.
+        timeout_s: Longest wait for an answer, seconds.
+        tries: Times a document is posted before giving up.
+        ca_file: Certificates to trust instead of the system's.
+        insecure: True sends tokens over plain HTTP, and trusts any certificate.
+    """
+
+    url: str
+    token: str = field(default="", repr=False)
+    header: str = "X-Auth-Token"
+    timeout_s: float = 10.0
+    tries: int = 4
+    ca_file: Path | None = None
+    insecure: bool = False
+
+    def check(self) -> None:
+        """Refuse an address that cannot be posted to, or not with a secret."""
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise PublishError(
+                f"{_shown_url(parts)!r} is no address to post to",
+                where="--testapi",
+                accepted="https://HOST[:PORT]/PATH or http://HOST[:PORT]/PATH",
+            )
+        if parts.username or parts.password:
+            raise PublishError(
+                "an address with a user name or a password would be seen by every user of the "
+                "machine",
+                where="--testapi",
+                cure=f"take it out; put a token into {TOKEN_VARIABLE} or a file for --token-file",
+            )
+        if self.token and parts.scheme == "http" and not (self.insecure or _is_loopback(parts)):
+            raise PublishError(
+                f"the token would go to {parts.hostname} over plain HTTP, for everybody to read",
+                where="--testapi",
+                cure="use https://, or --insecure if the network is trusted",
+            )
+
+
+def post_document(
+    endpoint: PostEndpoint, document: Mapping[str, Any], sleep: Callable[[float], None] = time.sleep
+) -> str:
+    """Post one document."""
+    endpoint.check()
+    body = json.dumps(document, sort_keys=True).encode()
+    opener = _opener(endpoint)
+    where, problem = _shown_url(urlsplit(endpoint.url)), ""
+    for attempt in range(1, max(1, endpoint.tries) + 1):
+        pause = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
+        try:
+            with opener.open(_request(endpoint, body), timeout=endpoint.timeout_s) as answer:
+                return str(answer.read(_SHOWN_OCTETS).decode(errors="replace")).strip()
+        except urllib.error.HTTPError as error:
+            problem = _refusal_text(error, endpoint.token)
+            if error.code not in _RETRY_STATUS:
+                raise PublishError(problem, where=where, cure=_cure(error.code)) from None
+            pause = max(pause, _retry_after_s(error.headers))
+        except (urllib.error.URLError, TimeoutError, OSError) as error:
+            problem = _unreachable_text(error, endpoint.timeout_s)
+            if _is_certificate(error):
+                raise PublishError(
+                    problem, where=where, cure="name its authority's certificate with --ca-file"
+                ) from None
+        if attempt < endpoint.tries:
+            sleep(pause)
+    raise PublishError(
+        f"{problem}; tried {max(1, endpoint.tries)} times",
+        where=where,
+        cure="publish the run again later: `vnetperf publish RUN`; nothing of it is lost",
+    )
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would make a GET of a POST, and carry the token to another machine."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow none."""
+
+
+def _opener(endpoint: PostEndpoint) -> urllib.request.OpenerDirector:
+    try:
+        context = ssl.create_default_context(
+            cafile=str(endpoint.ca_file) if endpoint.ca_file else None
+        )
+    except OSError as error:
+        raise PublishError(
+            f"the certificates cannot be read: {error.strerror or error}",
+            where=str(endpoint.ca_file),
+            cure="name a file of PEM certificates with --ca-file",
+        ) from None
+    if endpoint.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return urllib.request.build_opener(_NoRedirect(), urllib.request.HTTPSHandler(context=context))
+
+
+def _request(endpoint: PostEndpoint, body: bytes) -> urllib.request.Request:
+    request = urllib.request.Request(endpoint.url, data=body, method="POST")  # noqa: S310 - checked
+    request.add_header("Content-Type", "application/json")
+    request.add_header("Accept", "application/json")
+    if endpoint.token:
+        bearer = endpoint.header.lower() == "authorization"
+        # Unredirected: urllib then never copies it to another request.
+        request.add_unredirected_header(
+            endpoint.header, f"Bearer {endpoint.token}" if bearer else endpoint.token
+        )
+    return request
+
+
+def _refusal_text(error: urllib.error.HTTPError, token: str) -> str:
+    try:
+        said = error.read(_SHOWN_OCTETS).decode(errors="replace").strip()
+    except OSError:
+        said = ""
+    if token:
+        said = said.replace(token, "(token)")  # an endpoint may quote what it refuses
+    to = error.headers.get("Location", "") if 300 <= error.code < 400 else ""
+    try:
+        phrase = HTTPStatus(error.code).phrase
+    except ValueError:
+        phrase = "unknown status"
+    rest = f", and sends to {to}" if to else f": {' '.join(said.split())}" if said else ""
+    return f"the endpoint answers {error.code} ({phrase}){rest}"
+
+
+def _cure(status: int) -> str:
+    if status in (401, 403):
+        return f"put a token that is allowed to post into {TOKEN_VARIABLE} or --token-file"
+    if 300 <= status < 400:
+        return "give the address that it sends to"
+    if status == 404:
+        return (
+            "check the address: TestAPI's ends in /api/v1/results; project, case and pod must "
+            "be known there"
+        )
+    return "the answer says what it does not take; project, case and pod must be known there"
+
+
+def _unreachable_text(error: OSError, timeout_s: float) -> str:
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, TimeoutError):
+        return f"no answer within {timeout_s:g} s"
+    return f"the endpoint cannot be reached: {reason}"
+
+
+def _is_certificate(error: OSError) -> bool:
+    return isinstance(getattr(error, "reason", error), ssl.SSLCertVerificationError)
+
+
+def _retry_after_s(headers: Message) -> float:
+    """Seconds that the endpoint asks for, no more than is reasonable."""
+    text = headers.get("Retry-After", "")
+    return min(float(text), _LONGEST_PAUSE_S) if text.isdecimal() else 0.0
+
+
+def _shown_url(parts: SplitResult) -> str:
+    """An address as messages have it: without user, password and query."""
+    host = parts.hostname or ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{host}{port}{parts.path}" if host else parts.path
+
+
+def _is_loopback(parts: SplitResult) -> bool:
+    """Whether an address is this machine's own."""
+    host = parts.hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

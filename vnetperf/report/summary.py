@@ -1,0 +1,341 @@
+"""What every report shows of a run: grouped results, warnings, ledger, facts, missing values."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vnetperf.model.outcomes import Spread
+from vnetperf.model.result import (
+    GoalResult,
+    LedgerEntry,
+    Result,
+    RunResults,
+    ScenarioFacts,
+    TrialPoint,
+)
+from vnetperf.results.checklist import Item, missing_items
+
+#: Scenario, test and frame size: what one search is about.
+Case = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One test of one scenario over all frame sizes.
+
+    Attributes:
+        scenario: "pvp_dpdk".
+        test: "throughput".
+        results: By rising frame size.
+    """
+
+    scenario: str
+    test: str
+    results: tuple[Result, ...]
+
+    @property
+    def title(self) -> str:
+        """What a heading says."""
+        return f"{self.scenario} \N{MIDDLE DOT} {self.test}"
+
+    @property
+    def measured(self) -> tuple[Result, ...]:
+        """The results that carry numbers."""
+        return tuple(r for r in self.results if r.status == "measured")
+
+    @property
+    def goal_names(self) -> tuple[str, ...]:
+        """Names of the goals in order of first appearance."""
+        return tuple(dict.fromkeys(g.name for r in self.results for g in r.goals))
+
+
+def case_of(item: Result | TrialPoint) -> Case:
+    """The search an item belongs to."""
+    return item.scenario, item.test, item.frame_size
+
+
+def groups(results: RunResults) -> tuple[Group, ...]:
+    """All groups, in the order in which they were measured."""
+    found: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in results.results:
+        found[result.scenario, result.test].append(result)
+    return tuple(
+        Group(scenario, test, tuple(sorted(members, key=lambda r: r.frame_size)))
+        for (scenario, test), members in found.items()
+    )
+
+
+def trials_by_case(results: RunResults) -> Mapping[Case, list[TrialPoint]]:
+    """Every trial under the search it belongs to, also of searches that left no result."""
+    found: dict[Case, list[TrialPoint]] = defaultdict(list)
+    for trial in results.trials:
+        found[case_of(trial)].append(trial)
+    return found
+
+
+def goals_used(group: Group) -> tuple[GoalResult, ...]:
+    """One goal result per distinct set of goal attributes, to list those attributes once."""
+    found: dict[tuple[object, ...], GoalResult] = {}
+    for result in group.results:
+        for goal in result.goals:
+            key = (
+                goal.name,
+                goal.loss_ratio,
+                goal.exceed_ratio,
+                goal.initial_trial_s,
+                goal.final_trial_s,
+                goal.duration_sum_s,
+                goal.width,
+            )
+            found.setdefault(key, goal)
+    return tuple(found.values())
+
+
+def undeployed(results: RunResults) -> tuple[ScenarioFacts, ...]:
+    """Scenarios that could not be deployed."""
+    return tuple(s for s in results.scenarios if s.error)
+
+
+#: Fits on the first line of a narrow terminal.
+LAB = "Virtual lab: its speeds and latencies mean nothing, only that things work."
+
+
+def in_lab(results: RunResults) -> bool:
+    """Whether the run was made in the virtual lab."""
+    return results.environment.get("virtual_lab") is True
+
+
+def is_benchmark(results: RunResults) -> bool:
+    """Whether the numbers may be taken for those of a benchmark."""
+    return results.benchmark and not in_lab(results)
+
+
+def first_line(results: RunResults) -> str:
+    """The line every report starts with when it is no benchmark or its preset has a note."""
+    note = " ".join(results.preset_note.split())
+    if not results.benchmark:
+        said = f"Not a benchmark (preset {results.preset})"
+        note = f"{said}: {note}" if note else f"{said}."
+    return f"{LAB} {note}".strip() if in_lab(results) else note
+
+
+def run_warnings(results: RunResults) -> tuple[str, ...]:
+    """What a reader must know before any number."""
+    copy = results.redacted
+    return ((copy.sentence,) if copy else ()) + results.warnings
+
+
+def redaction_rows(results: RunResults) -> tuple[tuple[str, str], ...]:
+    """What a redacted copy does not tell."""
+    copy = results.redacted
+    if copy is None:
+        return ()
+    rows = [("redacted (UTC)", copy.when)]
+    rows += [(f"replaced: {kind}", str(count)) for kind, count in copy.values.items()]
+    rows += [("kept on purpose", kind) for kind in copy.kept]
+    rows += [("replaced in part", said) for said in copy.limited]
+    return (*rows, *((f"left out: {name}", why) for name, why in copy.dropped.items()))
+
+
+def ledger(results: RunResults) -> tuple[LedgerEntry, ...]:
+    """Every clause, the deviated ones first."""
+    entries = [*results.ledger, *(d for d in results.deviations if d not in results.ledger)]
+    order = {"deviated": 0, "met": 1, "not applicable": 2}
+    return tuple(sorted(entries, key=lambda e: order[e.status]))
+
+
+def ledger_sentence(results: RunResults) -> str:
+    """The ledger in one line of counts."""
+    entries = ledger(results)
+    if not entries:
+        return "no clause was checked"
+    return f"{len(entries)} clauses looked at: {ledger_counts(entries)}"
+
+
+def ledger_counts(entries: Sequence[LedgerEntry]) -> str:
+    """How many clauses are met and not."""
+    kinds = ("met", "deviated", "not applicable")
+    return ", ".join(f"{sum(e.status == kind for e in entries)} {kind}" for kind in kinds)
+
+
+def ledger_of_test(entries: Sequence[LedgerEntry], group: Group) -> tuple[LedgerEntry, ...]:
+    """The clauses that hold for one scenario and test."""
+    return tuple(e for e in entries if e.test == group.test and e.scenario in ("", group.scenario))
+
+
+def scalar_text(value: Any) -> str:
+    """A single JSON value as text."""
+    if value is None or value in ("", [], {}, ()):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _is_command(items: list[Any]) -> bool:
+    return (
+        len(items) > 1
+        and all(isinstance(i, str) for i in items)
+        and not items[0].startswith("-")
+        and any(i.startswith("-") for i in items[1:])
+    )
+
+
+def _list_text(items: list[Any]) -> str:
+    if _is_command(items):
+        return shlex.join(items)
+    long = any(isinstance(i, str) and len(i) > 24 for i in items)
+    return ("\n" if long else ", ").join(scalar_text(i) for i in items)
+
+
+def flatten_facts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Turn a tree of JSON values into rows."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from flatten_facts(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple) and value:
+        items = list(value)
+        if any(isinstance(i, dict | list | tuple) for i in items):
+            for index, item in enumerate(items):
+                yield from flatten_facts(item, f"{path}[{index}]")
+        else:
+            yield path, _list_text(items)
+    else:
+        yield path, scalar_text(value)
+
+
+_INDEX = re.compile(r"\[\d+\]")
+_MARK = re.compile(r"(unknown|not measured)\s*(:|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class MissingValue:
+    """One thing a reader might look for and will not find.
+
+    Attributes:
+        where: Path of the value, e.g. "environment.cpu.microcode".
+        what: "unknown: why" or "not measured: why".
+    """
+
+    where: str
+    what: str
+
+
+def is_missing(value: object) -> bool:
+    """Tell whether a value says that it is none."""
+    return isinstance(value, str) and _MARK.match(value.strip()) is not None
+
+
+def _missing_in_tree(value: Any, path: str) -> Iterator[MissingValue]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _missing_in_tree(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _missing_in_tree(item, f"{path}[{index}]")
+    elif is_missing(value):
+        yield MissingValue(path, value.strip())
+
+
+def _missing_of_run(results: RunResults) -> Iterator[MissingValue]:
+    for name in ("ended", "isolation", "testbed"):
+        if not getattr(results.run, name):
+            yield MissingValue(f"run.{name}", "unknown: the run did not record it")
+    if not results.environment:
+        yield MissingValue("environment", "unknown: the run recorded none")
+    if not results.calibrations:
+        yield MissingValue(
+            "calibrations", "not measured: the run holds no calibration of its generator"
+        )
+    for calibration in results.calibrations:
+        for point in calibration.points:
+            if point.smallest_burst_gap_ns is None:
+                where = f"calibrations[{calibration.wire}][{point.frame_size}]"
+                said = "not measured: no reason was recorded"
+                yield MissingValue(f"{where}.smallest_burst_gap_ns", said)
+
+
+def _missing_of_result(result: Result) -> Iterator[MissingValue]:
+    where = f"{result.scenario}.{result.test}[{result.frame_size}]"
+    if result.status == "not measured":
+        yield MissingValue(where, f"not measured: {result.why or 'no reason was recorded'}")
+        return
+    if result.generator_max_fps is None:
+        yield MissingValue(f"{where}.generator_max_fps", "not measured: size not calibrated")
+    if result.media_max_fps is None:
+        yield MissingValue(f"{where}.media_max_fps", "unknown: no reference medium was recorded")
+    said = {name: why for goal in result.goals for name, why in goal.uncollected.items()}
+    for collector, why in said.items():
+        yield MissingValue(f"{where}.{collector}", why)
+    for goal in result.goals:
+        if goal.lower_bound_fps is not None and not goal.latency:
+            yield MissingValue(
+                f"{where}.{goal.name}.latency",
+                "not measured: no latency was recorded at the lower bound",
+            )
+
+
+def missing_values(results: RunResults) -> tuple[MissingValue, ...]:
+    """Everything unknown or not measured."""
+    run = results.run.model_dump()
+    found = list(_missing_in_tree(run, "run"))
+    found += _missing_in_tree(results.settings, "settings")
+    found += _missing_in_tree(results.environment, "environment")
+    for scenario in results.scenarios:
+        found += _missing_in_tree(scenario.plan, f"{scenario.scenario}.plan")
+        found += _missing_in_tree(scenario.facts, f"{scenario.scenario}.facts")
+        found += _missing_in_tree(scenario.path_check, f"{scenario.scenario}.path_check")
+    for entry in results.ledger:
+        found += _missing_in_tree([entry.value, entry.reason], f"ledger {entry.clause}")
+    found += _missing_of_run(results)
+    for result in results.results:
+        found += _missing_of_result(result)
+    for scenario in results.scenarios:
+        if scenario.error:
+            said = f"not measured: not deployed: {scenario.error}"
+            found.append(MissingValue(scenario.scenario, said))
+    known = {_INDEX.sub(".*", unknown.where) for unknown in found}
+    found += [
+        _of_checklist(item)
+        for item in missing_items(results)
+        if _INDEX.sub(".*", item.where) not in known
+    ]
+    return tuple(found)
+
+
+def _of_checklist(item: Item) -> MissingValue:
+    """A field that reports must have and this one has not: by its name, which says more."""
+    return MissingValue(item.title, item.said)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedNumber:
+    """A number with its unit and, where it was measured several times, its spread.
+
+    Attributes:
+        name: "latency_mean", "recovery_time" ...
+        unit: "ns", "s", "fps", "frames", "ratio", "addresses", "pps".
+        value: The number, or the spread whose mean is the number; None: not measured.
+        item: What it is of, where a result has several: "90 % of throughput", "link phy0".
+        direction: "phy0->phy1"; "" for all of them together.
+        note: What keeps it from being a result; "".
+    """
+
+    name: str
+    unit: str
+    value: float | bool | Spread | None
+    item: str = ""
+    direction: str = ""
+    note: str = ""
+
+    @property
+    def number(self) -> float | bool | None:
+        """The number alone: of a spread its mean, of two modes none."""
+        if isinstance(self.value, Spread):
+            return None if len(self.value.modes) > 1 else self.value.mean
+        return self.value

@@ -1,0 +1,205 @@
+"""The object of the `bench` fixture.
+
+It measures, and its results check the expectations of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vnetperf.model.outcomes import Kind, Transfer, Transfers, Way
+from vnetperf.model.result import Result
+from vnetperf.model.scenario import Scenario
+from vnetperf.runner.conductor import Conductor
+from vnetperf.runner.run import Run
+from vnetperf.runner.scenarios import address_scenario
+from vnetperf.runner.transfers import (
+    measure_endpoints,
+    measure_users_traffic,
+    why_no_endpoint_traffic,
+    why_no_users_traffic,
+)
+
+Check = Callable[[Result], None]
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """The outcome of a test.
+
+    Attributes:
+        result: What it found, in the field that is the test's own.
+        checks: Expectations of the run, each raises AssertionError where they are not met.
+    """
+
+    result: Result
+    checks: tuple[Check, ...] = ()
+
+    def check_expectations(self) -> None:
+        """Fail the case when an expectation is not met.
+
+        Raises:
+            AssertionError: The first one that is not.
+        """
+        __tracebackhide__ = True  # pytest shows the case, and not this
+        for check in self.checks:
+            check(self.result)
+
+
+@dataclass(frozen=True)
+class ThroughputResult(CaseResult):
+    """The outcome of a throughput search: bounds and latency for each goal."""
+
+    def check_expectations(self) -> None:
+        """Fail the case when the DUT did not carry what it must.
+
+        Raises:
+            AssertionError: No load met a goal, not even the smallest one searched, or an
+                expectation of the run is not met.
+        """
+        for goal in self.result.goals:
+            if goal.lower_bound_fps is None:
+                raise AssertionError(
+                    f"{self.result.scenario}, {self.result.frame_size} octets, goal {goal.name}: "
+                    f"no load met a loss ratio of {goal.loss_ratio:g}, down to "
+                    f"{self.result.min_load_fps:.0f} frames/s per interface ({goal.reason})"
+                )
+        super().check_expectations()
+
+
+@dataclass(frozen=True)
+class TransferResult:
+    """What transfers between sockets came to.
+
+    Attributes:
+        result: The transfers.
+    """
+
+    result: Transfers
+
+    def check_expectations(self) -> None:
+        """Fail the case when nothing arrived.
+
+        Raises:
+            AssertionError: A transfer moved nothing.
+        """
+        for transfer in self.result.transfers:
+            if not _moved(transfer):
+                spec = transfer.spec
+                raise AssertionError(
+                    f"{self.result.scenario}: {spec.kind} {spec.way}: nothing arrived"
+                )
+
+
+def _moved(transfer: Transfer) -> bool:
+    """Whether each instance moved something, each way."""
+    rates = [
+        flow.figures.transactions_per_second or flow.figures.bits_per_second
+        for flow in transfer.flows
+    ]
+    return bool(rates) and all(rates)
+
+
+class Bench:
+    """A scenario on a testbed, ready to be measured.
+
+    Args:
+        run: The run.
+        scenario: The scenario.
+    """
+
+    def __init__(self, run: Run, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self._run = run
+        self._conductor = Conductor(run, scenario)
+
+    def search_throughput(self, frame_size: int) -> ThroughputResult:
+        """RFC 2544 section 26.1 throughput, and the preset's other goals, at one frame size.
+
+        Args:
+            frame_size: Octets including FCS.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            VnetperfError: There is no number: the DUT or the generator failed.
+        """
+        return ThroughputResult(self._conductor.throughput(frame_size), tuple(self._run.checks))
+
+    def measure(self, test: str, frame_size: int) -> CaseResult:
+        """Run a test besides the throughput search at one frame size.
+
+        Args:
+            test: "latency", "frame_loss" ...: one of the procedures.
+            frame_size: Octets including FCS.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            NoResultError: It has no result here by its own rules.
+            VnetperfError: There is no number: the DUT or the generator failed.
+        """
+        return CaseResult(self._conductor.measure(test, frame_size), tuple(self._run.checks))
+
+    def with_addresses(self) -> Bench:
+        """The same scenario with traffic of many addresses, for what a switch learns of them.
+
+        Returns:
+            A bench of a variant of the scenario.
+
+        Raises:
+            NoResultError: Its vSwitch learns none, or a VNF stands between the ports.
+        """
+        return Bench(self._run, address_scenario(self.scenario, self._run.configuration.preset))
+
+    def no_users_traffic(self) -> str:
+        """What keeps users' traffic from being measured here, before anything is deployed.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
+        return why_no_users_traffic(self._run, self.scenario)
+
+    def users_traffic(self) -> TransferResult:
+        """TCP and UDP throughput between a UE of the VNF and a server, each both ways.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            VnetperfError: There is no number: nothing has users here, or something failed.
+        """
+        return TransferResult(measure_users_traffic(self._run, self.scenario))
+
+    def no_endpoints(self, kind: Kind, message_size: int) -> str:
+        """What keeps endpoints from talking here, before anything is deployed.
+
+        Args:
+            kind: What they are to do: "TCP_STREAM" ...
+            message_size: Octets of a message.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
+        return why_no_endpoint_traffic(self._run, self.scenario, kind, message_size)
+
+    def between_endpoints(
+        self, kind: Kind, message_size: int, way: Way = "forth"
+    ) -> TransferResult:
+        """What a tool measures between two endpoints in place of the tester.
+
+        Args:
+            kind: What they do: "TCP_STREAM", "UDP_STREAM", "TCP_RR" ...
+            message_size: Octets of a message.
+            way: "forth" from port 0, "back" from the other end, "both" at once.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            VnetperfError: There is no number: a tool or the DUT failed.
+        """
+        return TransferResult(measure_endpoints(self._run, self.scenario, kind, message_size, way))

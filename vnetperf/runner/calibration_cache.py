@@ -1,0 +1,76 @@
+"""Calibrations kept between runs: the same generator on the same cores and wire is the same."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+from vnetperf.host.paths import cache_directory
+from vnetperf.model.result import Calibration
+from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import MachineFacts
+
+#: A stored calibration that is older is measured anew.
+MAX_AGE = timedelta(hours=12)
+
+
+class CalibrationCache:
+    """A folder of calibrations."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or cache_directory() / "calibration"
+
+    def key(self, plan: Plan, facts: MachineFacts) -> str:
+        """What a calibration depends on."""
+        from vnetperf import __version__  # noqa: PLC0415 - the package is still being imported
+
+        cpu = facts.record.get("cpu", "")
+        kernel = facts.record.get("kernel", "")
+        text = repr(
+            (
+                __version__,
+                plan.testbed.name,
+                plan.testbed.agent.transport,
+                plan.scenario.generator,
+                plan.wire,
+                plan.placement.cores.get("tester"),
+                plan.scenario.mtu,  # larger buffers are slower ones
+                plan.scenario.options.rx_queues,
+                facts.versions,
+                cpu,
+                kernel,
+            )
+        )
+        return sha256(text.encode()).hexdigest()[:16]
+
+    def load(self, key: str) -> Calibration | None:
+        """A stored calibration."""
+        try:
+            text = (self.directory / f"{key}.json").read_text()
+            held = Calibration.model_validate_json(text)
+            age = datetime.now(UTC) - datetime.fromisoformat(held.when)
+        except (OSError, ValueError, TypeError):  # a ValidationError is a ValueError
+            return None
+        return held if age < MAX_AGE else None
+
+    def add(self, key: str, calibration: Calibration) -> Calibration:
+        """Store a calibration; frame sizes held already are kept unless measured anew."""
+        held = self.load(key)
+        points = {p.frame_size: p for c in (held, calibration) if c for p in c.points}
+        merged = calibration.model_copy(
+            update={
+                "points": tuple(points[size] for size in sorted(points)),
+                # As old as its oldest point, so that none of them is kept for ever.
+                "when": min(c.when for c in (held, calibration) if c),
+            }
+        )
+        temporary = self.directory / f".{key}.{os.getpid()}"
+        # A cache that cannot be written costs the next run some seconds, and nothing else.
+        with contextlib.suppress(OSError):
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            temporary.write_text(merged.model_dump_json(indent=1))
+            temporary.replace(self.directory / f"{key}.json")
+        return merged

@@ -1,0 +1,151 @@
+"""Continues an interrupted run.
+
+What its log holds, and whether configuration and machine are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, tests_of
+from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.results.environment import tree_differences
+from vnetperf.results.log import read_log
+from vnetperf.results.records import EnvironmentRecord, RunRecord, ScenarioRecord
+
+_ABSENT = "none"
+
+
+def machine_identity(facts: MachineFacts) -> dict[str, str]:
+    """The facts of a machine that its rates depend on."""
+    return {
+        "kernel": _fact(facts.record.get("kernel"), "release"),
+        "CPU model": _fact(facts.record.get("cpu"), "model"),
+        **{f"version of {name}": text for name, text in facts.versions.items()},
+    }
+
+
+def _fact(fact: Any, key: str) -> str:
+    """A value of a group of facts; the group is a text when it could not be read."""
+    return str(fact.get(key, _ABSENT) if isinstance(fact, Mapping) else fact)
+
+
+def require_same_machine(then: Mapping[str, str], now: Mapping[str, str], where: str) -> None:
+    """Refuse to go on with a run on a machine that has changed."""
+    differing = [
+        f"{name} was {_line(then.get(name, _ABSENT))}, is {_line(now.get(name, _ABSENT))}"
+        for name in dict.fromkeys([*then, *now])
+        if then.get(name, _ABSENT) != now.get(name, _ABSENT)
+    ]
+    if differing:
+        raise ConfigError(
+            "the machine is not the one this run began on, and its trials must not be mixed with "
+            "new ones: " + "; ".join(differing),
+            where=where,
+            cure="start a new run without --resume",
+        )
+
+
+def _line(text: str) -> str:
+    return repr(" ".join(text.split()))
+
+
+#: What a run that is continued may have otherwise: more cases, and where results go.
+NOT_OF_TRIALS = frozenset({"pcap", "results_dir", "notes", "frame_sizes", "tests"})
+
+#: Differences that are named; the first ones say which file or option it is.
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """What a log holds of the run that is continued; of a new run, nothing.
+
+    Attributes:
+        path: The log.
+        history: Each case's last test in a round: earlier ones were superseded by it.
+        rounds: The history of each round, by its number.
+        machine: What must be equal for the run to go on: name -> value.
+        scenarios: What was deployed, by name.
+    """
+
+    path: Path
+    history: dict[Case, LoggedTest] = field(default_factory=dict)
+    rounds: dict[int, dict[Case, LoggedTest]] = field(default_factory=dict)
+    machine: dict[str, str] = field(default_factory=dict)
+    scenarios: dict[str, Scenario] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path, now: RunRecord) -> ResumedRun:
+        """Read what a log holds."""
+        records = read_log(path)
+        first = next((r for r in records if isinstance(r, RunRecord)), None)
+        if first is None:
+            raise LogError(
+                "the log has no run record", where=str(path), cure="start a run without --resume"
+            )
+        if first.fingerprint != now.fingerprint:
+            raise ConfigError(
+                "this log was made with another version, preset, testbed or traffic; "
+                f"its trials must not be mixed with new ones: {_configuration_differences(first, now)}",
+                where=str(path),
+                cure="give the options of that run again, or start a new one without --resume",
+            )
+        machines = [r.machine for r in records if isinstance(r, EnvironmentRecord)]
+        rounds = {
+            number: {test.case: test for test in tests_of(part)}
+            for number, part in by_round(records).items()
+        }
+        return cls(
+            path=path,
+            history=rounds.get(1, {}),
+            rounds=rounds,
+            machine=machines[-1] if machines else {},
+            scenarios={r.scenario.id: r.scenario for r in records if isinstance(r, ScenarioRecord)},
+        )
+
+    def at_round(self, number: int) -> ResumedRun:
+        """The same for another round."""
+        return replace(self, history=self.rounds.get(number, {}))
+
+    def test(self, scenario: Scenario, case: Case) -> LoggedTest | None:
+        """What it holds of a case."""
+        held, then = self.history.get(case), self.scenarios.get(scenario.id)
+        if held is None or then is None:
+            return held
+        # The largest frame may differ: a test case can ask for sizes of its own.
+        if then.model_copy(update={"max_frame_size": scenario.max_frame_size}) == scenario:
+            return held
+        raise ConfigError(
+            f"{scenario.id} now stands for other settings than in this log; "
+            "its trials must not be mixed with new ones",
+            where=str(self.path),
+            cure="give the variant another id, or start a new run without --resume",
+        )
+
+
+def _configuration_differences(then: RunRecord, now: RunRecord) -> str:
+    """What a user would have to give again, as far as the log has it."""
+
+    def tree(record: RunRecord) -> dict[str, Any]:
+        return {
+            "tool": record.identity.tool,
+            "settings": {
+                key: held["value"]
+                for key, held in record.settings.items()
+                if key not in NOT_OF_TRIALS
+            },
+            "preset": record.preset.model_dump(mode="json", exclude=set(NOT_OF_TRIALS)),
+            "testbed": record.testbed.model_dump(mode="json"),
+        }
+
+    found = tree_differences(tree(then), tree(now))
+    said = [f"{one.path} was {one.a!r}, is {one.b!r}" for one in found[:_SHOWN]]
+    if len(found) > _SHOWN:
+        said.append(f"and {len(found) - _SHOWN} more")
+    return "; ".join(said) or "the content of a file of traffic or of the vSwitch's options"

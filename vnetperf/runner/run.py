@@ -1,0 +1,352 @@
+"""One run: its log, its agent, what is deployed now, the largest loads.
+
+And who follows its progress.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+from vnetperf import __version__
+from vnetperf.agent.client import AgentClient
+from vnetperf.analysis.logged_tests import Case, LoggedTest
+from vnetperf.config import Configuration
+from vnetperf.deployment.capability_check import require_size
+from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
+from vnetperf.model.errors import ConfigError, VnetperfError
+from vnetperf.model.frames import LinkSpeed, overhead
+from vnetperf.model.result import Calibration, CalibrationPoint, Result, RunIdentity, ScenarioFacts
+from vnetperf.model.scenario import Comparison, Plan, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.trial import LiveCounts, TrialSpec
+from vnetperf.results.log import TrialLog
+from vnetperf.results.records import (
+    BeginRecord,
+    CalibrationRecord,
+    ComparisonRecord,
+    EndRecord,
+    EnvironmentRecord,
+    RoundRecord,
+    RunRecord,
+    ScenarioRecord,
+    SkippedRecord,
+    TrialRecord,
+)
+from vnetperf.runner.calibration_cache import CalibrationCache
+from vnetperf.runner.resume import NOT_OF_TRIALS, ResumedRun, machine_identity, require_same_machine
+
+
+class Progress(Protocol):
+    """A listener; the plugin draws it, logs stay quiet."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether `trial_runs` is of use to anybody."""
+
+    def say(self, text: str) -> None:
+        """Something worth a line: deploying, waiting, calibrating."""
+
+    def test_begins(self, test: BeginRecord) -> None:
+        """A search or another test begins."""
+
+    def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
+        """A trial begins."""
+
+    def trial_runs(self, counts: LiveCounts) -> None:
+        """A trial is going on."""
+
+    def trial_ends(self, test: BeginRecord, trial: TrialRecord) -> None:
+        """A trial has its verdict."""
+
+
+class NoProgress:
+    """Tells nobody."""
+
+    follows = False
+
+    def say(self, text: str) -> None:
+        """Say nothing."""
+
+    def test_begins(self, test: BeginRecord) -> None:
+        """Say nothing."""
+
+    def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
+        """Say nothing."""
+
+    def trial_runs(self, counts: LiveCounts) -> None:
+        """Say nothing."""
+
+    def trial_ends(self, test: BeginRecord, trial: TrialRecord) -> None:
+        """Say nothing."""
+
+
+class MaxLoads:
+    """The largest loads of a run."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._media = testbed.media
+        self._lowered: dict[tuple[str, int], float] = {}
+
+    def of(
+        self, scenario: Scenario, frame_size: int, point: CalibrationPoint | None
+    ) -> tuple[float, str]:
+        """Largest load worth asking for, frames/s per interface, and what sets it."""
+        limits = []
+        if point is not None:
+            limits.append((point.max_clean_fps / 2, "the generator's calibrated clean maximum"))
+        if not self._media.nominal:
+            speed = LinkSpeed(self._media.bits_per_second)
+            mix = scenario.traffic.mix
+            size = frame_size if mix is None else mix.mean_size
+            longest = size + max(overhead(stream.tunnel) for stream in scenario.streams)
+            limits.append((speed.max_frame_rate(longest), "the medium's maximum frame rate"))
+        lowered = self._lowered.get((scenario.id, frame_size))
+        if lowered is not None:
+            limits.append((lowered, "what the generator offered on its core"))
+        if not limits:
+            raise ConfigError(f"frame size {frame_size} has no calibration", where="calibration")
+        return min(limits)
+
+    def lower(self, scenario: Scenario, frame_size: int, load_fps: float) -> None:
+        """Note that the generator cannot offer more than a load in a scenario."""
+        case = (scenario.id, frame_size)
+        self._lowered[case] = min(load_fps, self._lowered.get(case, load_fps))
+
+
+def run_record(configuration: Configuration, *, resumed: bool) -> RunRecord:
+    """The record of a run that begins now."""
+    c = configuration
+    return RunRecord(
+        identity=RunIdentity(
+            tool=f"vnetperf {__version__}",
+            git=_git_commit(),
+            command=shlex.join(sys.argv),
+            started=utc_now(),
+            isolation=c.testbed.isolation_statement,
+            testbed=c.testbed.name,
+            notes=c.settings.notes,
+        ),
+        preset=c.preset,
+        testbed=c.testbed,
+        settings=c.as_record(),
+        fingerprint=fingerprint_of(c),
+        resumed=resumed,
+    )
+
+
+def fingerprint_of(configuration: Configuration) -> str:
+    """What must be equal for trials of two runs to be mixed."""
+    c = configuration
+    chosen = c.settings.model_dump_json(exclude=set(NOT_OF_TRIALS))
+    preset = c.preset.model_dump_json(exclude={"frame_sizes", "tests"})
+    text = "\n".join(
+        [
+            *(__version__, preset, c.testbed.model_dump_json(), c.traffic.model_dump_json()),
+            *(c.switch.model_dump_json(), chosen),
+        ]
+    )
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def utc_now() -> str:
+    """The time."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _git_commit() -> str:
+    """Commit of the tool when it runs from a checkout."""
+    top = Path(__file__).resolve().parents[2]
+    if not (top / ".git").exists():
+        return "unknown: vnetperf is installed, not run from a checkout"
+    argv = ["git", "-C", str(top), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"unknown: {error}"
+    return done.stdout.strip() or f"unknown: {done.stderr.strip()[:80]}"
+
+
+class Run:
+    """A run on one testbed, in one process."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        log_path: Path,
+        *,
+        client: AgentClient | None = None,
+        progress: Progress | None = None,
+        calibrations: CalibrationCache | None = None,
+    ) -> None:
+        self.configuration = configuration
+        self.progress = progress or NoProgress()
+        self.client = client or AgentClient(configuration.testbed, self._on_event)
+        self.client.follow = self.progress.follows
+        self.store = calibrations or CalibrationCache()
+        self.before = ResumedRun(log_path)
+        self.spent: dict[str, float] = {}
+        self._facts: MachineFacts | None = None
+        self._deployed: Scenario | None = None
+        self._failed: dict[str, VnetperfError] = {}
+        self._calibration: Calibration | None = None
+        self._calibrated = ""  # what the calibration depends on
+        self._ceilings = MaxLoads(configuration.testbed)
+        #: What this run has measured, and what it could not: each case's last test, or why not.
+        self.done: dict[Case, LoggedTest] = {}
+        self.failed: dict[Case, VnetperfError] = {}
+        self._round = 0  # none has begun
+        #: Called with each result that a test case checks; raise AssertionError.
+        self.checks: list[Callable[[Result], None]] = []
+        resumed = log_path.exists() and log_path.stat().st_size > 0
+        if resumed:
+            self.before = ResumedRun.read(log_path, run_record(configuration, resumed=True))
+        self.log = TrialLog(log_path)
+        self.log.append(run_record(configuration, resumed=resumed))
+
+    def _on_event(self, event: dict[str, object]) -> None:
+        if event.get("event") == "live":
+            self.progress.trial_runs(LiveCounts.model_validate(event["counts"]))
+        if event.get("event") == "wait":
+            self.progress.say(f"waiting for the testbed: {event['holder']} holds it")
+
+    def facts(self) -> MachineFacts:
+        """The machine, looked at once."""
+        if self._facts is None:
+            found = self.client.inventory()
+            machine = machine_identity(found)
+            if self.before.machine:
+                require_same_machine(self.before.machine, machine, str(self.log.path))
+            self._facts = found
+            self.log.append(EnvironmentRecord(facts=found.record, machine=machine))
+            for report in self.client.restored:
+                runs = ", ".join(undone["run_id"] for undone in report["restored"])
+                self.progress.say(f"undid what a run that died had left: {runs}")
+        return self._facts
+
+    def plan(self, scenario: Scenario) -> Plan:
+        """Plan a scenario on this run's testbed."""
+        return make_plan(scenario, self.configuration.testbed, self.facts())
+
+    def note_comparisons(self, comparisons: Iterable[Comparison]) -> None:
+        """Log which variants are to be compared with each other."""
+        for comparison in comparisons:
+            self.log.append(ComparisonRecord(comparison=comparison))
+
+    def begin_round(self, number: int, rounds: int) -> None:
+        """Begin the cases again from the first: nothing that was measured counts for them."""
+        if number == self._round:
+            return
+        self._round = number
+        self.before = self.before.at_round(number)
+        self.done.clear()
+        self.failed.clear()
+        self._failed.clear()  # what could not be deployed may be now: each round deploys anew
+        self.log.append(RoundRecord(number=number, rounds=rounds))
+
+    def note_skipped(self, scenario_id: str, why: str) -> None:
+        """Log that the testbed cannot carry a scenario."""
+        self.log.append(SkippedRecord(scenario=scenario_id, why=why))
+
+    def deploy(self, scenario: Scenario, frame_size: int, *, calibrated: bool = True) -> None:
+        """Deploy a scenario unless it is deployed already; the generator is calibrated first."""
+        if scenario.id in self._failed:
+            raise self._failed[scenario.id]
+        require_size(scenario, frame_size, largest_frame(scenario))
+        if frame_size > scenario.max_frame_size:  # asked for by the test case alone
+            scenario = scenario.model_copy(update={"max_frame_size": frame_size})
+        plan = self.plan(scenario)
+        # On the wire it is deployed with: each has a limit of its own.
+        if calibrated:
+            self.calibrate(scenario.model_copy(update={"wire": plan.wire}), frame_size)
+        if self._deployed == scenario:
+            return
+        self.progress.say(f"deploying {scenario.id}")
+        began = time.monotonic()
+        self._deployed = None
+        try:
+            facts = self.client.deploy(plan)
+        except VnetperfError as error:
+            self._failed[scenario.id] = error
+            failed = ScenarioFacts(
+                scenario=scenario.id, plan=plan.model_dump(mode="json"), error=str(error)
+            )
+            self.log.append(ScenarioRecord(scenario=scenario, facts=failed))
+            raise
+        finally:
+            self._spend("deploy", time.monotonic() - began)
+        self._deployed = scenario
+        self.log.append(ScenarioRecord(scenario=scenario, facts=facts))
+
+    def forget_deployment(self) -> None:
+        """Note that what was deployed is gone or broken, so that the next case deploys anew."""
+        self._deployed = None
+
+    def calibrate(self, scenario: Scenario, frame_size: int | None = None) -> Calibration:
+        """Calibrate the generator for this run's frame sizes, or take a stored calibration."""
+        wanted = {*self.configuration.preset.frame_sizes, *([frame_size] if frame_size else [])}
+        least, largest = scenario.traffic.least_frame_size, largest_frame(scenario)
+        sizes = {size for size in wanted if least <= size <= largest}
+        plan = make_loop_plan(scenario, self.configuration.testbed, self.facts())
+        current, key = self._calibration, self.store.key(plan, self.facts())
+        if current is not None and self._calibrated == key and all(map(current.at, sizes)):
+            return current
+        held = self.store.load(key)
+        missing = sorted(s for s in sizes if held is None or held.at(s) is None)
+        if missing:
+            self.progress.say(
+                f"calibrating {scenario.generator} over {plan.wire}: {len(missing)} frame sizes"
+            )
+            began = time.monotonic()
+            self._deployed = None  # the generator cannot be in a loop and in a deployment
+            held = self.store.add(key, self.client.calibrate(plan, missing))
+            self._spend("calibrate", time.monotonic() - began)
+        assert held is not None  # noqa: S101 - for the type checker: missing was not empty
+        self._calibration, self._calibrated = held, key
+        self.log.append(CalibrationRecord(calibration=held))
+        return held
+
+    def calibrated(self, frame_size: int) -> CalibrationPoint | None:
+        """What the generator can do over the wire of what is deployed."""
+        return self._calibration.at(frame_size) if self._calibration else None
+
+    def ceiling(self, scenario: Scenario, frame_size: int) -> tuple[float, str]:
+        """Largest load worth asking for, frames/s per interface, and what sets it."""
+        return self._ceilings.of(scenario, frame_size, self.calibrated(frame_size))
+
+    def lower_ceiling(self, scenario: Scenario, frame_size: int, load_fps: float) -> None:
+        """Note that the generator cannot offer more than a load in this scenario."""
+        self._ceilings.lower(scenario, frame_size, load_fps)
+
+    def _spend(self, what: str, seconds: float) -> None:
+        self.spent[what] = self.spent.get(what, 0.0) + seconds
+
+    def spend(self, what: str, seconds: float) -> None:
+        """Account wall time, for the overhead figures of the log."""
+        self._spend(what, seconds)
+
+    def release(self) -> None:
+        """Take what is deployed away; the agent stays."""
+        began = time.monotonic()
+        self._deployed = None
+        troubles = self.client.teardown()
+        self._spend("teardown", time.monotonic() - began)
+        for trouble in troubles:
+            self.progress.say(f"could not be undone: {trouble}; run `vnetperf restore`")
+
+    def close(self, exit_status: int = 0) -> None:
+        """End the run in order."""
+        try:
+            self.release()
+        finally:
+            self.client.close()
+            spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
+            self.log.append(EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent))
+            self.log.close()

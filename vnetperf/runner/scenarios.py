@@ -1,0 +1,99 @@
+"""The scenarios: every deployment on every registered vSwitch, and their variants."""
+
+from __future__ import annotations
+
+from vnetperf import registry
+from vnetperf.config import Configuration
+from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
+from vnetperf.model.errors import NoResultError
+from vnetperf.model.frames import GTPU, overhead
+from vnetperf.model.options import CoreOptions, GuestOptions
+from vnetperf.model.preset import Preset
+from vnetperf.model.profile import TrafficProfile
+from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
+from vnetperf.procedures.addresses import SPARE
+
+#: The VNF of deployments that are for a mobile core.
+CORE = "vepc"
+
+
+def scenario_ids() -> list[str]:
+    """Ids of all scenarios."""
+    return [f"{d}_{v}" for d in DEPLOYMENTS for v in registry.names("vswitches")]
+
+
+def make_scenario(scenario_id: str, configuration: Configuration, variant: str = "") -> Scenario:
+    """A scenario by its id."""
+    deployment, vswitch = split_id(scenario_id)
+    settings = configuration.settings
+    graph = make_deployment(deployment, settings.vnfs)
+    capabilities = registry.load("vswitches", vswitch).capabilities
+    # A chain that is not told apart by its port is told apart by address.
+    learned = settings.rules == "learning" and graph.chains > 1
+    by_port = learned or capabilities.addressing == "port"
+    vnf = settings.vnf
+    if graph.gtp and not registry.load_vnf(vnf).user_plane:
+        vnf = CORE  # whatever else is asked for, only a mobile core takes users' packets
+    rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
+    usual = "route" if graph.gtp else "mac" if rewrites else "io"
+    mode = settings.vnf_mode if settings.vnf_mode != "auto" else usual
+    guest, stack = configuration.guest, configuration.stack if graph.gtp else None
+    if stack is not None and guest.image == GuestOptions().image:
+        guest = guest.model_copy(update={"image": stack.image})
+    # A wire that carries no more than usual is enough while frames in GTP-U are no longer.
+    usual_size = STANDARD_FRAME_SIZE - (overhead(GTPU) if graph.gtp else 0)
+    mix = configuration.traffic.mix
+    sizes = configuration.preset.frame_sizes if mix is None else (mix.largest,)
+    return Scenario(
+        deployment=graph,
+        vswitch=vswitch,
+        vnf=vnf,
+        vnf_mode=mode,
+        vnf_placement=settings.vnf_placement,
+        traffic=configuration.traffic,
+        generator=settings.generator,
+        wire=settings.wire,
+        forwarding=settings.forwarding,
+        rules=settings.rules,
+        addressing="port" if by_port or mode in ADDRESSING_MODES else "far",
+        tunnel=settings.tunnel,
+        options=configuration.switch,
+        guest=guest,
+        core=configuration.core if graph.gtp else CoreOptions(),
+        stack=stack,
+        max_frame_size=max(usual_size, *sizes),
+        variant=variant,
+    )
+
+
+ADDRESSES_VARIANT = "addresses"
+#: Locally administered, of nobody else here; the last three octets count.
+_FIRST_MAC = "02:ad:d2:00:00"
+
+
+def address_scenario(scenario: Scenario, preset: Preset) -> Scenario:
+    """A scenario whose traffic comes from, and goes to, more and more addresses."""
+    if scenario.rules != "learning":
+        raise NoResultError(
+            f"with rules {scenario.rules!r} the vSwitch learns no addresses (RFC 2889 sections "
+            "5.7 and 5.8)",
+            where=scenario.id,
+            cure="measure with --rules learning",
+        )
+    if scenario.deployment.vnf_count:
+        raise NoResultError(
+            "a VNF between the ports has or hides addresses of its own (RFC 2889 is of switches)",
+            where=scenario.id,
+            cure="measure a phy2phy scenario",
+        )
+    profile = TrafficProfile(
+        name=ADDRESSES_VARIANT,
+        description="from and to many addresses, one way, to see which of them were learned",
+        bidirectional=False,
+        flows=preset.rfc2889.max_addresses + SPARE,
+        vary=("eth_src", "eth_dst"),
+        values={"eth_src": f"{_FIRST_MAC}:00", "eth_dst": f"{_FIRST_MAC}:{SPARE:02x}"},
+        learning_frames=0,
+        answers="none",
+    )
+    return scenario.model_copy(update={"traffic": profile, "variant": ADDRESSES_VARIANT})

@@ -1,0 +1,175 @@
+"""Measures transfers between sockets.
+
+Users of a mobile core, and endpoints in place of the tester.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from vnetperf import registry
+from vnetperf.config import Configuration
+from vnetperf.deployment.endpoints import why_no_endpoints
+from vnetperf.model.errors import CapabilityError, VnetperfError
+from vnetperf.model.options import GuestOptions
+from vnetperf.model.outcomes import AUTO, Kind, Transfer, Transfers, TransferSpec, Way
+from vnetperf.model.scenario import Scenario, variant_id
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
+from vnetperf.runner.run import Run
+
+#: What it is called in a scenario's name: endpoints deploy it otherwise than a generator does.
+ENDPOINTS_VARIANT = "endpoints"
+#: The tool of users' traffic.
+USERS_TOOL = "iperf3"
+#: Wires that endpoints plug into, where a user names none.
+WIRE = "veth"
+#: The image whose guests have the tools.
+IMAGE = "endpoint"
+#: Run before a benchmark and thrown away, seconds.
+WARMUP_S = 1
+
+
+def why_no_users_traffic(run: Run, scenario: Scenario) -> str:
+    """What keeps users' traffic of a scenario from being measured; it is noted."""
+    if scenario.deployment.vnf_count:
+        vnf = registry.load_vnf(scenario.vnf)
+        why = str(vnf.no_users(run.facts(), run.plan(scenario)))
+        why = why or registry.load("endpoints", USERS_TOOL)().missing(run.facts())
+    else:
+        why = f"{scenario.id} has no VNF, and so no users"
+    if why:
+        run.note_skipped(f"{scenario.id}, traffic of users", why)
+    return why
+
+
+def measure_users_traffic(run: Run, scenario: Scenario) -> Transfers:
+    """TCP, then UDP, each both ways, as long as the preset's longest trial."""
+    kinds: tuple[Kind, ...] = ("TCP_STREAM", "UDP_STREAM")
+    ways: tuple[Way, ...] = ("forth", "back")
+    specs = [
+        TransferSpec(
+            tool=USERS_TOOL, kind=kind, way=way, duration_s=_duration_s(run), rate_of_tcp=True
+        )
+        for kind in kinds
+        for way in ways
+    ]
+    found = _measured(run, scenario, "users_transfer", specs)
+    if registry.load_vnf(scenario.vnf).ends_with_users:
+        run.forget_deployment()
+    return found
+
+
+def endpoint_scenario(configuration: Configuration, scenario: Scenario) -> Scenario:
+    """A scenario as it is deployed for endpoints."""
+    settings = configuration.settings
+    changes: dict[str, object] = {
+        "variant": ",".join(filter(None, (scenario.variant, ENDPOINTS_VARIANT))),
+        "wire": WIRE if scenario.wire == "auto" else scenario.wire,
+    }
+    if settings.endpoint_server == "vnf" and settings.vnf_mode == "auto":
+        changes |= {"vnf_mode": "route", "addressing": "port"}
+    if settings.endpoint_server == "vnf" and scenario.guest.image == GuestOptions().image:
+        changes["guest"] = scenario.guest.model_copy(update={"image": IMAGE})
+    return scenario.model_copy(update=changes)
+
+
+def why_no_endpoint_traffic(run: Run, scenario: Scenario, kind: Kind, message_size: int) -> str:
+    """What keeps endpoints from talking in a scenario; it is noted."""
+    deployed = endpoint_scenario(run.configuration, scenario)
+    why = why_no_endpoints(deployed) or _no_inside(run, deployed)
+    if not why:
+        try:
+            _spec(run, deployed, kind, message_size)
+            run.plan(deployed)
+        except CapabilityError as error:
+            why = str(error).replace("\n", ";")
+    if why:
+        run.note_skipped(variant_id(scenario.id, ENDPOINTS_VARIANT), f"{kind}: {why}")
+    return why
+
+
+def _no_inside(run: Run, scenario: Scenario) -> str:
+    if run.configuration.settings.endpoint_server != "vnf":
+        return ""
+    if not scenario.deployment.vnf_count:
+        return f"{scenario.deployment.name} has no VNF to be in; leave --endpoint-server out"
+    return str(registry.load_vnf(scenario.vnf).no_inside(run.facts(), scenario))
+
+
+def measure_endpoints(
+    run: Run, scenario: Scenario, kind: Kind, message_size: int, way: Way = "forth"
+) -> Transfers:
+    """One transfer between endpoints, as long as the preset's longest trial."""
+    deployed = endpoint_scenario(run.configuration, scenario)
+    spec = _spec(run, deployed, kind, message_size, way)
+    server = run.configuration.settings.endpoint_server
+    return _measured(run, deployed, "transfer", [spec], server=server)
+
+
+def _spec(
+    run: Run, deployed: Scenario, kind: Kind, message_size: int, way: Way = "forth"
+) -> TransferSpec:
+    settings, preset = run.configuration.settings, run.configuration.preset
+    asked = TransferSpec(
+        kind=kind,
+        way=way,
+        message_size=message_size,
+        instances=settings.instances,
+        duration_s=_duration_s(run),
+        warmup_s=WARMUP_S if preset.benchmark else 0,
+    )
+    inside = deployed if settings.endpoint_server == "vnf" else None
+    tool = choose_tool(asked, settings.endpoint_tool, run.facts(), inside)
+    return asked.model_copy(update={"tool": tool})
+
+
+def choose_tool(
+    spec: TransferSpec, wanted: str, facts: MachineFacts, inside: Scenario | None = None
+) -> str:
+    """The tool for a transfer."""
+    reasons = []
+    for name in registry.names("endpoints") if wanted == AUTO else (wanted,):
+        tool = registry.load("endpoints", name)()
+        why = tool.cannot(spec) or tool.missing(facts)
+        if not why and inside is not None:
+            why = str(registry.load_vnf(inside.vnf).lacks_inside(inside, tool.programs))
+        if not why:
+            return name
+        reasons.append(why)
+    raise CapabilityError("; ".join(reasons), where=f"endpoint tool for {spec.kind}")
+
+
+def _duration_s(run: Run) -> int:
+    return ceil(max(goal.final_trial_s for goal in run.configuration.preset.goals))
+
+
+def _measured(
+    run: Run, scenario: Scenario, call: str, specs: list[TransferSpec], **more: str
+) -> Transfers:
+    run.deploy(scenario, run.configuration.preset.frame_sizes[0], calibrated=call != "transfer")
+    try:
+        answer = run.client.call(
+            call,
+            length_s=sum(spec.length_s for spec in specs),
+            specs=[spec.model_dump(mode="json") for spec in specs],
+            **more,
+        )
+    except VnetperfError as error:
+        run.forget_deployment()
+        for spec in specs:
+            run.log.append(
+                NotMeasuredRecord(
+                    scenario=scenario.id,
+                    test=f"{spec.kind} {spec.way}",
+                    frame_size=spec.message_size or 0,
+                    why=str(error),
+                )
+            )
+        raise
+    found = Transfers(
+        scenario=scenario.id,
+        transfers=tuple(Transfer.model_validate(one) for one in answer),
+    )
+    run.log.append(TransfersRecord(result=found))
+    return found

@@ -1,0 +1,327 @@
+"""Multi-goal search after draft-ietf-bmwg-mlrsearch-15.
+
+Targets of a goal, its candidates, and the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from math import floor, log
+
+from vnetperf.model.parameters import SearchGoal, SearchLimits
+from vnetperf.search.base import GoalOutcome, Measurement, Search, StopSearch, TrialRequest
+from vnetperf.search.classification import Criterion, DurationSums, History, LoadClass, classify
+from vnetperf.search.mlr_strategies import STRATEGIES, SearchState
+from vnetperf.search.session import Budget, GeometricGrid, SearchSession
+
+#: Trial durations grow by about this between targets: a target costs its trials, so few are used.
+_LONGER = 8.0
+#: Duration sums of full-length trials grow by about this: these trials are not lost.
+_MORE = 2.0
+
+
+def targets_of(goal: SearchGoal) -> tuple[Criterion, ...]:
+    """Derive the targets of a goal: longer trials first, then more of them."""
+    final = goal.final_trial_s
+    longer = [(length, length) for length in _ladder(goal.initial_trial_s, final, _LONGER)]
+    more = [(final, total) for total in _ladder(final, goal.duration_sum_s, _MORE)]
+    ahead = (
+        Criterion(goal.loss_ratio, goal.exceed_ratio, length, total)
+        for length, total in longer + more
+    )
+    return (*ahead, Criterion.of_goal(goal))
+
+
+def _ladder(start: float, end: float, growth: float) -> list[float]:
+    """Durations from `start` to below `end`, at equal ratios, as near to `growth` as fits."""
+    if start >= end:
+        return []
+    count = max(1, round(log(end / start) / log(growth)))
+    between = (round_duration(start * (end / start) ** (step / count)) for step in range(1, count))
+    return [start, *between]
+
+
+def round_duration(seconds: float) -> float:
+    """Cut a derived duration to what any generator can keep and a log can show."""
+    return float(int(seconds)) if seconds >= 1.0 else floor(seconds * 1000.0) / 1000.0
+
+
+def first_hints(
+    goal: SearchGoal, grid: GeometricGrid, forwarded_fps: float, margin: int
+) -> tuple[int, int]:
+    """Guess the bounds of a goal.
+
+    If forwarding stays what it was under overload, the load that loses just the goal's loss ratio
+    is forwarded / (1 - loss ratio). All goals count their widths up from the same load, a margin
+    below the forwarding rate, so that the upper bound of one is, where it can be, the lower bound
+    of the next: its trials then count for both.
+    """
+    width = grid.rungs_of(goal.width)
+    forwarded = grid.rung_below(forwarded_fps)
+    if forwarded == grid.top:
+        return grid.top, grid.top
+    tolerated = grid.rung_below(forwarded_fps / (1.0 - goal.loss_ratio)) - forwarded
+    low = max(0, forwarded - margin) + tolerated // width * width
+    return low, min(grid.top, low + width)
+
+
+#: Bounds from longer trials are preferred to others from shorter ones unless so much wider.
+_WIDER = 4.0
+
+
+def best_bounds(
+    goal: SearchGoal, ladder: Sequence[Criterion], session: SearchSession, stopped: str
+) -> GoalOutcome:
+    """The result of a goal, from the longest trials that have told anything of use."""
+    own = session.result(goal, stopped)
+    if not stopped or own.regular or own.at_least or own.at_most:
+        return own
+    lesser = (session.result(_shorter_goal(goal, target), stopped) for target in ladder[-2::-1])
+    found = [own, *(result for result in lesser if not _is_refuted(result, own))]
+    chosen = _choose_result(found, own, goal.width)
+    if chosen is own:
+        return own
+    return replace(chosen, regular=False, reason=_estimate_reason(chosen, goal, stopped))
+
+
+def _shorter_goal(goal: SearchGoal, target: Criterion) -> SearchGoal:
+    return replace(
+        goal,
+        initial_trial_s=min(goal.initial_trial_s, target.trial_s),
+        final_trial_s=target.trial_s,
+        duration_sum_s=target.duration_sum_s,
+    )
+
+
+def _is_refuted(result: GoalOutcome, own: GoalOutcome) -> bool:
+    """Whether its lower bound is known to be too much for the goal itself."""
+    lower, upper = result.relevant_lower_bound, own.relevant_upper_bound
+    return lower is not None and upper is not None and lower.load_fps >= upper.load_fps
+
+
+def _choose_result(found: Sequence[GoalOutcome], own: GoalOutcome, width: float) -> GoalOutcome:
+    """The first, as longest trials come first, that is not much wider than another."""
+    widths = [result.relative_width for result in found]
+    known = [each for each in widths if each is not None]
+    if known:
+        enough = max(width, _WIDER * min(known))
+        return next(
+            result
+            for result, each in zip(found, widths, strict=True)
+            if each is not None and each <= enough
+        )
+    one_sided = (result for result in found if _has_a_bound(result))
+    return next(one_sided, own)
+
+
+def _has_a_bound(result: GoalOutcome) -> bool:
+    return result.relevant_lower_bound is not None or result.relevant_upper_bound is not None
+
+
+def _estimate_reason(chosen: GoalOutcome, goal: SearchGoal, stopped: str) -> str:
+    by = chosen.goal
+    asked = f"{goal.final_trial_s:g} s, {goal.duration_sum_s:g} s at a load"
+    text = f"an estimate by trials of {by.final_trial_s:g} s, {by.duration_sum_s:g} s at a load"
+    width = chosen.relative_width
+    if width is not None:
+        text += f", bounds {width:.3%} apart"
+    elif chosen.at_least:
+        text += ", which carried the maximum load: the limit is not the DUT's"
+    elif chosen.at_most:
+        text += ", at which the minimum load was too much"
+    return f"{text}, where {asked} are asked for: {stopped}"
+
+
+#: A trial must be longer than those before by this much to be worth repeating what they found.
+_WORTH = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A trial that a goal wants."""
+
+    rung: int
+    """Its load."""
+
+    duration_s: float
+    """Its intended seconds."""
+
+
+class TargetTracker:
+    """One goal on its way through its targets."""
+
+    def __init__(
+        self,
+        goal: SearchGoal,
+        grid: GeometricGrid,
+        history: History,
+        hints: tuple[int, int],
+        ladder: list[Criterion],
+    ) -> None:
+        self._scout_s = goal.initial_trial_s
+        self._ladder = ladder
+        self._at = 0
+        self._shortened = False
+        self._width = grid.rungs_of(goal.width)
+        self._top = grid.top
+        self._history = history
+        self._hints: tuple[int | None, int | None] = hints
+
+    def wish(self) -> Candidate | None:
+        """Say which trial this goal wants next.
+
+        A target that is reached, or cannot be within the limits of load, leaves its bounds as
+        hints to the next. The final one is never left: trials for other goals may still move its
+        bounds apart.
+        """
+        while True:
+            criterion = self._ladder[self._at]
+            bounds = self._history.bounds(criterion)
+            situation = SearchState(
+                self._width, bounds.lower, bounds.upper, *self._hints, self._top
+            )
+            for strategy in STRATEGIES:
+                rung = strategy(situation)
+                if rung is not None:
+                    return Candidate(rung, self._duration(rung, criterion))
+            if self._at == len(self._ladder) - 1:
+                return None
+            self._hints = (bounds.lower, bounds.upper)
+            self._at += 1
+
+    def shorten(self, longest_s: float) -> bool:
+        """Put a target with shorter trials before the one that does not fit the budget, once."""
+        target = self._ladder[self._at]
+        reached = self._ladder[self._at - 1].trial_s if self._at else 0.0
+        length = round_duration(longest_s)
+        worth = max(self._scout_s, _WORTH * reached) <= length < target.trial_s
+        if self._shortened or not worth:
+            return False
+        self._shortened = True
+        shorter = Criterion(target.loss_ratio, target.exceed_ratio, length, length)
+        self._ladder.insert(self._at, shorter)
+        return True
+
+    def _duration(self, rung: int, criterion: Criterion) -> float:
+        """Prefer a short trial where its failure alone would settle the matter.
+
+        That is so at each new load for an exceed ratio of 0, and after a failed full-length trial
+        for a majority of two. Once a short trial has passed, only full-length ones can tell.
+        """
+        if self._scout_s >= criterion.trial_s:
+            return criterion.trial_s
+        sums = DurationSums.of(self._history.trials(rung), criterion)
+        if sums.short_low > 0.0:
+            return criterion.trial_s
+        failed = replace(sums, short_high=sums.short_high + self._scout_s)
+        decided = classify(failed, criterion) is LoadClass.UPPER
+        return self._scout_s if decided else criterion.trial_s
+
+
+ALGORITHM = "mlr"
+
+#: Rungs within the narrowest goal width: fine enough that wider goals lose little by rounding,
+#: and that a hint taken from a forwarding rate is hardly moved.
+_DIVISIONS = 16
+
+#: Rungs below the forwarding rate at which the first lower bound is looked for: what was just
+#: forwarded is at the edge of what can be, and the next trial may well fall short of it.
+_MARGIN = _DIVISIONS // 4
+
+
+#: Trials that a goal whose own do not fit the budget any more is given of what is left: one for
+#: each bound.
+_LAST_TRIALS = 2
+#: Trials that are kept for a goal at shorter ones before another goal is granted a long one.
+_RESERVED_TRIALS = 6
+
+
+def mlr_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
+    """Search all goals at once; each trial counts for every goal."""
+    grid = GeometricGrid(limits, min(goal.width for goal in goals), _DIVISIONS)
+    budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
+    session = SearchSession(grid, budget)
+    ladders = [list(targets_of(goal)) for goal in goals]
+    stopped = ""
+    try:
+        yield from _run_trials(goals, grid, session, ladders)
+    except StopSearch as stop:
+        stopped = stop.reason
+    results = [
+        best_bounds(goal, ladder, session, stopped)
+        for goal, ladder in zip(goals, ladders, strict=True)
+    ]
+    return session.outcome(ALGORITHM, results)
+
+
+def _run_trials(
+    goals: Sequence[SearchGoal],
+    grid: GeometricGrid,
+    session: SearchSession,
+    ladders: Sequence[list[Criterion]],
+) -> Generator[TrialRequest, Measurement, None]:
+    """Overload the DUT once, then grant wishes until there are none.
+
+    The forwarding rate under overload is the best guess of capacity that one trial can give. Of
+    the wishes, the one at the lowest load is granted, then the longest: what is too much at a low
+    load tells the other goals not to look higher. A wish that does not fit the budget any more
+    leaves the time to those that do.
+    """
+    seconds = max(goal.initial_trial_s for goal in goals)
+    overload = yield from session.measure(grid.top, seconds)
+    forwarded = overload.forwarding_rate_fps
+    pursuits = [
+        TargetTracker(
+            goal, grid, session.history, first_hints(goal, grid, forwarded, _MARGIN), ladder
+        )
+        for goal, ladder in zip(goals, ladders, strict=True)
+    ]
+    while wishes := _candidates(pursuits):
+        chosen = _choose_candidate([wish for _, wish in wishes], session.budget)
+        if chosen is None:
+            if _shorten([pursuit for pursuit, _ in wishes], session.budget):
+                continue
+            chosen = min((wish for _, wish in wishes), key=_urgency)  # and so the search ends
+        yield from session.measure(chosen.rung, chosen.duration_s)
+
+
+def _candidates(pursuits: Sequence[TargetTracker]) -> list[tuple[TargetTracker, Candidate]]:
+    wishes = ((pursuit, pursuit.wish()) for pursuit in pursuits)
+    return [(pursuit, wish) for pursuit, wish in wishes if wish is not None]
+
+
+def _urgency(wish: Candidate) -> tuple[int, float]:
+    return wish.rung, -wish.duration_s
+
+
+def _choose_candidate(wishes: Sequence[Candidate], budget: Budget) -> Candidate | None:
+    """The wish to grant; None if none fits the budget.
+
+    A long trial that would leave too little for a goal that is still at shorter ones has to wait.
+    """
+    fitting = [wish for wish in wishes if budget.fits(wish.duration_s)]
+    if not fitting:
+        return None
+    chosen = min(fitting, key=_urgency)
+    shortest = min(fitting, key=lambda wish: (wish.duration_s, wish.rung))
+    after = budget.left_s - budget.cost(chosen.duration_s)
+    if shortest.duration_s < chosen.duration_s and after < _RESERVED_TRIALS * budget.cost(
+        shortest.duration_s
+    ):
+        return shortest
+    return chosen
+
+
+def _shorten(pursuits: Sequence[TargetTracker], budget: Budget) -> bool:
+    """Share what is left among goals whose trials do not fit the budget; tell if it helps.
+
+    Where it is too little for all of them, the first has it.
+    """
+    for some in (pursuits, pursuits[:1]):
+        each = budget.left_s / (_LAST_TRIALS * len(some))
+        length = each - budget.cost(0.0)
+        shortened = [pursuit.shorten(length) for pursuit in some]
+        if any(shortened):
+            return True
+    return False

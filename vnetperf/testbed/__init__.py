@@ -1,1 +1,0 @@
-"""Plan, core placement, deployment, agent (machine side) and client (controller side)."""

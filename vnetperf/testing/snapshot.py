@@ -1,0 +1,200 @@
+"""A snapshot of a machine's state, to prove that a run left nothing changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vnetperf.host import hugepages
+from vnetperf.host.linux import ProcessId
+from vnetperf.host.paths import HostRoots
+
+PROC = Path("/proc")
+SYSCTLS = (
+    *("vm/nr_overcommit_hugepages", "vm/max_map_count", "vm/overcommit_memory", "vm/swappiness"),
+    *("kernel/numa_balancing", "kernel/nmi_watchdog", "kernel/sched_rt_runtime_us"),
+    *("kernel/perf_event_paranoid", "net/core/rmem_max", "net/core/wmem_max"),
+    *("net/core/netdev_max_backlog", "net/core/busy_poll", "net/core/busy_read"),
+    *("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/bridge/bridge-nf-call-iptables"),
+)
+MACHINE_TREES = tuple(
+    Path("/", name) for name in ("dev/hugepages", "run/dpdk", "dev/shm", "run/netns")
+)
+SYSFS_VALUES = (
+    "/sys/bus/pci/devices/*/sriov_numvfs",
+    "/sys/bus/pci/devices/*/driver_override",
+    "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What there is on a machine, by area: a name and its value.
+
+    Attributes:
+        areas: ``hugepages``, ``processes``, ``mounts``, ``links``, ``netns``, ``modules``,
+            ``drivers``, ``values``, ``irqs`` and ``files``, each from name to value.
+    """
+
+    areas: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def only(self, areas: Collection[str], containing: Iterable[str] = ()) -> Snapshot:
+        """A part of it: some areas, and of these the entries that contain one of the texts.
+
+        On a machine where others work at the same time only a part can be compared.
+        """
+        marks = tuple(containing)
+        return Snapshot(
+            {
+                area: {
+                    name: value
+                    for name, value in self.areas.get(area, {}).items()
+                    if not marks or any(mark in f"{name} {value}" for mark in marks)
+                }
+                for area in areas
+            }
+        )
+
+
+def take_snapshot(roots: HostRoots | None = None) -> Snapshot:
+    """Take a picture of this machine; what cannot be read is an entry that says so."""
+    roots = roots or HostRoots()
+    readers: dict[str, Callable[[], dict[str, str]]] = {
+        "hugepages": _hugepages,
+        "processes": _processes,
+        "mounts": _mounts,
+        "links": _links,
+        "netns": _netns,
+        "modules": _modules,
+        "drivers": _drivers,
+        "values": _values,
+        "irqs": _irqs,
+        "files": lambda: _files((roots.run, roots.state, *MACHINE_TREES)),
+    }
+    areas = {}
+    for area, reader in readers.items():
+        try:
+            areas[area] = reader()
+        except OSError as error:
+            areas[area] = {"(unreadable)": str(error)}
+    return Snapshot(areas)
+
+
+def compare_snapshots(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
+    """What differs, one readable line each; empty when the machine is as it was."""
+    lines = []
+    for area in sorted({*before.areas, *after.areas}):
+        old, new = before.areas.get(area, {}), after.areas.get(area, {})
+        for name in sorted({*old, *new}):
+            if name not in new:
+                lines.append(f"{area}: {name} is gone (was {old[name]})")
+            elif name not in old:
+                lines.append(f"{area}: {name} is new ({new[name]})")
+            elif old[name] != new[name]:
+                lines.append(f"{area}: {name} was {old[name]}, is {new[name]}")
+    return tuple(lines)
+
+
+def _hugepages() -> dict[str, str]:
+    return {
+        f"node{pool.node} {pool.size_kb} kB": f"{pool.total} pages, {pool.surplus} surplus"
+        for pool in hugepages.pools()
+    }
+
+
+def _processes() -> dict[str, str]:
+    found = {}
+    for entry in PROC.iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        identity = ProcessId.of(int(entry.name))  # None: ended, or a zombie
+        command = _text(entry / "cmdline").replace("\0", " ").strip()
+        if identity is not None and command:  # kernel threads have no command line
+            found[f"{identity.pid}@{identity.start}"] = command
+    return found
+
+
+def _mounts() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in _text(PROC / "self/mountinfo").splitlines():
+        words = line.split()
+        kind = words[words.index("-") + 1 :][:2]
+        found[f"{words[4]} ({words[0]})"] = " ".join(kind)
+    return found
+
+
+def _links() -> dict[str, str]:
+    found = {}
+    for path in Path("/sys/class/net").iterdir():
+        if not (path / "ifindex").exists():  # bonding_masters is a file
+            continue
+        flags = int(_text(path / "flags") or "0", 16) & 0x1181  # up, promisc, noarp, multicast
+        # A driver that is bound again makes its device's interface anew, with another index.
+        index = "" if (path / "device").exists() else f"index {_text(path / 'ifindex')} "
+        found[path.name] = f"{index}mtu {_text(path / 'mtu')} {flags:#x}"
+    return found
+
+
+def _netns() -> dict[str, str]:
+    """Namespaces that a process is in, or that a mount keeps."""
+    found: dict[str, str] = {}
+    for link in PROC.glob("[0-9]*/ns/net"):
+        try:
+            found[str(link.readlink())] = "exists"
+        except OSError:  # ended meanwhile
+            continue
+    for line in _text(PROC / "self/mountinfo").splitlines():
+        words = line.split()
+        if words[3].startswith("net:["):
+            found[words[3]] = "exists"
+    return found
+
+
+def _modules() -> dict[str, str]:
+    return {line.split()[0]: "loaded" for line in _text(PROC / "modules").splitlines()}
+
+
+def _drivers() -> dict[str, str]:
+    found = {}
+    for device in Path("/sys/bus/pci/devices").glob("*"):
+        driver = device / "driver"
+        found[device.name] = driver.resolve().name if driver.exists() else "none"
+    return found
+
+
+def _values() -> dict[str, str]:
+    paths = [PROC / "sys" / name for name in SYSCTLS]
+    for pattern in SYSFS_VALUES:
+        paths.extend(sorted(Path("/").glob(pattern.lstrip("/"))))
+    return {str(path): _text(path) for path in paths if path.exists()}
+
+
+def _irqs() -> dict[str, str]:
+    return {path.parent.name: _text(path) for path in PROC.glob("irq/[0-9]*/smp_affinity_list")}
+
+
+def _files(trees: Iterable[Path]) -> dict[str, str]:
+    found = {}
+    for tree in trees:
+        for directory, _, names in os.walk(tree):
+            found[f"{directory}/"] = "directory"
+            for name in names:
+                found[f"{directory}/{name}"] = _size(Path(directory) / name)
+    return found
+
+
+def _size(path: Path) -> str:
+    try:
+        return f"{path.lstat().st_size} bytes"
+    except OSError:
+        return "gone while looking"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="surrogateescape").strip()
+    except OSError:
+        return ""

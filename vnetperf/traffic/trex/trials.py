@@ -1,0 +1,437 @@
+"""What TRex sends in a trial (templates, field engine, counts, latency probes).
+
+And its counts as a trial's result.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hdrh.histogram import HdrHistogram
+
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.trial import DirectionCounts, Latency, TrialResult
+from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
+from vnetperf.traffic.frames import IPV4_LEN, Checksum, CompiledFrame, VariedField
+
+#: What one instruction of the field engine writes under a mask, octets, and the largest value.
+WORD = 4
+FCS_OCTETS = 4
+FULL = (1 << (8 * WORD)) - 1
+SIZES = (1, 2, 4)
+#: Octets without FCS: frames up to COPIED are changed in a copy of the whole, longer ones in
+#: pieces; where the last octet that is written is not far from the end, again in a copy. It can be
+#: at FARTHEST at most, so frames up to WHOLE can be kept in one piece.
+COPIED, NOT_FAR, FARTHEST = 128, 64, 512
+WHOLE = FARTHEST + NOT_FAR
+#: TRex's own trailer in a probe: sequence number and time; it needs the room behind the headers.
+PROBE_OCTETS = 16
+#: Probes of latency: frames/s of each direction at most, share of its frames at most, and the
+#: least number that says anything.
+PROBE_FPS, PROBE_SHARE, FEWEST_PROBES = 1000.0, 0.1, 10
+#: Ethernet types behind which TRex finds the field it marks its probes in.
+PROBED_TYPES = (b"\x08\x00", b"\x86\xdd", b"\x81\x00")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the field engine and where it is written.
+
+    Attributes:
+        size: Octets of the variable: 1, 2, 4 or 8.
+        first: First value.
+        last: Value that it does not exceed; the next one after it is the first again.
+        step: What is added from frame to frame.
+        random: True picks values uniformly.
+        offset: Where it is written in the frame.
+        mask: None writes all of it; otherwise four octets are read, changed under it, and written.
+        shift: How many bits to the left it is moved before it is written under a mask.
+    """
+
+    size: int
+    first: int
+    last: int
+    step: int
+    random: bool
+    offset: int
+    mask: int | None
+    shift: int = 0
+
+
+@dataclass(frozen=True)
+class SentStream:
+    """What one stream of TRex sends in a trial.
+
+    Attributes:
+        frame: The frame.
+        frames: How many.
+        fps: How fast, frames/s.
+        after_us: When its first frame follows the start, microseconds.
+        probe: Number of the probe; None for load.
+    """
+
+    frame: CompiledFrame
+    frames: int
+    fps: float
+    after_us: float = 0.0
+    probe: int | None = None
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """What all ports send in a trial.
+
+    Attributes:
+        sent: The streams.
+        unprobed: Why latency is not measured; "" when it is.
+    """
+
+    sent: tuple[SentStream, ...] = ()
+    unprobed: str = ""
+
+    def intended(self, direction: int) -> int:
+        """Frames of a direction."""
+        return sum(s.frames for s in self.sent if s.frame.stream.direction == direction)
+
+    def probes(self, direction: int | None = None) -> tuple[int, ...]:
+        """Numbers of the probes."""
+        return tuple(
+            s.probe
+            for s in self.sent
+            if s.probe is not None and direction in (None, s.frame.stream.direction)
+        )
+
+    def describe(self) -> list[dict[str, Any]]:
+        """The streams for the client's process."""
+        return [describe_stream(one) for one in self.sent]
+
+
+def plan_trial(
+    frames: Sequence[CompiledFrame],
+    load_fps: float,
+    duration_s: float,
+    short: Mapping[int, CompiledFrame] | None = None,
+) -> TrialPlan:
+    """Deal a load out to the frames."""
+    by_direction: dict[int, list[CompiledFrame]] = {}
+    for frame in frames:
+        by_direction.setdefault(frame.stream.direction, []).append(frame)
+    sent: list[SentStream] = []
+    unprobed = ""
+    for mine in by_direction.values():
+        load = _deal(mine, load_fps, duration_s)
+        load, why = _with_probe(load, duration_s, len(sent), short or {})
+        unprobed = unprobed or why
+        sent += load
+    return TrialPlan(sent=tuple(sent), unprobed=unprobed)
+
+
+def _deal(frames: Sequence[CompiledFrame], load_fps: float, duration_s: float) -> list[SentStream]:
+    """What the streams of one direction send; they begin one after the other, evenly."""
+    whole = sum(frame.share for frame in frames)
+    counts = split_by_share(round(load_fps * whole * duration_s), [f.share / whole for f in frames])
+    gap_us = 1e6 / (load_fps * whole * len(frames))
+    return [
+        SentStream(frame, count, load_fps * frame.share, after_us=number * gap_us)
+        for number, (frame, count) in enumerate(zip(frames, counts, strict=True))
+        if count
+    ]
+
+
+def plan_burst(frames: Sequence[CompiledFrame], count: int, fps: float) -> TrialPlan:
+    """A number of frames of each stream, without probes."""
+    sent: list[SentStream] = []
+    for number in dict.fromkeys(f.stream.id for f in frames):
+        mine = [f for f in frames if f.stream.id == number]
+        counts = split_by_share(count, [f.weight for f in mine])
+        sent += [SentStream(f, n, fps * f.weight) for f, n in zip(mine, counts, strict=True) if n]
+    return TrialPlan(sent=tuple(sent), unprobed="no latency is measured in bursts")
+
+
+def split_by_share(count: int, shares: Sequence[float]) -> tuple[int, ...]:
+    """Frames dealt out by shares."""
+    dealt, given, so_far = [], 0, 0.0
+    for number, share in enumerate(shares):
+        so_far += share
+        upto = count if number == len(shares) - 1 else round(count * so_far)
+        dealt.append(upto - given)
+        given = upto
+    return tuple(dealt)
+
+
+def _with_probe(
+    load: list[SentStream], duration_s: float, number: int, short: Mapping[int, CompiledFrame]
+) -> tuple[list[SentStream], str]:
+    """Let some frames of a direction's largest share be probes; the load stays what it is."""
+    if not load:
+        return load, ""
+    carrier = max(load, key=lambda s: s.frames)
+    frame = carrier.frame
+    if len(frame.template) > WHOLE:
+        frame = short.get(frame.stream.id, frame)
+    if why := why_no_probe(frame):
+        return load, why
+    probes = int(min(PROBE_FPS * duration_s, PROBE_SHARE * carrier.frames))
+    if probes < FEWEST_PROBES:
+        return load, f"too few frames for probes of latency ({carrier.frames})"
+    share = probes / carrier.frames
+    rest = replace(carrier, frames=carrier.frames - probes, fps=carrier.fps * (1 - share))
+    probe = replace(carrier, frame=frame, frames=probes, fps=carrier.fps * share, probe=number + 1)
+    return [*(rest if s is carrier else s for s in load), probe], ""
+
+
+def why_no_probe(frame: CompiledFrame) -> str:
+    """Whether TRex can measure latency with a frame."""
+    if frame.stream.tunnel:
+        return "TRex's mark of a probe is in the outer header, which a tunnel's end takes away"
+    if frame.template[12:14] not in PROBED_TYPES:
+        return "TRex finds its mark of a probe behind Ethernet and one VLAN tag only"
+    if len(frame.template) < frame.header_octets + PROBE_OCTETS:
+        return (
+            f"frames of {frame.size} octets have no room for TRex's {PROBE_OCTETS} behind headers"
+        )
+    return ""
+
+
+def describe_stream(sent: SentStream) -> dict[str, Any]:
+    """One stream for the client's process."""
+    frame = sent.frame
+    # Probes are of the first flow: they are to see one path, and no flow is to be theirs alone.
+    made = [] if sent.probe is not None else field_variables(frame.fields)
+    touched = [(v.offset, v.offset + (WORD if v.mask is not None else v.size)) for v in made]
+    fixes = [one for one in frame.checksums if _covers_any(one, touched, len(frame.template))]
+    if COPIED < len(frame.template) <= WHOLE and (made or sent.probe is not None):
+        made.append(_in_one_piece(frame.template))
+    return {
+        "port": frame.stream.tx_port,
+        "template": base64.b64encode(frame.template).decode(),
+        "frames": sent.frames,
+        "pps": sent.fps,
+        "after_us": round(sent.after_us, 3),
+        "probe": sent.probe,
+        "variables": [
+            {"name": f"v{number}"} | {name: getattr(v, name) for name in _NAMES}
+            for number, v in enumerate(made)
+        ],
+        "ipv4": [one.offset for one in fixes if one.kind == "ipv4"],
+        "layer4": [[one.kind, one.ip_offset, one.offset] for one in fixes if one.kind != "ipv4"],
+    }
+
+
+_NAMES = ("size", "first", "last", "step", "random", "offset", "mask", "shift")
+
+
+def field_variables(fields: Iterable[VariedField]) -> list[Variable]:
+    """Varied fields as variables of the field engine."""
+    return [_variable(one) for one in fields if one.count > 1]
+
+
+def _variable(one: VariedField) -> Variable:
+    width, offset = one.width, one.offset
+    first, last = one.base, one.base + one.step * (one.count - 1)
+    if width > WORD and first >> (8 * WORD) == last >> (8 * WORD):
+        # Only octets that change are written: addresses are longer than any variable.
+        offset, width = offset + width - WORD, WORD
+        first, last = first & FULL, last & FULL
+    step, shift = one.step, 0
+    if one.random and step > 1:  # picked from all values between first and last, steps or not
+        shift, step = step.bit_length() - 1, 1
+        first, last = first >> shift, last >> shift
+    last += step - 1  # a whole cycle: the next step is the first again
+    if width > WORD or (width < WORD and offset < WORD - width) or one.step % (1 << shift):
+        raise GeneratorError(
+            f"a field of {one.width} octets that takes {one.count} values",
+            where="trex",
+            accepted="values that differ in their last four octets",
+            cure="use fewer flows, or vary another field",
+        )
+    if width in SIZES and not shift and not last >> (8 * width):
+        return Variable(width, first, last, step, one.random, offset, None)
+    mask = (1 << (8 * width)) - (1 << shift)
+    size = WORD if last <= FULL else 2 * WORD
+    return Variable(size, first, last, step, one.random, offset - (WORD - width), mask, shift)
+
+
+def _in_one_piece(template: bytes) -> Variable:
+    """Writes an octet near the end as it is, so that the server changes a copy of the whole frame.
+
+    It would send a changed beginning with a shared rest behind it otherwise, and DPDK's memif does
+    not forget which of its descriptors had something behind them (seen in 25.03): frames are then
+    joined, and come again and again.
+    """
+    place = min(len(template) - 1, FARTHEST - 1)
+    octet = template[place]
+    return Variable(1, octet, octet, 1, random=False, offset=place, mask=None)
+
+
+def check_one_piece(frames: Sequence[CompiledFrame]) -> None:
+    """Refuse frames that can only be sent in pieces, for a port that must not send any."""
+    for frame in frames:
+        if len(frame.template) > WHOLE and field_variables(frame.fields):
+            raise GeneratorError(
+                f"several flows of frames of {frame.size} octets over memif",
+                where="trex",
+                accepted=f"up to {WHOLE + FCS_OCTETS} octets",
+                cure="use another wire (--wire veth), shorter frames, or a single flow",
+            )
+
+
+def _covers_any(one: Checksum, touched: Sequence[tuple[int, int]], octets: int) -> bool:
+    """Whether a checksum covers anything that varies."""
+    if one.kind == "ipv4":
+        begins, ends = one.offset, one.offset + IPV4_LEN
+    else:
+        begins, ends = one.ip_offset, octets
+    return any(first < ends and last > begins for first, last in touched)
+
+
+NO_NUMBERS = "not measured: TRex does not number the frames of a load"
+#: What a result of TRex cannot have; "misrouted" and the like are None, and here is why.
+UNCOLLECTED = {
+    **dict.fromkeys(("duplicated", "reordered", "late", "misrouted"), NO_NUMBERS),
+    **dict.fromkeys(
+        ("foreign", "stale"), "not measured: TRex counts every frame that a port takes in"
+    ),
+    **dict.fromkeys(
+        ("max_burst", "max_lag_s", "mean_lag_s"),
+        "not measured: TRex keeps no account of when frames left",
+    ),
+}
+NS_PER_US = 1000
+WHERE = "trex"
+
+
+def to_trial_result(
+    plan: TrialPlan, said: Mapping[str, Any], *, histogram_up_to_loss: float = 1.0
+) -> TrialResult:
+    """Counts of each direction."""
+    directions = sorted({s.frame.stream.direction for s in plan.sent})
+    ports = {int(number): counts for number, counts in said["ports"].items()}
+    short = {d: plan.intended(d) - ports[d]["sent"] for d in directions}
+    check_counters(plan, ports, short)
+    refused = _share_refused(int(said["dropped"]), short)
+    counts = tuple(_direction(d, plan, ports, refused[d], said["latency"]) for d in directions)
+    result = TrialResult(directions=counts, uncollected=dict(UNCOLLECTED))
+    unprobed = plan.unprobed
+    if plan.probes() and all(d.latency is None for d in counts):
+        unprobed = "no probe was seen to come back (TRex with several workers on memif sees none)"
+    if unprobed:
+        why = {"latency": f"not measured: {unprobed}"}
+        result = result.model_copy(update={"uncollected": result.uncollected | why})
+    if result.worst_loss_ratio() > histogram_up_to_loss:
+        result = result.model_copy(
+            update={"directions": tuple(_without_histogram(d) for d in counts)}
+        )
+    return result
+
+
+def check_counters(
+    plan: TrialPlan, ports: Mapping[int, Mapping[str, Any]], short: Mapping[int, int]
+) -> None:
+    """Refuse counters that cannot be true."""
+    for direction, missing in short.items():
+        if missing < 0:
+            raise GeneratorError(
+                f"port {direction} sent {-missing} frames more than it was told to",
+                where=WHERE,
+                cure="somebody else sends from this server's ports: use one of your own",
+            )
+    if all(ports[d]["sent"] == 0 for d in short) and any(plan.intended(d) for d in short):
+        raise GeneratorError(
+            "the counters stand still: not one frame was sent",
+            where=WHERE,
+            cure="see whether the ports' links are up, and the server's log",
+        )
+
+
+def _share_refused(dropped: int, short: Mapping[int, int]) -> dict[int, int]:
+    """What ports refused: TRex counts it for all ports together, so by what each is short of."""
+    total = sum(short.values())
+    if not total:
+        return dict.fromkeys(short, 0)
+    dropped = min(dropped, total)
+    dealt, given, so_far = {}, 0, 0
+    for direction, missing in short.items():
+        so_far += missing
+        upto = round(dropped * so_far / total)
+        dealt[direction] = upto - given
+        given = upto
+    return dealt
+
+
+def _direction(
+    direction: int,
+    plan: TrialPlan,
+    ports: Mapping[int, Mapping[str, Any]],
+    refused: int,
+    latency: Mapping[str, Any],
+) -> DirectionCounts:
+    intended, sent = plan.intended(direction), ports[direction]["sent"]
+    refused = min(refused, intended - sent)
+    return DirectionCounts(
+        direction=direction,
+        intended=intended,
+        sent=sent,
+        refused=refused,
+        unsent=intended - sent - refused,
+        received=ports[1 - direction]["received"],
+        duplicated=None,
+        reordered=None,
+        late=None,
+        misrouted=None,
+        tx_seconds=ports[direction]["seconds"],
+        latency=latency_of([latency[str(n)] for n in plan.probes(direction) if str(n) in latency]),
+    )
+
+
+def latency_of(probes: Sequence[Mapping[str, Any]]) -> Latency | None:
+    """Latency of a direction's probes."""
+    pairs = sorted(pair for probe in probes for pair in _pairs(probe))
+    count = sum(frames for _, frames in pairs)
+    if not count:
+        return None
+    mean = sum(value * frames for value, frames in pairs) / count
+    return Latency(
+        count=count,
+        min_ns=float(pairs[0][0]),
+        mean_ns=mean,
+        max_ns=float(pairs[-1][0]),
+        percentiles=latency_percentiles(pairs),
+        hdr=encode_hdr(pairs),
+    )
+
+
+def _pairs(probe: Mapping[str, Any]) -> Iterable[tuple[int, int]]:
+    """A probe's histogram: nanoseconds, and frames.
+
+    A server that was started without --hdrh keeps ten buckets a decade only.
+    """
+    if text := probe.get("hdrh"):
+        return decode_hdr(text)
+    coarse = probe.get("histogram") or {}
+    return [(int(value) * NS_PER_US, int(frames)) for value, frames in coarse.items()]
+
+
+def decode_hdr(text: str) -> list[tuple[int, int]]:
+    """A histogram that a server kept with --hdrh."""
+    try:
+        histogram = HdrHistogram.decode(text)
+        items = histogram.get_recorded_iterator()
+        return [
+            (int(item.value_iterated_to) * NS_PER_US, int(item.count_at_value_iterated_to))
+            for item in items
+        ]
+    except (ValueError, IndexError, TypeError, zlib.error) as error:
+        what = f"a latency histogram that cannot be read: {error}"
+        raise GeneratorError(what, where=WHERE) from None
+
+
+def _without_histogram(counts: DirectionCounts) -> DirectionCounts:
+    if counts.latency is None:
+        return counts
+    bare = counts.latency.model_copy(update={"percentiles": {}, "hdr": ""})
+    return counts.model_copy(update={"latency": bare})

@@ -1,0 +1,703 @@
+"""The process that TRex's Python client runs in, under whatever interpreter that client requires.
+
+This file imports the standard library only: TRex's client replaces scapy, yaml and zmq in the
+process that imports it, and an older interpreter has neither pydantic nor this project.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import getpass
+import importlib
+import json
+import select
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+_LENGTH = struct.Struct("!I")
+#: Longer messages are a mistake: a thousand streams of jumbo frames take 15 MB.
+MAX_MESSAGE = 64 << 20
+
+
+def send_message(sock: socket.socket, message: dict[str, Any]) -> None:
+    """Send one message whole."""
+    text = json.dumps(message, separators=(",", ":")).encode()
+    sock.sendall(_LENGTH.pack(len(text)) + text)
+
+
+def receive_message(sock: socket.socket) -> dict[str, Any] | None:
+    """Wait for one message, for as long as the socket's timeout lets each part of it take."""
+    head = _exactly(sock, _LENGTH.size)
+    if not head:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    if length > MAX_MESSAGE:
+        raise ValueError(f"a message of {length} octets")
+    text = _exactly(sock, length)
+    message = json.loads(text) if text else None
+    if message is not None and not isinstance(message, dict):
+        raise ValueError(f"a message that is no object: {text[:60]!r}")
+    return message
+
+
+def _exactly(sock: socket.socket, octets: int) -> bytes:
+    """So many octets; none when the other end has closed."""
+    parts = []
+    while octets:
+        part = sock.recv(min(octets, 1 << 20))
+        if not part:
+            return b""
+        parts.append(part)
+        octets -= len(part)
+    return b"".join(parts)
+
+
+#: Kinds of trouble that the other end of the socket has words for.
+MISSING, BROKEN, TOO_OLD = "missing", "broken", "too-old"
+
+
+class WorkerError(Exception):
+    """What the other end is told instead of a result."""
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.text = text
+
+
+class AbortedError(Exception):
+    """The other end has gone, or wants the trial to end."""
+
+
+OWN_ERRORS = (WorkerError, AbortedError)
+
+
+class ErrorTranslator:
+    """Turns whatever the client raises into trouble: most of it is of one class, and some of none."""
+
+    def __init__(self, trouble_of: Callable[[BaseException], WorkerError]) -> None:
+        self._trouble_of = trouble_of
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Its thread interrupts us when the connection is lost: that is trouble as well.
+        if isinstance(error, (Exception, KeyboardInterrupt)) and not isinstance(error, OWN_ERRORS):
+            raise self._trouble_of(error) from None
+
+
+def import_client(place: str) -> Any:
+    """Import the client's stateless API."""
+    if place:
+        sys.path.insert(0, place)
+        here = Path(place)
+        if (here / "trex_stl_lib").is_dir() and not (here / "trex").is_dir():
+            raise WorkerError(
+                TOO_OLD, "trex-stl-lib speaks a protocol that no server of today knows"
+            )
+    with ErrorTranslator(_cannot_import):
+        return importlib.import_module("trex.stl.api")
+
+
+def _cannot_import(error: BaseException) -> WorkerError:
+    nowhere = isinstance(error, ImportError) and (error.name or "").split(".")[0] == "trex"
+    return WorkerError(MISSING if nowhere else BROKEN, f"{type(error).__name__}: {error}")
+
+
+def client_versions(api: Any) -> dict[str, str]:
+    """What is known about the client that was imported."""
+    return {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "client": str(Path(api.__file__).parents[2]),
+    }
+
+
+#: Pieces of what the client and the server say -> kind of trouble.
+_ERROR_TEXTS = (
+    ("version", ("version mismatch", "mismatch between client and server")),
+    ("owned", ("owned by", "already taken", "is owned", "not owned", "acquire")),
+    (
+        "gone",
+        (
+            "failed to get server response",
+            "failed to send message",
+            "connection to the server",
+            "subscriber timeout",
+            "not connected",
+            "is not valid while disconnected",
+            "failed to establish",
+        ),
+    ),
+)
+#: What the client says when it thinks that a port is not in the state for something.
+WRONG_STATE = "on current state"
+SETTLING_S = 3.0
+
+
+def classify_error(error: BaseException) -> WorkerError:
+    """What a client's exception means."""
+    text = strip_escapes(str(error) or type(error).__name__)
+    low = text.lower()
+    kind = next((kind for kind, words in _ERROR_TEXTS if any(w in low for w in words)), "refused")
+    return WorkerError(kind, text)
+
+
+def _not_acquired(error: BaseException) -> WorkerError:
+    trouble = classify_error(error)
+    return WorkerError("owned" if trouble.kind == "refused" else trouble.kind, trouble.text)
+
+
+def strip_escapes(text: str) -> str:
+    """Text without escape sequences, on one line."""
+    out, skipping = [], False
+    for char in text:
+        if char == "\x1b":
+            skipping = True
+        elif not skipping:
+            out.append(char)
+        elif char.isalpha():
+            skipping = False
+    return " ".join("".join(out).split())
+
+
+class ServerSession:
+    """A connected client with its ports.
+
+    Attributes:
+        client: The client.
+        ports: Numbers of the ports that are ours.
+    """
+
+    def __init__(self, api: Any, where: dict[str, Any]) -> None:
+        self.api = api
+        self.ports: list[int] = []
+        self._address = (where["server"], where["sync"])
+        self.client = api.STLClient(
+            username=getpass.getuser() if not where.get("user") else where["user"],
+            server=where["server"],
+            sync_port=where["sync"],
+            async_port=where["publisher"],
+            verbose_level="none",
+            sync_timeout=where["sync_timeout"],
+            async_timeout=where["async_timeout"],
+        )
+
+    def connect(self, patience_s: float) -> dict[str, Any]:
+        """Connect; a server that is just starting is waited for."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                self._knock(deadline)
+                with ErrorTranslator(classify_error):
+                    self.client.connect()
+                return self.describe()
+            except WorkerError as trouble:
+                if trouble.kind == "version" or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
+
+    def _knock(self, deadline: float) -> None:
+        """Wait until somebody listens: the client would try for seconds before it says so."""
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(self._address, timeout=1.0).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise WorkerError("gone", "nobody listens at {}:{}".format(*self._address))
+
+    def describe(self) -> dict[str, Any]:
+        """What the server says of itself."""
+        version = self.client.get_server_version()
+        info = self.client.get_server_system_info()
+        return {
+            "version": version.get("version", "unknown"),
+            "mode": version.get("mode", ""),
+            "cores": info.get("dp_core_count"),
+            "ports": [self._port(n) for n in self.client.get_all_ports()],
+        }
+
+    def _port(self, number: int) -> dict[str, Any]:
+        attributes = self.client.get_port_attr(number)
+        keys = ("driver", "speed", "src_mac", "link", "owner", "status", "description")
+        return {"port": number, **{key: attributes.get(key) for key in keys}}
+
+    def acquire(self, ports: list[int], force: bool) -> None:
+        """Take ports, and stop what a client that vanished has left running on them."""
+        with ErrorTranslator(_not_acquired):
+            self.client.acquire(ports=ports, force=force)
+        self.ports = list(ports)
+        self.quiet(everything=True)
+        self._see_everything()
+
+    def _see_everything(self) -> None:
+        """Have frames for any address counted, where the driver can be told so."""
+        with contextlib.suppress(self.api.TRexError):  # virtual ones see all, and cannot be told
+            self.client.set_port_attr(ports=self.ports, promiscuous=True)
+
+    def quiet(self, everything: bool = False) -> None:
+        """Stop traffic and take the streams away."""
+        which = [f"{port}.*" for port in self.ports] if everything else self.ports
+        self.stop(which)
+        self._settled(lambda: self.client.remove_all_streams(ports=which))
+
+    def stop(self, ports: list[Any]) -> None:
+        """Stop traffic."""
+        self._settled(lambda: self.client.stop(ports=ports, rx_delay_ms=0))
+
+    def _settled(self, step: Callable[[], None]) -> None:
+        """Take a step that the client refuses while news of the ports' state are on their way."""
+        deadline = time.monotonic() + SETTLING_S
+        while True:
+            try:
+                with ErrorTranslator(classify_error):
+                    step()
+                return
+            except WorkerError as trouble:
+                if WRONG_STATE not in trouble.text or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
+
+    def links_down(self) -> list[int]:
+        """Ports without a link."""
+        known = {port: self.client.get_port_attr(port) for port in self.ports}
+        return [port for port, it in known.items() if str(it.get("link")).upper() != "UP"]
+
+    def counters(self) -> dict[int, tuple[int, int]]:
+        """Frames of our ports since the server began."""
+        return {port: self.counters_of(port) for port in self.ports}
+
+    def counters_of(self, port: int) -> tuple[int, int]:
+        """Frames of one port since the server began."""
+        said = self.ask("get_port_stats", {"port_id": port})
+        return int(said["opackets"]), int(said["ipackets"])
+
+    def dropped(self) -> int:
+        """Frames that the server dropped since it began because a port took no more."""
+        return int(self.ask("get_global_stats").get("m_total_queue_drop", 0))
+
+    def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One request of the server's, as the client's own counters are made of.
+
+        What the client makes of them is relative to when it last cleared them.
+        """
+        said = self.client.conn.rpc.transmit(method, params or {})
+        if not said:
+            raise classify_error(RuntimeError(str(said.err())))
+        answer: dict[str, Any] = said.data()
+        return answer
+
+    def close(self) -> None:
+        """Stop, let go of the ports, disconnect."""
+        if self.client.is_connected():
+            self.client.disconnect(stop_traffic=True, release_ports=True)
+
+
+#: Octets of a variable and of what is written into the frame, at most, by one instruction.
+WORD = 4
+
+
+def build_stream(api: Any, stream: dict[str, Any]) -> Any:
+    """One stream."""
+    probe = stream.get("probe")
+    # Whole frames are given, so nothing is to be put in for their addresses, nor their FCS cut.
+    packet = api.STLPktBuilder(
+        pkt_buffer=base64.b64decode(stream["template"]),
+        vm=api.STLScVmRaw(build_instructions(api, stream)) if stream["variables"] else None,
+        remove_fcs=False,
+    )
+    return api.STLStream(
+        packet=packet,
+        mode=api.STLTXSingleBurst(total_pkts=stream["frames"], pps=stream["pps"]),
+        flow_stats=None if probe is None else api.STLFlowLatencyStats(pg_id=probe),
+        isg=stream.get("after_us", 0.0),
+        mac_src_override_by_pkt=True,
+        mac_dst_override_mode=api.STLStreamDstMAC_PKT,
+    )
+
+
+def build_instructions(api: Any, stream: dict[str, Any]) -> list[Any]:
+    """What changes a frame before it is sent."""
+    made: list[Any] = []
+    for variable in stream["variables"]:
+        name = variable["name"]
+        made.append(
+            api.STLVmFlowVar(
+                name=name,
+                size=variable["size"],
+                min_value=variable["first"],
+                init_value=variable["first"],
+                max_value=variable["last"],
+                step=variable["step"],
+                op="random" if variable["random"] else "inc",
+            )
+        )
+        if variable["mask"] is None:
+            made.append(api.STLVmWrFlowVar(fv_name=name, pkt_offset=variable["offset"]))
+        else:
+            made.append(
+                api.STLVmWrMaskFlowVar(
+                    fv_name=name,
+                    pkt_offset=variable["offset"],
+                    pkt_cast_size=WORD,
+                    mask=variable["mask"],
+                    shift=variable["shift"],
+                )
+            )
+    made += [api.STLVmFixIpv4(offset=offset) for offset in stream["ipv4"]]
+    made += [_layer4(api, *one) for one in stream["layer4"]]
+    return made
+
+
+def _layer4(api: Any, kind: str, l3_offset: int, l4_offset: int) -> Any:
+    fix = api.CTRexVmInsFixHwCs
+    l4_type = fix.L4_TYPE_TCP if kind == "tcp" else fix.L4_TYPE_UDP
+    return api.STLVmFixChecksumHw(l3_offset=l3_offset, l4_offset=l4_offset, l4_type=l4_type)
+
+
+#: Seconds between two looks while little happens, and when the end is near.
+SELDOM_S, OFTEN_S = 0.2, 0.002
+#: How long before the end it is near, seconds.
+NEAR_S = 0.004
+#: Share of the time at which the first look is taken: the pace is measured from there on.
+EARLY = 0.1
+#: Least share of the time that lies between the two looks which the pace is measured by.
+SPAN = 0.3
+#: Longest wait for the counters to stand still before they are read, seconds.
+STILL_S = 0.5
+
+
+class CounterSample(NamedTuple):
+    """Frames that a port had sent.
+
+    Attributes:
+        when: Time, seconds.
+        sent: Frames since the start.
+        within: How long the answer took, seconds: `when` is its middle.
+    """
+
+    when: float
+    sent: int
+    within: float
+
+
+class WorkerTrial:
+    """One trial."""
+
+    def __init__(
+        self, session: ServerSession, order: dict[str, Any], look: Callable[[], None]
+    ) -> None:
+        self.session = session
+        self.order = order
+        self.look = look
+        self.planned = dict.fromkeys(session.ports, 0)
+        for stream in order["streams"]:
+            self.planned[stream["port"]] += stream["frames"]
+        self.senders = [port for port, frames in self.planned.items() if frames]
+        self.looks: dict[int, list[CounterSample]] = {port: [] for port in self.senders}
+        self.base: dict[int, tuple[int, int]] = {}
+        self.dropped_before = 0
+        self.sent: dict[int, int] = {}
+        self.received: dict[int, int] = {}
+
+    def run(self) -> dict[str, Any]:
+        """Send, drain, count; nothing is being sent afterwards, whatever happens."""
+        began = time.monotonic()
+        with ErrorTranslator(classify_error):
+            return self._run(began)
+
+    def _run(self, began: float) -> dict[str, Any]:
+        self.session.quiet()
+        for port in self.senders:
+            mine = [
+                build_stream(self.session.api, s)
+                for s in self.order["streams"]
+                if s["port"] == port
+            ]
+            self.session.client.add_streams(mine, ports=[port])
+        self._remember()
+        loaded = time.monotonic()
+        try:
+            # By force: a virtual port's speed is invented, and so is "too little bandwidth".
+            self.session.client.start(
+                ports=self.senders, force=True, core_mask=self.order["core_mask"]
+            )
+            started = time.monotonic()
+            in_time = self._watch(started)
+            latency = {} if in_time else self._latency()
+            if not in_time:
+                self._stop()
+            stopped = time.monotonic()
+            self._drain(stopped)
+            latency = latency or self._latency()
+        except BaseException as error:
+            self._stop_after(error)
+            raise
+        self._stop()
+        ended = time.monotonic()
+        return {
+            "ports": {str(p): self._counts(p, started, stopped) for p in self.session.ports},
+            "dropped": self.session.dropped() - self.dropped_before,
+            "latency": latency,
+            "took": {
+                "load": round(loaded - began, 6),
+                "start": round(started - loaded, 6),
+                "send": round(stopped - started, 6),
+                "drain": round(ended - stopped, 6),
+            },
+        }
+
+    def _stop_after(self, error: BaseException) -> None:
+        """Stop, unless there is nobody to be told; what went wrong first says more than this."""
+        known = error if isinstance(error, WorkerError) else classify_error(error)
+        if known.kind != "gone":
+            with contextlib.suppress(WorkerError):
+                self._stop()
+
+    def _stop(self) -> None:
+        self.session.stop(self.senders)
+
+    def _remember(self) -> None:
+        """Counters before the start; they must stand still, or frames of before are counted."""
+        deadline = time.monotonic() + STILL_S
+        now = self.session.counters()
+        while True:
+            before, now = now, self.session.counters()
+            if before == now or time.monotonic() > deadline:
+                break
+            time.sleep(OFTEN_S)
+        self.base, self.dropped_before = now, self.session.dropped()
+
+    def _read(self) -> float:
+        """Read all counters: each is of a time between asking and knowing."""
+        for port in self.session.ports:
+            asked = time.monotonic()
+            now = self.session.counters_of(port)
+            known = time.monotonic()
+            self.sent[port], self.received[port] = self._since(port, now)
+            if port in self.looks:
+                look = CounterSample((asked + known) / 2, self.sent[port], known - asked)
+                self.looks[port].append(look)
+        return time.monotonic()
+
+    def _since(self, port: int, now: tuple[int, int]) -> tuple[int, int]:
+        base = self.base[port]
+        sent, received = now[0] - base[0], now[1] - base[1]
+        if sent < 0 or received < 0:
+            raise WorkerError(
+                "counters",
+                f"the counters of port {port} went back: {base} before the trial, {now} in it",
+            )
+        return sent, received
+
+    def _watch(self, started: float) -> bool:
+        """Wait until all frames have been sent; False when the time is over before."""
+        duration = self.order["duration"]
+        due = started + duration
+        last = due + self.order["slack"]
+        until = min(started + EARLY * duration, due - NEAR_S)
+        while True:
+            self._sleep(until)
+            when = self._read()
+            if all(self.sent[port] >= self.planned[port] for port in self.senders):
+                return True
+            if self._dropped_the_rest():
+                return True
+            if when >= last:
+                return False
+            until = min(when + SELDOM_S, due - NEAR_S) if when < due - NEAR_S else when + OFTEN_S
+
+    def _dropped_the_rest(self) -> bool:
+        """Whether what has not been sent was offered, and not taken."""
+        short = sum(self.planned[port] - self.sent[port] for port in self.senders)
+        return self.session.dropped() - self.dropped_before >= short > 0
+
+    def _drain(self, stopped: float) -> None:
+        """Wait for frames on their way; counters have been read after it."""
+        last = stopped + self.order["drain"]
+        while True:
+            when = self._read()
+            if when >= last:
+                return
+            if not self.order["full_drain"] and self._all_back():
+                return
+            self._sleep(min(last, when + OFTEN_S))
+
+    def _all_back(self) -> bool:
+        pairs = ((port, port ^ 1) for port in self.senders)
+        return all(self.received.get(far, 0) >= self.sent[port] for port, far in pairs)
+
+    def _sleep(self, until: float) -> None:
+        """Sleep, but look up often: the trial may be given up."""
+        while (left := until - time.monotonic()) > 0:
+            self.look()
+            time.sleep(min(left, SELDOM_S))
+        self.look()
+
+    def _latency(self) -> dict[str, Any]:
+        probes = self.order["probes"]
+        if not probes:
+            return {}
+        said = self.session.client.get_pgid_stats(probes).get("latency", {})
+        return {str(p): _probe_statistics(said[p]) for p in probes if p in said}
+
+    def _counts(self, port: int, started: float, stopped: float) -> dict[str, Any]:
+        counts: dict[str, Any] = {
+            "planned": self.planned[port],
+            "sent": self.sent[port],
+            "received": self.received[port],
+        }
+        if port in self.looks:
+            looks, frames = self.looks[port], self.planned[port]
+            counts["seconds"] = _sending_seconds(
+                looks, frames, started, stopped, self.order["duration"]
+            )
+        return counts
+
+
+def _sending_seconds(
+    looks: list[CounterSample], planned: int, started: float, stopped: float, duration: float
+) -> float:
+    """Time that the frames took which were sent, at the pace they were seen to leave at.
+
+    It lies between the last look at which some were missing and the first at which none were.
+    """
+    sent = min(planned, max((look.sent for look in looks), default=0))
+    most = min((look.when for look in looks if look.sent >= sent), default=stopped) - started
+    least = max((look.when for look in looks if look.sent < sent), default=started) - started
+    moving = [look for look in looks if 0 < look.sent < planned and look.when <= stopped]
+    pace = _pace(moving, SPAN * duration)
+    return round(min(max(sent / pace, least), most) if pace else most, 9)
+
+
+def _pace(looks: list[CounterSample], span: float) -> float:
+    """Frames/s between the two looks that tell it best; 0 when none are far enough apart."""
+    best, pace = 0.0, 0.0
+    firsts = [look for look in looks if look.when - looks[0].when <= span]
+    for last in looks:
+        for first in firsts:
+            apart = last.when - first.when
+            if apart >= span and last.sent > first.sent:
+                worth = apart / (first.within + last.within + 1e-9)
+                if worth > best:
+                    best, pace = worth, (last.sent - first.sent) / apart
+    return pace
+
+
+def _probe_statistics(said: dict[str, Any]) -> dict[str, Any]:
+    """What is wanted of a probe's statistics, as JSON values."""
+    latency = said["latency"]
+    return {
+        "histogram": {str(k): v for k, v in latency.get("histogram", {}).items()},
+        "hdrh": latency.get("hdrh", ""),
+    }
+
+
+#: Changes with the orders and answers; both ends are of one version of this project.
+PROTOCOL = 1
+
+
+class Worker:
+    """Carries out orders."""
+
+    def __init__(self, sock: socket.socket, place: str) -> None:
+        self._sock = sock
+        self._place = place
+        self._session: ServerSession | None = None
+
+    def serve(self) -> None:
+        """Answer until told to end; when the other end has vanished, let go of the ports."""
+        try:
+            while (order := receive_message(self._sock)) is not None and order["do"] != "end":
+                self._obey(order)
+        except (OSError, ValueError):
+            self._leave()
+            raise
+        if order is None:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Let go of ports that nobody else could take otherwise, of somebody else's server."""
+        if self._session is not None:
+            with contextlib.suppress(Exception):
+                self._session.close()
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        if order["do"] != "give-up":  # one that crossed the answer of what it was for
+            send_message(self._sock, {"number": order["number"], **self._answer(order)})
+
+    def _answer(self, order: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with ErrorTranslator(classify_error):
+                return {"result": getattr(self, f"do_{order['do']}")(order)}
+        except WorkerError as trouble:
+            return {"trouble": trouble.kind, "text": trouble.text}
+        except AbortedError:
+            return {"trouble": "given-up", "text": "given up"}
+
+    @property
+    def session(self) -> ServerSession:
+        """The connection."""
+        if self._session is None:
+            raise WorkerError("gone", "not connected to a server")
+        return self._session
+
+    def do_open(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Import the client, connect."""
+        api = import_client(self._place)
+        self._session = ServerSession(api, order)
+        return {**client_versions(api), **self._session.connect(order["patience"])}
+
+    def do_acquire(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Take ports."""
+        self.session.acquire(order["ports"], order["force"])
+        return {}
+
+    def do_links(self, order: dict[str, Any]) -> dict[str, Any]:
+        """See which links are down."""
+        del order
+        return {"down": self.session.links_down()}
+
+    def do_run(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Run a trial."""
+        return WorkerTrial(self.session, order, self._look).run()
+
+    def do_release(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Stop everything, let go of the ports, disconnect."""
+        del order
+        self.session.close()
+        return {}
+
+    def _look(self) -> None:
+        """Give the trial up when the other end says anything before it has its answer."""
+        readable, _, _ = select.select([self._sock], [], [], 0)
+        if readable:
+            receive_message(self._sock)
+            raise AbortedError
+
+
+def main(path: str, place: str) -> int:
+    """Connect to who started us, and serve."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.connect(path)
+    send_message(sock, {"protocol": PROTOCOL, "python": sys.version.split()[0]})
+    worker = Worker(sock, place)
+    try:
+        worker.serve()
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"the other end: {error}\n")
+        return 1
+    return 0

@@ -1,0 +1,114 @@
+"""Containers of a run: a network namespace and a set of processors, without an image.
+
+A container shares the machine's files: a container engine would add nothing to the path of a
+frame.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vnetperf.host import cpu, links
+from vnetperf.host.cpu import format_cpus
+from vnetperf.host.machine import Machine
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.errors import HostError
+
+NETNS = "netns"
+
+
+class Container:
+    """A container of a run; what is in it is gone with the run, whatever ends the run."""
+
+    def __init__(self, machine: Machine, name: str, cpus: Sequence[int]) -> None:
+        self.machine = machine
+        self.name = name
+        self.cpus = tuple(sorted(set(cpus)))
+        self.directory = machine.subdir(name)
+        self.netns: Path | None = None
+        self.group: Path | None = None
+        self.why_no_group = ""
+        self._taken: list[str] = []
+        self._made = 0
+
+    def create(self, *, cpuset: bool = True) -> None:
+        """Make its namespace, and its cpuset where the machine has them; made again, it is empty."""
+        self._made += 1  # what an earlier one had stays there until the run ends
+        name = NETNS if self._made == 1 else f"{NETNS}{self._made}"
+        self.netns = self.machine.create_netns(self.directory / name)
+        if self.group:
+            return
+        self.why_no_group = cpu.why_no_cpusets() if cpuset else "affinity is enough"
+        if not self.why_no_group:
+            self.group = self.machine.create_cpuset(self.name, self.cpus)
+
+    def _namespace(self) -> Path:
+        if self.netns is None:
+            raise HostError("the container has not been made", where=self.name)
+        return self.netns
+
+    def take(self, netdev: str, *, mac: str = "") -> None:
+        """Move an interface from the run's namespace into the container, quiet and up."""
+        self.machine.move_link(netdev, self._namespace())
+        self._taken.append(netdev)
+        # The kernel's settings of an interface by its name stay behind in the namespace it leaves.
+        links.silence(netdev, netns=self.netns)
+        self.machine.set_link(netdev, mac=mac or None, up=True)
+
+    def give_back(self) -> None:
+        """Move what was taken back into the run's namespace, as far as it is still there."""
+        for netdev in self._taken:
+            with contextlib.suppress(HostError):
+                self.machine.move_link(netdev)
+                links.silence(netdev, netns=self.machine.netns)
+                self.machine.set_link(netdev, up=True)
+        self._taken = []
+
+    def run(self, argv: Sequence[str]) -> str:
+        """Run a short-lived tool of the machine in the container's namespace, to its end."""
+        return self.machine.run(argv, netns=self._namespace())
+
+    def spawn(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        keep_stdin_open: bool,
+        cpus: Sequence[int] = (),
+    ) -> ManagedProcess:
+        """Start a program in the container."""
+        if self.group:  # joining gives it all of the group's processors
+            pinned = ["taskset", "-c", format_cpus(cpus), *argv] if cpus else argv
+            argv = cpu.join_cpuset(self.group, pinned)
+        return self.machine.spawn(
+            name,
+            argv,
+            env=env,
+            cpus=None if self.group else tuple(cpus) or self.cpus,
+            keep_stdin_open=keep_stdin_open,
+            netns=self._namespace(),
+        )
+
+    def write(self, name: str, content: bytes) -> str:
+        """Write a file that the container's tools can read."""
+        path = self.directory / name
+        path.write_bytes(content)
+        return str(path)
+
+    def statistics(self) -> dict[str, links.LinkStatistics]:
+        """Statistics of all interfaces in the container."""
+        return links.statistics(self._namespace())
+
+    def facts(self) -> dict[str, Any]:
+        """What it is made of, for the result."""
+        cpus = format_cpus(self.cpus)
+        return {
+            "kind": "network namespace of its own, the machine's files",
+            "processors": f"{cpus}, by cgroup v2 cpuset {self.group}"
+            if self.group
+            else f"{cpus}, by scheduler affinity ({self.why_no_group})",
+        }

@@ -1,0 +1,362 @@
+"""Guests of a run: the libvirt session they belong to, their life, their threads and memory.
+
+Every error of a guest ends with the tail of its console.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from vnetperf.host.cpu import format_cpus
+from vnetperf.host.linux import ProcessId
+from vnetperf.host.machine import Machine
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.threads import Thread, list_threads, pin_thread
+from vnetperf.host.wait import patient
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.virt.domain import Domain, domain_xml
+from vnetperf.virt.guest_agent import GuestAgent
+from vnetperf.virt.session_server import EMBEDDED
+
+OPEN_S = 20.0
+CALL_S = 60.0
+#: A process namespace whose first process takes all others with it.
+UNSHARE = ("unshare", "--pid", "--fork", "--kill-child=KILL", "--mount", "--mount-proc", "--")
+
+
+class LibvirtSession:
+    """A connection to libvirt."""
+
+    def __init__(self, machine: Machine, uri: str = "", *, in_netns: bool = False) -> None:
+        self._uri = uri or EMBEDDED
+        directory = machine.subdir("lv")  # short: libvirt's sockets are deep below it
+        self.directory = directory
+        self._socket = directory / "session.sock"
+        self._socket.unlink(missing_ok=True)
+        python = [sys.executable, "-m", "vnetperf.virt.session_server"]
+        self.process: ManagedProcess = machine.spawn(
+            "libvirt",
+            [*(UNSHARE if not uri else ()), *python, str(self._socket), self._uri, str(directory)],
+            isolated=in_netns,
+            keep_stdin_open=True,  # closed when it is stopped: unshare keeps signals to itself
+        )
+
+    @property
+    def private(self) -> bool:
+        """True when its guests are children of this run."""
+        return self._uri == EMBEDDED
+
+    def call(self, name: str, *, timeout_s: float = CALL_S, **arguments: Any) -> Any:
+        """Ask for something; any thread may."""
+        with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as connection:
+            connection.settimeout(patient(timeout_s))
+            try:
+                self._connect(connection)
+                connection.sendall(json.dumps({"call": name, **arguments}).encode() + b"\n")
+                line = connection.makefile("rb").readline()
+            except TimeoutError as error:
+                raise HostError(f"no answer to {name} in time", where=self._uri) from error
+            except OSError as error:
+                raise HostError(f"libvirt is not there: {error}", where=self._uri) from error
+        if not line:
+            self.process.expect_alive(f"while asked for {name}")
+            raise HostError(f"libvirt gave no answer to {name}", where=self._uri)
+        answer = json.loads(line)
+        if "error" in answer:
+            raise HostError(answer["error"], where=self._uri)
+        return answer["ok"]
+
+    def _connect(self, connection: socket.socket) -> None:
+        def listens() -> bool:
+            try:
+                connection.connect(str(self._socket))
+            except (FileNotFoundError, ConnectionRefusedError):
+                return False
+            return True
+
+        self.process.wait_for(listens, OPEN_S, "its socket")
+
+    def close(self) -> None:
+        """End it and every guest of it. Idempotent."""
+        self.process.stop(timeout_s=2.0)
+
+
+_sessions: WeakKeyDictionary[Machine, LibvirtSession] = WeakKeyDictionary()
+_sessions_lock = threading.Lock()
+
+
+def session_of(machine: Machine, uri: str = "", *, in_netns: bool = False) -> LibvirtSession:
+    """The run's session, started when first asked for."""
+    with _sessions_lock:
+        found = _sessions.get(machine)
+        if found is None or not found.process.alive():
+            found = _sessions[machine] = LibvirtSession(machine, uri, in_netns=in_netns)
+        return found
+
+
+PROC = Path("/proc")
+
+
+def vhost_threads(pid: int) -> tuple[Thread, ...]:
+    """Threads that vhost-net runs for a guest.
+
+    Since Linux 6.4 they are threads of QEMU, before they are threads of the kernel; both are
+    called after QEMU's process.
+    """
+    inside = tuple(thread for thread in list_threads(pid) if thread.name.startswith("vhost-"))
+    return inside or tuple(
+        thread
+        for path in PROC.glob("[0-9]*/comm")
+        if _comm(path) == f"vhost-{pid}"[:15]
+        for thread in list_threads(int(path.parent.name))
+    )
+
+
+def _comm(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def pin_vhost(pid: int, cpus: tuple[int, ...]) -> None:
+    """Bind the threads of vhost-net to processors, and verify it."""
+    for thread in vhost_threads(pid):
+        pin_thread(thread.tid, cpus)
+
+
+def vhost_placement(pid: int) -> dict[str, str]:
+    """Where the threads of vhost-net are, read back from the kernel."""
+    threads = vhost_threads(pid)
+    return {f"vhost {number}": format_cpus(t.cpus) for number, t in enumerate(threads)}
+
+
+#: What QEMU calls the threads of vCPUs: "CPU 1/KVM", "CPU 1/TCG".
+VCPU_THREAD = re.compile(r"CPU (\d+)/")
+#: What it calls those of I/O threads.
+IO_THREAD = re.compile(r"IO iothread(\d+)")
+CONSOLE_LINES, CONSOLE_BYTES = 15, 16384
+#: A guest that is not up after this is on a slow machine, seconds.
+QUICK_S = 10.0
+PING_S = 2
+START_TRIES = 3
+#: What a kernel says when it gives up.
+PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
+#: QEMU's own words in its log, apart from what it tells of its way.
+QEMU_MESSAGE = re.compile(r"qemu-system\S*: (?!.*\binfo: )")
+#: What it says when it finds itself in a state that it holds to be impossible.
+QEMU_ABORT = re.compile(r"Assertion `.*' failed|^Bail out!", re.MULTILINE)
+UNPRINTABLE = re.compile(r"[^\x20-\x7e\n]")
+
+
+class Guest:
+    """A guest of a session."""
+
+    def __init__(self, session: LibvirtSession, domain: Domain) -> None:
+        self.session = session
+        self.domain = domain
+        self.agent = GuestAgent(domain.name, self._ask)
+        self.boot_s = 0.0
+        self._process: ProcessId | None = None
+        self._stopped = False
+
+    def _ask(self, command: str, seconds: int) -> str:
+        answer = self.session.call(
+            "agent",
+            timeout_s=seconds + 10,
+            domain=self.domain.name,
+            command=command,
+            seconds=seconds,
+        )
+        return str(answer)
+
+    def start(self) -> None:
+        """Start it; it boots when this returns."""
+        try:
+            self.session.call("start", xml=domain_xml(self.domain))
+        except HostError as error:
+            raise self.error(f"does not start: {error.what}") from error
+        if self._stopped:
+            self.stop()  # nobody else knows of it
+            raise self.error("was stopped while it started")
+        self._process = ProcessId.of(self._find_process())
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until its agent answers."""
+        began = time.monotonic()
+        while not self.agent.answers(PING_S):
+            self.check_alive()
+            if time.monotonic() - began > patient(timeout_s):
+                raise self.error(
+                    f"runs, but its agent does not answer within {timeout_s:g} s",
+                    cure="see its console for how far it came; an image needs qemu-guest-agent, "
+                    "and a slow machine more time: --guest boot_s=SECONDS",
+                )
+            # Asking takes processor time, which a slow machine needs for the guest itself.
+            time.sleep(0.05 if time.monotonic() - began < QUICK_S else 1.0)
+        self.boot_s = time.monotonic() - began
+
+    def boot(self, timeout_s: float) -> None:
+        """Start it and wait until its agent answers.
+
+        QEMU's emulation with several processors aborts now and then while the firmware or the
+        kernel moves devices. Nothing has been done by then, and it is started again.
+        """
+        for attempt in range(START_TRIES):
+            said_before = len(self._log())
+            try:
+                self.start()
+                self.wait_ready(timeout_s)
+                return
+            except DutError:
+                emulated = self.domain.accelerator == "tcg"
+                again = emulated and not self._stopped and attempt < START_TRIES - 1
+                aborted = QEMU_ABORT.search(self._log()[said_before:]) or not self._console()
+                if not again or self._alive() or not aborted:
+                    raise
+
+    def _alive(self) -> bool:
+        if self._process is not None:
+            return self._process.alive()
+        return str(self.session.call("state", domain=self.domain.name)) == "running"
+
+    @property
+    def pid(self) -> int:
+        """Process id of its QEMU on this machine; 0 when it is not a process of this run."""
+        return self._process.pid if self._process is not None else 0
+
+    def check_alive(self) -> None:
+        """Raise when it has ended. Cheap for a guest of this run."""
+        if not self._alive():
+            panic = PANIC.search(self._console())
+            raise self.error(f"panicked: {panic[1].strip()}" if panic else "has ended")
+
+    def error(self, what: str, *, cure: str = "") -> DutError:
+        """An error of this guest, with the tail of its console and of QEMU's log."""
+        # The first lines of QEMU's log are its command.
+        said = [line for line in self._log().splitlines() if QEMU_MESSAGE.search(line)]
+        qemu = f"; QEMU said last: {said[-1]}" if said else ""
+        lines = [line.rstrip() for line in self._console().splitlines() if line.strip()]
+        tail = "\n    ".join(lines[-CONSOLE_LINES:]) or "(nothing)"
+        return DutError(
+            f"the guest {what}{qemu}; its console ends with:\n    {tail}",
+            where=self.domain.name,
+            cure=cure,
+        )
+
+    def _log(self) -> str:
+        """All that QEMU wrote, of earlier starts too."""
+        file = self.session.directory / "log/qemu" / f"{self.domain.name}.log"
+        try:
+            return UNPRINTABLE.sub("", file.read_text(errors="replace"))
+        except OSError:
+            return ""
+
+    def _console(self) -> str:
+        return _tail(self.domain.console)
+
+    def _find_process(self) -> int:
+        """Its QEMU among the processes of the session's namespace; 0 for a daemon's guest."""
+        if not self.session.private:
+            return 0
+        wanted = f"guest={self.domain.name},".encode()
+        try:
+            # The same name may run in another run.
+            home = (PROC / f"{self.session.process.pid}/ns/pid_for_children").readlink()
+        except OSError:
+            home = Path()
+        for path in PROC.glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if wanted in path.read_bytes() and (path.parent / "ns/pid").readlink() == home:
+                    return int(path.parent.name)
+        raise self.error("started, but its process is not there")
+
+    def interface(self, mac: str) -> str:
+        """Name in the guest of a NIC."""
+        found = self.agent.interfaces()
+        if mac not in found:
+            raise self.error(f"has no NIC {mac}, it has {', '.join(sorted(found)) or 'none'}")
+        return found[mac]
+
+    def vcpu_threads(self) -> dict[int, int]:
+        """Its vCPUs' threads."""
+        found = {}
+        for thread in list_threads(self.pid) if self.pid else ():
+            if match := VCPU_THREAD.match(thread.name):
+                found[int(match[1])] = thread.tid
+        return found
+
+    def placement(self) -> dict[str, Any]:
+        """Where its threads and its memory really are, read back from the kernel."""
+        if not self.pid:
+            pins = self.session.call("pins", domain=self.domain.name)
+            placed = {f"vCPU {n}": format_cpus(cpus) for n, cpus in enumerate(pins["vcpus"])}
+            return {**placed, "emulator": format_cpus(pins["emulator"])}
+        placed = {}
+        others = set()
+        for thread in list_threads(self.pid):
+            cpus = format_cpus(thread.cpus)
+            if match := VCPU_THREAD.match(thread.name):
+                placed[f"vCPU {match[1]}"] = cpus
+            elif match := IO_THREAD.match(thread.name):
+                placed[f"I/O thread {match[1]}"] = cpus
+            elif not thread.name.startswith("vhost-"):
+                others.add(cpus)
+        return {**placed, "emulator": " and ".join(sorted(others)), "memory, MiB": self._memory()}
+
+    def _memory(self) -> dict[str, int]:
+        """Its memory by node of the host; the kernel counts pages of each mapping."""
+        return memory_by_node((PROC / f"{self.pid}/numa_maps").read_text(), self.domain.memory_mib)
+
+    def check_pins(self) -> None:
+        """Compare the pins that were asked for with those of the threads."""
+        threads = self.vcpu_threads()
+        for number, cpus in enumerate(self.domain.vcpu_pins if self.pid else ()):
+            taken = os.sched_getaffinity(threads[number]) if number in threads else set()
+            if taken != set(cpus):
+                raise self.error(
+                    f"has vCPU {number} on processors {format_cpus(taken) or 'unknown'} "
+                    f"instead of {format_cpus(cpus)}"
+                )
+
+    def stop(self) -> None:
+        """End it. Idempotent; it does not start again."""
+        self._stopped = True
+        try:
+            self.session.call("destroy", timeout_s=5.0, domain=self.domain.name)
+        except HostError:
+            if self.session.process.alive():
+                raise
+
+
+def _tail(file: Path) -> str:
+    """The end of a file, without what a terminal would take for commands."""
+    try:
+        with file.open("rb") as opened:
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - CONSOLE_BYTES))
+            return UNPRINTABLE.sub("", opened.read().decode(errors="replace"))
+    except OSError:
+        return ""
+
+
+def memory_by_node(numa_maps: str, memory_mib: int) -> dict[str, int]:
+    """Memory of the largest mapping, which is the guest's, by node."""
+    best: dict[str, int] = {}
+    for line in numa_maps.splitlines():
+        size = re.search(r"kernelpagesize_kB=(\d+)", line)
+        pages = re.findall(r"\bN(\d+)=(\d+)", line)
+        if size and pages:
+            here = {f"node {node}": int(count) * int(size[1]) // 1024 for node, count in pages}
+            if sum(here.values()) > sum(best.values()):
+                best = here
+    return best if sum(best.values()) * 8 >= memory_mib else {}

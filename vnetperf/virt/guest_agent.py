@@ -1,0 +1,131 @@
+"""The QEMU guest agent: programs, files and NICs of a guest.
+
+https://qemu-project.gitlab.io/qemu/interop/qemu-ga-ref.html
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vnetperf.host.wait import patient
+from vnetperf.model.errors import DutError, HostError
+
+ANSWER_S = 10
+POLL_S = 0.03
+READ_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessExit:
+    """A program that has ended in a guest.
+
+    Attributes:
+        status: Exit code; 128 and the signal's number when a signal ended it.
+        output: What it wrote, both streams.
+    """
+
+    status: int
+    output: str
+
+
+class GuestAgent:
+    """The agent of one guest."""
+
+    def __init__(self, name: str, ask: Callable[[str, int], str]) -> None:
+        self.name = name
+        self._ask = ask
+
+    def ask(self, execute: str, *, seconds: int = ANSWER_S, **arguments: Any) -> Any:
+        """Ask one thing."""
+        given = {key.replace("_", "-"): value for key, value in arguments.items()}
+        command = json.dumps({"execute": execute, **({"arguments": given} if given else {})})
+        return json.loads(self._ask(command, int(patient(seconds))))["return"]
+
+    def answers(self, seconds: int = 2) -> bool:
+        """Whether it answers."""
+        try:
+            self.ask("guest-ping", seconds=seconds)
+        except HostError:
+            return False
+        return True
+
+    def start(self, argv: Sequence[str], *, capture: bool = False, given: str = "") -> int:
+        """Start a program."""
+        more: dict[str, Any] = (
+            {"input_data": base64.b64encode(given.encode()).decode()} if given else {}
+        )
+        started = self.ask(
+            "guest-exec", path=argv[0], arg=list(argv[1:]), capture_output=capture, **more
+        )
+        return int(started["pid"])
+
+    def ended(self, pid: int) -> ProcessExit | None:
+        """How a program that was started has ended."""
+        status = self.ask("guest-exec-status", pid=pid)
+        if not status["exited"]:
+            return None
+        code = status.get("exitcode", 128 + status.get("signal", 0))
+        texts = (base64.b64decode(status.get(key, "")) for key in ("out-data", "err-data"))
+        return ProcessExit(int(code), "".join(text.decode(errors="replace") for text in texts))
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0, given: str = "") -> str:
+        """Run a program to its end."""
+        pid = self.start(argv, capture=True, given=given)
+        deadline = time.monotonic() + patient(timeout_s)
+        where = f"{self.name}: {' '.join(argv)}"
+        while (ended := self.ended(pid)) is None:
+            if time.monotonic() > deadline:
+                raise DutError(f"did not end within {timeout_s:g} s", where=where)
+            time.sleep(POLL_S)
+        if ended.status:
+            said = ended.output.strip()[-1000:]
+            raise DutError(f"failed with status {ended.status}: {said}", where=where)
+        return ended.output
+
+    def open(self, path: str, mode: str = "r") -> int:
+        """Open a file of the guest."""
+        return int(self.ask("guest-file-open", path=path, mode=mode))
+
+    def put(self, handle: int, text: str | bytes) -> None:
+        """Write to an open file, and see it through."""
+        data = base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
+        self.ask("guest-file-write", handle=handle, buf_b64=data)
+        self.ask("guest-file-flush", handle=handle)
+
+    def get(self, handle: int) -> str:
+        """Read what is new in an open file."""
+        read = self.ask("guest-file-read", handle=handle, count=READ_MAX)
+        return base64.b64decode(read["buf-b64"]).decode(errors="replace")
+
+    def read(self, path: str) -> str:
+        """The text of a file of the guest."""
+        handle = self.open(path)
+        parts = []
+        try:
+            while part := self.get(handle):
+                parts.append(part)
+        finally:
+            self.ask("guest-file-close", handle=handle)
+        return "".join(parts)
+
+    def write(self, path: str, text: str | bytes) -> None:
+        """Write a file of the guest, of /sys and /proc too."""
+        handle = self.open(path, "w")
+        try:
+            self.put(handle, text)
+        finally:
+            self.ask("guest-file-close", handle=handle)
+
+    def interfaces(self) -> dict[str, str]:
+        """Network interfaces of the guest."""
+        found = self.ask("guest-network-get-interfaces")
+        return {
+            interface["hardware-address"].lower(): interface["name"]
+            for interface in found
+            if interface.get("hardware-address")
+        }

@@ -1,0 +1,168 @@
+"""A guest as seen from inside: its system, image, NIC offloads and virtio features."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from vnetperf.host import kernel
+from vnetperf.host.facts import attempt, is_unknown, unknown
+from vnetperf.host.facts.system import release_of
+from vnetperf.model.options import GuestOptions
+from vnetperf.virt.domain import Domain
+from vnetperf.virt.guest import Guest
+from vnetperf.virt.images import Image
+
+#: Names of ethtool's features in results, in the order in which they are told.
+ETHTOOL_FEATURES = {
+    "rx-checksumming": "rx checksum",
+    "tx-checksumming": "tx checksum",
+    "tcp-segmentation-offload": "TSO",
+    "generic-segmentation-offload": "GSO",
+    "generic-receive-offload": "GRO",
+    "large-receive-offload": "LRO",
+}
+#: Bits of virtio's features, https://docs.oasis-open.org/virtio/virtio/v1.2/virtio-v1.2.html
+VIRTIO_BITS = {
+    "checksum": 0,
+    "checksum in": 1,
+    "TSO": 11,
+    "TSO in": 7,
+    "mergeable buffers": 15,
+    "several queues": 22,
+    "packed rings": 34,
+}
+ETHTOOL_LINE = re.compile(r"^(\S+): (on|off)( \[fixed\])?", re.MULTILINE)
+
+
+def configure_nics(guest: Guest, options: GuestOptions) -> None:
+    """Turn what the guest's own kernel does on or off, and let it take every frame.
+
+    A vSwitch that forwards by port sends frames for others, which a NIC keeps from its kernel.
+    """
+    for nic in guest.domain.nics:
+        name = guest.interface(nic.mac)
+        guest.agent.run(["ip", "link", "set", "dev", name, "promisc", "on"])
+        if options.gro is not None:
+            guest.agent.run(["ethtool", "-K", name, "gro", "on" if options.gro else "off"])
+
+
+def virtio_features(guest: Guest) -> dict[str, str]:
+    """What virtio NICs and the guest's kernel have agreed on, before a program takes them."""
+    told = {}
+    for nic in guest.domain.nics:
+        if nic.model == "virtio" and nic.backing.kind != "vf":
+            name = guest.interface(nic.mac)
+            bits = guest.agent.read(f"/sys/class/net/{name}/device/features").strip()
+            told[name] = f"virtio: {parse_virtio_bits(bits)}"
+    return told
+
+
+def parse_virtio_bits(bits: str) -> str:
+    """What a string of virtio's feature bits says."""
+    found = ((name, bits[bit : bit + 1] == "1") for name, bit in VIRTIO_BITS.items())
+    return ", ".join(f"{name} {'on' if on else 'off'}" for name, on in found)
+
+
+def nic_features(guest: Guest) -> dict[str, str]:
+    """Driver and offloads of each NIC, as the guest's kernel has them."""
+    told, agreed = {}, virtio_features(guest)
+    for nic in guest.domain.nics:
+        name = guest.interface(nic.mac)
+        path = guest.agent.run(["readlink", f"/sys/class/net/{name}/device/driver"])
+        features = parse_ethtool(guest.agent.run(["ethtool", "-k", name]))
+        text = ", ".join(f"{shown} {features[key]}" for key, shown in ETHTOOL_FEATURES.items())
+        told[name] = f"{path.strip().rpartition('/')[2]}: {text}"
+        told[name] += f"; {agreed[name]}" if name in agreed else ""
+    return told
+
+
+def parse_ethtool(text: str) -> dict[str, str]:
+    """What `ethtool -k` says."""
+    found = {m[1]: m[2] + (" (fixed)" if m[3] else "") for m in ETHTOOL_LINE.finditer(text)}
+    return dict.fromkeys(ETHTOOL_FEATURES, "unknown") | found
+
+
+#: Larger disk images take too long to read for a hash.
+MAX_HASHED: Final = 8 << 30
+HASH_BLOCK: Final = 1 << 20
+CLOCKSOURCE: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+#: Beginnings of the names of packages that decide the speed of a guest.
+SPEED_PACKAGES: Final = ("linux-image", "dpdk", "libc6", "busybox", "iproute2")
+NO_AGENT: Final = unknown("nothing in the guest answers: it is used as its disk image is")
+
+
+class FileReader(Protocol):
+    """Reads files of the guest."""
+
+    def read(self, path: str) -> str:
+        """The text of a file of the guest."""
+        ...
+
+
+def guest_system(agent: FileReader | None, image: Image | None = None) -> dict[str, Any]:
+    """Distribution, kernel and what they were told, from inside."""
+
+    def text(path: str) -> Any:
+        if agent is None:
+            return NO_AGENT
+        return attempt(lambda: agent.read(path).strip() or unknown(f"{path} is empty"))
+
+    release = release_of(text("/etc/os-release"))["name"]
+    if is_unknown(release) and image is not None and "packages" in image.facts:
+        # A built image is a few packages without the files of a whole distribution.
+        libc = image.facts["packages"].get("libc6", "?")
+        release = f"packages of this machine's distribution, libc6 {libc}"
+    cmdline, memory = text("/proc/cmdline"), text("/proc/meminfo")
+    return {
+        "distribution": release,
+        "kernel": text("/proc/sys/kernel/osrelease"),
+        "kernel built": text("/proc/sys/kernel/version"),
+        "cmdline": cmdline,
+        "boot options": kernel.boot_options(cmdline),
+        "processors online": text("/sys/devices/system/cpu/online"),
+        "memory, kB": memory if is_unknown(memory) else attempt(lambda: int(memory.split()[1])),
+        "clock source": text(CLOCKSOURCE),
+    }
+
+
+def image_facts(image: Image | None, disk: Path) -> dict[str, Any]:
+    """Which image was booted, so that a reader can have the same."""
+    if image is None:
+        return {
+            "name": str(disk),
+            "hash": attempt(lambda: disk_hash(disk)),
+            "hash over": "SHA-256 of the disk image",
+        }
+    return {
+        "name": image.name,
+        "hash": image.key,
+        "hash over": "the recipe and the exact versions of its packages",
+        "packages": _main_packages(image) or unknown("the image does not say"),
+    }
+
+
+def _main_packages(image: Image) -> dict[str, str]:
+    """Versions of what decides speed; the hash is over all of them."""
+    packages: dict[str, str] = image.facts.get("packages", {})
+    return {name: version for name, version in packages.items() if name.startswith(SPEED_PACKAGES)}
+
+
+def memory_node(domain: Domain) -> str:
+    """The node of the host that a guest's memory is to be on; where it is, is read back."""
+    nodes = [str(cell.host_node) for cell in domain.cells if cell.host_node is not None]
+    return ", ".join(nodes) or "none: the machine has one, or its processors decide"
+
+
+def disk_hash(disk: Path, most: int = MAX_HASHED) -> str:
+    """SHA-256 of a file."""
+    state = disk.stat()
+    if state.st_size > most:
+        return unknown(f"{state.st_size} octets are too many to read; changed {state.st_mtime:.0f}")
+    digest = hashlib.sha256()
+    with disk.open("rb") as file:
+        while block := file.read(HASH_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

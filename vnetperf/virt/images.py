@@ -1,0 +1,313 @@
+"""Guest images: found, built, and kept by the hash of what they are made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from vnetperf.host.paths import cache_directory, check_private, make_cache
+from vnetperf.model.errors import HostError
+from vnetperf.virt import image_build, tools
+from vnetperf.virt.recipe import recipe
+
+#: Its place in the cache.
+FOLDER = "images"
+MANIFEST = "image.json"
+#: Version of the manifest's form.
+FORMAT = 1
+#: Another process that builds has this long, seconds.
+LOCK_S = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class ImageEntry:
+    """An image in the store, not looked into yet.
+
+    Attributes:
+        folder: Its directory; the name is ``NAME-KEY``.
+        name: Name of the image.
+        key: Hash over what it was made of.
+        built: When it was built, seconds since 1970.
+    """
+
+    folder: Path
+    name: str
+    key: str
+    built: float
+
+
+def store_dir() -> Path:
+    """Where images are kept, ``$XDG_CACHE_HOME/vnetperf/images``."""
+    return cache_directory() / FOLDER
+
+
+def make_store() -> Path:
+    """The store, made when it is missing, mode 0700."""
+    return make_cache(FOLDER, "guest images")
+
+
+@contextmanager
+def work_dir() -> Iterator[Path]:
+    """A private directory to build in; nobody else builds or clears up meanwhile.
+
+    What builds that were killed have left is removed first.
+    """
+    root = make_store()
+    try:
+        with FileLock(root / "lock", timeout=LOCK_S):
+            for left in root.glob(".*.part"):
+                shutil.rmtree(left)  # its maker cannot live: it would hold the lock
+            work = root / f".{os.getpid()}.part"
+            work.mkdir(mode=0o700)
+            try:
+                yield work
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    except Timeout as error:
+        raise HostError(
+            f"another process has kept the store for {LOCK_S / 60:.0f} minutes",
+            where=str(root / "lock"),
+            cure="see which `vnetperf image` still runs",
+        ) from error
+
+
+def list_entries(name: str | None = None) -> list[ImageEntry]:
+    """What is in the store, the newest first."""
+    found = []
+    root = store_dir()
+    try:
+        check_private(root)
+    except FileNotFoundError:
+        return []
+    for folder in root.glob("[!.]*-*/"):
+        own, _, key = folder.name.rpartition("-")
+        if name in (None, own):
+            found.append(ImageEntry(folder, own, key, folder.stat().st_mtime))
+    return sorted(found, key=lambda entry: (entry.built, entry.key), reverse=True)
+
+
+def add_entry(folder: Path, name: str, key: str, content: dict[str, Any]) -> ImageEntry:
+    """Take a finished image into the store, in one step."""
+    files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
+    content = {"architecture": platform.machine(), "files": files, **content}
+    content = {"format": FORMAT, "name": name, "key": key, **content}
+    (folder / MANIFEST).write_text(json.dumps({**content, "check": _checksum(content)}, indent=1))
+    for path in folder.iterdir():
+        path.chmod(0o400)
+    target = store_dir() / f"{name}-{key}"
+    if target.exists():  # damaged; guests that run keep the files they have opened
+        target.rename(folder.with_name("damaged"))
+    folder.chmod(0o700)
+    now = time.time()
+    os.utime(folder, (now, now))
+    folder.rename(target)
+    return ImageEntry(target, name, key, target.stat().st_mtime)
+
+
+def make_newest(entry: ImageEntry) -> None:
+    """Make an image the newest of its name."""
+    os.utime(entry.folder)
+
+
+def packages_dir() -> Path:
+    """Where downloaded packages are kept, made when it is missing."""
+    path = make_store() / "packages"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def remove_old() -> list[ImageEntry]:
+    """Remove each image that is not the newest of its name.
+
+    A newest one that is damaged, or for another processor, goes too: it cannot be used. Of the
+    downloaded packages those stay that an image is made of, so that it can be built again at once.
+    """
+    removed, kept = [], set()
+    with work_dir():
+        for entry in list_entries():
+            if entry.name not in kept and _usable(entry):
+                kept.add(entry.name)
+                continue
+            shutil.rmtree(entry.folder)
+            removed.append(entry)
+        used = {
+            file for entry in list_entries() for file in verified_manifest(entry)["package_files"]
+        }
+        for path in packages_dir().iterdir():
+            if path.name not in used:
+                path.unlink()
+    return removed
+
+
+def _usable(entry: ImageEntry) -> bool:
+    try:
+        verified_manifest(entry)
+    except HostError:
+        return False
+    return True
+
+
+def verified_manifest(entry: ImageEntry) -> dict[str, Any]:
+    """What an image's manifest says, after each of its files was read and found as it was built."""
+    said = _manifest(entry)
+    if said["architecture"] != platform.machine():
+        raise HostError(
+            f"this image was built for processors {said['architecture']}",
+            where=str(entry.folder),
+            accepted=f"one for {platform.machine()}, which this machine is",
+            cure=f"vnetperf image build {entry.name}",
+        )
+    for name, expected in said["files"].items():
+        path = entry.folder / name
+        try:
+            found = _hash(path)
+        except OSError as error:
+            raise _damaged(path, error.strerror or str(error), entry) from error
+        if found != expected:
+            raise _damaged(path, "its content is not what was built", entry)
+    return said
+
+
+def _manifest(entry: ImageEntry) -> dict[str, Any]:
+    path = entry.folder / MANIFEST
+    try:
+        said = json.loads(path.read_text())
+        check = said.pop("check")
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error), entry) from error
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise _damaged(path, "it cannot be read", entry) from error
+    if said.get("format") != FORMAT:
+        raise _damaged(path, "it was built by another version of vnetperf", entry)
+    if check != _checksum(said) or (said["name"], said["key"]) != (entry.name, entry.key):
+        raise _damaged(path, "its content is not what was built", entry)
+    return dict(said)
+
+
+def _damaged(path: Path, why: str, entry: ImageEntry) -> HostError:
+    return HostError(
+        f"the guest image is damaged: {why}",
+        where=str(path),
+        cure=f"vnetperf image build {entry.name}",
+    )
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+DEFAULT_IMAGE = "vloop"
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a guest boots. No file of it is ever written to: a guest's changes are in its memory.
+
+    Attributes:
+        name: What it was built for, e.g. "vloop".
+        key: Hash over everything that it was made of: recipe and exact package versions.
+        kernel: Bootable kernel, for QEMU's ``-kernel`` (libvirt's ``<kernel>``).
+        initrd: First file system, for ``-initrd``; None when it needs none.
+        disk: Root file system, to be attached read-only as a virtio-blk disk; the guest finds it
+            among others by the image's key. None when all is in `initrd`.
+        disk_format: "raw" or "qcow2"; "" without a disk.
+        cmdline: Kernel command line; more may be appended, after a space.
+        facts: For results and people: packages with their versions, kernel release, size in bytes.
+    """
+
+    name: str
+    key: str
+    kernel: Path
+    initrd: Path | None
+    disk: Path | None
+    disk_format: str
+    cmdline: str
+    facts: dict[str, Any]
+
+
+def find(name: str = DEFAULT_IMAGE) -> Image | None:
+    """The newest image of a name, if it is what was built."""
+    found = list_entries(name)
+    return _load(found[0]) if found else None
+
+
+def problems() -> dict[str, str]:
+    """Whether what was built here can be booted here: each file of it is read."""
+    found: dict[str, str] = {}
+    try:
+        entries = list_entries()
+    except HostError as error:
+        return {DEFAULT_IMAGE: str(error)}
+    for entry in entries:
+        if entry.name not in found:
+            try:
+                verified_manifest(entry)
+            except HostError as error:
+                found[entry.name] = str(error)
+            else:
+                found[entry.name] = ""
+    return found
+
+
+def build(name: str, tell: Callable[[str], None]) -> Image:
+    """Build an image, unless the very same is there."""
+    wanted = recipe(name)
+    with work_dir() as work:
+        tell("asking the distribution for its packages")
+        made_of = image_build.image_inputs(wanted, work)
+        there = _same_image(name, made_of.key)
+        if there is not None:
+            tell("it is there already, of these very packages")
+            return there
+        packages = packages_dir()
+        tools.download_packages(made_of.everything, packages, tell)
+        out = work / "image"
+        out.mkdir(mode=0o700)
+        facts = image_build.build_files(made_of, packages, work, out, tell)
+        files = [package.file for package in made_of.everything]
+        content = {"cmdline": wanted.cmdline, "facts": facts, "package_files": files}
+        entry = add_entry(out, name, made_of.key, content)
+    return _load(entry)
+
+
+def _same_image(name: str, key: str) -> Image | None:
+    """The image of a key, made the newest; None when it is not there, or damaged."""
+    for entry in list_entries(name):
+        if entry.key == key:
+            try:
+                image = _load(entry)
+            except HostError:
+                return None  # built again
+            make_newest(entry)
+            return image
+    return None
+
+
+def _load(entry: ImageEntry) -> Image:
+    said = verified_manifest(entry)
+    return Image(
+        name=entry.name,
+        key=entry.key,
+        kernel=entry.folder / image_build.KERNEL,
+        initrd=entry.folder / image_build.INITRD,
+        disk=entry.folder / image_build.DISK,
+        disk_format="raw",
+        cmdline=f"{said['cmdline']} vnetperf.image={entry.key}",
+        facts=dict(said["facts"]),
+    )

@@ -1,0 +1,148 @@
+"""`vnetperf lab doctor`.
+
+What the lab requires, line by line, with the cure of what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vnetperf.model.errors import VnetperfError
+from vnetperf.virt import kernel, kvm, tools
+from vnetperf.virt.kernel import lab_dir
+
+DISK_MIB = 1024
+#: Programs of the host that also work in the guest, and the package of each.
+TOOLS = {
+    "busybox": "busybox-static",
+    "depmod": "kmod",
+    "modprobe": "kmod",
+    "dpkg-deb": "dpkg",
+    "file": "file",
+    "setpriv": "util-linux",
+    "unshare": "util-linux",
+    "pivot_root": "util-linux",
+    "script": "bsdutils",
+    "udevadm": "udev",
+}
+MEMINFO = Path("/proc/meminfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor.
+
+    Attributes:
+        name: What was looked at.
+        says: What was found.
+        cure: How to get what is missing; "" when nothing is.
+        fatal: Whether the lab cannot start without it.
+    """
+
+    name: str
+    says: str
+    cure: str = ""
+    fatal: bool = True
+
+    @property
+    def prevents(self) -> bool:
+        """Whether the lab cannot start because of it."""
+        return bool(self.cure) and self.fatal
+
+
+def checks(asked: str, memory_mib: int) -> Iterator[Check]:
+    """Look at everything."""
+    yield _machine()
+    yield _tried("qemu", _qemu)
+    yield _tried("virtme-ng", lambda: tools.format_version(tools.need_virtme()))
+    yield _tools()
+    yield _kernel()
+    yield _accelerator(asked)
+    yield _memory(memory_mib)
+    yield _disk()
+
+
+def _tried(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name, look())
+    except VnetperfError as error:
+        says = f"{error.what}; accepted: {error.accepted}" if error.accepted else error.what
+        return Check(name, says, error.cure or "see docs/lab.md")
+
+
+def _machine() -> Check:
+    found = platform.machine()
+    if found != "x86_64":
+        return Check("machine", f"{found}, and the lab emulates x86_64 NICs", "use an x86_64 host")
+    return Check("machine", f"{found}, {len(os.sched_getaffinity(0))} processors")
+
+
+def _qemu() -> str:
+    path = tools.need_qemu()
+    return f"{tools.format_version(tools.qemu_version(path))} ({path}), its igb has SR-IOV"
+
+
+def _tools() -> Check:
+    missing = [name for name in TOOLS if tools.which(name) is None]
+    if not missing:
+        return Check("tools", ", ".join(TOOLS))
+    packages = ", ".join(sorted({TOOLS[name] for name in missing}))
+    return Check("tools", f"missing: {', '.join(missing)} (of {packages})", tools.INSTALL_CURE)
+
+
+def _kernel() -> Check:
+    found = kernel.cached()
+    if found is not None:
+        return Check("kernel", f"{found.release}, in {lab_dir()}")
+    try:
+        packages = kernel.packages()
+    except VnetperfError as error:
+        return Check("kernel", error.what, error.cure or error.accepted)
+    return Check("kernel", f"none yet: the first start fetches {' '.join(packages)}")
+
+
+def _accelerator(asked: str) -> Check:
+    name = "acceleration"
+    if asked == "tcg":
+        return Check(name, "not asked for: emulated")
+    found = kernel.cached()
+    qemu = tools.which(tools.QEMU)
+    if found is None or qemu is None:
+        return Check(name, "will be tried at the first start")
+    try:
+        proof = kvm.remembered_proof(qemu, found) or kvm.prove_kvm(qemu, found, lambda _: None)
+    except VnetperfError as error:
+        return Check(name, f"could not be tried: {error.what}", error.cure, fatal=asked == "kvm")
+    if proof.works:
+        return Check(name, f"proved: {proof.why}")
+    cure = "enable virtualisation in the firmware, or nested virtualisation in the hypervisor"
+    says = f"not proved: {kvm.DEVICE}: {proof.why}; the lab is emulated"
+    return Check(name, says, cure, fatal=asked == "kvm")
+
+
+def _memory(wanted_mib: int) -> Check:
+    for line in MEMINFO.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) // 1024
+            if free < wanted_mib:
+                says = f"{free} MiB free, {wanted_mib} MiB wanted"
+                return Check("memory", says, "free some, or give a smaller --memory", fatal=False)
+            return Check("memory", f"{free} MiB free, {wanted_mib} MiB wanted")
+    return Check("memory", "this kernel does not say what is free")
+
+
+def _disk() -> Check:
+    place = lab_dir()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free // 2**20
+    writable = os.access(place, os.W_OK)
+    if not writable or free < DISK_MIB:
+        says = f"{free} MiB free in {place}" if writable else f"{place} cannot be written"
+        return Check("disk", says, f"set XDG_CACHE_HOME to a place with {DISK_MIB} MiB")
+    return Check("disk", f"{free} MiB free in {place}")

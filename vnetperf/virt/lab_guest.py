@@ -1,0 +1,353 @@
+"""Runs a command in the lab: starts QEMU, relays its input, output, signals and exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vnetperf.model.errors import HostError
+from vnetperf.virt import lab_boot
+from vnetperf.virt.kernel import Kernel, run_dir
+from vnetperf.virt.lab_boot import LabMachine
+from vnetperf.virt.tools import with_pdeathsig
+
+CHUNK = 65536
+
+
+class Relay:
+    """The host's ends of the guest's ports.
+
+    Attributes:
+        closed: Whether the guest's machine has hung up.
+    """
+
+    def __init__(self, ends: Mapping[str, socket.socket]) -> None:
+        self._ends = ends
+        self._selector = selectors.DefaultSelector()
+        self._targets = {"out": 1, "err": 2}
+        self._heard = b""
+        self.closed = False
+        for name in ("out", "err", "ctl"):
+            self._selector.register(ends[name], selectors.EVENT_READ, name)
+
+    def turn(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+        """Carry what is there."""
+        for key, _ in self._selector.select(timeout_s):
+            end = self._ends[key.data]
+            try:
+                data = end.recv(CHUNK)
+            except ConnectionResetError:  # QEMU ended with something of ours unread
+                data = b""
+            if not data:
+                self._selector.unregister(end)
+                self.closed = self.closed or key.data == "ctl"
+            elif key.data == "ctl":
+                *lines, self._heard = (self._heard + data).split(b"\n")
+                for line in lines:
+                    word, _, rest = line.decode(errors="replace").partition(" ")
+                    yield word, rest
+            else:
+                _write_all(self._targets[key.data], data)
+
+    def drain(self, quiet_s: float = 0.2, limit_s: float = 10.0) -> None:
+        """Carry what is still on its way, until nothing has come for a moment."""
+        end = time.monotonic() + limit_s
+        while self._selector.get_map() and time.monotonic() < end:
+            if not self._selector.select(quiet_s):
+                return
+            for _ in self.turn(0):
+                pass
+
+    def tell(self, word: str) -> None:
+        """Say a line to the guest on its control port."""
+        with contextlib.suppress(OSError):
+            self._ends["ctl"].sendall(word.encode() + b"\n")
+
+    def feed(self, source: int) -> None:
+        """Carry a file descriptor's content to the command's standard input, to its end."""
+        try:
+            while data := os.read(source, CHUNK):
+                self._ends["in"].sendall(data)
+            self._ends["in"].shutdown(socket.SHUT_WR)
+        except OSError:
+            return  # the lab has ended
+
+
+def _write_all(target: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(target, data) :]
+
+
+#: Longest that a start may take; emulated on a very busy machine it takes two minutes.
+BOOT_S = 300.0
+#: A start takes 20 s of processor time, however busy the machine is: QEMU hangs that took so much.
+BOOT_CPU_S = 120.0
+#: After Ctrl-C the command has this long to end by itself.
+GRACE_S = 30.0
+TIMED_OUT = 124
+#: QEMU's emulation with several processors crashes once in some thirty starts, while the firmware
+#: moves devices (iotlb_to_section: Assertion failed).
+STARTS = 3
+#: QEMU's sockets close some time before it can be waited for, seconds.
+END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to run in the lab.
+
+    Attributes:
+        argv: The command.
+        cwd: Where it starts; a directory of the host that the guest sees too.
+        shares: Directories that it may write to for good.
+        kept: Directories that are read once, and that it may not write to even below `shares`.
+        environment: Its whole environment.
+        terminal: Rows and columns when it gets a terminal, else None.
+        raw: Whether every key goes to it, Ctrl-C too; else Ctrl-C interrupts it from here.
+        timeout_s: Seconds it may take once it has started; None for any.
+    """
+
+    argv: Sequence[str]
+    cwd: Path
+    shares: Sequence[Path] = ()
+    kept: Sequence[Path] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    terminal: tuple[int, int] | None = None
+    raw: bool = False
+    timeout_s: float | None = None
+
+
+def run(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str], None]) -> int:
+    """Run a command in the lab."""
+    for _ in range(STARTS - 1):
+        try:
+            return _start(task, kernel, machine, tell)
+        except _CrashedError as error:
+            tell(f"QEMU {error.how} before the command started, once more: {error.last_word}")
+    return _start(task, kernel, machine, tell)
+
+
+class _CrashedError(HostError):
+    """QEMU ended by a signal, or hangs, before the command started; nothing has been done yet."""
+
+    how, last_word = "crashed", ""
+
+
+def _start(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str], None]) -> int:
+    with contextlib.ExitStack() as stack:
+        watch = _Watch(task, tell)
+        stack.enter_context(_signals(watch.interrupt))
+        directory = stack.enter_context(run_dir())
+        ours, theirs = {}, {}
+        for name in lab_boot.PORTS:
+            ours[name], theirs[name] = socket.socketpair()
+            stack.callback(ours[name].close)
+            stack.callback(theirs[name].close)
+        argv = _prepared(task, kernel, machine, directory, theirs)
+        qemu = stack.enter_context(_qemu(argv, directory, [e.fileno() for e in theirs.values()]))
+        for end in theirs.values():
+            end.close()  # so that the end of QEMU is the end of our sockets
+        if task.raw:
+            stack.enter_context(_raw_terminal())
+        return watch.wait(qemu, Relay(ours), directory)
+
+
+def _prepared(
+    task: Task,
+    kernel: Kernel,
+    machine: LabMachine,
+    directory: Path,
+    ports: Mapping[str, socket.socket],
+) -> list[str]:
+    """The guest's scripts written, and QEMU's command line."""
+    script = lab_boot.write_scripts(
+        directory,
+        modules=kernel.modules,
+        shares=task.shares,
+        kept=[path for path in task.kept if _below(path, task.shares)],
+        cwd=task.cwd,
+        environment=task.environment,
+        argv=task.argv,
+        terminal=task.terminal,
+    )
+    descriptors = {name: end.fileno() for name, end in ports.items()}
+    return lab_boot.qemu_command(
+        kernel, machine, directory, script=script, shares=task.shares, ports=descriptors
+    )
+
+
+class _Watch:
+    """Waits for the command's end, whichever way it comes."""
+
+    def __init__(self, task: Task, tell: Callable[[str], None]) -> None:
+        self._task = task
+        self._tell = tell
+        self._deadline = float("inf")
+        self._relay: Relay | None = None  # there is one once the command runs
+        self._interrupted = 0
+
+    def wait(self, qemu: subprocess.Popen[bytes], relay: Relay, directory: Path) -> int:
+        """Wait; see `run`."""
+        self._deadline = time.monotonic() + BOOT_S
+        while True:
+            for word, rest in relay.turn(0.25):
+                if word == "ready":
+                    self._start(relay)
+                elif word == "exit":
+                    relay.drain()
+                    return int(rest)
+                elif word == "failed":
+                    raise _died(f"the guest could not be prepared: {rest}", directory)
+            if relay.closed or qemu.poll() is not None:
+                relay.drain()
+                raise self._ended(qemu, directory)
+            if self._relay is None and _cpu_seconds(qemu.pid) > BOOT_CPU_S:
+                raise _hung(f"{BOOT_CPU_S:g} s of processor time", directory)
+            if time.monotonic() > self._deadline:
+                return self._overdue(directory)
+
+    def _ended(self, qemu: subprocess.Popen[bytes], directory: Path) -> HostError:
+        if self._relay is not None:
+            return _died("the lab's machine ended while the command ran", directory)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            qemu.wait(END_S)  # its sockets close before it can be waited for
+        what = "the lab's machine ended before the command started"
+        if qemu.returncode is None or qemu.returncode >= 0:
+            return _died(what, directory)
+        crash = _CrashedError(what, where="vnetperf lab", cure=_cure(directory))
+        crash.last_word = _tail(directory / "qemu.log", 1)
+        return crash
+
+    def interrupt(self) -> None:
+        """Interrupt the command; before it runs, and the second time, the whole lab."""
+        self._interrupted += 1
+        if self._relay is None or self._interrupted > 1:
+            raise KeyboardInterrupt
+        self._tell("interrupting the command; once more ends the lab at once")
+        self._relay.tell("INT")
+        self._deadline = min(self._deadline, time.monotonic() + GRACE_S)
+
+    def _start(self, relay: Relay) -> None:
+        self._relay = relay
+        limit = self._task.timeout_s
+        self._deadline = float("inf") if limit is None else time.monotonic() + limit
+        # Reading may block for ever: a thread that nobody waits for.
+        threading.Thread(target=relay.feed, args=(0,), daemon=True).start()
+
+    def _overdue(self, directory: Path) -> int:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        if self._relay is None:
+            raise _hung(f"{BOOT_S:g} s", directory)
+        self._tell(f"the command did not end within {self._task.timeout_s:g} s: ended")
+        return TIMED_OUT
+
+
+def _hung(limit: str, directory: Path) -> _CrashedError:
+    what = f"the lab did not start within {limit}"
+    hung = _CrashedError(what, where="vnetperf lab", cure=_cure(directory))
+    hung.how, hung.last_word = "hung", _tail(directory / "console.log", 1) or "no word"
+    return hung
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Processor time that a process has taken, seconds; 0 for one that is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _below(path: Path, shares: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(share) for share in shares)
+
+
+def _died(what: str, directory: Path) -> HostError:
+    return HostError(what, where="vnetperf lab", cure=_cure(directory))
+
+
+def _cure(directory: Path) -> str:
+    told = [_tail(directory / name) for name in ("qemu.log", "console.log")]
+    last = "\n".join(text for text in told if text)
+    return "see `vnetperf lab doctor`" + (f"; its last words:\n{last}" if last else "")
+
+
+@contextlib.contextmanager
+def _qemu(argv: list[str], directory: Path, fds: list[int]) -> Iterator[subprocess.Popen[bytes]]:
+    """QEMU, which the kernel kills when this process ends, however that comes about."""
+    with (directory / "qemu.log").open("wb") as log:
+        process = subprocess.Popen(
+            with_pdeathsig(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=fds,
+            start_new_session=True,  # Ctrl-C on the terminal is ours to handle
+        )
+    try:
+        yield process
+    finally:
+        process.kill()  # nothing in it needs to be saved
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+
+
+@contextlib.contextmanager
+def _signals(on_interrupt: Callable[[], None]) -> Iterator[None]:
+    """SIGINT calls; SIGTERM and SIGHUP end the lab by an exception. Ignored ones stay ignored."""
+
+    def interrupt(number: int, frame: object) -> None:
+        del number, frame
+        on_interrupt()
+
+    def end(number: int, frame: object) -> None:
+        del frame
+        raise SystemExit(128 + number)
+
+    wanted = {signal.SIGINT: interrupt, signal.SIGTERM: end, signal.SIGHUP: end}
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in wanted.items()
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _raw_terminal() -> Iterator[None]:
+    before = termios.tcgetattr(0)
+    tty.setraw(0, termios.TCSANOW)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSAFLUSH, before)
+
+
+def terminal_size() -> tuple[int, int]:
+    """Rows and columns of this terminal."""
+    size = os.get_terminal_size(1)
+    return size.lines, size.columns
+
+
+def _tail(path: Path, lines: int = 12) -> str:
+    try:
+        text = path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

@@ -1,0 +1,277 @@
+"""The process that holds the connection to libvirt, the first of a process namespace of its own.
+
+``python -m vnetperf.virt.session_server SOCKET URI DIRECTORY``. With the embedded driver QEMU is
+a process of the same namespace: when this one ends, the kernel ends every guest. Requests and
+answers are JSON, one a line: ``{"call": "start", "xml": ...}`` is answered by ``{"ok": value}``
+or ``{"error": text}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import pwd
+import shutil
+import signal
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from vnetperf.host.paths import make_cache
+from vnetperf.model.errors import HostError
+
+#: Where libvirt's embedded driver keeps them, below its root.
+CAPABILITIES_DIR = "cache/qemu/capabilities"
+
+
+def restore_capabilities(root: Path) -> None:
+    """Give libvirt what was kept; it can do without."""
+    place = root / CAPABILITIES_DIR
+    place.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError, HostError):
+        for file in _saved().glob("*.xml"):
+            shutil.copy2(file, place / file.name)
+
+
+def save_capabilities(root: Path) -> None:
+    """Keep what libvirt found out anew."""
+    with contextlib.suppress(OSError, HostError):
+        kept = _saved()
+        for file in (root / CAPABILITIES_DIR).glob("*.xml"):
+            text = file.read_bytes()
+            there = kept / file.name
+            if not there.exists() or there.read_bytes() != text:
+                with tempfile.NamedTemporaryFile(dir=kept, prefix=".", delete=False) as part:
+                    part.write(text)
+                Path(part.name).rename(there)
+
+
+def _saved() -> Path:
+    """Its directory. Machines that share a home directory, and the lab, have other kernels."""
+    kernel = f"{platform.release()}-{platform.machine()}"
+    return make_cache(f"vm/capabilities/{kernel}", "what libvirt found out")
+
+
+EMBEDDED = "qemu:///embed"
+#: The user that libvirt's QEMU driver looks up before it reads its configuration.
+QEMU_USER = "libvirt-qemu"
+QEMU_CONF = """\
+user = "root"
+group = "root"
+dynamic_ownership = 0
+remember_owner = 0
+security_driver = "none"
+cgroup_controllers = []
+namespaces = []
+stdio_handler = "file"
+"""
+PROC = Path("/proc")
+
+
+class Libvirt:
+    """A connection, and what is asked of it."""
+
+    def __init__(self, uri: str, directory: Path) -> None:
+        self._embedded = uri == EMBEDDED
+        self._directory = directory
+        if self._embedded:
+            _prepare(directory)
+            uri = f"{EMBEDDED}?root={directory}"
+        import libvirt  # noqa: PLC0415 - looks users up, which were not there before
+        import libvirt_qemu  # noqa: PLC0415
+
+        self._libvirt, self._qemu = libvirt, libvirt_qemu
+        libvirt.registerErrorHandler(lambda *_: None, None)
+        libvirt.virEventRegisterDefaultImpl()
+        threading.Thread(target=self._loop, name="libvirt-events", daemon=True).start()
+        with _on_one_processor():
+            self._connection = libvirt.open(uri)
+
+    def _loop(self) -> None:
+        while True:
+            self._libvirt.virEventRunDefaultImpl()
+
+    def version(self) -> dict[str, str]:
+        """Versions of libvirt and QEMU."""
+        found = {
+            "libvirt": _dotted(self._connection.getLibVersion()),
+            "QEMU": _dotted(self._connection.getVersion()),
+        }
+        self._keep()
+        return found
+
+    def start(self, xml: str) -> str:
+        """Start a guest that ends with this process: a daemon of libvirt's must be asked for it."""
+        flags = 0 if self._embedded else self._libvirt.VIR_DOMAIN_START_AUTODESTROY
+        domain = self._connection.createXML(xml, flags)
+        self._keep()
+        return str(domain.name())
+
+    def _keep(self) -> None:
+        if self._embedded:
+            save_capabilities(self._directory)
+
+    def agent(self, domain: str, command: str, seconds: int) -> str:
+        """Ask a guest's agent."""
+        found = self._connection.lookupByName(domain)
+        return str(self._qemu.qemuAgentCommand(found, command, seconds, 0))
+
+    def state(self, domain: str) -> str:
+        """State as libvirt has it, running or paused, or "gone" when it has ended."""
+        names = {
+            value: name.removeprefix("VIR_DOMAIN_").lower()
+            for name, value in vars(self._libvirt).items()
+            if name.startswith("VIR_DOMAIN_") and name.removeprefix("VIR_DOMAIN_") in _STATES
+        }
+        try:
+            return str(names.get(self._connection.lookupByName(domain).state()[0], "unknown"))
+        except self._libvirt.libvirtError as error:
+            if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
+                return "gone"
+            raise
+
+    def pins(self, domain: str) -> dict[str, Any]:
+        """Host processors of a guest's vCPUs and of its emulator, as libvirt reads them back."""
+        found = self._connection.lookupByName(domain)
+        vcpus = found.vcpuPinInfo()
+        return {
+            "vcpus": [_numbers(v) for v in vcpus],
+            "emulator": _numbers(found.emulatorPinInfo()),
+        }
+
+    def destroy(self, domain: str) -> bool:
+        """End a guest; False when it had ended."""
+        try:
+            self._connection.lookupByName(domain).destroy()
+        except self._libvirt.libvirtError as error:
+            if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
+                return False
+            raise
+        return True
+
+    def answer(self, line: bytes) -> dict[str, Any]:
+        """Answer a request."""
+        request = json.loads(line)
+        call = getattr(self, request.pop("call"))
+        try:
+            return {"ok": call(**request)}
+        except self._libvirt.libvirtError as error:
+            return {"error": str(error)}
+
+
+_STATES = ("RUNNING", "BLOCKED", "PAUSED", "SHUTDOWN", "SHUTOFF", "CRASHED", "PMSUSPENDED")
+
+
+@contextlib.contextmanager
+def _on_one_processor() -> Iterator[None]:
+    """Keep the calling thread to the first of its processors, and what it starts meanwhile.
+
+    What libvirt has kept about QEMU it throws away when CPUID differs from that time's, and CPUID
+    has the number of the processor it is asked on. Afterwards every thread may be anywhere.
+    """
+    every = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(every)})
+    try:
+        yield
+    finally:
+        for task in (PROC / "self/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.sched_setaffinity(int(task.name), every)
+
+
+def _dotted(number: int) -> str:
+    return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
+
+
+def _numbers(flags: tuple[bool, ...]) -> list[int]:
+    return [cpu for cpu, set_ in enumerate(flags) if set_]
+
+
+def _prepare(directory: Path) -> None:
+    """What the embedded driver wants to find before it opens, for this process alone."""
+    etc = directory / "etc"
+    etc.mkdir(parents=True, exist_ok=True)
+    (etc / "qemu.conf").write_text(QEMU_CONF)
+    restore_capabilities(directory)
+    try:
+        pwd.getpwnam(QEMU_USER)
+    except KeyError:
+        # Only in this process's own view of the machine: nothing is added to its users.
+        for name, line in (
+            ("passwd", f"{QEMU_USER}:x:64055:64055::/nonexistent:/usr/sbin/nologin\n"),
+            ("group", f"{QEMU_USER}:x:64055:\n"),
+        ):
+            mine = directory / name
+            mine.write_text(Path("/etc", name).read_text() + line)
+            mine.chmod(0o644)
+            subprocess.run(["mount", "--bind", str(mine), f"/etc/{name}"], check=True, timeout=10)
+
+
+def _reap() -> None:
+    """Take the exit codes of guests that have ended.
+
+    Their starters detached them, so they are this process's children, and libvirt, which would
+    otherwise see them alive for ever, waits for none of them. Its own short-lived children are in
+    this session, or lead one of their own.
+    """
+    mine = os.getsid(0)
+    while True:
+        for path in PROC.glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text(errors="replace").rpartition(")")[2].split()
+                pid, session = int(path.parent.name), int(fields[3])
+                ours = fields[0] == "Z" and int(fields[1]) == os.getpid()
+                if ours and session not in (mine, pid):
+                    os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.05)
+
+
+def _end_with_input() -> None:
+    """End when standard input does: whoever started this process closes it, or has ended."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    os._exit(0)
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    libvirt: Libvirt
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            answer = self.server.libvirt.answer(line)
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+def main(socket: str, uri: str, directory: str) -> None:
+    """Serve until SIGTERM, or until standard input ends."""
+
+    def end(signum: int, frame: FrameType | None) -> None:
+        del signum, frame
+        os._exit(0)  # the guests end with the namespace
+
+    signal.signal(signal.SIGTERM, end)
+    threading.Thread(target=_end_with_input, name="input", daemon=True).start()
+    if os.getpid() == 1:
+        threading.Thread(target=_reap, name="reaper", daemon=True).start()
+    connection = Libvirt(uri, Path(directory))
+    with _Server(socket, _Handler) as server:
+        server.libvirt = connection
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,262 @@
+"""The system's tools for guests and lab: finding and running them, apt, QEMU, virtme-ng."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote
+
+from vnetperf.model.errors import HostError
+
+QEMU = "qemu-system-x86_64"
+QEMU_LEAST = (8, 0)
+VIRTME_LEAST = (1, 33)
+SBIN = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+INSTALL_CURE = "run scripts/install-deps lab (as root)"
+#: The very Python that runs this, so that a virtual environment's virtme-ng is found.
+VIRTME_RUN = (sys.executable, "-m", "virtme.commands.run")
+
+
+def which(name: str) -> str | None:
+    """Path of a program, looked for where root's programs are too."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SBIN}")
+
+
+def need_program(name: str, package: str) -> str:
+    """Path of a program."""
+    path = which(name)
+    if path is None:
+        raise HostError(
+            f"program {name!r} is not installed",
+            where="vnetperf lab",
+            accepted=f"the one of package {package}",
+            cure=INSTALL_CURE,
+        )
+    return path
+
+
+def with_pdeathsig(argv: Sequence[str]) -> list[str]:
+    """A command that the kernel kills when this process ends, however that comes about.
+
+    It does not even begin when this process has ended before the kernel was asked to.
+    """
+    leash = [need_program("setpriv", "util-linux"), "--pdeathsig", "KILL", "--"]
+    return [*leash, "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid()), *argv]
+
+
+def qemu_version(path: str) -> tuple[int, ...]:
+    """Version of a QEMU."""
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"does not run: {error}", where=path, cure=INSTALL_CURE) from error
+    found = re.search(r"version (\d+(?:\.\d+)*)", done.stdout)
+    if found is None:
+        raise HostError("does not say its version", where=path, cure=INSTALL_CURE)
+    return tuple(int(part) for part in found[1].split("."))
+
+
+def need_qemu() -> str:
+    """A QEMU whose igb has SR-IOV."""
+    path = need_program(QEMU, "qemu-system-x86")
+    found = qemu_version(path)
+    if found < QEMU_LEAST:
+        raise HostError(
+            f"QEMU {format_version(found)} has no NIC with SR-IOV",
+            where=path,
+            accepted=f"QEMU {format_version(QEMU_LEAST)} or newer",
+            cure=f"{INSTALL_CURE}: it takes a newer one from the distribution's backports",
+        )
+    return path
+
+
+def virtme_version() -> tuple[int, ...] | None:
+    """Version of virtme-ng in this Python, None when it is not there."""
+    if find_spec("virtme") is None:
+        return None
+    try:
+        text = version("virtme-ng")
+    except PackageNotFoundError:
+        return None
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+
+
+def need_virtme() -> tuple[int, ...]:
+    """virtme-ng."""
+    found = virtme_version()
+    if found is None or found < VIRTME_LEAST:
+        raise HostError(
+            f"virtme-ng {format_version(found)} is too old"
+            if found
+            else "virtme-ng is not installed",
+            where=sys.executable,
+            accepted=f"virtme-ng {format_version(VIRTME_LEAST)} or newer in this Python",
+            cure="pip install 'vnetperf[lab]' with this Python",
+        )
+    return found
+
+
+def format_version(numbers: tuple[int, ...]) -> str:
+    """A version as text."""
+    return ".".join(map(str, numbers))
+
+
+#: Tool -> package that brings it.
+TOOLS = {
+    "apt-get": "apt",
+    "dpkg-deb": "dpkg",
+    "depmod": "kmod",
+    "mksquashfs": "squashfs-tools",
+}
+_APT_CURE = "apt-get update, with a mirror of the distribution configured, then try again"
+
+
+def run_tool(
+    argv: list[str],
+    *,
+    cwd: Path | None = None,
+    timeout_s: float = 300,
+    without: tuple[str, ...] = (),
+) -> str:
+    """Run a tool to its end; it dies with this process."""
+    command = [need_program(argv[0], TOOLS[argv[0]]), *argv[1:]]
+    kept = {name: value for name, value in os.environ.items() if name not in without}
+    told = " ".join(argv[:8]) + (" ..." if len(argv) > 8 else "")
+    try:
+        done = subprocess.run(
+            with_pdeathsig(command),
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env={**kept, "LC_ALL": "C"},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HostError(
+            f"did not end within {timeout_s:g} s", where=told, cure="try again"
+        ) from error
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
+        raise HostError(
+            f"failed: {' / '.join(last) or f'status {done.returncode}'}",
+            where=told,
+            cure=_APT_CURE if argv[0] == "apt-get" else "see what it says; is the disk full?",
+        )
+    return done.stdout
+
+
+DOWNLOAD_S = 1800
+_URIS = ["--print-uris", "-qq", "-o", "Acquire::ForceHash=SHA256"]
+_LINE = re.compile(r"^'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sum>[0-9a-f]{64})$")
+_CURE = "apt-get update, with a mirror of the distribution configured, then try again"
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One package of the distribution, of one version.
+
+    Attributes:
+        name: Its name.
+        version: Its whole version.
+        file: Name of its file as apt stores it.
+        size: Bytes of that file.
+        sha256: Hash of that file, as the distribution has signed it.
+    """
+
+    name: str
+    version: str
+    file: str
+    size: int
+    sha256: str
+
+
+def resolve_packages(wanted: Sequence[str], unwanted: Sequence[str], work: Path) -> list[Package]:
+    """Find a set of packages that is complete by itself, as apt would install on an empty machine."""
+    status = work / "status"  # nothing is installed on the machine that this is for
+    status.touch()
+    options = [f"Dir::State::status={status}", f"Dir::Cache::archives={work / 'none'}"]
+    options = [word for option in [*options, "Debug::NoLocking=1"] for word in ("-o", option)]
+    said = run_tool(
+        ["apt-get", "install", "-y", "--no-install-recommends", *_URIS, *options, *wanted]
+    )
+    found = _require_all(_packages(said), wanted)
+
+    def kept(package: Package) -> bool:
+        name = package.name
+        return name in wanted or not any(fnmatch.fnmatchcase(name, p) for p in unwanted)
+
+    return sorted((p for p in found if kept(p)), key=lambda package: package.name)
+
+
+def exact_packages(names: Sequence[str], work: Path) -> list[Package]:
+    """Find packages without what they depend on."""
+    return _require_all(
+        _packages(run_tool(["apt-get", "download", *_URIS, *names], cwd=work)), names
+    )
+
+
+def download_packages(
+    packages: Iterable[Package], folder: Path, tell: Callable[[str], None]
+) -> None:
+    """Get the packages that are not in a folder; apt checks what it gets."""
+    needed = [package for package in packages if not _is_downloaded(folder, package)]
+    if not needed:
+        return
+    size_mb = sum(package.size for package in needed) / 1e6
+    tell(f"fetching {len(needed)} packages, {size_mb:.0f} MB (once)")
+    for package in needed:
+        (folder / package.file).unlink(missing_ok=True)
+    names = [f"{package.name}={package.version}" for package in needed]
+    run_tool(["apt-get", "download", "-qq", *names], cwd=folder, timeout_s=DOWNLOAD_S)
+    for package in needed:
+        if not _is_downloaded(folder, package):
+            raise HostError(
+                "apt did not bring what it had promised",
+                where=package.file,
+                cure=_CURE,
+            )
+
+
+def _is_downloaded(folder: Path, package: Package) -> bool:
+    path = folder / package.file
+    if not path.is_file() or path.stat().st_size != package.size:
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == package.sha256
+
+
+def _require_all(found: list[Package], wanted: Sequence[str]) -> list[Package]:
+    missing = set(wanted) - {package.name for package in found}
+    if missing:
+        raise HostError(
+            "apt does not say where to get what is needed",
+            where=" ".join(sorted(missing)),
+            cure=_CURE,
+        )
+    return found
+
+
+def _packages(said: str) -> list[Package]:
+    found = []
+    for line in said.splitlines():
+        match = _LINE.match(line)
+        if match:
+            file = match["file"]
+            name, version = file.split("_")[:2]
+            found.append(Package(name, unquote(version), file, int(match["size"]), match["sum"]))
+    return found

@@ -1,0 +1,316 @@
+"""What forwards inside a guest: testpmd, the guest's kernel, or a disk image by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from vnetperf.host import dpdk
+from vnetperf.host import links as linkstats
+from vnetperf.host import links as qdisc
+from vnetperf.host.dpdk import TestpmdCommand
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import Attachment, Deployment
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.trial import HopCounters
+from vnetperf.virt.guest import Guest
+from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPort, KernelForwarder, network_beyond
+
+GUEST_HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+NOIOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
+#: What drives a NIC without an IOMMU, if it has an interrupt line; virtual functions have none.
+INTX_DRIVER = "uio_pci_generic"
+#: What a guest says by itself would be counted with what it forwards.
+QUIET = "/proc/sys/net/ipv6/conf/all/disable_ipv6"
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+INPUT_FIFO, TERMINAL = "/run/testpmd.commands", "/dev/hvc0"
+#: Its input is a pipe that never ends; what it says comes out on the host, line by line.
+START_SCRIPT = f'exec "$@" <>{INPUT_FIFO} >{TERMINAL} 2>&1'
+START_S, ANSWER_S, POLL_S = 60.0, 10.0, 0.03
+PROMPT = "testpmd> "
+STATS_BLOCK = re.compile(r"NIC statistics for port (\d+)(.*?)\n\s*#{20,}", re.DOTALL)
+STATS_FIELD = re.compile(r"([RT]X-[a-z]+):\s*(\d+)")
+LINK_STATUS = re.compile(r"Link status: (up|down)", re.IGNORECASE)
+
+
+class GuestTestpmd:
+    """testpmd in one guest."""
+
+    def __init__(self, guest: Guest, role: str, packages: dict[str, str]) -> None:
+        self.packages = packages
+        self.guest = guest
+        self.role = role
+        self.argv: list[str] = []
+        self.driver = "unknown"
+        self._pid = 0
+        self._input = self._read = 0
+        self._numbers: tuple[int, ...] = ()
+
+    def take_nics(self, mtu: int) -> tuple[str, ...]:
+        """Give the guest's NICs to a driver that hands them to programs.
+
+        A guest has no IOMMU: vfio-pci is taken where the kernel lets it do without, which Debian's
+        does not any more, and uio_pci_generic elsewhere. That cannot drive a virtual function,
+        which stays the kernel's then, and testpmd has it by packet sockets.
+        """
+        nics = self.guest.domain.nics
+        names = tuple(self.guest.interface(nic.mac) for nic in nics)
+        driver = self._load_driver()
+        if driver == INTX_DRIVER and any(nic.backing.kind == "vf" for nic in nics):
+            return self._by_sockets(names, mtu)
+        self.driver = driver
+        return self._by_driver(names)
+
+    def _by_driver(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        agent, found = self.guest.agent, []
+        for name in names:
+            path = agent.run(["readlink", "-f", f"/sys/class/net/{name}/device"])
+            found.append(PCI_ADDRESS.findall(path)[-1])
+        for pci in found:
+            device = f"/sys/bus/pci/devices/{pci}"
+            agent.write(f"{device}/driver_override", self.driver)
+            agent.write(f"{device}/driver/unbind", pci)
+            agent.write("/sys/bus/pci/drivers_probe", pci)
+        order = sorted(found)  # DPDK numbers ports by PCI address, whatever the order of -a
+        self._numbers = tuple(order.index(pci) for pci in found)
+        return tuple(f"-a{pci}" for pci in found)
+
+    def _by_sockets(self, names: tuple[str, ...], mtu: int) -> tuple[str, ...]:
+        self.guest.agent.write(QUIET, "1")
+        for name in names:
+            self.guest.agent.run(["ip", "link", "set", "dev", name, "mtu", str(mtu), "up"])
+        self._numbers = tuple(range(len(names)))
+        self.driver = "the kernel's own, by packet sockets: no IOMMU in the guest"
+        numbered = enumerate(names)
+        return tuple(
+            f"--vdev={dpdk.af_packet_devargs(number, name, mtu)}" for number, name in numbered
+        )
+
+    def _load_driver(self) -> str:
+        agent = self.guest.agent
+        try:
+            agent.run(["modprobe", "vfio-pci"])
+            agent.write(NOIOMMU, "1")
+        except (DutError, HostError):
+            agent.run(["modprobe", INTX_DRIVER])
+            return INTX_DRIVER
+        return "vfio-pci"
+
+    def number(self, port: int) -> int:
+        """DPDK's number of a port of the VNF."""
+        return self._numbers[port]
+
+    def start(self, command: TestpmdCommand) -> None:
+        """Start it, and wait until it forwards."""
+        agent, pages = self.guest.agent, command.memory_mib // 2
+        agent.write(GUEST_HUGEPAGES, str(pages))
+        if (got := int(agent.read(GUEST_HUGEPAGES))) < pages:
+            raise self.guest.error(
+                f"has only {2 * got} of the {2 * pages} MiB of hugepages that testpmd needs",
+                cure="give it more memory: --guest memory_mib=...",
+            )
+        self.argv = command.argv()
+        separator = self.argv.index("--")
+        argv = [*self.argv[: separator + 1], "-i", *self.argv[separator + 1 :]]
+        agent.run(["mkfifo", INPUT_FIFO])
+        self._pid = agent.start(["sh", "-c", START_SCRIPT, "sh", *argv])
+        self._wait_up()
+        self._input = agent.open(INPUT_FIFO, "w")
+
+    def _wait_up(self) -> None:
+        self._wait(lambda: PROMPT in self._said(), START_S, "come up")
+
+    def _wait(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
+        deadline = time.monotonic() + patient(limit_s)
+        while not done():
+            self.check()
+            if time.monotonic() > deadline:
+                raise self.guest.error(
+                    f"runs testpmd, which did not {what} within {limit_s:g} s; {self._last_words()}"
+                )
+            time.sleep(POLL_S)
+
+    def check(self) -> None:
+        """Raise when testpmd has ended."""
+        self.guest.check_alive()
+        ended = self.guest.agent.ended(self._pid)
+        if ended is not None:
+            raise self.guest.error(
+                f"runs no testpmd any more: it ended with status {ended.status}; "
+                f"{self._last_words()}"
+            )
+
+    def _said(self) -> str:
+        """All that it has said since the last command."""
+        output = self.guest.domain.output
+        try:
+            with (output or Path("/dev/null")).open("rb") as file:
+                file.seek(self._read)
+                return file.read().decode(errors="replace").replace("\r", "")
+        except FileNotFoundError:
+            return ""
+
+    def _last_words(self) -> str:
+        lines = [line for line in self._said().splitlines() if line.strip()]
+        return "it said last:\n    " + "\n    ".join(lines[-8:])
+
+    def say(self, command: str, blocks: int, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+        """Give it a command, and take what it answers."""
+        output = self.guest.domain.output
+        self._read = output.stat().st_size if output is not None else 0
+        self.guest.agent.put(self._input, command + "\n")
+        found: list[re.Match[str]] = []
+
+        def answered() -> bool:
+            nonlocal found
+            found = list(pattern.finditer(self._said()))
+            return len(found) >= blocks
+
+        self._wait(answered, ANSWER_S, f"answer {command!r}")
+        return found[:blocks]
+
+    def wait_links(self, timeout_s: float) -> None:
+        """Wait until both links are up."""
+        self._wait(self._links_up, timeout_s, "see both its links up")
+
+    def _links_up(self) -> bool:
+        states = self.say("show port info all", len(self._numbers), LINK_STATUS)
+        return all(state[1].lower() == "up" for state in states)
+
+    def facts(self) -> dict[str, object]:
+        """How it was started."""
+        packages = self.packages
+        return {
+            "application": "dpdk-testpmd",
+            "version": packages.get("dpdk-dev", "unknown: the image does not say"),
+            "launch line": " ".join(self.argv),
+            "driver of its NICs": self.driver,
+        }
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Counters of both ports."""
+        try:
+            found = self.say("show port stats all", len(self._numbers), STATS_BLOCK)
+        except HostError as error:
+            with contextlib.suppress(HostError):
+                self.check()  # a testpmd that ended says more than its broken pipe
+            raise self.guest.error(f"lost its agent: {error.what}") from error
+        stats = {int(block[1]): dict(STATS_FIELD.findall(block[2])) for block in found}
+        return tuple(_counters(f"{self.role}.{n} (inside)", stats[d]) for n, d in self._order())
+
+    def _order(self) -> list[tuple[int, int]]:
+        return list(enumerate(self._numbers))
+
+
+def _counters(name: str, stats: dict[str, str]) -> HopCounters:
+    try:
+        return HopCounters(
+            port=name,
+            rx=int(stats["RX-packets"]),
+            tx=int(stats["TX-packets"]),
+            rx_dropped=int(stats["RX-missed"]) + int(stats["RX-nombuf"]),
+            tx_dropped=int(stats["TX-errors"]),
+        )
+    except KeyError as error:
+        raise DutError(f"testpmd tells no {error}", where=name) from error
+
+
+#: What keeps mounts of a tool from the host.
+PRIVATE_MOUNT_ARGV = ("unshare", "--mount")
+NET_DEV, GUEST_DIR = "/proc/net/dev", "/run"
+#: What a guest says by itself would be counted with what it forwards.
+
+#: Distributions make fq_codel the default, which drops what waits for more than 5 ms while there
+#: is room: a loss that a benchmark would call the guest's. This one drops when its queue is full.
+DEFAULT_QDISC, TAIL_DROP = "/proc/sys/net/core/default_qdisc", "pfifo_fast"
+
+
+class GuestFormPlace:
+    """A guest in which steps of a form are taken."""
+
+    def __init__(self, guest: Guest) -> None:
+        self.guest = guest
+
+    def run(self, argv: Sequence[str]) -> str:
+        """Run a tool to its end; its output."""
+        if tuple(argv[: len(PRIVATE_MOUNT_ARGV)]) == PRIVATE_MOUNT_ARGV:
+            argv = argv[len(PRIVATE_MOUNT_ARGV) :]  # all that a guest mounts is its own
+        return self.guest.agent.run(argv)
+
+    def write(self, name: str, content: bytes) -> str:
+        """Write a file; its path there."""
+        path = f"{GUEST_DIR}/{name}"
+        self.guest.agent.write(path, content)
+        return path
+
+    def statistics(self) -> dict[str, linkstats.LinkStatistics]:
+        """Statistics of all interfaces there, and of what queues before them."""
+        links = linkstats.parse_statistics(self.guest.agent.read(NET_DEV))
+        return qdisc.add_qdisc_counters(links, self.guest.agent.run(qdisc.SHOW_QDISCS))
+
+
+class GuestKernel:
+    """A guest whose kernel forwards."""
+
+    def __init__(self, guest: Guest, form: type[Form], role: str) -> None:
+        self.guest, self.form, self.role = guest, form, role
+        self._place = GuestFormPlace(guest)
+        self._forwarder: KernelForwarder | None = None
+
+    def set_up(
+        self, deployment: Deployment, attachments: tuple[Attachment, Attachment], mtu: int
+    ) -> None:
+        """Take the steps of the form."""
+        agent = self.guest.agent
+        for module in self.form.modules:
+            agent.run(["modprobe", module])
+        agent.write(QUIET, "1")
+        agent.write(DEFAULT_QDISC, TAIL_DROP)  # taken by interfaces that come up from here on
+        names = [self.guest.interface(nic.mac) for nic in self.guest.domain.nics]
+        for name in names:
+            agent.run(["ip", "link", "set", "dev", name, "mtu", str(mtu), "up"])
+        first, second = (
+            FormPort(
+                netdev=name,
+                index=int(agent.read(f"/sys/class/net/{name}/ifindex")),
+                peer_mac=attachment.peer_mac or "",
+                network=network_beyond(deployment, attachment.port),
+            )
+            for name, attachment in zip(names, attachments, strict=True)
+        )
+        self._forwarder = KernelForwarder(self._place, self.form, self.role, (first, second))
+        self._forwarder.set_up()
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """What the guest's kernel counted at each port."""
+        if self._forwarder is None:
+            return ()
+        try:
+            return self._forwarder.counters()
+        except HostError as error:
+            self.guest.check_alive()
+            raise self.guest.error(f"lost its agent: {error.what}") from error
+
+    def facts(self) -> dict[str, object]:
+        """How it was set up."""
+        release = self.guest.agent.read("/proc/sys/kernel/osrelease").strip()
+        set_up = self._forwarder.facts() if self._forwarder is not None else {}
+        return {**set_up, "version": f"Linux {release}", "queueing discipline": TAIL_DROP}
+
+
+class GuestBuiltin:
+    """A guest without an agent. It is up when the path check passes."""
+
+    def __init__(self, image: str) -> None:
+        self.image = image
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """None: what it counts inside is its own."""
+        return ()
+
+    def facts(self) -> dict[str, object]:
+        """What is known of it."""
+        return {"application": "what its disk image does by itself", "version": self.image}

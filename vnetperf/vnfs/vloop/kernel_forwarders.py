@@ -1,0 +1,423 @@
+"""Modes of vloop in which the kernel forwards: bridge, route, xdp.
+
+A form is a list of steps; containers and guests take the same steps. A form that routes can also
+hold an address, so that programs talk from inside the VNF.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import Any, ClassVar, Protocol
+
+from vnetperf.host.links import LinkStatistics
+from vnetperf.model.deployment import Deployment, VnfPort
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.trial import HopCounters
+from vnetperf.virt.endpoint import Endpoint, EndpointPlace, GuestPlace
+from vnetperf.virt.guest import Guest
+from vnetperf.virt.recipe import RECIPES
+
+
+@dataclass(frozen=True)
+class FormPort:
+    """A port of the VNF, as it is inside.
+
+    Attributes:
+        netdev: Name of the interface there.
+        index: Its index there.
+        peer_mac: Address that frames it sends must carry, where they are written anew; "" where
+            nothing is sent.
+        network: Test network beyond it, "198.19.0.0/16".
+    """
+
+    netdev: str
+    index: int
+    peer_mac: str
+    network: str
+
+
+@dataclass(frozen=True)
+class RunTool:
+    """A tool that is run to its end.
+
+    Attributes:
+        argv: Program and arguments.
+    """
+
+    argv: tuple[str, ...]
+
+
+def run_step(line: str) -> RunTool:
+    """A tool by its command line, in which no word has a blank."""
+    return RunTool(tuple(line.split()))
+
+
+@dataclass(frozen=True)
+class PutFile:
+    """A file that later steps read.
+
+    Attributes:
+        name: Its name; the place says where it is, and `FILE` stands for that in the next step.
+        content: What it holds.
+    """
+
+    name: str
+    content: bytes
+
+
+#: Stands in a step's arguments for the path of the file that was put before.
+FILE_WORD = "{file}"
+Step = RunTool | PutFile
+
+
+class FormPlace(Protocol):
+    """Where a form is set up: a container, a guest."""
+
+    def run(self, argv: Sequence[str]) -> str:
+        """Run a tool to its end; its output."""
+
+    def write(self, name: str, content: bytes) -> str:
+        """Write a file; its path there."""
+
+    def statistics(self) -> dict[str, LinkStatistics]:
+        """Statistics of all interfaces there."""
+
+
+class Form(ABC):
+    """One way in which the kernel forwards between two interfaces.
+
+    Attributes:
+        name: The mode that users ask for.
+        attachments: Kinds of attachment whose interfaces it works on.
+        modules: Kernel modules it needs.
+        keeps_own_mac: True where an interface must not have the address that frames carry: they
+            are to go through, and the kernel would keep them.
+        made: Names of the interfaces that it makes.
+    """
+
+    name: ClassVar[str]
+    attachments: ClassVar[tuple[str, ...]]
+    modules: ClassVar[tuple[str, ...]] = ()
+    keeps_own_mac: ClassVar[bool] = False
+    made: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    @abstractmethod
+    def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
+        """What sets it up, once both interfaces are there and up."""
+
+
+def take_steps(place: FormPlace, steps: Sequence[Step]) -> list[str]:
+    """Take the steps of a form."""
+    lines, file = [], ""
+    for step in steps:
+        if isinstance(step, PutFile):
+            file = place.write(step.name, step.content)
+            continue
+        argv = [file if word == FILE_WORD else word for word in step.argv]
+        place.run(argv)
+        lines.append(" ".join(argv))
+    return lines
+
+
+#: Instructions (linux/bpf.h): class, operation and source of the operand; the helper's number.
+MOV32_IMM, CALL, EXIT = 0xB4, 0x85, 0x95
+FUNC_REDIRECT = 23
+SECTION, LICENSE, FUNCTION = "xdp", "GPL", "forward"
+#: ELF: header's and section header's sizes, machine, section types and flags, symbol kinds.
+HEADER, SECTION_HEADER, EM_BPF = 64, 64, 247
+PROGBITS, SYMTAB, STRTAB = 1, 2, 3
+WRITE, ALLOC, EXEC = 1, 2, 4
+SECTION_SYMBOL, GLOBAL_FUNCTION, GLOBAL_OBJECT = 0x03, 0x12, 0x11
+ALIGN = 8
+
+
+def redirect_program(index: int) -> bytes:
+    """The program: `return bpf_redirect(index, 0);`."""
+    return b"".join(
+        (
+            _instruction(MOV32_IMM, register=1, value=index),
+            _instruction(MOV32_IMM, register=2, value=0),
+            _instruction(CALL, value=FUNC_REDIRECT),
+            _instruction(EXIT),
+        )
+    )
+
+
+def _instruction(code: int, *, register: int = 0, value: int = 0) -> bytes:
+    return struct.pack("<BBhi", code, register, 0, value)
+
+
+def bpf_object(program: bytes) -> bytes:
+    """An ELF object with a program in section "xdp"."""
+    names, name_at = _strings("", FUNCTION, "_license", SECTION, "license", ".symtab", ".strtab")
+    code, license_text = program, LICENSE.encode() + b"\0"
+    symbols = b"".join(
+        (
+            bytes(24),
+            _symbol(0, SECTION_SYMBOL, 1, 0),
+            _symbol(name_at[FUNCTION], GLOBAL_FUNCTION, 1, len(code)),
+            _symbol(name_at["_license"], GLOBAL_OBJECT, 2, len(license_text)),
+        )
+    )
+    body, offsets = b"", []
+    for part in (code, license_text, symbols, names):
+        offsets.append(HEADER + len(body))
+        body += part + bytes(-len(part) % ALIGN)
+    sections = (
+        bytes(SECTION_HEADER),
+        _section(name_at[SECTION], PROGBITS, ALLOC | EXEC, offsets[0], code),
+        _section(name_at["license"], PROGBITS, ALLOC | WRITE, offsets[1], license_text),
+        # Strings are section 4; symbols before number 2 are local; an entry has 24 octets.
+        _section(name_at[".symtab"], SYMTAB, 0, offsets[2], symbols, link=4, info=2, entry=24),
+        _section(name_at[".strtab"], STRTAB, 0, offsets[3], names),
+    )
+    head = b"\x7fELF\x02\x01\x01" + bytes(9)
+    head += struct.pack(
+        "<HHIQQQIHHHHHH",
+        *(1, EM_BPF, 1, 0, 0, HEADER + len(body), 0),
+        *(HEADER, 0, 0, SECTION_HEADER, len(sections), len(sections) - 1),
+    )
+    return head + body + b"".join(sections)
+
+
+def _strings(*texts: str) -> tuple[bytes, dict[str, int]]:
+    """A table of strings, and where each begins."""
+    table, places = b"", {}
+    for text in texts:
+        places[text] = len(table)
+        table += text.encode() + b"\0"
+    return table, places
+
+
+def _symbol(name: int, kind: int, section: int, size: int) -> bytes:
+    return struct.pack("<IBBHQQ", name, kind, 0, section, 0, size)
+
+
+def _section(name: int, kind: int, flags: int, offset: int, content: bytes, **more: int) -> bytes:
+    return struct.pack(
+        "<IIQQQQIIQQ",
+        *(name, kind, flags, 0, offset, len(content)),
+        *(more.get("link", 0), more.get("info", 0), ALIGN, more.get("entry", 0)),
+    )
+
+
+BRIDGE = "vloop"
+
+
+class BridgeForm(Form):
+    """A bridge that learns nothing: whatever a frame is addressed to, it goes through."""
+
+    name: ClassVar[str] = "bridge"
+    attachments: ClassVar[tuple[str, ...]] = ("veth", "virtio")
+    modules: ClassVar[tuple[str, ...]] = ("bridge",)
+    keeps_own_mac: ClassVar[bool] = True
+    made: ClassVar[tuple[str, ...]] = (BRIDGE,)
+
+    @classmethod
+    def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
+        """A bridge, both interfaces in it."""
+        names = [port.netdev for port in ports]
+        # Flooding to the one other port is forwarding by port; a learned address could only
+        # send a frame back to where it came from.
+        return (
+            run_step(f"ip link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0"),
+            run_step(f"ip link set dev {BRIDGE} multicast off arp off addrgenmode none"),
+            *(run_step(f"ip link set dev {name} master {BRIDGE}") for name in names),
+            *(run_step(f"bridge link set dev {name} learning off flood on") for name in names),
+            run_step(f"ip link set dev {BRIDGE} up"),
+        )
+
+
+#: Test networks beyond the tester's ports 0 and 1 (RFC 2544 appendix C.2.2).
+NETWORKS = ("198.18.0.0/16", "198.19.0.0/16")
+#: Next hop of each port; a link-local address that nobody answers for and nobody is asked for.
+NEXT_HOPS = ("169.254.0.1", "169.254.0.2")
+
+
+def network_beyond(deployment: Deployment, port: VnfPort) -> str:
+    """The test network that lies beyond a port of a VNF."""
+    chain = port.vnf if deployment.chains > 1 else 0
+    for number, end in enumerate(deployment.ends):
+        path = deployment.path(end, chain) if number in deployment.directions else ()
+        if port in path[2::2]:  # where it enters the vSwitch again
+            return NETWORKS[1 - number]
+    return NETWORKS[port.index]
+
+
+class RouteForm(Form):
+    """IPv4 forwarding: a frame for the port's address leaves with new addresses and a lower TTL."""
+
+    name: ClassVar[str] = "route"
+    attachments: ClassVar[tuple[str, ...]] = ("veth", "macvlan", "vf", "virtio")
+
+    @classmethod
+    def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
+        """Forwarding on; a neighbour and a route for each port. Nothing is ever asked by ARP."""
+        steps: list[Step] = [
+            run_step("sysctl -q -w net.ipv4.ip_forward=1"),
+            # A frame's source lies beyond the port it comes from; checking that costs a look-up.
+            run_step("sysctl -q -w net.ipv4.conf.all.rp_filter=0"),
+        ]
+        for port, hop in zip(ports, NEXT_HOPS, strict=True):
+            name = port.netdev
+            steps += [
+                run_step(f"sysctl -q -w net.ipv4.conf.{name}.rp_filter=0"),
+                run_step(f"sysctl -q -w net.ipv4.conf.{name}.send_redirects=0"),
+            ]
+            if port.peer_mac:
+                steps += [
+                    run_step(
+                        f"ip neigh replace {hop} lladdr {port.peer_mac} dev {name} nud permanent"
+                    ),
+                    run_step(f"ip route replace {port.network} via {hop} dev {name} onlink"),
+                ]
+        return tuple(steps)
+
+
+#: ip mounts a bpf file system on /sys/fs/bpf where there is none, and leaves it there: in a mount
+#: namespace of its own that is gone when it ends. The program stays, the interface holds it.
+PRIVATE_MOUNTS = "unshare --mount"
+
+
+class XdpForm(Form):
+    """XDP_REDIRECT in generic mode: before the kernel's network stack, after its buffers.
+
+    Native mode on veth wants a program, or GRO, on the peer too, which is the vSwitch's.
+    """
+
+    name: ClassVar[str] = "xdp"
+    attachments: ClassVar[tuple[str, ...]] = ("veth", "macvlan", "virtio")
+
+    @classmethod
+    def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
+        """A program for each port, with the other's index in it."""
+        steps: list[Step] = []
+        for number, port in enumerate(ports):
+            program = redirect_program(ports[1 - number].index)
+            steps += [
+                PutFile(f"forward{number}.o", bpf_object(program)),
+                run_step(
+                    f"{PRIVATE_MOUNTS} ip link set dev {port.netdev} "
+                    f"xdpgeneric object {FILE_WORD} section {SECTION}"
+                ),
+            ]
+        return tuple(steps)
+
+
+FORMS: dict[str, type[Form]] = {form.name: form for form in (BridgeForm, RouteForm, XdpForm)}
+
+
+class KernelForwarder:
+    """What forwards between two interfaces of a place without a program of its own."""
+
+    def __init__(
+        self, place: FormPlace, form: type[Form], role: str, ports: tuple[FormPort, FormPort]
+    ) -> None:
+        self.place = place
+        self.form = form
+        self.role = role
+        self.ports = ports
+        self.lines: list[str] = []
+
+    def set_up(self) -> None:
+        """Take the form's steps."""
+        try:
+            self.lines = take_steps(self.place, self.form.steps(self.ports))
+        except HostError as error:
+            raise DutError(
+                f"the form {self.form.name} could not be set up: {error}", where=self.role
+            ) from error
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """What the kernel counted at each port, from the VNF's side: rx is what came in."""
+        table = self.place.statistics()
+        self._check(set(table))
+        return tuple(
+            HopCounters(
+                port=f"{self.role}.{number} (inside)",
+                rx=table[port.netdev].rx,
+                tx=table[port.netdev].tx,
+                rx_dropped=table[port.netdev].rx_dropped,
+                tx_dropped=table[port.netdev].tx_dropped,
+            )
+            for number, port in enumerate(self.ports)
+        )
+
+    def check_alive(self) -> None:
+        """Raise when what forwards is gone."""
+        try:
+            there = set(self.place.statistics())
+        except HostError as error:
+            raise DutError(f"its place is gone: {error}", where=self.role) from error
+        self._check(there)
+
+    def _check(self, there: set[str]) -> None:
+        wanted = (*(port.netdev for port in self.ports), *self.form.made)
+        gone = [name for name in wanted if name not in there]
+        if gone:
+            raise DutError(
+                f"gone: the interface {', '.join(gone)} of form {self.form.name}", where=self.role
+            )
+
+    def facts(self) -> dict[str, Any]:
+        """How it was set up."""
+        return {"application": f"Linux, form {self.form.name}", "set up by": self.lines}
+
+
+#: A form in which the kernel has addresses of its own.
+ROUTE_MODE = "route"
+
+
+def endpoint_problem(scenario: Scenario, name: str) -> str:
+    """What keeps a VNF of the kernel from being an endpoint."""
+    if scenario.vnf_mode == ROUTE_MODE:
+        return ""
+    return (
+        f"{name} in mode {scenario.vnf_mode} has no kernel with an address of its own; leave "
+        f"--vnf-mode out or make it {ROUTE_MODE}, or --endpoint-server far"
+    )
+
+
+def missing_in_image(image: str, programs: Sequence[str]) -> str:
+    """Which programs a guest image has not."""
+    known = RECIPES.get(image)
+    if known is None:
+        return ""
+    held = (*known.programs, *known.extras)
+    missing = [
+        name
+        for name in programs
+        if not any(fnmatch(f"usr/{place}/{name}", one) for place in ("bin", "sbin") for one in held)
+    ]
+    if not missing:
+        return ""
+    return (
+        f"the guest image {image} has no {missing[0]}; choose another tool, or --guest "
+        "image=/path/NAME.qcow2 with a disk that has it"
+    )
+
+
+@contextmanager
+def with_address(what: str, place: EndpointPlace, netdev: str, address: str) -> Iterator[Endpoint]:
+    """Give an interface of a VNF an address, which it keeps until the VNF ends.
+
+    The kernel forgets all routes by an interface when its last address goes, and a VNF that routes
+    has no other.
+    """
+    place.run(["ip", "address", "replace", f"{address}/32", "dev", netdev])
+    yield Endpoint(what, place, address, netdev)
+
+
+@contextmanager
+def guest_endpoint(role: str, guest: Guest, address: str) -> Iterator[Endpoint]:
+    """Give port 0 of a guest an address."""
+    netdev = guest.interface(guest.domain.nics[0].mac)
+    with with_address(f"{role} (VM)", GuestPlace(guest), netdev, address) as endpoint:
+        yield endpoint

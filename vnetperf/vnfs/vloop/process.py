@@ -1,0 +1,329 @@
+"""vloop as a process: dpdk-testpmd between any two attachments, without a VM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vnetperf.backend import check_process
+from vnetperf.host import dpdk
+from vnetperf.host.dpdk import TestpmdPorts
+from vnetperf.host.links import Link
+from vnetperf.host.machine import Machine
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.deployment import Attachment
+from vnetperf.model.errors import DutError, VnetperfError
+from vnetperf.model.frames import MAX_FRAME_SIZE
+from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.trial import HopCounters
+from vnetperf.vnfs.base import Vnf
+
+RING = 1024
+VHOST_NET = "/dev/vhost-net"
+#: Drivers that give a PCI function to a program; under any other it is a kernel interface.
+USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
+KINDS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")
+
+
+@dataclass(frozen=True)
+class VnfDevice:
+    """A port of testpmd.
+
+    Attributes:
+        argument: EAL argument that makes it.
+        how: What plugs in, for the report.
+        hugepages: True when its memory must be shared with another process, or seen by hardware.
+        takes_mtu: True when the driver must be told of frames above 1518 octets; others refuse to
+            be told and take every size.
+        netdev: Kernel interface behind it, whose address is the port's; "" for none.
+        resets: True when the driver changes the interface's address and MTU on the way.
+    """
+
+    argument: str
+    how: str
+    hugepages: bool = False
+    takes_mtu: bool = False
+    netdev: str = ""
+    resets: bool = False
+
+
+def device_for(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) -> VnfDevice:
+    """The device that plugs into an attachment."""
+    kind, mac = attachment.kind, attachment.mac or ""
+    if kind == "vhost-user":
+        path, server = _required(attachment, "socket"), attachment.vnf_is_server
+        argument = dpdk.virtio_user_devargs(
+            number, path, server=server, queues=attachment.queues, ring=RING, mac=mac
+        )
+        return VnfDevice(f"--vdev={argument}", "virtio-user", hugepages=True, takes_mtu=True)
+    if kind == "memif":
+        role = "server" if attachment.vnf_is_server else "client"
+        # An attachment's socket is its own: the interface on it is number 0.
+        argument = dpdk.memif_devargs(
+            number,
+            role=role,
+            identity=0,
+            socket=_required(attachment, "socket"),
+            mtu=mtu,
+            mac=mac,
+        )
+        return VnfDevice(f"--vdev={argument}", f"memif, {role}")
+    if kind == "tap":
+        return _tap(number, attachment, mtu, vhost_net=vhost_net)
+    if kind == "vf" and attachment.driver in USER_DRIVERS:
+        pci = _required(attachment, "pci")
+        how = f"{pci} through {attachment.driver}"
+        return VnfDevice(f"-a{pci}", how, hugepages=True, takes_mtu=True)
+    if kind in ("veth", "macvtap", "macvlan", "vf"):
+        netdev = _required(attachment, "netdev")
+        note = "; a process cannot use the macvtap's character device, VMs do"
+        how = f"af_packet on {netdev}{note if kind == 'macvtap' else ''}"
+        # As many sockets as queue pairs; the kernel spreads flows over them.
+        argument = f"{dpdk.af_packet_devargs(number, netdev, mtu)},qpairs={attachment.queues}"
+        return VnfDevice(f"--vdev={argument}", how, netdev=netdev)
+    raise DutError(
+        f"vloop cannot plug into a {kind} attachment",
+        where=str(attachment.port),
+        accepted=", ".join(KINDS),
+    )
+
+
+def _tap(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) -> VnfDevice:
+    netdev, mac = _required(attachment, "netdev"), attachment.mac or ""
+    if vhost_net:
+        argument = dpdk.virtio_user_devargs(
+            number,
+            VHOST_NET,
+            server=False,
+            queues=attachment.queues,
+            ring=RING,
+            mac=mac,
+            tap=netdev,
+        )
+        how = "virtio-user on vhost-net, which has the tap"
+        return VnfDevice(
+            f"--vdev={argument}", how, hugepages=True, takes_mtu=True, netdev=netdev, resets=True
+        )
+    how = (
+        "net_tap, which opens the tap as a file (there is no /dev/vhost-net): a system call a frame"
+    )
+    argument = dpdk.tap_devargs(number, netdev, mtu, mac)
+    return VnfDevice(f"--vdev={argument}", how, netdev=netdev, resets=True)
+
+
+def needs_hugepages(kind: str) -> bool:
+    """Whether a kind of attachment may need hugepages."""
+    return kind in ("vhost-user", "tap", "vf")
+
+
+def _required(attachment: Attachment, what: str) -> str:
+    value = getattr(attachment, what)
+    if not value:
+        raise DutError(
+            f"the {attachment.kind} attachment has no {what}", where=str(attachment.port)
+        )
+    return str(value)
+
+
+PORTS = 2
+
+
+def mode_problem(scenario: Scenario, modes: tuple[str, ...], name: str) -> str:
+    """What keeps a vloop from the scenario's mode."""
+    if scenario.vnf_mode not in modes:
+        return f"{name} has no mode {scenario.vnf_mode!r}; accepted: {', '.join(modes)}"
+    if scenario.vnf_mode == "5tswap" and (scenario.routed or scenario.rules == "stream"):
+        return (
+            "vloop in mode 5tswap swaps IP addresses and ports, so that a frame is routed back "
+            "and its flow's rule does not know it; choose another --vnf-mode, or l2 forwarding "
+            "by port"
+        )
+    return ""
+
+
+class Vloop(Vnf):
+    """dpdk-testpmd forwarding between two ports."""
+
+    name: ClassVar[str] = "vloop"
+    places: ClassVar[Mapping[str, str]] = {
+        "container": "vnetperf.vnfs.vloop.container:ContainerVloop",
+        "vm": "vnetperf.vnfs.vloop.vm:VmVloop",
+    }
+    attachments: ClassVar[tuple[str, ...]] = KINDS
+    modes: ClassVar[tuple[str, ...]] = ("io", "mac", "macswap", "5tswap")
+    max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
+    far_mib: ClassVar[int] = dpdk.FAR_MIB
+    launcher: ClassVar[str] = "process (no VM)"
+
+    def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
+        super().__init__(machine, plan, number)
+        self.directory = machine.subdir(f"vnf{number}")
+        self.process: ManagedProcess | None = None
+        self.argv: list[str] = []
+        self.devices: tuple[VnfDevice, ...] = ()
+        self._attachments: tuple[Attachment, ...] = ()
+        self._found: dict[str, Link] = {}
+        self._telemetry = TestpmdPorts(self.directory, self.role)
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps testpmd from running here."""
+        if problem := mode_problem(scenario, cls.modes, cls.name):
+            return problem
+        return facts.missing_program(dpdk.TESTPMD, dpdk.TESTPMD_PACKAGE)
+
+    @classmethod
+    def roles(cls, number: int) -> tuple[RoleDemand, ...]:
+        """One forwarding thread."""
+        return (RoleDemand(role=f"vnf{number}", threads=1, group="vnf"),)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
+        """Memory of one VNF, where the switch or hardware must see it."""
+        if not needs_hugepages(attachment):
+            return 0
+        return dpdk.forwarder_memory_mib(PORTS, scenario.options.rx_queues or 1, scenario.mtu)
+
+    @property
+    def role(self) -> str:
+        """Role of its forwarding thread."""
+        return f"vnf{self.number}"
+
+    def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
+        """Start testpmd between two attachments."""
+        self._attachments = attachments
+        self.devices = self._devices(attachments)
+        self.argv = self._command(attachments).argv()
+        for port, attachment in zip(self.devices, attachments, strict=True):
+            if port.netdev and attachment.mac and not port.resets:
+                self._address(port.netdev, attachment.mac)  # the port's from here on
+        # What the drivers make of a tap's own settings is put right when testpmd is up.
+        self._found = {
+            port.netdev: self.machine.link(port.netdev) for port in self.devices if port.resets
+        }
+        # It ends at the end of its input.
+        self.process = self._spawn(self.argv, {"RUNTIME_DIRECTORY": str(self.directory)})
+
+    def _address(self, netdev: str, mac: str) -> None:
+        """Give a kernel interface the port's address."""
+        self.machine.set_link(netdev, mac=mac)
+
+    def _spawn(self, argv: list[str], env: dict[str, str]) -> ManagedProcess:
+        """Start testpmd with an input that does not end, where its interfaces are."""
+        isolated = any(port.netdev for port in self.devices)
+        return self.machine.spawn(self.role, argv, env=env, keep_stdin_open=True, isolated=isolated)
+
+    def _devices(self, attachments: tuple[Attachment, Attachment]) -> tuple[VnfDevice, ...]:
+        mtu, vhost_net = self.plan.scenario.mtu, Path(VHOST_NET).exists()
+        return tuple(device_for(n, a, mtu, vhost_net=vhost_net) for n, a in enumerate(attachments))
+
+    def _worker(self) -> tuple[int, ...]:
+        """Processor of its forwarding thread; one on its memory's node where any will do."""
+        placement, allowed = self.plan.placement, self._allowed()
+        cpus = [c for c in self.machine.facts.cpus if c.node == placement.home_of_vnfs]
+        here = sorted((c.cpu for c in cpus), key=lambda cpu: cpu not in allowed)
+        return placement.cores.get(self.role, tuple(here))[:1]
+
+    def _allowed(self) -> set[int]:
+        """Processors that the testbed lets be used."""
+        known = (cpu.cpu for cpu in self.machine.facts.cpus)
+        return set(self.plan.testbed.cores.allowed or known)
+
+    def _others(self) -> set[int]:
+        """Processors that its sleeping thread keeps off: other pollers', and those not allowed."""
+        known = {cpu.cpu for cpu in self.machine.facts.cpus}
+        return (known - self._allowed()).union(*self.plan.placement.cores.values())
+
+    def _command(self, attachments: tuple[Attachment, Attachment]) -> dpdk.TestpmdCommand:
+        scenario, placement = self.plan.scenario, self.plan.placement
+        queues = max(attachment.queues for attachment in attachments)
+        node_of = {cpu.cpu: cpu.node for cpu in self.machine.facts.cpus}
+        home, workers = placement.home_of_vnfs, self._worker()
+        return dpdk.TestpmdCommand(
+            program=self.machine.facts.programs[dpdk.TESTPMD],
+            name=self.role,
+            devices=tuple(port.argument for port in self.devices),
+            forwarding=tuple(range(PORTS)),
+            main=dpdk.main_lcore_cpu(
+                home, node_of, placement.housekeeping, workers, self._others()
+            ),
+            workers=workers,
+            anywhere=placement.unpinned.get(self.role, ()),
+            node=home,
+            far_nodes=placement.far_nodes,
+            memory_mib=dpdk.forwarder_memory_mib(PORTS, queues, scenario.mtu),
+            mode=scenario.vnf_mode,
+            mtu=scenario.mtu,
+            tells_mtu=all(port.takes_mtu for port in self.devices),
+            queues=queues,
+            peers={n: a.peer_mac for n, a in enumerate(attachments) if a.peer_mac},
+            hugepages=any(port.hugepages for port in self.devices),
+        )
+
+    def _running(self) -> ManagedProcess:
+        if self.process is None:
+            raise DutError("it has not been launched", where=self.role)
+        return self.process
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until testpmd answers and both its links are up."""
+        self._running().wait_for(self._links_up, timeout_s=timeout_s, what="both its links")
+        for netdev, link in self._found.items():
+            # The tap is a port of the switch: a bridge would keep frames for the port's address.
+            self.machine.set_link(netdev, mac=link.mac, mtu=self.plan.scenario.mtu)
+
+    def _links_up(self) -> bool:
+        try:
+            links = [self._telemetry.link_up(port) for port in range(PORTS)]
+        except VnetperfError:
+            return False  # not there yet
+        return all(links)
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """What the VNF itself counted."""
+        if self.process is None:
+            return ()
+        counters = []
+        for port in range(PORTS):
+            # virtio-user takes the connection of a switch that came back when its link is asked for
+            self._telemetry.link_up(port)
+            counters.append(self._telemetry.counters(port, f"{self.role}.{port} (inside)"))
+        return tuple(counters)
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """The worker thread, by its names before and since DPDK 23.07."""
+        return (
+            dpdk.forwarder_pollers(self.role, self.process.pid) if self.process is not None else ()
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """Version, launch line, mode and rings."""
+        return {
+            "application": "dpdk-testpmd",
+            "version": self._telemetry.version(),
+            "launcher": self.launcher,
+            "mode": self.plan.scenario.vnf_mode,
+            "launch line": " ".join(self.argv),
+            "rx/tx descriptors": RING,
+            "memory": "ordinary pages" if "--no-huge" in self.argv else "hugepages",
+            "ports": [
+                f"{attachment.port}: {attachment.kind}, {port.how}; {self._telemetry.describe(n)}"
+                for n, (attachment, port) in enumerate(
+                    zip(self._attachments, self.devices, strict=True)
+                )
+            ],
+        }
+
+    def check_alive(self) -> None:
+        """Raise when testpmd has ended."""
+        check_process(self._running(), f"{self.role} ({dpdk.TESTPMD})")
+
+    def stop(self) -> None:
+        """End testpmd."""
+        self._telemetry.close()
+        if self.process is not None:
+            self.process.stop(timeout_s=3.0)
+            self.process = None

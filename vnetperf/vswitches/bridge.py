@@ -1,0 +1,363 @@
+"""The Linux bridge backend: one bridge for each broadcast domain of the deployment."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.deployment import Attachment, Deployment, PhyPort, Port, VnfPort, WireEnd
+from vnetperf.model.errors import DutError
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches import kernelports
+from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+
+
+@dataclass(frozen=True, slots=True)
+class PortSettings:
+    """Settings of a port of a bridge.
+
+    Attributes:
+        learning: Sources of frames that come in are remembered.
+        flood: Frames for addresses that nobody knows go out of it.
+    """
+
+    learning: bool
+    flood: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FdbEntry:
+    """A static entry of a bridge's forwarding database.
+
+    Attributes:
+        mac: Destination address.
+        port: Port that frames for it leave by.
+    """
+
+    mac: str
+    port: Port
+
+
+def port_settings(deployment: Deployment, port: Port, *, learns: bool) -> PortSettings:
+    """Settings of a port.
+
+    A bridge of two ports that learns nothing floods every frame to the other one: it forwards by
+    port. Where there are more, VNFs join two bridges several times over, and what is flooded to
+    them would go round for ever; static entries say where frames go then.
+    """
+    segment = next((s for s in deployment.segments() if port in s), ())
+    loops = len(segment) > 2 and isinstance(port, VnfPort)
+    return PortSettings(learning=learns, flood=learns or not loops)
+
+
+def fdb_entries(scenario: Scenario, streams: tuple[Stream, ...]) -> tuple[FdbEntry, ...]:
+    """Static entries that keep parallel chains apart; none where two ports are all there are."""
+    deployment = scenario.deployment
+    if scenario.rules == "learning":
+        return ()
+    crowded = {port for segment in deployment.segments() if len(segment) > 2 for port in segment}
+    found: dict[FdbEntry, None] = {}
+    for stream in streams:
+        mac = stream.eth_dst
+        path = deployment.path(deployment.ends[stream.direction], stream.chain)
+        # Ports of a path come in pairs: into the vSwitch, out of it.
+        for source, target in zip(path[0::2], path[1::2], strict=True):
+            if isinstance(source, VnfPort) and source != path[0] and scenario.vnf_addresses:
+                mac = scenario.peer_mac(source)
+            if target in crowded:
+                found[FdbEntry(mac, target)] = None
+    return tuple(found)
+
+
+#: Entries of the forwarding database (linux/neighbour.h): NTF_MASTER asks the port's bridge,
+#: NUD_NOARP is what iproute2 calls "static". Without NUD_REACHABLE pyroute2 adds NUD_PERMANENT,
+#: which makes the address one of the bridge's own.
+NTF_MASTER, NUD_REACHABLE, NUD_NOARP = 0x04, 0x02, 0x40
+#: Frames of a bridge go through the machine's packet filters unless these are 0.
+NETFILTER_SYSCTLS = (
+    "bridge-nf-call-iptables",
+    "bridge-nf-call-ip6tables",
+    "bridge-nf-call-arptables",
+)
+BRIDGE_SYSCTLS = Path("/proc/sys/net/bridge")
+#: What a result says of a bridge and of its ports.
+BRIDGE_FACTS = {
+    "IFLA_BR_STP_STATE": "stp",
+    "IFLA_BR_MCAST_SNOOPING": "multicast snooping",
+    "IFLA_BR_VLAN_FILTERING": "vlan filtering",
+    "IFLA_BR_AGEING_TIME": "ageing time (1/100 s)",
+}
+PORT_FACTS = {
+    "IFLA_BRPORT_STATE": "state",
+    "IFLA_BRPORT_LEARNING": "learning",
+    "IFLA_BRPORT_UNICAST_FLOOD": "unicast flood",
+    "IFLA_BRPORT_BCAST_FLOOD": "broadcast flood",
+}
+
+
+def bypass_packet_filters() -> None:
+    """Keep frames away from iptables and ebtables, where br_netfilter is there."""
+    for name in NETFILTER_SYSCTLS:
+        if (BRIDGE_SYSCTLS / name).exists():
+            (BRIDGE_SYSCTLS / name).write_text("0\n")
+
+
+def add_bridge_port(bridge: str, netdev: str, settings: PortSettings) -> None:
+    """Make an interface a port of a bridge."""
+
+    def do(route: Any, indexes: Mapping[str, int]) -> None:
+        port = indexes[netdev]
+        route.link("set", index=port, master=indexes[bridge])
+        flood = int(settings.flood)
+        route.brport(
+            "set",
+            index=port,
+            learning=int(settings.learning),
+            unicast_flood=flood,
+            mcast_flood=flood,
+            bcast_flood=flood,
+        )
+
+    _with_route(f"make {netdev} a port of {bridge}", do)
+
+
+def remove_bridge_port(netdev: str) -> None:
+    """Take an interface out of its bridge."""
+    _with_route(
+        f"take {netdev} out of its bridge",
+        lambda route, indexes: route.link("set", index=indexes[netdev], master=0),
+    )
+
+
+def add_fdb_entries(entries: Sequence[tuple[str, str]]) -> None:
+    """Add static entries to the forwarding databases of bridges."""
+
+    def do(route: Any, indexes: Mapping[str, int]) -> None:
+        for mac, netdev in entries:
+            where = {"ifindex": indexes[netdev], "lladdr": mac}
+            route.fdb("add", **where, flags=NTF_MASTER, state=NUD_NOARP | NUD_REACHABLE)
+
+    if entries:
+        _with_route("add static entries", do)
+
+
+def describe_bridges(bridges: Sequence[str]) -> dict[str, Any]:
+    """Settings of bridges and their ports as the kernel has them."""
+    found: dict[str, Any] = {}
+
+    def do(route: Any, indexes: Mapping[str, int]) -> None:
+        names = {index: name for name, index in indexes.items()}
+        for message in sorted(route.get_links(), key=lambda m: int(m["index"])):
+            name, info = names.get(message["index"], ""), message.get_attr("IFLA_LINKINFO")
+            if name in bridges:
+                settings = _named_attributes(info.get_attr("IFLA_INFO_DATA"), BRIDGE_FACTS)
+                found.setdefault(name, {}).update(settings)
+            master = names.get(message.get_attr("IFLA_MASTER") or 0, "")
+            if master in bridges:
+                settings = _named_attributes(info.get_attr("IFLA_INFO_SLAVE_DATA"), PORT_FACTS)
+                settings["mtu"] = message.get_attr("IFLA_MTU")
+                found.setdefault(master, {}).setdefault("ports", {})[name] = settings
+
+    _with_route("read the settings of bridges", do)
+    return found
+
+
+def _named_attributes(data: Any, wanted: Mapping[str, str]) -> dict[str, Any]:
+    return {} if data is None else {name: data.get_attr(key) for key, name in wanted.items()}
+
+
+def _with_route(what: str, do: Any) -> None:
+    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
+    try:
+        with IPRoute() as route:
+            indexes = {m.get_attr("IFLA_IFNAME"): m["index"] for m in route.get_links()}
+            do(route, indexes)
+    except KeyError as error:
+        raise DutError(f"cannot {what}: there is no interface {error}", where="bridge") from error
+    except (NetlinkError, OSError) as error:
+        raise DutError(f"cannot {what}: {error}", where="bridge") from error
+
+
+#: Frames of an MTU of 9000, what the kernel's drivers have in common.
+JUMBO_FRAME_SIZE = 9018
+
+
+class LinuxBridge(VSwitch):
+    """Bridges of the kernel in the run's namespace: veth and NIC wires, taps and veth for VNFs."""
+
+    name: ClassVar[str] = "bridge"
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("veth", "nic"),
+        attachments=("veth", "tap"),
+        max_frame_size=JUMBO_FRAME_SIZE,
+        rules=("port", "learning"),
+        options=("rx_queues", "mtu", "offloads"),
+        nic_drivers=("kernel",),
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.bridges: tuple[str, ...] = ()
+        self.netdevs: dict[Port, str] = {}
+        self.made: dict[Port, Attachment] = {}
+        self.entries: tuple[FdbEntry, ...] = ()
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps bridges from carrying the scenario here."""
+        if trouble := facts.missing_module("bridge", "a Linux bridge"):
+            return trouble
+        if scenario.deployment.chains == 1:
+            return ""
+        if scenario.vnf_swaps:
+            return (
+                "parallel chains are told apart by destination MAC, and a VNF that swaps addresses "
+                "sends frames back where they come from; choose --vnf-mode io or mac"
+            )
+        if scenario.rules == "learning" and len(scenario.traffic.directions) < 2:
+            return (
+                "a bridge learns a VNF's address from what the VNF sends back, and this traffic "
+                "has one direction only; send both ways, or choose --rules port"
+            )
+        if "eth_dst" in scenario.traffic.vary:
+            return (
+                "parallel chains are told apart by destination MAC, which this traffic varies; "
+                "vary another field than eth_dst"
+            )
+        return ""
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The bridges that `--plan` can show."""
+        del facts
+        deployment, learns = plan.scenario.deployment, plan.scenario.rules == "learning"
+        lines = {}
+        for number, segment in enumerate(deployment.segments()):
+            ports = []
+            for port in segment:
+                how = port_settings(deployment, port, learns=learns)
+                ports.append(
+                    f"{port} (learning {_on_off(how.learning)}, flooding {_on_off(how.flood)}, "
+                    f"MTU {plan.scenario.mtu})"
+                )
+            lines[f"bridge {number}"] = "STP off, multicast snooping off; " + ", ".join(ports)
+        static = fdb_entries(plan.scenario, plan.scenario.streams)
+        if static:
+            lines["static entries"] = ", ".join(f"{e.mac} -> {e.port}" for e in static)
+        return lines
+
+    def start(self) -> None:
+        """Make the bridges, without ports."""
+        self.machine.load_module("bridge")
+        self.machine.in_netns(bypass_packet_filters)
+        names = []
+        for number, _ in enumerate(self.plan.scenario.deployment.segments()):
+            name = self.machine.interface_name(f"br{number}")
+            self.machine.create_link(name, "bridge", br_stp_state=0, br_mcast_snooping=0)
+            names.append(name)
+            self.bridges = tuple(names)
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Make a wire's end a port of its bridge."""
+        if end.netdev is None:
+            raise DutError(
+                f"cannot plug a {end.kind} wire in", where=self.name, accepted="veth, nic"
+            )
+        self._plug(PhyPort(index=end.wire), end.netdev)
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A tap, or one end of a veth pair."""
+        if kind not in self.capabilities.attachments:
+            raise self.no_attachment(kind)
+        return kernelports.offer(self.machine, port, kind, queues)
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """Make the tap or pair, and the switch's side of it a port of its bridge."""
+        scenario = self.plan.scenario
+        offloads = bool(scenario.options.offloads)
+        netdev = kernelports.make(self.machine, attachment, scenario.mtu, offloads=offloads)
+        self.made[attachment.port] = attachment
+        self._plug(attachment.port, netdev)
+
+    def _plug(self, port: Port, netdev: str) -> None:
+        deployment = self.plan.scenario.deployment
+        learns = self.plan.scenario.rules == "learning"
+        how = port_settings(deployment, port, learns=learns)
+        for bridge, segment in zip(self.bridges, deployment.segments(), strict=False):
+            if port in segment:
+                self.machine.in_netns(partial(add_bridge_port, bridge, netdev, how))
+                self.netdevs[port] = netdev
+                return
+        raise DutError(f"no bridge has a port {port}", where=self.name)
+
+    def remove_port(self, port: Port) -> None:
+        """Take a port out of its bridge; what was made for a VNF is deleted."""
+        netdev = self.netdevs.pop(port, None)
+        if netdev is None:
+            there = ", ".join(map(str, self.netdevs)) or "none"
+            raise DutError(f"there is no port {port}", where=self.name, accepted=there)
+        self.machine.in_netns(lambda: remove_bridge_port(netdev))
+        if attachment := self.made.pop(port, None):
+            kernelports.remove(self.machine, attachment)
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Add the static entries that keep parallel chains apart; two ports need none."""
+        self.entries = fdb_entries(self.plan.scenario, streams)
+        rows = [(entry.mac, self.netdevs[entry.port]) for entry in self.entries]
+        self.machine.in_netns(lambda: add_fdb_entries(rows))
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports without carrier: a tap has none until a VNF opens it."""
+        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
+        return tuple(str(port) for port, netdev in self.netdevs.items() if netdev not in up)
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Counters of every port, by the kernel's statistics of its interface."""
+        netdevs = {str(port): netdev for port, netdev in self.netdevs.items()}
+        return kernelports.counters(self.machine, netdevs)
+
+    def check_alive(self) -> None:
+        """Raise when a bridge or an interface is gone."""
+        there = self.machine.link_statistics()
+        wanted = dict.fromkeys(self.bridges, "a bridge")
+        wanted |= {netdev: f"the interface of port {port}" for port, netdev in self.netdevs.items()}
+        gone = [f"{what} ({name})" for name, what in wanted.items() if name not in there]
+        if gone:
+            raise DutError(f"gone: {', '.join(gone)}", where=self.name)
+
+    def facts(self) -> dict[str, Any]:
+        """Kernel, rules, and the settings of bridges and ports as the kernel has them."""
+        described: dict[str, Any] = {}
+        self.machine.in_netns(lambda: described.update(describe_bridges(self.bridges)))
+        return {
+            "backend": self.name,
+            "version": f"Linux {platform.release()}",
+            "launch line": "none: it is in the kernel",
+            "rules": self.plan.scenario.rules,
+            "bridges": described,
+            "ports": {str(port): netdev for port, netdev in self.netdevs.items()},
+            "attachments": {str(port): made.kind for port, made in self.made.items()},
+            "queues of each VNF port": self.plan.scenario.options.rx_queues or 1,
+            "offloads of VNF ports": _on_off(bool(self.plan.scenario.options.offloads)),
+            "static entries": [f"{entry.mac} -> {entry.port}" for entry in self.entries],
+        }
+
+    def stop(self) -> None:
+        """Delete the bridges; VNF ports stay, since VNFs that live on have them open."""
+        for bridge in self.bridges:
+            self.machine.delete_link(bridge)
+        self.bridges, self.netdevs, self.entries = (), {}, ()
+
+
+def _on_off(value: bool) -> str:
+    return "on" if value else "off"

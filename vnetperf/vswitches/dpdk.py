@@ -1,0 +1,360 @@
+"""The OVS-DPDK backend: memory, devices, other_config (OVS 2.17 to 4.0) and poll-mode ports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
+from vnetperf.model.errors import CapabilityError, DutError
+from vnetperf.model.frames import TESTER_ADDRESS
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.scenario import (
+    STANDARD_FRAME_SIZE,
+    NicUse,
+    Placement,
+    Plan,
+    Pollers,
+    RoleDemand,
+    Scenario,
+)
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.vswitches import base
+from vnetperf.vswitches.base import VSwitchCapabilities
+from vnetperf.vswitches.openvswitch import OpenVSwitch
+from vnetperf.vswitches.openvswitch.instance import (
+    SUPPORTED_OVS,
+    ovs_installation_problem,
+    parse_ovs_version,
+)
+from vnetperf.vswitches.openvswitch.openflow import UNDERLAY, flow_limit
+from vnetperf.vswitches.openvswitch.switch import ovs_scenario_problem, tester_mac
+
+#: Enough for a few ports of one queue at an MTU of 1500.
+LEAST_MIB = 256
+#: What is not packet buffers: rings, flow tables, the virtual devices' own.
+OTHER_MIB = 96
+#: OVS gives all ports of one MTU a pool of 262144 buffers, or half of that and so on until it
+#: fits; it refuses fewer than this.
+LEAST_BUFFERS = 16384
+#: A buffer beside its data: headroom, metadata, alignment.
+BUFFER_OCTETS, DATA_GRAIN = 512, 1024
+#: OVS's own ring of a port.
+DEFAULT_DESCRIPTORS = 2048
+STEP_MIB = 64
+
+
+def switch_mib(scenario: Scenario) -> int:
+    """Memory that a scenario needs."""
+    options, ports = scenario.options, len(scenario.deployment.ports)
+    receive = (options.rx_queues or 1) * (options.rx_descriptors or DEFAULT_DESCRIPTORS)
+    send = ((options.workers or 1) + 1) * (options.tx_descriptors or DEFAULT_DESCRIPTORS)
+    buffers = LEAST_BUFFERS
+    while buffers < ports * (receive + send):
+        buffers *= 2
+    octets = buffers * (BUFFER_OCTETS + _grains(scenario.mtu + 18) * DATA_GRAIN)
+    needed = OTHER_MIB + octets // (1 << 20)
+    return max(LEAST_MIB, -(-needed // STEP_MIB) * STEP_MIB)
+
+
+def _grains(octets: int) -> int:
+    return -(-octets // DATA_GRAIN)
+
+
+#: Rings unless the scenario says otherwise, and the largest that OVS takes.
+DEFAULT_RING, LARGEST_RING = 2048, 4096
+#: Octets that a frame has beside its MTU, and that a ring's slot has beside its frame: an 802.1Q
+#: tag, the ring's own header.
+FRAME_OCTETS, SLOT_OCTETS = 18, 4 + 80
+DPDK_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
+
+
+def device_settings(end: WireEnd, plan: Plan) -> tuple[str, ...]:
+    """Settings of the port that a wire is plugged into."""
+    options = plan.scenario.options
+    settings = ["type=dpdk", f'options:dpdk-devargs="{devargs(end, plan)}"']
+    for option, value in (
+        ("n_rxq", options.rx_queues),
+        ("n_rxq_desc", options.rx_descriptors),
+        ("n_txq_desc", options.tx_descriptors),
+    ):
+        if value is not None:
+            settings.append(f"options:{option}={value}")
+    return tuple(settings)
+
+
+def devargs(end: WireEnd, plan: Plan) -> str:
+    """The DUT's end of a wire as a DPDK device."""
+    options, slot = plan.scenario.options, slot_octets(plan.scenario.mtu)
+    if end.kind == "memif":
+        return (
+            f"net_memif{end.wire},role={end.role},id={end.wire},socket={end.socket},"
+            f"socket-abstract=no,bsize={slot},rsize={copied_ring(options).bit_length() - 1}"
+        )
+    if end.kind == "nic" and end.driver in DPDK_DRIVERS and end.pci:
+        return end.pci
+    if end.kind in ("veth", "nic") and end.netdev:
+        return (
+            f"net_af_packet{end.wire},iface={end.netdev},framesz={slot},"
+            f"framecnt={copied_ring(options)},blocksz={max(4096, slot)},"
+            f"qpairs={options.rx_queues or 1},qdisc_bypass=1"
+        )
+    raise DutError(f"cannot plug a {end.kind} wire in", where="dpdk", accepted="memif, veth, nic")
+
+
+def slot_octets(mtu: int) -> int:
+    """Size of a buffer in a ring that frames are copied through."""
+    octets = 2048
+    while octets < mtu + FRAME_OCTETS + SLOT_OCTETS:
+        octets *= 2
+    return octets
+
+
+def copied_ring(options: SwitchOptions) -> int:
+    """Size of the rings of a wire that frames are copied through, one for both directions."""
+    return options.rx_descriptors or options.tx_descriptors or DEFAULT_RING
+
+
+def check_rings(plan: Plan) -> None:
+    """Refuse rings that the chosen wire cannot have."""
+    options = plan.scenario.options
+    asked = {size for size in (options.rx_descriptors, options.tx_descriptors) if size}
+    nics = [nic for nic in plan.nics if nic.side == "dut"]
+    copied = plan.wire != "nic" or any(nic.kernel for nic in nics)
+    if len(asked) > 1 and copied and plan.scenario.deployment.phy_ports:
+        raise CapabilityError(
+            f"memif and af_packet have rings of one size, not {options.rx_descriptors} receive "
+            f"and {options.tx_descriptors} transmit descriptors",
+            where="rx_descriptors, tx_descriptors",
+            cure="set both alike, or one of them",
+        )
+
+
+def kernel_nic_problem(nics: tuple[NicUse, ...], scenario: Scenario) -> str:
+    """What NICs under their kernel driver cannot be."""
+    kernel = [nic for nic in nics if nic.side == "dut" and nic.kernel]
+    if not kernel or scenario.mtu + FRAME_OCTETS <= STANDARD_FRAME_SIZE:
+        return ""
+    note = f" ({kernel[0].note})" if kernel[0].note else ""
+    return (
+        f"{kernel[0].pci} is used through its kernel driver{note}, and DPDK's af_packet driver "
+        f"tells OVS of no frames above {STANDARD_FRAME_SIZE} octets; give it to vfio-pci, or "
+        "leave larger frames out"
+    )
+
+
+def ring_problem(scenario: Scenario) -> str:
+    """Why ports cannot be what a scenario asks for."""
+    options = scenario.options
+    for name, value in (
+        ("rx_descriptors", options.rx_descriptors),
+        ("tx_descriptors", options.tx_descriptors),
+    ):
+        if value is not None and value > LARGEST_RING:
+            return f"OVS has at most {LARGEST_RING} descriptors; set {name} to that or less"
+    return base.rxq_affinity_problem(scenario)
+
+
+def pmd_rxq_affinity(port: Port, plan: Plan) -> tuple[str, ...]:
+    """Receive queues of a port that are pinned to workers."""
+    cores = plan.placement.cores["pmd"]
+    pinned = [
+        f"{pin.queue}:{cores[pin.worker % len(cores)]}"
+        for pin in plan.scenario.options.rxq_affinity
+        if pin.port == str(port)
+    ]
+    return (f'other_config:pmd-rxq-affinity="{",".join(pinned)}"',) if pinned else ()
+
+
+#: Longest sleep of an idle PMD on shared cores, microseconds; it gives its core to the tester.
+PMD_SLEEP_US = 50
+DAEMON = "ovs-vswitchd-dpdk"
+
+
+def cpu_mask(cpus: tuple[int, ...]) -> str:
+    """A set of processors as OVS wants it."""
+    return hex(sum(1 << cpu for cpu in cpus))
+
+
+def dpdk_other_config(plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
+    """The Open_vSwitch table's other_config."""
+    placement, options = plan.placement, plan.scenario.options
+    if (options.workers or 1) > len(placement.cores["pmd"]):
+        raise CapabilityError(
+            f"{options.workers} workers need as many processors; there are "
+            f"{len(placement.cores['pmd'])} for them",
+            where=plan.scenario.id,
+            cure="ask for fewer with --set workers=N, or allow more processors under [cores]",
+        )
+    check_rings(plan)
+    version = parse_ovs_version(facts.versions[DAEMON]) if facts is not None else SUPPORTED_OVS[0]
+    memory = socket_memory(plan)
+    config = {
+        "dpdk-init": "true",
+        "dpdk-lcore-mask": cpu_mask((main_lcore(placement, facts),)),
+        "pmd-cpu-mask": cpu_mask(placement.cores["pmd"]),
+        "dpdk-socket-mem": ",".join(str(mib) for mib in memory),
+        # Without a limit OVS takes every free hugepage of a node, and 0 is no limit.
+        "dpdk-socket-limit": ",".join(str(mib or 1) for mib in memory),
+        # Otherwise DPDK takes every NIC that it can, the tester's too. One that is plugged in is
+        # taken by its address.
+        "dpdk-extra": "-a 0000:00:00.0" if plan.wire == "nic" else "--no-pci",
+    }
+    if placement.takes_turns("pmd") and version >= (3, 1):
+        config["pmd-sleep-max" if version >= (3, 2) else "pmd-maxsleep"] = str(PMD_SLEEP_US)
+    if options.offloads is not None:
+        config["userspace-tso-enable"] = str(options.offloads).lower()
+    if options.rxq_affinity:
+        # A worker with a pinned queue would otherwise take no others, and those nobody takes are
+        # not polled at all.
+        config |= {"pmd-rxq-assign": "group", "pmd-rxq-isolate": "false"}
+    return config | flow_limit(plan.scenario)
+
+
+def socket_memory(plan: Plan) -> tuple[int, ...]:
+    """Hugepage memory on each node: the pollers', and those of NICs, whose buffers are there."""
+    home, given = plan.placement.node, plan.scenario.options.memory_mib
+    nics = [n.node for n in plan.nics if n.side == "dut" and not n.kernel and n.node >= 0]
+    nics.append(plan.placement.home_of_vnfs)  # vhost has buffers beside the rings of a guest
+    count = 1 + max(home, *plan.placement.nodes, *nics, len(given) - 1)
+    if given:
+        return (*given, *(0,) * (count - len(given)))
+    return tuple(switch_mib(plan.scenario) if n in (home, *nics) else 0 for n in range(count))
+
+
+def main_lcore(placement: Placement, facts: MachineFacts | None) -> int:
+    """Processor of DPDK's main thread: virtual devices get their memory from its node.
+
+    OVS gives that thread its other processors back once DPDK is initialised, so it may be a
+    poller's.
+    """
+    if facts is None:
+        return placement.housekeeping[0]
+    here = {cpu.cpu for cpu in facts.cpus if cpu.node == placement.node}
+    choice = [cpu for cpu in placement.housekeeping if cpu in here]
+    return choice[0] if choice else placement.cores["pmd"][0]
+
+
+class OvsDpdk(OpenVSwitch):
+    """Open vSwitch with poll-mode threads: memif, af_packet or PCI wires, vhost-user VNF ports."""
+
+    name: ClassVar[str] = "dpdk"
+    daemon: ClassVar[str] = DAEMON
+    datapath_type: ClassVar[str] = "netdev"
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("memif", "veth", "nic"),
+        attachments=("vhost-user",),
+        max_frame_size=9018,
+        wire_frame_sizes={
+            "veth": STANDARD_FRAME_SIZE
+        },  # DPDK's af_packet driver tells OVS no larger one
+        rules=("port", "stream", "learning"),
+        forwarding=("l2", "l3"),
+        tunnels=("vxlan", "gre", "geneve"),
+        options=(
+            *("rx_queues", "rx_descriptors", "tx_descriptors", "workers", "rxq_affinity"),
+            *("mtu", "offloads", "memory_mib"),
+        ),
+        nic_drivers=("vfio-pci", "kernel"),
+    )
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps OVS-DPDK from running here."""
+        package = "openvswitch-switch-dpdk"
+        return (
+            ovs_installation_problem(facts, cls.daemon, package, "ovs_vswitchd")
+            or ovs_scenario_problem(scenario)
+            or ring_problem(scenario)
+        )
+
+    @classmethod
+    def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
+        """What NICs under their kernel driver cannot be."""
+        del facts
+        return kernel_nic_problem(nics, scenario)
+
+    @classmethod
+    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
+        """Its poll-mode threads."""
+        workers = scenario.options.workers or 1
+        return (RoleDemand(role="pmd", threads=workers, group="switch"),)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario) -> int:
+        """Memory of the switch."""
+        return switch_mib(scenario)
+
+    @classmethod
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
+        """One per PMD and one for the other threads.
+
+        A memif client that has fewer receive queues makes OVS drop what it sends on the others.
+        """
+        del scenario
+        return len(placement.cores["pmd"]) + 1
+
+    @classmethod
+    def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
+        """Cores, memory and what else the daemon is told."""
+        return dpdk_other_config(plan, facts)
+
+    def launch(self) -> None:
+        """Start the daemon and wait until DPDK is initialised."""
+        self.ovs.start_switch(
+            self._initialised,
+            "DPDK",
+            cure="see the log above; not enough free hugepages is the usual cause",
+        )
+
+    def _initialised(self) -> bool:
+        return self.ovs.vsctl("get", "Open_vSwitch", ".", "dpdk_initialized").strip() == "true"
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Plug in a wire as a DPDK device."""
+        if end.kind == "memif" and end.role == "server" and end.socket:
+            # A killed switch leaves its socket, and memif does not listen where one is.
+            Path(end.socket).unlink(missing_ok=True)
+        port = PhyPort(index=end.wire)
+        pins = pmd_rxq_affinity(port, self.plan)
+        self.add_port(port, str(port), *device_settings(end, self.plan), *pins)
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A vhost-user client port: the VNF is the server, and either may restart."""
+        socket = str(self.ovs.directory / f"{port}.sock")
+        return self.offered(
+            Attachment(port=port, kind=kind, socket=socket, vnf_is_server=True, queues=queues)
+        )
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """Make the vhost-user client port; its queues are those of the VNF."""
+        path = f"options:vhost-server-path={attachment.socket}"
+        pins = pmd_rxq_affinity(attachment.port, self.plan)
+        self.add_port(
+            attachment.port, str(attachment.port), "type=dpdkvhostuserclient", path, *pins
+        )
+
+    def know_neighbour(self) -> None:
+        """Tell the datapath the tester's address: it does not look at the kernel's neighbours."""
+        mac = tester_mac(self.plan.scenario)
+        self.ovs.appctl("tnl/arp/set", UNDERLAY, TESTER_ADDRESS, mac)
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """PMD threads are called pmd-cNN/id:N."""
+        process = self.ovs.switch_process
+        if process is None:
+            return ()
+        return (Pollers(role="pmd", pid=process.pid, thread_prefix="pmd-c"),)
+
+    def facts(self) -> dict[str, Any]:
+        """What every Open vSwitch says, DPDK's version, and which thread polls which queue."""
+        get = self.ovs.vsctl("get", "Open_vSwitch", ".", "dpdk_version")
+        placement = self.ovs.appctl("dpif-netdev/pmd-rxq-show").splitlines()
+        shown = [line.strip() for line in self.ovs.appctl("dpctl/show").splitlines()]
+        return {
+            **super().facts(),
+            "dpdk": get.strip().strip('"'),
+            "workers": sum(line.startswith("pmd thread") for line in placement),
+            "rx queue placement": placement,
+            "ports of the datapath": [line for line in shown if line.startswith("port ")],
+        }

@@ -1,0 +1,311 @@
+"""The macvtap backend: the kernel steers frames by MAC address between a NIC and VNFs."""
+
+from __future__ import annotations
+
+import platform
+import zlib
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.deployment import (
+    Attachment,
+    Deployment,
+    PhyPort,
+    Port,
+    VnfPort,
+    WireEnd,
+    dut_mac,
+    vnf_mac,
+)
+from vnetperf.model.errors import DutError
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches import tc_redirect
+from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+
+#: What macvtap's modes do with a frame from one macvtap to another on the same device: "bridge"
+#: hands it over, "vepa" leaves it to the switch outside, "private" drops what comes back as well,
+#: "passthru" has the device to itself.
+MODES = ("bridge", "vepa", "private", "passthru")
+
+#: A physical port, or the number of a segment that has none: VNFs among themselves.
+LowerDevice = PhyPort | int
+
+
+def lower_device(deployment: Deployment, port: Port) -> LowerDevice:
+    """The device under a port's macvtap."""
+    if isinstance(port, PhyPort):
+        return port
+    for number, segment in enumerate(deployment.segments()):
+        if port in segment:
+            return next((p for p in segment if isinstance(p, PhyPort)), number)
+    raise ValueError(f"{deployment.name}: no hop touches {port}")
+
+
+def vnf_only_segments(deployment: Deployment) -> tuple[int, ...]:
+    """Segments between VNFs alone, which need a device of their own."""
+    segments = enumerate(deployment.segments())
+    return tuple(n for n, s in segments if not any(isinstance(p, PhyPort) for p in s))
+
+
+def macvtap_problem(scenario: Scenario) -> str:
+    """What the scenario's mode and traffic cannot do on macvtaps."""
+    deployment, mode = scenario.deployment, scenario.options.mode or MODES[0]
+    between = bool(vnf_only_segments(deployment))
+    vnf_to_vnf = any(
+        isinstance(hop.src, VnfPort) and isinstance(hop.dst, VnfPort) for hop in deployment.hops
+    )
+    if between and mode != "bridge":
+        return (
+            f"macvtap in mode {mode} passes nothing from VNF to VNF on its own; choose the mode "
+            "bridge, or a deployment without links between VNFs"
+        )
+    crowded = any(
+        sum(isinstance(port, VnfPort) for port in segment) > 1 for segment in deployment.segments()
+    )
+    if crowded and mode == "passthru":
+        return (
+            "macvtap in mode passthru has a physical port to itself, and this deployment puts "
+            "several VNFs on one; choose another mode"
+        )
+    if vnf_to_vnf and deployment.vnf_count and not scenario.vnf_addresses:
+        return (
+            "between VNFs macvtap finds the next one by destination MAC, which a VNF in mode "
+            f"{scenario.vnf_mode} does not write; choose --vnf-mode mac"
+        )
+    if "eth_dst" in scenario.traffic.vary and mode != "passthru":
+        return (
+            "macvtap takes frames by their destination MAC, which this traffic varies; vary "
+            "another field than eth_dst"
+        )
+    return ""
+
+
+JUMBO_FRAME_SIZE = 9018
+#: A macvlan is the interface alone, for containers; a macvtap has a file besides, for VMs.
+KINDS = ("macvtap", "macvlan")
+
+
+class Macvtap(VSwitch):
+    """Macvtaps on wires' ends, one for each VNF port; on both ends where there is no VNF."""
+
+    name: ClassVar[str] = "macvtap"
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("veth", "nic"),
+        attachments=KINDS,
+        max_frame_size=JUMBO_FRAME_SIZE,
+        modes=MODES,
+        options=("rx_queues", "mtu", "offloads"),
+        addressing="port",
+        nic_drivers=("kernel",),
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.deployment = plan.scenario.deployment
+        #: Devices under macvtaps: wires' ends, and one end of a pair for VNFs among themselves.
+        self.lowers: dict[LowerDevice, str] = {}
+        #: Macvtaps by port; a physical port has one only where it is joined to another.
+        self.macvtaps: dict[Port, str] = {}
+        self.made: dict[str, dict[str, Any]] = {}
+        self.matcher = ""
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps macvtap from carrying the scenario here."""
+        if trouble := facts.missing_module("macvtap", "macvtap"):
+            return trouble
+        if tc_redirect.joined_phy_ports(scenario.deployment) and (
+            trouble := tc_redirect.redirect_problem(facts)
+        ):
+            return trouble
+        return macvtap_problem(scenario)
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The macvtaps that `--plan` can show."""
+        deployment, scenario = plan.scenario.deployment, plan.scenario
+        mode = scenario.options.mode or MODES[0]
+        lines = {}
+        for port in deployment.vnf_ports():
+            lower = lower_device(deployment, port)
+            on = str(lower) if isinstance(lower, PhyPort) else f"a veth pair ({lower})"
+            lines[f"macvtap {port}"] = f"on {on}, mode {mode}, MAC {vnf_mac(port)}"
+        for source, target in tc_redirect.joined_phy_ports(deployment):
+            kind = tc_redirect.available_matcher(facts) if facts else "matchall or u32"
+            lines[f"macvtap {source}"] = (
+                f"on {source}, mode {mode}, MAC {dut_mac(source)}; tc ingress filter {kind}: "
+                f"redirect to the macvtap on {target}"
+            )
+        return lines
+
+    def start(self) -> None:
+        """Make what VNFs among themselves sit on; macvtaps come with their ports."""
+        self.machine.load_module("macvtap")
+        mtu = self.plan.scenario.mtu
+        there = self.machine.link_statistics()
+        for number in vnf_only_segments(self.deployment):
+            # Both ends are up, or macvtaps on it had no carrier; what leaves it meets nobody.
+            lower, end = (self.machine.interface_name(f"{c}{number}") for c in ("in", "out"))
+            if lower not in there:
+                self.machine.create_veth(lower, end, mtu)
+            self.lowers[number] = lower
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Take a wire's end as the device under macvtaps."""
+        if end.netdev is None:
+            raise DutError(
+                f"cannot plug a {end.kind} wire in", where=self.name, accepted="veth, nic"
+            )
+        self.machine.set_link(end.netdev, up=True)  # it may have been removed
+        self.lowers[PhyPort(index=end.wire)] = end.netdev
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A macvtap, with /dev/tapN of the same device for a VM, or a macvlan for a container."""
+        if kind not in self.capabilities.attachments:
+            raise self.no_attachment(kind)
+        netdev = self._name(port)
+        return Attachment(port=port, kind=kind, netdev=netdev, queues=queues, mac=vnf_mac(port))
+
+    def _name(self, port: Port) -> str:
+        if isinstance(port, PhyPort):
+            return self.machine.interface_name(f"m{port.index}")
+        return self.machine.interface_name(f"m{port.vnf}{'ab'[port.index]}")
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """Make the macvtap on the device of the port's segment."""
+        port = attachment.port
+        self._make(port, vnf_mac(port), attachment.queues, attachment.kind)
+
+    def _make(self, port: Port, mac: str, queues: int, kind: str = KINDS[0]) -> None:
+        lower = self.lowers.get(lower_device(self.deployment, port))
+        if lower is None:
+            raise DutError(f"there is nothing under {port} yet", where=self.name)
+        name, mtu = self._name(port), self.plan.scenario.mtu
+        if name in self.machine.link_statistics():  # a VNF has had it open since before a restart
+            self.machine.set_link_up(name, up=True)
+        else:
+            self.machine.create_link(
+                name,
+                kind,
+                mtu=mtu,
+                offloads=bool(self.plan.scenario.options.offloads),
+                index=_interface_index(name),
+                link=self.machine.link(lower).index,
+                **{f"{kind}_mode": self.mode},
+                address=mac,
+                num_tx_queues=queues,
+                num_rx_queues=queues,
+            )
+        link = self.machine.link(name)
+        self.macvtaps[port] = name
+        self.made[str(port)] = {
+            "interface": name,
+            "on": lower,
+            "mode": self.mode,
+            "mac": link.mac,
+            "mtu": link.mtu,
+            "queues": queues,
+            "tap": f"/dev/tap{link.index}" if link.kind == "macvtap" else "none: a macvlan",
+        }
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Join physical ports that have no VNF between them; the rest goes by addresses."""
+        del streams
+        pairs = tc_redirect.joined_phy_ports(self.deployment)
+        for source, _ in pairs:
+            self._make(source, dut_mac(source), self.plan.scenario.options.rx_queues or 1)
+        if pairs:
+            names = {self.macvtaps[a]: self.macvtaps[b] for a, b in pairs}
+            self.matcher = tc_redirect.redirect(self.machine, names)
+
+    def remove_port(self, port: Port) -> None:
+        """Delete a port's macvtap; a wire's end is taken down, with the macvtaps that are on it."""
+        name = self.macvtaps.pop(port, None)
+        if name is None and port not in self.lowers:
+            there = ", ".join(map(str, self._netdevs())) or "none"
+            raise DutError(f"there is no port {port}", where=self.name, accepted=there)
+        if name is not None:
+            self.machine.delete_link(name)
+            del self.made[str(port)]
+        if isinstance(port, PhyPort):
+            self.machine.set_link(self.lowers.pop(port), up=False)
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports without carrier."""
+        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
+        return tuple(str(port) for port, name in self._netdevs().items() if name not in up)
+
+    def _netdevs(self) -> dict[Port, str]:
+        """Interface of every port: the wire's end, or the macvtap of a VNF."""
+        found: dict[Port, str] = {}
+        found.update((port, n) for port, n in self.lowers.items() if isinstance(port, PhyPort))
+        found.update((port, n) for port, n in self.macvtaps.items() if isinstance(port, VnfPort))
+        return found
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Counters of wires' ends and of macvtaps.
+
+        A macvtap's interface is the VNF's: what it sends, the switch takes in.
+        """
+        table = self.machine.link_statistics()
+        found = []
+        for port, name in self._netdevs().items():
+            if name in table:
+                seen = table[name]
+                counts = (seen.rx, seen.tx, seen.rx_dropped, seen.tx_dropped)
+                found.append(_hop_counters(str(port), counts, turned=isinstance(port, VnfPort)))
+        for port, name in self.macvtaps.items():
+            if isinstance(port, PhyPort) and name in table:
+                seen = table[name]
+                counts = (seen.rx, seen.tx, seen.rx_dropped, seen.tx_dropped)
+                found.append(_hop_counters(f"{port} (macvtap)", counts, turned=False))
+        return tuple(found)
+
+    def check_alive(self) -> None:
+        """Raise when an interface is gone."""
+        there = self.machine.link_statistics()
+        wanted = {name: f"the macvtap of {port}" for port, name in self.macvtaps.items()}
+        wanted |= {name: f"the device under macvtaps at {p}" for p, name in self.lowers.items()}
+        gone = [f"{what} ({name})" for name, what in wanted.items() if name not in there]
+        if gone:
+            raise DutError(f"gone: {', '.join(gone)}", where=self.name)
+
+    def facts(self) -> dict[str, Any]:
+        """Kernel, mode, and each macvtap as the kernel has it."""
+        return {
+            "backend": self.name,
+            "version": f"Linux {platform.release()}",
+            "launch line": "none: it is in the kernel",
+            "mode": self.mode,
+            "ports": {str(port): name for port, name in self._netdevs().items()},
+            "macvtaps": self.made,
+            "offloads": "on" if self.plan.scenario.options.offloads else "off",
+            "physical ports are joined by": f"tc ingress, {self.matcher}, mirred redirect"
+            if self.matcher
+            else "nothing: VNFs are between them",
+        }
+
+    def stop(self) -> None:
+        """Delete what joins physical ports, and take VNFs' macvtaps down; VNFs have them open."""
+        there = self.machine.link_statistics() if self.macvtaps else {}
+        for port, name in self.macvtaps.items():
+            if isinstance(port, PhyPort):
+                self.machine.delete_link(name)
+            elif name in there:
+                self.machine.set_link_up(name, up=False)
+        self.macvtaps, self.lowers, self.made, self.matcher = {}, {}, {}, ""
+
+
+def _interface_index(name: str) -> int:
+    """An interface index of its own: /dev/tapN has one N for all namespaces of the machine."""
+    return 0x40000000 | zlib.crc32(name.encode()) & 0x3FFFFFFF
+
+
+def _hop_counters(port: str, counts: tuple[int, int, int, int], *, turned: bool) -> HopCounters:
+    rx, tx, rx_dropped, tx_dropped = counts
+    if turned:
+        rx, tx, rx_dropped, tx_dropped = tx, rx, tx_dropped, rx_dropped
+    return HopCounters(port=port, rx=rx, tx=tx, rx_dropped=rx_dropped, tx_dropped=tx_dropped)

@@ -1,0 +1,125 @@
+"""The backend of Open vSwitch with the kernel's datapath.
+
+Datapaths belong to a network namespace: the daemon runs in the run's own, so that its datapath is
+separate from that of an OVS of the machine.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
+from vnetperf.model.errors import DutError
+from vnetperf.model.scenario import Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.vswitches import kernelports
+from vnetperf.vswitches.base import VSwitchCapabilities
+from vnetperf.vswitches.openvswitch import OpenVSwitch
+from vnetperf.vswitches.openvswitch.instance import ovs_installation_problem
+from vnetperf.vswitches.openvswitch.openflow import flow_limit
+from vnetperf.vswitches.openvswitch.switch import TUNNEL_MODULES, ovs_scenario_problem
+
+
+class OvsKernel(OpenVSwitch):
+    """Open vSwitch in the kernel: veth wires and NICs, taps and veth pairs for VNFs."""
+
+    name: ClassVar[str] = "ovs"
+    daemon: ClassVar[str] = "ovs-vswitchd"
+    datapath_type: ClassVar[str] = "system"
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("veth", "nic"),
+        attachments=kernelports.KINDS,
+        max_frame_size=9018,
+        rules=("port", "stream", "learning"),
+        forwarding=("l2", "l3"),
+        tunnels=("vxlan", "gre", "geneve"),
+        options=("rx_queues", "mtu", "offloads"),
+        nic_drivers=("kernel",),
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        #: VNF ports that were made, and the switch's interface of each.
+        self._made: dict[Port, tuple[Attachment, str]] = {}
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps OVS with the kernel's datapath from running here."""
+        for module in needed_modules(scenario):
+            purpose = "the kernel's datapath" if module == "openvswitch" else "the tunnel"
+            if problem := facts.missing_module(module, purpose):
+                return problem
+        package = "openvswitch-switch"
+        return ovs_installation_problem(
+            facts, cls.daemon, package, "ovs_kernel"
+        ) or ovs_scenario_problem(scenario)
+
+    @classmethod
+    def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
+        """What the daemon is told: room for many flows where there will be many."""
+        del facts
+        return flow_limit(plan.scenario)
+
+    def start(self) -> None:
+        """Load the kernel's modules, start database and daemon, make the bridges."""
+        for module in needed_modules(self.plan.scenario):
+            self.machine.load_module(module)
+        super().start()
+
+    def launch(self) -> None:
+        """Start the daemon and wait until it answers."""
+        self.ovs.start_switch(self.ovs.answers, "the daemon", cure="see the log above")
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Plug in a kernel interface."""
+        if end.kind not in self.capabilities.wires or end.netdev is None:
+            raise DutError(
+                f"cannot plug a {end.kind} wire in",
+                where=self.name,
+                accepted="veth, or a NIC under its kernel driver",
+            )
+        self.add_port(PhyPort(index=end.wire), end.netdev)
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A tap that a VM or a program opens, or the far end of a veth pair."""
+        if kind not in self.capabilities.attachments:
+            raise self.no_attachment(kind)
+        return kernelports.offer(self.machine, port, kind, queues)
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """Make the tap or the pair and plug it in."""
+        self.offered(attachment)
+        port = attachment.port
+        if port not in self._made:  # after a restart they are there, and VNFs have them open
+            scenario = self.plan.scenario
+            offloads = bool(scenario.options.offloads)
+            netdev = kernelports.make(self.machine, attachment, scenario.mtu, offloads=offloads)
+            self._made[port] = (attachment, netdev)
+        self.add_port(port, self._made[port][1])
+
+    def remove_port(self, port: Port) -> None:
+        """Take a port out of its bridge; what was made for a VNF is deleted."""
+        super().remove_port(port)
+        if port in self._made:
+            kernelports.remove(self.machine, self._made.pop(port)[0])
+
+    def facts(self) -> dict[str, Any]:
+        """What every Open vSwitch says, and the datapath's own statistics."""
+        options = self.plan.scenario.options
+        return {
+            **super().facts(),
+            "attachments": {str(p): made.kind for p, (made, _) in self._made.items()},
+            "offloads": "on" if options.offloads else "off",
+            "datapath": [
+                line.strip()
+                for line in self.ovs.appctl("dpctl/show").splitlines()
+                if line.strip().startswith(("lookups:", "flows:", "masks:", "caches:"))
+            ],
+        }
+
+
+def needed_modules(scenario: Scenario) -> tuple[str, ...]:
+    """Modules of the kernel that a scenario needs."""
+    tunnelled = scenario.deployment.tunnelled
+    return ("openvswitch", *((TUNNEL_MODULES[scenario.tunnel],) if tunnelled else ()))

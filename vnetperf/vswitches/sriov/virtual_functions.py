@@ -1,0 +1,335 @@
+"""Virtual functions: which port of a scenario is which, their drivers, rules and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vnetperf.host.machine import Machine
+from vnetperf.host.nic import pci, vfs
+from vnetperf.model import Frozen
+from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, dut_mac, vnf_mac
+from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.scenario import NicUse, Plan, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.vswitches import tc_redirect
+
+
+class VfSpec(Frozen):
+    """A virtual function.
+
+    Attributes:
+        port: Port of the deployment that it is; a physical port when no VNF is behind it.
+        physical: Physical port, and wire, of its NIC.
+        number: Its number on that NIC.
+        mac: Its address, by which the NIC steers frames to it.
+        inner: True when it meets only other virtual functions.
+    """
+
+    port: Port
+    physical: int
+    number: int
+    mac: str
+    inner: bool = False
+
+
+#: Modes of a NIC's switch, as the backend and devlink call them.
+LEGACY, SWITCHDEV = MODES = ("legacy", "switchdev")
+
+
+def vf_specs(scenario: Scenario) -> tuple[VfSpec, ...]:
+    """Virtual functions of a scenario."""
+    found = vf_specs_of_graph(scenario.deployment)
+    if nic_mode(scenario) == LEGACY:
+        return found
+    return tuple(place for place in found if isinstance(place.port, VnfPort))
+
+
+def nic_mode(scenario: Scenario) -> str:
+    """Mode that a scenario asks for."""
+    return scenario.options.mode or LEGACY
+
+
+def vf_specs_of_graph(deployment: Deployment) -> tuple[VfSpec, ...]:
+    """Virtual functions of a deployment.
+
+    A VNF's port that exchanges frames with a physical port is on that port's NIC. Ports that meet
+    only each other share the first NIC, which switches between its virtual functions by address.
+    Physical ports that are joined without a VNF get one each.
+    """
+    found: list[VfSpec] = []
+    ends: list[Port] = [port for pair in tc_redirect.joined_phy_ports(deployment) for port in pair]
+    for port in (*ends, *deployment.vnf_ports()):
+        if any(place.port == port for place in found):
+            continue
+        meets = {hop.dst for hop in deployment.hops if hop.src == port}
+        meets |= {hop.src for hop in deployment.hops if hop.dst == port}
+        outer = sorted(p.index for p in meets if isinstance(p, PhyPort))
+        nic = port.index if isinstance(port, PhyPort) else next(iter(outer), 0)
+        number = sum(place.physical == nic for place in found)
+        mac = vnf_mac(port) if isinstance(port, VnfPort) else dut_mac(port)
+        inner = isinstance(port, VnfPort) and not outer
+        found.append(VfSpec(port=port, physical=nic, number=number, mac=mac, inner=inner))
+    return tuple(sorted(found, key=lambda place: (place.physical, place.number)))
+
+
+def sriov_problem(scenario: Scenario) -> str:
+    """What a NIC's switch cannot do of a scenario."""
+    deployment = scenario.deployment
+    if "eth_dst" in scenario.traffic.vary:
+        return (
+            "a NIC steers by destination MAC, which this traffic varies; "
+            "vary another field than eth_dst"
+        )
+    if deployment.vnf_count > 1 and deployment.chains == 1 and not scenario.vnf_addresses:
+        return (
+            f"in a chain each VNF must address the next, and mode {scenario.vnf_mode} does not; "
+            "choose --vnf-mode mac"
+        )
+    if scenario.options.vlan is not None and not any(
+        p.inner for p in vf_specs_of_graph(deployment)
+    ):
+        return (
+            "vlan keeps virtual functions that meet only each other apart from the wires, and "
+            f"{deployment.name} has none; leave it out, or measure v2v or pvvp"
+        )
+    return ""
+
+
+VFIO = "vfio-pci"
+
+
+def vfio_problem(use: NicUse, facts: MachineFacts) -> str:
+    """Why virtual functions of a NIC cannot be given to programs."""
+    nic = facts.nic(use.pci)
+    if nic is None or nic.iommu_group is None:
+        return "the machine has no IOMMU, or it is off (boot with intel_iommu=on or amd_iommu=on)"
+    for module in ("vfio_pci", "vfio_iommu_type1"):
+        if trouble := facts.missing_module(module, "a virtual function in a program"):
+            return trouble
+    return ""
+
+
+def vf_driver(place: VfSpec, plan: Plan, facts: MachineFacts | None) -> str:
+    """Driver of a virtual function: the kernel's where tc joins them, a program's where it can."""
+    if isinstance(place.port, PhyPort):
+        return "kernel"
+    if plan.scenario.options.vf_driver is not None:
+        return plan.scenario.options.vf_driver
+    use = plan.nic(place.physical, "dut")
+    return "kernel" if use is None or facts is None or vfio_problem(use, facts) else VFIO
+
+
+#: Where a rule is to be: in the NIC alone, or in the kernel alone.
+SKIP_HW, SKIP_SW = 1, 2
+#: Settings of virtual functions that the kernel's drivers refuse in switchdev mode, and why.
+LEGACY_ONLY = {
+    "vlan": "there a VLAN is pushed by rules on representors and not set on the virtual function",
+    "trust": "there rules and not the virtual function's own wishes say what it receives",
+    "spoof_check": "there rules say what it may send",
+}
+
+
+class SwitchRule(Frozen):
+    """What comes in by one port leaves by another.
+
+    Attributes:
+        src: Port frames come in by.
+        dst: Port they leave by.
+        eth_dst: Destination address that they are known to have; "" when it is not.
+        only: True when frames with another address belong to another rule.
+        prio: Its place among the rules, and with `prio + 1` that of its second half.
+    """
+
+    src: Port
+    dst: Port
+    eth_dst: str = ""
+    only: bool = False
+    prio: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.src} -> {self.dst}"
+
+
+class RuleFilter(Frozen):
+    """One filter of a rule.
+
+    Attributes:
+        flags: SKIP_SW or SKIP_HW.
+        eth_dst: Destination address to match; "" for every frame.
+        prio: Its place; the lowest that matches is taken.
+    """
+
+    flags: int
+    eth_dst: str
+    prio: int
+
+
+def switch_rules(scenario: Scenario) -> tuple[SwitchRule, ...]:
+    """Rules of a scenario, one for each hop."""
+    hops = scenario.deployment.hops
+    return tuple(
+        SwitchRule(
+            src=hop.src,
+            dst=hop.dst,
+            eth_dst=_destination_mac(hop, scenario),
+            only=sum(other.src == hop.src for other in hops) > 1,
+            prio=2 * number + 1,
+        )
+        for number, hop in enumerate(hops)
+    )
+
+
+def filter_attempts(rule: SwitchRule) -> Iterator[tuple[RuleFilter, ...]]:
+    """Ways to make a rule, the better first: the NIC may know fewer filters than the kernel.
+
+    All forward the same frames. What the NIC does not take goes through the kernel.
+    """
+    if rule.only:
+        yield (RuleFilter(flags=SKIP_SW, eth_dst=rule.eth_dst, prio=rule.prio),)
+        yield (RuleFilter(flags=SKIP_HW, eth_dst=rule.eth_dst, prio=rule.prio),)
+        return
+    rest = RuleFilter(flags=SKIP_HW, eth_dst="", prio=rule.prio + 1)
+    yield (RuleFilter(flags=SKIP_SW, eth_dst="", prio=rule.prio),)
+    if rule.eth_dst:
+        yield (RuleFilter(flags=SKIP_SW, eth_dst=rule.eth_dst, prio=rule.prio), rest)
+    yield (rest,)
+
+
+def switchdev_options_problem(scenario: Scenario) -> str:
+    """What of a scenario does not go with switchdev mode."""
+    for option, reason in LEGACY_ONLY.items():
+        if getattr(scenario.options, option) is not None:
+            return (
+                f"{option} cannot be set in switchdev mode: {reason}; leave it out, or choose "
+                "mode legacy"
+            )
+    return ""
+
+
+def switchdev_modules_problem(facts: MachineFacts) -> str:
+    """What keeps this kernel from having the rules."""
+    needed = ("sch_ingress", "cls_flower", "act_mirred")
+    troubles = (facts.missing_module(module, "mode switchdev") for module in needed)
+    return next((trouble for trouble in troubles if trouble), "")
+
+
+def _destination_mac(hop: Hop, scenario: Scenario) -> str:
+    """Destination address of frames of a hop; "" when the VNF before it leaves it as it is."""
+    writes = scenario.vnf_addresses or hop.src in scenario.deployment.ends
+    if isinstance(hop.src, PhyPort):
+        return dut_mac(hop.src) if isinstance(hop.dst, PhyPort) else vnf_mac(hop.dst)
+    if not writes:
+        return ""
+    if isinstance(hop.dst, PhyPort):
+        # Where the tester sends to a wire in a VNF's place, the streams say the address.
+        return "" if hop.src in scenario.deployment.ends else scenario.peer_mac(hop.src)
+    return vnf_mac(hop.dst)
+
+
+#: A VLAN that no port is in: where a virtual function without a link state is put out of reach.
+UNUSED_VLAN = 4094
+
+
+@dataclass(slots=True)
+class VfPort:
+    """A virtual function of the deployment.
+
+    Attributes:
+        place: Which port it is.
+        address: Its PCI address.
+        parent: Interface of its physical function, in the run's namespace.
+        driver: Its driver; "" before it has one.
+        netdev: Its interface under a kernel driver.
+        note: What the NIC's driver did not take.
+    """
+
+    place: VfSpec
+    address: str
+    parent: str
+    driver: str = ""
+    netdev: str = ""
+    note: str = ""
+
+    def configure(self, netns: Path | None, options: SwitchOptions, *, legacy: bool = True) -> None:
+        """Give it its address, and what the options ask for."""
+        number = self.place.number
+        wanted: dict[str, Any] = {"mac": self.place.mac}
+        if vlan := self._vlan(options):
+            wanted["vlan"] = vlan
+        for name in ("rate_mbps", "spoof_check", "trust"):
+            if (value := getattr(options, name)) is not None:
+                wanted[name] = value
+        try:
+            vfs.configure_vf(self.parent, number, netns, **wanted)
+        except HostError as error:
+            raise DutError(error.what, where=error.where, cure=error.cure) from error
+        if not legacy:
+            return
+        # VNFs that do not rewrite addresses send the tester's: that is no spoofing here. A NIC
+        # that knows neither has no check to turn off.
+        usual = {"spoof_check": False, "trust": True, "link": "auto"}
+        refused = [
+            name
+            for name, value in usual.items()
+            if name not in wanted
+            and not vfs.try_configure_vf(self.parent, number, netns, **{name: value})
+        ]
+        self.note = f"not taken by the driver: {', '.join(refused)}" if refused else ""
+
+    def bind(self, machine: Machine, driver: str, *, mtu: int, queues: int | None) -> None:
+        """Give it to a driver; under the kernel's its interface is up and quiet."""
+        port = self.place.port
+        try:
+            if driver == VFIO:
+                machine.give_nic(self.address, VFIO)
+                self.driver = VFIO
+                return
+            letter = f"{'f' if port.kind == 'phy' else 'v'}{str(port).strip('phyvnf')}"
+            self.netdev = machine.borrow_nic(
+                self.address,
+                mtu=mtu,
+                mac=self.place.mac,
+                name=machine.interface_name(letter.replace(".", "")),
+                queues=queues,
+            )
+            self.driver = "kernel"
+        except HostError as error:
+            raise DutError(
+                f"virtual function {self.address} of {port}: {error.what}",
+                where=error.where,
+                accepted=error.accepted,
+                cure=error.cure,
+            ) from error
+
+    def cut_off(self, netns: Path) -> None:
+        """Keep frames from it; its VNF keeps the device."""
+        number = self.place.number
+        if not vfs.try_configure_vf(self.parent, number, netns, link="disable"):
+            vfs.configure_vf(self.parent, number, netns, vlan=UNUSED_VLAN)
+
+    def join(self, netns: Path, options: SwitchOptions) -> None:
+        """Undo `cut_off`."""
+        number = self.place.number
+        if not vfs.try_configure_vf(self.parent, number, netns, link="auto"):
+            vfs.configure_vf(self.parent, number, netns, vlan=self._vlan(options))
+
+    def describe(self, state: vfs.VirtualFunction) -> str:
+        """The virtual function for the facts of a run."""
+        flags = {"spoof check": state.spoof_check, "trusted": state.trusted}
+        parts = [
+            f"number {state.number} ({self.address})",
+            f"MAC {state.mac}",
+            f"driver {pci.nic(self.address).driver}" + f" ({self.netdev})" * bool(self.netdev),
+            f"VLAN {state.vlan or 'none'}",
+            f"rate {f'{state.rate_mbps} Mbit/s at most' if state.rate_mbps else 'not limited'}",
+            *(f"{name} {'on' if on else 'off'}" for name, on in flags.items() if on is not None),
+        ]
+        return ", ".join(parts + ([self.note] if self.note else []))
+
+    def _vlan(self, options: SwitchOptions) -> int:
+        """The VLAN it belongs into; 0 for none."""
+        return options.vlan or 0 if self.place.inner else 0

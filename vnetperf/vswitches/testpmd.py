@@ -1,0 +1,380 @@
+"""The testpmd backend: dpdk-testpmd forwards between fixed pairs of ports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vnetperf.backend import check_process
+from vnetperf.host import dpdk
+from vnetperf.host.dpdk import TestpmdPorts
+from vnetperf.host.machine import Machine
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.deployment import (
+    Attachment,
+    Deployment,
+    PhyPort,
+    Port,
+    VnfPort,
+    WireEnd,
+    port_mac,
+)
+from vnetperf.model.errors import DutError, VnetperfError
+from vnetperf.model.frames import MAX_FRAME_SIZE
+from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+
+
+def port_pairs(deployment: Deployment) -> tuple[tuple[Port, Port], ...]:
+    """Pairs of ports that frames pass between."""
+    partner: dict[Port, Port] = {}
+    for hop in deployment.hops:
+        for a, b in ((hop.src, hop.dst), (hop.dst, hop.src)):
+            if partner.setdefault(a, b) != b:
+                raise DutError(
+                    f"{deployment.name} forwards from {a} to several ports",
+                    where="testpmd",
+                    accepted="deployments whose ports are joined in pairs",
+                )
+    pairs: list[tuple[Port, Port]] = []
+    for a, b in partner.items():
+        if (b, a) not in pairs:
+            pairs.append((a, b))
+    return tuple(pairs)
+
+
+def port_numbers(devices: Mapping[Port, str]) -> dict[Port, int]:
+    """DPDK's numbers of ports: PCI devices come first, by address, then virtual ones as given."""
+    pci = sorted((port for port, name in devices.items() if is_pci(name)), key=devices.__getitem__)
+    virtual = [port for port in devices if port not in pci]
+    return {port: number for number, port in enumerate((*pci, *virtual))}
+
+
+def is_pci(name: str) -> bool:
+    """Whether a device's name is a PCI address."""
+    return not name.startswith("net_")
+
+
+def forwarding_order(
+    deployment: Deployment, number: Mapping[Port, int], *, without: Collection[Port] = ()
+) -> tuple[int, ...]:
+    """Port numbers in the order that testpmd pairs them."""
+    pairs = [pair for pair in port_pairs(deployment) if not {*pair} & {*without}]
+    return tuple(number[port] for pair in pairs for port in pair)
+
+
+@dataclass(frozen=True)
+class TestpmdDevice:
+    """A device of testpmd.
+
+    Attributes:
+        name: DPDK's name of it.
+        argument: EAL argument that makes it.
+        netdev: Kernel interface behind it; "" for none.
+        takes_mtu: The driver must be told of frames above 1518 octets; others refuse to be told
+            and take every size.
+        listens: Socket that it makes; "" for none. One that a killed testpmd left must go first.
+    """
+
+    name: str
+    argument: str
+    netdev: str = ""
+    takes_mtu: bool = False
+    listens: str = ""
+
+
+def phy_device(number: int, end: WireEnd, mtu: int, queues: int = 1) -> TestpmdDevice:
+    """The device of a physical port."""
+    where = f"testpmd, phy{end.wire}"
+    if end.kind == "memif" and end.socket:
+        role = end.role or "server"
+        argument = dpdk.memif_devargs(
+            number, role=role, identity=end.wire, socket=end.socket, mtu=mtu
+        )
+        listens = end.socket if role == "server" else ""
+        return TestpmdDevice(f"net_memif{number}", f"--vdev={argument}", listens=listens)
+    if end.kind == "veth" and end.netdev:
+        argument = f"{dpdk.af_packet_devargs(number, end.netdev, mtu)},qpairs={queues}"
+        return TestpmdDevice(f"net_af_packet{number}", f"--vdev={argument}", netdev=end.netdev)
+    if end.kind == "nic" and end.pci and not end.netdev:
+        return TestpmdDevice(end.pci, f"-a{end.pci}", takes_mtu=True)
+    raise DutError(
+        f"cannot plug into a {end.kind} wire" + f" under driver {end.driver}" * bool(end.driver),
+        where=where,
+        accepted="memif, veth, a NIC under vfio-pci",
+    )
+
+
+def vnf_device(number: int, attachment: Attachment, mtu: int) -> TestpmdDevice:
+    """The device of a VNF port."""
+    socket = str(attachment.socket)
+    if attachment.kind == "memif":
+        argument = dpdk.memif_devargs(number, role="server", identity=0, socket=socket, mtu=mtu)
+        return TestpmdDevice(f"net_memif{number}", f"--vdev={argument}", listens=socket)
+    argument = f"net_vhost{number},iface={socket},queues={attachment.queues},client=1"
+    return TestpmdDevice(f"net_vhost{number}", f"--vdev={argument}", takes_mtu=True)
+
+
+START_S = 20.0
+#: Begins the names of its files.
+FILE_PREFIX = "switch"
+
+
+class TestpmdSwitch(VSwitch):
+    """dpdk-testpmd between memif, veth or NIC wires and vhost-user or memif VNF ports."""
+
+    __test__ = False  # pytest would otherwise try to collect the name
+
+    name: ClassVar[str] = "testpmd"
+    far_mib: ClassVar[int] = dpdk.FAR_MIB
+    capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
+        wires=("nic", "memif", "veth"),
+        attachments=("vhost-user", "memif"),
+        chains=False,
+        max_frame_size=MAX_FRAME_SIZE,
+        modes=("io", "mac", "macswap"),
+        rewriting_modes=("mac", "macswap"),
+        options=("rx_queues", "rx_descriptors", "tx_descriptors", "workers", "mtu"),
+        nic_drivers=("vfio-pci",),
+    )
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.deployment = plan.scenario.deployment
+        self.directory = machine.subdir("testpmd")
+        self.process: ManagedProcess | None = None
+        self.argv: list[str] = []
+        self.offers: dict[Port, Attachment] = {}
+        self.ends: dict[Port, WireEnd] = {}
+        self.removed: set[Port] = set()
+        self.numbers: dict[Port, int] = {}
+        self._telemetry = TestpmdPorts(self.directory, FILE_PREFIX)
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps testpmd from running here."""
+        del scenario
+        return facts.missing_program(dpdk.TESTPMD, dpdk.TESTPMD_PACKAGE)
+
+    @classmethod
+    def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
+        """Forwarding threads."""
+        return (RoleDemand(role="pmd", threads=scenario.options.workers or 1, group="switch"),)
+
+    @classmethod
+    def hugepage_mib(cls, scenario: Scenario) -> int:
+        """Memory of its buffers."""
+        options, ports = scenario.options, len(scenario.deployment.ports)
+        descriptors = _descriptors(options.rx_descriptors) + _descriptors(options.tx_descriptors)
+        return dpdk.forwarder_memory_mib(ports, options.rx_queues or 1, scenario.mtu, descriptors)
+
+    @classmethod
+    def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
+        """It sends on the queue of the number that a frame came in on."""
+        del placement
+        return scenario.options.rx_queues or 1
+
+    @classmethod
+    def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
+        """The pairs and the threads that `--plan` can show."""
+        del facts
+        pairs = ", ".join(f"{a} - {b}" for a, b in port_pairs(plan.scenario.deployment))
+        mode = plan.scenario.options.mode or cls.capabilities.modes[0]
+        threads = " ".join(dpdk.lcore_arguments(*_main_and_workers(plan.placement)))
+        return {"dpdk-testpmd": f"{threads} --forward-mode={mode} --port-topology=paired; {pairs}"}
+
+    def start(self) -> None:
+        """Begin anew; testpmd itself starts with the last wire, since it must know its ports."""
+        self.ends, self.removed = {}, set()
+        if not self.deployment.phy_ports:
+            self._launch()
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Plug in a wire; with the last one testpmd is started."""
+        self.ends[PhyPort(index=end.wire)] = end
+        if set(self.ends) == set(self.deployment.phy_ports):
+            self._launch()
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A vhost-user port that connects to the VNF, or a memif that the VNF connects to."""
+        if kind not in self.capabilities.attachments:
+            raise self.no_attachment(kind)
+        self.offers[port] = Attachment(
+            port=port,
+            kind=kind,
+            socket=str(self.directory / f"{port}.sock"),
+            vnf_is_server=kind == "vhost-user",
+            queues=queues,
+        )
+        return self.offers[port]
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """See that testpmd has the port: it was started with all that were offered."""
+        self._check_port(attachment.port)
+
+    def _launch(self) -> None:
+        """Start testpmd with every port there is, and wait until it forwards."""
+        devices = self._devices()
+        self.numbers = port_numbers({port: device.name for port, device in devices.items()})
+        self.argv = self._command(devices).argv()
+        for device in devices.values():
+            if device.listens:
+                Path(device.listens).unlink(missing_ok=True)
+        self.process = self.machine.spawn(
+            "testpmd",
+            self.argv,
+            env={"RUNTIME_DIRECTORY": str(self.directory)},
+            keep_stdin_open=True,  # testpmd ends at the end of its input
+            isolated=any(device.netdev for device in devices.values()),
+        )
+        self.process.wait_for(self._forwards, timeout_s=START_S, what="its ports to start")
+        for port, device in devices.items():
+            name = self._asked().info(self.numbers[port]).get("name")
+            if name != device.name:
+                raise DutError(
+                    f"testpmd took {name} for {port}, not {device.name}", where="testpmd"
+                )
+
+    def _devices(self) -> dict[Port, TestpmdDevice]:
+        mtu, queues = self.plan.scenario.mtu, self.plan.scenario.options.rx_queues or 1
+        made: dict[Port, TestpmdDevice] = {}
+        for number, port in enumerate(self.deployment.ports):
+            if port in self.removed:
+                continue
+            if port in self.ends:
+                made[port] = phy_device(number, self.ends[port], mtu, queues)
+            elif port in self.offers:
+                made[port] = vnf_device(number, self.offers[port], mtu)
+        return made
+
+    def _command(self, devices: dict[Port, TestpmdDevice]) -> dpdk.TestpmdCommand:
+        scenario, placement = self.plan.scenario, self.plan.placement
+        options = scenario.options
+        peers = {self.numbers[port]: port_mac(self.deployment, port, 0) for port in devices}
+        main, workers = _main_and_workers(placement)
+        return dpdk.TestpmdCommand(
+            program=self.machine.facts.programs[dpdk.TESTPMD],
+            name=FILE_PREFIX,
+            devices=tuple(
+                devices[port].argument for port in sorted(devices, key=self.numbers.__getitem__)
+            ),
+            forwarding=forwarding_order(self.deployment, self.numbers, without=self.removed),
+            main=main,
+            workers=workers,
+            node=placement.node,
+            far_nodes=placement.far_nodes,
+            memory_mib=self.hugepage_mib(scenario),
+            mode=self.mode,
+            mtu=scenario.mtu,
+            tells_mtu=all(device.takes_mtu for device in devices.values()),
+            queues=options.rx_queues or 1,
+            rx_descriptors=_descriptors(options.rx_descriptors),
+            tx_descriptors=_descriptors(options.tx_descriptors),
+            peers=peers,
+        )
+
+    def _forwards(self) -> bool:
+        try:
+            infos = [self._telemetry.info(number) for number in self.numbers.values()]
+        except VnetperfError:
+            return False  # not there yet
+        return all(info.get("dev_started") for info in infos)
+
+    def _asked(self) -> TestpmdPorts:
+        if self.process is None:
+            raise DutError("testpmd is not running", where=self.name)
+        return self._telemetry
+
+    def _check_port(self, port: Port) -> None:
+        if port not in self.numbers:
+            there = ", ".join(map(str, self.numbers)) or "none"
+            raise DutError(f"there is no port {port}", where=self.name, accepted=there)
+
+    def connect(self, streams: tuple[Stream, ...]) -> None:
+        """Nothing is left to do: testpmd forwards between pairs from its start."""
+        del streams
+        self.check_alive()
+
+    def remove_port(self, port: Port) -> None:
+        """Start testpmd again without a port; what it was joined to has nowhere to forward to."""
+        self._check_port(port)
+        removed = {*self.removed, port}
+        self._end()
+        self.removed = removed
+        self._launch()
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports whose other side has not connected."""
+        asked = self._asked()
+        return tuple(str(p) for p, n in self.numbers.items() if not asked.link_up(n))
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Counters of every port since testpmd was started.
+
+        testpmd gives up what a port does not take at once, which no driver counts: it is what came
+        in at the other port of the pair and did not go out.
+        """
+        asked = self._asked()
+        found = {port: asked.counters(number, str(port)) for port, number in self.numbers.items()}
+        for a, b in port_pairs(self.deployment):
+            for source, target in ((a, b), (b, a)):
+                if source in found and target in found:
+                    lost = max(0, found[source].rx - found[target].tx)
+                    found[target] = found[target].model_copy(update={"tx_dropped": lost})
+        return tuple(found.values())
+
+    def pollers(self) -> tuple[Pollers, ...]:
+        """Its forwarding threads."""
+        return dpdk.forwarder_pollers("pmd", self.process.pid) if self.process is not None else ()
+
+    def check_alive(self) -> None:
+        """Raise when testpmd has ended."""
+        check_process(self.process, dpdk.TESTPMD)
+
+    def facts(self) -> dict[str, Any]:
+        """Version, launch line, pairs, and each port as DPDK has it."""
+        asked, options = self._asked(), self.plan.scenario.options
+        ports = {}
+        for port, number in self.numbers.items():
+            name = asked.info(number).get("name")
+            ports[str(port)] = f"{number}: {name}, {asked.describe(number)}"
+        return {
+            "backend": self.name,
+            "version": asked.version(),
+            "launch line": " ".join(self.argv),
+            "mode": self.mode,
+            "pairs": [f"{a} - {b}" for a, b in port_pairs(self.deployment)],
+            "ports": ports,
+            "mtu": self.plan.scenario.mtu,
+            "workers": len(_main_and_workers(self.plan.placement)[1]),
+            "rx queues": next((a for a in self.argv if a.startswith("--rxq=")), "one of each port"),
+            "rx/tx descriptors of NICs": f"{_descriptors(options.rx_descriptors)}/"
+            f"{_descriptors(options.tx_descriptors)}; rings of memif and vhost-user are those of "
+            "the other side",
+        }
+
+    def stop(self) -> None:
+        """End testpmd."""
+        self._end()
+        self.ends = {}
+
+    def _end(self) -> None:
+        self._telemetry.close()
+        if self.process is not None:
+            self.process.stop(timeout_s=3.0)
+            self.process = None
+        self.numbers = {}
+
+
+def _descriptors(asked: int | None) -> int:
+    return asked or dpdk.RING_SIZE
+
+
+def _main_and_workers(placement: Placement) -> tuple[int, tuple[int, ...]]:
+    """Processors of the main thread and of the workers."""
+    return placement.housekeeping[0], placement.cores["pmd"]

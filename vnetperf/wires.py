@@ -1,0 +1,184 @@
+"""Wires between tester and DUT: the contract, and memif, veth and nic."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.host.wait import patient
+from vnetperf.model.deployment import WireEnd
+from vnetperf.model.errors import HostError
+from vnetperf.model.scenario import NicUse, Plan, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
+
+
+class Wire(ABC):
+    """A wire of one deployment."""
+
+    name: ClassVar[str]
+    #: True when the far end is the DUT's own receive ring: a frame the wire refuses is then one
+    #: that the DUT dropped, as a NIC drops when its ring is full.
+    refusal_is_loss: ClassVar[bool]
+    #: True when its ends are the testbed's NICs: the planner then chooses their drivers.
+    takes_nics: ClassVar[bool] = False
+
+    def __init__(self, machine: Machine, plan: Plan, index: int) -> None:
+        self.machine = machine
+        self.plan = plan
+        self.index = index
+
+    @classmethod
+    @abstractmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
+        """What keeps this machine from having such wires."""
+
+    @abstractmethod
+    def lay(self) -> tuple[WireEnd, WireEnd]:
+        """Make the wire."""
+
+
+class Memif(Wire):
+    """A memif wire; its rings live in memory that both processes map."""
+
+    name: ClassVar[str] = "memif"
+    refusal_is_loss: ClassVar[bool] = True
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
+        """Memif needs nothing of the machine."""
+        del facts, scenario, testbed
+        return ""
+
+    def lay(self) -> tuple[WireEnd, WireEnd]:
+        """Name the socket; the two programs make the rest when they connect."""
+        socket = str(self.machine.run_dir / f"wire{self.index}.sock")
+        return (
+            WireEnd(wire=self.index, kind=self.name, side="tester", socket=socket, role="client"),
+            WireEnd(wire=self.index, kind=self.name, side="dut", socket=socket, role="server"),
+        )
+
+
+class Veth(Wire):
+    """A veth pair with offloads off and the kernel's own chatter silenced."""
+
+    name: ClassVar[str] = "veth"
+    #: A frame that af_packet cannot queue waits in the tester's own ring.
+    refusal_is_loss: ClassVar[bool] = False
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
+        """Veth needs the right to make interfaces."""
+        del scenario, testbed
+        return "" if facts.is_root else "veth needs root to make interfaces; run with sudo"
+
+    def lay(self) -> tuple[WireEnd, WireEnd]:
+        """Make the pair and bring both ends up."""
+        tester, dut = (self.machine.interface_name(f"{side}{self.index}") for side in "td")
+        self.machine.create_veth(tester, dut, mtu=self.plan.scenario.mtu)
+        return (
+            WireEnd(wire=self.index, kind=self.name, side="tester", netdev=tester),
+            WireEnd(wire=self.index, kind=self.name, side="dut", netdev=dut),
+        )
+
+
+#: Longest wait for a link: speed and MDI are negotiated, optics come up.
+CARRIER_S = 20.0
+
+
+class Nic(Wire):
+    """Two PCI NICs cabled to each other, each under the driver that its end wants."""
+
+    name: ClassVar[str] = "nic"
+    takes_nics: ClassVar[bool] = True
+    #: A frame that the tester's NIC does not take has not left the tester.
+    refusal_is_loss: ClassVar[bool] = False
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
+        """Needs two free NICs for each physical port."""
+        if not facts.is_root:
+            return "NICs need root to be taken; run with sudo"
+        if not testbed.nics:
+            return "the testbed file names no NICs; add [[nics]] with tester and dut for each wire"
+        wanted = max((port.index for port in scenario.deployment.phy_ports), default=0) + 1
+        if scenario.vswitch and len(testbed.nics) < wanted:
+            return (
+                f"{scenario.deployment.name} has {wanted} wires and the testbed file names NICs of "
+                f"{len(testbed.nics)}; add another [[nics]]"
+            )
+        return next(_nic_problems(facts, testbed), "")
+
+    def lay(self) -> tuple[WireEnd, WireEnd]:
+        """Give each NIC its driver; wait for the link where the kernel can see it."""
+        uses = [self._use("tester"), self._use("dut")]
+        ends = [self._end(use) for use in uses]
+        # A NIC under a program's driver lets its link rise only when that program starts.
+        if all(use.kernel for use in uses):
+            self._wait_for_carrier(uses, ends)
+        return ends[0], ends[1]
+
+    def _use(self, side: str) -> NicUse:
+        use = self.plan.nic(self.index, side)
+        if use is None:
+            raise HostError(f"the plan has no NIC for the {side}", where=f"wire {self.index}")
+        return use
+
+    def _end(self, use: NicUse) -> WireEnd:
+        isolated = self.plan.testbed.isolated
+        netdev = None
+        if use.kernel:
+            # Whoever steers by addresses takes only its own; all others take every frame.
+            steers = use.side == "dut" and self.plan.scenario.addressing == "port"
+            netdev = self.machine.borrow_nic(
+                use.pci,
+                mtu=self.plan.scenario.mtu,
+                promiscuous=not steers,
+                isolated=isolated,
+            )
+        else:
+            self.machine.give_nic(use.pci, use.driver, isolated=isolated)
+        return WireEnd(
+            wire=self.index,
+            kind=self.name,
+            side=use.side,
+            pci=use.pci,
+            driver=use.driver,
+            netdev=netdev,
+        )
+
+    def _wait_for_carrier(self, uses: list[NicUse], ends: list[WireEnd]) -> None:
+        deadline = time.monotonic() + patient(CARRIER_S)
+        waiting = [str(end.netdev) for end in ends]
+        while waiting := [name for name in waiting if not self.machine.link(name).carrier]:
+            if time.monotonic() > deadline:
+                raise HostError(
+                    f"no link on {' and '.join(waiting)} after {CARRIER_S:.0f} s",
+                    where=f"wire {self.index}: {uses[0].pci} - {uses[1].pci}",
+                    cure="see whether the cable joins these two ports, and fits both speeds",
+                )
+            time.sleep(0.05)
+
+
+def _nic_problems(facts: MachineFacts, testbed: Testbed) -> Iterator[str]:
+    seen: dict[str, str] = {}
+    for number, pair in enumerate(testbed.nics):
+        for side, name in (("tester", pair.tester), ("dut", pair.dut)):
+            place = f"nics[{number}].{side}"
+            nic = facts.nic(name)
+            if nic is None:
+                there = ", ".join(n.address for n in facts.nics) or "none"
+                yield f"{place}: there is no NIC {name!r}; PCI network devices here: {there}"
+            elif nic.address in seen:
+                yield f"{place} is the same device as {seen[nic.address]}: {nic.address}"
+            elif nic.session:
+                yield f"{place}: {nic.address} is in use: {nic.in_use}; name another NIC"
+            elif nic.in_use and not testbed.isolated:
+                yield (
+                    f"{place}: {nic.address} is in use: {nic.in_use}; name a NIC that nothing "
+                    "uses, or set isolated = true if it is in an isolated test environment"
+                )
+            if nic is not None:
+                seen[nic.address] = place

@@ -1,1 +1,0 @@
-"""Wires between the tester and the DUT."""
