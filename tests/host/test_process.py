@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.host import linux
 from vnetperf.host import processes as kill
 from vnetperf.host import processes as spawner
 from vnetperf.host.journal import Journal
@@ -106,7 +107,7 @@ def test_a_process_that_hides_its_environment_is_ended(
 
 
 def test_others_are_left_alone(journal: Journal, processes: Processes) -> None:
-    other = subprocess.Popen(["sleep", "60"], env={kill.RUN_ID_VARIABLE: journal.run_id + "x"})
+    other = subprocess.Popen(["sleep", "60"], env={linux.RUN_ID_VARIABLE: journal.run_id + "x"})
     try:
         processes.spawn("ours", ["sleep", "60"])
         journal.undo()
