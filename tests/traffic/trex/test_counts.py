@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.traffic.trex.test_streams import compiled
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import Verdict
-from vnetperf.runner.trial_runner import judge
+from vnetperf.runner.verdict import judge
 from vnetperf.traffic.trex.trials import decode_hdr, latency_of, plan_trial, to_trial_result
 
 PLAN = plan_trial(compiled(), 1000.0, 1.0)
