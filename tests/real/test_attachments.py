@@ -21,6 +21,7 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.testing.stage import whole_trial
 from vnetperf.traffic.loadgen import Loadgen
 from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.process import VHOST_NET
@@ -31,8 +32,6 @@ Unchanged = Callable[[], tuple[str, ...]]
 Ends = tuple[list[Attachment], list[WireEnd]]
 #: Frames of each direction, and the fewest that a generator without a core to itself still sends.
 FRAMES, LEAST = 600, 200
-#: Trials until one is whole.
-TRIES = 6
 TRIAL = TrialSpec(frame_size=64, load_fps=2000.0, duration_s=0.3, drain_s=1.0)
 
 
@@ -142,11 +141,7 @@ def test_every_frame_comes_back_through_the_vnf(kind: str, size: int, machine: M
 
 def whole_trial(generator: Loadgen, vnf: Vloop, trial: TrialSpec) -> None:
     """A trial that loses nothing; as in a path check, links need a moment after they are up."""
-    for _ in range(TRIES):
-        result = generator.run(trial, vnf.check_alive)
-        if all(d.received == d.sent == FRAMES for d in result.directions):
-            break
-    assert_whole(result)
+    assert_whole(whole_trial(lambda: generator.run(trial, vnf.check_alive)))
 
 
 def assert_whole(result: TrialResult) -> None:
