@@ -123,7 +123,7 @@ def test_every_frame_comes_back_through_the_vnf(kind: str, size: int, machine: M
         streams = plan.scenario.streams
         generator.prepare(streams, plan.scenario.traffic, size)
         generator.learn(64)
-        whole_trial(generator, vnf, TRIAL.model_copy(update={"frame_size": size}))
+        assert_whole_trial(generator, vnf, TRIAL.model_copy(update={"frame_size": size}))
         inside = vnf.counters()
         assert all(hop.rx >= LEAST and hop.tx >= LEAST for hop in inside)
         facts = vnf.facts()
@@ -139,7 +139,7 @@ def test_every_frame_comes_back_through_the_vnf(kind: str, size: int, machine: M
         vnf.stop()
 
 
-def whole_trial(generator: Loadgen, vnf: Vloop, trial: TrialSpec) -> None:
+def assert_whole_trial(generator: Loadgen, vnf: Vloop, trial: TrialSpec) -> None:
     """A trial that loses nothing; as in a path check, links need a moment after they are up."""
     assert_whole(whole_trial(lambda: generator.run(trial, vnf.check_alive)))
 
@@ -178,7 +178,7 @@ def test_mode_mac_writes_the_addresses_of_the_attachment(kind: str, machine: Mac
         assert {f"--eth-peer={n},{mac}" for n, mac in enumerate(peers)} <= set(vnf.argv)
         generator.prepare(plan.scenario.streams, plan.scenario.traffic, 64)
         generator.learn(64)
-        whole_trial(generator, vnf, TRIAL)
+        assert_whole_trial(generator, vnf, TRIAL)
     finally:
         generator.close()
         vnf.stop()
@@ -196,7 +196,7 @@ def test_a_vnf_of_two_queues_takes_frames_on_both(machine: Machine) -> None:
         vnf.wait_ready(30.0)
         generator.prepare(plan.scenario.streams, profile, 64)
         generator.learn(64)
-        whole_trial(generator, vnf, TRIAL)
+        assert_whole_trial(generator, vnf, TRIAL)
         assert "2/2 rx/tx queues" in vnf.facts()["ports"][0]
         assert vnf._telemetry is not None
         stats = vnf._telemetry.ask("/ethdev/stats,0")
