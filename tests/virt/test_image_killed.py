@@ -11,15 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import Programs
-from tests.images.conftest import Distribution
+from tests.virt.conftest import Distribution
 from vnetperf.virt import images
 
 BUILD = """
-from tests.images.conftest import package
-from vnetperf.virt import building, image
+from tests.virt.conftest import package
+from vnetperf.virt import image_build, images
 from vnetperf.virt.recipe import VLOOP
-building.inputs = lambda *_: building.Inputs(VLOOP, (package("linux-image"),), ())
-image.build("vloop", print)
+packages = (package("linux-image"),)
+image_build.image_inputs = lambda *_: image_build.ImageInputs(VLOOP, packages, ())
+images.build("vloop", print)
 """
 
 
