@@ -367,8 +367,8 @@ def write_scripts(
 ) -> str:
     """Write the guest's scripts."""
     first = {
-        "GUEST_MODULES": shlex.quote(str(modules)),
-        "HIDDEN_DIRS": " ".join(HIDDEN_DIRS),
+        "MODULES": shlex.quote(str(modules)),
+        "HIDDEN": " ".join(HIDDEN_DIRS),
         "SHARES": "\n".join(
             f"share {share_tag(number)} {shlex.quote(str(path))}"
             for number, path in enumerate(shares)

@@ -186,7 +186,7 @@ class Package:
 
 
 def resolve_packages(wanted: Sequence[str], unwanted: Sequence[str], work: Path) -> list[Package]:
-    """Find a set of packages that is complete by itself, as apt would install on an empty machine."""
+    """Find a complete set of packages: what apt would install on an empty machine."""
     status = work / "status"  # nothing is installed on the machine that this is for
     status.touch()
     options = [f"Dir::State::status={status}", f"Dir::Cache::archives={work / 'none'}"]
