@@ -1,110 +1,123 @@
-"""Acceleration is used where it was proved."""
+"""Acceleration is used only where a kernel booted with it; QEMU is a script here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from vnetperf.host.machine import Machine
+from tests.conftest import Programs
 from vnetperf.model.errors import HostError
-from vnetperf.virt import kvm
+from vnetperf.virt import kvm, lab_guest
+from vnetperf.virt.kernel import Kernel
+from vnetperf.virt.lab_boot import LabMachine
+from vnetperf.virt.tools import QEMU
 
+#: Writes to the file that the console goes to, as QEMU would.
+PRINTS = 'for a; do case "$a" in file:*) echo "{}" >"${{a#file:}}";; esac; done; '
+BOOTS = PRINTS.format(f"Kernel panic: VFS: {kvm.LAST_MESSAGE}")
 
-class Kernel:
-    """A QEMU whose guest says something, or nothing."""
-
-    returncode: int | None = None
-
-    def __init__(self, console: Path, says: str) -> None:
-        console.write_text(says)
-
-    def wait_for(
-        self, condition: Callable[[], bool], timeout_s: float, what: str, poll_s: float
-    ) -> None:
-        if not condition():
-            raise HostError(f"no {what} within {timeout_s:g} s", where="kvm-proof")
-
-    def alive(self) -> bool:
-        return True
-
-    def signal(self, number: int) -> None:
-        assert number == 9
-
-    def stop(self, timeout_s: float) -> None:
-        return
-
-
-class Bench(Machine):
-    """A machine that starts `Kernel`s and remembers with what."""
-
-    def __init__(self, directory: Path, says: str) -> None:
-        self.directory, self.says = directory, says
-        self.argv: list[str] = []
-
-    def subdir(self, name: str) -> Path:
-        del name
-        return self.directory
-
-    def spawn(self, name: str, argv: Sequence[str], **options: Any) -> Any:
-        del name, options
-        self.argv = list(argv)
-        return Kernel(self.directory / "console", self.says)
+Attempt = Callable[[str], kvm.KvmProof]
 
 
 @pytest.fixture
-def prove(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], tuple[kvm.KvmProof, Bench]]:
-    def run(says: str) -> tuple[kvm.KvmProof, Bench]:
-        device, kernel = tmp_path / "kvm", tmp_path / "vmlinuz"
-        device.touch()
-        if not kernel.exists():
-            kernel.touch()
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        monkeypatch.setattr(kvm, "DEVICE", device)
-        bench = Bench(tmp_path, says)
-        return kvm.kvm_proof(bench, str(kernel), kernel), bench
+def attempt(
+    tmp_path: Path, programs: Programs, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> Attempt:
+    """Try with a QEMU that does what a script says."""
+    (tmp_path / "kvm").touch()
+    kernel.image.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(kvm, "DEVICE", tmp_path / "kvm")
+    monkeypatch.setattr(kvm, "LIMIT_S", 1.0)
+
+    def run(script: str) -> kvm.KvmProof:
+        folder = programs({QEMU: script})
+        return kvm.kvm_proof(str(folder / QEMU), kernel.image)
 
     return run
 
 
+def accelerator(wanted: str, kernel: Kernel, tmp_path: Path) -> str:
+    qemu = str(tmp_path / "bin" / QEMU)
+    return lab_guest.choose_accelerator(LabMachine(), wanted, qemu, kernel).accelerator
+
+
+@pytest.mark.parametrize("then", ["sleep 60", "exit 0"])
 def test_a_kernel_that_boots_is_the_proof(
-    prove: Callable[[str], tuple[kvm.KvmProof, Bench]],
+    attempt: Attempt, kernel: Kernel, tmp_path: Path, then: str
 ) -> None:
-    proof, _ = prove(f"...\nKernel panic: VFS: {kvm.LAST_MESSAGE}")
-    assert proof == kvm.KvmProof(True, "a kernel booted with it")
-    again, other = prove("")  # remembered
-    assert (again, other.argv) == (proof, [])
+    assert attempt(BOOTS + then) == kvm.KvmProof(True, "a kernel booted with it")
+    assert accelerator("auto", kernel, tmp_path) == "kvm"
+    assert accelerator("tcg", kernel, tmp_path) == "tcg"
 
 
 @pytest.mark.parametrize(
-    ("says", "why"), [("", "said nothing"), ("[ 0.1] Linux", "did not come to its end")]
+    ("script", "why"),
+    [
+        ("sleep 60", "printed nothing within 1 s"),
+        (PRINTS.format("[ 0.1] Linux") + "sleep 60", "did not come to its end within 1 s"),
+        ("echo 'failed to initialize kvm' >&2; exit 1", "status 1: failed to initialize kvm"),
+        ("kill -ABRT $$", "signal 6"),
+    ],
 )
-def test_a_kernel_that_stands_still_is_no_proof(
-    prove: Callable[[str], tuple[kvm.KvmProof, Bench]], says: str, why: str
+def test_a_device_that_is_there_is_no_proof(
+    attempt: Attempt,
+    kernel: Kernel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    script: str,
+    why: str,
 ) -> None:
-    proof, _ = prove(says)
+    proof = attempt(script)
     assert not proof.works
     assert why in proof.why
+    monkeypatch.setattr(kvm, "_boot_with_kvm", pytest.fail)  # it is remembered
+    assert kvm.kvm_proof(str(tmp_path / "bin" / QEMU), kernel.image) == proof
+    assert accelerator("auto", kernel, tmp_path) == "tcg"
+    with pytest.raises(HostError, match="does not work") as caught:
+        accelerator("kvm", kernel, tmp_path)
+    assert "--accel auto" in caught.value.cure
+
+
+def test_a_proof_is_of_this_boot_alone(
+    attempt: Attempt, kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert attempt(BOOTS).works
+    monkeypatch.setattr(kvm, "boot_id", lambda: "another")
+    again = kvm.KvmProof(False, "it was tried again")
+    monkeypatch.setattr(kvm, "_boot_with_kvm", lambda *_: again)
+    assert kvm.kvm_proof(str(tmp_path / "bin" / QEMU), kernel.image) == again
+
+
+def test_no_device_and_no_kernel_need_no_attempt(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del attempt
+    assert "no kernel" in kvm.kvm_proof("qemu", None).why
+    monkeypatch.setattr(kvm, "DEVICE", tmp_path / "nowhere" / "kvm")
+    assert "/dev/kvm" in kvm.kvm_proof("qemu", tmp_path).why
 
 
 @pytest.mark.parametrize(("takes", "loaded"), [(False, []), (True, ["kvm_amd"])])
 def test_in_the_lab_kvm_is_loaded_where_guests_would_not_stand_still(
-    prove: Callable[[str], tuple[kvm.KvmProof, Bench]],
+    attempt: Attempt,
+    kernel: Kernel,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    *,
     takes: bool,
     loaded: list[str],
 ) -> None:
-    modules: list[str] = []
+    assert attempt(BOOTS).works
+    machine = MagicMock()
     monkeypatch.setattr(kvm, "virtual_lab", lambda: True)
     monkeypatch.setattr(kvm, "lab_takes_guests", lambda: takes)
     monkeypatch.setattr(kvm, "has_flag", lambda flag: flag == "svm")
-    monkeypatch.setattr(Bench, "load_module", lambda _, name: modules.append(name))
-    proof, bench = prove(kvm.LAST_MESSAGE)
+    proof = kvm.guest_kvm_proof(machine, str(tmp_path / "bin" / QEMU), kernel.image)
     assert proof.works is takes
-    assert modules == loaded
-    assert bool(bench.argv) is takes
+    assert [call.args[0] for call in machine.load_module.call_args_list] == loaded
     assert takes or "one thread" in proof.why

@@ -185,15 +185,6 @@ def qemu_command(
     return _render(argv, rundir)
 
 
-def lab_initramfs(kernel: Kernel, directory: Path) -> Path:
-    """The first file system of the lab's kernel: a shell and the modules for the host's files."""
-    path = directory / "initramfs"
-    argv = [*VIRTME_RUN, "--dry-run", "--show-command", "--mods", "auto", "--disable-kvm"]
-    argv += ["--force-9p", "--kimg", str(kernel.image), "--save-initramfs", str(path)]
-    _render([*argv, "--script-sh", "true"], directory)
-    return path
-
-
 def share_tag(number: int) -> str:
     """The guest's name for a directory that it may write to."""
     return f"vnetperf.share{number}"

@@ -13,12 +13,13 @@ import threading
 import time
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vnetperf.model.errors import HostError
 from vnetperf.virt import lab_boot
 from vnetperf.virt.kernel import Kernel, run_dir
+from vnetperf.virt.kvm import kvm_proof
 from vnetperf.virt.lab_boot import LabMachine
 from vnetperf.virt.tools import with_pdeathsig
 
@@ -126,6 +127,20 @@ class Task:
     terminal: tuple[int, int] | None = None
     raw: bool = False
     timeout_s: float | None = None
+
+
+def choose_accelerator(machine: LabMachine, wanted: str, qemu: str, kernel: Kernel) -> LabMachine:
+    """The machine with the wanted accelerator; "auto" takes KVM where it is proved."""
+    proof = kvm_proof(qemu, kernel.image) if wanted != "tcg" else None
+    if proof is not None and proof.works:
+        return replace(machine, accelerator="kvm")
+    if proof is not None and wanted == "kvm":
+        raise HostError(
+            f"hardware acceleration does not work: {proof.why}",
+            where="--accel kvm",
+            cure="use --accel auto, or see `vnetperf lab doctor`",
+        )
+    return machine
 
 
 def run(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str], None]) -> int:
