@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +20,7 @@ from pathlib import Path
 
 from vnetperf.model.errors import HostError
 from vnetperf.virt import lab_boot
-from vnetperf.virt.kernel import Kernel, run_dir
+from vnetperf.virt.kernel import Kernel, make_lab_dir
 from vnetperf.virt.kvm import kvm_proof
 from vnetperf.virt.lab_boot import LabMachine
 from vnetperf.virt.tools import with_pdeathsig
@@ -88,6 +90,34 @@ class Relay:
 def _write_all(target: int, data: bytes) -> None:
     while data:
         data = data[os.write(target, data) :]
+
+
+@contextlib.contextmanager
+def run_dir() -> Iterator[Path]:
+    """A private directory for one run of the lab, removed at its end."""
+    path = make_lab_dir() / "runs" / f"{os.getpid()}-{secrets.token_hex(3)}"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        _remove_stale(path.parent)
+        path.mkdir(mode=0o700)
+    except OSError as error:
+        raise HostError(
+            f"a directory for this run cannot be made: {error.strerror}",
+            where=str(path),
+            accepted="a disk with room that you may write to",
+            cure="set XDG_CACHE_HOME to a directory on one",
+        ) from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove what processes that were killed have left."""
+    for path in folder.iterdir():
+        if not Path(f"/proc/{path.name.partition('-')[0]}").exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 #: Longest that a start may take; emulated on a very busy machine it takes two minutes.
