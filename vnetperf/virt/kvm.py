@@ -18,11 +18,12 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vnetperf.host.facts.system import has_flag, lab_takes_guests, virtual_lab
+from vnetperf.host.facts.system import has_flag
 from vnetperf.host.linux import boot_id
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import cache_directory, make_cache
 from vnetperf.host.programs import kvm_facts
+from vnetperf.host.wait import lab_takes_guests, virtual_lab
 from vnetperf.model.errors import HostError
 from vnetperf.virt.tools import with_pdeathsig
 
