@@ -24,10 +24,13 @@ from vnetperf.runner.scenarios import address_scenario, make_scenario
 from vnetperf.runner.trial_runner import judge
 
 Unchanged = Callable[[], tuple[str, ...]]
-pytestmark = pytest.mark.skipif(
-    bool(kernel.why_not_loadable("bridge")),
-    reason=f"no bridge: {kernel.why_not_loadable('bridge')}",
-)
+pytestmark = [
+    pytest.mark.daily,
+    pytest.mark.skipif(
+        bool(kernel.why_not_loadable("bridge")),
+        reason=f"no bridge: {kernel.why_not_loadable('bridge')}",
+    ),
+]
 #: Slow enough for a tester that shares its processor.
 TEST = Rfc2889Test(max_addresses=2048, learning_fps=1000.0)
 #: uapi/linux/if_link.h, if_ether.h and rtnetlink.h; iproute2 knows the first from 6.8 on.

@@ -25,6 +25,8 @@ from vnetperf.traffic.loadgen import Loadgen
 from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.process import VHOST_NET
 
+pytestmark = pytest.mark.daily
+
 Unchanged = Callable[[], tuple[str, ...]]
 Ends = tuple[list[Attachment], list[WireEnd]]
 #: Frames of each direction, and the fewest that a generator without a core to itself still sends.

@@ -14,6 +14,7 @@ from vnetperf.model.errors import DutError
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.skipif(
         bool(kernel.why_not_loadable("bridge")),
         reason=f"no bridge: {kernel.why_not_loadable('bridge')}",

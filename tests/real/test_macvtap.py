@@ -20,6 +20,7 @@ TROUBLES = [
     if kernel.why_not_loadable(m)
 ]
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.skipif(bool(TROUBLES), reason=", ".join(TROUBLES)),
 ]
 
