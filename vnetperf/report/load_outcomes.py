@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from vnetperf.model.outcomes import ForwardingRate, LatencyAt, LossStep, Soak, Spread
 from vnetperf.model.result import Result
 from vnetperf.report import text
-from vnetperf.report.summary import Group, ReportedNumber
+from vnetperf.report.summary import Group
 from vnetperf.report.table import NONE, Table, distinct_sentences, group_sentences
+from vnetperf.results.metrics import latency_directions
 
 _REPETITION_HEAD = (
     "size",
@@ -62,13 +63,6 @@ def repetition_headline(result: Result) -> tuple[str, str]:
     return "", ""
 
 
-def repetition_numbers(result: Result) -> Iterator[ReportedNumber]:
-    """Every number."""
-    for goal in result.goals:
-        if goal.repeats is not None:
-            yield ReportedNumber("lower_bound_of_rounds", "fps", goal.repeats, goal.name)
-
-
 _LATENCY_HEAD = (
     "size",
     "load",
@@ -98,10 +92,6 @@ def _ns_or_none(value: float | None) -> str:
     return NONE if value is None else text.nanoseconds(value)
 
 
-def _latency_directions(at: LatencyAt) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*at.mean_ns, *at.latency, *at.variation]))
-
-
 def _latency_row(result: Result, at: LatencyAt, name: str) -> tuple[str, ...]:
     mean, all_of = at.mean_ns.get(name), at.latency.get(name)
     found = all_of.percentiles if all_of else {}
@@ -123,7 +113,7 @@ def _latency_row(result: Result, at: LatencyAt, name: str) -> tuple[str, ...]:
 def _latency_loads(group: Group) -> Iterator[tuple[Result, LatencyAt, str]]:
     for result in group.measured:
         for at in result.latency_at:
-            for name in _latency_directions(at):
+            for name in latency_directions(at):
                 yield result, at, name
 
 
@@ -210,27 +200,6 @@ def latency_headline(result: Result) -> tuple[str, str]:
     return text.mean_with_n(slowest, "ns"), f"{tail}at {at.of}"
 
 
-def latency_numbers(result: Result) -> Iterator[ReportedNumber]:
-    """Every number."""
-    for at in result.latency_at:
-        yield ReportedNumber("load", "fps", at.load_fps, at.of)
-        yield ReportedNumber("loss_ratio", "ratio", at.loss_ratio, at.of)
-        for name in _latency_directions(at):
-            mean, found = at.mean_ns.get(name), at.latency.get(name)
-            if mean is not None:
-                yield ReportedNumber("latency_mean", "ns", mean, at.of, name)
-            if found is not None:
-                yield ReportedNumber("latency_min", "ns", found.min_ns, at.of, name)
-                for level, value in found.percentiles.items():
-                    yield ReportedNumber(f"latency_p{level}", "ns", value, at.of, name)
-                yield ReportedNumber("latency_max", "ns", found.max_ns, at.of, name)
-            varied = at.variation.get(name)
-            if varied is not None:
-                for part in ("pdv", "ipdv_min", "ipdv_median", "ipdv_max"):
-                    value = getattr(varied, f"{part}_ns")
-                    yield ReportedNumber(part, "ns", value, at.of, name, varied.why)
-
-
 def largest_clean(result: Result) -> LossStep | None:
     """The largest load at and below which no frame was lost."""
     found = None
@@ -291,22 +260,6 @@ def loss_headline(result: Result) -> tuple[str, str]:
     return f"no loss to {text.short_fps(clean.load_fps)}", lost
 
 
-def loss_numbers(result: Result) -> Iterator[ReportedNumber]:
-    """Every number."""
-    for step in result.loss_steps:
-        item = (
-            f"{text.percent(step.input_ratio)} of {text.fps(step.load_fps / step.input_ratio)}"
-            if (step.input_ratio)
-            else text.fps(step.load_fps)
-        )
-        yield ReportedNumber("load", "fps", step.load_fps, item)
-        yield ReportedNumber("input_ratio", "ratio", step.input_ratio, item)
-        yield ReportedNumber("loss_ratio", "ratio", step.loss_ratio, item)
-        yield ReportedNumber("forwarded", "fps", step.forwarded_fps, item)
-        for name, value in step.per_direction.items():
-            yield ReportedNumber("loss_ratio", "ratio", value, item, name)
-
-
 _RATE_HEAD = (
     "size",
     "load",
@@ -363,15 +316,6 @@ def rate_headline(result: Result) -> tuple[str, str]:
     best = max(result.rates, key=lambda found: found.forwarded_fps.mean)
     said = f"at {text.short_fps(best.load_fps)}, {text.percent(best.loss_ratio.mean, 3)} lost"
     return text.mean_with_n(best.forwarded_fps, "fps"), said
-
-
-def rate_numbers(result: Result) -> Iterator[ReportedNumber]:
-    """Every number."""
-    for found in result.rates:
-        yield ReportedNumber("load", "fps", found.load_fps, found.of)
-        yield ReportedNumber("forwarding_rate", "fps", found.forwarded_fps, found.of)
-        yield ReportedNumber("loss_ratio", "ratio", found.loss_ratio, found.of)
-        yield ReportedNumber("trial_duration", "s", found.duration_s, found.of)
 
 
 _SOAK_HEAD = (
@@ -449,20 +393,3 @@ def soak_headline(result: Result) -> tuple[str, str]:
     said = soak_verdict(found).partition(":")[0]
     high = text.percent(found.loss_high, 3)
     return f"{text.percent(found.loss_ratio, 3)} lost", f"below {high}; {said}"
-
-
-def soak_numbers(result: Result) -> Iterator[ReportedNumber]:
-    """Every number."""
-    found = result.soak
-    if found is None:
-        return
-    yield ReportedNumber("load", "fps", found.load_fps, found.of)
-    yield ReportedNumber("duration", "s", found.seconds, found.of)
-    yield ReportedNumber("offered", "frames", float(found.offered), found.of)
-    yield ReportedNumber("lost", "frames", float(found.lost), found.of)
-    yield ReportedNumber("loss_ratio", "ratio", found.loss_ratio, found.of, note=found.note)
-    yield ReportedNumber("loss_ratio_low", "ratio", found.loss_low, found.of)
-    yield ReportedNumber("loss_ratio_high", "ratio", found.loss_high, found.of)
-    yield ReportedNumber("loss_ratio_goal", "ratio", found.goal, found.of)
-    for name, varied in found.variation.items():
-        yield ReportedNumber("pdv", "ns", varied.pdv_ns, found.of, name, varied.why)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from vnetperf.model.outcomes import AddressTable, BackToBack, Recovery, Reset, Spread
 from vnetperf.model.result import Result
 from vnetperf.report import load_outcomes, text
-from vnetperf.report.summary import Group, ReportedNumber
+from vnetperf.report.summary import Group
 from vnetperf.report.table import NONE, Table, distinct_sentences, group_sentences
 
 _BACK_TO_BACK_HEAD = (
@@ -96,24 +96,6 @@ def back_to_back_headline(result: Result) -> tuple[str, str]:
     return burst_text(found), f"{buffer}N {found.frames.n}"
 
 
-def back_to_back_numbers(result: Result) -> Iterator[ReportedNumber]:
-    """Every number."""
-    found = result.back_to_back
-    if found is None:
-        return
-    capped = "every burst up to the longest one tried came through" if found.capped else ""
-    note = "; ".join(filter(None, (capped, found.note)))
-    yield ReportedNumber("back_to_back_frames", "frames", found.frames, note=note)
-    yield ReportedNumber("capped", "", found.capped)
-    yield ReportedNumber("step", "frames", float(found.step_frames))
-    yield ReportedNumber("longest_burst_tried", "frames", float(found.max_burst_frames))
-    yield ReportedNumber("implied_buffer_time", "s", found.implied_s, note=note)
-    yield ReportedNumber("corrected_buffer_time", "s", found.corrected_s, note=note)
-    yield ReportedNumber("throughput_used", "fps", found.throughput_fps)
-    yield ReportedNumber("theoretical_rate_per_interface", "fps", found.max_rate_fps)
-    yield ReportedNumber("burst_gap_mean", "ns", found.gap_ns)
-
-
 #: How a note begins that takes the number's worth.
 _NO_RESULT = "no result"
 _RECOVERY_HEAD = (
@@ -181,18 +163,6 @@ def recovery_headline(result: Result) -> tuple[str, str]:
     if recovery_text(found) == _NO_RESULT:
         return _NO_RESULT, found.note.removeprefix(f"{_NO_RESULT}: ")
     return text.mean_with_n(found.seconds, "s"), said
-
-
-def recovery_numbers(result: Result) -> Iterator[ReportedNumber]:
-    """Every number."""
-    found = result.recovery
-    if found is None:
-        return
-    yield ReportedNumber("recovery_time", "s", found.seconds, note=found.note)
-    yield ReportedNumber("throughput_used", "fps", found.throughput_fps)
-    yield ReportedNumber("overload", "fps", found.overload_fps)
-    yield ReportedNumber("load_after", "fps", found.relaxed_fps)
-    yield ReportedNumber("overload_duration", "s", found.overload_s)
 
 
 _RESET_HEAD = (
@@ -274,18 +244,6 @@ def reset_headline(result: Result) -> tuple[str, str]:
     return "\n".join(parts), f"n {max(counts)} each" if counts else ""
 
 
-def reset_numbers(result: Result) -> Iterator[ReportedNumber]:
-    """Every number."""
-    for found in result.resets:
-        for name in ("by_loss", "by_time"):
-            value = getattr(found, f"{name}_s")
-            yield ReportedNumber(
-                f"reset_time_{name}", "s", value, found.what, note=found.why or found.note
-            )
-        yield ReportedNumber("event_took", "s", found.event_s, found.what)
-        yield ReportedNumber("load", "fps", found.load_fps, found.what)
-
-
 _LEARNING_TEST = "address_learning"
 _TRIED_HEAD = ("size", "addresses", "sent at", "learned", "trial")
 
@@ -358,16 +316,6 @@ def address_headline(result: Result) -> tuple[str, str]:
     return f"{count} addresses", f"sent at {rate}"
 
 
-def address_numbers(result: Result) -> Iterator[ReportedNumber]:
-    """Every number."""
-    found = result.addresses
-    if found is None:
-        return
-    yield ReportedNumber("addresses", "addresses", float(found.addresses), note=found.note)
-    yield ReportedNumber("learning_rate", "fps", found.learning_fps, note=found.note)
-    yield ReportedNumber("capped", "", found.capped)
-
-
 #: What each kind of test contributes, in the order of a report.
 _TABLES: tuple[Callable[[Group], tuple[Table, ...]], ...] = (
     load_outcomes.repetition_tables,
@@ -391,17 +339,6 @@ _HEADLINES: tuple[Callable[[Result], tuple[str, str]], ...] = (
     load_outcomes.soak_headline,
     address_headline,
 )
-_QUANTITIES: tuple[Callable[[Result], Iterator[ReportedNumber]], ...] = (
-    load_outcomes.repetition_numbers,
-    load_outcomes.latency_numbers,
-    load_outcomes.loss_numbers,
-    back_to_back_numbers,
-    recovery_numbers,
-    reset_numbers,
-    load_outcomes.rate_numbers,
-    load_outcomes.soak_numbers,
-    address_numbers,
-)
 
 
 def tables(group: Group) -> tuple[Table, ...]:
@@ -416,9 +353,3 @@ def headline(result: Result) -> tuple[str, str]:
         if said[0]:
             return said
     return "", ""
-
-
-def reported_numbers(result: Result) -> Iterator[ReportedNumber]:
-    """Every number, for programs."""
-    for quantities_of in _QUANTITIES:
-        yield from quantities_of(result)
