@@ -6,7 +6,7 @@ Where they are looked for, and how one is read into a model with one clear error
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +24,13 @@ def conf_dirs() -> tuple[Path, ...]:
     return tuple(dict.fromkeys((Path.cwd() / "conf", shipped)))
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What ends a message about an unknown name; "" when none is near, or it is known."""
+    names = list(known)
+    near = get_close_matches(name, names, 1)
+    return f", did you mean {near[0]!r}?" if near and name not in names else ""
+
+
 def find_file(kind: str, name: str) -> Path:
     """The file of a named testbed, preset or traffic profile."""
     if name.endswith(".toml"):
@@ -35,9 +42,8 @@ def find_file(kind: str, name: str) -> Path:
         if _is_file(path):
             return path
     known = available(kind)
-    near = get_close_matches(name, known, 1)
     raise ConfigError(
-        f"unknown name {name!r}" + (f", did you mean {near[0]!r}?" if near else ""),
+        f"unknown name {name!r}{did_you_mean(name, known)}",
         where=kind,
         accepted=", ".join(known) + ", or a path ending in .toml",
     )
@@ -94,8 +100,7 @@ def _as_config_error(model: type[BaseModel], error: ValidationError, where: str)
     what = first["msg"].removeprefix("Value error, ")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         keys = _keys_at(model, first["loc"][:-1])
-        near = get_close_matches(str(first["loc"][-1]), keys, 1)
-        what = "unknown key" + (f", did you mean {near[0]!r}?" if near else "")
+        what = f"unknown key{did_you_mean(str(first['loc'][-1]), keys)}"
         accepted = ", ".join(keys)
     elif first["type"] != "value_error":
         what = f"{what}, got {first['input']!r}"

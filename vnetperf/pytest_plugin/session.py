@@ -116,6 +116,7 @@ class BenchSession:
         self.config = config
         self.worker = worker_name(config)
         self._configuration: Configuration | None = None
+        self._configurations: dict[str, Configuration] = {}
         self._run: Run | None = None
         self._comparisons: Sequence[Comparison] = ()
         self.expecting = ThresholdCheck(config)
@@ -161,7 +162,12 @@ class BenchSession:
                 "in a test case that varies nothing: all other settings belong to the whole run"
             )
         own = {key: value for key, value in marker.kwargs.items() if key == "frame_sizes"}
-        return configuration_of(self.config, own)
+        if not own:
+            return self.configuration
+        key = repr(own)
+        if key not in self._configurations:
+            self._configurations[key] = configuration_of(self.config, own)
+        return self._configurations[key]
 
     def results_folder(self) -> Path:
         """The run's folder: the one to resume, the one xdist's controller named, or a new one."""
