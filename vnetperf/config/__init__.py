@@ -27,7 +27,7 @@ from vnetperf.config.settings import (
     parse_tests,
     switch_options,
 )
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.frames import TunnelKind
 from vnetperf.model.options import CoreOptions, GuestOptions, MobileCore, SwitchOptions

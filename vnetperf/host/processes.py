@@ -19,22 +19,18 @@ from pathlib import Path
 from typing import IO
 
 from vnetperf.host.journal import Journal, UndoData
-from vnetperf.host.linux import PROC, ProcessId, set_namespace
+from vnetperf.host.linux import (
+    PROC,
+    RUN_ID_VARIABLE,
+    ProcessId,
+    belongs_to_run,
+    set_namespace,
+)
 from vnetperf.host.wait import patient
 from vnetperf.model.errors import HostError
 
-RUN_ID_VARIABLE = "VNETPERF_RUN_ID"
 TERM_GRACE_S = 1.0
 END_TIMEOUT_S = 8.0
-
-
-def belongs_to_run(pid: int, run_id: str) -> bool:
-    """Whether a living process was started for this run."""
-    try:
-        environment = (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return False
-    return f"{RUN_ID_VARIABLE}={run_id}".encode() in environment.split(b"\0")
 
 
 def find_processes(run_id: str) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 
 Rss = Literal["l3", "l4", "off"]
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, field_validator
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 
 
 class AgentConfig(Frozen):

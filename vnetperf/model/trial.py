@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 
 #: "first": the first that each of the tester's ports sends, and receives; "streams": the first of
 #: each stream, sent and received; "gaps": received ones before which some of their stream are

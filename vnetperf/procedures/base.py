@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import isclose
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.errors import LogError
 from vnetperf.model.parameters import ProcedureParameters as Parameters
 from vnetperf.model.trial import EventSpec, LoadStep, TrialResult, TrialSpec, Verdict

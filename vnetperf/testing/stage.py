@@ -15,9 +15,9 @@ from vnetperf import config, registry
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import MACHINE_LOCK, LiveDeployment
 from vnetperf.deployment.planner import largest_frame, make_plan
+from vnetperf.host.linux import RUN_ID_VARIABLE
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.processes import RUN_ID_VARIABLE
 from vnetperf.host.wait import patient
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Plan, Scenario

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from vnetperf.host.facts.system import has_flag, lab_takes_guests, virtual_lab
+from vnetperf.host.facts.system import has_flag
 from vnetperf.host.linux import boot_id
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import cache_directory, make_cache
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import lab_takes_guests, patient, virtual_lab
 from vnetperf.model.errors import HostError
 from vnetperf.virt import lab_boot
 from vnetperf.virt.kernel import Kernel, make_lab_dir, run_dir

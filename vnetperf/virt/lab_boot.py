@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from vnetperf.host.facts.system import LAB_GUESTS_MARK, LAB_MARK
+from vnetperf.host.wait import LAB_GUESTS_MARK, LAB_MARK
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.virt.kernel import Kernel
 from vnetperf.virt.tools import SBIN, VIRTME_RUN

@@ -23,11 +23,11 @@ from vnetperf.host.facts.system import (
     hostname,
     kernel_facts,
     uptime,
-    virtual_lab,
     virtualisation,
 )
 from vnetperf.host.nic import pci
 from vnetperf.host.programs import kvm_facts, software_facts
+from vnetperf.host.wait import virtual_lab
 
 #: Where the kernel shows the tables; only root may read them.
 SMBIOS_TABLE: Final = "firmware/dmi/tables/DMI"

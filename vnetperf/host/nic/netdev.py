@@ -10,7 +10,7 @@ from typing import Any
 
 from vnetperf.host import ethtool, links
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.links import run_in
+from vnetperf.host.linux import run_in
 from vnetperf.host.nic import pci
 from vnetperf.host.wait import patient
 from vnetperf.model.errors import HostError
@@ -214,7 +214,7 @@ def move_interface(address: str, netns: Path, *, name: str = "") -> str:
 def prepare_interface(
     name: str, *, netns: Path, mtu: int, promiscuous: bool, mac: str = "", offload: bool = False
 ) -> None:
-    """Make an interface in a run's namespace carry test frames and nothing else, and bring it up."""
+    """Make an interface in a run's namespace carry test frames alone, and bring it up."""
     if mac and links.get(name, netns).mac != mac:
         links.set_address(name, mac, netns=netns)
     if links.get(name, netns).mtu != mtu:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from vnetperf.backend import check_process
 from vnetperf.host import links, threads
 from vnetperf.host.cpu import format_cpus
+from vnetperf.host.linux import run_in
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment, WireEnd
@@ -194,7 +195,7 @@ class Vepc(Vnf):
             apn = self.stack.attach.apn
             client.append(Sgsn(stack.SGSN, GN_CORE, GN_TESTER, apn, self.check_alive))
 
-        links.run_in(self.container.netns, make)
+        run_in(self.container.netns, make)
         try:
             client[0].echo()
             return client[0].attach(sessions, ramp)

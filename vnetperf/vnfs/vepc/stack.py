@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vnetperf.host import programs
-from vnetperf.host.links import run_in
+from vnetperf.host.linux import run_in
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.options import (
     GN_CORE,

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import dpdk
-from vnetperf.host.facts.system import virtual_lab
 from vnetperf.host.machine import Machine
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, virtual_lab
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.frames import MAX_FRAME_SIZE

@@ -9,7 +9,7 @@ from typing import Any
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import pci, vfs
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, dut_mac, vnf_mac
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.options import SwitchOptions
