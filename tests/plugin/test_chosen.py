@@ -134,11 +134,11 @@ def test_a_wrong_name_is_one_message(tests: Site, monkeypatch: pytest.MonkeyPatc
     result = tests.run("-k", "pvp_dpdk", "--tests", "latncy")
     text = result.stderr.str() + result.stdout.str()
     assert result.ret == 4
-    assert text.count("'latncy' is no test, did you mean 'latency'?") == 1
+    assert text.count("'latncy' is not a test, did you mean 'latency'?") == 1
     assert "accepted: all, or a list of throughput, latency" in text
     monkeypatch.setenv("VNETPERF_TESTS", "nothing")
     text = tests.run("-k", "pvp_dpdk").stderr.str()
-    assert "VNETPERF_TESTS: 'nothing' is no test" in text
+    assert "environment: tests: 'nothing' is not a test" in text
     monkeypatch.delenv("VNETPERF_TESTS")
     tests.pytester.makepyfile(
         test_rfc2544=CASES.replace('measures("latency")', 'measures("lat", 1)')

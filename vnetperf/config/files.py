@@ -5,15 +5,15 @@ Where they are looked for, and how one is read into a model with one clear error
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.errors import ConfigError, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -22,13 +22,6 @@ def conf_dirs() -> tuple[Path, ...]:
     """Folders searched for configuration files, in order."""
     shipped = (Path(__file__).parent.parent / "conf").resolve()  # in a checkout a link to its conf/
     return tuple(dict.fromkeys((Path.cwd() / "conf", shipped)))
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """What ends a message about an unknown name; "" when none is near, or it is known."""
-    names = list(known)
-    near = get_close_matches(name, names, 1)
-    return f", did you mean {near[0]!r}?" if near and name not in names else ""
 
 
 def find_file(kind: str, name: str) -> Path:
@@ -104,6 +97,9 @@ def _as_config_error(model: type[BaseModel], error: ValidationError, where: str)
         accepted = ", ".join(keys)
     elif first["type"] != "value_error":
         what = f"{what}, got {first['input']!r}"
+        if first["type"] == "literal_error" and isinstance(first["input"], str):
+            known = re.findall(r"'([^']+)'", first["ctx"]["expected"])
+            what += did_you_mean(first["input"], known)
     if more:
         what += f" (and {len(more)} more wrong values in the same place)"
     return ConfigError(what, where=f"{where}: {path}" if path else where, accepted=accepted)

@@ -16,15 +16,15 @@ import pytest
 from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeScheduling
 
 from vnetperf import registry
-from vnetperf.config import Configuration
+from vnetperf.config import CommandLine, Configuration, validate
+from vnetperf.config.settings import given
 from vnetperf.model.deployment import DEPLOYMENTS
-from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.errors import CapabilityError, ConfigError, did_you_mean
 from vnetperf.model.frames import MIN_FRAME_SIZE
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
-from vnetperf.pytest_plugin.options import check_mode, check_names
-from vnetperf.runner.scenarios import scenario_ids
+from vnetperf.runner.scenarios import check_mode, check_names, scenario_ids
 
 if TYPE_CHECKING:
     from vnetperf.model.scenario import Scenario
@@ -32,15 +32,11 @@ if TYPE_CHECKING:
 
 
 def round_count(config: pytest.Config) -> int:
-    """How often each case is to be measured."""
-    asked: int | None = config.getoption("interleave", None)
-    if asked is None:
-        return 0
-    if asked < 2:
-        raise pytest.UsageError(
-            f"--interleave {asked}: a case is repeated from 2 on; 5 and more give a usable interval"
-        )
-    return asked
+    """How often each case is to be measured; 0 for once, without rounds."""
+    try:
+        return validate(CommandLine, given(config.option, CommandLine), "command line").interleave
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 #: What an id may hold: it stands in test ids, where brackets and blanks have a meaning.
@@ -272,8 +268,6 @@ def keyword_filter(definition: Any) -> Callable[[Iterable[str]], bool]:
 
 def unknown_keywords(config: pytest.Config, functions: set[str]) -> list[str]:
     """What names in -k that no case has may stand for."""
-    from vnetperf.config.files import did_you_mean
-
     try:
         from _pytest.mark import _parse_expression
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
+from vnetperf.config.settings import add_options
 from vnetperf.pytest_plugin import hooks
-from vnetperf.pytest_plugin.options import add_options
 
 if TYPE_CHECKING:
     from vnetperf.pytest_plugin.session import BenchSession
@@ -37,7 +37,8 @@ def session_of(config: pytest.Config) -> BenchSession:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    add_options(parser)
+    group = parser.getgroup("vnetperf", "vnetperf: benchmarks of virtual switches")
+    add_options(group.addoption)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
