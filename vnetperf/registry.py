@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Literal
 
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.errors import ConfigError, did_you_mean
 
 Family = Literal["vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints"]
 FAMILIES: tuple[Family, ...] = (
@@ -75,7 +75,7 @@ def load(family: Family, name: str) -> Any:
             cure="reinstall the package that provides it",
         ) from error
     raise ConfigError(
-        f"unknown {family} backend {name!r}",
+        f"unknown {family} backend {name!r}{did_you_mean(name, names(family))}",
         where=f"vnetperf.{family}",
         accepted=", ".join(names(family)),
         cure=f"install the plugin package that registers it under vnetperf.{family}",
@@ -91,7 +91,7 @@ def load_vnf(name: str) -> Any:
     target = vnf.places.get(place)
     if target is None:
         raise ConfigError(
-            f"{what} does not run in {place!r}",
+            f"{what} does not run in {place!r}{did_you_mean(place, vnf.places)}",
             where="vnf",
             accepted=", ".join((what, *(f"{what}:{place}" for place in vnf.places))),
         )
