@@ -137,11 +137,11 @@ def test_children_die_with_a_killed_parent(tmp_path: Path, with_setpriv: bool) -
             sys.executable,
             "-c",
             "import sys, time\n"
-            "from vnetperf.host import spawner\n"
-            "if sys.argv[1] == 'False': spawner.shutil.which = lambda *a, **k: None\n"
+            "from vnetperf.host import processes as p\n"
+            "if sys.argv[1] == 'False': p.shutil.which = lambda *a, **k: None\n"
             "import os\n"
-            "r = spawner.SpawnRequest(['sleep', '60'], dict(os.environ), -3, -3)\n"
-            "print(spawner.spawn(r).pid, flush=True); time.sleep(60)\n",
+            "r = p.SpawnRequest(['sleep', '60'], dict(os.environ), -3, -3)\n"
+            "print(p.spawn_process(r).pid, flush=True); time.sleep(60)\n",
             str(with_setpriv),
         ],
         stdout=subprocess.PIPE,

@@ -16,10 +16,10 @@ from vnetperf.virt import images
 
 BUILD = """
 from tests.images.conftest import package
-from vnetperf.virt import building, image
+from vnetperf.virt import image_build, images
 from vnetperf.virt.recipe import VLOOP
-building.inputs = lambda *_: building.Inputs(VLOOP, (package("linux-image"),), ())
-image.build("vloop", print)
+image_build.image_inputs = lambda *_: image_build.ImageInputs(VLOOP, (package("linux-image"),), ())
+images.build("vloop", print)
 """
 
 

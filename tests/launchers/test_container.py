@@ -11,7 +11,7 @@ from vnetperf.host import cpu
 from vnetperf.model.errors import HostError
 from vnetperf.virt.container import Container
 
-GROUPS = "vnetperf.virt.container.cgroups.why_no_cpusets"
+GROUPS = "vnetperf.virt.container.cpu.why_no_cpusets"
 
 
 def mounts(tmp_path: Path, *, controllers: str = "cpuset cpu", given: str = "cpuset") -> Path:

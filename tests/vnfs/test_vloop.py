@@ -122,7 +122,7 @@ def test_lcores_have_the_numbers_of_their_processors_where_they_can(
         ("veth", False, "net_af_packet1,iface=vp1,", False, False),
         ("macvtap", False, "net_af_packet1,iface=vp1,", False, False),
         ("tap", False, "net_tap1,iface=vp1,", False, False),
-        ("tap", True, "net_virtio_user1,path=/dev/vhost-net,iface=vp1,", True, False),
+        ("tap", True, "net_virtio_user1,path=/,iface=vp1,", True, False),
         ("vf", False, "net_af_packet1,iface=vp1,", False, False),
     ],
 )
