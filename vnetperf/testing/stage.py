@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +17,7 @@ from vnetperf.deployment.planner import largest_frame, make_plan
 from vnetperf.host.linux import RUN_ID_VARIABLE
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
@@ -228,12 +227,16 @@ class Stage:
         """
         if self._before is None:
             return ()
-        deadline = time.monotonic() + patient(PATIENCE_S)
-        while (
-            found := snapshot.compare_snapshots(self._before, _machine())
-        ) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        return found
+        before = self._before
+        found: list[str] = []
+
+        def as_before() -> bool:
+            found[:] = snapshot.compare_snapshots(before, _machine())
+            return not found
+
+        what = "the machine as it was before"
+        wait_at_most(as_before, PATIENCE_S, what, poll_s=0.2)
+        return tuple(found)
 
     def clear(self) -> None:
         """Take the deployment away; what it leaves is noted in `troubles`."""
