@@ -21,7 +21,7 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.traffic.loadgen import Loadgen
+from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.process import VHOST_NET
 

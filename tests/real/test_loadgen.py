@@ -21,7 +21,7 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import CaptureSpec, TrialResult, TrialSpec
-from vnetperf.traffic.loadgen import Loadgen
+from vnetperf.traffic.loadgen.driver import Loadgen
 
 Unchanged = Callable[[], tuple[str, ...]]
 #: Trials until one is whole, on processors that others use too.
