@@ -23,6 +23,7 @@ from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import CaptureSpec, TrialResult, TrialSpec
 from vnetperf.testing.stage import whole_trial
 from vnetperf.traffic.loadgen import Loadgen
+from vnetperf.traffic.loadgen.driver import Loadgen
 
 Unchanged = Callable[[], tuple[str, ...]]
 TRIAL = TrialSpec(frame_size=128, load_fps=2000.0, duration_s=0.3, drain_s=1.0)
