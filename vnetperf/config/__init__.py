@@ -25,6 +25,7 @@ from vnetperf.config.settings import (
     parse_message_sizes,
     parse_seconds,
     parse_tests,
+    read_testbed,
     switch_options,
 )
 from vnetperf.model.base import Frozen
@@ -315,7 +316,7 @@ def _read(
             preset = preset.model_copy(update={"time_budget_s": seconds})
         if settings.tests:
             preset = preset.model_copy(update={"tests": settings.tests})
-        testbed = load_model(Testbed, find_file("testbeds", settings.testbed))
+        testbed = read_testbed(settings.testbed)
     else:
         preset, testbed = known.preset, known.testbed
     if any("=" not in one for one in settings.core):

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
+from vnetperf import registry
 from vnetperf.config.files import Model, find_file, load_model, read_toml, validate
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.options import (
@@ -17,11 +18,27 @@ from vnetperf.model.options import (
     SwitchOptions,
 )
 from vnetperf.model.parameters import TestName
+from vnetperf.model.testbed import Testbed
 
 
 def switch_options(name: str, pairs: tuple[str, ...]) -> SwitchOptions:
     """Options of the vSwitch: those of a file, and single ones over them."""
-    return _options(SwitchOptions, find_file("switch", name), pairs, "--set")
+    path = find_file("switch", name)
+    keys = {*read_toml(path), *(pair.partition("=")[0] for pair in pairs)}
+    if keys <= {*SwitchOptions.model_fields}:
+        return _options(SwitchOptions, path, pairs, "--set")
+    found = _options(registry.switch_options_model(), path, pairs, "--set")
+    return SwitchOptions.model_validate(found.model_dump(exclude_unset=True))
+
+
+def read_testbed(name: str) -> Testbed:
+    """A testbed file, with the sections that backends declare for it."""
+    path = find_file("testbeds", name)
+    content = read_toml(path)
+    if not content.get("programs") and set(content) <= set(Testbed.model_fields):
+        return load_model(Testbed, path)
+    whole = load_model(registry.testbed_model(), path)
+    return Testbed.model_validate(whole.model_dump(exclude_unset=True))
 
 
 def guest_options(given: tuple[str, ...]) -> GuestOptions:

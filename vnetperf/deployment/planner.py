@@ -151,7 +151,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     placement = place_with_vnfs(demands, testbed.cores, facts, near, where)
     plan = Plan(
         scenario=scenario,
-        testbed=testbed,
+        testbed=registry.completed(testbed),
         wire=wire,
         nics=nics,
         placement=placement,

@@ -18,6 +18,7 @@ from vnetperf.host.links import LinkStatistics
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import KernelModule
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import Endpoint, EndpointPlace, GuestPlace
 from vnetperf.virt.guest import Guest
@@ -103,7 +104,7 @@ class Form(ABC):
 
     name: ClassVar[str]
     attachments: ClassVar[tuple[str, ...]]
-    modules: ClassVar[tuple[str, ...]] = ()
+    modules: ClassVar[tuple[KernelModule, ...]] = ()
     keeps_own_mac: ClassVar[bool] = False
     made: ClassVar[tuple[str, ...]] = ()
 
@@ -209,6 +210,7 @@ def _section(name: int, kind: int, flags: int, offset: int, content: bytes, **mo
 
 
 BRIDGE = "vloop"
+BRIDGE_MODULE = KernelModule(name="bridge", symbol="br_handle_frame", optional=True)
 
 
 class BridgeForm(Form):
@@ -216,7 +218,7 @@ class BridgeForm(Form):
 
     name: ClassVar[str] = "bridge"
     attachments: ClassVar[tuple[str, ...]] = ("veth", "virtio")
-    modules: ClassVar[tuple[str, ...]] = ("bridge",)
+    modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE,)
     keeps_own_mac: ClassVar[bool] = True
     made: ClassVar[tuple[str, ...]] = (BRIDGE,)
 
