@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
+from vnetperf.backend import Requirements
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import WireEnd
@@ -14,10 +15,9 @@ from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 
 
-class Wire(ABC):
+class Wire(Requirements, ABC):
     """A wire of one deployment."""
 
-    name: ClassVar[str]
     #: True when the far end is the DUT's own receive ring: a frame the wire refuses is then one
     #: that the DUT dropped, as a NIC drops when its ring is full.
     refusal_is_loss: ClassVar[bool]

@@ -26,7 +26,7 @@ import pytest
 
 pytestmark = pytest.mark.vary("wire", ["memif"])
 
-@pytest.mark.vary("set", [pytest.param((), id="default"), ("rx_queues=2", "rss=l4")])
+@pytest.mark.vary("set", [pytest.param((), id="default"), ("rx_queues=2", "offloads=true")])
 @pytest.mark.vary("guest", ["tso=true", pytest.param("nic=e1000", marks=pytest.mark.skip("no"))])
 def test_cross(bench): pass
 """
@@ -78,8 +78,8 @@ def test_several_marks_are_a_cross_product_in_the_order_they_are_written(site: S
     assert collected(site, "test_cross.py", "-k", "pvp_dpdk") == [
         "test_cross[pvp_dpdk-wire=memif,default,tso=true]",
         "test_cross[pvp_dpdk-wire=memif,default,nic=e1000]",
-        "test_cross[pvp_dpdk-wire=memif,rx_queues=2,rss=l4,tso=true]",
-        "test_cross[pvp_dpdk-wire=memif,rx_queues=2,rss=l4,nic=e1000]",
+        "test_cross[pvp_dpdk-wire=memif,rx_queues=2,offloads=true,tso=true]",
+        "test_cross[pvp_dpdk-wire=memif,rx_queues=2,offloads=true,nic=e1000]",
     ]
     result = site.run("test_cross.py", "-k", "pvp_dpdk and e1000")
     result.assert_outcomes(skipped=2)

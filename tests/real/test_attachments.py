@@ -22,7 +22,6 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.testing.stage import whole_trial
-from vnetperf.traffic.loadgen import Loadgen
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.process import VHOST_NET

@@ -22,7 +22,6 @@ from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import CaptureSpec, TrialResult, TrialSpec
 from vnetperf.testing.stage import whole_trial
-from vnetperf.traffic.loadgen import Loadgen
 from vnetperf.traffic.loadgen.driver import Loadgen
 
 Unchanged = Callable[[], tuple[str, ...]]

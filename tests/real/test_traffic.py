@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.real.needs import program
 from tests.real.switches import SLOW, deployed
 from vnetperf.config.files import available, find_file, load_model
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.host.programs import find_programs
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.testing.stage import whole_trial
@@ -24,7 +24,7 @@ FEW = 2000
 SETTLE_S = 0.05
 
 pytestmark = pytest.mark.skipif(
-    not find_programs({}, ("dpdk-testpmd",))[0]["dpdk-testpmd"],
+    not program("dpdk-testpmd"),
     reason="no dpdk-testpmd on PATH: install the package dpdk-dev",
 )
 

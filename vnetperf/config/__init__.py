@@ -25,6 +25,7 @@ from vnetperf.config.settings import (
     guest_options,
     mobile_core,
     parse_seconds,
+    read_testbed,
     switch_options,
     variable_name,
 )
@@ -220,7 +221,7 @@ def _read(
             preset = preset.model_copy(update={"time_budget_s": seconds})
         if settings.tests:
             preset = preset.model_copy(update={"tests": settings.tests})
-        testbed = load_model(Testbed, find_file("testbeds", settings.testbed))
+        testbed = read_testbed(settings.testbed)
     else:
         preset, testbed = known.preset, known.testbed
     if any("=" not in one for one in settings.core):

@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_args
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
+from vnetperf import registry
 from vnetperf.config.files import Model, find_file, load_model, read_toml, validate
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, did_you_mean
@@ -31,6 +32,7 @@ from vnetperf.model.outcomes import AUTO, MAX_INSTANCES, MAX_MESSAGE, ServerPlac
 from vnetperf.model.parameters import TestName
 from vnetperf.model.preset import FrameSizes
 from vnetperf.model.scenario import Forwarding, Rules, VnfPlacement
+from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import parse_capture
 
 ENV_PREFIX = "VNETPERF_"
@@ -318,7 +320,22 @@ def _kind(field: FieldInfo) -> str:
 
 def switch_options(name: str, pairs: tuple[str, ...]) -> SwitchOptions:
     """Options of the vSwitch: those of a file, and single ones over them."""
-    return _options(SwitchOptions, find_file("switch", name), pairs, "--set")
+    path = find_file("switch", name)
+    keys = {*read_toml(path), *(pair.partition("=")[0] for pair in pairs)}
+    if keys <= {*SwitchOptions.model_fields}:
+        return _options(SwitchOptions, path, pairs, "--set")
+    found = _options(registry.switch_options_model(), path, pairs, "--set")
+    return SwitchOptions.model_validate(found.model_dump(exclude_unset=True))
+
+
+def read_testbed(name: str) -> Testbed:
+    """A testbed file, with the sections that backends declare for it."""
+    path = find_file("testbeds", name)
+    content = read_toml(path)
+    if not content.get("programs") and set(content) <= set(Testbed.model_fields):
+        return load_model(Testbed, path)
+    whole = load_model(registry.testbed_model(), path)
+    return Testbed.model_validate(whole.model_dump(exclude_unset=True))
 
 
 def guest_options(given: tuple[str, ...]) -> GuestOptions:

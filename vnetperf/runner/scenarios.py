@@ -13,13 +13,18 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
 from vnetperf.procedures.addresses import SPARE
 
-#: The VNF of deployments that are for a mobile core.
-CORE = "vepc"
-
 
 def scenario_ids() -> list[str]:
     """Ids of all scenarios."""
     return [f"{d}_{v}" for d in DEPLOYMENTS for v in registry.names("vswitches")]
+
+
+def _mobile_core() -> str:
+    """The VNF of deployments that are for a mobile core."""
+    cores = [name for name in registry.names("vnfs") if registry.load_vnf(name).user_plane]
+    if not cores:
+        raise ConfigError("no mobile core is registered", where="vnfs")
+    return cores[0]
 
 
 def make_scenario(scenario_id: str, configuration: Configuration, variant: str = "") -> Scenario:
@@ -33,7 +38,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     by_port = learned or capabilities.addressing == "port"
     vnf = settings.vnf
     if graph.gtp and not registry.load_vnf(vnf).user_plane:
-        vnf = CORE  # whatever else is asked for, only a mobile core takes users' packets
+        vnf = _mobile_core()  # whatever else is asked for, only one takes users' packets
     rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
     usual = "route" if graph.gtp else "mac" if rewrites else "io"
     mode = settings.vnf_mode if settings.vnf_mode != "auto" else usual
