@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vnetperf.host import programs
-from vnetperf.host.linux import run_in
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.options import (
     GN_CORE,
@@ -153,7 +152,6 @@ def stack_problem(stack: MobileCore, options: CoreOptions) -> str:
 
 #: Next hop towards the servers; a link-local address that nobody is asked for.
 SGI_HOP = "169.254.0.2"
-PROC_SNMP = Path("/proc/thread-self/net/snmp")
 
 
 def network_commands(
@@ -179,11 +177,6 @@ def network_commands(
     )
 
 
-def udp_counters(netns: Path, port: str) -> HopCounters:
-    """What went through the UDP sockets of a namespace: GTP-U, where a program handles it."""
-    return parse_udp(run_in(netns, PROC_SNMP.read_text), port)
-
-
 def parse_udp(text: str, port: str) -> HopCounters:
     """What a namespace's table of protocols says of UDP."""
     names, numbers = (line.split()[1:] for line in text.splitlines() if line.startswith("Udp:"))
@@ -206,7 +199,7 @@ def kernel_modules(scenario: Scenario) -> tuple[str, ...]:
     return ("gtp",) if scenario.core.gtpu_mode == "kernel" else ("tun",)
 
 
-def core_problem(facts: MachineFacts, scenario: Scenario, name: str) -> str:
+def mobile_core_problem(facts: MachineFacts, scenario: Scenario, name: str) -> str:
     """What keeps a core from a scenario."""
     return scenario_problem(scenario, name) or _machine_problem(facts, scenario)
 
@@ -264,7 +257,7 @@ def _build_problem(facts: MachineFacts, scenario: Scenario) -> str:
     )
 
 
-def guest_core_problem(scenario: Scenario) -> str:
+def guest_mobile_core_problem(scenario: Scenario) -> str:
     """What of a scenario a core in a VM cannot do."""
     core, mode = scenario.stack, scenario.core.gtpu_mode
     if core is None:
@@ -287,7 +280,7 @@ def guest_core_problem(scenario: Scenario) -> str:
     return ""
 
 
-def core_version(facts: MachineFacts, stack: MobileCore) -> str:
+def mobile_core_version(facts: MachineFacts, stack: MobileCore) -> str:
     """Version of a core."""
     program = Path(stack.programs[0].argv[0]).name
     text = facts.versions.get(program, "")
