@@ -17,7 +17,6 @@ from vnetperf import config
 from vnetperf.config.files import available
 from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.testbed import PktgenConfig
 from vnetperf.model.trial import TrialSpec
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.frames import NetdevPort
@@ -114,9 +113,7 @@ def test_it_can_be_used_by_someone_who_did_not_start_it(
 
 def _client_of(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Another driver, which is told where the first one's Pktgen is."""
-    testbed = loop.generator.plan.testbed.model_copy(
-        update={"pktgen": PktgenConfig(server="127.0.0.1")}
-    )
+    testbed = loop.generator.plan.testbed.model_copy(update={"pktgen": {"server": "127.0.0.1"}})
     plan = loop.generator.plan.model_copy(update={"testbed": testbed})
     original = process.connect_server
     monkeypatch.setattr(

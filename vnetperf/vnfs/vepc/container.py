@@ -19,7 +19,7 @@ from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.options import GN_CORE, GN_TESTER
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.vepc import stack
 from vnetperf.vnfs.vepc.mobile_core import MobileCoreForm, MobileCorePrograms, MobileCoreVnf
@@ -72,6 +72,8 @@ class Vepc(MobileCoreVnf, ContainerVloop):
     """A mobile core: packets of UEs in GTP-U at port 0, plain at port 1."""
 
     name: ClassVar[str] = "vepc"
+    programs: ClassVar[tuple[Program, ...]] = stack.PROGRAMS
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (stack.GTP_MODULE, stack.TUN_MODULE)
     places: ClassVar[Mapping[str, str]] = {
         "container": "vnetperf.vnfs.vepc.container:Vepc",
         "vm": "vnetperf.vnfs.vepc.vm:VmVepc",

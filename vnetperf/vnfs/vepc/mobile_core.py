@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.options import Bearers, MobileCore
@@ -99,12 +98,16 @@ class MobileCorePrograms(ABC):
         """The table /proc/net/snmp of the place."""
 
     def _wait(self, number: int, ready: str) -> None:
-        deadline = time.monotonic() + patient(PROGRAM_S)
-        while ready not in self.log(number):
-            self.check()
-            if time.monotonic() > deadline:
-                raise self.error(number, f"runs, but {ready!r} did not come in {PROGRAM_S:g} s")
-            time.sleep(POLL_S)
+        wait_for(
+            lambda: ready in self.log(number),
+            PROGRAM_S,
+            f"{ready!r} of {self.stack.programs[number].argv[0]}",
+            poll_s=POLL_S,
+            check=self.check,
+            error=lambda: self.error(
+                number, f"runs, but {ready!r} did not come in {PROGRAM_S:g} s"
+            ),
+        )
 
     def check(self) -> None:
         """Raise when a program has ended."""
@@ -128,10 +131,8 @@ class MobileCorePrograms(ABC):
         """The interface to the first program, and its GTP-U socket."""
         tun = self.place.statistics().get(self.stack.tun)
         if tun is None:
-            deadline = time.monotonic() + patient(REAPED_S)
-            while time.monotonic() < deadline:
-                self.check()
-                time.sleep(POLL_S)
+            # The end of its program is a better reason, and is seen a moment later.
+            wait_at_most(self.check, REAPED_S, "the end of a program", poll_s=POLL_S)
             raise DutError(f"gone: the interface {self.stack.tun}", where=self.role)
         found = HopCounters(port=f"{self.role}.tun (inside)", **asdict(tun))
         if self.options.gtpu_mode == "kernel":

@@ -98,7 +98,7 @@ class VmVepc(MobileCoreVnf, VmVloop):
         """Boot, address both NICs, and start the mobile core."""
         super()._bring_up(guest)
         for module in stack.kernel_modules(self.plan.scenario):
-            guest.agent.run(["modprobe", module])
+            guest.agent.run(["modprobe", module.name])
         programs = GuestPrograms(self, guest)
         gn, sgi = (guest.interface(nic.mac) for nic in guest.domain.nics)
         programs.start(stack.CoreInterfaces(gn, sgi))

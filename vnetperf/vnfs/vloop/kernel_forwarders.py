@@ -19,6 +19,7 @@ from vnetperf.host.links import LinkStatistics
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import KernelModule
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import PRIVATE_MOUNTS, Endpoint, EndpointPlace, GuestPlace
 from vnetperf.virt.guest import Guest
@@ -104,7 +105,7 @@ class Form(ABC):
 
     name: ClassVar[str]
     attachments: ClassVar[tuple[str, ...]]
-    modules: ClassVar[tuple[str, ...]] = ()
+    modules: ClassVar[tuple[KernelModule, ...]] = ()
     keeps_own_mac: ClassVar[bool] = False
     made: ClassVar[tuple[str, ...]] = ()
 
@@ -142,6 +143,7 @@ def xdp_object(index: int) -> bytes:
 
 
 BRIDGE = "vloop"
+BRIDGE_MODULE = KernelModule(name="bridge", symbol="br_handle_frame", optional=True)
 
 
 class BridgeForm(Form):
@@ -149,7 +151,7 @@ class BridgeForm(Form):
 
     name: ClassVar[str] = "bridge"
     attachments: ClassVar[tuple[str, ...]] = ("veth", "virtio")
-    modules: ClassVar[tuple[str, ...]] = ("bridge",)
+    modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE,)
     keeps_own_mac: ClassVar[bool] = True
     made: ClassVar[tuple[str, ...]] = (BRIDGE,)
 
