@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from math import fsum
 from statistics import median
 
-from hdrh.histogram import HdrHistogram
-
 from vnetperf.model.outcomes import DelayVariation, LatencyAt
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.trial import Latency
 from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
 from vnetperf.statistics import spread
+from vnetperf.statistics.histogram import decode_hdr
 from vnetperf.statistics.samples import percentiles
 
 #: Percentile whose distance to the smallest delay is the delay variation (RFC 8219 section 7.3.1).
@@ -44,7 +43,7 @@ def merge_latencies(latencies: Sequence[Latency]) -> Latency:
 def _merge_histograms(latencies: Sequence[Latency]) -> tuple[dict[str, float], str]:
     if not all(latency.hdr for latency in latencies):
         return {}, ""
-    whole, *others = (HdrHistogram.decode(latency.hdr) for latency in latencies)
+    whole, *others = (decode_hdr(latency.hdr) for latency in latencies)
     for other in others:
         whole.add(other)
     # By the rank that generators take: the library's own is another where ranks are not whole.
