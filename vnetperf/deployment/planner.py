@@ -191,7 +191,7 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
         nics=nics,
         placement=place_roles(roles, testbed.cores, facts, preferred_node(nics)),
         memory=(),
-        refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
+        refusal_is_loss=False,  # there is no DUT whose ring could be full
         tester_rx_queues=queues,
     )
     mib = generator.hugepage_mib(scenario, (wire,))

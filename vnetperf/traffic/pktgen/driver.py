@@ -93,7 +93,7 @@ class Pktgen(TrafficGenerator):
 
     @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
-        """Whether a cycle of the frames is too long, or another's Pktgen has no settings for them."""
+        """Whether a cycle is too long, or an external Pktgen has no settings for the frames."""
         with contextlib.suppress(ConfigError):  # which is for others to tell
             kinds = compile_traffic(scenario.streams, scenario.traffic, LARGEST)
             if testbed.pktgen.server:
