@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import ClassVar, Literal
 
 from vnetperf.backend import Backend
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.model.frames import FIELD_NAMES, HEADERS, Encapsulation, HeaderKind, VaryField
