@@ -143,8 +143,10 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     def refused(kind: str) -> str:
         placement = place_with_vnfs(demands, testbed.cores, facts, None, where)
         queues = vswitch.tx_queues(scenario, placement)
-        said: str = generator.cannot_plug(kind, queues, scenario, placement)
-        return said
+        problem: str = generator.cannot_plug(
+            kind, queues, scenario=scenario, placement=placement, testbed=testbed, facts=facts
+        )
+        return problem
 
     wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), refused)
     near = preferred_node(nics)
@@ -180,8 +182,10 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
 
     def refused(kind: str) -> str:
         placement = place_roles(roles, testbed.cores, facts, None)
-        said: str = generator.cannot_plug(kind, queues, scenario, placement)
-        return said
+        problem: str = generator.cannot_plug(
+            kind, queues, scenario=scenario, placement=placement, testbed=testbed, facts=facts
+        )
+        return problem
 
     wire, nics = _choose_wire(alone, testbed, facts, (generator,), refused)
     plan = Plan(

@@ -14,7 +14,7 @@ from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.model.frames import FIELD_NAMES, HEADERS, Encapsulation, HeaderKind, VaryField
 from vnetperf.model.scenario import Placement, RoleDemand, Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
 
@@ -127,7 +127,16 @@ class TrafficGenerator(Backend):
         """
 
     @classmethod
-    def cannot_plug(cls, wire: str, queues: int, scenario: Scenario, placement: Placement) -> str:
+    def cannot_plug(
+        cls,
+        wire: str,
+        queues: int,
+        *,
+        scenario: Scenario,
+        placement: Placement,
+        testbed: Testbed,
+        facts: MachineFacts,
+    ) -> str:
         """What keeps it from a kind of wire, seeing who is at its other end.
 
         Args:
@@ -135,11 +144,13 @@ class TrafficGenerator(Backend):
             queues: Queues that the other end sends on.
             scenario: The scenario.
             placement: Cores.
+            testbed: Its own section says how it is used.
+            facts: The machine, with the programs found there.
 
         Returns:
-            "" or why it cannot.
+            "" or why it cannot, and the cure.
         """
-        del wire, queues, scenario, placement
+        del wire, queues, scenario, placement, testbed, facts
         return ""
 
     @classmethod

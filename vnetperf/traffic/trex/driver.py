@@ -173,8 +173,18 @@ class Trex(TrafficGenerator):
         return (RoleDemand(role="tester", threads=3, group="switch"),)
 
     @classmethod
-    def cannot_plug(cls, wire: str, queues: int, scenario: Scenario, placement: Placement) -> str:
+    def cannot_plug(
+        cls,
+        wire: str,
+        queues: int,
+        *,
+        scenario: Scenario,
+        placement: Placement,
+        testbed: Testbed,
+        facts: MachineFacts,
+    ) -> str:
         """A memif's other end drops what it sends on queues that nobody polls."""
+        del testbed, facts
         if wire != "memif":
             return ""
         if scenario.traffic.flows > 1 and scenario.largest_on_wire > LONGEST:
