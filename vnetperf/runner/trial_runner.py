@@ -5,6 +5,7 @@ On the agent, judged, attributed, logged, repeated where that helps.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from vnetperf.procedures import Ask, Seen, counts
 from vnetperf.results.records import TrialRecord
 from vnetperf.runner.run import Run, utc_now
 
+log = logging.getLogger(__name__)
 _VERDICT_OF_FAILURE = {
     "dut": Verdict.DUT_FAILED,
     "timeout": Verdict.TIMED_OUT,
@@ -198,6 +200,7 @@ class TrialRunner:
         )
         run.log.append(trial)
         logged.trials.append(trial)
+        log.info("trial %d: %s %s", number, verdict, reason)
         run.progress.trial_ends(logged.begin, trial)
         waits, pause = times.learning_wait_s + result.drain_s, max(times.settle_s, ask.idle_s)
         run.spend("trial", ask.duration_s)
