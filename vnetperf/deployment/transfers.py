@@ -195,7 +195,7 @@ class Exchange:
                 self._versions[key] = end.place.run(tool.version_argv)
             except VnetperfError as error:
                 raise CapabilityError(
-                    f"{tool.programs[0]} cannot be run in the {end.what}: {error.what}",
+                    f"{tool.programs[0].name} cannot be run in the {end.what}: {error.what}",
                     where=f"endpoint tool {tool.name}",
                     cure=f"install the package {tool.package} there; an image for guests needs it",
                 ) from error

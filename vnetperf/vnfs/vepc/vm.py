@@ -15,7 +15,7 @@ from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.options import Bearers, CoreOptions, MobileCore
 from vnetperf.model.scenario import Plan, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import EndpointPair
@@ -63,11 +63,11 @@ class GuestMobileCore:
         self.pids: list[int] = []
         self.lines: list[str] = []
 
-    def start(self, names: Sequence[str], modules: Sequence[str], mtu: int) -> None:
+    def start(self, names: Sequence[str], modules: Sequence[KernelModule], mtu: int) -> None:
         """Start the programs, each once the one before is up."""
         agent = self.guest.agent
         for module in modules:
-            agent.run(["modprobe", module])
+            agent.run(["modprobe", module.name])
         mask = self._forwarding()
         if mask:
             agent.run(["sh", "-c", MOVE_INTERRUPTS.format(mask=mask)])

@@ -267,7 +267,7 @@ class GuestKernel:
         """Take the steps of the form."""
         agent = self.guest.agent
         for module in self.form.modules:
-            agent.run(["modprobe", module])
+            agent.run(["modprobe", module.name])
         agent.write(QUIET, "1")
         agent.write(DEFAULT_QDISC, TAIL_DROP)  # taken by interfaces that come up from here on
         names = [self.guest.interface(nic.mac) for nic in self.guest.domain.nics]

@@ -18,15 +18,19 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.wait import patient, wait_at_most, wait_for
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Program
 
 SUPPORTED_OVS = ((2, 17), (4, 99))
-#: Tools of the private instance and the packages that have them.
-OVS_TOOLS = (
-    ("ovsdb-server", "openvswitch-common"),
-    ("ovs-vsctl", "openvswitch-switch"),
-    ("ovs-ofctl", "openvswitch-common"),
-    ("ovsdb-tool", "openvswitch-common"),
+DPDK_DAEMON, KERNEL_DAEMON = "ovs-vswitchd-dpdk", "ovs-vswitchd"
+#: Tools of the private instance; those of another version may not understand a daemon's database.
+OVS_TOOLS = tuple(
+    Program(name=name, package=package, beside=(DPDK_DAEMON, KERNEL_DAEMON))
+    for name, package in (
+        ("ovsdb-server", "openvswitch-common"),
+        ("ovs-vsctl", "openvswitch-switch"),
+        ("ovs-ofctl", "openvswitch-common"),
+        ("ovsdb-tool", "openvswitch-common"),
+    )
 )
 
 
@@ -38,13 +42,10 @@ def parse_ovs_version(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def ovs_installation_problem(facts: MachineFacts, daemon: str, package: str, key: str) -> str:
-    """What keeps a private OVS from being started."""
-    for program, source in ((daemon, package), *OVS_TOOLS):
-        if problem := facts.missing_program(program, source):
-            return problem
+def ovs_version_problem(facts: MachineFacts, daemon: Program) -> str:
+    """Whether the version of a daemon is supported."""
     try:
-        version = parse_ovs_version(facts.versions[daemon])
+        version = parse_ovs_version(facts.versions[daemon.name])
     except DutError as error:
         return str(error)
     low, high = SUPPORTED_OVS
@@ -53,7 +54,7 @@ def ovs_installation_problem(facts: MachineFacts, daemon: str, package: str, key
     return (
         f"OVS {version[0]}.{version[1]} is not supported; "
         f"accepted: {low[0]}.{low[1]} to {high[0]}.x; install another version and name it "
-        f"in the testbed file under [programs] {key}"
+        f"in the testbed file under [programs] {daemon.setting}"
     )
 
 

@@ -19,7 +19,13 @@ from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import PhyPort, Port
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import NicUse, Scenario
-from vnetperf.vswitches.sriov.virtual_functions import SKIP_SW, RuleFilter, SwitchRule, switch_rules
+from vnetperf.vswitches.sriov.virtual_functions import (
+    SKIP_SW,
+    SWITCHDEV_MODULES,
+    RuleFilter,
+    SwitchRule,
+    switch_rules,
+)
 
 UPLINK_PORT_NAME = re.compile(r"p\d+(s\d+)?")
 #: With the number of its physical function; old drivers give the bare number.
@@ -93,7 +99,6 @@ def _net_attribute(sys: Path, name: str, what: str) -> str:
         return ""
 
 
-SWITCHDEV_MODULES = ("sch_ingress", "cls_flower", "act_mirred")
 #: How often an interface may be renamed while it is taken.
 RENAME_TRIES = 3
 

@@ -13,7 +13,7 @@ from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import TUNNELS
 from vnetperf.model.scenario import NicUse, Placement, Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
@@ -77,6 +77,7 @@ class Vpp(VSwitch):
     """VPP on memif, kernel and PCI ports; cross-connect, patch, bridge, router and tunnels."""
 
     name: ClassVar[str] = "vpp"
+    programs: ClassVar[tuple[Program, ...]] = (daemon.PROGRAM,)
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("memif", "nic", "veth"),
         attachments=("vhost-user", "memif"),
@@ -111,10 +112,9 @@ class Vpp(VSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps VPP from carrying the scenario here."""
-        if problem := facts.missing_program("vpp", "vpp (from its project's package repository)"):
-            return problem
         return (
-            daemon.vpp_installation_problem(facts, scenario)
+            cls.missing_requirement(facts)
+            or daemon.vpp_installation_problem(facts, scenario)
             or interfaces.xdp_problem(scenario)
             or forwarding.forwarding_problem(scenario)
         )
