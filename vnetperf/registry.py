@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from pydantic import create_model
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.options import SwitchOptions
 from vnetperf.model.testbed import AbsolutePath, KernelModule, Program, Testbed
 
@@ -81,7 +81,7 @@ def load(family: Family, name: str) -> Any:
             cure="reinstall the package that provides it",
         ) from error
     raise ConfigError(
-        f"unknown {family} backend {name!r}",
+        f"unknown {family} backend {name!r}{did_you_mean(name, names(family))}",
         where=f"vnetperf.{family}",
         accepted=", ".join(names(family)),
         cure=f"install the plugin package that registers it under vnetperf.{family}",
@@ -97,7 +97,7 @@ def load_vnf(name: str) -> Any:
     target = vnf.places.get(place)
     if target is None:
         raise ConfigError(
-            f"{what} does not run in {place!r}",
+            f"{what} does not run in {place!r}{did_you_mean(place, vnf.places)}",
             where="vnf",
             accepted=", ".join((what, *(f"{what}:{place}" for place in vnf.places))),
         )

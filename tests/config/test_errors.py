@@ -139,7 +139,7 @@ def test_unknown_names_are_told_with_those_there_are(
         ({"VNETPERF_PRSET": "x"}, ["VNETPERF_PRSET", "did you mean VNETPERF_PRESET"]),
         ({"VNETPERF_VNFS": "many"}, ["environment: vnfs", "'many'"]),
         ({"VNETPERF_VNFS": "0"}, ["environment: vnfs", "1"]),
-        ({"VNETPERF_FRAME_SIZES": "small"}, ["VNETPERF_FRAME_SIZES", "'small'"]),
+        ({"VNETPERF_FRAME_SIZES": "small"}, ["environment: frame_sizes", "'small'"]),
         ({"VNETPERF_FRAME_SIZES": "63"}, ["environment: frame_sizes.0", "63"]),
     ],
 )

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from vnetperf import registry
 from vnetperf.config import ENV_PREFIX, Settings
+from vnetperf.config.settings import settings_table
 from vnetperf.model.options import CoreOptions, GuestOptions
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset
@@ -116,6 +117,11 @@ def test_examples_are_accepted(comment: str, model: type[BaseModel]) -> None:
     blocks = re.findall(r"```toml\n(.*?)```", CONFIGURATION, re.DOTALL)
     (example,) = [block for block in blocks if block.startswith(comment)]
     model.model_validate(tomllib.loads(example))
+
+
+def test_the_table_of_settings_is_the_declared_one() -> None:
+    table = "\n".join(settings_table())
+    assert table in CONFIGURATION, "paste the output of `vnetperf show-config --table`"
 
 
 def test_every_setting_has_its_variable() -> None:

@@ -14,6 +14,7 @@ from vnetperf.model.errors import DutError
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.skipif(
         bool(module_problem("bridge")),
         reason=f"no bridge: {module_problem('bridge')}",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import AGAIN, TOP
+from tests.real.conftest import TOP
 
 Unchanged = Callable[[], tuple[str, ...]]
 EXAMPLE = TOP / "examples/vnetperf-tcswitch"
@@ -116,7 +116,7 @@ def test_other_vswitches_do_not_take_its_option(installed: Path) -> None:
     assert "has no option tc_priority" in done.stdout
 
 
-@AGAIN  # the kit runs on every backend that ships
+@pytest.mark.daily  # the kit runs on every backend that ships
 @pytest.mark.slow
 def test_it_keeps_the_contract(installed: Path, unchanged: Unchanged) -> None:
     done = pytest_run(installed, str(EXAMPLE / "tests"), "-q")

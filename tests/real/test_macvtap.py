@@ -16,6 +16,7 @@ from vnetperf.model.errors import DutError
 Unchanged = Callable[[], tuple[str, ...]]
 TROUBLES = [f"{m}: {module_problem(m)}" for m in ("macvtap", "act_mirred") if module_problem(m)]
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.skipif(bool(TROUBLES), reason=", ".join(TROUBLES)),
 ]
 

@@ -29,10 +29,13 @@ Unchanged = Callable[[], tuple[str, ...]]
 PKTGEN_DIR = "VNETPERF_PKTGEN_DIR"
 if PKTGEN_DIR in os.environ:
     os.environ["PATH"] += f":{os.environ[PKTGEN_DIR]}"
-pytestmark = pytest.mark.skipif(
-    shutil.which("pktgen") is None,
-    reason=f"no pktgen in PATH, and no {PKTGEN_DIR} with its directory",
-)
+pytestmark = [
+    pytest.mark.daily,
+    pytest.mark.skipif(
+        shutil.which("pktgen") is None,
+        reason=f"no pktgen in PATH, and no {PKTGEN_DIR} with its directory",
+    ),
+]
 SLOW = TrialSpec(frame_size=64, load_fps=2000.0, duration_s=0.3, drain_s=0.2)
 PROFILES = sorted(available("traffic"))
 SENT = 50

@@ -16,6 +16,7 @@ from vnetperf.model.errors import DutError
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.skipif(
         not program("dpdk-testpmd"),
         reason="no dpdk-testpmd on PATH: install the package dpdk-dev",

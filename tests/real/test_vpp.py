@@ -22,10 +22,13 @@ Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
 SHM = Path("/dev/shm")
 
-pytestmark = pytest.mark.skipif(
-    not program("vpp"),
-    reason="no vpp on PATH: install VPP (its project has package repositories)",
-)
+pytestmark = [
+    pytest.mark.daily,
+    pytest.mark.skipif(
+        not program("vpp"),
+        reason="no vpp on PATH: install VPP (its project has package repositories)",
+    ),
+]
 
 
 @pytest.fixture(autouse=True)

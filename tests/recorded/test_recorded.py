@@ -1,7 +1,7 @@
 """A log gives the same results, tables and files as on the day it was recorded.
 
-A difference that is wanted is looked at first (`python -m tests.recorded.test_recorded` prints all of
-them), then recorded with `--record`.
+A difference that is wanted is looked at first (`python -m tests.recorded.test_recorded` prints all
+of them), then recorded with `--record`.
 """
 
 from __future__ import annotations

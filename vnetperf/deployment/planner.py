@@ -20,7 +20,7 @@ BIFURCATED = ("mlx4_core", "mlx5_core", "mana")
 def choose_nics(
     scenario: Scenario, testbed: Testbed, facts: MachineFacts, tester: Any, dut: Any
 ) -> tuple[NicUse, ...]:
-    """Choose drivers for the NICs of a scenario's wires; the wire has checked that they are there."""
+    """Choose drivers for the NICs of a scenario; the wire has checked that they are there."""
     uses = []
     for wire in wires_of(scenario):
         config = testbed.nics[wire]

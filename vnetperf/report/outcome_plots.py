@@ -15,7 +15,7 @@ from vnetperf.model.outcomes import Curve, ForwardingRate, Soak
 from vnetperf.model.result import Result
 from vnetperf.model.trial import Latency
 from vnetperf.report import text
-from vnetperf.report.load_outcomes import soak_verdict
+from vnetperf.report.outcomes import soak_verdict
 from vnetperf.report.plot import (
     BOTTOM,
     LEFT,

@@ -14,7 +14,7 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, load_outcomes, outcomes, summary, table, text
+from vnetperf.report import goal_text, outcomes, summary, table, text
 from vnetperf.report.goal_text import LossAccount, account_losses, group_notes
 from vnetperf.report.outcome_plots import (
     LatencyLine,
@@ -188,14 +188,15 @@ def figures_beside(
 
 
 def _repetition_plots(group: Group) -> Iterator[Markup | None]:
-    every = list(load_outcomes.repeated_goals(group))
+    every = outcomes.repeated_goals(group)
     figures = [
         spread_plot(
-            f"{result.size_text}, {name}", "lower bound", [SpreadRow("rounds", found)], "fps"
+            f"{e.result.size_text}, {e.of}", "lower bound", [SpreadRow("rounds", e.found)], "fps"
         )
-        for result, name, found in every
+        for e in every
     ]
-    yield figure_grid("Lower bounds of all rounds", spread_legend([f for *_, f in every]), figures)
+    key = spread_legend([e.found for e in every])
+    yield figure_grid("Lower bounds of all rounds", key, figures)
 
 
 def _latency_plots(group: Group) -> Iterator[Markup | None]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from vnetperf import registry
-from vnetperf.config import Configuration
+from vnetperf.config import Configuration, Settings
 from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
-from vnetperf.model.errors import ConfigError, NoResultError
+from vnetperf.model.errors import ConfigError, NoResultError, did_you_mean
 from vnetperf.model.frames import GTPU, overhead
 from vnetperf.model.options import CoreOptions, GuestOptions
 from vnetperf.model.preset import Preset
@@ -69,6 +69,45 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         max_frame_size=max(usual_size, *sizes),
         variant=variant,
     )
+
+
+def check_backends(configuration: Configuration) -> None:
+    """Refuse names that no backend has, and what a backend cannot do, before anything starts."""
+    check_names(configuration.settings)
+    check_mode(configuration.settings)
+    name = configuration.settings.generator
+    if configuration.capture and not registry.load("traffic", name).capabilities.capture:
+        raise ConfigError(
+            f"{name} keeps no frames of a trial",
+            where="pcap",
+            accepted="0",
+            cure="leave --pcap out, or measure with --generator loadgen",
+        )
+
+
+def check_names(settings: Settings) -> None:
+    """Refuse names that no backend has."""
+    families: dict[registry.Family, str] = {
+        "traffic": settings.generator,
+        "wires": settings.wire,
+        "endpoints": settings.endpoint_tool,
+    }
+    for family, name in families.items():
+        if name not in ("auto", *registry.names(family)):
+            registry.load(family, name)  # raises, with the names there are
+    registry.load_vnf(settings.vnf)
+
+
+def check_mode(settings: Settings) -> None:
+    """Refuse a mode that the VNF does not have."""
+    modes = ("auto", *registry.load_vnf(settings.vnf).modes)
+    if settings.vnf_mode not in modes:
+        raise ConfigError(
+            f"{settings.vnf} has no mode {settings.vnf_mode!r}"
+            f"{did_you_mean(settings.vnf_mode, modes)}",
+            where="vnf_mode",
+            accepted=", ".join(modes),
+        )
 
 
 ADDRESSES_VARIANT = "addresses"

@@ -447,7 +447,7 @@ class Loadgen(TrafficGenerator):
             self._prepared,
             trial,
             watch,
-            refusal_is_loss=self.plan.refusal_is_loss,
+            refusal_is_loss=self.refusal_is_loss(trial),
         )
 
     def burst(self, frames: int, watch: Callable[[], None]) -> TrialResult:

@@ -372,7 +372,7 @@ class Pktgen(TrafficGenerator):
         if self._started is not None:
             self._started.calm_others()
         result = self._prepared().run(trial, watch)
-        return result.model_copy(update={"refusal_is_loss": self.plan.refusal_is_loss})
+        return result.model_copy(update={"refusal_is_loss": self.refusal_is_loss(trial)})
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Threads that send and receive."""

@@ -313,11 +313,14 @@ class Trex(TrafficGenerator):
         slack = patient(max(SLACK_S, SLACK * trial.duration_s))
         times = SendingTimes(trial.duration_s, slack, trial.drain_s, trial.full_drain)
         said = self._send(plan, times, watch)
-        result = to_trial_result(plan, said, histogram_up_to_loss=trial.histogram_up_to_loss)
-        drained = trial.drain_s if trial.full_drain else round(said["took"]["drain"], 4)
-        return result.model_copy(
-            update={"refusal_is_loss": self.plan.refusal_is_loss, "drain_s": drained}
+        result = to_trial_result(
+            plan,
+            said,
+            refusal_is_loss=self.refusal_is_loss(trial),
+            histogram_up_to_loss=trial.histogram_up_to_loss,
         )
+        drained = trial.drain_s if trial.full_drain else round(said["took"]["drain"], 4)
+        return result.model_copy(update={"drain_s": drained})
 
     def _send(
         self, plan: TrialPlan, times: SendingTimes, watch: Callable[[], None]

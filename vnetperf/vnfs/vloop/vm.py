@@ -24,7 +24,7 @@ from vnetperf.virt import guest_facts, guest_plan, images
 from vnetperf.virt.domain import BootFiles
 from vnetperf.virt.endpoint import Endpoint
 from vnetperf.virt.guest import Guest, pin_vhost, session_of, vhost_placement
-from vnetperf.virt.kvm import KvmProof, kvm_proof
+from vnetperf.virt.kvm import KvmProof, guest_kvm_proof
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vloop import guest_requirements
 from vnetperf.vnfs.vloop.guest_forwarders import GuestBuiltin, GuestKernel, GuestTestpmd
@@ -259,7 +259,7 @@ class VmVloop(Vnf):
             return KvmProof(
                 False, "there is no kernel to prove it with: vnetperf image build vloop"
             )
-        return kvm_proof(self.machine, qemu, kernel)
+        return guest_kvm_proof(self.machine, qemu, kernel)
 
     def _bring_up(self, guest: Guest) -> None:
         scenario = self.plan.scenario

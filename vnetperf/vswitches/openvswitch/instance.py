@@ -9,7 +9,6 @@ import contextlib
 import json
 import re
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_at_most, wait_for
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.testbed import MachineFacts, Program
 
@@ -204,17 +203,19 @@ class PrivateOvs:
             env=self.env,
             isolated=True,  # its interfaces and datapath must not meet those of another OVS
         )
-        deadline = time.monotonic() + patient(timeout_s)
-        while time.monotonic() < deadline:
-            self.check_alive()
-            if ready():
-                return
-            time.sleep(0.05)
-        raise DutError(
-            f"{what} is not initialised after {timeout_s:.0f} s; log ends with:\n"
-            + self.switch_process.log_tail(15),
-            where="ovs-vswitchd",
-            cure=cure,
+        process = self.switch_process
+        wait_for(
+            ready,
+            timeout_s,
+            what,
+            poll_s=0.05,
+            check=self.check_alive,
+            error=lambda: DutError(
+                f"{what} is not initialised after {timeout_s:.0f} s; log ends with:\n"
+                + process.log_tail(15),
+                where="ovs-vswitchd",
+                cure=cure,
+            ),
         )
 
     def answers(self) -> bool:
@@ -275,9 +276,8 @@ class PrivateOvs:
         if self.switch_process is not None and self.switch_process.alive():
             with contextlib.suppress(DutError):  # it may be dying; SIGTERM does the rest
                 self.appctl("exit", "--cleanup")  # a datapath in the kernel would stay
-                deadline = time.monotonic() + EXIT_S
-                while self.switch_process.alive() and time.monotonic() < deadline:
-                    time.sleep(0.02)
+                ended, what = self.switch_process, "the end of ovs-vswitchd"
+                wait_at_most(lambda: not ended.alive(), EXIT_S, what)
         self._control.close()
         for process in (self.switch_process, self.db_process):
             if process is not None:

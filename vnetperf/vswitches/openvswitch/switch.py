@@ -112,7 +112,7 @@ RULES_SHOWN = 20
 
 
 class OpenVSwitch(VSwitch):
-    """A private Open vSwitch; its backends differ in daemon, datapath and ports."""
+    """A private Open vSwitch. A backend chooses the daemon, the datapath and how ports are made."""
 
     #: Name of the daemon among the machine's programs.
     daemon: ClassVar[str]

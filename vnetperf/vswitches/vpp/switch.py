@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
+from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import TUNNELS
@@ -193,17 +193,18 @@ class Vpp(VSwitch):
         VPP looks for a server once, and then every three seconds: a VNF's socket must be there. The
         tester in the place of a VNF makes its own only later.
         """
-        deadline = time.monotonic() + VNF_SOCKET_S
         late = attachment.port in self.plan.scenario.deployment.tester_vnf_ports
-        awaited = attachment.vnf_is_server and not late
-        while awaited and not Path(attachment.socket or "").exists():
-            if time.monotonic() > deadline:
-                raise DutError(
+        if attachment.vnf_is_server and not late:
+            wait_for(
+                Path(attachment.socket or "").exists,
+                VNF_SOCKET_S,
+                f"the socket of {attachment.port}",
+                error=lambda: DutError(
                     f"nobody listens on the socket of {attachment.port} after {VNF_SOCKET_S:g} s",
                     where=attachment.socket or "",
                     cure="see the VNF's log",
-                )
-            time.sleep(0.01)
+                ),
+            )
         self._keep(self._ports.attach(attachment))
 
     def _keep(self, interface: VppInterface) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from vnetperf.virt.lab_boot import NICS
+from vnetperf.virt.lab_guest import TIMED_OUT
 from vnetperf.virt.tools import QEMU, virtme_version, which
 
 pytestmark = [
@@ -38,16 +39,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def done(folder: Path) -> subprocess.CompletedProcess[str]:
     """The lab, gone through from start to end."""
     shutil.copy(Path(__file__).with_name("probe.sh"), folder)
-    return subprocess.run(
-        [*LAB, "run", "--timeout", "400", "--", "sh", "probe.sh"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(TOP)},
-        input="a word",
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    settings = {k: v for k, v in os.environ.items() if not k.startswith("VNETPERF_")}
+
+    def go_through() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*LAB, "run", "--timeout", "600", "--", "sh", "probe.sh"],
+            cwd=folder,
+            env={**settings, "PYTHONPATH": str(TOP)},
+            input="a word",
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            check=False,
+        )
+
+    result = go_through()
+    # An emulated machine of several processors may stand still: once more, and no more.
+    return go_through() if result.returncode == TIMED_OUT else result
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +101,14 @@ def test_virtual_functions_can_be_driven_from_user_space(found: dict[str, list[s
     for nic in NICS:
         if nic.side == "dut":
             assert found[f"vf {nic.pci}"] == ["vfio-pci usable"] * 2
+
+
+def test_backends_that_need_its_kernel_keep_the_contract(
+    found: dict[str, list[str]], folder: Path
+) -> None:
+    (summary,) = found["contract"]
+    assert "2 passed" in summary, (folder / "contract.log").read_text()[-6000:]
+    assert "failed" not in summary
 
 
 def test_the_command_is_at_home(found: dict[str, list[str]], folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.images.conftest import package
+from tests.virt.conftest import package
 from vnetperf.model.errors import ConfigError
 from vnetperf.virt.recipe import RECIPES, VLOOP, recipe
 from vnetperf.virt.tools import Package

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.conftest import Distribution
+from tests.virt.conftest import Distribution
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.virt import images
 

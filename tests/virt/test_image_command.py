@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.images.conftest import Distribution
+from tests.virt.conftest import Distribution
 from vnetperf.cli import main
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Programs
-from tests.images.conftest import package
-from tests.images.test_pack import unpacked
+from tests.virt.conftest import package
+from tests.virt.test_image_pack import unpacked
 from vnetperf.model.errors import HostError
 from vnetperf.virt import image_build
 from vnetperf.virt.recipe import VLOOP

@@ -24,7 +24,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def begin(*play: str, timeout: float = 0) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "tests.lab.drive", str(tmp_path), str(timeout), *play]
+        argv = [sys.executable, "-m", "tests.virt.drive", str(tmp_path), str(timeout), *play]
         pipe = subprocess.PIPE
         started.append(
             subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=TOP)

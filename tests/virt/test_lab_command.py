@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Task, L
     monkeypatch.setattr(kernel, "cached", lambda: Kernel("x", Path("/x"), Path("/x")))
     monkeypatch.setattr(tools, "need_qemu", lambda: "qemu")
     monkeypatch.setattr(tools, "need_virtme", lambda: (9,))
-    monkeypatch.setattr(kvm, "choose_accelerator", lambda machine, *_: machine)
+    monkeypatch.setattr(lab_guest, "choose_accelerator", lambda machine, *_: machine)
     return tasks
 
 
@@ -138,7 +138,7 @@ def test_doctor_says_why_acceleration_is_not_used(
     monkeypatch.setattr("vnetperf.virt.tools.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr("vnetperf.virt.tools.qemu_version", lambda _: (10, 0))
     monkeypatch.setattr("vnetperf.virt.tools.virtme_version", lambda: (1, 42))
-    monkeypatch.setattr(kvm, "remembered_proof", lambda *_: kvm.LabProof(False, "it hung"))
+    monkeypatch.setattr(kvm, "kvm_proof", lambda *_: kvm.KvmProof(False, "it hung"))
     assert main(["lab", "doctor", "--memory", "2G"]) == 0
     assert "it hung; the lab is emulated" in capsys.readouterr().out
     assert main(["lab", "doctor", "--accel", "kvm", "--memory", "2G"]) == 1

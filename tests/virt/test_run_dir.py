@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vnetperf.model.errors import HostError
-from vnetperf.virt.kernel import run_dir
+from vnetperf.virt.lab_guest import run_dir
 
 
 def test_a_run_without_a_place_says_what_to_do(lab_home: Path) -> None:

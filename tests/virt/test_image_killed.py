@@ -11,14 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import Programs
-from tests.images.conftest import Distribution
+from tests.virt.conftest import Distribution
 from vnetperf.virt import images
 
 BUILD = """
-from tests.images.conftest import package
+from tests.virt.conftest import package
 from vnetperf.virt import image_build, images
 from vnetperf.virt.recipe import VLOOP
-image_build.image_inputs = lambda *_: image_build.ImageInputs(VLOOP, (package("linux-image"),), ())
+packages = (package("linux-image"),)
+image_build.image_inputs = lambda *_: image_build.ImageInputs(VLOOP, packages, ())
 images.build("vloop", print)
 """
 

@@ -1,4 +1,4 @@
-"""What the tests of images share: a store of their own, and a builder that takes no time."""
+"""What these tests share: a cache of their own, a builder that takes no time, made-up programs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from vnetperf.virt import image_build, images, tools
+from vnetperf.virt.kernel import Kernel
 from vnetperf.virt.recipe import VLOOP
 from vnetperf.virt.tools import Package
 
@@ -57,3 +58,16 @@ def distribution(store_home: Path, monkeypatch: pytest.MonkeyPatch) -> Distribut
     monkeypatch.setattr(image_build, "build_files", made.build)
     monkeypatch.setattr(tools, "download_packages", made.download)
     return made
+
+
+@pytest.fixture
+def lab_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The lab's directory, empty."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "vnetperf" / "lab"
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Kernel:
+    """A kernel that nothing boots."""
+    return Kernel("6.1.0-test", tmp_path / "vmlinuz", tmp_path / "modules")

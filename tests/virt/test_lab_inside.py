@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -32,6 +33,8 @@ def test_the_scripts_are_well_formed(tmp_path: Path, terminal: tuple[int, int] |
     for text in (command, *texts.values()):
         done = subprocess.run(["sh", "-n"], input=text, text=True, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
+    filled = "".join(texts.values()).replace(HOSTILE, "").replace("@CWD@", "")
+    assert not re.search(r"@[A-Z]+@", filled)
     # It goes on the kernel's command line in base64, and that line ends at 2048 characters.
     assert len(command) < 400 + len(str(tmp_path))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from vnetperf import cli
 from vnetperf.cli import lab
-from vnetperf.virt import kernel, kvm, lab_boot, lab_guest, tools
+from vnetperf.virt import kernel, lab_boot, lab_guest, tools
 from vnetperf.virt.kernel import Kernel
 
 
@@ -32,7 +32,7 @@ def main() -> int:
     kernel.cached = lambda: Kernel("x", Path("/x"), Path("/x"))
     tools.need_qemu = lambda: "qemu"
     tools.need_virtme = lambda: (9,)
-    kvm.choose_accelerator = lambda machine, *_: machine
+    lab_guest.choose_accelerator = lambda machine, *_: machine
     compileall.compile_dir = lambda *_, **__: True
     lab._build_generators = lambda: None  # each would take seconds, and no guest runs one
     options = ["--timeout", timeout] if float(timeout) else []
