@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.result import (
-    DirectionBound,
-    GoalResult,
     LedgerEntry,
     Result,
     RunResults,
     TrialPoint,
 )
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, outcomes, summary, table, text
+from vnetperf.report import goal_text, outcomes, run_tables, summary, text
 from vnetperf.report.goal_text import LossAccount, account_losses, group_notes
 from vnetperf.report.outcome_plots import (
     LatencyLine,
@@ -48,33 +46,23 @@ from vnetperf.report.search_plots import (
     throughput_plot,
 )
 from vnetperf.report.summary import Case, Group, case_of, goals_used
-from vnetperf.report.table import badge, folded, html_row, html_table, scroller, section
-
-LEDGER_TITLE = "Standards ledger"
-_LEDGER_STATUS = {"met": "good", "deviated": "warn", "not applicable": "plain"}
-_LEDGER_HEAD = ("clause", "status", "asks for", "done", "why it deviates or does not apply")
-
-
-def _ledger_cells(entry: LedgerEntry) -> tuple[object, ...]:
-    mark = badge(entry.status, _LEDGER_STATUS[entry.status])
-    return (entry.clause, mark, entry.requirement, entry.value, entry.reason)
+from vnetperf.report.table import (
+    cell_html,
+    folded,
+    html_row,
+    html_table,
+    scroller,
+    section,
+    table_html,
+)
 
 
 def ledger_section(results: RunResults, anchor: str) -> Markup:
     """How the run stands to the standards, clause by clause."""
-    entries = summary.ledger(results)
-    scoped = any(entry.scope for entry in entries)
-    rows = [
-        (*_ledger_cells(e), *((e.scope or "the whole run",) if scoped else ())) for e in entries
-    ]
-    head = (*_LEDGER_HEAD, "holds for") if scoped else _LEDGER_HEAD
+    found = run_tables.ledger(summary.ledger(results))
     said = el("p", f"{summary.ledger_sentence(results)}.", class_="muted")
-    return section(
-        anchor,
-        LEDGER_TITLE,
-        said,
-        html_table(LEDGER_TITLE, head, rows, css=("name",), kind="ledger"),
-    )
+    shown = table_html(found, heading=False, kind="ledger", css=("name",))
+    return section(anchor, found.title, said, shown)
 
 
 def clauses_of_test(entries: Sequence[LedgerEntry], group: Group) -> Markup | None:
@@ -82,17 +70,14 @@ def clauses_of_test(entries: Sequence[LedgerEntry], group: Group) -> Markup | No
     mine = summary.ledger_of_test(entries, group)
     if not mine:
         return None
-    sizes = any(entry.frame_size for entry in mine)
-    rows = [(*_ledger_cells(e), *((str(e.frame_size or "all"),) if sizes else ())) for e in mine]
-    head = (*_LEDGER_HEAD, "octets") if sizes else _LEDGER_HEAD
     line = el(
         "span",
         el("b", "Clauses of this test"),
         el("span", summary.ledger_counts(mine), class_="muted"),
         class_="line",
     )
-    label = f"Clauses of {group.title}"
-    return folded(line, html_table(label, head, rows, css=("name",), kind="ledger"))
+    found = run_tables.clauses(mine, f"Clauses of {group.title}")
+    return folded(line, table_html(found, heading=False, kind="ledger", css=("name",)))
 
 
 _HOP_BAR_WIDTH = 100.0
@@ -137,7 +122,7 @@ def losses_table(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> Marku
         count = sum(a.trials for a in accounts.values())
         return el(
             "div",
-            el("h3", "Where lost frames died"),
+            el("h3", goal_text.LOSSES_TITLE),
             el("p", f"None of {count} VALID trials lost a frame.", class_="muted"),
         )
     hops = list(dict.fromkeys(hop for a in accounts.values() for hop in a.by_hop))
@@ -150,7 +135,7 @@ def losses_table(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> Marku
     css = ["", "num", "bars", *["num"] * (len(hops) + 1)]
     return el(
         "div",
-        el("h3", "Where lost frames died"),
+        el("h3", goal_text.LOSSES_TITLE),
         el("p", "Frames lost in VALID trials; lossy trials of all VALID ones.", class_="muted"),
         legend((f"box hop h{i % 6}", hop) for i, hop in enumerate(hops)) if hops else None,
         html_table(f"Lost frames of {group.title}, by hop", head, rows, css=css, kind="losses"),
@@ -381,7 +366,7 @@ _OUTCOME_PLOTS: tuple[Callable[[Group], Iterator[Markup | None]], ...] = (
 def outcomes_part(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> list[Markup]:
     """Tables and plots of one scenario and test."""
     all_of = outcomes.tables(group)
-    found = [table.table_html(t, label=f"{t.title}, {group.title}") for t in all_of]
+    found = [table_html(t, label=f"{t.title}, {group.title}") for t in all_of]
     drawn = [part for plots in _OUTCOME_PLOTS for part in plots(group)]
     drawn.append(_burst_plots(group, trials))
     # A short table stands before the plots; a long one, or one of what was tried, after them.
@@ -391,97 +376,41 @@ def outcomes_part(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> 
     return [part for part in ordered if part]
 
 
-_NONE = "\N{EN DASH}"
 #: Hops whose columns fit beside a plot.
 _BESIDE = 3
-_RESULTS_HEAD = (
-    "size",
-    "goal, direction",
-    "lower bound",
-    "upper bound",
-    "conditional throughput",
-    "L1 Gbit/s",
-    "of medium",
-    "of generator",
-    "latency p50",
-    "p99",
-    "max",
-    "trials",
-)
-_RESULTS_CSS = ("", "", *["num"] * 10)
-
-
-def goal_number(goal: GoalResult, *, short: bool = False) -> Markup:
-    """A goal's number with its qualifier and its mark, which never part."""
-    shown = el("span", goal_text.qualified_rate(goal, short=short), class_="value")
-    if goal.regular:
-        return shown
-    return el("span", shown, " ", badge(goal_text.irregular_mark(goal), "warn"), title=goal.reason)
-
-
-def _rate_or_none(value: float | None) -> str:
-    return _NONE if value is None else text.fps(value)
-
-
-def _goal_row(result: Result, goal: GoalResult, first: Sequence[Markup], span: int) -> Markup:
-    value = goal_text.headline_fps(goal)
-    l1 = goal.throughput_l1_bps
-    cells: list[object] = [
-        *first,
-        el("th", goal.name, scope="row", class_="goal"),
-        goal_number(goal),
-        "none failed" if goal.upper_bound_fps is None else text.fps(goal.upper_bound_fps),
-        _rate_or_none(goal.conditional_throughput_fps),
-        _NONE if l1 is None else text.gigabits(l1),
-        _NONE if value is None else goal_text.share_text(value, result.media_max_fps),
-        _NONE if value is None else goal_text.share_text(value, result.generator_max_fps),
-        *("", "", ""),
-    ]
-    if first:
-        cells.append(el("td", result.trial_count, rowspan=span, class_="num trials"))
-    css = _RESULTS_CSS if first else _RESULTS_CSS[1:]
-    return Markup(html_row(cells, css=css).replace("<tr>", '<tr class="sum">', 1))
-
-
-def _direction_row(goal: GoalResult, name: str, bound: DirectionBound | None) -> Markup:
-    latency = goal.latency.get(name)
-    found = latency.percentiles if latency else {}
-    upper = bound.upper_bound_fps if bound else None
-    cells: list[object] = [
-        el("th", name, scope="row", class_="direction"),
-        _rate_or_none(bound.lower_bound_fps if bound else None),
-        _NONE if upper is None else text.fps(upper),
-        _rate_or_none(bound.conditional_throughput_fps if bound else None),
-        *("", "", ""),
-        *(text.nanoseconds(found[p]) if p in found else _NONE for p in ("50", "99")),
-        text.nanoseconds(latency.max_ns) if latency else goal_text.NOT_MEASURED,
-    ]
-    return Markup(html_row(cells, css=_RESULTS_CSS[1:]).replace("<tr>", '<tr class="part">', 1))
 
 
 def _result_body(result: Result) -> Markup:
-    def directions(goal: GoalResult) -> dict[str, DirectionBound | None]:
-        known: dict[str, DirectionBound | None] = {b.direction: b for b in goal.per_direction}
-        return known | {name: known.get(name) for name in goal.latency}
-
-    span = sum(1 + len(directions(g)) for g in result.goals)
-    lines: list[Markup] = []
-    for index, goal in enumerate(result.goals):
-        first = [el("th", result.size_name, scope="rowgroup", rowspan=span, class_="size")]
-        lines.append(_goal_row(result, goal, [] if index else first, span))
-        lines += [_direction_row(goal, n, b) for n, b in directions(goal).items()]
+    """A frame size: rows of goals and their directions beside what all of them share."""
+    rows = list(goal_text.rate_rows(result))
+    lines = []
+    for index, row in enumerate(rows):
+        css, name = ("part", row.direction) if row.direction else ("sum", row.goal.name)
+        kind = "direction" if row.direction else "goal"
+        cells = goal_text.rate_cells(row, goal_text.PAGE_COLUMNS)
+        size = el("th", result.size_name, scope="rowgroup", rowspan=len(rows), class_="size")
+        trials = el("td", result.trial_count, rowspan=len(rows), class_="num trials")
+        lines.append(
+            el(
+                "tr",
+                None if index else size,
+                el("th", name, scope="row", class_=kind),
+                [el("td", cell_html(cell), class_="num") for cell in cells],
+                None if index else trials,
+                class_=css,
+            )
+        )
     return el("tbody", lines)
 
 
-def _results_table(group: Group) -> Markup:
+def _results_table(group: Group) -> Markup | None:
     if not group.measured:
-        return Markup("")
-    inner = el(
-        "table",
-        el("thead", html_row(_RESULTS_HEAD, tag="th", css=_RESULTS_CSS)),
-        [_result_body(r) for r in group.measured],
-        class_="results",
-    )
+        return None
+    names = [column.name for column in goal_text.PAGE_COLUMNS]
+    css = ("", "", *["num"] * (len(names) + 1))
+    head = html_row(("size", "goal, direction", *names, "trials"), tag="th", css=css)
+    body = [_result_body(r) for r in group.measured]
+    inner = el("table", el("thead", head), body, class_="results")
     return scroller(f"Results of {group.title}", inner)
 
 
@@ -499,14 +428,14 @@ def _trials_of(group: Group, trials: Mapping[Case, list[TrialPoint]]) -> list[Tr
 
 
 def _threads_part(group: Group) -> Markup | None:
-    rows = list(goal_text.thread_rows(group))
-    if not rows:
+    found = goal_text.thread_table(group)
+    if not found:
         return None
-    css = ("", "", "", "", *["num"] * (len(rows[0]) - 4))
+    css = ("", "", "", "", *["num"] * (len(found.columns) - 4))
+    label = f"Busy threads of {group.title}"
     return folded(
-        el("span", el("b", goal_text.THREADS_TITLE), class_="line"),
-        el("div", [el("p", line, class_="muted") for line in goal_text.thread_notes(group)]),
-        html_table(f"Busy threads of {group.title}", goal_text.thread_head(group), rows, css=css),
+        el("span", el("b", found.title), class_="line"),
+        table_html(found, label=label, heading=False, kind="", css=css),
     )
 
 
