@@ -362,9 +362,9 @@ _OF_DIRECTIONS: RateColumns = (
 #: The page has goals and their directions in one table; what is the goal's alone is first.
 PAGE_COLUMNS: RateColumns = (
     Column("lower bound", _lower_cell),
-    Column("loss at it", _loss_cell),
     Column("upper bound", _upper_cell),
     Column("conditional throughput", _conditional_cell),
+    Column("loss at lower bound", _loss_cell),
     Column("L1 Gbit/s", _l1_cell),
     Column("of medium", lambda row: _share_cell(row, row.result.media_max_fps)),
     Column("of generator", lambda row: _share_cell(row, row.result.generator_max_fps)),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from vnetperf.model.result import RunResults, ScenarioFacts, TrialPoint
 from vnetperf.report import goal_text, outcomes, run_tables, summary, text, transfers
-from vnetperf.report.comparison import comparison_tables, comparisons_of
+from vnetperf.report.comparison import comparison_table, comparisons_of, event_table
 from vnetperf.report.summary import Case, Group, goals_used, groups, missing_values, trials_by_case
 from vnetperf.report.table import escape_markdown, table_markdown
 
@@ -45,9 +45,8 @@ def _comparisons(results: RunResults) -> Iterator[str]:
     for found in comparisons_of(results):
         yield f"## {escape_markdown(found.title)}"
         yield escape_markdown(found.comparison.title)
-        numbers, events = comparison_tables(found)
-        yield from table_markdown(numbers, empty=_EMPTY)
-        yield from table_markdown(events)
+        yield from table_markdown(comparison_table(found), empty=_EMPTY)
+        yield from table_markdown(event_table(found))
 
 
 def _calibrations(results: RunResults) -> Iterator[str]:

@@ -11,8 +11,6 @@ from rich import box
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from vnetperf.report.plot import Markup, el
-from vnetperf.report.summary import is_missing
 from vnetperf.report.text import printable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|~#])")
@@ -36,89 +34,8 @@ def markdown_code(said: object) -> str:
     return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
 
 
-def section(anchor: str, title: str, *children: object) -> Markup:
-    """A section with its heading."""
-    return el("section", el("h2", title), *children, id=anchor)
-
-
-def scroller(label: str, *children: object) -> Markup:
-    """A box that scrolls sideways by itself, so that the page never does."""
-    return el("div", *children, class_="scroll", tabindex=0, role="region", aria_label=label)
-
-
-def html_row(cells: Iterable[object], *, tag: str = "td", css: Sequence[str] = ()) -> Markup:
-    """A table row."""
-    done = []
-    for index, cell in enumerate(cells):
-        if isinstance(cell, Markup) and cell.startswith(("<td", "<th")):
-            done.append(cell)
-            continue
-        name = css[index] if index < len(css) else ""
-        scope = "col" if tag == "th" else None
-        done.append(el(tag, cell, class_=name or None, scope=scope))
-    return el("tr", done)
-
-
-def html_table(
-    label: str,
-    head: Sequence[object],
-    rows: Iterable[Sequence[object]],
-    *,
-    css: Sequence[str] = (),
-    kind: str = "",
-) -> Markup:
-    """A table in a box of its own."""
-    body = [html_row(cells, css=css) for cells in rows]
-    if not body:
-        return el("p", "None recorded.", class_="muted")
-    inner = el(
-        "table",
-        el("thead", html_row(head, tag="th", css=css)),
-        el("tbody", body),
-        class_=kind or None,
-    )
-    return scroller(label, inner)
-
-
-def facts_table(label: str, rows: Iterable[tuple[str, str]]) -> Markup:
-    """Names and values; a value that says it is unknown stands out."""
-    body = [
-        el(
-            "tr",
-            el("th", breakable(name), scope="row"),
-            el("td", value, class_="unknown" if is_missing(value) else None),
-        )
-        for name, value in rows
-    ]
-    if not body:
-        return el("p", "None recorded.", class_="muted")
-    return el("table", el("tbody", body), class_="facts", aria_label=label)
-
-
-def breakable(path: str) -> Markup:
-    """A dotted path that may break after its dots."""
-    pieces: list[object] = []
-    for index, part in enumerate(path.split(".")):
-        if index:
-            pieces += [".", el("wbr")]
-        pieces.append(part)
-    return el("span", pieces)
-
-
-def folded(summary: object, *children: object, anchor: str | None = None) -> Markup:
-    """Content behind a line that opens it."""
-    return el("details", el("summary", summary), *children, id=anchor)
-
-
-def badge(said: str, css: str) -> Markup:
-    """A word that must not be overlooked."""
-    return el("span", said, class_=f"badge {css}")
-
-
 #: Stands for a cell that has nothing to say.
 NONE = "\N{EN DASH}"
-#: Longest words that are kept on one line.
-_SHORT = 24
 Item = TypeVar("Item")
 
 
@@ -237,67 +154,6 @@ def table_markdown(table: Table, *, level: int = 3, empty: str = "") -> Iterator
     yield "\n".join(f"| {' | '.join(cells)} |" for cells in lines) or empty
     if table.notes:
         yield "\n".join(f"- {escape_markdown(note)}" for note in table.notes)
-
-
-def table_section(table: Table, anchor: str) -> Markup | None:
-    """The table as a part of the page of its own."""
-    if not table:
-        return None
-    return section(anchor, table.title, table_html(table, heading=False))
-
-
-def _column_classes(table: Table) -> Iterator[str]:
-    for index, column in enumerate(table.columns):
-        longest = max(len(row[index].text) for row in table.rows)
-        kind = "num" if not column.words else "short" if longest <= _SHORT else ""
-        yield f"{kind} {'lead' * column.bold}".strip()
-
-
-def cell_html(cell: Cell) -> object:
-    """A cell's content in the page."""
-    shown = badge(cell.text, cell.css) if cell.css else cell.text
-    if cell.mark is None and not cell.why:
-        return shown
-    mark = [" ", badge(*cell.mark)] if cell.mark else []
-    return el("span", el("span", shown, class_="value"), mark, title=cell.why or None)
-
-
-def _repeats_muted(table: Table) -> Iterator[tuple[object, ...]]:
-    """Rows whose first cell stands out only where it changes."""
-    last = None
-    for first, *others in table.rows:
-        css = "short again" if first == last else "short fresh"
-        yield (el("td", first.text, class_=css), *map(cell_html, others))
-        last = first
-
-
-def table_html(
-    table: Table,
-    *,
-    label: str = "",
-    heading: bool = True,
-    kind: str = "outcome",
-    css: Sequence[str] | None = None,
-) -> Markup | None:
-    """The table in the page."""
-    notes = [el("li", note) for note in table.notes]
-    below = el("ul", notes, class_="notes") if notes else None
-    if not table:
-        return below
-    rows = _repeats_muted(table) if kind == "outcome" else (map(cell_html, r) for r in table.rows)
-    shown = html_table(
-        label or table.title,
-        [column.name for column in table.columns],
-        map(tuple, rows),
-        css=list(_column_classes(table)) if css is None else css,
-        kind=kind,
-    )
-    return el(
-        "div",
-        el("h3", table.title) if heading and table.title else None,
-        shown,
-        below,
-    )
 
 
 _ASCII = str.maketrans(
