@@ -16,7 +16,7 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.session import HostRun
 from vnetperf.host.wait import patient
 from vnetperf.model.errors import HostError
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 
 T = TypeVar("T")
 
@@ -56,9 +56,9 @@ class MachineBase:
         group = f"vnetperf-{self.run_id}-{name}"
         return cpu.create_cpuset(self._run.journal, group, cpus)
 
-    def load_module(self, name: str) -> None:
+    def load_module(self, module: KernelModule | str) -> None:
         """Load a kernel module; it is unloaded with the run's end if it was not there before."""
-        kernel.load_module(self._run.journal, name)
+        kernel.load_module(self._run.journal, module)
 
     def in_netns(self, function: Callable[[], T]) -> T:
         """Call a function in the run's network namespace, in a thread of its own."""

@@ -26,7 +26,7 @@ from vnetperf.host.linux import (
     belongs_to_run,
     set_namespace,
 )
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
 TERM_GRACE_S = 1.0
@@ -304,17 +304,18 @@ class ManagedProcess:
         poll_s: float = READY_POLL_S,
     ) -> None:
         """Wait until the predicate holds."""
-        deadline = time.monotonic() + patient(timeout_s)
-        while not predicate():
-            if not self.alive():
-                self.expect_alive(f"while waiting for {what}")
-            if time.monotonic() > deadline:
-                raise HostError(
-                    f"{self.name} runs, but {what} did not come within {timeout_s:g} s",
-                    where=str(self.log),
-                    cure=f"its last lines:\n{self.log_tail()}",
-                )
-            time.sleep(poll_s)
+        wait_for(
+            predicate,
+            timeout_s,
+            f"{what} of {self.name}",
+            poll_s=poll_s,
+            check=lambda: self.expect_alive(f"while waiting for {what}"),
+            error=lambda: HostError(
+                f"{self.name} runs, but {what} did not come within {timeout_s:g} s",
+                where=str(self.log),
+                cure=f"its last lines:\n{self.log_tail()}",
+            ),
+        )
 
     def expect_alive(self, context: str = "") -> None:
         """Raise with its last words when it has ended."""

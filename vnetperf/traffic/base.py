@@ -230,6 +230,18 @@ class TrafficGenerator(Backend):
             frames_per_stream: Frames of each stream.
         """
 
+    def refusal_is_loss(self, trial: TrialSpec) -> bool:
+        """Whether a frame that the wire does not take counts as lost.
+
+        Args:
+            trial: The trial.
+
+        Returns:
+            True where the far end is the DUT's own ring; and in a trial with an event: a port that
+            is down takes no frames, and these were offered to it.
+        """
+        return self.plan.refusal_is_loss or trial.event is not None
+
     @abstractmethod
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send for the trial's duration, drain, and count.

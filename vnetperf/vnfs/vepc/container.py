@@ -21,7 +21,7 @@ from vnetperf.model.deployment import Attachment, WireEnd
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.options import GN_CORE, GN_TESTER, Bearers, MobileCore
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.container import Container
@@ -43,6 +43,8 @@ class Vepc(Vnf):
     """A mobile core: packets of UEs in GTP-U at port 0, plain at port 1."""
 
     name: ClassVar[str] = "vepc"
+    programs: ClassVar[tuple[Program, ...]] = stack.PROGRAMS
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (stack.GTP_MODULE, stack.TUN_MODULE)
     places: ClassVar[Mapping[str, str]] = {
         "container": "vnetperf.vnfs.vepc.container:Vepc",
         "vm": "vnetperf.vnfs.vepc.vm:VmVepc",
