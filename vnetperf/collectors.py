@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
+from vnetperf.backend import Requirements
 from vnetperf.host import threads
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
 from vnetperf.model.errors import HostError
@@ -21,8 +22,11 @@ from vnetperf.model.trial import ThreadEvents, ThreadLoad
 SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents)
 
 
-class Collector(ABC, Generic[SampleT]):
+class Collector(Requirements, ABC, Generic[SampleT]):
     """Samples the threads of a deployment from `start` to `stop`. One is made for each trial.
+
+    Args:
+        pollers: Where the deployment's busy threads are.
 
     Attributes:
         name: Its name in the registry, and in results.
@@ -41,7 +45,11 @@ class Collector(ABC, Generic[SampleT]):
 
     @abstractmethod
     def stop(self) -> tuple[SampleT, ...]:
-        """Take the second sample."""
+        """Take the second sample.
+
+        Returns:
+            What was between the samples, by thread; a thread that ended meanwhile may be left out.
+        """
 
 
 def busy_threads(pollers: tuple[Pollers, ...]) -> Iterator[tuple[Pollers, Thread]]:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
+from vnetperf.backend import Requirements
 from vnetperf.host.machine import Machine
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 
 
-class Wire(ABC):
-    """A wire of one deployment."""
+class Wire(Requirements, ABC):
+    """A wire of one deployment.
 
-    name: ClassVar[str]
+    Args:
+        machine: The machine; what is made on it goes through it.
+        plan: The plan it belongs to: its testbed's NICs, the MTU of its scenario.
+        index: 0-based number of the wire, equal to its physical port's.
+    """
+
     #: True when the far end is the DUT's own receive ring: a frame the wire refuses is then one
     #: that the DUT dropped, as a NIC drops when its ring is full.
     refusal_is_loss: ClassVar[bool]
@@ -33,11 +38,27 @@ class Wire(ABC):
     @classmethod
     @abstractmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
-        """What keeps this machine from having such wires."""
+        """What keeps this machine from having such wires.
+
+        Args:
+            facts: The machine.
+            scenario: What is to be deployed; without a vSwitch the tester looped to itself.
+            testbed: Names NICs.
+
+        Returns:
+            "" when nothing does; otherwise what is missing and the cure.
+        """
 
     @abstractmethod
     def lay(self) -> tuple[WireEnd, WireEnd]:
-        """Make the wire."""
+        """Make the wire.
+
+        Returns:
+            The tester's end and the DUT's end.
+
+        Raises:
+            HostError: When the machine refuses.
+        """
 
 
 class Memif(Wire):
@@ -150,16 +171,20 @@ class Nic(Wire):
         )
 
     def _wait_for_carrier(self, uses: list[NicUse], ends: list[WireEnd]) -> None:
-        deadline = time.monotonic() + patient(CARRIER_S)
-        waiting = [str(end.netdev) for end in ends]
-        while waiting := [name for name in waiting if not self.machine.link(name).carrier]:
-            if time.monotonic() > deadline:
-                raise HostError(
-                    f"no link on {' and '.join(waiting)} after {CARRIER_S:.0f} s",
-                    where=f"wire {self.index}: {uses[0].pci} - {uses[1].pci}",
-                    cure="see whether the cable joins these two ports, and fits both speeds",
-                )
-            time.sleep(0.05)
+        def down() -> list[str]:
+            return [name for end in ends if not self.machine.link(name := str(end.netdev)).carrier]
+
+        wait_for(
+            lambda: not down(),
+            CARRIER_S,
+            f"carrier of wire {self.index}",
+            poll_s=0.05,
+            error=lambda: HostError(
+                f"no link on {' and '.join(down())} after {CARRIER_S:.0f} s",
+                where=f"wire {self.index}: {uses[0].pci} - {uses[1].pci}",
+                cure="see whether the cable joins these two ports, and fits both speeds",
+            ),
+        )
 
 
 def _nic_problems(facts: MachineFacts, testbed: Testbed) -> Iterator[str]:

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import pytest
 
 from tests.real.conftest import UserRun
+from tests.real.needs import module_problem
 from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import make_plan
-from vnetperf.host import kernel
 from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import Rfc2889Test
 from vnetperf.model.trial import TrialOutcome, TrialSpec
@@ -28,8 +28,7 @@ Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [
     pytest.mark.daily,
     pytest.mark.skipif(
-        bool(kernel.why_not_loadable("bridge")),
-        reason=f"no bridge: {kernel.why_not_loadable('bridge')}",
+        bool(module_problem("bridge")), reason=f"no bridge: {module_problem('bridge')}"
     ),
 ]
 #: Slow enough for a tester that shares its processor.

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.real.conftest import UserRun
+from tests.real.needs import module_problem
 from tests.real.switches import SLOW, deployed, fails, forwards
 from tests.real.test_bad_luck import agents
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.host import kernel, links
+from vnetperf.host import links
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.trial import TrialResult
 
@@ -24,7 +25,7 @@ PLACE = "vloop:container"
 
 def needs(module: str) -> pytest.MarkDecorator:
     """Skip where the kernel has no such module."""
-    trouble = kernel.why_not_loadable(module)
+    trouble = module_problem(module)
     return pytest.mark.skipif(bool(trouble), reason=f"no {module}: {trouble}")
 
 

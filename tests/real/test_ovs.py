@@ -14,22 +14,21 @@ from typing import Any
 import pytest
 
 from tests.real.conftest import UserRun, pids_of
-from vnetperf.host import kernel
-from vnetperf.host.programs import find_programs
+from tests.real.needs import module_problem
+from tests.real.needs import program as find
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
 
-PATHS, _, _ = find_programs({})
 KERNEL = pytest.mark.skipif(
-    bool(kernel.why_not_loadable("openvswitch")),
-    reason=f"no module openvswitch here ({kernel.why_not_loadable('openvswitch')}): "
+    bool(module_problem("openvswitch")),
+    reason=f"no module openvswitch here ({module_problem('openvswitch')}): "
     "run it in the lab, `vnetperf lab run -- pytest tests/real/test_ovs.py`",
 )
 pytestmark = [
     pytest.mark.daily,
     pytest.mark.skipif(
-        not PATHS["ovs-vswitchd-dpdk"], reason="no ovs-vswitchd with DPDK: run `make deps`"
+        not find("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
     ),
 ]
 
@@ -135,12 +134,12 @@ class SystemOvs:
         )
 
     def _spawn(self, program: str, *arguments: str) -> None:
-        argv = [PATHS[program], *arguments, "--no-chdir", "-vconsole:off"]
+        argv = [find(program), *arguments, "--no-chdir", "-vconsole:off"]
         argv.append(f"--unixctl={self.directory}/{program}.ctl")
         self.daemons.append(subprocess.Popen(argv, env=self.env))
 
     def tool(self, program: str, *arguments: str) -> str:
-        argv = [PATHS[program], *arguments]
+        argv = [find(program), *arguments]
         return subprocess.check_output(argv, env=self.env, text=True, timeout=30)
 
     def vsctl(self, *arguments: str) -> str:

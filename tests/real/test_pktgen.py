@@ -17,7 +17,6 @@ from vnetperf import config
 from vnetperf.config.files import available
 from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.testbed import PktgenConfig
 from vnetperf.model.trial import TrialSpec
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.frames import NetdevPort
@@ -45,7 +44,8 @@ SENT = 50
 @pytest.fixture(scope="module", params=["memif", "veth"])
 def loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
     """One at a time: pytest runs what wants the one before what wants the other."""
-    with looped("pktgen", request.param) as made:
+    changes = {"pktgen": {"memif": True}}  # the build that is tried runs there
+    with looped("pktgen", request.param, testbed_changes=changes) as made:
         yield made
 
 
@@ -114,9 +114,7 @@ def test_it_can_be_used_by_someone_who_did_not_start_it(
 
 def _client_of(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Another driver, which is told where the first one's Pktgen is."""
-    testbed = loop.generator.plan.testbed.model_copy(
-        update={"pktgen": PktgenConfig(server="127.0.0.1")}
-    )
+    testbed = loop.generator.plan.testbed.model_copy(update={"pktgen": {"server": "127.0.0.1"}})
     plan = loop.generator.plan.model_copy(update={"testbed": testbed})
     original = process.connect_server
     monkeypatch.setattr(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.real.conftest import UserRun, pids_of
+from tests.real.needs import program
 from tests.real.switches import LONG, deployed, fails, forwards
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.trial import check_path
-from vnetperf.host.programs import find_programs
 from vnetperf.model.trial import TrialResult
 
 Start = Callable[..., UserRun]
@@ -25,7 +25,7 @@ SHM = Path("/dev/shm")
 pytestmark = [
     pytest.mark.daily,
     pytest.mark.skipif(
-        not find_programs({}, ("vpp",))[0]["vpp"],
+        not program("vpp"),
         reason="no vpp on PATH: install VPP (its project has package repositories)",
     ),
 ]

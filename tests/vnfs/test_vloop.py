@@ -73,8 +73,7 @@ def command(
     first, second = (
         attachment(n, kind, peer_mac=PEERS[n]).model_copy(update=ports[n]) for n in (0, 1)
     )
-    there = "/" if vhost_net else "/nowhere"
-    with patch("vnetperf.vnfs.vloop.process.VHOST_NET", there):
+    with patch("vnetperf.vnfs.vloop.process.Path.exists", return_value=vhost_net):
         return launched((first, second), **changes).argv
 
 
@@ -122,7 +121,7 @@ def test_lcores_have_the_numbers_of_their_processors_where_they_can(
         ("veth", False, "net_af_packet1,iface=vp1,", False, False),
         ("macvtap", False, "net_af_packet1,iface=vp1,", False, False),
         ("tap", False, "net_tap1,iface=vp1,", False, False),
-        ("tap", True, "net_virtio_user1,path=/,iface=vp1,", True, False),
+        ("tap", True, "net_virtio_user1,path=/dev/vhost-net,iface=vp1,", True, False),
         ("vf", False, "net_af_packet1,iface=vp1,", False, False),
     ],
 )

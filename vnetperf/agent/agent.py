@@ -8,10 +8,10 @@ taken away; when this process is killed, its guardian does it.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
-import time
 from base64 import b64encode
 from typing import Any, Protocol
 
@@ -21,8 +21,10 @@ from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.host.locks import LockHolder
+from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import RestoreReport, restore
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.outcomes import ServerPlace, TransferSpec
 from vnetperf.model.scenario import Plan
@@ -186,13 +188,16 @@ class Agent:
 
 def _restore_patiently(roots: HostRoots) -> RestoreReport:
     """Undo what dead runs left; a guardian that is at it already is waited for."""
-    deadline = time.monotonic() + GUARDIAN_S
-    while True:
-        report = restore(roots)
-        busy = any(live.role == "guardian" for live in report.live)
-        if report.restored or not busy or time.monotonic() > deadline:
-            return report
-        time.sleep(0.1)
+    reports: list[RestoreReport] = []
+
+    def restored() -> bool:
+        reports.append(restore(roots))
+        busy = any(live.role == "guardian" for live in reports[-1].live)
+        return bool(reports[-1].restored) or not busy
+
+    what = "a guardian that restores this machine"
+    wait_at_most(restored, GUARDIAN_S, what, poll_s=0.1)
+    return reports[-1]
 
 
 def serve(channel: Channel) -> None:
@@ -200,7 +205,13 @@ def serve(channel: Channel) -> None:
     # Ctrl-C reaches the whole foreground group; the controller decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _on_sigterm)
+    ROOT.addHandler(ForwardingHandler(lambda record: _send_record(channel, record)))
+    ROOT.setLevel(logging.DEBUG)
     Agent(channel).serve()
+
+
+def _send_record(channel: Channel, record: dict[str, Any]) -> None:
+    channel.send(json.dumps({"event": "log", "record": record}))
 
 
 def _on_sigterm(number: int, frame: object) -> None:

@@ -5,13 +5,14 @@ Path check, counters, collectors, an event in the middle, traffic.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
 from vnetperf.collectors import Collector
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import Deployment as Graph
 from vnetperf.model.errors import (
     CapabilityError,
@@ -37,6 +38,7 @@ from vnetperf.model.trial import (
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
 
+log = logging.getLogger(__name__)
 PATH_TIMEOUT_S = 15.0
 #: Few and slow: a path check must not meet the DUT's limits.
 PATH_TRIAL = TrialSpec(
@@ -57,23 +59,27 @@ def check_path(deployment: LiveDeployment) -> dict[str, Any]:
     size = deployment.plan.scenario.traffic.least_frame_size
     check = PATH_TRIAL.model_copy(update={"frame_size": size})
     deployment.prepare(size)
-    tries = 0
-    limit_s = max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs)))
-    while True:
+    tries: list[tuple[TrialResult, dict[str, HopCounters]]] = []
+
+    def frames_come_back() -> bool:
         deployment.check_alive()
         deployment.generator.learn(8)
         before = deployment.counters()
         result = deployment.generator.run(check, deployment.check_alive)
-        tries += 1
-        if all(d.received == d.intended for d in result.directions):
-            break
-        if time.monotonic() - began > patient(limit_s):
-            raise _path_error(deployment, result, before)
-        time.sleep(0.02)
+        tries.append((result, before))
+        return all(d.received == d.intended for d in result.directions)
+
+    wait_for(
+        frames_come_back,
+        max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs))),
+        "frames through the deployment",
+        error=lambda: _path_error(deployment, *tries[-1]),
+    )
+    result, _ = tries[-1]
     return {
         "sent": [d.intended for d in result.directions],
         "received": [d.received for d in result.directions],
-        "tries": tries,
+        "tries": len(tries),
         "seconds": round(time.monotonic() - began, 3),
     }
 
@@ -81,10 +87,7 @@ def check_path(deployment: LiveDeployment) -> dict[str, Any]:
 def _path_error(
     deployment: LiveDeployment, result: TrialResult, before: dict[str, Any]
 ) -> DutError:
-    counts = ", ".join(
-        f"port {d.direction}: {d.received} of {d.intended} frames came back"
-        for d in result.directions
-    )
+    counts = f"frames that came back: {_counts_text(result)}"
     after = deployment.counters()
     hops = ", ".join(
         f"{name} rx {now.rx - before[name].rx} tx {now.tx - before[name].tx}"
@@ -118,15 +121,15 @@ STILL_S = 0.02
 
 def settled_counters(read: Callable[[], dict[str, HopCounters]]) -> dict[str, HopCounters]:
     """Counters once they have stopped moving: learning frames may still be on their way."""
-    counters = read()
-    deadline = time.monotonic() + patient(SETTLE_S)
-    while time.monotonic() < deadline:
+    seen = [read()]
+
+    def still() -> bool:
         time.sleep(STILL_S)
-        again = read()
-        if again == counters:
-            break
-        counters = again
-    return counters
+        seen.append(read())
+        return seen[-1] == seen[-2]
+
+    wait_at_most(still, SETTLE_S, "counters that stand still", poll_s=0.0)
+    return seen[-1]
 
 
 def counter_difference(before: HopCounters | None, after: HopCounters) -> HopCounters:
@@ -262,6 +265,7 @@ class EventInjector:
             return
         time.sleep(max(0.0, wait))
         began, failure = time.monotonic(), ""
+        log.info("event: %s", self._event.what)
         try:
             self._do()
         except VnetperfError as error:
@@ -321,13 +325,16 @@ class EventInjector:
 
     def _links_up(self) -> None:
         """A tester on virtio-user takes the switch's connection when its link is asked for."""
-        deadline = time.monotonic() + LINKS_S
-        while down := self._deployment.generator.links_down():
-            if time.monotonic() > deadline:
-                raise DutError(
-                    f"links down after {LINKS_S:g} s: {', '.join(down)}", where="restart"
-                )
-            time.sleep(0.02)
+        generator = self._deployment.generator
+        wait_for(
+            lambda: not generator.links_down(),
+            LINKS_S,
+            "the links of the tester",
+            error=lambda: DutError(
+                f"links down after {LINKS_S:g} s: {', '.join(generator.links_down())}",
+                where="restart",
+            ),
+        )
 
 
 #: Share of the wait after learning frames by which they have come through; counters are read in
@@ -348,6 +355,10 @@ def run_trial(
     """
     _check_trial(deployment, spec)
     began = time.monotonic()
+    log.info(
+        "trial: %d octets, %.0f frames/s per direction, %g s",
+        *(spec.frame_size, spec.load_fps, spec.duration_s),
+    )
     happening = EventInjector(deployment, spec.event) if spec.event else None
 
     def watch_all() -> None:
@@ -367,7 +378,14 @@ def run_trial(
         result = TrialResult(directions=(), failed="generator", failure=str(error))
     except (DutError, HostError) as error:
         result = TrialResult(directions=(), failed="dut", failure=str(deployment.cause(error)))
+    log.info("trial ends: %s", result.failure or _counts_text(result))
     return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+
+
+def _counts_text(result: TrialResult) -> str:
+    return ", ".join(
+        f"direction {d.direction}: {d.received} of {d.intended}" for d in result.directions
+    )
 
 
 def _check_trial(deployment: LiveDeployment, spec: TrialSpec) -> None:

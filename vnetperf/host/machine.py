@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +18,9 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.session import HostRun
 from vnetperf.host.wait import patient
 from vnetperf.model.errors import HostError
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -56,9 +59,9 @@ class MachineBase:
         group = f"vnetperf-{self.run_id}-{name}"
         return cpu.create_cpuset(self._run.journal, group, cpus)
 
-    def load_module(self, name: str) -> None:
+    def load_module(self, module: KernelModule | str) -> None:
         """Load a kernel module; it is unloaded with the run's end if it was not there before."""
-        kernel.load_module(self._run.journal, name)
+        kernel.load_module(self._run.journal, module)
 
     def in_netns(self, function: Callable[[], T]) -> T:
         """Call a function in the run's network namespace, in a thread of its own."""
@@ -296,6 +299,7 @@ class Machine(MachineLinks, MachineNics):
                 check=False,
             )
 
+        began = time.monotonic()
         try:
             done = self.in_netns(call) if isolated else run_in(netns, call)
         except FileNotFoundError as error:
@@ -304,6 +308,7 @@ class Machine(MachineLinks, MachineNics):
             ) from error
         except subprocess.TimeoutExpired as error:
             raise HostError(f"did not end within {timeout:.0f} s", where=line) from error
+        log.info("run: %s (%.3f s, status %d)", line, time.monotonic() - began, done.returncode)
         if done.returncode:
             said = (done.stderr or done.stdout).strip()[-2000:]
             raise HostError(f"failed with status {done.returncode}: {said}", where=line)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Generic, TypeVar
 
 from rich import box
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from vnetperf.report.plot import Markup, el
-from vnetperf.report.summary import is_missing
 from vnetperf.report.text import printable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|~#])")
@@ -36,131 +34,97 @@ def markdown_code(said: object) -> str:
     return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are escaped already."""
-    body = ["| " + " | ".join(row) + " |" for row in rows]
-    if not body:
-        return "None."
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + " --- |" * len(head), *body])
-
-
-def section(anchor: str, title: str, *children: object) -> Markup:
-    """A section with its heading."""
-    return el("section", el("h2", title), *children, id=anchor)
-
-
-def scroller(label: str, *children: object) -> Markup:
-    """A box that scrolls sideways by itself, so that the page never does."""
-    return el("div", *children, class_="scroll", tabindex=0, role="region", aria_label=label)
-
-
-def html_row(cells: Iterable[object], *, tag: str = "td", css: Sequence[str] = ()) -> Markup:
-    """A table row."""
-    done = []
-    for index, cell in enumerate(cells):
-        if isinstance(cell, Markup) and cell.startswith(("<td", "<th")):
-            done.append(cell)
-            continue
-        name = css[index] if index < len(css) else ""
-        scope = "col" if tag == "th" else None
-        done.append(el(tag, cell, class_=name or None, scope=scope))
-    return el("tr", done)
-
-
-def html_table(
-    label: str,
-    head: Sequence[object],
-    rows: Iterable[Sequence[object]],
-    *,
-    css: Sequence[str] = (),
-    kind: str = "",
-) -> Markup:
-    """A table in a box of its own."""
-    body = [html_row(cells, css=css) for cells in rows]
-    if not body:
-        return el("p", "None recorded.", class_="muted")
-    inner = el(
-        "table",
-        el("thead", html_row(head, tag="th", css=css)),
-        el("tbody", body),
-        class_=kind or None,
-    )
-    return scroller(label, inner)
-
-
-def facts_table(label: str, rows: Iterable[tuple[str, str]]) -> Markup:
-    """Names and values; a value that says it is unknown stands out."""
-    body = [
-        el(
-            "tr",
-            el("th", breakable(name), scope="row"),
-            el("td", value, class_="unknown" if is_missing(value) else None),
-        )
-        for name, value in rows
-    ]
-    if not body:
-        return el("p", "None recorded.", class_="muted")
-    return el("table", el("tbody", body), class_="facts", aria_label=label)
-
-
-def breakable(path: str) -> Markup:
-    """A dotted path that may break after its dots."""
-    pieces: list[object] = []
-    for index, part in enumerate(path.split(".")):
-        if index:
-            pieces += [".", el("wbr")]
-        pieces.append(part)
-    return el("span", pieces)
-
-
-def folded(summary: object, *children: object, anchor: str | None = None) -> Markup:
-    """Content behind a line that opens it."""
-    return el("details", el("summary", summary), *children, id=anchor)
-
-
-def badge(said: str, css: str) -> Markup:
-    """A word that must not be overlooked."""
-    return el("span", said, class_=f"badge {css}")
-
-
 #: Stands for a cell that has nothing to say.
 NONE = "\N{EN DASH}"
-#: Longest words that are kept on one line.
-_SHORT = 24
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What stands in one cell.
+
+    Attributes:
+        text: The text; several lines where it names several things.
+        short: The same for a narrow terminal; "" for the same text.
+        mark: A word that must not be overlooked, and its colour on the page: "warn", "good" ...
+        css: Its own colour on the page; "" for none.
+        why: What the page shows when it is pointed at.
+        code: Whether it is to be read letter by letter: a command, a path.
+    """
+
+    text: str
+    short: str = ""
+    mark: tuple[str, str] | None = None
+    css: str = ""
+    why: str = ""
+    code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Item]):
+    """One column of a table.
+
+    Attributes:
+        name: Its heading.
+        cell: What it shows of an item; None for nothing.
+        words: Whether it holds words and not numbers.
+        brief: Whether a narrow terminal shows it.
+        bold: Whether it answers the question.
+    """
+
+    name: str
+    cell: Callable[[Item], Cell | str | None]
+    words: bool = False
+    brief: bool = True
+    bold: bool = False
+
+    def shown(self, item: Item) -> Cell:
+        """The cell of an item."""
+        value = self.cell(item)
+        return value if isinstance(value, Cell) else Cell(NONE if value is None else value)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as text, with what a reader must know of them.
+    """A table: described once, shown in a terminal, in Markdown and in the page.
 
     Attributes:
-        title: Its heading.
-        head: Names of the columns.
+        title: Its heading; "" for none.
+        columns: Its columns.
         rows: Cells by row.
-        said: Sentences below it.
-        words: Columns that hold words and not numbers, from 0.
-        brief: Columns that a narrow terminal shows; empty for all of them.
-        bold: The column that answers the question; None for none.
+        notes: Sentences below it.
         terminal: False where it is too long for a terminal.
     """
 
     title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    said: tuple[str, ...] = ()
-    words: frozenset[int] = frozenset({0})
-    brief: tuple[int, ...] = ()
-    bold: int | None = None
+    columns: tuple[Column[Any], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
     terminal: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        columns: Sequence[Column[Item]],
+        items: Iterable[Item],
+        notes: Iterable[str] = (),
+        *,
+        terminal: bool = True,
+    ) -> Table:
+        """Make a table with a row for each item; without one it has no notes either."""
+        rows = tuple(tuple(column.shown(item) for column in columns) for item in items)
+        said = dict.fromkeys(note for note in notes if note) if rows else ()
+        return cls(title, tuple(columns), rows, tuple(said), terminal)
+
+    @property
+    def texts(self) -> Iterator[tuple[str, ...]]:
+        """The rows without anything but their text."""
+        return (tuple(cell.text for cell in row) for row in self.rows)
 
     def __bool__(self) -> bool:
         """False without a row."""
         return bool(self.rows)
-
-
-def distinct_sentences(sentences: Iterable[str]) -> tuple[str, ...]:
-    """Sentences without empty and repeated ones."""
-    return tuple(dict.fromkeys(said for said in sentences if said))
 
 
 def group_sentences(said: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -173,66 +137,23 @@ def group_sentences(said: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"{', '.join(dict.fromkeys(abouts))}: {sentence}"
 
 
-def table_markdown(table: Table, *, level: int = 3) -> Iterator[str]:
-    """The table in report.md."""
-    if not table:
-        return
-    yield f"{'#' * level} {escape_markdown(table.title)}"
-    rows = [
-        [
-            f"**{escape_markdown(c)}**" if i == table.bold and c else escape_markdown(c)
-            for i, c in enumerate(row)
-        ]
-        for row in table.rows
-    ]
-    yield markdown_table([escape_markdown(name) for name in table.head], rows)
-    if table.said:
-        yield "\n".join(f"- {escape_markdown(said)}" for said in table.said)
+def _markdown_cell(cell: Cell, column: Column[Any]) -> str:
+    if cell.code:
+        return markdown_code(cell.text)
+    shown = escape_markdown(cell.text.replace("\n", "; "))
+    return f"**{shown}**" if column.bold and shown else shown
 
 
-def table_section(table: Table, anchor: str) -> Markup | None:
-    """The table as a part of the page of its own."""
-    if not table:
-        return None
-    return section(anchor, table.title, table_html(table, heading=False))
-
-
-def _column_classes(table: Table) -> Sequence[str]:
-    found = []
-    for index in range(len(table.head)):
-        longest = max(len(row[index]) for row in table.rows)
-        short = "short" if longest <= _SHORT else ""
-        kind = short if index in table.words else "num"
-        found.append(f"{kind} {'lead' * (index == table.bold)}".strip())
-    return found
-
-
-def _repeats_muted(table: Table) -> Iterator[tuple[object, ...]]:
-    """Rows whose first cell stands out only where it changes."""
-    last = None
-    for first, *others in table.rows:
-        css = "short again" if first == last else "short fresh"
-        yield (el("td", first, class_=css), *others)
-        last = first
-
-
-def table_html(table: Table, *, label: str = "", heading: bool = True) -> Markup | None:
-    """The table in the page."""
-    if not table:
-        return None
-    said = [el("li", sentence) for sentence in table.said]
-    return el(
-        "div",
-        el("h3", table.title) if heading else None,
-        html_table(
-            label or table.title,
-            table.head,
-            _repeats_muted(table),
-            css=_column_classes(table),
-            kind="outcome",
-        ),
-        el("ul", said, class_="notes") if said else None,
-    )
+def table_markdown(table: Table, *, level: int = 3, empty: str = "") -> Iterator[str]:
+    """The table in report.md; `empty` stands for one without rows."""
+    if table.title and (table or empty):
+        yield f"{'#' * level} {escape_markdown(table.title)}"
+    head = [escape_markdown(column.name) for column in table.columns]
+    rows = [list(map(_markdown_cell, row, table.columns)) for row in table.rows]
+    lines = [head, ["---"] * len(head), *rows] if rows else []
+    yield "\n".join(f"| {' | '.join(cells)} |" for cells in lines) or empty
+    if table.notes:
+        yield "\n".join(f"- {escape_markdown(note)}" for note in table.notes)
 
 
 _ASCII = str.maketrans(
@@ -260,24 +181,34 @@ def terminal_encodable(said: str, *, plain: bool) -> str:
 
 
 def terminal_table(table: Table, *, plain: bool) -> Drawn:
-    """A table of outcomes."""
-    drawn = Drawn(
-        title=Text(terminal_encodable(table.title, plain=plain), style="dim"),
+    """The table in a terminal."""
+    title = Text(terminal_encodable(table.title, plain=plain), style="dim")
+    drawn = terminal_grid(title, plain=plain, gap=1)
+    shown = [index for index, column in enumerate(table.columns) if column.brief]
+    for index in shown:
+        column = table.columns[index]
+        # A number may part from the brackets that follow it, and from nothing else.
+        width = max(len(row[index].text.partition(" (")[0]) for row in table.rows)
+        drawn.add_column(
+            Text(terminal_encodable(column.name, plain=plain)),
+            justify="left" if column.words else "right",
+            overflow="fold",
+            style="bold" if column.bold else "",
+            min_width=min(width, _LONGEST_BOLD) if column.bold else None,
+        )
+    for row in table.rows:
+        cells = (row[index].short or row[index].text for index in shown)
+        drawn.add_row(*(Text(terminal_encodable(cell, plain=plain)) for cell in cells))
+    return drawn
+
+
+def terminal_grid(title: Text | None, *, plain: bool, gap: int = 0) -> Drawn:
+    """An empty table of a terminal, in characters that it can show."""
+    return Drawn(
+        title=title,
         title_justify="left",
         box=box.ASCII2 if plain else box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=(0, gap, 0, 0),
         show_edge=False,
         pad_edge=False,
     )
-    shown = table.brief or tuple(range(len(table.head)))
-    for index in shown:
-        justify: Literal["left", "right"] = "left" if index in table.words else "right"
-        style = "bold" if index == table.bold else ""
-        name = terminal_encodable(table.head[index], plain=plain)
-        # A number may part from the brackets that follow it, and from nothing else.
-        width = max(len(row[index].partition(" (")[0]) for row in table.rows)
-        least = min(width, _LONGEST_BOLD) if index == table.bold else None
-        drawn.add_column(Text(name), justify=justify, overflow="fold", style=style, min_width=least)
-    for row in table.rows:
-        drawn.add_row(*(Text(terminal_encodable(row[i], plain=plain)) for i in shown))
-    return drawn

@@ -41,7 +41,7 @@ from vnetperf.runner.run import Run, utc_now
 from vnetperf.runner.verdict import OFFERED_MARGIN, judge, offerable_load, write_captures
 from vnetperf.search import replay
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 THROUGHPUT = "throughput"
 #: What helps a generator that cannot offer a load.
@@ -294,12 +294,12 @@ class Conductor:
             held = None
             began = time.monotonic()
             self.run.progress.test_begins(logged.begin)
-            logger.info("%s, %d octets: %s begins", self.scenario.id, frame_size, test)
+            log.info("%s, %d octets: %s begins", self.scenario.id, frame_size, test)
             try:
                 self._drive(logged)
             except LimitedError as limited:
                 self.run.max_loads.lower(self.scenario, frame_size, limited.load_fps)
-                logger.warning("%s begins anew below %.0f frames/s", test, limited.load_fps)
+                log.warning("%s begins anew below %.0f frames/s", test, limited.load_fps)
                 self._end(logged, began, superseded=True, stopped=limited.reason)
                 continue
             except VnetperfError as error:
@@ -324,7 +324,7 @@ class Conductor:
             superseded=superseded,
         )
         self.run.log.append(logged.end)
-        logger.info("%s ended after %g s %s", logged.begin.test, logged.end.wall_s, stopped)
+        log.info("%s ended after %g s %s", logged.begin.test, logged.end.wall_s, stopped)
 
     def _drive(self, logged: LoggedTest) -> None:
         """Drive a test to its end, from the first trial that the log does not have."""
@@ -353,7 +353,7 @@ class Conductor:
                 raise (DutError if of_dut else GeneratorError)(trial.reason, where=where)
             if attempt == times.repeats_when_limited or _is_hopeless(request, trial):
                 break
-            logger.warning("%s is repeated: %s", where, trial.reason)
+            log.warning("%s is repeated: %s", where, trial.reason)
         cure = "counters that do not add up are never a number; see the trial in trials.jsonl"
         if trial.verdict is Verdict.GENERATOR_LIMITED:
             cure = FREE_THE_TESTER
@@ -394,7 +394,7 @@ class Conductor:
         )
         run.log.append(trial)
         logged.trials.append(trial)
-        logger.info("trial %d, %s: %s %s", number, spec, verdict, reason)
+        log.info("trial %d, %s: %s %s", number, spec, verdict, reason)
         run.progress.trial_ends(logged.begin, trial)
         waits, pause = times.learning_wait_s + result.drain_s, max(times.settle_s, request.idle_s)
         run.spend("trial", request.duration_s)

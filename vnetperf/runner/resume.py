@@ -93,7 +93,7 @@ class ResumedRun:
             raise ConfigError(
                 "this log was made with another version, preset, testbed or traffic; "
                 "its trials must not be mixed with new ones: "
-                + _configuration_differences(first, now),
+                f"{_configuration_differences(first, now)}",
                 where=str(path),
                 cure="give the options of that run again, or start a new one without --resume",
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Protocol
 from vnetperf.host import links
 from vnetperf.host.cpu import format_cpus
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt.container import Container
 from vnetperf.virt.guest import Guest
@@ -143,9 +142,8 @@ class ContainerProgram:
         """End it; its last words are in its log then."""
         if self.ended() is None:
             self._process.signal(by)
-        deadline = time.monotonic() + END_S
-        while self.ended() is None and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+        what = "the end of a program"
+        wait_at_most(lambda: self.ended() is not None, END_S, what, poll_s=POLL_S)
         self._process.stop(END_S)
 
 
@@ -233,9 +231,9 @@ class GuestProgram:
                 return
             with suppress(DutError):  # it may have ended since
                 self._guest.agent.run(["sh", "-c", _KILL, str(int(number)), str(self._pid)])
-            deadline = time.monotonic() + patient(END_S)
-            while self.ended() is None and time.monotonic() < deadline:
-                time.sleep(GUEST_POLL_S)
+            what = "the end of a program in the guest"
+            poll_s = GUEST_POLL_S
+            wait_at_most(lambda: self.ended() is not None, END_S, what, poll_s=poll_s)
         if self.ended() is None:
             raise DutError(
                 f"process {self._pid} does not end in the guest, not even by SIGKILL",
@@ -243,8 +241,13 @@ class GuestProgram:
             )
 
 
+#: What keeps mounts of a tool from the host; all that a guest mounts is its own.
+PRIVATE_MOUNTS = ("unshare", "--mount")
+GUEST_DIR = "/run"
+
+
 class GuestPlace:
-    """A guest in which endpoint tools run."""
+    """A guest as the place of an endpoint, or of a kernel that forwards."""
 
     def __init__(self, guest: Guest) -> None:
         self.guest = guest
@@ -258,7 +261,20 @@ class GuestPlace:
 
     def run(self, argv: Sequence[str]) -> str:
         """Run a tool to its end."""
+        if tuple(argv[: len(PRIVATE_MOUNTS)]) == PRIVATE_MOUNTS:
+            argv = argv[len(PRIVATE_MOUNTS) :]
         return self.guest.agent.run(argv)
+
+    def write(self, name: str, content: bytes) -> str:
+        """Write a file; its path there."""
+        path = f"{GUEST_DIR}/{name}"
+        self.guest.agent.write(path, content)
+        return path
+
+    def statistics(self) -> dict[str, links.LinkStatistics]:
+        """Statistics of all interfaces there, and of what queues before them."""
+        table = links.parse_statistics(self.guest.agent.read("/proc/net/dev"))
+        return links.add_qdisc_counters(table, self.guest.agent.run(links.SHOW_QDISCS))
 
     def start(self, name: str, argv: Sequence[str]) -> GuestProgram:
         """Start a program."""

@@ -185,15 +185,6 @@ def qemu_command(
     return _render(argv, rundir)
 
 
-def lab_initramfs(kernel: Kernel, directory: Path) -> Path:
-    """The first file system of the lab's kernel: a shell and the modules for the host's files."""
-    path = directory / "initramfs"
-    argv = [*VIRTME_RUN, "--dry-run", "--show-command", "--mods", "auto", "--disable-kvm"]
-    argv += ["--force-9p", "--kimg", str(kernel.image), "--save-initramfs", str(path)]
-    _render([*argv, "--script-sh", "true"], directory)
-    return path
-
-
 def share_tag(number: int) -> str:
     """The guest's name for a directory that it may write to."""
     return f"vnetperf.share{number}"
@@ -367,8 +358,8 @@ def write_scripts(
 ) -> str:
     """Write the guest's scripts."""
     first = {
-        "GUEST_MODULES": shlex.quote(str(modules)),
-        "HIDDEN_DIRS": " ".join(HIDDEN_DIRS),
+        "MODULES": shlex.quote(str(modules)),
+        "HIDDEN": " ".join(HIDDEN_DIRS),
         "SHARES": "\n".join(
             f"share {share_tag(number)} {shlex.quote(str(path))}"
             for number, path in enumerate(shares)

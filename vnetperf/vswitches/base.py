@@ -8,7 +8,8 @@ given.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -31,6 +32,8 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Addressing, Stream
 from vnetperf.model.trial import HopCounters
 
+#: Frames of an MTU of 9000, what drivers have in common.
+JUMBO_FRAME_SIZE = 9018
 NicDriver = Literal["vfio-pci", "kernel"]
 
 
@@ -74,9 +77,16 @@ class VSwitchCapabilities(Frozen):
 
 
 class VSwitch(Backend):
-    """A vSwitch of one deployment. After `stop`, `start` begins anew, with no ports."""
+    """A vSwitch of one deployment. After `stop`, `start` begins anew, with no ports.
+
+    Attributes:
+        capabilities: What it can do.
+        Options: Options that it has beyond the `SwitchOptions` of its capabilities: users give
+            them by `--set` and in files under conf/switch/. Each has a default.
+    """
 
     capabilities: ClassVar[VSwitchCapabilities]
+    Options: ClassVar[type[Frozen]] = Frozen
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
@@ -146,6 +156,11 @@ class VSwitch(Backend):
         """
         del nics, facts, scenario
         return ""
+
+    @property
+    def options(self) -> Any:
+        """The options that it declares, an `Options`."""
+        return self.plan.scenario.options.own(self.Options)
 
     @property
     def mode(self) -> str:
@@ -249,6 +264,35 @@ class VSwitch(Backend):
     @abstractmethod
     def stop(self) -> None:
         """Stop it. Idempotent."""
+
+    def cannot_plug(self, end: WireEnd) -> DutError:
+        """The error of a wire that it does not accept.
+
+        Args:
+            end: The wire's end.
+
+        Returns:
+            The error, to be raised.
+        """
+        under = f" under driver {end.driver}" if end.driver else ""
+        return DutError(
+            f"cannot plug a {end.kind} wire{under} in",
+            where=self.name,
+            accepted=", ".join(self.capabilities.wires) or "none",
+        )
+
+    def no_port(self, port: Port, there: Iterable[Port | str]) -> DutError:
+        """The error of a port that it does not have.
+
+        Args:
+            port: The port.
+            there: The ports that it has.
+
+        Returns:
+            The error, to be raised.
+        """
+        names = ", ".join(map(str, there)) or "none"
+        return DutError(f"there is no port {port}", where=self.name, accepted=names)
 
     def no_attachment(self, kind: str) -> DutError:
         """The error of an attachment that it does not offer.

@@ -6,13 +6,24 @@ from typing import Any
 
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Deployment, PhyPort
-from vnetperf.model.errors import DutError
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
+from vnetperf.vswitches.kernelports import netlink
 
 #: Handle of the ingress queueing discipline; ETH_P_ALL takes frames of every protocol.
 INGRESS, ETH_P_ALL = 0xFFFF0000, 0x0003
+SCH_INGRESS, ACT_MIRRED, CLS_MATCHALL, CLS_U32, CLS_FLOWER = (
+    KernelModule(name=name, symbol=symbol, optional=True)
+    for name, symbol in (
+        ("sch_ingress", "ingress_init"),
+        ("act_mirred", "tcf_mirred_act"),
+        ("cls_matchall", "mall_classify"),
+        ("cls_u32", "u32_classify"),
+        ("cls_flower", "fl_classify"),
+    )
+)
+MODULES = (SCH_INGRESS, ACT_MIRRED, CLS_MATCHALL, CLS_U32)
 #: Filters that can match every frame, the simpler one first; u32 is in every kernel.
-MATCHERS = {"matchall": "cls_matchall", "u32": "cls_u32"}
+MATCHERS = {"matchall": CLS_MATCHALL, "u32": CLS_U32}
 #: A u32 key that masks everything away. No class: the action decides.
 EVERYTHING = {"matchall": {}, "u32": {"keys": ["0x0/0x0+0"], "target": 0}}
 
@@ -29,7 +40,7 @@ def joined_phy_ports(deployment: Deployment) -> tuple[tuple[PhyPort, PhyPort], .
 def redirect_problem(facts: MachineFacts) -> str:
     """What keeps this kernel from redirecting."""
     purpose = "handing frames from one physical port to the other"
-    for module in ("sch_ingress", "act_mirred"):
+    for module in (SCH_INGRESS, ACT_MIRRED):
         if trouble := facts.missing_module(module, purpose):
             return trouble
     if available_matcher(facts) is None:
@@ -39,35 +50,30 @@ def redirect_problem(facts: MachineFacts) -> str:
 
 def available_matcher(facts: MachineFacts) -> str | None:
     """The filter to use."""
-    return next((name for name, module in MATCHERS.items() if not facts.modules.get(module)), None)
+    return next(
+        (name for name, module in MATCHERS.items() if not facts.modules.get(module.name)), None
+    )
 
 
 def redirect(machine: Machine, pairs: dict[str, str]) -> str:
     """Redirect what comes in by interfaces."""
     kind = available_matcher(machine.facts) or "u32"
-    for module in ("sch_ingress", MATCHERS[kind], "act_mirred"):
+    for module in (SCH_INGRESS, MATCHERS[kind], ACT_MIRRED):
         machine.load_module(module)
     machine.in_netns(lambda: _add_filters(kind, pairs))
     return kind
 
 
 def _add_filters(kind: str, pairs: dict[str, str]) -> None:
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+    cure = "the kernel may lack sch_ingress, cls_u32 or act_mirred"
+    with netlink(f"redirect from {', '.join(pairs)}", "tc redirect", cure) as (route, indexes):
+        for source, target in pairs.items():
+            route.tc("add", "ingress", indexes[source])
+            add_redirect(route, kind, indexes[source], indexes[target])
 
-    try:
-        with IPRoute() as route:
-            indexes = {m.get_attr("IFLA_IFNAME"): m["index"] for m in route.get_links()}
-            for source, target in pairs.items():
-                action: dict[str, Any] = {"kind": "mirred", "direction": "egress"}
-                action |= {"action": "redirect", "ifindex": indexes[target]}
-                route.tc("add", "ingress", indexes[source])
-                where = {"parent": INGRESS, "protocol": ETH_P_ALL, "prio": 1}
-                more = EVERYTHING[kind]
-                route.tc("add-filter", kind, indexes[source], **where, action=action, **more)
-    except (NetlinkError, OSError, KeyError) as error:
-        raise DutError(
-            f"cannot redirect from {', '.join(pairs)}: {error}",
-            where="tc redirect",
-            cure="the kernel may lack sch_ingress, cls_u32 or act_mirred",
-        ) from error
+
+def add_redirect(route: Any, kind: str, source: int, target: int, prio: int = 1) -> None:
+    """Add a filter that sends every frame coming in by one interface out by another."""
+    action = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": target}
+    where = {"parent": INGRESS, "protocol": ETH_P_ALL, "prio": prio}
+    route.tc("add-filter", kind, source, **where, action=action, **EVERYTHING[kind])

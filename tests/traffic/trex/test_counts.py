@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +12,15 @@ from hypothesis import strategies as st
 
 from tests.traffic.trex.test_streams import compiled
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.trial import Verdict
+from vnetperf.model.trial import TrialSpec, Verdict
 from vnetperf.runner.verdict import judge
-from vnetperf.traffic.trex.trials import decode_hdr, latency_of, plan_trial, to_trial_result
+from vnetperf.traffic.trex.driver import Trex
+from vnetperf.traffic.trex.trials import latency_of, plan_trial, recorded, to_trial_result
 
 PLAN = plan_trial(compiled(), 1000.0, 1.0)
+
+
+PROBED = {str(n): {"histogram": {"10": 90, "20": 10}} for n in PLAN.probes()}
 
 
 def answer(sent: tuple[int, int], received: tuple[int, int], **more: Any) -> dict[str, Any]:
@@ -50,13 +55,31 @@ def test_each_direction_has_its_own_loss() -> None:
     assert [result.loss_ratio(d) for d in result.directions] == [0.1, 0.0]
 
 
+@pytest.mark.parametrize("refusal_is_loss", [True, False])
+def test_refused_frames_drop_the_histogram_only_where_they_are_loss(
+    refusal_is_loss: bool, make: Callable[..., Trex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 100 of 1000 frames of a direction were refused; all that were sent came back.
+    said = answer((900, 900), (900, 900), dropped=200, latency=PROBED, took={"drain": 0.0})
+    trex = make(connect=False)
+    trex.plan = trex.plan.model_copy(update={"refusal_is_loss": refusal_is_loss})
+    trex._frames = compiled()
+    monkeypatch.setattr(trex, "_send", lambda *_: said)
+    trial = TrialSpec(frame_size=64, load_fps=1000.0, duration_s=1.0, histogram_up_to_loss=0.05)
+    result = trex.run(trial, lambda: None)
+    assert result.refusal_is_loss is refusal_is_loss
+    for d in result.directions:
+        assert d.latency is not None
+        assert bool(d.latency.percentiles) is not refusal_is_loss
+
+
 def test_more_sent_than_asked_for_is_somebody_else() -> None:
     with pytest.raises(GeneratorError, match="port 1 sent 5 frames more"):
         to_trial_result(PLAN, answer((1000, 1005), (1005, 1000)))
 
 
 def test_counters_that_stand_still_are_no_result() -> None:
-    with pytest.raises(GeneratorError, match="stand still"):
+    with pytest.raises(GeneratorError, match="do not change"):
         to_trial_result(PLAN, answer((0, 0), (0, 0)))
 
 
@@ -67,7 +90,7 @@ def test_a_histogram_with_whole_microseconds_is_read(values: list[int]) -> None:
     for value in values:
         histogram.record_value(value)
     text = histogram.encode().decode()
-    pairs = decode_hdr(text)
+    pairs = recorded(text)
     assert sum(frames for _, frames in pairs) == len(values)
     latency = latency_of([{"hdrh": text}])
     assert latency is not None
@@ -91,4 +114,4 @@ def test_probes_that_nobody_saw_are_said() -> None:
 
 def test_what_is_no_histogram_is_an_error() -> None:
     with pytest.raises(GeneratorError, match="histogram that cannot be read"):
-        decode_hdr("HISTFAAAA!")
+        recorded("HISTFAAAA!")

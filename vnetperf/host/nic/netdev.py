@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ from vnetperf.host import ethtool, links
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.host.linux import run_in
 from vnetperf.host.nic import pci
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import HostError
 
+log = logging.getLogger(__name__)
 #: Flags of an interface that a run may change: NOARP, PROMISC, ALLMULTI, MULTICAST.
 UP, PROMISCUOUS = 0x1, 0x100
 RESTORED_FLAGS = 0x80 | PROMISCUOUS | 0x200 | 0x1000
@@ -143,6 +145,7 @@ def _send(route_class: Any, refusal: Any, command: str, attributes: dict[str, An
     try:
         with route_class() as route:
             route.link(command, **attributes)
+        log.debug("link %s: %s", command, attributes)
     except (refusal, OSError) as error:
         raise HostError(
             f"the kernel refused to {command} the link: {error}",
@@ -181,30 +184,30 @@ def journal_interface(
 
 def interface_of(address: str, *, wait_s: float = 0.0) -> str:
     """The interface of a device in the caller's namespace."""
-    deadline = time.monotonic() + wait_s
-    while True:
-        names = pci.nic(address).interfaces
-        if names or time.monotonic() >= deadline:
-            return names[0] if names else ""
-        time.sleep(0.02)
+    what = f"an interface of {address}"
+    names = wait_at_most(lambda: pci.nic(address).interfaces, wait_s, what)
+    return names[0] if names else ""
 
 
 def move_interface(address: str, netns: Path, *, name: str = "") -> str:
     """Move the interface of a device into a namespace; the caller has written it down."""
-    # udev may rename an interface while we look: the index stays.
-    deadline = time.monotonic() + patient(APPEARS_S)
-    while True:
-        here = interface_of(address, wait_s=max(0.0, deadline - time.monotonic()))
-        link = links.find(here) if here else None
-        if link is not None:
-            break
-        if time.monotonic() >= deadline:
-            raise HostError(
-                f"its driver {pci.nic(address).driver or '(none)'} made no network interface "
-                f"within {patient(APPEARS_S):.0f} s",
-                where=address,
-                cure="see dmesg for what the driver says of the device",
-            )
+
+    def interface() -> links.Link | None:
+        # udev may rename an interface while we look: the index stays.
+        here = interface_of(address)
+        return links.find(here) if here else None
+
+    link = wait_for(
+        interface,
+        APPEARS_S,
+        f"an interface of {address}",
+        error=lambda: HostError(
+            f"its driver {pci.nic(address).driver or '(none)'} made no network interface "
+            f"within {APPEARS_S:.0f} s",
+            where=address,
+            cure="see dmesg for the messages of the driver",
+        ),
+    )
     with netns.open("rb") as target:
         request_link("set", index=link.index, flags=0, change=UP)
         request_link("set", index=link.index, net_ns_fd=target.fileno(), ifname=name or link.name)

@@ -6,21 +6,24 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import ceil
-from pathlib import Path
 from typing import Any, ClassVar
+
+from pydantic import field_validator
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort, WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError
 from vnetperf.model.frames import GTPU, TUNNELS
 from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Testbed
+from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
+from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
+from vnetperf.traffic.devices import remove_stale_sockets
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
-from vnetperf.traffic.trex import server as remote
+from vnetperf.traffic.trex import server as trex_server
 from vnetperf.traffic.trex.client import TrexClient, find_client
 from vnetperf.traffic.trex.server import (
     ATTACHMENTS,
@@ -42,8 +45,8 @@ from vnetperf.traffic.trex.trials import (
     to_trial_result,
 )
 
-#: Learning frames are sent slowly, unless there are so many that it would take too long.
-LEARN_FPS, LEARN_S, LEARN_DRAIN_S = 10_000.0, 2.0, 0.05
+#: How much later than due learning frames may leave, and are waited for after, seconds.
+LEARN_SLACK_S, LEARN_DRAIN_S = 2.0, 0.05
 #: How much later than due the last frame may leave: seconds, and share of the duration.
 SLACK_S, SLACK = 0.01, 0.001
 #: Longest wait for a server that is starting, and for an answer beyond a trial's length, seconds.
@@ -74,10 +77,40 @@ class SendingTimes:
     full_drain: bool = False
 
 
+class TrexConfig(Frozen):
+    """How TRex is used: the section [trex] of a testbed file.
+
+    Attributes:
+        server: Where a server runs that somebody else has started: "HOST" or
+            "HOST:SYNC-PORT:ASYNC-PORT", its ports 0 and 1 at the ends of the wires; "" starts one.
+        force: True takes its ports from whoever has them, and stops what runs on them.
+        client: Directory of its Python client, of a TRex tree, or of a virtual environment with
+            lbr-trex-client; "" takes the one beside the server, or an installed one.
+    """
+
+    server: str = ""
+    force: bool = False
+    client: str = ""
+
+    @field_validator("server")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        host, *ports = value.split(":")
+        known = not ports or (len(ports) == 2 and all(p.isdecimal() for p in ports))
+        if value and not (host and known):
+            raise ValueError('a server is "HOST" or "HOST:SYNC-PORT:ASYNC-PORT"')
+        return value
+
+
 class Trex(TrafficGenerator):
     """Cisco's TRex, driven by its own Python client in a process of its own."""
 
     name: ClassVar[str] = "trex"
+    #: Never its wrapper t-rex-64, which changes the machine.
+    programs: ClassVar[tuple[Program, ...]] = (
+        Program(name=PROGRAM, places=("_t-rex-64",), records_build=True),
+    )
+    Section: ClassVar[type[Frozen]] = TrexConfig
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=WIRES,
         attachments=ATTACHMENTS,
@@ -91,14 +124,14 @@ class Trex(TrafficGenerator):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self.directory = machine.subdir("trex")
-        self.config = plan.testbed.trex
+        self.config: TrexConfig = self.section
         self._ends: tuple[WireEnd, ...] = ()
         self._server: TrexServer | None = None
         self._client: TrexClient | None = None
         self._frames: tuple[CompiledFrame, ...] = ()
         self._short: dict[int, CompiledFrame] = {}
         self._known: dict[str, Any] = {}
-        self._theirs = remote.RemoteServer(self.config.server)
+        self._theirs = trex_server.RemoteServer(self.config.server)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -112,6 +145,12 @@ class Trex(TrafficGenerator):
             "TRex's server _t-rex-64 was not found; unpack TRex and name it as trex under "
             "[programs] of the testbed file, or put its directory into PATH"
         )
+
+    @classmethod
+    def external_program(cls, testbed: Testbed, path: str) -> str:
+        """A TRex that is installed here has the client of a server elsewhere beside it."""
+        server = cls.section_of(testbed).server
+        return path or (f"{LOCATED_AT}{server}" if server else "")
 
     @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
@@ -134,8 +173,18 @@ class Trex(TrafficGenerator):
         return (RoleDemand(role="tester", threads=3, group="switch"),)
 
     @classmethod
-    def cannot_plug(cls, wire: str, queues: int, scenario: Scenario, placement: Placement) -> str:
+    def cannot_plug(
+        cls,
+        wire: str,
+        queues: int,
+        *,
+        scenario: Scenario,
+        placement: Placement,
+        testbed: Testbed,
+        facts: MachineFacts,
+    ) -> str:
         """A memif's other end drops what it sends on queues that nobody polls."""
+        del testbed, facts
         if wire != "memif":
             return ""
         if scenario.traffic.flows > 1 and scenario.largest_on_wire > LONGEST:
@@ -172,7 +221,7 @@ class Trex(TrafficGenerator):
         self._client = TrexClient.start(
             self.machine, self.directory, place, isolated=ours, alive=self._check_alive
         )
-        host, sync, publisher = self._theirs.address if not ours else remote.OWN_ADDRESS
+        host, sync, publisher = self._theirs.address if not ours else trex_server.OWN_ADDRESS
         self._known = self._client.call(
             "open",
             within_s=START_S + GRACE_S,
@@ -198,9 +247,7 @@ class Trex(TrafficGenerator):
         for port, end in zip(ports, ends, strict=True):
             if port.netdev and end.mac:
                 self.machine.set_link(port.netdev, mac=end.mac)
-        for end in ends:
-            if end.role == "server" and end.socket:  # one that was killed has left it behind
-                Path(end.socket).unlink(missing_ok=True)
+        remove_stale_sockets(ends)
         threads = server_threads(placement, ports, self.plan.tester_rx_queues)
         self._server = TrexServer(self.machine, self.directory, program, threads)
         self._server.start(ports, mtu=scenario.mtu, node=placement.node)
@@ -262,10 +309,9 @@ class Trex(TrafficGenerator):
 
     def learn(self, frames_per_stream: int) -> None:
         """Send learning frames."""
-        rate = max(LEARN_FPS, frames_per_stream / LEARN_S)
+        rate = learning_rate(frames_per_stream)
         plan = plan_burst(self._frames, frames_per_stream, rate)
-        duration = frames_per_stream / rate
-        times = SendingTimes(duration, LEARN_S, LEARN_DRAIN_S)
+        times = SendingTimes(frames_per_stream / rate, LEARN_SLACK_S, LEARN_DRAIN_S)
         self._send(plan, times, lambda: None)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
@@ -274,11 +320,14 @@ class Trex(TrafficGenerator):
         slack = patient(max(SLACK_S, SLACK * trial.duration_s))
         times = SendingTimes(trial.duration_s, slack, trial.drain_s, trial.full_drain)
         said = self._send(plan, times, watch)
-        result = to_trial_result(plan, said, histogram_up_to_loss=trial.histogram_up_to_loss)
-        drained = trial.drain_s if trial.full_drain else round(said["took"]["drain"], 4)
-        return result.model_copy(
-            update={"refusal_is_loss": self.plan.refusal_is_loss, "drain_s": drained}
+        result = to_trial_result(
+            plan,
+            said,
+            refusal_is_loss=self.refusal_is_loss(trial),
+            histogram_up_to_loss=trial.histogram_up_to_loss,
         )
+        drained = trial.drain_s if trial.full_drain else round(said["took"]["drain"], 4)
+        return result.model_copy(update={"drain_s": drained})
 
     def _send(
         self, plan: TrialPlan, times: SendingTimes, watch: Callable[[], None]
@@ -314,7 +363,7 @@ class Trex(TrafficGenerator):
             "launch line": " ".join(server.argv) if server else "",
             "configuration": server.configuration if server else "",
             "ports": [
-                f"{p['port']}: {p['driver']}, {p['src_mac']}, {p['speed']} Gbit/s as it says"
+                f"{p['port']}: {p['driver']}, {p['src_mac']}, {p['speed']} Gbit/s reported"
                 for p in known.get("ports", [])[: len(self._ends)]
             ],
             "low_end": low_end,

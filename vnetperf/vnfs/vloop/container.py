@@ -13,12 +13,13 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.container import Container
 from vnetperf.virt.endpoint import ContainerPlace, Endpoint
 from vnetperf.vnfs.vloop.kernel_forwarders import (
     FORMS,
+    Form,
     FormPort,
     KernelForwarder,
     endpoint_problem,
@@ -62,6 +63,9 @@ class ContainerVloop(Vloop):
     attachments: ClassVar[tuple[str, ...]] = ("veth", "vhost-user", "memif", "vf", "macvlan")
     modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS)
     launcher: ClassVar[str] = LAUNCHER
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = tuple(
+        module for form in FORMS.values() for module in form.modules
+    )
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
@@ -69,7 +73,7 @@ class ContainerVloop(Vloop):
         mine = placement.unpinned.get(self.role) or placement.cores.get(self.role, ())
         cpus = (*mine, *placement.housekeeping[:1])
         self.container = Container(machine, f"ct{number}", cpus)
-        self.form = FORMS.get(plan.scenario.vnf_mode)
+        self.form: type[Form] | None = FORMS.get(plan.scenario.vnf_mode)
         self.forwarder: KernelForwarder | None = None
 
     @classmethod
@@ -78,7 +82,7 @@ class ContainerVloop(Vloop):
         form = FORMS.get(scenario.vnf_mode)
         if form is None:
             return super().missing(facts, scenario)
-        found = (facts.missing_module(name, f"the form {form.name}") for name in form.modules)
+        found = (facts.missing_module(one, f"the form {form.name}") for one in form.modules)
         missing = next((trouble for trouble in found if trouble), "")
         return missing or vf_driver_problem(facts, scenario, f"mode {form.name}")
 
