@@ -14,6 +14,7 @@ from vnetperf import registry
 from vnetperf.analysis.attribution import lost_at
 from vnetperf.analysis.logged_tests import Case, Logged, LoggedTest, outcome_of, procedure_of
 from vnetperf.analysis.results_from_log import result_of
+from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.trial import why_no_event
 from vnetperf.model.errors import (
     CapabilityError,
@@ -69,12 +70,8 @@ def require_generator(run: Run, scenario: Scenario, test: str) -> None:
     except (StopIteration, NoResultError):
         return  # it requests no trial
     trial = TrialSpec(frame_size=64, **request.model_dump())
-    if why := registry.load("traffic", scenario.generator).lacks(trial):
-        raise CapabilityError(
-            f"{scenario.generator} cannot {why}",
-            where=f"{scenario.id}, test {test}",
-            cure="--generator loadgen can",
-        )
+    generator = registry.load("traffic", scenario.generator)
+    require_trial(scenario.generator, generator, trial, f"{scenario.id}, test {test}")
 
 
 def reset_inputs(
