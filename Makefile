@@ -10,12 +10,13 @@ PYTHON3 = $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	&& echo $$p && break; done)
 JOBS ?= 2
 
-.PHONY: help deps deps-test venv engine demo test test-fast check bench clean
+.PHONY: help deps deps-test venv engine demo test test-fast test-all check bench clean
 
 help:
 	@echo "make demo       install what is missing and measure OVS-DPDK in a PVP deployment"
-	@echo "make test       install what is missing and run the whole test suite"
+	@echo "make test       install what is missing and run what every merge must show"
 	@echo "make test-fast  the tests that need neither root nor DPDK"
+	@echo "make test-all   every test: guests of every form, generators, more kills; for the night"
 	@echo "make check      lint, format, types, import rules, docstrings"
 	@echo "make bench      the figures of docs/performance.md, measured on this machine"
 	@echo "make clean      remove the virtual environment and caches of this checkout"
@@ -47,12 +48,15 @@ engine: venv
 demo: deps venv engine
 	$(PYTHON) -m pytest testcases/ -k pvp_dpdk --frame-sizes 64,1518
 
-# Fast tests first, in parallel; then those that drive real software, one after the other.
+# The lanes are in tests/run.py.
 test: deps-test $(VENV)/.dev-stamp
-	$(PYTHON) -m tests.run
+	$(PYTHON) -m tests.run merge
 
 test-fast: deps-test $(VENV)/.dev-stamp
-	$(PYTHON) -m pytest tests -m "not real and not slow and not browser" -n $(JOBS) -q
+	$(PYTHON) -m tests.run fast
+
+test-all: deps-test $(VENV)/.dev-stamp
+	$(PYTHON) -m tests.run daily
 
 check: deps-test $(VENV)/.dev-stamp
 	$(VENV)/bin/ruff check .

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from math import hypot, inf
 from pathlib import Path
 
-from vnetperf.analysis.metrics import Metric, metrics_of
 from vnetperf.analysis.runs import load_run
 from vnetperf.model.errors import LogError
 from vnetperf.report.text import fps
+from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.statistics import spread
 
 CONFIDENCE = 0.9
@@ -64,10 +64,10 @@ def series(folders: Sequence[Path]) -> dict[str, list[Metric]]:
     runs.sort(key=lambda run: run.first.run.started)
     for results in (each for run in runs for each in run.rounds):
         for result in results.results:
-            for quantity in metrics_of(result):
-                if quantity.test == "throughput" and quantity.main and quantity.value is not None:
-                    name = f"{quantity.scenario}, {quantity.size}, {quantity.name}"
-                    found.setdefault(name, []).append(quantity)
+            for metric in compared_metrics_of(result):
+                if metric.test == "throughput" and metric.main and metric.mean is not None:
+                    name = f"{metric.scenario}, {metric.size}, {metric.label}"
+                    found.setdefault(name, []).append(metric)
     return found
 
 
@@ -80,7 +80,7 @@ def prediction(before: Sequence[Metric]) -> tuple[float, float]:
     Returns:
         Interval of a single further value: Student's t, widened by what a search leaves open.
     """
-    stated = spread([q.value for q in before if q.value is not None], confidence=CONFIDENCE)
+    stated = spread([q.mean for q in before if q.mean is not None], confidence=CONFIDENCE)
     assert stated.next_high is not None
     opens = [q.measured.high - q.measured.low for q in before if q.measured is not None]
     half = hypot(stated.next_high - stated.mean, max((o for o in opens if o < inf), default=0.0))
@@ -99,9 +99,9 @@ def judged(name: str, runs: Sequence[Metric], least: int) -> Iterator[bool]:
         Whether the interval covers the run.
     """
     for place in range(least, len(runs)):
-        before, value = runs[place - least : place], runs[place].value or 0.0
+        before, value = runs[place - least : place], runs[place].mean or 0.0
         low, high = prediction(before)
-        mean = spread([q.value for q in before if q.value is not None])
+        mean = spread([q.mean for q in before if q.mean is not None])
         covers = low <= value <= high
         print(
             f"{name}: {least} runs, mean {fps(mean.mean)}, 95 % interval of the mean "

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 import MLRsearch as Pypi
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits, StepInputs
-from vnetperf.search import TrialRequest, make_search
+from vnetperf.model.trial import TrialRequest
+from vnetperf.search import make_search
 from vnetperf.testing.sim import SimulatedDut, run
 
 #: 10 GbE at 64 octets, RFC 2544 section 20.
@@ -114,7 +115,7 @@ class _Measurer(Pypi.AbstractMeasurer):  # type: ignore[misc] # it has no types
         Returns:
             Its counts.
         """
-        trial = self.dut.measure(TrialRequest(intended_load, intended_duration))
+        trial = self.dut.measure(TrialRequest(load_fps=intended_load, duration_s=intended_duration))
         self.seconds += trial.duration_s
         frames = max(1, round(intended_load * intended_duration))
         return Pypi.MeasurementResult(
@@ -199,7 +200,7 @@ def plain(goals: Sequence[SearchGoal], limits: SearchLimits, dut: SimulatedDut) 
     for goal in goals:
         lower, upper = limits.min_load_fps, limits.max_load_fps
         while upper - lower > goal.width * upper:
-            request = TrialRequest((lower + upper) / 2.0, PLAIN_TRIAL_S)
+            request = TrialRequest(load_fps=(lower + upper) / 2.0, duration_s=PLAIN_TRIAL_S)
             seconds += request.duration_s
             if dut.measure(request).loss_ratio <= goal.loss_ratio:
                 lower = request.load_fps

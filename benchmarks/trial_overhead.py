@@ -21,7 +21,7 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import TrialSpec
-from vnetperf.traffic.loadgen import Loadgen
+from vnetperf.traffic.loadgen.driver import Loadgen
 
 DURATION_S = 0.5
 LOADS_FPS = (1e4, 1e6)

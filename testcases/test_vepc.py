@@ -8,8 +8,6 @@ import pytest
 
 from vnetperf.runner.bench import Bench
 
-OFFLOADS = ("csum", "tso", "ufo", "ecn", "gso", "gro")
-
 
 @pytest.mark.deployments("vepc")
 def test_users_traffic(bench: Bench) -> None:
@@ -17,48 +15,3 @@ def test_users_traffic(bench: Bench) -> None:
     if why := bench.no_users_traffic():
         pytest.skip(why)  # what is missing, as the plan tells it
     bench.users_traffic().check_expectations()
-
-
-@pytest.mark.deployments("vepc")
-@pytest.mark.vary("core", ["sessions=1", "sessions=100", "sessions=1000"])
-def test_throughput_by_sessions(bench: Bench, frame_size: int) -> None:
-    """RFC 2544 throughput by the number of UEs whose packets are carried."""
-    bench.search_throughput(frame_size).check_expectations()
-
-
-@pytest.mark.deployments("vepc")
-@pytest.mark.vary("core", ["gtpu_mode=tun", "gtpu_mode=kernel"])
-def test_throughput_by_gtpu_mode(bench: Bench, frame_size: int) -> None:
-    """RFC 2544 throughput by what moves users' packets: the core's program, or the kernel."""
-    bench.search_throughput(frame_size).check_expectations()
-
-
-@pytest.mark.deployments("vepc")
-@pytest.mark.vary("set", ["offloads=false", "offloads=true"])
-def test_throughput_by_offloads(bench: Bench, frame_size: int) -> None:
-    """RFC 2544 throughput with and without checksum and segmentation offloads of the ports."""
-    bench.search_throughput(frame_size).check_expectations()
-
-
-def _nic(name: str, *options: str) -> object:
-    return pytest.param(options, id=name)
-
-
-@pytest.mark.deployments("vepc")
-@pytest.mark.vary("vnf", [pytest.param("vepc:vm", id="vm")])
-@pytest.mark.vary(
-    "guest",
-    [
-        _nic("virtio", "nic=virtio"),
-        _nic("no-offloads", "nic=virtio", *(f"{name}=false" for name in OFFLOADS)),
-        _nic("e1000", "nic=e1000"),
-        _nic("rtl8139", "nic=rtl8139"),
-    ],
-)
-def test_throughput_by_nic(bench: Bench, frame_size: int) -> None:
-    """RFC 2544 throughput of a core in a VM, by what its NICs are.
-
-    The attachment is the vSwitch's: `-k vepc_bridge` and `vepc_ovs` give taps,
-    `vepc_macvtap` macvtaps.
-    """
-    bench.search_throughput(frame_size).check_expectations()

@@ -1,7 +1,11 @@
-"""`make test`: the whole suite in the order that suits a small machine.
+"""Runs the tests of a lane, in the order that suits a small machine.
 
-Tests that need no real software go first and in parallel, the slow ones and those in a browser too;
-those that drive real software own the machine's cores and hugepages and go one after the other. The
+fast    what needs neither root nor real software: parallel, in about a minute
+merge   fast, slow and browser tests, then real software: the contract kit of each backend that runs
+        here, a user's runs, kills, one guest, one boot of the lab
+daily   every test: every form of guest, every generator, more kills, the whole matrix
+
+Tests that drive real software own the machine's cores and hugepages and go one after the other. The
 exit status is pytest's own.
 """
 
@@ -11,24 +15,27 @@ import os
 import subprocess
 import sys
 
-SERIAL = "real"
+WORKERS = str(min(4, os.cpu_count() or 1))
+#: Arguments of pytest, a list for each time that it is started.
+LANES = {
+    "fast": [["-n", WORKERS, "-m", "not real and not slow and not browser"]],
+    "merge": [
+        ["-n", WORKERS, "-m", "not real and not daily"],
+        ["-m", "real and not daily", "--durations=25"],
+    ],
+    "daily": [["-n", WORKERS, "-m", "not real"], ["-m", "real", "--durations=50"]],
+}
 
 
-def main() -> int:
-    """Run both halves; the first failure's status is the result, but both are run.
-
-    Returns:
-        pytest's exit status.
-    """
+def main(lane: str = "merge") -> int:
+    """Run all parts of a lane; the first failure's status is the result."""
+    if lane not in LANES:
+        print(f"no lane {lane!r}; there are {', '.join(LANES)}", file=sys.stderr)  # noqa: T201
+        return 2
     pytest = [sys.executable, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider"]
-    workers = str(min(4, os.cpu_count() or 1))
-    halves = [
-        [*pytest, "-n", workers, "-m", f"not {SERIAL}"],
-        [*pytest, "-m", SERIAL, "--durations=10"],
-    ]
-    statuses = [subprocess.run(argv, check=False).returncode for argv in halves]
+    statuses = [subprocess.run([*pytest, *part], check=False).returncode for part in LANES[lane]]
     return next((status for status in statuses if status), 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.base import Frozen
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Pollers, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts, Program, Testbed
 
 LOG_LINES = 15
 
@@ -32,7 +33,64 @@ def check_process(process: ManagedProcess | None, program: str) -> None:
         )
 
 
-class Backend(ABC):
+class Requirements:
+    """What a class of a plugin family owns and declares.
+
+    Attributes:
+        name: What users call it.
+        programs: Programs that it starts: the inventory looks for them, `vnetperf doctor` lists
+            them, and a testbed file may name their paths under `[programs]`.
+        kernel_modules: Kernel modules that it needs: the inventory looks for them.
+        Section: The table `[name]` of a testbed file; the default has no keys.
+    """
+
+    name: ClassVar[str]
+    programs: ClassVar[tuple[Program, ...]] = ()
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = ()
+    Section: ClassVar[type[Frozen]] = Frozen
+
+    @classmethod
+    def section_of(cls, testbed: Testbed) -> Any:
+        """Its table of a testbed file.
+
+        Args:
+            testbed: The testbed.
+
+        Returns:
+            A `Section`.
+        """
+        return cls.Section.model_validate(testbed.sections.get(cls.name, {}))
+
+    @classmethod
+    def external_program(cls, testbed: Testbed, path: str) -> str:
+        """What stands for its program, where the testbed says that it runs elsewhere.
+
+        Args:
+            testbed: The testbed.
+            path: Where its first program was found on this machine; "" for nowhere.
+
+        Returns:
+            "at HOST", or the path.
+        """
+        del testbed
+        return path
+
+    @classmethod
+    def missing_requirement(cls, facts: MachineFacts) -> str:
+        """The first of its programs and modules that a machine lacks, the optional ones aside.
+
+        Args:
+            facts: The machine.
+
+        Returns:
+            "" when all are there; otherwise what is missing and the cure, in one sentence.
+        """
+        programs = (facts.missing_program(p) for p in cls.programs if not p.optional)
+        modules = (facts.missing_module(m) for m in cls.kernel_modules if not m.optional)
+        return next((text for text in (*programs, *modules) if text), "")
+
+
+class Backend(Requirements, ABC):
     """A part of one deployment: a vSwitch, a VNF, a traffic generator.
 
     Args:
@@ -40,20 +98,22 @@ class Backend(ABC):
         plan: The plan it belongs to.
 
     Attributes:
-        name: What users call it.
         far_mib: Hugepages that a thread of it needs on its own node when that is not the node of
             its memory, MiB.
     """
 
-    name: ClassVar[str]
     far_mib: ClassVar[int] = 0
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         self.machine = machine
         self.plan = plan
 
+    @property
+    def section(self) -> Any:
+        """Its table of the testbed file, a `Section`."""
+        return self.section_of(self.plan.testbed)
+
     @classmethod
-    @abstractmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps the backend from carrying the scenario on this machine.
 
@@ -62,8 +122,11 @@ class Backend(ABC):
             scenario: The scenario.
 
         Returns:
-            "" when nothing does; otherwise what is missing and the cure, in one sentence.
+            "" when nothing does; otherwise what is missing and the cure, in one sentence. By
+            default what is missing of the programs and modules that it declares.
         """
+        del scenario
+        return cls.missing_requirement(facts)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Where its busy threads are, for placement and processor accounting.

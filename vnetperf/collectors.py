@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
+from vnetperf.backend import Requirements
 from vnetperf.host import threads
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
 from vnetperf.model.errors import HostError
@@ -21,7 +22,7 @@ from vnetperf.model.trial import ThreadEvents, ThreadLoad
 SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents)
 
 
-class Collector(ABC, Generic[SampleT]):
+class Collector(Requirements, ABC, Generic[SampleT]):
     """Samples the threads of a deployment from `start` to `stop`. One is made for each trial.
 
     Attributes:

@@ -1,17 +1,23 @@
-"""Finds the backends of the plugin families by entry point.
+"""Finds the backends of the plugin families by entry point, and what they declare.
 
-The registry knows that families exist and what their contract class is called; it imports no
-backend until one is asked for by name.
+The registry imports no backend until one is asked for by name, or all are for what they declare:
+programs, kernel modules, options, sections of the testbed file.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from vnetperf.model.errors import ConfigError
+from pydantic import create_model
+
+from vnetperf.model.base import Frozen
+from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.options import SwitchOptions
+from vnetperf.model.testbed import AbsolutePath, KernelModule, Program, Testbed
 
 Family = Literal["vswitches", "vnfs", "traffic", "collectors", "wires", "endpoints"]
 FAMILIES: tuple[Family, ...] = (
@@ -68,14 +74,14 @@ def load(family: Family, name: str) -> Any:
         point = _from_packages(family).get(name)
         if point is not None:
             return point.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a plugin's module may raise anything
         raise ConfigError(
-            f"backend {name!r} cannot be loaded: {error}",
+            f"backend {name!r} cannot be loaded: {type(error).__name__}: {error}",
             where=f"vnetperf.{family}",
             cure="reinstall the package that provides it",
         ) from error
     raise ConfigError(
-        f"unknown {family} backend {name!r}",
+        f"unknown {family} backend {name!r}{did_you_mean(name, names(family))}",
         where=f"vnetperf.{family}",
         accepted=", ".join(names(family)),
         cure=f"install the plugin package that registers it under vnetperf.{family}",
@@ -91,9 +97,116 @@ def load_vnf(name: str) -> Any:
     target = vnf.places.get(place)
     if target is None:
         raise ConfigError(
-            f"{what} does not run in {place!r}",
+            f"{what} does not run in {place!r}{did_you_mean(place, vnf.places)}",
             where="vnf",
             accepted=", ".join((what, *(f"{what}:{place}" for place in vnf.places))),
         )
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def backends() -> dict[str, type[Any]]:
+    """Every class that can be loaded, by family and name; of VNFs those of their places too."""
+    return {what: found for what, found in _loaded() if isinstance(found, type)}
+
+
+def broken() -> tuple[ConfigError, ...]:
+    """Why backends cannot be loaded."""
+    return tuple(found for _, found in _loaded() if isinstance(found, ConfigError))
+
+
+def _loaded() -> Iterator[tuple[str, type[Any] | ConfigError]]:
+    for family in FAMILIES:
+        for name in names(family):
+            try:
+                found = load(family, name)
+                yield f"{family} {name}", found
+                for place in getattr(found, "places", ()):
+                    yield f"{family} {name}:{place}", load_vnf(f"{name}:{place}")
+            except ConfigError as error:
+                yield f"{family} {name}", error
+
+
+def programs() -> dict[str, Program]:
+    """Programs that backends declare, by name."""
+    return _declared("programs")
+
+
+def kernel_modules() -> dict[str, KernelModule]:
+    """Kernel modules that backends declare, by name."""
+    return _declared("kernel_modules")
+
+
+def _declared(attribute: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    owner: dict[str, str] = {}
+    told = {"purpose", "optional"}  # may differ between backends
+    for what, backend in backends().items():
+        for one in getattr(backend, attribute, ()):
+            first = found.setdefault(one.name, one)
+            owner.setdefault(one.name, what)
+            if first.model_dump(exclude=told) != one.model_dump(exclude=told):
+                raise ConfigError(
+                    f"{owner[one.name]} and {what} declare {one.name} differently",
+                    where=attribute,
+                    cure="let both declare the same values",
+                )
+    return found
+
+
+def switch_options_model() -> type[SwitchOptions]:
+    """Options of vSwitches, with those that only single backends have; no others."""
+    owner: dict[str, str] = {}
+    models: list[type[Frozen]] = []
+    for what, backend in backends().items():
+        model = getattr(backend, "Options", Frozen)
+        for key in model.model_fields:
+            other = "all vSwitches" if key in SwitchOptions.model_fields else owner.get(key, "")
+            if other and model not in models:
+                raise ConfigError(
+                    f"{what} declares option {key}, which is one of {other}",
+                    where="Options",
+                    cure=f"name it after the backend, e.g. {what.rpartition(' ')[2]}_{key}",
+                )
+        owner |= dict.fromkeys(model.model_fields, what)
+        if model.model_fields and model not in models:
+            models.append(model)
+    bases: tuple[Any, ...] = (SwitchOptions, *models, Frozen)  # the last forbids other keys
+    made: Any = create_model("SwitchOptions", __base__=bases)
+    return cast("type[SwitchOptions]", made)
+
+
+def sections() -> dict[str, type[Frozen]]:
+    """Sections of testbed files that backends declare, by name of the section."""
+    found: dict[str, type[Frozen]] = {}
+    for what, backend in backends().items():
+        model, name = getattr(backend, "Section", Frozen), getattr(backend, "name", "")
+        if not model.model_fields or found.get(name) is model:
+            continue
+        if name in found or name in Testbed.model_fields:
+            raise ConfigError(
+                f"{what} declares a section [{name}] of testbed files, which there is already",
+                where="Section",
+                cure="give the backend another name",
+            )
+        found[name] = model
+    return found
+
+
+def testbed_model() -> type[Testbed]:
+    """A testbed file with the sections and programs that backends declare; no others."""
+    keys: dict[str, Any] = {program.setting: (AbsolutePath, "") for program in programs().values()}
+    table = create_model("Programs", __base__=Frozen, **keys)
+    fields: dict[str, Any] = {name: (model, model()) for name, model in sections().items()}
+    fields["programs"] = (table, table())
+    bases: tuple[Any, ...] = (Testbed, Frozen)  # the last forbids other keys
+    made: Any = create_model("Testbed", __base__=bases, **fields)
+    return cast("type[Testbed]", made)
+
+
+def completed(testbed: Testbed) -> Testbed:
+    """A testbed with the defaults of all sections and programs, as plans and results have it."""
+    known = {name: model().model_dump(mode="json") for name, model in sections().items()}
+    paths = dict.fromkeys((program.setting for program in programs().values()), "")
+    whole = {**known, **testbed.sections, "programs": {**paths, **testbed.programs}}
+    return testbed.model_copy(update=whole)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
+from vnetperf.backend import Requirements
 from vnetperf.host.machine import Machine
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 
 
-class Wire(ABC):
+class Wire(Requirements, ABC):
     """A wire of one deployment."""
 
-    name: ClassVar[str]
     #: True when the far end is the DUT's own receive ring: a frame the wire refuses is then one
     #: that the DUT dropped, as a NIC drops when its ring is full.
     refusal_is_loss: ClassVar[bool]
@@ -150,16 +149,20 @@ class Nic(Wire):
         )
 
     def _wait_for_carrier(self, uses: list[NicUse], ends: list[WireEnd]) -> None:
-        deadline = time.monotonic() + patient(CARRIER_S)
-        waiting = [str(end.netdev) for end in ends]
-        while waiting := [name for name in waiting if not self.machine.link(name).carrier]:
-            if time.monotonic() > deadline:
-                raise HostError(
-                    f"no link on {' and '.join(waiting)} after {CARRIER_S:.0f} s",
-                    where=f"wire {self.index}: {uses[0].pci} - {uses[1].pci}",
-                    cure="see whether the cable joins these two ports, and fits both speeds",
-                )
-            time.sleep(0.05)
+        def down() -> list[str]:
+            return [name for end in ends if not self.machine.link(name := str(end.netdev)).carrier]
+
+        wait_for(
+            lambda: not down(),
+            CARRIER_S,
+            f"carrier of wire {self.index}",
+            poll_s=0.05,
+            error=lambda: HostError(
+                f"no link on {' and '.join(down())} after {CARRIER_S:.0f} s",
+                where=f"wire {self.index}: {uses[0].pci} - {uses[1].pci}",
+                cure="see whether the cable joins these two ports, and fits both speeds",
+            ),
+        )
 
 
 def _nic_problems(facts: MachineFacts, testbed: Testbed) -> Iterator[str]:

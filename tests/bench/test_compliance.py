@@ -29,7 +29,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.result import GoalResult, LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import AgentConfig, Testbed, TrexConfig
+from vnetperf.model.testbed import AgentConfig, Testbed
 from vnetperf.model.trial import Latency
 from vnetperf.results.records import RunRecord
 from vnetperf.search import search_inputs
@@ -79,7 +79,7 @@ def test_plain_traffic_of_a_tester_that_stamps_frames_meets_the_clauses() -> Non
 
 
 def test_tester_and_dut_are_apart_only_where_the_generator_runs_elsewhere() -> None:
-    apart = Testbed(trex=TrexConfig(server="192.0.2.1"))
+    apart = Testbed(trex={"server": "192.0.2.1"})
     far = Testbed(agent=AgentConfig(transport="ssh=dut"))  # the agent's machine carries both
     for testbed, generator, status in (
         (Testbed(), "loadgen", "deviated"),

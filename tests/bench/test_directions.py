@@ -9,7 +9,7 @@ import pytest
 
 from tests.bench.support import PDR, Bench
 from vnetperf.analysis.goals import per_direction
-from vnetperf.analysis.logged_tests import measurement_of
+from vnetperf.analysis.logged_tests import outcome_of
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.parameters import SearchLimits
 from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
@@ -64,7 +64,7 @@ def test_directions_and_aggregate_are_the_same_statistic_of_the_same_trials() ->
         trial(4, 1.0, 300, 0),
     ]
     forth, back = per_direction(trials, GOAL, LOAD, 2 * LOAD, BEGIN)
-    worse = [measurement_of(t) for t in trials]
+    worse = [outcome_of(t) for t in trials]
     aggregate = conditional_throughput(LOAD, worse, Criterion.of_goal(GOAL))
     assert forth.conditional_throughput_fps == aggregate == pytest.approx(994.0)
     assert back.conditional_throughput_fps == LOAD

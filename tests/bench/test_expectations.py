@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.analysis.metrics import Metric
 from vnetperf.analysis.thresholds import judge_metric
 from vnetperf.model.expectation import Expectation
-from vnetperf.statistics.difference import Measurand
+from vnetperf.results.metrics import Metric
+from vnetperf.statistics import spread
 
 RATES = st.floats(1.0, 1e9)
 
 
-def number(value: float | None, low: float, high: float, **more: object) -> Metric:
+def number(value: float | None, low: float = 0.0, high: float = inf, **more: object) -> Metric:
     fields: dict[str, object] = {
-        **{"scenario": "pvp_dpdk", "test": "throughput", "size": "64", "name": "ndr"},
-        **{"unit": "frames/s", "better": "more", "measured": Measurand(value, low, high)},
+        **{"scenario": "pvp_dpdk", "test": "throughput", "size": "64", "label": "ndr"},
+        **{"unit": "fps", "better": "more", "value": value, "bounds": (low, high)},
     }
     return Metric(**(fields | more))  # type: ignore[arg-type]  # as the test says
 
@@ -51,7 +51,7 @@ def test_what_is_certain_is_met_without_certainty_too(
 
 
 def test_a_result_that_is_open_above_proves_only_what_it_reached() -> None:
-    found = number(100.0, 100.0, inf, marks=("at least",))
+    found = number(100.0, 100.0, inf, qualifiers=("at least",))
     assert met(found, at_least=90.0)
     judged = judge_metric(expected(at_least=200.0), found, "f")
     assert judged.met is False
@@ -64,7 +64,7 @@ def test_a_result_that_is_open_above_proves_only_what_it_reached() -> None:
 
 
 def test_a_dut_that_carried_nothing_reaches_nothing() -> None:
-    found = number(None, 0.0, 1000.0, marks=("at most",))
+    found = number(None, 0.0, 1000.0, qualifiers=("at most",))
     assert met(found, at_least=1.0) is False
     assert met(found, at_most=2000.0)
     assert (
@@ -89,7 +89,7 @@ def test_no_ratio_is_shown_to_what_is_open_above() -> None:
     assert met(ours, theirs, at_most=10.0)
 
 
-@pytest.mark.parametrize("base", [number(0.0, 0.0, 0.0), number(1, 1, 1, measured=None, why="x")])
+@pytest.mark.parametrize("base", [number(0.0, 0.0, 0.0), number(None, bounds=None, why="x")])
 def test_nothing_is_a_multiple_of_nothing(base: Metric) -> None:
     judged = judge_metric(expected(at_least=3), number(9.0, 9.0, 9.0), "f", base)
     assert judged.met is False
@@ -97,7 +97,7 @@ def test_nothing_is_a_multiple_of_nothing(base: Metric) -> None:
 
 
 def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
-    found = number(100.0, 100.0, 102.0, repeats=(100.0, 80.0, 130.0))
+    found = number(100.0, 100.0, 102.0, repeated=spread((100.0, 80.0, 130.0)))
     judged = judge_metric(expected(at_least=103.0), found, "f")
     assert judged.met
     assert ", n = 3: as expected" in judged.said
@@ -105,6 +105,6 @@ def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
 
 
 def test_what_was_not_measured_fails_with_its_reason() -> None:
-    judged = judge_metric(expected(at_least=1), number(1, 1, 1, measured=None, why="no\nroom"), "f")
+    judged = judge_metric(expected(at_least=1), number(None, bounds=None, why="no\nroom"), "f")
     assert judged.met is False
     assert judged.said.endswith("was not measured: no")

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from tests.report import sample, sample_outcomes
-from vnetperf.analysis.metrics import all_metrics, metrics_of
 from vnetperf.model.outcomes import Transfer, Transfers, TransferSpec
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.trial import Latency
+from vnetperf.results.metrics import compared_metrics, compared_metrics_of
 
 
 @pytest.fixture(scope="module")
@@ -32,21 +32,21 @@ def results() -> RunResults:
 def test_every_test_has_a_number_that_it_is_for(results: RunResults) -> None:
     seen = set()
     for result in results.results:
-        found = list(metrics_of(result))
+        found = list(compared_metrics_of(result))
         assert found
         if result.status == "measured":
-            assert found[0].main, result.test
+            assert any(metric.main for metric in found), result.test
             seen.add(result.test)
     assert seen >= {"throughput", *sample_outcomes.TESTS}
 
 
 def test_no_two_numbers_of_a_run_have_one_name(results: RunResults) -> None:
-    names = Counter((q.scenario, *q.key) for q in all_metrics(results))
+    names = Counter((q.scenario, *q.key) for q in compared_metrics(results))
     assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_a_number_lies_within_what_it_leaves_open(results: RunResults) -> None:
-    for quantity in all_metrics(results):
+    for quantity in compared_metrics(results):
         found = quantity.measured
         if found is not None and found.value is not None:
             assert found.low <= found.value <= found.high, quantity
@@ -58,8 +58,8 @@ def test_a_test_without_a_result_says_why() -> None:
     missing = Result(
         scenario="x", test="throughput", frame_size=64, status="not measured", why="no room"
     )
-    (only,) = metrics_of(missing)
-    assert (only.measured, only.why, only.name) == (None, "no room", "")
+    (only,) = compared_metrics_of(missing)
+    assert (only.measured, only.why, only.label) == (None, "no room", "")
 
 
 def test_transfers_are_numbers_too(results: RunResults) -> None:
@@ -72,8 +72,8 @@ def test_transfers_are_numbers_too(results: RunResults) -> None:
         Transfer(spec=specs[1], transactions_per_second=5e3, round_trip_us={"50": 90.0}),
     )
     ours = Transfers(scenario="vepc_bridge", transfers=transfers)
-    found = list(all_metrics(results.model_copy(update={"transfers": (ours,)})))[-3:]
-    assert [(q.name, q.unit, q.value) for q in found] == [
+    found = list(compared_metrics(results.model_copy(update={"transfers": (ours,)})))[-3:]
+    assert [(q.label, q.unit, q.value) for q in found] == [
         ("TCP_STREAM forth", "bit/s", 1e9),
         ("TCP_RR forth", "1/s", 5e3),
         ("TCP_RR forth round trip p50", "ns", 90e3),

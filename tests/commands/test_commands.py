@@ -48,6 +48,27 @@ def test_show_config_tells_values_and_sources(
     assert found["preset:trial.offered_tolerance"]["source"] == "default"
 
 
+def test_show_config_knows_every_option_of_pytest(
+    capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
+) -> None:
+    group = pytestconfig._parser.getgroup("vnetperf")
+    options = {name.removeprefix("--") for one in group.options for name in one.names()}
+    found = shown(capsys, "--interleave", "3", "--pcap", "5", "--plan")
+    assert {name.replace("-", "_") for name in options} == {k for k in found if ":" not in k}
+    assert found["interleave"] == {"value": 3, "source": "command line"}
+    assert found["plan"] == {"value": True, "source": "command line"}
+    assert found["resume"] == {"value": "", "source": "default"}
+
+
+def test_list_prints_the_names_that_options_accept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    for name in ("pvp_dpdk", "back_to_back", "rfc2544", "multi-flow", "loadgen", "jumbo"):
+        assert name in text
+    assert main(["list", "scenarios"]) == 0
+    assert "pvpv_vpp" in capsys.readouterr().out.splitlines()
+
+
 def test_show_config_as_text_has_the_same_content(capsys: pytest.CaptureFixture[str]) -> None:
     found = shown(capsys)
     assert main(["show-config"]) == 0
@@ -63,8 +84,12 @@ def test_show_config_as_text_has_the_same_content(capsys: pytest.CaptureFixture[
     ("argv", "words"),
     [
         (["show-config", "--preset", "rfc2455"], "did you mean 'rfc2544'?"),
-        (["show-config", "--frame-sizes", "x"], "--frame-sizes"),
+        (["show-config", "--frame-sizes", "x"], "command line: frame_sizes"),
         (["show-config", "--vnfs", "0"], "command line: vnfs"),
+        (["show-config", "--forwarding", "l22"], "did you mean 'l2'?"),
+        (["show-config", "--interleave", "1"], "a case is repeated from 2 on"),
+        (["doctor", "--generator", "trx"], "did you mean 'trex'?"),
+        (["list", "preset"], "did you mean 'presets'?"),
         (["report", "nowhere"], "trials.jsonl"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vnetperf import config
+from vnetperf import config, registry
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.preset import Preset
 from vnetperf.model.testbed import Testbed
@@ -29,7 +29,12 @@ def error_of(kind: type, text: str, tmp_path: Path) -> tuple[ConfigError, str]:
 
 # kind, file, key path in the message, words in the message
 WRONG = [
-    (Testbed, "isolatoin = 'x'", "isolatoin", ["did you mean 'isolation'", "accepted: agent,"]),
+    (
+        registry.testbed_model(),
+        "isolatoin = 'x'",
+        "isolatoin",
+        ["did you mean 'isolation'", "accepted: agent,"],
+    ),
     (Testbed, "[cores]\npolcy = 'auto'", "cores.polcy", ["'policy'", "housekeeping"]),
     (Testbed, "[cores]\npolicy = 'fast'", "cores.policy", ["'auto'", "'dedicated'", "'fast'"]),
     (Testbed, "[cores]\nallowed = [1, 'x']", "cores.allowed.1", ["integer", "'x'"]),
@@ -89,7 +94,7 @@ def test_a_preset_that_could_never_end_or_measure_is_impossible(text: str, tmp_p
 
 
 def test_several_wrong_values_are_one_message_that_counts_them(tmp_path: Path) -> None:
-    _, message = error_of(Testbed, "a = 1\nb = 2\nc = 3", tmp_path)
+    _, message = error_of(registry.testbed_model(), "a = 1\nb = 2\nc = 3", tmp_path)
     assert "2 more wrong values" in message
 
 
@@ -134,7 +139,7 @@ def test_unknown_names_are_told_with_those_there_are(
         ({"VNETPERF_PRSET": "x"}, ["VNETPERF_PRSET", "did you mean VNETPERF_PRESET"]),
         ({"VNETPERF_VNFS": "many"}, ["environment: vnfs", "'many'"]),
         ({"VNETPERF_VNFS": "0"}, ["environment: vnfs", "1"]),
-        ({"VNETPERF_FRAME_SIZES": "small"}, ["VNETPERF_FRAME_SIZES", "'small'"]),
+        ({"VNETPERF_FRAME_SIZES": "small"}, ["environment: frame_sizes", "'small'"]),
         ({"VNETPERF_FRAME_SIZES": "63"}, ["environment: frame_sizes.0", "63"]),
     ],
 )
@@ -203,7 +208,9 @@ def contents(model: Any) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-@pytest.mark.parametrize("model", [Testbed, Preset, TrafficProfile, config.Settings])
+@pytest.mark.parametrize(
+    "model", [registry.testbed_model(), Preset, TrafficProfile, config.Settings]
+)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_wrong_value_is_a_config_error_and_nothing_else(model: Any, data: st.DataObject) -> None:

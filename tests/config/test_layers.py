@@ -128,14 +128,28 @@ def test_smoke_is_marked_as_no_benchmark() -> None:
     ("text", "sizes"), [("64", (64,)), ("64,512,", (64, 512)), (" 64 , 1518 ", (64, 1518))]
 )
 def test_lists_of_frame_sizes(text: str, sizes: tuple[int, ...]) -> None:
-    assert config.parse_frame_sizes(text) == sizes
+    assert config.load({"frame_sizes": text}, environment={}).settings.frame_sizes == sizes
 
 
 @pytest.mark.parametrize("text", ["abc", "64;128", "64.5", "0x40", "64,,x"])
-def test_what_is_no_list_of_frame_sizes(text: str) -> None:
-    with pytest.raises(ConfigError, match="--frame-sizes") as caught:
-        config.parse_frame_sizes(text)
+def test_what_is_not_a_list_of_frame_sizes(text: str) -> None:
+    with pytest.raises(ConfigError, match="command line: frame_sizes") as caught:
+        config.load({"frame_sizes": text}, environment={})
     assert "64,512,1518" in caught.value.accepted
+
+
+def test_settings_of_a_resumed_run_are_above_all_but_the_command_line(tmp_path: Path) -> None:
+    user_file(tmp_path, 'notes = "file"\nwire = "veth"\n')
+    loaded = config.load(
+        {"traffic": "imix"},
+        environment={"VNETPERF_NOTES": "environment"},
+        directory=tmp_path,
+        resumed=("run of x", {"notes": "run", "traffic": "multi-flow"}),
+    )
+    found = {k: (v["value"], v["source"]) for k, v in loaded.as_record().items()}
+    assert found["notes"] == ("run", "run of x")
+    assert found["traffic"] == ("imix", "command line")
+    assert found["wire"][0] == "veth"
 
 
 def test_a_variant_is_laid_over_as_if_typed_last(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from vnetperf import registry
 from vnetperf.config import ENV_PREFIX, Settings
-from vnetperf.model.options import CoreOptions, GuestOptions, SwitchOptions
+from vnetperf.config.settings import settings_table
+from vnetperf.model.options import CoreOptions, GuestOptions
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
-from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import Verdict
 from vnetperf.results.records import Record
@@ -63,11 +64,11 @@ def goal_keys() -> list[tuple[str, Any]]:
 
 KEYS = [
     *(("Settings", *key) for key in keys_of(Settings)),
-    *(("Testbed", *key) for key in keys_of(Testbed)),
+    *(("Testbed", *key) for key in keys_of(registry.testbed_model())),
     *(("Preset", *key) for key in keys_of(Preset)),
     *(("Preset", *key) for key in goal_keys()),
     *(("Traffic profile", *key) for key in keys_of(TrafficProfile)),
-    *(("vSwitch options", *key) for key in keys_of(SwitchOptions)),
+    *(("vSwitch options", *key) for key in keys_of(registry.switch_options_model())),
     *(("Guest options", *key) for key in keys_of(GuestOptions)),
     *(("Core options", *key) for key in keys_of(CoreOptions)),
 ]
@@ -90,10 +91,10 @@ def test_every_key_stands_in_its_table_with_its_default(title: str, key: str, de
     ("title", "keys"),
     [
         ("Settings", {key for key, _ in keys_of(Settings)}),
-        ("Testbed", {key for key, _ in keys_of(Testbed)}),
+        ("Testbed", {key for key, _ in keys_of(registry.testbed_model())}),
         ("Preset", {key for key, _ in (*keys_of(Preset), *goal_keys())}),
         ("Traffic profile", {key for key, _ in keys_of(TrafficProfile)}),
-        ("vSwitch options", {key for key, _ in keys_of(SwitchOptions)}),
+        ("vSwitch options", {key for key, _ in keys_of(registry.switch_options_model())}),
         ("Guest options", {key for key, _ in keys_of(GuestOptions)}),
         ("Core options", {key for key, _ in keys_of(CoreOptions)}),
     ],
@@ -106,12 +107,21 @@ def test_no_table_describes_a_key_that_is_gone(title: str, keys: set[str]) -> No
 
 @pytest.mark.parametrize(
     ("comment", "model"),
-    [("# vnetperf.toml", Settings), ("# conf/testbeds/", Testbed), ("# conf/presets/", Preset)],
+    [
+        ("# vnetperf.toml", Settings),
+        ("# conf/testbeds/", registry.testbed_model()),
+        ("# conf/presets/", Preset),
+    ],
 )
 def test_examples_are_accepted(comment: str, model: type[BaseModel]) -> None:
     blocks = re.findall(r"```toml\n(.*?)```", CONFIGURATION, re.DOTALL)
     (example,) = [block for block in blocks if block.startswith(comment)]
     model.model_validate(tomllib.loads(example))
+
+
+def test_the_table_of_settings_is_the_declared_one() -> None:
+    table = "\n".join(settings_table())
+    assert table in CONFIGURATION, "paste the output of `vnetperf show-config --table`"
 
 
 def test_every_setting_has_its_variable() -> None:

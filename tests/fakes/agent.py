@@ -21,8 +21,14 @@ from vnetperf.model.outcomes import Figures, Flow, Transfer, TransferSpec
 from vnetperf.model.result import Calibration, CalibrationPoint, ScenarioFacts
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts, Testbed
-from vnetperf.model.trial import DirectionCounts, HopCounters, Latency, TrialResult, TrialSpec
-from vnetperf.search import TrialRequest
+from vnetperf.model.trial import (
+    DirectionCounts,
+    HopCounters,
+    Latency,
+    TrialRequest,
+    TrialResult,
+    TrialSpec,
+)
 from vnetperf.testing.sim import SimulatedDut
 
 GENERATOR_FPS = 2e6
@@ -126,7 +132,7 @@ class FakeAgent:
         limit = self.offers_fps or load_fps
         sent = min(intended, round(limit * spec.duration_s))
         measured = self.duts[direction].measure(
-            TrialRequest(sent / spec.duration_s, spec.duration_s)
+            TrialRequest(load_fps=sent / spec.duration_s, duration_s=spec.duration_s)
         )
         received = sent - round(measured.loss_ratio * sent)
         latency = (

@@ -5,6 +5,7 @@ Forking from a process that has everything imported makes dozens of kills afford
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -20,6 +21,21 @@ from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
 
 GIB_KB = 1048576
+
+
+def is_held(path: Path) -> bool:
+    """Whether a living process holds the lock of this file."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def misbehave(request: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def made_up(path: Path, monkeypatch: pytest.MonkeyPatch, before: int = 0) -> Swi
     kernel = Kernel(path, before)
     switch = Switch(kernel)
     monkeypatch.setattr(values, "_write_file", kernel.write)
-    monkeypatch.setattr(vfs.nic_use, "interface_uses", dict)
+    monkeypatch.setattr(vfs.usage, "interface_uses", dict)
     monkeypatch.setattr(eswitch, "_eswitch", switch)
     there = SimpleNamespace(driver="ice")
     monkeypatch.setattr(eswitch, "pci", SimpleNamespace(exists=exists, nic=lambda _: there))

@@ -10,6 +10,7 @@ from vnetperf.host.facts.hardware import collect
 from vnetperf.host.nic import pci
 from vnetperf.host.programs import kvm_facts, software_facts
 from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import Program
 
 
 def leaves(value: Any) -> list[Any]:
@@ -59,9 +60,17 @@ def test_versions_from_the_list_of_packages(tmp_path: Path) -> None:
         "Package: dpdk\nStatus: install ok installed\nVersion: 22.11.1\n\n"
         "Package: vpp\nStatus: deinstall ok config-files\nVersion: 26.06\n\n"
     )
-    facts = software_facts(dpkg_status=status)
+    programs = (
+        Program(name="dpdk-testpmd", software="dpdk", debian=("dpdk", "libdpdk-dev")),
+        Program(name="vpp", package="vpp", software="vpp"),
+        Program(name="gcc", package="gcc", software="gcc"),
+        Program(name="tc", package="iproute2"),
+    )
+    facts = software_facts(programs, {"vpp": "", "gcc": "/usr/bin/gcc"}, dpkg_status=status)
     assert facts["dpdk"] == "22.11.1"
-    assert facts["vpp"] == "not installed" or is_unknown(facts["vpp"])
+    assert facts["vpp"] == "not installed"
+    assert is_unknown(facts["gcc"])
+    assert "tc" not in facts
 
 
 def test_kvm_is_not_said_to_work_because_it_is_there(tmp_path: Path) -> None:

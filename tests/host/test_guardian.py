@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.host.agents import is_held
 from vnetperf.host import hugepages, locks
 from vnetperf.host.linux import ProcessId
 from vnetperf.host.paths import HostRoots
@@ -118,7 +119,7 @@ def test_an_agent_killed_at_any_moment(
     )
     time.sleep(chance.random() * 0.5)
     agents.kill(agent)
-    _until(lambda: not locks.is_held(roots.lock("bed")), 20, lambda: _log(roots))
+    _until(lambda: not is_held(roots.lock("bed")), 20, lambda: _log(roots))
     if roots.state.exists():  # killed before its guardian was there: nothing else was changed
         assert not list(roots.journals.glob("*.jsonl")), _log(roots)
         assert restore(roots).complete
@@ -147,7 +148,7 @@ def test_agent_and_guardian_killed_then_restored(
     assert holder is not None
     os.kill(holder.guardian, signal.SIGKILL)
     agents.kill(agent)
-    _until(lambda: not locks.is_held(roots.lock("bed")))
+    _until(lambda: not is_held(roots.lock("bed")))
     report = restore(roots)
     assert [run.run_id for run in report.restored] == [run_id]
     assert report.complete, report
@@ -167,7 +168,7 @@ def test_a_guardian_killed_while_it_restores(
     agents.kill(agent)
     time.sleep(0.05)
     os.kill(holder.guardian, signal.SIGKILL)
-    _until(lambda: not locks.is_held(roots.lock("bed")))
+    _until(lambda: not is_held(roots.lock("bed")))
     assert restore(roots).complete
     _until(lambda: not witness.problems(), 2, lambda: str(witness.problems()))
 

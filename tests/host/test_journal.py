@@ -202,7 +202,7 @@ def test_after_a_reboot_only_files_are_undone(
     kernel.write_value(journal, value, "2")
     files.create_file(journal, tmp_path / "file", "x")
     journal.close()
-    for module in ("journal", "undoing", "restore"):
+    for module in ("journal", "session"):
         monkeypatch.setattr(f"vnetperf.host.{module}.boot_id", lambda: "another boot")
     report = restore(roots)
     assert report.complete

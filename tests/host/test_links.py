@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import kernel, links
+from vnetperf.host import kernel, links, linux
 from vnetperf.host.journal import Journal
 from vnetperf.model.errors import HostError
 from vnetperf.testing import snapshot
@@ -52,7 +52,7 @@ def test_frames_cross_into_a_namespace_and_all_is_gone_after(
         raw.settimeout(5)
         return raw
 
-    with links.run_in(space, listen) as receiver:
+    with linux.run_in(space, listen) as receiver:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
             sender.bind((names[0], 0))
             sender.send(frame)
@@ -98,7 +98,7 @@ def test_an_unknown_kind_leaves_nothing(journal: Journal, names: tuple[str, str]
 
 def test_a_missing_namespace_is_told(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="cannot enter"):
-        links.run_in(tmp_path / "none", lambda: None)
+        linux.run_in(tmp_path / "none", lambda: None)
 
 
 def test_a_module_that_is_not_there_is_told(journal: Journal) -> None:

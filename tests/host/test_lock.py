@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.host.agents import is_held
 from vnetperf.host import locks
 from vnetperf.host.locks import LockHolder, TestbedLock
 from vnetperf.host.paths import HostRoots
@@ -76,11 +77,11 @@ def test_the_wait_has_an_end(other: subprocess.Popen[str], roots: HostRoots) -> 
 
 
 def test_what_a_dead_run_left_is_taken(other: subprocess.Popen[str], roots: HostRoots) -> None:
-    assert locks.is_held(roots.lock("bed"))
+    assert is_held(roots.lock("bed"))
     other.kill()
     other.wait()
     assert roots.lock("bed").exists()
-    assert not locks.is_held(roots.lock("bed"))
+    assert not is_held(roots.lock("bed"))
     held = TestbedLock.acquire(roots, "bed", "mine")
     assert locks.remove_stale_locks(roots) == []
     held.release()

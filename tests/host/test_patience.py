@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vnetperf.host import wait
-from vnetperf.host.facts.system import LAB_MARK
+from vnetperf.host.wait import LAB_MARK
 
 
 @pytest.mark.parametrize(

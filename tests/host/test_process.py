@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.host import linux
 from vnetperf.host import processes as kill
 from vnetperf.host import processes as spawner
 from vnetperf.host.journal import Journal
@@ -106,7 +107,7 @@ def test_a_process_that_hides_its_environment_is_ended(
 
 
 def test_others_are_left_alone(journal: Journal, processes: Processes) -> None:
-    other = subprocess.Popen(["sleep", "60"], env={kill.RUN_ID_VARIABLE: journal.run_id + "x"})
+    other = subprocess.Popen(["sleep", "60"], env={linux.RUN_ID_VARIABLE: journal.run_id + "x"})
     try:
         processes.spawn("ours", ["sleep", "60"])
         journal.undo()
@@ -136,11 +137,11 @@ def test_children_die_with_a_killed_parent(tmp_path: Path, with_setpriv: bool) -
             sys.executable,
             "-c",
             "import sys, time\n"
-            "from vnetperf.host import spawner\n"
-            "if sys.argv[1] == 'False': spawner.shutil.which = lambda *a, **k: None\n"
+            "from vnetperf.host import processes as p\n"
+            "if sys.argv[1] == 'False': p.shutil.which = lambda *a, **k: None\n"
             "import os\n"
-            "r = spawner.SpawnRequest(['sleep', '60'], dict(os.environ), -3, -3)\n"
-            "print(spawner.spawn(r).pid, flush=True); time.sleep(60)\n",
+            "r = p.SpawnRequest(['sleep', '60'], dict(os.environ), -3, -3)\n"
+            "print(p.spawn_process(r).pid, flush=True); time.sleep(60)\n",
             str(with_setpriv),
         ],
         stdout=subprocess.PIPE,

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.machine import PROGRAMS, facts
-from vnetperf.host.programs import find_programs
+from vnetperf.host.programs import FoundProgram, find_programs
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import ProgramsConfig
-from vnetperf.vswitches.dpdk import OvsDpdk
+from vnetperf.model.testbed import Program, Testbed
+from vnetperf.vswitches import dpdk
 
 DAEMON = "ovs-vswitchd-dpdk"
 
@@ -22,19 +22,38 @@ def daemon(directory: Path, version: str, mode: int = 0o755) -> str:
 
 
 def trouble(path: str) -> str:
-    paths, _, troubles = find_programs({DAEMON: path}, (DAEMON,))
-    assert paths == {DAEMON: ""}
-    assert path in troubles[DAEMON]
-    assert "[programs]" in troubles[DAEMON]
-    return troubles[DAEMON]
+    found = find_programs((dpdk.DAEMON,), {"ovs_vswitchd": path})[DAEMON]
+    assert found.path == ""
+    assert path in found.problem
+    assert "[programs]" in found.problem
+    return found.problem
 
 
 def test_the_configured_program_is_taken(tmp_path: Path) -> None:
     path = daemon(tmp_path, "ovs-vswitchd (Open vSwitch) 3.3.0\\nDPDK 23.11")
-    paths, versions, troubles = find_programs({DAEMON: path}, (DAEMON,))
-    assert paths == {DAEMON: path}
-    assert "DPDK 23.11" in versions[DAEMON]
-    assert troubles == {}
+    found = find_programs((dpdk.DAEMON,), {"ovs_vswitchd": path})[DAEMON]
+    assert found.path == path
+    assert "DPDK 23.11" in found.version
+    assert found.problem == ""
+
+
+def test_tools_are_those_built_with_the_configured_daemon(tmp_path: Path) -> None:
+    path = daemon(tmp_path, "ovs-vswitchd (Open vSwitch) 3.3.0\\nDPDK 23.11")
+    tool = tmp_path / "bin/ovs-vsctl"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    found = find_programs(dpdk.OvsDpdk.programs, {"ovs_vswitchd": path})
+    assert found["ovs-vsctl"].path == str(tool)
+
+
+def test_whatever_backends_declare_is_found_in_its_places(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("#!/bin/sh\necho mine 1.0\n")
+    mine.chmod(0o755)
+    declared = Program(name="my-switch", places=("no-such", str(mine)), version_args=("-V",))
+    assert find_programs([declared])["my-switch"] == FoundProgram(str(mine), "mine 1.0")
+    assert find_programs([Program(name="no-such")])["no-such"] == FoundProgram()
 
 
 def test_what_is_wrong_with_a_configured_program_is_told(tmp_path: Path) -> None:
@@ -50,11 +69,11 @@ def test_the_backend_passes_it_on() -> None:
     machine = facts(
         programs={**PROGRAMS, DAEMON: ""}, program_troubles={DAEMON: "/opt/x is not there; do y"}
     )
-    text = OvsDpdk.missing(machine, Scenario.model_construct())
+    text = dpdk.OvsDpdk.missing(machine, Scenario.model_construct())
     assert text == f"{DAEMON} cannot be used: /opt/x is not there; do y"
 
 
 def test_only_absolute_paths_are_accepted() -> None:
-    assert ProgramsConfig(testpmd="/opt/dpdk/testpmd").testpmd
+    assert Testbed(programs={"testpmd": "/opt/dpdk/testpmd"}).programs["testpmd"]
     with pytest.raises(ValueError, match="absolute path"):
-        ProgramsConfig(testpmd="testpmd")
+        Testbed(programs={"testpmd": "testpmd"})

@@ -6,7 +6,9 @@ import pytest
 
 from tests.plugin.conftest import Site
 from tests.plugin.test_selection import collected
+from vnetperf import registry
 
+ALL = [v for v in registry.names("vswitches") if "v" not in v]
 CASES = """
 import pytest
 
@@ -63,17 +65,46 @@ def test_the_preset_says_which_and_an_unmarked_case_always_runs(tests: Site) -> 
     assert functions(tests) == ["test_latency", "test_frame_loss", "test_own"]
 
 
-def test_one_line_says_what_was_left_out_and_how_to_have_it(tests: Site) -> None:
-    lines = tests.run("--collect-only", "-k", "pvp_dpdk").outlines
-    (line,) = [line for line in lines if "left out" in line]
-    assert line == (
-        "vnetperf: 6 cases left out of tests that preset fast does not name "
-        "(latency, frame_loss, back_to_back); --tests latency or --tests all runs them"
-    )
-    lines = tests.run("--collect-only", "-k", "pvp_dpdk", "--tests", "all").outlines
-    assert not [line for line in lines if "left out" in line]
-    lines = tests.run("--collect-only", "-k", "pvp_dpdk", "--tests", "latency").outlines
-    assert any("8 cases left out" not in line and "--tests does not name" in line for line in lines)
+def left_out(site: Site, *args: str) -> list[str]:
+    lines = site.run("--collect-only", "-k", "pvp_dpdk", *args).outlines
+    return [line for line in lines if "leaves out" in line]
+
+
+def test_one_line_names_what_is_left_out_and_how_to_have_it(tests: Site) -> None:
+    (line,) = left_out(tests)
+    assert "preset fast leaves out latency, frame_loss, back_to_back;" in line
+    assert "--tests latency or --tests all" in line
+    assert left_out(tests, "--tests", "all") == []
+    (line,) = left_out(tests, "--tests", "latency")
+    assert "--tests leaves out throughput, frame_loss, back_to_back;" in line
+    # What -k does not select is not left out.
+    assert left_out(tests, "-k", "pvp_dpdk and throughput") == []
+    (line,) = left_out(tests, "-k", "pvp_dpdk and latency")
+    assert "--tests latency" in line
+
+
+def test_only_cases_that_can_run_are_collected(tests: Site) -> None:
+    result = tests.run("--collect-only", "-k", "pvp_dpdk")
+    assert "collected 4 items" in result.outlines
+    assert "deselected" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("words", "scenarios"),
+    [
+        ("phy2phy_bridge or phy2phy_vpp", {"phy2phy_bridge", "phy2phy_vpp"}),
+        ("not (phy2phy or v or op2p)", {f"{d}_{v}" for d in ("encap", "decap") for v in ALL}),
+        ("pvp_dpdk and not 64", {"pvp_dpdk"}),
+        ("PVP_DPDK and Throughput[", {"pvp_dpdk"}),
+        ("test_rfc2544 and pvp_bridge", {"pvp_bridge"}),
+        ("op2p_bridge and measures", {"op2p_bridge"}),
+    ],
+)
+def test_keywords_are_read_by_pytest_itself(tests: Site, words: str, scenarios: set[str]) -> None:
+    found = collected(tests, "-k", words)
+    assert {one.partition("[")[2].partition("-")[0] for one in found} == scenarios
+    plain = collected(tests, "-k", words, "-p", "tests.fakes.unfiltered")
+    assert found == plain
 
 
 def test_an_option_or_a_variable_says_which(tests: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,25 +120,25 @@ def test_an_option_or_a_variable_says_which(tests: Site, monkeypatch: pytest.Mon
 
 
 def test_a_function_that_is_named_runs_whatever_the_preset_names(tests: Site) -> None:
-    assert functions(tests, "-k", "pvp_dpdk and frame_loss") == ["test_frame_loss"]
+    assert functions(tests, "-k", "pvp_dpdk and frame_loss") == []
     named = "test_rfc2544.py::test_latency"
     assert functions(tests, named) == ["test_latency"]
-    # Part of every name, or of a scenario's: that asks for none.
     for words in ("pvp_dpdk and test", "pvp_dpdk and rfc2544", "pvp_dpdk and 64"):
         assert functions(tests, "-k", words) == ["test_throughput", "test_own"]
-    # What --tests says is meant.
-    assert functions(tests, named, "--tests", "throughput") == []
+    result = tests.run(named, "-k", "pvp_dpdk", "--tests", "throughput")
+    assert result.ret == 4
+    assert "--tests does not name latency" in result.stderr.str() + result.stdout.str()
 
 
 def test_a_wrong_name_is_one_message(tests: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     result = tests.run("-k", "pvp_dpdk", "--tests", "latncy")
     text = result.stderr.str() + result.stdout.str()
     assert result.ret == 4
-    assert text.count("'latncy' is no test, did you mean 'latency'?") == 1
+    assert text.count("'latncy' is not a test, did you mean 'latency'?") == 1
     assert "accepted: all, or a list of throughput, latency" in text
     monkeypatch.setenv("VNETPERF_TESTS", "nothing")
     text = tests.run("-k", "pvp_dpdk").stderr.str()
-    assert "VNETPERF_TESTS: 'nothing' is no test" in text
+    assert "environment: tests: 'nothing' is not a test" in text
     monkeypatch.delenv("VNETPERF_TESTS")
     tests.pytester.makepyfile(
         test_rfc2544=CASES.replace('measures("latency")', 'measures("lat", 1)')

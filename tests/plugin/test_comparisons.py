@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.plugin.conftest import Site
+from tests.plugin.conftest import ROOT, Site
 from tests.plugin.test_selection import collected
 from vnetperf.report import REPORTS
 
@@ -26,15 +26,21 @@ import pytest
 
 pytestmark = pytest.mark.vary("wire", ["memif"])
 
-@pytest.mark.vary("set", [pytest.param((), id="default"), ("rx_queues=2", "rss=l4")])
+@pytest.mark.vary("set", [pytest.param((), id="default"), ("rx_queues=2", "offloads=true")])
 @pytest.mark.vary("guest", ["tso=true", pytest.param("nic=e1000", marks=pytest.mark.skip("no"))])
 def test_cross(bench): pass
 """
 
 
+def write(site: Site, text: str) -> None:
+    path = site.path / FILE
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
 @pytest.fixture
 def queues(site: Site) -> Site:
-    site.pytester.makepyfile(test_multiqueue=QUEUES)
+    write(site, QUEUES)
     return site
 
 
@@ -55,7 +61,7 @@ def test_a_variant_that_changes_nothing_is_skipped_and_says_why(site: Site) -> N
     site.run(*typed).assert_outcomes(passed=2)
 
 
-FILE = "test_multiqueue.py"
+FOLDER, FILE = "testcases", "comparisons/test_multiqueue.py"
 VARIANTS = ("rx_queues=1", "rx_queues=2")
 
 
@@ -72,44 +78,40 @@ def test_several_marks_are_a_cross_product_in_the_order_they_are_written(site: S
     assert collected(site, "test_cross.py", "-k", "pvp_dpdk") == [
         "test_cross[pvp_dpdk-wire=memif,default,tso=true]",
         "test_cross[pvp_dpdk-wire=memif,default,nic=e1000]",
-        "test_cross[pvp_dpdk-wire=memif,rx_queues=2,rss=l4,tso=true]",
-        "test_cross[pvp_dpdk-wire=memif,rx_queues=2,rss=l4,nic=e1000]",
+        "test_cross[pvp_dpdk-wire=memif,rx_queues=2,offloads=true,tso=true]",
+        "test_cross[pvp_dpdk-wire=memif,rx_queues=2,offloads=true,nic=e1000]",
     ]
     result = site.run("test_cross.py", "-k", "pvp_dpdk and e1000")
     result.assert_outcomes(skipped=2)
 
 
-ASKED = {
-    (FILE,): 4,
-    (f"{FILE}::test_throughput_by_queues",): 4,
-    ("-k", "pvp_dpdk and multiqueue"): 4,
-    ("-k", "pvp_dpdk and test_throughput_by_queues"): 4,
-    ("-k", "pvp_dpdk and rx_queues"): 4,
-    ("-k", "pvp_dpdk-rx_queues"): 4,
-    ("-k", "pvp_dpdk and rx_queues:2"): 2,
-    ("-m", "vary"): 4,
+SELECTED = {
     (): 0,
     (".",): 0,
     ("-k", "pvp_dpdk"): 0,
-    ("-k", "throughput"): 0,  # a word of other tests' names too
-    ("-k", "test and dpdk and not pvp"): 0,
-    ("-k", "pvp_dpdk and 1518"): 0,
+    ("-m", "vary"): 0,
+    (f"{FOLDER}/comparisons",): 4,
+    (f"{FOLDER}/{FILE}",): 4,
+    (f"{FOLDER}/{FILE}::test_throughput_by_queues",): 4,
+    (f"{FOLDER}/comparisons", "-k", "pvp_dpdk and multiqueue"): 4,
+    (f"{FOLDER}/comparisons", "-k", "pvp_dpdk-rx_queues"): 4,
+    (f"{FOLDER}/comparisons", "-k", "pvp_dpdk and rx_queues:2"): 2,
+    (f"{FOLDER}/comparisons", "-k", "numa"): 0,
+    (f"{FOLDER}/test_multiqueue.py",): 4,  # where the file was before
 }
 
 
-@pytest.mark.parametrize(("args", "count"), ASKED.items(), ids=str)
-def test_comparisons_run_only_when_asked_for(
-    queues: Site, args: tuple[str, ...], count: int
+@pytest.mark.parametrize(("args", "count"), SELECTED.items(), ids=str)
+def test_comparisons_run_only_when_their_path_is_given(
+    site: Site, args: tuple[str, ...], count: int
 ) -> None:
-    found = [i for i in collected(queues, *args) if "[pvp_dpdk-rx_queues" in i]
+    folder = site.pytester.mkpydir(FOLDER)
+    (folder / "conftest.py").write_text((ROOT / FOLDER / "conftest.py").read_text())
+    (folder / "comparisons").mkdir()
+    (folder / "comparisons" / "__init__.py").write_text("")
+    (folder / FILE).write_text(QUEUES)
+    found = [i for i in collected(site, *args) if "[pvp_dpdk-rx_queues" in i]
     assert len(found) == count
-
-
-def test_the_header_says_what_was_left_out_and_how_to_have_it(queues: Site) -> None:
-    text = queues.run("--collect-only", "-k", "pvp_dpdk").stdout.str()
-    said = "4 cases of comparisons left out (test_multiqueue.py); name the file to run them"
-    assert text.count(said) == 1
-    assert "left out" not in queues.run("--collect-only", FILE, "-k", "pvp_dpdk").stdout.str()
 
 
 def test_each_variant_is_deployed_once_with_what_it_lays_over(queues: Site) -> None:
@@ -144,7 +146,7 @@ def test_results_name_variants_and_the_comparison(queues: Site) -> None:
 
 def test_a_variant_that_cannot_be_had_is_skipped_alone(site: Site) -> None:
     text = QUEUES.replace('"rx_queues=1"', '"vlan=5"')  # no option of this vSwitch
-    site.pytester.makepyfile(test_multiqueue=text)
+    write(site, text)
     result = site.run(FILE, "-k", "pvp_dpdk")
     result.assert_outcomes(passed=2, skipped=2)
     assert result.ret == 0
@@ -194,7 +196,7 @@ def test_a_variant_that_means_something_else_is_not_resumed(site: Site) -> None:
     named = 'pytest.param("rx_queues={}", id="more")'
     for queues, outcome in (("2", {"passed": 2}), ("4", {"failed": 1, "passed": 1})):
         text = QUEUES.replace('"rx_queues=2"', named.format(queues))
-        site.pytester.makepyfile(test_multiqueue=text)
+        write(site, text)
         again = ("--resume", "results/latest") if queues == "4" else ()
         result = site.run(FILE, "-k", "pvp_dpdk", "--frame-sizes", "64", *again)
         result.assert_outcomes(**outcome)
@@ -208,11 +210,6 @@ def test_workers_deploy_each_variant_once(queues: Site) -> None:
     assert queues.calls("deploy") == {f"deploy pvp_dpdk,{variant}": 1 for variant in VARIANTS}
     (comparison,) = queues.results()["comparisons"]
     assert [v["variant"] for v in comparison["variants"]] == list(VARIANTS)
-
-
-@pytest.mark.slow
-def test_workers_leave_comparisons_out_too(queues: Site) -> None:
-    queues.run_apart("-n", "2", "-k", "pvp_dpdk").assert_outcomes(passed=2)
 
 
 WRONG = {
@@ -270,7 +267,7 @@ def test_workers_tell_a_wrong_mark_in_each_case(site: Site, mark: str) -> None:
 
 def test_wishes_of_a_comparison_hold_unless_the_user_has_others(site: Site) -> None:
     own = '@pytest.mark.vnetperf(traffic="multi-flow", frame_sizes=(128,))\n@pytest.mark.vary'
-    site.pytester.makepyfile(test_multiqueue=QUEUES.replace("@pytest.mark.vary", own))
+    write(site, QUEUES.replace("@pytest.mark.vary", own))
     text = site.run("--plan", FILE, "-k", "pvp_dpdk").stdout.str()
     assert text.count("traffic     multi-flow") == 2
     assert text.count("variant     --traffic multi-flow") == 2

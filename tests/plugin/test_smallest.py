@@ -30,4 +30,4 @@ def test_one_size_where_the_preset_says_so(site: Site) -> None:
 def test_a_time_budget_that_is_none_says_what_is_accepted(site: Site) -> None:
     result = site.run("--time-budget", "soon", "--collect-only")
     assert result.ret == 4
-    assert "'soon' is no time; accepted: seconds above 0" in result.stderr.str()
+    assert "'soon' is not a time; accepted: seconds above 0" in result.stderr.str()

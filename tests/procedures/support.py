@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from vnetperf.model.parameters import ProcedureParameters as Parameters
-from vnetperf.model.trial import DirectionCounts, Latency, TrialResult, TrialSpec, Verdict
-from vnetperf.procedures import Ask, KnownThroughput, Procedure, ProcedureInputs, Seen, counts
+from vnetperf.model.trial import (
+    DirectionCounts,
+    Latency,
+    TrialOutcome,
+    TrialRequest,
+    TrialResult,
+    TrialSpec,
+    Verdict,
+)
+from vnetperf.procedures import KnownThroughput, ProcedureInputs
+from vnetperf.search import Procedure
 from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
 
 CEILING = 2e6
 
 
-def spec_of(ask: Ask) -> TrialSpec:
-    """A trial as the bench makes it."""
-    return TrialSpec(
-        frame_size=64,
-        load_fps=ask.load_fps,
-        duration_s=ask.duration_s,
-        burst=ask.burst,
-        steps=ask.steps,
-        event=ask.event,
-        bin_s=ask.bin_s,
-        tag_at_s=ask.tag_at_s,
-        ipdv=ask.ipdv,
-        histogram_up_to_loss=ask.histogram_up_to_loss,
-    )
+def spec_of(request: TrialRequest) -> TrialSpec:
+    """A trial as the runner makes it."""
+    return TrialSpec(frame_size=64, **request.model_dump())
 
 
 def latency_of(frames: dict[int, int], ipdv: dict[str, float] | None = None) -> Latency:
@@ -63,16 +61,16 @@ class Dut:
     burst_fps: float = CEILING
     delay: Callable[[int, int], Latency | None] = lambda trial, direction: None
     share: tuple[float, ...] = (1.0, 1.0)
-    asked: list[Ask] = field(default_factory=list)
+    asked: list[TrialRequest] = field(default_factory=list)
 
-    def run(self, ask: Ask) -> Seen:
+    def run(self, ask: TrialRequest) -> TrialOutcome:
         """One trial."""
         self.asked.append(ask)
         number = len(self.asked)
         directions = tuple(self._direction(d, ask, number) for d in range(len(self.share)))
-        return Seen(number, spec_of(ask), TrialResult(directions=directions))
+        return TrialOutcome.of(spec_of(ask), TrialResult(directions=directions), number=number)
 
-    def _direction(self, direction: int, ask: Ask, number: int) -> DirectionCounts:
+    def _direction(self, direction: int, ask: TrialRequest, number: int) -> DirectionCounts:
         capacity = self.capacity_fps * self.share[direction]
         if ask.burst:
             frames, seconds = ask.burst, ask.burst / self.burst_fps
@@ -110,28 +108,28 @@ def inputs(parameters: Parameters, **changes: Any) -> ProcedureInputs[Any]:
 class Answers(Protocol):
     """Whatever trials are run on."""
 
-    def run(self, ask: Ask) -> Seen:
+    def run(self, ask: TrialRequest) -> TrialOutcome:
         """Run one."""
 
 
-def drive(procedure: Procedure[Any], dut: Answers) -> tuple[Any, list[Seen]]:
+def drive(procedure: Procedure[Any], dut: Answers) -> tuple[Any, list[TrialOutcome]]:
     """Run a procedure to its end; what it found, and its trials."""
-    seen: list[Seen] = []
+    seen: list[TrialOutcome] = []
     try:
         ask = next(procedure)
         while True:
             seen.append(dut.run(ask))
-            if counts(ask, seen[-1]):
+            if seen[-1].answers(ask):
                 ask = procedure.send(seen[-1])
     except StopIteration as end:
         return end.value, seen
 
 
-def limited(seen: Seen) -> Seen:
+def limited(seen: TrialOutcome) -> TrialOutcome:
     """The same trial, had the generator fallen behind."""
-    return Seen(seen.number, seen.spec, seen.result, Verdict.GENERATOR_LIMITED)
+    return replace(seen, verdict=Verdict.GENERATOR_LIMITED)
 
 
-def asks(seen: Iterable[Seen]) -> list[float]:
+def asks(seen: Iterable[TrialOutcome]) -> list[float]:
     """Loads of trials."""
-    return [one.spec.load_fps for one in seen]
+    return [one.load_fps for one in seen]

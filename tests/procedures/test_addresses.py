@@ -16,10 +16,10 @@ from vnetperf.model.parameters import Rfc2889Test, SearchGoal
 from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.trial import DirectionCounts, TrialResult
-from vnetperf.procedures import Ask, Seen, replay
+from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialRequest, TrialResult
 from vnetperf.procedures.addresses import SPARE, address_caching, address_learning
 from vnetperf.runner.scenarios import address_scenario
+from vnetperf.search import replay
 
 
 @dataclass
@@ -41,9 +41,9 @@ class Learner:
     forgets: bool = True
     floods: bool = True
     table: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    asked: list[Ask] = field(default_factory=list)
+    asked: list[TrialRequest] = field(default_factory=list)
 
-    def run(self, ask: Ask) -> Seen:
+    def run(self, ask: TrialRequest) -> TrialOutcome:
         self.asked.append(ask)
         if ask.event is not None and self.forgets:
             self.table.clear()
@@ -61,7 +61,9 @@ class Learner:
         counts = DirectionCounts(
             direction=0, intended=frames, sent=frames, refused=0, unsent=0, received=arrived
         )
-        return Seen(len(self.asked), spec_of(ask), TrialResult(directions=(counts,)))
+        return TrialOutcome.of(
+            spec_of(ask), TrialResult(directions=(counts,)), number=len(self.asked)
+        )
 
     def _learn(self, address: int) -> None:
         if len(self.table) >= self.size:
@@ -98,10 +100,10 @@ def test_each_number_is_learned_first_and_checked_then() -> None:
     found, seen = drive(address_caching(inputs(parameters())), switch)
     assert [row[0] for row in found.tried][:3] == [256, 512, 1024]
     assert [row[2] for row in found.tried][:3] == [True, True, False]
-    frames = [round(s.spec.load_fps * s.spec.duration_s) for s in seen if s.spec.load_fps > 50]
+    frames = [round(s.load_fps * s.duration_s) for s in seen if s.load_fps > 50]
     assert frames[::2] == frames[1::2] == [row[0] + SPARE for row in found.tried]
     # Once a series was too long, the table has what a shorter one must not find there.
-    events = [s.spec.event is not None for s in seen]
+    events = [s.request.event is not None for s in seen]
     assert events == [False] * 6 + [True, False, False, False] * ((len(seen) - 6) // 4)
     assert replay(address_caching(inputs(parameters())), seen).found == found
 
@@ -194,17 +196,22 @@ def test_a_series_that_the_generator_cut_short_is_learned_anew() -> None:
     class Hasty(Learner):
         """Its tester leaves out frames of the first series, and of the second attempt."""
 
-        def run(self, ask: Ask) -> Seen:
+        def run(self, ask: TrialRequest) -> TrialOutcome:
             seen = super().run(ask)
             if len(self.asked) in (1, 4):
                 (counts,) = seen.result.directions
-                short = counts.model_copy(update={"sent": counts.sent - 9, "unsent": 9})
-                return Seen(seen.number, seen.spec, TrialResult(directions=(short,)))
+                sent = counts.sent - 9
+                received = min(sent, counts.received)
+                update = {"sent": sent, "unsent": 9, "received": received}
+                short = counts.model_copy(update=update)
+                return TrialOutcome.of(
+                    seen.request, TrialResult(directions=(short,)), number=seen.number
+                )
             return seen
 
     switch = Hasty(1000)
     found, seen = drive(address_caching(inputs(parameters())), switch)
-    events = [s.spec.event is not None for s in seen[:8]]
+    events = [s.request.event is not None for s in seen[:8]]
     assert events == [False, True, False, False, True, False, False, False]
     assert 900 <= found.addresses <= 1000
 
@@ -215,14 +222,16 @@ def test_a_link_that_takes_its_time_is_waited_for() -> None:
 
         dead = 0
 
-        def run(self, ask: Ask) -> Seen:
+        def run(self, ask: TrialRequest) -> TrialOutcome:
             seen = super().run(ask)
             self.dead = 3 if ask.event is not None else max(0, self.dead - 1)
             if not self.dead:
                 return seen
             (counts,) = seen.result.directions
             none = counts.model_copy(update={"received": 0})
-            return Seen(seen.number, seen.spec, TrialResult(directions=(none,)))
+            return TrialOutcome.of(
+                seen.request, TrialResult(directions=(none,)), number=seen.number
+            )
 
     found, _ = drive(address_learning(inputs(parameters())), Slow())
     assert found.capped

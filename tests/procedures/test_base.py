@@ -13,17 +13,17 @@ from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.parameters import BackToBackTest, FrameLossTest, LatencyTest
 from vnetperf.model.parameters import ProcedureParameters as Parameters
 from vnetperf.model.preset import Preset
-from vnetperf.model.trial import EventSpec, EventTimes, LoadStep, Verdict
-from vnetperf.procedures import (
-    PROCEDURES,
-    Ask,
-    ProcedureInputs,
-    Seen,
-    counts,
-    replay,
-    standard_test,
+from vnetperf.model.trial import (
+    SAME_RTOL,
+    EventSpec,
+    EventTimes,
+    LoadStep,
+    TrialOutcome,
+    TrialRequest,
+    Verdict,
 )
-from vnetperf.search.base import SAME_RTOL
+from vnetperf.procedures import PROCEDURES, ProcedureInputs, standard_test
+from vnetperf.search import replay
 
 ALL: dict[str, Parameters] = {
     "latency": LatencyTest(shares=(1.0, 0.5), duration_s=2, tag_at_s=1, repeats=3),
@@ -33,7 +33,7 @@ ALL: dict[str, Parameters] = {
 
 
 @cache
-def whole(test: str) -> tuple[ProcedureInputs[Parameters], object, list[Seen]]:
+def whole(test: str) -> tuple[ProcedureInputs[Parameters], object, list[TrialOutcome]]:
     given_ = inputs(ALL[test])
     dut = Dut(delay=lambda n, _: latency_of({1000 + n: 10, 2000: 5}))
     found, seen = drive(standard_test(test).run(given_), dut)
@@ -51,11 +51,11 @@ def test_a_log_cut_anywhere_leads_to_the_next_trial_and_the_same_outcome(
     procedure = standard_test(test).run(given_)
     replayed = replay(procedure, seen[:cut])
     if cut == len(seen):
-        assert replayed.ask is None
+        assert replayed.next_request is None
         assert replayed.found == found
         return
-    assert replayed.ask is not None
-    assert replayed.ask.is_that_of(seen[cut].spec)
+    assert replayed.next_request is not None
+    assert replayed.next_request.matches(seen[cut].request)
     for following in seen[cut:-1]:
         procedure.send(following)
     with pytest.raises(StopIteration) as end:
@@ -75,16 +75,16 @@ def test_a_trial_too_many_or_another_one_is_told(test: str) -> None:
     given_, _, seen = whole(test)
     with pytest.raises(LogError, match="where the test has ended"):
         replay(standard_test(test).run(given_), [*seen, seen[-1]])
-    other = seen[0].spec.model_copy(update={"load_fps": 123.0, "burst": 0})
-    with pytest.raises(LogError, match=r"trial 1 is .* at 123 frames/s"):
-        replay(standard_test(test).run(given_), [Seen(1, other, seen[0].result)])
+    other = seen[0].request.model_copy(update={"load_fps": 123.0, "burst": 0})
+    with pytest.raises(LogError, match=r"trial 1 .* at 123 frames/s"):
+        replay(standard_test(test).run(given_), [TrialOutcome.of(other, seen[0].result, number=1)])
 
 
 def test_every_field_that_is_asked_for_tells_trials_apart() -> None:
-    ask = Ask(load_fps=1000, duration_s=2, steps=(LoadStep(load_fps=1000, duration_s=2),))
-    spec = Dut().run(ask).spec
-    assert ask.is_that_of(spec)
-    assert ask.is_that_of(spec.model_copy(update={"load_fps": 1000 * (1 + SAME_RTOL / 2)}))
+    ask = TrialRequest(load_fps=1000, duration_s=2, steps=(LoadStep(load_fps=1000, duration_s=2),))
+    spec = Dut().run(ask).request
+    assert ask.matches(spec)
+    assert ask.matches(spec.model_copy(update={"load_fps": 1000 * (1 + SAME_RTOL / 2)}))
     for change in (
         {"load_fps": 1001.0},
         {"duration_s": 3.0},
@@ -93,18 +93,20 @@ def test_every_field_that_is_asked_for_tells_trials_apart() -> None:
         {"steps": (LoadStep(load_fps=1000, duration_s=1),)},
         {"event": EventSpec(what="vswitch", at_s=1)},
     ):
-        assert not ask.is_that_of(spec.model_copy(update=change))
+        assert not ask.matches(spec.model_copy(update=change))
 
 
 def test_what_is_taken_as_it_is_counts_although_it_is_limited() -> None:
     def procedure():  # type: ignore[no-untyped-def]  # a double
-        seen = yield Ask(load_fps=1000, duration_s=1, when_limited="count")
+        seen = yield TrialRequest(load_fps=1000, duration_s=1, when_limited="count")
         return seen.number
 
-    seen = limited(Dut().run(Ask(load_fps=1000, duration_s=1)))
+    seen = limited(Dut().run(TrialRequest(load_fps=1000, duration_s=1)))
     assert replay(procedure(), [seen]).found == 1
-    dead = Seen(1, seen.spec, seen.result.model_copy(update={"failed": "generator"}), seen.verdict)
-    assert replay(procedure(), [dead]).ask is not None
+    dead = TrialOutcome.of(
+        seen.request, seen.result.model_copy(update={"failed": "generator"}), seen.verdict, number=1
+    )
+    assert replay(procedure(), [dead]).next_request is not None
 
 
 @pytest.mark.parametrize("test", PROCEDURES)
@@ -127,16 +129,16 @@ def test_a_test_that_needs_no_trial_ends_at_once_and_takes_none() -> None:
 
     assert replay(procedure(), []).found == "nothing to do"
     with pytest.raises(LogError, match="where the test has ended"):
-        replay(procedure(), [Dut().run(Ask(load_fps=1000, duration_s=1))])
+        replay(procedure(), [Dut().run(TrialRequest(load_fps=1000, duration_s=1))])
 
 
 def test_a_dut_that_did_not_come_back_is_not_tried_again() -> None:
-    ask = Ask(load_fps=1000, duration_s=1, event=EventSpec(what="vnf0", at_s=0.5))
+    ask = TrialRequest(load_fps=1000, duration_s=1, event=EventSpec(what="vnf0", at_s=0.5))
     seen = Dut().run(ask)
     event = EventTimes(what="vnf0", began_s=0.5, ended_s=30, failure="vnf0 does not come back")
     broken = seen.result.model_copy(update={"event": event})
-    assert counts(ask, Seen(1, seen.spec, broken, Verdict.INCONSISTENT))
+    assert TrialOutcome.of(seen.request, broken, Verdict.INCONSISTENT, number=1).answers(ask)
     dead = broken.model_copy(update={"failed": "dut"})
-    assert not counts(ask, Seen(1, seen.spec, dead, Verdict.DUT_FAILED))
+    assert not TrialOutcome.of(seen.request, dead, Verdict.DUT_FAILED, number=1).answers(ask)
     well = broken.model_copy(update={"event": event.model_copy(update={"failure": ""})})
-    assert not counts(ask, Seen(1, seen.spec, well, Verdict.INCONSISTENT))
+    assert not TrialOutcome.of(seen.request, well, Verdict.INCONSISTENT, number=1).answers(ask)

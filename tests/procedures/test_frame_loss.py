@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs
 from vnetperf.model.parameters import FrameLossTest
-from vnetperf.procedures import Ask, Seen
+from vnetperf.model.trial import TrialOutcome, TrialRequest
 from vnetperf.procedures.rates import frame_loss
 
 TEST = FrameLossTest(step=0.1, duration_s=60)
@@ -46,7 +46,7 @@ def test_the_worse_direction_decides_and_both_are_told() -> None:
 
 def test_a_loss_that_comes_back_begins_the_count_anew() -> None:
     class Odd(Dut):
-        def run(self, ask: Ask) -> Seen:
+        def run(self, ask: TrialRequest) -> TrialOutcome:
             self.capacity_fps = 1e3 if len(self.asked) == 1 else 1e9
             return super().run(ask)
 

@@ -19,7 +19,7 @@ def test_the_clause_as_it_stands_is_twenty_trials_at_the_throughput() -> None:
     dut = Dut(delay=lambda n, d: latency_of({1000 + 10 * n + d: 100}))
     (at,), seen = drive(latency(inputs(TEST)), dut)
     assert asks(seen) == [700e3] * 20
-    assert all(one.spec.tag_at_s == 60 and one.spec.duration_s == 120 for one in seen)
+    assert all(one.request.tag_at_s == 60 and one.duration_s == 120 for one in seen)
     assert (at.of, at.load_fps, at.repeats, at.tag_at_s) == ("throughput", 1.4e6, 20, 60)
     assert at.definition == "store-and-forward"
     forth, back = at.mean_ns["phy0->phy1"], at.mean_ns["phy1->phy0"]

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of, limited
 from vnetperf.model.outcomes import ForwardingRate, LossStep, Soak
 from vnetperf.model.parameters import LossProfileTest, MrrTest, Rfc2889Test, SoakTest
-from vnetperf.procedures import Ask, KnownThroughput, Seen, replay
+from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.procedures import KnownThroughput
 from vnetperf.procedures.rates import forwarding_rate, loss_profile, mrr
 from vnetperf.procedures.soak import soak
+from vnetperf.search import replay
 
 
 @given(st.floats(1e4, 3e6))
@@ -48,7 +50,7 @@ def test_the_forwarding_rate_is_that_at_most_and_the_best_of_all() -> None:
     class Collapses(Dut):
         """Forwards less the more it is offered beyond 1.2 Mfps."""
 
-        def run(self, ask: Ask) -> Seen:
+        def run(self, ask: TrialRequest) -> TrialOutcome:
             self.capacity_fps = 1.2e6 - max(0.0, ask.load_fps - 1.2e6) / 2
             return super().run(ask)
 
@@ -66,13 +68,14 @@ class Drops(Dut):
 
     lost: tuple[int, ...] = ()
 
-    def run(self, ask: Ask) -> Seen:
+    def run(self, ask: TrialRequest) -> TrialOutcome:
         seen = super().run(ask)
         first, second = seen.result.directions
         lost = self.lost[seen.number - 1] if seen.number <= len(self.lost) else 0
         second = second.model_copy(update={"received": second.received - lost})
         directions = {"directions": (first, second)}
-        return type(seen)(seen.number, seen.spec, seen.result.model_copy(update=directions))
+        result = seen.result.model_copy(update=directions)
+        return TrialOutcome.of(seen.request, result, number=seen.number)
 
 
 def soaked(dut: Dut, **changes: float) -> tuple[Soak, list[float]]:
@@ -133,4 +136,4 @@ def test_a_trial_in_which_the_tester_stumbled_counts_and_is_said() -> None:
 def test_a_log_gives_the_same_again(test, parameters) -> None:  # type: ignore[no-untyped-def]
     found, seen = drive(test(inputs(parameters)), Dut())
     assert replay(test(inputs(parameters)), seen).found == found
-    assert replay(test(inputs(parameters)), seen[:1]).ask is not None
+    assert replay(test(inputs(parameters)), seen[:1]).next_request is not None

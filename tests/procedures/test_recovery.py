@@ -17,13 +17,16 @@ from vnetperf.model.trial import (
     DirectionCounts,
     EventTimes,
     Timeline,
+    TrialOutcome,
+    TrialRequest,
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures import Ask, KnownThroughput, Seen, replay
+from vnetperf.procedures import KnownThroughput
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, events_of, reset
 from vnetperf.procedures.timeline import MOST_BINS, curve_of
+from vnetperf.search import replay
 
 THROUGHPUT = 100_000.0
 
@@ -43,9 +46,9 @@ class OverTime(Dut):
     silent: Callable[[int, int], tuple[float, float]] = lambda n, d: (0.0, 0.0)
     event: Callable[[int], EventTimes | None] = lambda n: None
     verdict: Verdict = Verdict.VALID
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[TrialOutcome] = field(default_factory=list)
 
-    def run(self, ask: Ask) -> Seen:
+    def run(self, ask: TrialRequest) -> TrialOutcome:
         """One trial."""
         self.asked.append(ask)
         number = len(self.asked)
@@ -55,10 +58,10 @@ class OverTime(Dut):
             timelines=timelines,
             event=self.event(number),
         )
-        self.seen.append(Seen(number, spec_of(ask), result, self.verdict))
+        self.seen.append(TrialOutcome.of(spec_of(ask), result, self.verdict, number=number))
         return self.seen[-1]
 
-    def _timeline(self, ask: Ask, number: int, direction: int) -> Timeline:
+    def _timeline(self, ask: TrialRequest, number: int, direction: int) -> Timeline:
         bins = round(ask.duration_s / ask.bin_s)
         stretches = self.lossy(number, direction)
         sent, received = [], []
@@ -84,7 +87,7 @@ class OverTime(Dut):
         )
 
 
-def _load(ask: Ask, at: float) -> float:
+def _load(ask: TrialRequest, at: float) -> float:
     until = 0.0
     for step in ask.steps:
         until += step.duration_s
@@ -184,8 +187,8 @@ def test_merged_bins_hold_the_same_frames(bins: list[tuple[int, int]]) -> None:
     short = Timeline(direction=1, bin_s=0.01, sent=(5,), received=(4,), arrived=(4, 1))
     long = Timeline(direction=0, bin_s=0.01, sent=sent, received=received, arrived=received)
     result = TrialResult(directions=(), timelines=(long, short))
-    ask = Ask(load_fps=1000, duration_s=1)
-    curve = curve_of(Seen(3, spec_of(ask), result), {"it": 0.5})
+    ask = TrialRequest(load_fps=1000, duration_s=1)
+    curve = curve_of(TrialOutcome.of(spec_of(ask), result, number=3), {"it": 0.5})
     assert curve is not None
     assert len(curve.offered) <= MOST_BINS
     assert curve.bin_s * len(curve.offered) >= 0.01 * len(bins)
@@ -299,9 +302,11 @@ def test_what_is_impossible_is_said_and_the_rest_measured() -> None:
 
 def test_a_generator_without_timelines_has_no_reset_time() -> None:
     class Plain(OverTime):
-        def run(self, ask: Ask) -> Seen:
+        def run(self, ask: TrialRequest) -> TrialOutcome:
             seen = super().run(ask)
-            return Seen(seen.number, seen.spec, seen.result.model_copy(update={"timelines": ()}))
+            return TrialOutcome.of(
+                seen.request, seen.result.model_copy(update={"timelines": ()}), number=seen.number
+            )
 
     (one,) = resets(Plain(event=lambda n: event(2.0, 2.1)))
     assert one.why == "not measured: the generator told no times (trial 1)"

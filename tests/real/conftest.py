@@ -17,12 +17,6 @@ import pytest
 from vnetperf.host.paths import HostRoots
 from vnetperf.testing import snapshot
 
-#: For cases that go a way which another case goes as well: CI has 40 minutes.
-AGAIN = pytest.mark.skipif(
-    not os.environ.get("TEST_AGAIN"),
-    reason="goes a way that another case goes as well; TEST_AGAIN=1 runs it",
-)
-
 TOP = Path(__file__).parents[2]
 #: What a run may change, apart from processes: those of others come and go.
 AREAS = ("hugepages", "mounts", "links", "netns", "modules", "files", "values")

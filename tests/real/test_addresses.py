@@ -10,24 +10,27 @@ from contextlib import contextmanager
 import pytest
 
 from tests.real.conftest import UserRun
+from tests.real.needs import module_problem
 from vnetperf import config
 from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import make_plan
-from vnetperf.host import kernel
 from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import Rfc2889Test
-from vnetperf.model.trial import TrialSpec
-from vnetperf.procedures import Procedure, ProcedureInputs, Seen, counts
+from vnetperf.model.trial import TrialOutcome, TrialSpec
+from vnetperf.procedures import ProcedureInputs
 from vnetperf.procedures.addresses import SPARE, address_caching, address_learning
 from vnetperf.runner.scenarios import address_scenario, make_scenario
 from vnetperf.runner.trial_runner import judge
+from vnetperf.search import Procedure
 
 Unchanged = Callable[[], tuple[str, ...]]
-pytestmark = pytest.mark.skipif(
-    bool(kernel.why_not_loadable("bridge")),
-    reason=f"no bridge: {kernel.why_not_loadable('bridge')}",
-)
+pytestmark = [
+    pytest.mark.daily,
+    pytest.mark.skipif(
+        bool(module_problem("bridge")), reason=f"no bridge: {module_problem('bridge')}"
+    ),
+]
 #: Slow enough for a tester that shares its processor.
 TEST = Rfc2889Test(max_addresses=2048, learning_fps=1000.0)
 #: uapi/linux/if_link.h, if_ether.h and rtnetlink.h; iproute2 knows the first from 6.8 on.
@@ -85,8 +88,8 @@ def drive(deployment: LiveDeployment, procedure: Procedure[AddressTable]) -> Add
                 histogram_up_to_loss=-1.0,
             )
             result = deployment.run_trial(spec)
-            seen = Seen(number, spec, result, judge(result, 0.001)[0])
-            if counts(ask, seen):
+            seen = TrialOutcome.of(spec, result, judge(result, 0.001)[0], number=number)
+            if seen.answers(ask):
                 break
         try:
             ask = procedure.send(seen)

@@ -21,16 +21,17 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.traffic.loadgen import Loadgen
+from vnetperf.testing.stage import whole_trial
+from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.vnfs.vloop import Vloop
 from vnetperf.vnfs.vloop.process import VHOST_NET
+
+pytestmark = pytest.mark.daily
 
 Unchanged = Callable[[], tuple[str, ...]]
 Ends = tuple[list[Attachment], list[WireEnd]]
 #: Frames of each direction, and the fewest that a generator without a core to itself still sends.
 FRAMES, LEAST = 600, 200
-#: Trials until one is whole.
-TRIES = 6
 TRIAL = TrialSpec(frame_size=64, load_fps=2000.0, duration_s=0.3, drain_s=1.0)
 
 
@@ -122,7 +123,7 @@ def test_every_frame_comes_back_through_the_vnf(kind: str, size: int, machine: M
         streams = plan.scenario.streams
         generator.prepare(streams, plan.scenario.traffic, size)
         generator.learn(64)
-        whole_trial(generator, vnf, TRIAL.model_copy(update={"frame_size": size}))
+        assert_whole_trial(generator, vnf, TRIAL.model_copy(update={"frame_size": size}))
         inside = vnf.counters()
         assert all(hop.rx >= LEAST and hop.tx >= LEAST for hop in inside)
         facts = vnf.facts()
@@ -138,13 +139,9 @@ def test_every_frame_comes_back_through_the_vnf(kind: str, size: int, machine: M
         vnf.stop()
 
 
-def whole_trial(generator: Loadgen, vnf: Vloop, trial: TrialSpec) -> None:
+def assert_whole_trial(generator: Loadgen, vnf: Vloop, trial: TrialSpec) -> None:
     """A trial that loses nothing; as in a path check, links need a moment after they are up."""
-    for _ in range(TRIES):
-        result = generator.run(trial, vnf.check_alive)
-        if all(d.received == d.sent == FRAMES for d in result.directions):
-            break
-    assert_whole(result)
+    assert_whole(whole_trial(lambda: generator.run(trial, vnf.check_alive)))
 
 
 def assert_whole(result: TrialResult) -> None:
@@ -181,7 +178,7 @@ def test_mode_mac_writes_the_addresses_of_the_attachment(kind: str, machine: Mac
         assert {f"--eth-peer={n},{mac}" for n, mac in enumerate(peers)} <= set(vnf.argv)
         generator.prepare(plan.scenario.streams, plan.scenario.traffic, 64)
         generator.learn(64)
-        whole_trial(generator, vnf, TRIAL)
+        assert_whole_trial(generator, vnf, TRIAL)
     finally:
         generator.close()
         vnf.stop()
@@ -199,7 +196,7 @@ def test_a_vnf_of_two_queues_takes_frames_on_both(machine: Machine) -> None:
         vnf.wait_ready(30.0)
         generator.prepare(plan.scenario.streams, profile, 64)
         generator.learn(64)
-        whole_trial(generator, vnf, TRIAL)
+        assert_whole_trial(generator, vnf, TRIAL)
         assert "2/2 rx/tx queues" in vnf.facts()["ports"][0]
         assert vnf._telemetry is not None
         stats = vnf._telemetry.ask("/ethdev/stats,0")

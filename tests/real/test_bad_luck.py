@@ -22,6 +22,11 @@ Unchanged = Callable[[], tuple[str, ...]]
 KILLS = int(os.environ.get("TEST_RUN_KILLS", "6"))
 
 
+def seeds(count: int) -> list[Any]:
+    """Numbers of random moments: one for every merge, all of them daily."""
+    return [0, *(pytest.param(seed, marks=pytest.mark.daily) for seed in range(1, count))]
+
+
 def trials(records: list[dict[str, Any]]) -> int:
     return sum(r["type"] == "trial" for r in records)
 
@@ -88,7 +93,7 @@ def agents(parent: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(KILLS))
+@pytest.mark.parametrize("seed", seeds(KILLS))
 @pytest.mark.parametrize("how", [interrupt, terminate, kill, kill_agent], ids=lambda f: f.__name__)
 def test_killed_at_a_random_moment(
     how: Callable[[UserRun], None], seed: int, start: Start, unchanged: Unchanged
@@ -103,7 +108,7 @@ def test_killed_at_a_random_moment(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(max(1, KILLS // 2)))
+@pytest.mark.parametrize("seed", seeds(max(1, KILLS // 2)))
 def test_agent_and_guardian_killed_then_restored(
     seed: int, start: Start, unchanged: Unchanged
 ) -> None:

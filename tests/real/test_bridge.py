@@ -7,16 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from tests.real.conftest import UserRun
+from tests.real.needs import module_problem
 from tests.real.switches import SLOW, deployed, fails, forwards
-from vnetperf.host import kernel
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.skipif(
-        bool(kernel.why_not_loadable("bridge")),
-        reason=f"no bridge: {kernel.why_not_loadable('bridge')}",
+        bool(module_problem("bridge")),
+        reason=f"no bridge: {module_problem('bridge')}",
     ),
 ]
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.real.conftest import UserRun
 from tests.real.switches import deployed, forwards
 from vnetperf.host.cpu import parse_cpus
+
+pytestmark = pytest.mark.daily
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.real.conftest import UserRun
+from tests.real.needs import module_problem
 from tests.real.switches import SLOW, deployed, fails, forwards
 from tests.real.test_bad_luck import agents
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.host import kernel, links
+from vnetperf.host import links
 from vnetperf.model.errors import CapabilityError, DutError
 from vnetperf.model.trial import TrialResult
 
@@ -24,7 +25,7 @@ PLACE = "vloop:container"
 
 def needs(module: str) -> pytest.MarkDecorator:
     """Skip where the kernel has no such module."""
-    trouble = kernel.why_not_loadable(module)
+    trouble = module_problem(module)
     return pytest.mark.skipif(bool(trouble), reason=f"no {module}: {trouble}")
 
 
@@ -48,20 +49,24 @@ def inside_adds_up(deployment: LiveDeployment, result: TrialResult) -> None:
     ("scenario", "settings"),
     [
         pytest.param("pvp_bridge", {"vnf_mode": "bridge"}, marks=bridge),
-        pytest.param("pvp_bridge", {"vnf_mode": "bridge", "rules": "learning"}, marks=bridge),
+        pytest.param(
+            "pvp_bridge",
+            {"vnf_mode": "bridge", "rules": "learning"},
+            marks=[bridge, pytest.mark.daily],
+        ),
         pytest.param("pvp_bridge", {"vnf_mode": "xdp"}, marks=bridge),
-        pytest.param("pvp_bridge", {"vnf_mode": "route"}, marks=bridge),
+        pytest.param("pvp_bridge", {"vnf_mode": "route"}, marks=[bridge, pytest.mark.daily]),
         pytest.param("pvp_bridge", {"vnf_mode": "io"}, marks=bridge),
-        pytest.param("pvp_bridge", {"vnf_mode": "5tswap"}, marks=bridge),
-        pytest.param("pvvp_bridge", {"vnf_mode": "bridge"}, marks=bridge),
-        pytest.param("pvvp_bridge", {"vnf_mode": "xdp"}, marks=bridge),
-        pytest.param("pvvp_bridge", {"vnf_mode": "route"}, marks=bridge),
-        pytest.param("pvpv_bridge", {"vnf_mode": "xdp"}, marks=bridge),
-        pytest.param("pvpv_bridge", {"vnf_mode": "route"}, marks=bridge),
-        pytest.param("pvp_macvtap", {"vnf_mode": "mac"}, marks=macvlan),
-        pytest.param("pvp_macvtap", {"vnf_mode": "route"}, marks=macvlan),
-        pytest.param("pvp_macvtap", {"vnf_mode": "xdp"}, marks=macvlan),
-        pytest.param("pvvp_macvtap", {"vnf_mode": "route"}, marks=macvlan),
+        pytest.param("pvp_bridge", {"vnf_mode": "5tswap"}, marks=[bridge, pytest.mark.daily]),
+        pytest.param("pvvp_bridge", {"vnf_mode": "bridge"}, marks=[bridge, pytest.mark.daily]),
+        pytest.param("pvvp_bridge", {"vnf_mode": "xdp"}, marks=[bridge, pytest.mark.daily]),
+        pytest.param("pvvp_bridge", {"vnf_mode": "route"}, marks=[bridge, pytest.mark.daily]),
+        pytest.param("pvpv_bridge", {"vnf_mode": "xdp"}, marks=[bridge, pytest.mark.daily]),
+        pytest.param("pvpv_bridge", {"vnf_mode": "route"}, marks=[bridge, pytest.mark.daily]),
+        pytest.param("pvp_macvtap", {"vnf_mode": "mac"}, marks=[macvlan, pytest.mark.daily]),
+        pytest.param("pvp_macvtap", {"vnf_mode": "route"}, marks=[macvlan, pytest.mark.daily]),
+        pytest.param("pvp_macvtap", {"vnf_mode": "xdp"}, marks=[macvlan, pytest.mark.daily]),
+        pytest.param("pvvp_macvtap", {"vnf_mode": "route"}, marks=[macvlan, pytest.mark.daily]),
         ("pvp_dpdk", {}),
         ("pvp_testpmd", {}),
     ],
@@ -83,6 +88,7 @@ def test_every_port_counts_what_the_tester_sent(
 
 
 @bridge
+@pytest.mark.daily
 @pytest.mark.parametrize("mode", ["bridge", "route", "xdp", "io"])
 def test_jumbo_frames_cross(mode: str, unchanged: Unchanged) -> None:
     settings: dict[str, Any] = {"set": ("mtu=9000",), "frame_sizes": (64, 9018)}
@@ -92,6 +98,7 @@ def test_jumbo_frames_cross(mode: str, unchanged: Unchanged) -> None:
 
 
 @bridge
+@pytest.mark.daily
 @pytest.mark.parametrize("mode", ["bridge", "xdp", "io"])
 def test_the_switch_can_be_started_again(mode: str, unchanged: Unchanged) -> None:
     with deployed("pvp_bridge", vnf=PLACE, vnf_mode=mode) as deployment:
@@ -112,6 +119,7 @@ def test_interfaces_are_in_the_container_and_nowhere_else(unchanged: Unchanged) 
 
 
 @bridge
+@pytest.mark.daily
 @pytest.mark.parametrize(("mode", "name"), [("bridge", "vloop"), ("xdp", ""), ("route", "")])
 def test_a_form_that_vanishes_in_a_trial_is_no_number(
     mode: str, name: str, unchanged: Unchanged
@@ -147,6 +155,7 @@ def test_a_form_without_interfaces_is_refused(mode: str) -> None:
 
 
 @bridge
+@pytest.mark.daily
 @pytest.mark.parametrize("mode", ["bridge", "xdp", "io"])
 def test_a_run_that_is_killed_leaves_no_container(
     mode: str, start: Callable[..., UserRun], unchanged: Unchanged

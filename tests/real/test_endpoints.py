@@ -27,7 +27,10 @@ TCP = TransferSpec(kind="TCP_STREAM", message_size=1024, duration_s=1)
 UDP = TransferSpec(kind="UDP_STREAM", message_size=512, duration_s=1, rate_bps=5e6)
 LONG = TCP.model_copy(update={"duration_s": 8})
 
-pytestmark = pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
+pytestmark = [
+    pytest.mark.daily,
+    pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed"),
+]
 PROGRAMS: dict[str, tuple[str, Kind]] = {
     "sockperf": ("sockperf", "UDP_RR"),
     "netserver": ("netperf", "TCP_RR"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import AGAIN, TOP
+from tests.real.conftest import TOP
 
 Unchanged = Callable[[], tuple[str, ...]]
 EXAMPLE = TOP / "examples/vnetperf-tcswitch"
@@ -65,7 +65,7 @@ def test_it_is_measured(
     assert unchanged() == ()
 
 
-@AGAIN  # the kit runs on every backend that ships
+@pytest.mark.daily  # the kit runs on every backend that ships
 @pytest.mark.slow
 def test_it_keeps_the_contract(installed: Path, unchanged: Unchanged) -> None:
     done = pytest_run(installed, str(EXAMPLE / "tests"), "-q")

@@ -18,7 +18,7 @@ from tests.real.conftest import UserRun
 from tests.real.nics import needs_nics, nics_unchanged
 
 __all__ = ["nics_unchanged"]
-pytestmark = [needs_nics, pytest.mark.slow]
+pytestmark = [pytest.mark.daily, needs_nics, pytest.mark.slow]
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]

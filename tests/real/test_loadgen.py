@@ -21,11 +21,10 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import CaptureSpec, TrialResult, TrialSpec
-from vnetperf.traffic.loadgen import Loadgen
+from vnetperf.testing.stage import whole_trial
+from vnetperf.traffic.loadgen.driver import Loadgen
 
 Unchanged = Callable[[], tuple[str, ...]]
-#: Trials until one is whole, on processors that others use too.
-TRIES = 6
 TRIAL = TrialSpec(frame_size=128, load_fps=2000.0, duration_s=0.3, drain_s=1.0)
 ROUTER = "vnetperf-test-router"
 V4 = ("198.18.255.254/16", "198.19.255.254/16")
@@ -104,11 +103,12 @@ def routed(
     try:
         generator.connect(ends)
         generator.prepare(streams, profile, TRIAL.frame_size)
-        for _ in range(TRIES):
+
+        def run() -> TrialResult:
             generator.learn(16)
-            result = generator.run(TRIAL, lambda: None)
-            if all(d.sent == d.received for d in result.directions):
-                break
+            return generator.run(TRIAL, lambda: None)
+
+        result = whole_trial(run)
         return result, ip("-n", ROUTER, "neigh", "show")
     finally:
         generator.close()
@@ -181,13 +181,15 @@ def test_two_workers_share_queues_and_account_for_a_million_flows(machine: Machi
         busy = {name for name in names if name.startswith(pollers.thread_prefix)}
         assert busy == {"loadgen", "loadgen-1"}, names
         generator.prepare(make_streams(plan.scenario.deployment, profile), profile, spec.frame_size)
-        for _ in range(TRIES):
+
+        def run() -> TrialResult:
             result = generator.run(spec, lambda: None)
             for d in result.directions:
                 assert d.sent + d.refused + d.unsent == d.intended == 6000
                 assert (d.duplicated, d.misrouted, d.late, d.reordered) == (0, 0, 0, 0)
-            if all(d.received == 6000 for d in result.directions):
-                break
+            return result
+
+        result = whole_trial(run)
         for d in result.directions:
             assert d.received == d.sent
         assert result.foreign == {"0": 0, "1": 0}

@@ -8,18 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.real.conftest import UserRun
+from tests.real.needs import module_problem
 from tests.real.switches import SLOW, deployed, fails, forwards
-from vnetperf.host import kernel
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
 
 Unchanged = Callable[[], tuple[str, ...]]
-TROUBLES = [
-    f"{m}: {kernel.why_not_loadable(m)}"
-    for m in ("macvtap", "act_mirred")
-    if kernel.why_not_loadable(m)
-]
+TROUBLES = [f"{m}: {module_problem(m)}" for m in ("macvtap", "act_mirred") if module_problem(m)]
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.skipif(bool(TROUBLES), reason=", ".join(TROUBLES)),
 ]
 

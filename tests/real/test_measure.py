@@ -20,12 +20,16 @@ Unchanged = Callable[[], tuple[str, ...]]
     ("scenario", "options"),
     [
         ("pvp_dpdk", ["--frame-sizes=64,1518"]),
-        ("phy2phy_dpdk", ["--frame-sizes=64"]),
-        ("pvvp_dpdk", ["--frame-sizes=512"]),
-        ("pvpv_dpdk", ["--frame-sizes=64", "--vnfs=3"]),
+        pytest.param("phy2phy_dpdk", ["--frame-sizes=64"], marks=pytest.mark.daily),
+        pytest.param("pvvp_dpdk", ["--frame-sizes=512"], marks=pytest.mark.daily),
+        pytest.param("pvpv_dpdk", ["--frame-sizes=64", "--vnfs=3"], marks=pytest.mark.daily),
         ("pvp_dpdk", ["--frame-sizes=64", "--wire=veth"]),
         ("pvp_dpdk", ["--frame-sizes=128", "--vnf-mode=macswap", "--traffic=multi-flow"]),
-        ("phy2phy_dpdk", ["--frame-sizes=256", "--traffic=unidirectional"]),
+        pytest.param(
+            "phy2phy_dpdk",
+            ["--frame-sizes=256", "--traffic=unidirectional"],
+            marks=pytest.mark.daily,
+        ),
     ],
     ids=["pvp", "phy2phy", "pvvp", "pvpv-3", "pvp-veth", "pvp-macswap-flows", "one-way"],
 )

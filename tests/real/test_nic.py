@@ -20,7 +20,7 @@ from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import MachineFacts, Testbed
 
 __all__ = ["nics_unchanged"]
-pytestmark = needs_nics
+pytestmark = [pytest.mark.daily, needs_nics]
 
 Unchanged = Callable[[], tuple[str, ...]]
 

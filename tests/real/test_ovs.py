@@ -13,22 +13,24 @@ from typing import Any
 
 import pytest
 
-from tests.real.conftest import AGAIN, UserRun, pids_of
-from vnetperf.host import kernel
-from vnetperf.host.programs import find_programs
+from tests.real.conftest import UserRun, pids_of
+from tests.real.needs import module_problem
+from tests.real.needs import program as find
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
 
-PATHS, _, _ = find_programs({})
 KERNEL = pytest.mark.skipif(
-    bool(kernel.why_not_loadable("openvswitch")),
-    reason=f"no module openvswitch here ({kernel.why_not_loadable('openvswitch')}): "
+    bool(module_problem("openvswitch")),
+    reason=f"no module openvswitch here ({module_problem('openvswitch')}): "
     "run it in the lab, `vnetperf lab run -- pytest tests/real/test_ovs.py`",
 )
-pytestmark = pytest.mark.skipif(
-    not PATHS["ovs-vswitchd-dpdk"], reason="no ovs-vswitchd with DPDK: run `make deps`"
-)
+pytestmark = [
+    pytest.mark.daily,
+    pytest.mark.skipif(
+        not find("ovs-vswitchd-dpdk"), reason="no ovs-vswitchd with DPDK: run `make deps`"
+    ),
+]
 
 
 def per_port(record: dict[str, Any]) -> dict[str, dict[str, int]]:
@@ -55,14 +57,15 @@ def assert_frames_are_accounted_for(run: UserRun) -> None:
         ("pvp_dpdk", ["--switch=jumbo", "--frame-sizes=9018"]),
         ("phy2phy_dpdk", ["--rules=stream", "--traffic=multi-flow"]),
         pytest.param(
-            *("pvp_dpdk", ["--rules=stream", "--traffic=multi-flow", "--vnf-mode=mac"]), marks=AGAIN
+            *("pvp_dpdk", ["--rules=stream", "--traffic=multi-flow", "--vnf-mode=mac"]),
+            marks=pytest.mark.daily,
         ),
         ("pvpv_dpdk", ["--rules=learning"]),
         ("pvp_dpdk", ["--forwarding=l3"]),
         ("phy2phy_dpdk", ["--set=offloads=true"]),
         ("phy2phy_dpdk", ["--set=rx_descriptors=1024", "--set=tx_descriptors=1024"]),
         ("op2p_dpdk", ["--tunnel=vxlan"]),
-        pytest.param("op2p_dpdk", ["--tunnel=gre"], marks=AGAIN),
+        pytest.param("op2p_dpdk", ["--tunnel=gre"], marks=pytest.mark.daily),
         ("op2p_dpdk", ["--tunnel=geneve"]),
         pytest.param("phy2phy_ovs", [], marks=KERNEL),
         pytest.param("pvp_ovs", [], marks=KERNEL),
@@ -131,12 +134,12 @@ class SystemOvs:
         )
 
     def _spawn(self, program: str, *arguments: str) -> None:
-        argv = [PATHS[program], *arguments, "--no-chdir", "-vconsole:off"]
+        argv = [find(program), *arguments, "--no-chdir", "-vconsole:off"]
         argv.append(f"--unixctl={self.directory}/{program}.ctl")
         self.daemons.append(subprocess.Popen(argv, env=self.env))
 
     def tool(self, program: str, *arguments: str) -> str:
-        argv = [PATHS[program], *arguments]
+        argv = [find(program), *arguments]
         return subprocess.check_output(argv, env=self.env, text=True, timeout=30)
 
     def vsctl(self, *arguments: str) -> str:

@@ -17,7 +17,6 @@ from vnetperf import config
 from vnetperf.config.files import available
 from vnetperf.deployment.capability_check import generator_errors
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.testbed import PktgenConfig
 from vnetperf.model.trial import TrialSpec
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.testing.frames import NetdevPort
@@ -30,10 +29,13 @@ Unchanged = Callable[[], tuple[str, ...]]
 PKTGEN_DIR = "VNETPERF_PKTGEN_DIR"
 if PKTGEN_DIR in os.environ:
     os.environ["PATH"] += f":{os.environ[PKTGEN_DIR]}"
-pytestmark = pytest.mark.skipif(
-    shutil.which("pktgen") is None,
-    reason=f"no pktgen in PATH, and no {PKTGEN_DIR} with its directory",
-)
+pytestmark = [
+    pytest.mark.daily,
+    pytest.mark.skipif(
+        shutil.which("pktgen") is None,
+        reason=f"no pktgen in PATH, and no {PKTGEN_DIR} with its directory",
+    ),
+]
 SLOW = TrialSpec(frame_size=64, load_fps=2000.0, duration_s=0.3, drain_s=0.2)
 PROFILES = sorted(available("traffic"))
 SENT = 50
@@ -111,9 +113,7 @@ def test_it_can_be_used_by_someone_who_did_not_start_it(
 
 def _client_of(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Another driver, which is told where the first one's Pktgen is."""
-    testbed = loop.generator.plan.testbed.model_copy(
-        update={"pktgen": PktgenConfig(server="127.0.0.1")}
-    )
+    testbed = loop.generator.plan.testbed.model_copy(update={"pktgen": {"server": "127.0.0.1"}})
     plan = loop.generator.plan.model_copy(update={"testbed": testbed})
     original = process.connect_server
     monkeypatch.setattr(

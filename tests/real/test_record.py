@@ -16,6 +16,8 @@ from vnetperf.model.result import RunResults
 from vnetperf.results.checklist import checklist
 from vnetperf.results.environment import environment_differences
 
+pytestmark = pytest.mark.daily
+
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
 #: Fields that no program tells; everything else must come from somewhere, or say what was tried.

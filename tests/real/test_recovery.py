@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.real.switches import deployed, forwards
 from vnetperf.model.trial import LoadStep, TrialSpec
+
+pytestmark = pytest.mark.daily
 
 Unchanged = Callable[[], tuple[str, ...]]
 

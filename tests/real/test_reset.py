@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import AGAIN, UserRun
+from tests.real.conftest import UserRun
 from tests.real.switches import deployed, forwards
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.trial import EventSpec, TrialResult, TrialSpec
+
+pytestmark = pytest.mark.daily
 
 Unchanged = Callable[[], tuple[str, ...]]
 LOAD = 2000.0
@@ -58,7 +60,7 @@ def outage_s(result: TrialResult, queues: int | None = None) -> float:
     ("scenario", "settings", "duration_s"),  # several times what it takes on a machine at rest
     [
         ("phy2phy_bridge", {}, 4.0),
-        pytest.param("pvp_bridge", {}, 5.0, marks=AGAIN),
+        pytest.param("pvp_bridge", {}, 5.0, marks=pytest.mark.daily),
         ("phy2phy_dpdk", {"wire": "veth"}, 12.0),
         ("pvp_dpdk", {"wire": "memif"}, 12.0),
         ("phy2phy_testpmd", {"wire": "memif"}, 8.0),

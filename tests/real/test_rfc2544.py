@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 
-from tests.real.conftest import AGAIN, UserRun
+from tests.real.conftest import UserRun
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.report.schema import results_schema
 from vnetperf.results.log import read_log
@@ -132,7 +133,7 @@ def test_all_six_tests(start: Start, unchanged: Unchanged, tmp_path: Path) -> No
     assert 0 < reset["by_time_s"]["mean"] < 6
 
 
-@AGAIN  # test_bad_luck resumes a search; tests of the bench resume every test at every trial
+@pytest.mark.daily  # a search is resumed by test_bad_luck
 def test_a_run_that_is_killed_in_a_test_goes_on_there(
     start: Start, unchanged: Unchanged, tmp_path: Path
 ) -> None:

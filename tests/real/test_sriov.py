@@ -12,7 +12,7 @@ from tests.real.nics import needs_nics, nics_unchanged
 from vnetperf.host.nic import pci, vfs
 
 __all__ = ["nics_unchanged"]
-pytestmark = [needs_nics, pytest.mark.slow]
+pytestmark = [pytest.mark.daily, needs_nics, pytest.mark.slow]
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]

@@ -9,15 +9,16 @@ from collections.abc import Callable
 import pytest
 
 from tests.real.conftest import UserRun, pids_of
+from tests.real.needs import program
 from tests.real.switches import SLOW, deployed, fails, forwards
-from vnetperf.host.programs import find_programs
 from vnetperf.model.deployment import VnfPort
 from vnetperf.model.errors import DutError
 
 Unchanged = Callable[[], tuple[str, ...]]
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.skipif(
-        not find_programs({}, ("dpdk-testpmd",))[0]["dpdk-testpmd"],
+        not program("dpdk-testpmd"),
         reason="no dpdk-testpmd on PATH: install the package dpdk-dev",
     ),
 ]

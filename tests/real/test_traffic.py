@@ -7,25 +7,24 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.real.needs import program
 from tests.real.switches import SLOW, deployed
 from vnetperf.config.files import available, find_file, load_model
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.host.programs import find_programs
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
+from vnetperf.testing.stage import whole_trial
 
 Unchanged = Callable[[], tuple[str, ...]]
 #: Profiles for deployments of their own.
 ELSEWHERE = ("vepc", "overlay-flows")
 #: Flows of which each is sent once here; a million would take a second each way.
 FEW = 2000
-#: A machine that stands still for 10 ms makes the tester give frames up: such a trial is run again.
-ATTEMPTS = 5
 #: Learning frames come faster than those of a trial, and may still fill a ring.
 SETTLE_S = 0.05
 
 pytestmark = pytest.mark.skipif(
-    not find_programs({}, ("dpdk-testpmd",))[0]["dpdk-testpmd"],
+    not program("dpdk-testpmd"),
     reason="no dpdk-testpmd on PATH: install the package dpdk-dev",
 )
 
@@ -54,12 +53,15 @@ def on_time(deployment: LiveDeployment, trial: TrialSpec) -> TrialResult:
 
     What was offered is the DUT's to forward: that is for the caller to look at, in every trial.
     """
-    for _ in range(ATTEMPTS):
+
+    def run() -> TrialResult:
         result = deployment.generator.run(trial, deployment.check_alive)
         assert [result.lost(d) for d in result.directions] == [0] * len(result.directions)
-        if not any(d.unsent for d in result.directions):
-            return result
-    raise AssertionError(f"{ATTEMPTS} trials, and frames given up in each: {result.directions}")
+        return result
+
+    result = whole_trial(run)
+    assert not any(d.unsent for d in result.directions), result.directions
+    return result
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,13 @@ Unchanged = Callable[[], tuple[str, ...]]
 TREX_DIR = "VNETPERF_TREX_DIR"
 if TREX_DIR in os.environ:
     os.environ["PATH"] += f":{os.environ[TREX_DIR]}"
-pytestmark = pytest.mark.skipif(
-    shutil.which("_t-rex-64") is None,
-    reason=f"no _t-rex-64 in PATH, and no {TREX_DIR} with its directory",
-)
+pytestmark = [
+    pytest.mark.daily,
+    pytest.mark.skipif(
+        shutil.which("_t-rex-64") is None,
+        reason=f"no _t-rex-64 in PATH, and no {TREX_DIR} with its directory",
+    ),
+]
 SLOW = TrialSpec(frame_size=64, load_fps=5000.0, duration_s=0.5, drain_s=1.0)
 LONG = SLOW.model_copy(update={"duration_s": 6.0})
 PROFILES = sorted(available("traffic"))

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.real.needs import module_problem
 from tests.real.switches import SLOW, deployed, fails, forwards
 from vnetperf import config
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_users
-from vnetperf.host import kernel
 from vnetperf.host.cpu import format_cpus
 from vnetperf.model.errors import DutError
 from vnetperf.model.outcomes import TransferSpec
@@ -27,7 +27,7 @@ SESSIONS = 50
 pytestmark = [
     pytest.mark.skipif(shutil.which("osmo-ggsn") is None, reason="osmo-ggsn is not installed"),
     *(
-        pytest.mark.skipif(bool(kernel.why_not_loadable(name)), reason=f"no {name} in this kernel")
+        pytest.mark.skipif(bool(module_problem(name)), reason=f"no {name} in this kernel")
         for name in ("bridge", "tun")
     ),
 ]

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from tests.real.conftest import AGAIN
 from tests.real.switches import SLOW, deployed, fails, forwards
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.model.errors import DutError, HostError
@@ -26,6 +25,11 @@ from vnetperf.virt.guest import Guest
 from vnetperf.vnfs.vloop.vm import VmVloop
 
 Unchanged = Callable[[], tuple[str, ...]]
+
+
+def daily(scenario: str, settings: dict[str, Any]) -> Any:
+    """Another form of guest than the one that every merge boots."""
+    return pytest.param(scenario, settings, marks=pytest.mark.daily)
 
 
 def _why_not() -> str:
@@ -64,13 +68,15 @@ MULTIQUEUE = {
     ("scenario", "settings"),
     [
         pytest.param("pvp_dpdk", MULTIQUEUE, id="pvp_dpdk-two_queues"),
-        pytest.param("pvp_testpmd", {"vnf_mode": "5tswap"}, id="pvp_testpmd-5tswap", marks=AGAIN),
-        ("pvp_bridge", {"vnf_mode": "mac"}),
-        ("pvp_bridge", {"vnf_mode": "route"}),
-        ("pvp_bridge", {"vnf_mode": "bridge", "guest": ("nic=e1000", "gro=false")}),
-        ("pvp_macvtap", {}),
-        ("pvp_dpdk", {"vnf_mode": "xdp"}),
-        ("pvvp_dpdk", {}),
+        pytest.param(
+            "pvp_testpmd", {"vnf_mode": "5tswap"}, id="pvp_testpmd-5tswap", marks=pytest.mark.daily
+        ),
+        daily("pvp_bridge", {"vnf_mode": "mac"}),
+        daily("pvp_bridge", {"vnf_mode": "route"}),
+        daily("pvp_bridge", {"vnf_mode": "bridge", "guest": ("nic=e1000", "gro=false")}),
+        daily("pvp_macvtap", {}),
+        daily("pvp_dpdk", {"vnf_mode": "xdp"}),
+        daily("pvvp_dpdk", {}),
     ],
     ids=lambda value: value if isinstance(value, str) else value.get("vnf_mode", "plain"),
 )
@@ -133,7 +139,7 @@ def _end_testpmd(deployment: LiveDeployment) -> None:
         (_panic, "the guest panicked"),
         (_hang, "lost its agent|no answer"),
         (_end_testpmd, "runs no testpmd any more"),
-        pytest.param(_end_agent, "lost its agent|no answer", marks=AGAIN),
+        pytest.param(_end_agent, "lost its agent|no answer", marks=pytest.mark.daily),
     ],
 )
 def test_bad_luck_in_mid_trial_is_no_number(
@@ -161,8 +167,8 @@ from pathlib import Path
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
-from vnetperf.virt import image
-from vnetperf.virt.domain import Boot, Domain
+from vnetperf.virt import images
+from vnetperf.virt.domain import BootFiles, Domain
 from vnetperf.virt.guest import Guest
 from vnetperf.virt.guest import session_of
 from vnetperf.model.testbed import MachineFacts
@@ -170,7 +176,7 @@ root = Path(sys.argv[1])
 run = HostRun.open(testbed="vm", roots=HostRoots(root / "s", root / "r"), timeout_s=9)
 machine = Machine(run, MachineFacts(cpus=()))
 session = session_of(machine)
-boot = Boot(kernel=image.find().kernel, cmdline="console=ttyS0")
+boot = BootFiles(kernel=images.find().kernel, cmdline="console=ttyS0")
 qemu = Path("/usr/bin/qemu-system-x86_64")
 console = machine.run_dir / "console"
 guest = Guest(session, Domain(name="doomed", accelerator="tcg", emulator=qemu, vcpus=1,

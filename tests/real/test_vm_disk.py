@@ -36,6 +36,7 @@ while :; do $b sleep 1000; done
 """
 
 pytestmark = [
+    pytest.mark.daily,
     pytest.mark.slow,
     pytest.mark.skipif(bool(_why_not()), reason=_why_not() or "guests can be had"),
     pytest.mark.skipif(

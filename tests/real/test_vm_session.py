@@ -15,9 +15,12 @@ from vnetperf.host.session import HostRun
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.virt.guest import LibvirtSession
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("libvirt") is None, reason="libvirt-python is not installed"
-)
+pytestmark = [
+    pytest.mark.daily,
+    pytest.mark.skipif(
+        importlib.util.find_spec("libvirt") is None, reason="libvirt-python is not installed"
+    ),
+]
 
 
 @pytest.fixture

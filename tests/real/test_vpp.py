@@ -12,20 +12,23 @@ from typing import Any
 import pytest
 
 from tests.real.conftest import UserRun, pids_of
+from tests.real.needs import program
 from tests.real.switches import LONG, deployed, fails, forwards
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.trial import check_path
-from vnetperf.host.programs import find_programs
 from vnetperf.model.trial import TrialResult
 
 Start = Callable[..., UserRun]
 Unchanged = Callable[[], tuple[str, ...]]
 SHM = Path("/dev/shm")
 
-pytestmark = pytest.mark.skipif(
-    not find_programs({}, ("vpp",))[0]["vpp"],
-    reason="no vpp on PATH: install VPP (its project has package repositories)",
-)
+pytestmark = [
+    pytest.mark.daily,
+    pytest.mark.skipif(
+        not program("vpp"),
+        reason="no vpp on PATH: install VPP (its project has package repositories)",
+    ),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -158,8 +158,8 @@ def test_a_capped_burst_is_no_result(every):
 def test_every_row_has_as_many_cells_as_its_head(every):
     for group in groups(every):
         for table in outcomes.tables(group):
-            assert {len(row) for row in table.rows} == {len(table.head)}, table.title
-            assert set(table.brief) | table.words <= set(range(len(table.head)))
+            assert {len(row) for row in table.rows} == {len(table.columns)}, table.title
+            assert sum(column.bold for column in table.columns) <= 1
 
 
 def test_rounds_of_a_search_are_shown(results):

@@ -11,7 +11,8 @@ from types import ModuleType
 from hypothesis import strategies as st
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits, StepInputs
-from vnetperf.search import GoalOutcome, Measurement, TrialRequest
+from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.search import GoalOutcome
 from vnetperf.testing.sim import SimulatedDut
 
 MAX_FPS = 14_880_952.0
@@ -61,9 +62,15 @@ def duts(draw: st.DrawFn) -> SimulatedDut:
 class Whimsical(SimulatedDut):
     """A DUT whose losses have no rhyme or reason: the worst a search can meet."""
 
-    def measure(self, request: TrialRequest) -> Measurement:
+    def measure(self, request: TrialRequest) -> TrialOutcome:
         loss = self._random.choice([0.0, 0.0, 1e-6, 0.003, 0.02, 0.5, 1.0])
-        return Measurement(request.load_fps, request.duration_s, loss, request.duration_s)
+        return TrialOutcome(request=request, loss_ratio=loss)
+
+
+def measured(load_fps: float, duration_s: float, loss_ratio: float = 0.0) -> TrialOutcome:
+    """A valid trial."""
+    request = TrialRequest(load_fps=load_fps, duration_s=duration_s)
+    return TrialOutcome(request=request, loss_ratio=loss_ratio)
 
 
 def lower_fps(result: GoalOutcome) -> float:

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vnetperf.model.parameters import SearchGoal
+from vnetperf.model.trial import TrialRequest
 from vnetperf.search import (
-    Measurement,
+    Bound,
+    GoalOutcome,
     StopSearch,
-    TrialRequest,
     binary_search,
     worst_case_trial_seconds,
 )
@@ -28,6 +29,7 @@ from .support import (
     duts,
     goals,
     lower_fps,
+    measured,
     upper_fps,
 )
 
@@ -49,7 +51,7 @@ def test_a_clean_dut_is_found_within_the_goals_width(share: float, goal: SearchG
 def test_trial_time_is_bounded_up_front_on_any_dut(goal: SearchGoal, dut: SimulatedDut) -> None:
     outcome, log = run(binary_search([goal], LIMITS), dut)
     stated = worst_case_trial_seconds(goal, LIMITS)
-    assert outcome.trial_seconds == pytest.approx(sum(trial.duration_s for _, trial in log))
+    assert outcome.trial_seconds == pytest.approx(sum(trial.duration_s for trial in log))
     assert outcome.trial_seconds <= stated + 1e-6
     # The bound is true of the algorithm; it is not that the search was cut off at it.
     assert "budget" not in outcome.results[0].reason
@@ -65,12 +67,12 @@ def test_nothing_is_reported_at_or_above_a_load_seen_to_fail(
         assert result.at_most
         return
     criterion = Criterion.of_goal(goal)
-    for load in {request.load_fps for request, _ in log}:
-        at_load = [trial for _, trial in log if trial.load_fps == load]
+    for load in {request.load_fps for request in log}:
+        at_load = [trial for trial in log if trial.load_fps == load]
         if classify(DurationSums.of(at_load, criterion), criterion) is LoadClass.UPPER:
             assert result.relevant_lower_bound.load_fps < load
     if goal.exceed_ratio == 0.0:
-        failed = [trial.load_fps for _, trial in log if trial.loss_ratio > goal.loss_ratio]
+        failed = [trial.load_fps for trial in log if trial.loss_ratio > goal.loss_ratio]
         assert all(result.relevant_lower_bound.load_fps < load for load in failed)
 
 
@@ -99,9 +101,9 @@ def test_rfc2544_direction_up_without_loss_down_with_loss() -> None:
     # Errata 422 and 423.
     search = binary_search([replace(STRICT, initial_trial_s=60.0)], LIMITS)
     first = next(search)
-    down = search.send(Measurement(first.load_fps, first.duration_s, 0.1, first.duration_s))
+    down = search.send(measured(first.load_fps, first.duration_s, 0.1))
     assert down.load_fps < first.load_fps
-    up = search.send(Measurement(down.load_fps, down.duration_s, 0.0, down.duration_s))
+    up = search.send(measured(down.load_fps, down.duration_s, 0.0))
     assert down.load_fps < up.load_fps < first.load_fps
 
 
@@ -110,7 +112,7 @@ def test_an_exceed_ratio_of_a_half_forgives_one_trial_of_two() -> None:
     request = next(search)
     # The maximum load passes at once in the first trial: 60 s of 120 s are low-loss.
     with pytest.raises(StopIteration) as end:
-        request = search.send(Measurement(request.load_fps, 60.0, 0.0, 60.0))
+        request = search.send(measured(request.load_fps, 60.0, 0.0))
     assert end.value.value.results[0].at_least
 
 
@@ -121,7 +123,7 @@ def test_the_maximum_load_is_reported_as_at_least() -> None:
     assert not result.regular
     assert lower_fps(result) == MAX_FPS
     assert result.relevant_upper_bound is None
-    assert [trial.duration_s for _, trial in log] == [1.0, 60.0]
+    assert [trial.duration_s for trial in log] == [1.0, 60.0]
 
 
 def test_less_than_the_minimum_load_is_reported_as_at_most() -> None:
@@ -133,10 +135,22 @@ def test_less_than_the_minimum_load_is_reported_as_at_most() -> None:
     assert upper_fps(result) == LIMITS.min_load_fps
 
 
+def bounds(result: GoalOutcome) -> tuple[Bound, Bound]:
+    """Both bounds, which must be there."""
+    assert result.relevant_lower_bound is not None
+    assert result.relevant_upper_bound is not None
+    return result.relevant_lower_bound, result.relevant_upper_bound
+
+
 def test_goals_are_searched_one_after_the_other_as_if_alone() -> None:
     both, _ = run(binary_search([NDR, PDR], LIMITS), SimulatedDut(5e6))
     alone = [run(binary_search([goal], LIMITS), SimulatedDut(5e6))[0] for goal in (NDR, PDR)]
-    assert both.results == (*alone[0].results, *alone[1].results)
+    for together, [by_itself] in zip(both.results, (one.results for one in alone), strict=True):
+        for a, b in zip(bounds(together), bounds(by_itself), strict=True):
+            assert [(t.load_fps, t.duration_s, t.loss_ratio) for t in a.trials] == [
+                (t.load_fps, t.duration_s, t.loss_ratio) for t in b.trials
+            ]
+        assert together.conditional_throughput_fps == by_itself.conditional_throughput_fps
     assert both.trial_seconds == sum(outcome.trial_seconds for outcome in alone)
 
 

@@ -45,7 +45,7 @@ def test_time_that_is_left_is_used() -> None:
     outcome, log = run(mlr_search([STRICT], limits), SimulatedDut(5e6))
     [result] = outcome.results
     assert result.goal.final_trial_s > 15.0
-    assert max(request.duration_s for request, _ in log) == result.goal.final_trial_s
+    assert max(request.duration_s for request in log) == result.goal.final_trial_s
     assert outcome.trial_seconds > 20.0
 
 
@@ -61,7 +61,7 @@ def test_waits_around_trials_count_in_the_budget_and_nowhere_else() -> None:
     for budget in (100.0, 200.0, 400.0):
         limits = replace(LIMITS, max_trial_seconds=budget, trial_overhead_s=9.0)
         outcome, log = run(mlr_search([STRICT], limits), SimulatedDut(5e6))
-        assert outcome.trial_seconds == sum(request.duration_s for request, _ in log)
+        assert outcome.trial_seconds == sum(request.duration_s for request in log)
         assert outcome.trial_seconds + 9.0 * len(log) <= budget
     assert outcome.results[0].regular
 
@@ -81,8 +81,8 @@ def test_no_estimate_is_at_or_above_a_load_known_to_be_too_much(
         if result.relevant_lower_bound is None:
             continue
         criterion = Criterion.of_goal(goal)
-        for load in {request.load_fps for request, _ in log}:
-            at_load = [trial for _, trial in log if trial.load_fps == load]
+        for load in {request.load_fps for request in log}:
+            at_load = [trial for trial in log if trial.load_fps == load]
             if classify(DurationSums.of(at_load, criterion), criterion) is LoadClass.UPPER:
                 assert lower_fps(result) < load
 

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.errors import LogError
-from vnetperf.search import ReplayMismatchError, TrialRequest, make_search, replay
+from vnetperf.model.trial import Verdict
+from vnetperf.search import ReplayMismatchError, make_search, replay
 from vnetperf.testing.sim import SimulatedDut, run
 
-from .support import LIMITS, NDR, PDR, STEPPED, duts
+from .support import LIMITS, NDR, PDR, STEPPED, duts, measured
 
 ALGORITHM = st.sampled_from(["binary", "mlr", "tst009"])
 
@@ -19,7 +20,7 @@ ALGORITHM = st.sampled_from(["binary", "mlr", "tst009"])
 def test_a_complete_log_gives_the_identical_outcome(algorithm: str, dut: SimulatedDut) -> None:
     outcome, log = run(make_search(algorithm, [NDR, PDR], STEPPED), dut)
     replayed = replay(make_search(algorithm, [NDR, PDR], STEPPED), log)
-    assert replayed.outcome == outcome
+    assert replayed.found == outcome
     assert replayed.next_request is None
 
 
@@ -31,12 +32,12 @@ def test_a_truncated_log_gives_the_next_trial_and_can_be_gone_on_with(
     cut = data.draw(st.integers(0, len(log) - 1))
     search = make_search(algorithm, [NDR, PDR], STEPPED)
     replayed = replay(search, log[:cut])
-    assert replayed.outcome is None
-    assert replayed.next_request == log[cut][0]
-    for _, measurement in log[cut:-1]:
-        search.send(measurement)
+    assert replayed.found is None
+    assert replayed.next_request == log[cut].request
+    for outcome_ in log[cut:-1]:
+        search.send(outcome_)
     with pytest.raises(StopIteration) as end:
-        search.send(log[-1][1])
+        search.send(log[-1])
     assert end.value.value == outcome
 
 
@@ -48,13 +49,13 @@ def test_a_log_of_another_goal_is_refused_at_the_first_trial_that_differs() -> N
     assert isinstance(mismatch, LogError)
     assert mismatch.index > 0
     assert mismatch.expected is not None
-    assert mismatch.logged == log[mismatch.index][0]
+    assert mismatch.logged == log[mismatch.index].request
     assert f"trial {mismatch.index + 1} of the log" in str(mismatch)
 
 
 def test_trials_after_the_end_are_refused() -> None:
     _, log = run(make_search("mlr", [NDR], LIMITS), SimulatedDut(5e6))
-    with pytest.raises(ReplayMismatchError, match="the search has ended") as refused:
+    with pytest.raises(ReplayMismatchError, match="the test has ended") as refused:
         replay(make_search("mlr", [NDR], LIMITS), [*log, log[-1]])
     assert refused.value.index == len(log)
     assert refused.value.expected is None
@@ -63,7 +64,17 @@ def test_trials_after_the_end_are_refused() -> None:
 def test_a_load_that_went_through_text_is_still_the_same() -> None:
     outcome, log = run(make_search("mlr", [NDR], LIMITS), SimulatedDut(5e6))
     printed = [
-        (TrialRequest(float(f"{request.load_fps:.12g}"), request.duration_s), measurement)
-        for request, measurement in log
+        measured(float(f"{one.load_fps:.12g}"), one.duration_s, one.loss_ratio) for one in log
     ]
-    assert replay(make_search("mlr", [NDR], LIMITS), printed).outcome == outcome
+    replayed = replay(make_search("mlr", [NDR], LIMITS), printed).found
+    assert replayed is not None
+    assert [r.regular for r in replayed.results] == [r.regular for r in outcome.results]
+    assert replayed.trial_count == outcome.trial_count
+
+
+@given(ALGORITHM, duts())
+def test_trials_that_are_no_measurement_change_nothing(algorithm: str, dut: SimulatedDut) -> None:
+    outcome, log = run(make_search(algorithm, [NDR], STEPPED), dut)
+    limited = [replace(one, verdict=Verdict.GENERATOR_LIMITED) for one in log]
+    both = [trial for pair in zip(limited, log, strict=True) for trial in pair]
+    assert replay(make_search(algorithm, [NDR], STEPPED), both).found == outcome

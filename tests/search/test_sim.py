@@ -7,37 +7,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.model.parameters import SearchGoal
-from vnetperf.search import TrialRequest, make_search
+from vnetperf.model.trial import TrialRequest
+from vnetperf.search import make_search
 from vnetperf.testing.sim import SimulatedDut, run
 
 from .support import LIMITS, NDR, PDR, STRICT, TST009, duts
 
 
 def share_of_high_loss(dut: SimulatedDut, load: float, seconds: float, loss: float) -> float:
-    trials = [dut.measure(TrialRequest(load, seconds)) for _ in range(4000)]
+    trials = [dut.measure(TrialRequest(load_fps=load, duration_s=seconds)) for _ in range(4000)]
     return statistics.mean(trial.loss_ratio > loss for trial in trials)
 
 
 def test_a_clean_dut_forwards_its_capacity_and_no_more() -> None:
     dut = SimulatedDut(1e6)
-    assert dut.measure(TrialRequest(1e6, 10.0)).loss_ratio == 0.0
-    assert dut.measure(TrialRequest(2e6, 10.0)).loss_ratio == 0.5
+    assert dut.measure(TrialRequest(load_fps=1e6, duration_s=10.0)).loss_ratio == 0.0
+    assert dut.measure(TrialRequest(load_fps=2e6, duration_s=10.0)).loss_ratio == 0.5
     assert dut.truth_fps(STRICT) == pytest.approx(1e6)
     assert dut.truth_fps(PDR) == pytest.approx(1e6 / 0.995)
 
 
 def test_a_buffer_lets_short_trials_pass_above_capacity() -> None:
     dut = SimulatedDut(1e6, buffer_frames=1e5)
-    assert dut.measure(TrialRequest(1.05e6, 1.0)).loss_ratio == 0.0
-    assert dut.measure(TrialRequest(1.05e6, 60.0)).loss_ratio > 0.0
+    assert dut.measure(TrialRequest(load_fps=1.05e6, duration_s=1.0)).loss_ratio == 0.0
+    assert dut.measure(TrialRequest(load_fps=1.05e6, duration_s=60.0)).loss_ratio > 0.0
     assert dut.truth_fps(NDR) == pytest.approx(1.1e6)
     assert dut.truth_fps(STRICT) == pytest.approx(1e6 + 1e5 / 60.0)
 
 
 def test_overload_costs_capacity_but_not_throughput() -> None:
     dut = SimulatedDut(1e6, overload_cost=0.5)
-    assert dut.measure(TrialRequest(1e6, 1.0)).loss_ratio == 0.0
-    assert dut.measure(TrialRequest(2e6, 1.0)).forwarding_rate_fps == pytest.approx(0.75e6)
+    assert dut.measure(TrialRequest(load_fps=1e6, duration_s=1.0)).loss_ratio == 0.0
+    assert dut.measure(
+        TrialRequest(load_fps=2e6, duration_s=1.0)
+    ).forwarding_rate_fps == pytest.approx(0.75e6)
     assert dut.truth_fps(STRICT) == pytest.approx(1e6)
     assert 1e6 < dut.truth_fps(PDR) < 1e6 / 0.995
 
@@ -45,7 +48,7 @@ def test_overload_costs_capacity_but_not_throughput() -> None:
 def test_what_the_generator_cannot_send_counts_as_lost() -> None:
     dut = SimulatedDut(1e6, generator_limit_fps=5e5)
     assert dut.offered_fps(8e5) == 5e5
-    assert dut.measure(TrialRequest(1e6, 1.0)).loss_ratio == 0.5
+    assert dut.measure(TrialRequest(load_fps=1e6, duration_s=1.0)).loss_ratio == 0.5
     assert dut.truth_fps(STRICT) == pytest.approx(5e5)
 
 

@@ -11,11 +11,22 @@ from hypothesis import strategies as st
 
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.parameters import SearchLimits, StepInputs
-from vnetperf.search import GoalOutcome, Measurement, Search, StopSearch, make_search, tst009_search
+from vnetperf.search import GoalOutcome, Search, StopSearch, make_search, tst009_search
 from vnetperf.search.tst009 import OfferedLoads
 from vnetperf.testing.sim import SimulatedDut, run
 
-from .support import LIMITS, MAX_FPS, PDR, STRICT, Whimsical, duts, goals, lower_fps, upper_fps
+from .support import (
+    LIMITS,
+    MAX_FPS,
+    PDR,
+    STRICT,
+    Whimsical,
+    duts,
+    goals,
+    lower_fps,
+    measured,
+    upper_fps,
+)
 
 ANY_DUT = st.one_of(duts(), st.builds(Whimsical, st.just(1.0), seed=st.integers(0, 10**6)))
 STEPS = st.builds(
@@ -47,9 +58,9 @@ def test_it_ends_at_neighbours_of_the_array() -> None:
     assert result.regular
     assert lower_fps(result) == pytest.approx(4.4e6)
     assert upper_fps(result) == pytest.approx(4.5e6)
-    places = [trial.load_fps / 1e5 for _, trial in log]
+    places = [trial.load_fps / 1e5 for trial in log]
     assert places == pytest.approx([round(place) for place in places])
-    assert {trial.duration_s for _, trial in log} == {60.0}
+    assert {trial.duration_s for trial in log} == {60.0}
 
 
 @given(goals(), STEPS, ANY_DUT)
@@ -81,7 +92,7 @@ def answers(search: Search, losses: list[float]) -> GoalOutcome:
     """Answer a search's trials in turn until it ends."""
     request = next(search)
     for loss in losses:
-        answer = Measurement(request.load_fps, request.duration_s, loss, request.duration_s)
+        answer = measured(request.load_fps, request.duration_s, loss)
         try:
             request = search.send(answer)
         except StopIteration as end:
@@ -146,8 +157,8 @@ def test_a_step_beyond_the_maximum_load_is_refused() -> None:
 def test_a_stopped_search_returns_what_it_knows() -> None:
     search = tst009_search([STRICT], stepped())
     request = next(search)
-    request = search.send(Measurement(request.load_fps, 60.0, 0.0, 60.0))
-    search.send(Measurement(request.load_fps, 60.0, 0.5, 60.0))
+    request = search.send(measured(request.load_fps, 60.0, 0.0))
+    search.send(measured(request.load_fps, 60.0, 0.5))
     with pytest.raises(StopIteration) as end:
         search.throw(StopSearch("the DUT died"))
     [result] = end.value.value.results

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from vnetperf.deployment.capability_check import attachment_kind, check_capabilities
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError
 from vnetperf.model.options import SwitchOptions
@@ -17,9 +18,14 @@ from vnetperf.traffic.base import GeneratorCapabilities
 from vnetperf.vswitches.base import VSwitchCapabilities
 
 
+class PartOptions(Frozen):
+    depth: int = 1
+
+
 def part(**capabilities: Any) -> Any:
     wanted: dict[str, Any] = {"wires": ("memif",), "attachments": ("vhost-user", "tap")}
-    return SimpleNamespace(capabilities=VSwitchCapabilities(**{**wanted, **capabilities}))
+    can = VSwitchCapabilities(**{**wanted, **capabilities})
+    return SimpleNamespace(capabilities=can, Options=PartOptions)
 
 
 VNF: Any = SimpleNamespace(attachments=("vhost-user",), accepts=lambda scenario: ("vhost-user",))
@@ -55,6 +61,7 @@ def test_a_mode_may_not_plug_in_where_the_vnf_can() -> None:
 def test_what_everybody_can_is_accepted() -> None:
     check()
     check("p2v")
+    check(options=SwitchOptions(depth=2))
     check(options=SwitchOptions(mtu=9000), vswitch=part(options=("mtu",)), max_frame_size=9018)
 
 

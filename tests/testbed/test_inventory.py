@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.model.testbed import PktgenConfig, ProgramsConfig, Testbed, TrexConfig
+from vnetperf.model.testbed import Testbed
 
 
 def program(directory: Path, text: str) -> str:
@@ -18,7 +18,7 @@ def program(directory: Path, text: str) -> str:
 
 
 def test_servers_of_others_need_no_program_here() -> None:
-    testbed = Testbed(trex=TrexConfig(server="192.0.2.1"), pktgen=PktgenConfig(server="192.0.2.2"))
+    testbed = Testbed(trex={"server": "192.0.2.1"}, pktgen={"server": "192.0.2.2"})
     facts = take_inventory(testbed)
     assert facts.programs["pktgen"] == "at 192.0.2.2"
     assert facts.programs["trex"]  # one that is installed has the client beside it
@@ -28,7 +28,7 @@ def test_servers_of_others_need_no_program_here() -> None:
 def test_another_build_of_a_generator_has_another_version(tmp_path: Path) -> None:
     def version(text: str) -> str:
         path = program(tmp_path, text)
-        return take_inventory(Testbed(programs=ProgramsConfig(trex=path))).versions["trex"]
+        return take_inventory(Testbed(programs={"trex": path})).versions["trex"]
 
     one = version("#!/bin/sh\n")
     assert version("#!/bin/sh\n") == one

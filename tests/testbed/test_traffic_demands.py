@@ -13,7 +13,7 @@ from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.traffic.base import GeneratorCapabilities
-from vnetperf.traffic.loadgen import Loadgen
+from vnetperf.traffic.loadgen.driver import Loadgen
 
 PLAIN = GeneratorCapabilities(
     wires=("memif",),

@@ -48,7 +48,7 @@ def _row(name: str) -> tuple[str, ...]:
         f"[`{name}`]({page.name})" if page.exists() else f"`{name}`",
         (backend.__doc__ or "").strip().splitlines()[0].rstrip("."),
         *(", ".join(values) or "-" for values in lists),
-        ", ".join(f"`{option}`" for option in can.options) or "-",
+        ", ".join(f"`{o}`" for o in (*can.options, *backend.Options.model_fields)) or "-",
         str(can.max_frame_size),
     )
 

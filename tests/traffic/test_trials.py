@@ -14,7 +14,8 @@ from vnetperf.model.scenario import Placement, Plan, Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.model.trial import LoadStep, TrialSpec
-from vnetperf.traffic.loadgen import Loadgen, trials
+from vnetperf.traffic.loadgen import trials
+from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.traffic.loadgen.engine import Engine
 from vnetperf.traffic.loadgen.trials import PreparedStreams, parts_of, run_burst, run_trial
 

@@ -73,8 +73,7 @@ def command(
     first, second = (
         attachment(n, kind, peer_mac=PEERS[n]).model_copy(update=ports[n]) for n in (0, 1)
     )
-    there = "/" if vhost_net else "/nowhere"
-    with patch("vnetperf.vnfs.vloop.process.VHOST_NET", there):
+    with patch("vnetperf.vnfs.vloop.process.Path.exists", return_value=vhost_net):
         return launched((first, second), **changes).argv
 
 

@@ -214,11 +214,11 @@ class Netlink:
         self.links: dict[str, bool] = {}
         self.netns = Path("/nowhere")
 
-    def try_configure(self, name: str, number: int, netns: Path, **settings: Any) -> bool:
+    def try_configure_vf(self, name: str, number: int, netns: Path, **settings: Any) -> bool:
         del name, number, netns
         return "link" not in settings
 
-    def configure(self, name: str, number: int, netns: Path, **settings: Any) -> None:
+    def configure_vf(self, name: str, number: int, netns: Path, **settings: Any) -> None:
         del name, netns
         self.vlans[number] = settings["vlan"]
 
@@ -235,7 +235,7 @@ class Netlink:
 def deployed(monkeypatch: pytest.MonkeyPatch, wanted: Scenario) -> tuple[Any, Netlink]:
     netlink = Netlink()
     monkeypatch.setattr("vnetperf.vswitches.sriov.virtual_functions.vfs", netlink)
-    monkeypatch.setattr("vnetperf.vswitches.sriov.switch.vfs.read", lambda *_: ())
+    monkeypatch.setattr("vnetperf.vswitches.sriov.switch.vfs.read_vfs", lambda *_: ())
     statistics = {"rx_packets": 7, "tx_packets": 5}
     monkeypatch.setattr(
         "vnetperf.vswitches.sriov.switch.ethtool.statistics", lambda *_, **__: statistics

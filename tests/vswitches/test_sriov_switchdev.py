@@ -51,7 +51,7 @@ def switchdev(deployment: str = "pvp", **changes: Any) -> Scenario:
 
 @pytest.fixture
 def able(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eswitch.devlink, "mode", lambda _: "legacy")
+    monkeypatch.setattr(eswitch.eswitch, "read_mode", lambda _: "legacy")
 
 
 # --- What stands for which port -------------------------------------------------------------------
@@ -331,7 +331,7 @@ def test_a_kernel_without_flower_is_told() -> None:
 
 
 def test_a_nic_without_the_mode_is_refused_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eswitch.devlink, "mode", lambda address: "legacy" * (address == DUT0))
+    monkeypatch.setattr(eswitch.eswitch, "read_mode", lambda address: "legacy" * (address == DUT0))
     said = rf"{DUT1} has no switchdev mode: its driver igb .*leave mode=switchdev out"
     with pytest.raises(CapabilityError, match=said):
         plan(switchdev())
@@ -343,13 +343,13 @@ def test_a_switch_that_cannot_be_asked_is_refused_too(monkeypatch: pytest.Monkey
     def refuse(_: str) -> str:
         raise HostError("its driver ice refuses to tell its eswitch mode: (1, 'EPERM')")
 
-    monkeypatch.setattr(eswitch.devlink, "mode", refuse)
+    monkeypatch.setattr(eswitch.eswitch, "read_mode", refuse)
     with pytest.raises(CapabilityError, match="refuses to tell its eswitch mode"):
         plan(switchdev())
 
 
 def test_the_legacy_mode_asks_no_devlink(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eswitch.devlink, "mode", lambda _: pytest.fail("asked"))
+    monkeypatch.setattr(eswitch.eswitch, "read_mode", lambda _: pytest.fail("asked"))
     for mode in ("", "legacy"):
         plan(scenario(options=SwitchOptions(mode=mode)))
 
@@ -378,19 +378,23 @@ class Nics:
         self.renamed = False
         self.modules: set[str] = set()
         for name, double in {
-            "eswitch.representors.uplink": self.uplink,
-            "eswitch.representors.representor": self.representor,
-            "eswitch.representors.wait_for": lambda *_: (),
-            "eswitch.uplink.take_representor": lambda name, mtu: self.say(f"take {name} {mtu}"),
+            "eswitch.uplink_name": self.uplink,
+            "eswitch.representor_name": self.representor,
+            "eswitch.wait_for_representors": lambda *_: (),
+            "eswitch.eswitch.take_representor": lambda name, mtu: self.say(f"take {name} {mtu}"),
             "eswitch.links.set_up": lambda name, *, up: self.up.update({name: up}),
-            "function.vfs.configure": self.configure,
-            "function.vfs.try_configure": lambda *_, **__: pytest.fail("a legacy setting"),
-            "function.Function.bind": lambda function, *_, **__: self.say(
+            "virtual_functions.vfs.configure_vf": self.configure,
+            "virtual_functions.vfs.try_configure_vf": lambda *_, **__: pytest.fail(
+                "a legacy setting"
+            ),
+            "virtual_functions.VfPort.bind": lambda function, *_, **__: self.say(
                 f"bind {function.address}"
             ),
             "switch.links.get": lambda name: SimpleNamespace(carrier=self.up.get(name, True)),
-            "flower.install": self.install,
-            "flower.remove": lambda parts, source: self.rules.pop(f"{source} {parts[0].prio}"),
+            "flower.install_rule": self.install,
+            "flower.remove_filters": lambda parts, source: self.rules.pop(
+                f"{source} {parts[0].prio}"
+            ),
         }.items():
             monkeypatch.setattr(f"vnetperf.vswitches.sriov.{name}", double)
 
@@ -431,12 +435,19 @@ class Nics:
         self.rules[f"{source} {rule.prio}"] = target
         return (RuleFilter(flags=SKIP_SW, eth_dst="", prio=rule.prio),), ""
 
+    def remove(self, parts: tuple[RuleFilter, ...], source: str) -> None:
+        self.rules.pop(f"{source} {parts[0].prio}")
+
+    @staticmethod
+    def no_legacy_setting(*_: Any, **__: Any) -> None:
+        pytest.fail("a legacy setting")
+
     def joined(self) -> set[tuple[str, str]]:
         return {(source.split()[0], target) for source, target in self.rules.items()}
 
 
 def started(monkeypatch: pytest.MonkeyPatch, wanted: Scenario) -> tuple[Sriov, Nics]:
-    monkeypatch.setattr(eswitch.devlink, "mode", lambda _: "legacy")
+    monkeypatch.setattr(eswitch.eswitch, "read_mode", lambda _: "legacy")
     nics = Nics(monkeypatch)
     switch = Sriov(nics, plan(wanted))  # type: ignore[arg-type]  # a double
     switch.start()

@@ -41,12 +41,12 @@ def install(
 
 def machine(root: Path, **changes: Any) -> MachineFacts:
     binary = install(root, **changes)
-    paths, versions, troubles = find_programs({"vpp": binary}, ("vpp",))
+    found = find_programs(Vpp.programs, {"vpp": binary})["vpp"]
     return facts(
         cpus=cpus(8),
-        programs={**PROGRAMS, **paths},
-        versions=versions,
-        program_troubles=troubles,
+        programs={**PROGRAMS, "vpp": found.path},
+        versions={"vpp": found.version},
+        program_troubles={"vpp": found.problem},
     )
 
 
@@ -110,8 +110,8 @@ def test_the_version_is_read_and_vpp_is_not_started(tmp_path: Path) -> None:
     binary = install(tmp_path, version="23.06")
     started = tmp_path / "started"
     Path(binary).write_bytes(f"#!/bin/sh\ntouch {started}\n#\0libvlib.so.23.06\0".encode())
-    paths, versions, _ = find_programs({"vpp": binary}, ("vpp",))
-    assert (paths["vpp"], versions["vpp"]) == (binary, "vpp 23.06")
+    found = find_programs(Vpp.programs, {"vpp": binary})["vpp"]
+    assert (found.path, found.version) == (binary, "vpp 23.06")
     assert not started.exists()
 
 

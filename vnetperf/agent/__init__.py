@@ -1,1 +1,1 @@
-"""The agent that changes a machine, its client on the controller, and its inventory of the machine."""
+"""The agent that changes a machine, its client on the controller, its inventory of the machine."""

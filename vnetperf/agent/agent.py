@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import sys
-import time
 from base64 import b64encode
 from typing import Any, Protocol
 
@@ -23,6 +22,7 @@ from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import RestoreReport, restore
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.outcomes import ServerPlace, TransferSpec
 from vnetperf.model.scenario import Plan
@@ -186,13 +186,16 @@ class Agent:
 
 def _restore_patiently(roots: HostRoots) -> RestoreReport:
     """Undo what dead runs left; a guardian that is at it already is waited for."""
-    deadline = time.monotonic() + GUARDIAN_S
-    while True:
-        report = restore(roots)
-        busy = any(live.role == "guardian" for live in report.live)
-        if report.restored or not busy or time.monotonic() > deadline:
-            return report
-        time.sleep(0.1)
+    reports: list[RestoreReport] = []
+
+    def restored() -> bool:
+        reports.append(restore(roots))
+        busy = any(live.role == "guardian" for live in reports[-1].live)
+        return bool(reports[-1].restored) or not busy
+
+    what = "a guardian that restores this machine"
+    wait_at_most(restored, GUARDIAN_S, what, poll_s=0.1)
+    return reports[-1]
 
 
 def serve(channel: Channel) -> None:

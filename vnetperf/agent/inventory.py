@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from vnetperf import registry
 from vnetperf.host import cpu, hugepages, kernel, nic
 from vnetperf.host.facts import attempt, unknown
 from vnetperf.host.facts.hardware import collect
 from vnetperf.host.kernel import read_value
-from vnetperf.host.programs import build_id, find_programs, linked_libraries
+from vnetperf.host.programs import (
+    COMMON_PROGRAMS,
+    build_id,
+    find_programs,
+    linked_libraries,
+    software_facts,
+)
 from vnetperf.host.threads import why_no_slices
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import (
@@ -22,36 +29,28 @@ from vnetperf.model.testbed import (
     CpuFacts,
     HugepageFacts,
     MachineFacts,
+    Program,
     Testbed,
 )
 from vnetperf.virt import images
 
 NO_BUILD_ID = unknown("the program has none")
 
-#: Generators whose builds tell no version without being started.
-UNVERSIONED = ("pktgen", "trex")
-
 
 def take_inventory(testbed: Testbed) -> MachineFacts:
     """Look at this machine; nothing is changed."""
-    paths, versions, troubles = find_programs(
-        {
-            "ovs-vswitchd-dpdk": testbed.programs.ovs_vswitchd,
-            "ovs-vswitchd": testbed.programs.ovs_kernel,
-            "ovsdb-server": testbed.programs.ovsdb_server,
-            "dpdk-testpmd": testbed.programs.testpmd,
-            "vpp": testbed.programs.vpp,
-            "trex": testbed.programs.trex,
-            "pktgen": testbed.programs.pktgen,
-        }
-    )
-    if testbed.pktgen.server:  # the one that runs there is used, whatever is installed here
-        paths["pktgen"] = f"{LOCATED_AT}{testbed.pktgen.server}"
-    if testbed.trex.server:  # its client may be beside one that is installed here
-        paths["trex"] = paths["trex"] or f"{LOCATED_AT}{testbed.trex.server}"
+    declared = {program.name: program for program in COMMON_PROGRAMS} | registry.programs()
+    modules = {module.name: module for module in kernel.COMMON_MODULES} | registry.kernel_modules()
+    found = find_programs(declared.values(), testbed.programs)
+    paths = {name: program.path for name, program in found.items()}
+    for backend in registry.backends().values():
+        if first := next(iter(getattr(backend, "programs", ())), None):
+            paths[first.name] = backend.external_program(testbed, paths[first.name])
+    versions = {name: program.version for name, program in found.items() if program.version}
     topology = cpu.read_topology()
     pools = hugepages.pools()
-    versions |= _builds(paths) | _python_packages()
+    versions |= _builds(declared.values(), paths) | _python_packages()
+    software = attempt(lambda: software_facts(declared.values(), paths))
     return MachineFacts(
         cpus=tuple(
             CpuFacts(cpu=c.number, core=min(c.siblings), node=c.node, isolated=c.isolated)
@@ -65,19 +64,23 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         slices=why_no_slices(),
         programs=paths,
         versions=versions,
-        program_troubles=troubles,
-        libraries=linked_libraries(paths),
-        modules={name: kernel.why_not_loadable(name) for name in kernel.REPORTED_MODULES},
+        program_troubles={name: one.problem for name, one in found.items() if one.problem},
+        libraries={
+            name: linked_libraries(paths[name])
+            for name, program in declared.items()
+            if program.records_libraries and paths[name]
+        },
+        modules={name: kernel.module_problem(module) for name, module in modules.items()},
         nics=nic.inventory(),
         images=images.problems(),
-        record=collect() | {"programs": _programs(paths, versions)},
+        record=collect() | {"software": software, "programs": _programs(paths, versions)},
     )
 
 
-def _builds(paths: Mapping[str, str]) -> dict[str, str]:
-    """What tells one build of a generator from another: a stored calibration is of one."""
+def _builds(programs: Iterable[Program], paths: Mapping[str, str]) -> dict[str, str]:
+    """What tells one build of a program from another: a stored calibration is of one."""
     found = {}
-    for name in UNVERSIONED:
+    for name in (program.name for program in programs if program.records_build):
         path = paths.get(name, "")
         with contextlib.suppress(OSError):
             if path.startswith(LOCATED_AT):

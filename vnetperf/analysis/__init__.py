@@ -1,1 +1,1 @@
-"""From the trial log to numbers: results, metrics, comparisons, trends, thresholds; it reaches no machine."""
+"""From the trial log to numbers: results, comparisons, trends, thresholds; no machine."""

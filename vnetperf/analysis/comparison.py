@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isinf
 
-from vnetperf.analysis.metrics import Key, Metric, all_metrics
 from vnetperf.analysis.runs import StoredRun
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import RunResults
@@ -15,6 +15,7 @@ from vnetperf.results.environment import (
     environment_differences,
     scenario_differences,
 )
+from vnetperf.results.metrics import Key, Metric, compared_metrics
 from vnetperf.statistics.difference import Difference, Measurand, difference
 from vnetperf.statistics.samples import two_modes
 
@@ -57,11 +58,13 @@ def why_not_comparable(ours: Sequence[Metric], theirs: Sequence[Metric]) -> str:
     for letter, side in (("A", ours), ("B", theirs)):
         if all(q.measured is None for q in side):
             return _missing(letter, side)
-    conditions = [q.asked for q in (*ours, *theirs)]
-    for key in dict.fromkeys(key for asked in conditions for key in asked):
-        a, b = (sorted({str(q.asked.get(key, "none")) for q in side}) for side in (ours, theirs))
+    conditions = [q.conditions for q in (*ours, *theirs)]
+    for key in dict.fromkeys(key for each in conditions for key in each):
+        a, b = (
+            sorted({str(q.conditions.get(key, "none")) for q in side}) for side in (ours, theirs)
+        )
         if a != b or len(a) > 1:
-            return f"not asked alike: {key} is {', '.join(a)} in A and {', '.join(b)} in B"
+            return f"different conditions: {key} is {', '.join(a)} in A and {', '.join(b)} in B"
     return ""
 
 
@@ -99,7 +102,7 @@ class ComparisonRow:
 
     Attributes:
         scenario: "pvp_dpdk"; "pvp_dpdk / pvp_ovs" where the sides have different ones.
-        quantity: The first side's, for what it is.
+        metric: The first side's, for what it is.
         a: Measurements of the first side.
         b: Those of the second.
         found: What the second has more.
@@ -107,7 +110,7 @@ class ComparisonRow:
     """
 
     scenario: str
-    quantity: Metric
+    metric: Metric
     a: tuple[Measurand, ...]
     b: tuple[Measurand, ...]
     found: Difference
@@ -123,7 +126,7 @@ class ComparisonRow:
             return "not known: open on both sides"
         if not seen:
             return NO_DIFFERENCE
-        better = self.quantity.better
+        better = self.metric.better
         judged = f" ({'better' if seen == better else 'worse'})" if better else ""
         apart = "bounds apart: " if self.found.method == "bounds" else ""
         return f"{apart}B has {seen}{judged}"
@@ -131,8 +134,8 @@ class ComparisonRow:
     @property
     def is_worse(self) -> bool:
         """Whether the interval lies on the worse side, in a number that the test is for."""
-        seen, better = self.found.seen, self.quantity.better
-        return bool(seen and better and seen != better and self.quantity.main)
+        seen, better = self.found.seen, self.metric.better
+        return bool(seen and better and seen != better and self.metric.main)
 
 
 @dataclass(frozen=True)
@@ -192,11 +195,11 @@ def _metrics_of_side(side: Side) -> _MetricsOfSide:
     """Scenario -> number -> one for each round."""
     found: _MetricsOfSide = {}
     for results in side.rounds:
-        for one in all_metrics(results):
+        for one in compared_metrics(results):
             if side.scenario in ("", one.scenario):
                 found.setdefault(one.scenario, {}).setdefault(one.key, []).append(one)
     if not found:
-        there = sorted({q.scenario for each in side.rounds for q in all_metrics(each)})
+        there = sorted({q.scenario for each in side.rounds for q in compared_metrics(each)})
         raise ConfigError(
             f"there is no scenario {side.scenario!r}" if side.scenario else "there is no result",
             where=side.name,
@@ -252,12 +255,9 @@ def _measurements(side: Sequence[Metric]) -> list[Measurand]:
 
 def _marks(letter: str, side: Iterable[Metric]) -> list[str]:
     """Marks of a side; "A: at least (2 of 5)" where not all of its rounds have one."""
-    quantities_ = list(side)
-    counts: dict[str, int] = {}
-    for quantity in quantities_:
-        for mark in quantity.marks:
-            counts[mark] = counts.get(mark, 0) + 1
-    n = len(quantities_)
+    found = list(side)
+    counts = Counter(mark for metric in found for mark in metric.marks)
+    n = len(found)
     return [
         f"{letter}: {mark}" + (f" ({count} of {n})" if n > 1 else "")
         for mark, count in counts.items()

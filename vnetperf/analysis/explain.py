@@ -10,7 +10,7 @@ from vnetperf.analysis.logged_tests import Case, LoggedTest, by_round, is_valid,
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.result import GoalResult, Result
-from vnetperf.model.trial import TrialSpec
+from vnetperf.model.trial import SAME_RTOL, TrialSpec
 from vnetperf.results.records import (
     BeginRecord,
     NotMeasuredRecord,
@@ -19,7 +19,6 @@ from vnetperf.results.records import (
     SearchRecord,
     TrialRecord,
 )
-from vnetperf.search.base import SAME_RTOL
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isclose, log, log1p, sqrt
 
-from vnetperf.analysis.logged_tests import LoggedSearch, LoggedTest, is_valid
+from vnetperf.analysis.logged_tests import LoggedTest, is_valid, outcome_of
 from vnetperf.model.errors import LogError
 from vnetperf.model.frames import l1_bits_per_frame
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import DirectionBound, GoalResult, ThreadUse
-from vnetperf.model.trial import DirectionCounts, Latency, ThreadEvents
+from vnetperf.model.trial import (
+    SAME_RTOL,
+    DirectionCounts,
+    Latency,
+    ThreadEvents,
+    TrialOutcome,
+)
 from vnetperf.procedures import direction_name
 from vnetperf.results.records import SearchRecord, TrialRecord
-from vnetperf.search import Bound, Measurement, SearchOutcome, StopSearch, make_search, replay
-from vnetperf.search import GoalOutcome as Found
-from vnetperf.search import GoalOutcome as SearchGoalResult
-from vnetperf.search.base import SAME_RTOL
+from vnetperf.search import Bound, GoalOutcome, SearchOutcome, StopSearch, make_search, replay
 from vnetperf.search.classification import (
     Criterion,
     DurationSums,
@@ -88,10 +91,13 @@ def per_direction(
     criterion = Criterion.of_goal(goal)
     bounds = []
     for direction, counted in sorted(_by_direction(trials).items()):
-        told = [_measurement_of_direction(trial, counts) for trial, counts in counted]
+        outcomes = [
+            replace(outcome_of(trial), loss_ratio=trial.result.loss_ratio(counts))
+            for trial, counts in counted
+        ]
         share = begin.load_of(direction)
-        conditional = conditional_throughput(lower, told, criterion)
-        full = [m.loss_ratio for m in told if criterion.is_full_length(m)]
+        conditional = conditional_throughput(lower, outcomes, criterion)
+        full = [o.loss_ratio for o in outcomes if criterion.is_full_length(o)]
         bounds.append(
             DirectionBound(
                 direction=direction_name(direction, begin.ends),
@@ -102,15 +108,6 @@ def per_direction(
             )
         )
     return tuple(bounds)
-
-
-def _measurement_of_direction(trial: TrialRecord, counts: DirectionCounts) -> Measurement:
-    return Measurement(
-        load_fps=trial.spec.load_fps,
-        duration_s=trial.spec.duration_s,
-        loss_ratio=trial.result.loss_ratio(counts),
-        effective_duration_s=trial.spec.duration_s,
-    )
 
 
 def _by_direction(
@@ -142,16 +139,12 @@ def _has_percentiles(latency: Latency | None) -> bool:
     return latency is not None and bool(latency.percentiles)
 
 
-def outcome_of(logged: LoggedSearch) -> SearchOutcome:
-    """Replay a logged search."""
-    return _outcome(logged.begin, logged)
-
-
 def _outcome(begin: SearchRecord, logged: LoggedTest) -> SearchOutcome:
+    """Replay a logged search; one that was not finished is stopped where its log ends."""
     search = make_search(begin.algorithm, begin.goals, begin.limits)
-    seen = replay(search, logged.valid())
-    if seen.outcome is not None:
-        return seen.outcome
+    replayed = replay(search, logged.outcomes())
+    if replayed.found is not None:
+        return replayed.found
     why = logged.end.stopped if logged.end is not None else "the run was interrupted"
     try:
         search.throw(StopSearch(why))
@@ -166,7 +159,7 @@ def goals_of(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
     return tuple(goal_result(found, begin, logged) for found in _outcome(begin, logged).results)
 
 
-def goal_result(found: SearchGoalResult, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
+def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
     """A goal's result as it is told: summed up over directions, with what was seen at its bound."""
     goal, n = found.goal, begin.in_sum
     lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
@@ -255,14 +248,14 @@ class _ClassifiedLoad:
     """All trials at one load."""
 
     load_fps: float
-    trials: tuple[Measurement, ...]
+    trials: tuple[TrialOutcome, ...]
     verdict: LoadClass
 
 
 def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> Answer:
     """Answer a goal from the trials of a search."""
     criterion = Criterion.of_goal(goal)
-    loads = _loads((m for _, m in logged.valid()), criterion)
+    loads = _loads(map(outcome_of, filter(is_valid, logged.trials)), criterion)
     upper = next((one for one in loads if one.verdict is LoadClass.UPPER), None)
     below = [one for one in loads if upper is None or one.load_fps < upper.load_fps]
     lower = next((one for one in reversed(below) if one.verdict is LoadClass.LOWER), None)
@@ -274,7 +267,7 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         missing = _missing_trials(begin, below, lower, upper, goal)
     return Answer(
         goal_result(
-            Found(
+            GoalOutcome(
                 goal=goal,
                 relevant_lower_bound=_bound(lower),
                 relevant_upper_bound=_bound(upper),
@@ -297,9 +290,9 @@ def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult
     return tuple(r.model_copy(update={"reason": ""}) if r.regular else r for r in found)
 
 
-def _loads(trials: Iterable[Measurement], criterion: Criterion) -> list[_ClassifiedLoad]:
+def _loads(trials: Iterable[TrialOutcome], criterion: Criterion) -> list[_ClassifiedLoad]:
     """Trials by load, ascending."""
-    found: list[list[Measurement]] = []
+    found: list[list[TrialOutcome]] = []
     for trial in sorted(trials, key=lambda t: t.load_fps):
         if found and isclose(found[-1][0].load_fps, trial.load_fps, rel_tol=SAME_RTOL):
             found[-1].append(trial)
@@ -362,9 +355,7 @@ def _missing_trials(
         middle = sqrt(floor * top)
         chosen = min(open_, key=lambda one: abs(log(one.load_fps / middle)))
         load, why = chosen.load_fps, "its trials so far decide nothing"
-        had = sum(
-            t.effective_duration_s for t in chosen.trials if t.duration_s >= goal.final_trial_s
-        )
+        had = sum(t.duration_s for t in chosen.trials if t.duration_s >= goal.final_trial_s)
     elif upper is None and lower is not None:
         load, had, why = top, 0.0, "no load above the lower bound was too much"
     elif lower is None and upper is not None:

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from vnetperf.model.errors import LogError
 from vnetperf.model.result import GoalResult, Result
-from vnetperf.model.trial import Verdict
-from vnetperf.procedures import Ask, Procedure, Seen, standard_test
+from vnetperf.model.trial import TrialOutcome, Verdict
+from vnetperf.procedures import standard_test
 from vnetperf.results.records import (
     BeginRecord,
     NotMeasuredRecord,
@@ -25,7 +25,7 @@ from vnetperf.results.records import (
     TransfersRecord,
     TrialRecord,
 )
-from vnetperf.search import Measurement, SearchOutcome, TrialRequest, make_search
+from vnetperf.search import Procedure, make_search
 from vnetperf.statistics import spread
 
 Case = tuple[str, str, int]
@@ -37,7 +37,7 @@ class Logged(Generic[Begin_co]):
     """One test as the log has it.
 
     Attributes:
-        begin: How it was asked for.
+        begin: What it was run for.
         trials: Its trials in order, whatever their verdict.
         end: How it ended; None when the run was interrupted.
     """
@@ -56,18 +56,13 @@ class Logged(Generic[Begin_co]):
         """Whether this is not one that began anew, or failed."""
         return self.end is None or not self.end.superseded
 
-    def seen(self) -> list[Seen]:
-        """Every trial, as a procedure is told of it."""
-        return [seen_of(trial) for trial in self.trials]
-
-    def valid(self) -> list[tuple[TrialRequest, Measurement]]:
-        """Trials that classify a load, as a search is sent them."""
-        return [(request_of(t), measurement_of(t)) for t in self.trials if is_valid(t)]
+    def outcomes(self) -> list[TrialOutcome]:
+        """What the test learnt of every trial, whatever its verdict."""
+        return [outcome_of(trial) for trial in self.trials]
 
 
 LoggedTest = Logged[BeginRecord]
 LoggedSearch = Logged[SearchRecord]
-LoggedProcedure = Logged[ProcedureRecord]
 
 
 def is_valid(trial: TrialRecord) -> bool:
@@ -75,24 +70,9 @@ def is_valid(trial: TrialRecord) -> bool:
     return trial.verdict is Verdict.VALID
 
 
-def seen_of(trial: TrialRecord) -> Seen:
-    """What a procedure is told of a trial."""
-    return Seen(trial.number, trial.spec, trial.result, trial.verdict)
-
-
-def request_of(trial: TrialRecord) -> TrialRequest:
-    """What the search asked for."""
-    return TrialRequest(trial.spec.load_fps, trial.spec.duration_s)
-
-
-def measurement_of(trial: TrialRecord | Seen) -> Measurement:
-    """What a search is told of a valid trial: the loss of the worse direction."""
-    return Measurement(
-        load_fps=trial.spec.load_fps,
-        duration_s=trial.spec.duration_s,
-        loss_ratio=trial.result.worst_loss_ratio(),
-        effective_duration_s=trial.spec.duration_s,
-    )
+def outcome_of(trial: TrialRecord) -> TrialOutcome:
+    """What a test learns of a trial."""
+    return TrialOutcome.of(trial.spec, trial.result, trial.verdict, trial.number)
 
 
 def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
@@ -127,34 +107,11 @@ def searches_of(records: Iterable[Record]) -> list[LoggedSearch]:
 def procedure_of(begin: BeginRecord) -> Procedure[Any]:
     """Start what a record opens."""
     if isinstance(begin, SearchRecord):
-        return _searching(begin)
+        return make_search(begin.algorithm, begin.goals, begin.limits)
     if isinstance(begin, ProcedureRecord):
         kind = standard_test(begin.test)
         return kind.run(kind.inputs.model_validate(begin.inputs))
     raise LogError(f"{begin.type} opens no test", where="trial log")
-
-
-def _searching(begin: SearchRecord) -> Procedure[SearchOutcome]:
-    search = make_search(begin.algorithm, begin.goals, begin.limits)
-    request = next(search)
-    while True:
-        seen = yield Ask(
-            load_fps=request.load_fps,
-            duration_s=request.duration_s,
-            histogram_up_to_loss=_histogram_up_to(begin, request),
-            when_limited="lower",
-        )
-        try:
-            request = search.send(measurement_of(seen))
-        except StopIteration as end:
-            outcome: SearchOutcome = end.value
-            return outcome
-
-
-def _histogram_up_to(begin: SearchRecord, request: TrialRequest) -> float:
-    """Short and lossy trials only steer the search; the time their histograms take is saved."""
-    goals = [g for g in begin.goals if request.duration_s >= g.final_trial_s]
-    return max((goal.loss_ratio for goal in goals), default=-1.0)
 
 
 #: Records of single cases; all others hold for every round.

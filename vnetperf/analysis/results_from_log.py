@@ -35,7 +35,7 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.scenario import Variant, variant_id
-from vnetperf.procedures import replay, standard_test
+from vnetperf.procedures import standard_test
 from vnetperf.results.records import (
     SEALED_SINCE,
     BeginRecord,
@@ -54,14 +54,14 @@ from vnetperf.results.records import (
     TransfersRecord,
     TrialRecord,
 )
-from vnetperf.search import ReplayMismatchError, search_inputs
+from vnetperf.search import ReplayMismatchError, replay, search_inputs
 
 #: Algorithms whose bounds are no classification of single loads by their trials.
 _NOT_BY_TRIALS = ("tst009",)
 
 
 def is_as_written(logged: LoggedTest, run: RunRecord) -> bool:
-    """Whether trials that a search does not ask for are nevertheless those that were run.
+    """Whether trials that a search does not request are nevertheless those that were run.
 
     Without checksums nobody knows whether the search has changed since, or the log.
     """
@@ -274,10 +274,10 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
         "max_load_fps": begin.inputs["ceiling_fps"],
     }
     try:
-        replayed = replay(procedure_of(begin), logged.seen())
+        replayed = replay(procedure_of(begin), logged.outcomes())
     except NoResultError as error:  # of a run that was killed before it could say so
         return found | {"status": "not measured", "why": str(error)}
-    if replayed.ask is not None:
+    if replayed.next_request is not None:
         why = f"the run was interrupted after {len(logged.trials)} trials of this test"
         return found | {"status": "not measured", "why": why}
     return found | {standard_test(begin.test).fills: replayed.found}

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from math import inf, isfinite
 from pathlib import Path
 
-from vnetperf.analysis.metrics import Metric, Unit, metrics_of
 from vnetperf.analysis.runs import find_run, load_run
 from vnetperf.config.files import load_model
 from vnetperf.model.errors import ConfigError, VnetperfError
 from vnetperf.model.expectation import Expectation, ExpectationFile
 from vnetperf.model.result import Result
-from vnetperf.report import text as units_text
+from vnetperf.model.units import Unit, value_text
+from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.statistics import spread
 from vnetperf.statistics.difference import Measurand
-
-_TEXTS: dict[Unit, Callable[[float], str]] = {
-    "frames/s": units_text.fps,
-    "ns": units_text.nanoseconds,
-    "s": units_text.time_s,
-    "ratio": units_text.percent,
-}
 
 
 @dataclass(frozen=True)
@@ -71,15 +64,15 @@ def judge_metric(
     return Judgement(where, False, f"{name} is {said}: {' and '.join(failures)}{why}")
 
 
-def mean_of_repeats(quantity: Metric) -> tuple[Measurand, int]:
+def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
     """A number with its interval, by its repeats where it has some."""
-    number = quantity.measured
+    number = metric.measured
     assert number is not None  # noqa: S101 - for the type checker: callers have looked
-    if len(quantity.repeats) < 2:
+    if len(metric.repeats) < 2:
         return number, 1
-    found = spread(quantity.repeats)
+    found = spread(metric.repeats)
     open_ = 0.0
-    if quantity.test == "throughput" and number.value is not None:
+    if metric.test == "throughput" and number.value is not None:
         open_ = number.high - number.value  # a search leaves that open in each repeat
     low = found.mean if found.low is None else max(found.low, 0.0)  # none of them is below 0
     high = found.mean if found.high is None else found.high
@@ -146,14 +139,12 @@ def _ratio_text(number: Measurand) -> str:
 
 
 def _value_text(value: float, unit: Unit) -> str:
-    if not isfinite(value):
-        return "open"
-    return _TEXTS[unit](value) if unit in _TEXTS else f"{value:.10g} {unit}"
+    return value_text(value, unit) if isfinite(value) else "open"
 
 
-def _metric_text(quantity: Metric) -> str:
-    size = f"{quantity.size} octets" if quantity.size.isdecimal() else quantity.size
-    parts = (quantity.scenario, quantity.test, size, quantity.name)
+def _metric_text(metric: Metric) -> str:
+    size = f"{metric.size} octets" if metric.size.isdecimal() else metric.size
+    parts = (metric.scenario, metric.test, size, metric.label)
     return ", ".join(part for part in parts if part)
 
 
@@ -273,12 +264,12 @@ def _metrics_for(one: Expectation, result: Result) -> list[Metric]:
         return []
     if one.frame_sizes and result.size_name not in map(str, one.frame_sizes):
         return []
-    found = list(metrics_of(result))
+    found = list(compared_metrics_of(result))
     if result.status != "measured":
         return found
     if not one.number:
-        return found[:1]
-    return [quantity for quantity in found if fnmatchcase(quantity.name, one.number)]
+        return ([metric for metric in found if metric.main] or found)[:1]
+    return [metric for metric in found if fnmatchcase(metric.label, one.number)]
 
 
 def _base_metric(one: Expectation, found: Metric, among: Iterable[Result]) -> Metric | None:
@@ -286,11 +277,11 @@ def _base_metric(one: Expectation, found: Metric, among: Iterable[Result]) -> Me
     scenario = one.of_scenario or found.scenario
     return next(
         (
-            quantity
+            metric
             for result in among
             if result.scenario == scenario and result.test == one.test
-            for quantity in metrics_of(result)
-            if quantity.key == found.key
+            for metric in compared_metrics_of(result)
+            if metric.key == found.key
         ),
         None,
     )

@@ -8,12 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from vnetperf.analysis.metrics import Metric, all_metrics
 from vnetperf.analysis.runs import StoredRun, load_run
 from vnetperf.model.errors import LogError
 from vnetperf.model.result import RunResults
 from vnetperf.results.environment import FactDifference, environment_differences
 from vnetperf.results.log import LOG_NAME
+from vnetperf.results.metrics import Metric, compared_metrics
 from vnetperf.statistics.changes import Level, levels
 from vnetperf.statistics.samples import outliers
 
@@ -25,17 +25,17 @@ class Point:
     Attributes:
         run: The run.
         results: The round.
-        quantity: The number.
+        metric: The number.
     """
 
     run: StoredRun
     results: RunResults
-    quantity: Metric
+    metric: Metric
 
     @property
     def value(self) -> float:
         """The number; 0 where no load met a goal."""
-        return self.quantity.value or 0.0
+        return self.metric.mean or 0.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LevelChange:
     @property
     def is_worse(self) -> bool:
         """Whether it is a change for the worse."""
-        better = self.after.quantity.better
+        better = self.after.metric.better
         return bool(better) and (self.new > self.old) != (better == "more")
 
 
@@ -81,7 +81,7 @@ class Trend:
         levels: The levels they lie on.
         changes: Where one level gives way to the next.
         far: Places of points far from the others of their level.
-        apart: Why numbers of some runs are a series of their own: what they were asked; "".
+        apart: Why numbers of some runs are a series of their own: their conditions; "".
     """
 
     scenario: str
@@ -122,39 +122,39 @@ def trends(runs: Iterable[StoredRun], *, everything: bool = False) -> list[Trend
     series: dict[tuple[str, str, str, str, str], list[Point]] = {}
     for run in runs:
         for results in run.rounds:
-            for quantity in all_metrics(results):
-                if quantity.measured is None or not (quantity.main or everything):
+            for metric in compared_metrics(results):
+                if metric.measured is None or not (metric.main or everything):
                     continue
-                key = (quantity.scenario, *quantity.key, _series_conditions(quantity, results))
-                series.setdefault(key, []).append(Point(run, results, quantity))
+                key = (metric.scenario, *metric.key, _series_conditions(metric, results))
+                series.setdefault(key, []).append(Point(run, results, metric))
     named: dict[tuple[str, ...], int] = {}
     for *name, _ in series:
         named[tuple(name)] = named.get(tuple(name), 0) + 1
     return [
-        _trend(points, asked if named[scenario, test, size, name] > 1 else "")
-        for (scenario, test, size, name, asked), points in sorted(series.items())
+        _trend(points, held if named[scenario, test, size, name] > 1 else "")
+        for (scenario, test, size, name, held), points in sorted(series.items())
     ]
 
 
-def _series_conditions(quantity: Metric, results: RunResults) -> str:
+def _series_conditions(metric: Metric, results: RunResults) -> str:
     """What numbers of one series must have in common."""
-    asked = ", ".join(f"{key} {value}" for key, value in quantity.asked.items() if value != [])
-    return f"preset {results.preset}: {asked}"
+    held = ", ".join(f"{key} {value}" for key, value in metric.conditions.items() if value != [])
+    return f"preset {results.preset}: {held}"
 
 
 def _trend(points: Sequence[Point], apart: str) -> Trend:
     values = [point.value for point in points]
     widths = [
-        m.high - m.low for p in points if (m := p.quantity.measured) is not None and m.is_bounded
+        m.high - m.low for p in points if (m := p.metric.measured) is not None and m.is_bounded
     ]
-    search = points[0].quantity.test == "throughput"
+    search = points[0].metric.test == "throughput"
     found = levels(values, least=median(widths) if search and widths else 0.0)
-    first = points[0].quantity
+    first = points[0].metric
     return Trend(
         scenario=first.scenario,
         test=first.test,
         size=first.size,
-        name=first.name,
+        name=first.label,
         points=tuple(points),
         levels=found,
         changes=tuple(_change(points, old, new) for old, new in pairwise(found)),

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from vnetperf import __version__, config
+from vnetperf import __version__
 from vnetperf.model.errors import VnetperfError
 
 #: Subcommand -> what it does; each is a module of vnetperf.cli with `add_arguments` and `run`.
 COMMANDS = {
     "doctor": "what this machine can run, what is missing, how to get it",
+    "list": "names of scenarios, tests, presets, profiles ...: what options accept",
     "show-config": "effective configuration, and where each value came from",
     "calibrate": "loop the traffic generator to itself and store what it can do",
     "report": "rebuild every report of a run from its trial log alone",
@@ -62,50 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-_OPTIONS = {
-    "testbed": "testbed file under conf/testbeds/, or a path",
-    "preset": "preset under conf/presets/, or a path",
-    "traffic": "traffic profile under conf/traffic/, or a path",
-    "frame_sizes": "octets including FCS, e.g. 64,512,1518",
-    "time_budget": "longest time of one throughput search, e.g. 5m",
-    "vnf": "VNF loader",
-    "vnf_mode": "forwarding mode of the VNF",
-    "vnf_placement": "auto, local, remote or unpinned",
-    "vnfs": "number of VNFs in pvvp and pvpv",
-    "switch": "options of the vSwitch under conf/switch/, or a path",
-    "set": "one option of the vSwitch, KEY=VALUE (may be repeated)",
-    "core": "one option of a mobile core, KEY=VALUE, or a file under conf/stacks/ (repeatable)",
-    "guest": "one option of guests, KEY=VALUE, or a file under conf/guest/ (may be repeated)",
-    "forwarding": "l2 or l3",
-    "rules": "port, stream or learning",
-    "tunnel": "vxlan, gre or geneve, in overlays",
-    "generator": "traffic generator",
-    "wire": "kind of wire",
-    "results_dir": "folder of all runs",
-    "notes": "operator's notes, quoted in the report",
-}
-
-
-def add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add options for settings."""
-    for name in names or _OPTIONS:
-        action = "append" if name in ("set", "guest", "core") else "store"
-        parser.add_argument(f"--{name.replace('_', '-')}", action=action, help=_OPTIONS[name])
-
-
-def settings_given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Settings given on the command line."""
-    given = {key: getattr(arguments, key, None) for key in _OPTIONS}
-    if given["frame_sizes"] is not None:
-        given["frame_sizes"] = config.parse_frame_sizes(given["frame_sizes"])
-    return {key: value for key, value in given.items() if value is not None}
-
-
 def print_event(event: dict[str, Any]) -> None:
     """Say on the terminal what the agent waits for."""
     if event.get("event") == "wait":
         print(f"\rwaiting for the testbed: {event['holder']} holds it", end="", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from vnetperf.cli import add_settings, print_event, settings_given
+from vnetperf.cli import print_event
+from vnetperf.config.settings import add_options, given
 
 if TYPE_CHECKING:
     from vnetperf.model.result import Calibration
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    add_settings(parser, "testbed", "preset", "frame_sizes", "generator", "wire")
+    names = ("testbed", "preset", "traffic", "frame_sizes", "generator", "wire")
+    add_options(parser.add_argument, *names)
     parser.add_argument("--json", action="store_true", help="machine-readable")
 
 
@@ -26,8 +28,10 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.model.deployment import make_deployment
     from vnetperf.model.scenario import Scenario
     from vnetperf.runner.calibration_cache import CalibrationCache
+    from vnetperf.runner.scenarios import check_backends
 
-    loaded = config.load(settings_given(arguments))
+    loaded = config.load(given(arguments))
+    check_backends(loaded)
     client = AgentClient(loaded.testbed, print_event)
     try:
         facts = client.inventory()

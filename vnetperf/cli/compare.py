@@ -83,7 +83,7 @@ def print_compared(found: SideComparison, out: Out, *, everything: bool) -> None
             out.line(f"{letter}: {one.name}{scenario}{repeated}, {what}")
             if one.note:
                 out.bullets([one.note])
-    rows = [row for row in found.rows if everything or row.quantity.main]
+    rows = [row for row in found.rows if everything or row.metric.main]
     for scenario in dict.fromkeys(row.scenario for row in rows):
         out.line()
         out.line(scenario, "bold")
@@ -104,18 +104,18 @@ def print_compared(found: SideComparison, out: Out, *, everything: bool) -> None
 
 
 def _what(row: ComparisonRow) -> str:
-    q = row.quantity
-    return f"{row.scenario}, {q.test}, {q.size}, {q.name}"
+    q = row.metric
+    return f"{row.scenario}, {q.test}, {q.size}, {q.label}"
 
 
 def _cells(row: ComparisonRow) -> tuple[str, ...]:
     from vnetperf.cli.tables import number
 
-    q, found = row.quantity, row.found
+    q, found = row.metric, row.found
     n = f"{found.n[0]}" if found.n[0] == found.n[1] else f"{found.n[0]}, {found.n[1]}"
     mark = " *" if row.marks else ""
     return (
-        f"{q.test} {q.size} {q.name}",
+        f"{q.test} {q.size} {q.label}",
         number(_mean(row.a), q.unit) + mark,
         number(_mean(row.b), q.unit),
         _delta(row, found.value),
@@ -136,9 +136,9 @@ def _delta(row: ComparisonRow, value: float | None) -> str:
     if value is None:
         return "-"
     base = _mean(row.a)
-    if base and row.quantity.unit != "ratio":
+    if base and row.metric.unit != "ratio":
         return percent(value / abs(base))
-    return ("+" if value > 0 else "") + number(value, row.quantity.unit)
+    return ("+" if value > 0 else "") + number(value, row.metric.unit)
 
 
 def _interval(row: ComparisonRow) -> str:
@@ -201,6 +201,8 @@ def _finite(value: Any) -> Any:
 
 
 def _as_json(found: SideComparison) -> dict[str, Any]:
+    from vnetperf.cli.tables import unit_name
+
     def side(one: Side) -> dict[str, Any]:
         return {
             "name": one.name,
@@ -210,10 +212,10 @@ def _as_json(found: SideComparison) -> dict[str, Any]:
         }
 
     def row(one: ComparisonRow) -> dict[str, Any]:
-        q = one.quantity
+        q = one.metric
         return {
-            **{"scenario": one.scenario, "test": q.test, "size": q.size, "number": q.name},
-            **{"unit": q.unit, "better": q.better, "main": q.main},
+            **{"scenario": one.scenario, "test": q.test, "size": q.size, "number": q.label},
+            **{"unit": unit_name(q.unit), "better": q.better, "main": q.main},
             "a": [asdict(m) for m in one.a],
             "b": [asdict(m) for m in one.b],
             "difference": asdict(one.found),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from vnetperf.cli import add_settings, settings_given
+from vnetperf.config.settings import Settings, add_options, given
 
 if TYPE_CHECKING:
     from vnetperf.config import Configuration
@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    add_settings(parser, "testbed", "vnf", "vnf_mode", "vnfs", "traffic", "generator", "wire")
-    add_settings(parser, "switch", "set", "guest", "forwarding", "rules", "tunnel")
+    add_options(parser.add_argument, *Settings.model_fields)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Look at the machine and plan every scenario."""
     from vnetperf import config
     from vnetperf.agent.client import AgentClient
+    from vnetperf.runner.scenarios import check_backends
 
-    loaded = config.load(settings_given(arguments))
+    loaded = config.load(given(arguments))
+    check_backends(loaded)
     client = AgentClient(loaded.testbed)
     try:
         facts = client.inventory()

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what is asked."""
-    from vnetperf.virt import kernel, kvm, lab_checks, lab_guest, tools
+    from vnetperf.virt import kernel, lab_checks, lab_guest, tools
 
     if arguments.action == "doctor":
         return _print(lab_checks.checks(arguments.accel, memory_mib(arguments.memory)))
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     tools.need_virtme()
     found = kernel.cached() or kernel.fetch(_tell)
     _build_generators()
-    machine = kvm.choose_accelerator(machine, arguments.accel, qemu, found, _tell)
+    machine = lab_guest.choose_accelerator(machine, arguments.accel, qemu, found)
     return lab_guest.run(task, found, machine, _tell)
 
 

@@ -10,19 +10,23 @@ from typing import Any
 from pydantic import BaseModel
 
 from vnetperf import config
-from vnetperf.cli import add_settings, settings_given
+from vnetperf.config.settings import CommandLine, add_options, given, settings_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    add_settings(parser)
+    add_options(parser.add_argument)
     parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("--table", action="store_true", help="the settings as docs/ lists them")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the configuration."""
-    loaded = config.load(settings_given(arguments))
-    rows = list(_rows(loaded))
+    if arguments.table:
+        print("\n".join(settings_table()))
+        return 0
+    loaded = config.load(given(arguments))
+    rows = [*_rows(loaded), *_of_the_command(arguments)]
     if arguments.json:
         print(json.dumps({k: {"value": v, "source": s} for k, v, s in rows}, indent=2))
         return 0
@@ -44,6 +48,13 @@ def _rows(loaded: config.Configuration) -> Iterator[tuple[str, Any, str]]:
         ):
             set_alone = section == "switch" and key.removeprefix("switch:") in single
             yield key, value, f"{loaded.sources['set']} set" if set_alone else source
+
+
+def _of_the_command(arguments: argparse.Namespace) -> Iterator[tuple[str, Any, str]]:
+    """The options that are no settings."""
+    typed = given(arguments, CommandLine)
+    for key, value in config.validate(CommandLine, typed, "command line").model_dump().items():
+        yield key, value, "command line" if key in typed else "default"
 
 
 def _leaves(

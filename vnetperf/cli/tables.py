@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import isinf
 
 from rich import box
@@ -10,21 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vnetperf.analysis.metrics import Unit
-from vnetperf.report import text
+from vnetperf.model.units import Unit, value_text
 from vnetperf.report.text import printable
 
 #: What a console that is no UTF-8 shows instead.
 _ASCII = str.maketrans({"µ": "u", "\N{MINUS SIGN}": "-", "∞": "inf", "→": "->", "…": "..."})
-
-
-_WORDS: dict[Unit, Callable[[float], str]] = {
-    "frames/s": text.fps,
-    "ns": text.nanoseconds,
-    "s": text.time_s,
-    "ratio": text.percent,
-    "bit/s": lambda value: f"{text.gigabits(value)} Gbit/s",
-}
 
 
 class Out:
@@ -80,9 +70,12 @@ def number(value: float | None, unit: Unit) -> str:
         return "\N{MINUS SIGN}∞" if value < 0 else "∞"
     if value < 0:
         return "\N{MINUS SIGN}" + number(-value, unit)
-    if unit in _WORDS:
-        return _WORDS[unit](value)
-    return f"{value:.10g} {unit}"
+    return value_text(value, unit)
+
+
+def unit_name(unit: Unit) -> str:
+    """A unit in the JSON of commands."""
+    return "frames/s" if unit == "fps" else unit
 
 
 def percent(ratio: float) -> str:

@@ -102,13 +102,13 @@ def _rows(trend: Trend) -> list[Sequence[str]]:
     begins = {level.begin for level in trend.levels[1:]}
     for n, point in enumerate(trend.points):
         level = level_of[n].median
-        run, quantity = point.results.run, point.quantity
-        marks = [*quantity.marks, *(["far from its level"] if n in trend.far else [])]
+        run, metric = point.results.run, point.metric
+        marks = [*metric.marks, *(["far from its level"] if n in trend.far else [])]
         rows.append(
             (
                 ">" if n in begins else "",
                 point.run.name,
-                number(quantity.value, quantity.unit),
+                number(metric.mean, metric.unit),
                 percent((point.value - level) / abs(level)) if level else "-",
                 run.git.replace("-dirty", "+") if not run.git.startswith("unknown") else "unknown",
                 "; ".join(marks),
@@ -120,8 +120,8 @@ def _rows(trend: Trend) -> list[Sequence[str]]:
 def _print_change(change: LevelChange, out: Out, *, everything: bool) -> None:
     from vnetperf.cli.tables import number, percent
 
-    unit = change.after.quantity.unit
-    judged = "worse" if change.is_worse else "better" if change.after.quantity.better else "changed"
+    unit = change.after.metric.unit
+    judged = "worse" if change.is_worse else "better" if change.after.metric.better else "changed"
     out.line(
         f"> {judged} from {change.after.run.name} on: {number(change.old, unit)} -> "
         f"{number(change.new, unit)} ({percent(change.ratio)})",
@@ -157,14 +157,20 @@ def _short(value: Any) -> str:
 
 
 def _as_json(trend: Trend) -> dict[str, Any]:
+    from vnetperf.cli.tables import unit_name
+
     return {
         **{"scenario": trend.scenario, "test": trend.test, "size": trend.size},
-        **{"number": trend.name, "asked": trend.apart, "unit": trend.points[0].quantity.unit},
+        **{
+            "number": trend.name,
+            "asked": trend.apart,
+            "unit": unit_name(trend.points[0].metric.unit),
+        },
         "points": [
             {
                 **{"run": str(p.run.path), "began": p.results.run.started},
                 **{"tool": p.results.run.tool, "git": p.results.run.git},
-                **{"value": p.quantity.value, "marks": p.quantity.marks},
+                **{"value": p.metric.mean, "marks": p.metric.marks},
             }
             for p in trend.points
         ],

@@ -5,15 +5,15 @@ Where they are looked for, and how one is read into a model with one clear error
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.errors import ConfigError, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -35,9 +35,8 @@ def find_file(kind: str, name: str) -> Path:
         if _is_file(path):
             return path
     known = available(kind)
-    near = get_close_matches(name, known, 1)
     raise ConfigError(
-        f"unknown name {name!r}" + (f", did you mean {near[0]!r}?" if near else ""),
+        f"unknown name {name!r}{did_you_mean(name, known)}",
         where=kind,
         accepted=", ".join(known) + ", or a path ending in .toml",
     )
@@ -94,11 +93,13 @@ def _as_config_error(model: type[BaseModel], error: ValidationError, where: str)
     what = first["msg"].removeprefix("Value error, ")
     if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         keys = _keys_at(model, first["loc"][:-1])
-        near = get_close_matches(str(first["loc"][-1]), keys, 1)
-        what = "unknown key" + (f", did you mean {near[0]!r}?" if near else "")
+        what = f"unknown key{did_you_mean(str(first['loc'][-1]), keys)}"
         accepted = ", ".join(keys)
     elif first["type"] != "value_error":
         what = f"{what}, got {first['input']!r}"
+        if first["type"] == "literal_error" and isinstance(first["input"], str):
+            known = re.findall(r"'([^']+)'", first["ctx"]["expected"])
+            what += did_you_mean(first["input"], known)
     if more:
         what += f" (and {len(more)} more wrong values in the same place)"
     return ConfigError(what, where=f"{where}: {path}" if path else where, accepted=accepted)

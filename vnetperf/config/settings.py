@@ -1,14 +1,26 @@
-"""Settings of a run, and how each is parsed from text."""
+"""Settings of a run.
+
+Each is declared once: its type, its default, its docstring, and how it is typed. The options of
+pytest and of the console script, the variables of the environment, `vnetperf show-config` and the
+table of docs/configuration.md are made of that.
+"""
 
 from __future__ import annotations
 
 import tomllib
-from difflib import get_close_matches
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
+
+from vnetperf import registry
 from vnetperf.config.files import Model, find_file, load_model, read_toml, validate
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.base import Frozen
+from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.frames import TunnelKind
 from vnetperf.model.options import (
     DEFAULT_STACK,
     CoreOptions,
@@ -16,12 +28,314 @@ from vnetperf.model.options import (
     MobileCore,
     SwitchOptions,
 )
+from vnetperf.model.outcomes import AUTO, MAX_INSTANCES, MAX_MESSAGE, ServerPlace
 from vnetperf.model.parameters import TestName
+from vnetperf.model.preset import FrameSizes
+from vnetperf.model.scenario import Forwarding, Rules, VnfPlacement
+from vnetperf.model.testbed import Testbed
+from vnetperf.model.trial import parse_capture
+
+ENV_PREFIX = "VNETPERF_"
+
+
+def _numbers(text: str, key: str) -> tuple[int, ...]:
+    """Whole numbers from "64,512,1518"."""
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is not a list of {key.replace('_', ' ')}",
+            where=key,
+            accepted="whole numbers with commas, e.g. 64,512,1518",
+        ) from None
+
+
+def _tests(text: str, key: str) -> tuple[str, ...]:
+    """Tests from "throughput,latency", or "all"."""
+    known: tuple[str, ...] = get_args(TestName)
+    if text.strip() == "all":
+        return known
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in found or ("",):
+        if name not in known:
+            raise ConfigError(
+                f"{name!r} is not a test{did_you_mean(name, known)}",
+                where=key,
+                accepted=f"all, or a list of {', '.join(known)}",
+            )
+    return found
+
+
+def _one_testbed(text: str, key: str) -> str:
+    if "," in text:
+        raise ConfigError(
+            f"{text!r} names several testbeds",
+            where=key,
+            accepted="one, because a run's results are those of one machine",
+            cure="run them separately, each with its own --testbed",
+        )
+    return text
+
+
+def _time(text: str, key: str) -> str:
+    return text if parse_seconds(text, key) else ""
+
+
+def _capture(text: str, key: str) -> str:
+    parse_capture(text)
+    return text
+
+
+def _rounds(text: str, key: str) -> str:
+    if text.isdecimal() and int(text) < 2:
+        raise ConfigError(
+            f"--{key} {text}: a case is repeated from 2 on; 5 and more give a usable interval"
+        )
+    return text
+
+
+def _separated(text: str, key: str) -> tuple[str, ...]:
+    return tuple(text.split(";"))
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How a setting is typed on the command line and in the environment.
+
+    Attributes:
+        metavar: What stands for its value in help texts; "" for a flag.
+        parse: Text and key to value, where that is not the type's own way.
+        added_up: The option may be repeated, and single values are laid over others.
+        of_the_run: It belongs to the run as a whole: a variant cannot have another.
+    """
+
+    metavar: str = ""
+    parse: Callable[[str, str], Any] | None = None
+    added_up: bool = False
+    of_the_run: bool = False
+
+
+_NAME = Option("NAME")
+_PAIRS = Option("KEY=VALUE", _separated, added_up=True)
+
+MessageSizes = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=MAX_MESSAGE)], ...], Field(min_length=1)
+]
+
+
+class Options(Frozen):
+    """Fields that can be given as text; the first paragraph of each docstring is its help."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _from_text(cls, value: object, info: ValidationInfo) -> object:
+        key = str(info.field_name)
+        parse = option_of(cls.model_fields[key]).parse
+        if parse is None or isinstance(value, bool) or not isinstance(value, str | int):
+            return value
+        return parse(str(value), key)
+
+
+class Settings(Options):
+    """What a run is to do, apart from which scenarios."""
+
+    testbed: Annotated[str, Option("NAME", _one_testbed, of_the_run=True)] = "local"
+    """A file under `conf/testbeds/`, or a path ending in `.toml`."""
+    preset: Annotated[str, Option("NAME", of_the_run=True)] = "quick"
+    """A file under `conf/presets/`, or a path."""
+    tests: Annotated[tuple[TestName, ...], Option("LIST", _tests, of_the_run=True)] = ()
+    """Tests to run, e.g. `throughput,latency`, or `all`; empty for the preset's."""
+    traffic: Annotated[str, _NAME] = "single-flow"
+    """A file under `conf/traffic/`, or a path."""
+    frame_sizes: Annotated[FrameSizes, Option("LIST", _numbers, of_the_run=True)] = ()
+    """Octets including FCS, e.g. `64,512,1518`; empty for the preset's.
+
+    64 to 9216, no size twice."""
+    time_budget: Annotated[str, Option("TIME", _time)] = ""
+    """Longest time of each throughput search with the waits around its trials, e.g. `90s`, `5m`,
+    `1h`, to give the best estimate in it; empty for what the preset says.
+
+    For presets with algorithm `mlr`."""
+    vnf: Annotated[str, _NAME] = "vloop"
+    """VNF loader, and where it runs: `vloop`, `vloop:container`, `vloop:vm`."""
+    vnf_mode: Annotated[str, Option("MODE")] = "auto"
+    """Forwarding mode of the VNF: `io`, `mac`, `macswap`, `bridge` ...; `auto` for what the vSwitch
+    needs.
+
+    `auto` is `mac` where the vSwitch steers by address, learns it for parallel chains, or routes,
+    else `io`. vloop has `io`, `mac`, `macswap`, `5tswap`, and more [elsewhere](vloop.md) than in a
+    process."""
+    vnf_placement: Annotated[VnfPlacement, Option("WHERE")] = "auto"
+    """NUMA node of VNFs: `auto` where there is room, `local` on the pollers' node, `remote` on
+    another, `unpinned` where the kernel puts them.
+
+    See [comparisons.md](comparisons.md#where-vnfs-are)."""
+    vnfs: Annotated[int | None, Option("N"), Field(ge=1, le=64)] = None
+    """VNFs in `pvvp` (serial) and `pvpv` (parallel), 1 to 64; two by default."""
+    switch: Annotated[str, _NAME] = "default"
+    """Options of the vSwitch: a file under `conf/switch/`, or a path."""
+    set: Annotated[tuple[str, ...], _PAIRS] = ()
+    """One option of the vSwitch over those of the file, e.g. `mtu=9000` (may be repeated).
+
+    The value is written as in TOML."""
+    guest: Annotated[tuple[str, ...], _PAIRS] = ()
+    """One option of guests, e.g. `memory_mib=1024`, or a file under `conf/guest/` (may be
+    repeated).
+
+    Where VNFs run in VMs; a path names a file as well."""
+    core: Annotated[tuple[str, ...], _PAIRS] = ()
+    """One option of a mobile core, e.g. `sessions=50`, or a file under `conf/stacks/` (may be
+    repeated).
+
+    Where the VNF is a mobile core ([vepc](vepc.md)); the file says which core."""
+    forwarding: Annotated[Forwarding, Option("LAYER")] = "l2"
+    """`l2` switches frames, `l3` routes packets.
+
+    Routed frames are addressed to the DUT, get new addresses and a TTL less by one."""
+    rules: Annotated[Rules, Option("KIND")] = "port"
+    """What the vSwitch forwards by: `port`, `stream` (a rule for each flow), `learning` (addresses
+    that it learns)."""
+    tunnel: Annotated[TunnelKind, Option("KIND")] = "vxlan"
+    """Tunnel of the overlays `encap`, `decap` and `op2p`: `vxlan`, `gre`, `geneve`."""
+    generator: Annotated[str, _NAME] = "loadgen"
+    """Traffic generator: `loadgen`, `trex`, `pktgen`, or one that a plugin registers."""
+    wire: Annotated[str, Option("KIND")] = "auto"
+    """Kind of wire: `memif`, `veth`, `nic`; `auto` for the testbed's first that fits."""
+    endpoint_tool: Annotated[str, _NAME] = AUTO
+    """`iperf3`, `netperf` or `sockperf`; `auto` for the first that is installed and can do what
+    the case does.
+
+    See [endpoints](endpoints.md)."""
+    endpoint_server: Annotated[ServerPlace, Option("WHERE")] = "far"
+    """Where the second endpoint is: `far` at the tester's port 1, or `vnf`."""
+    message_sizes: Annotated[MessageSizes, Option("LIST", _numbers, of_the_run=True)] = (
+        *(64, 1024),
+        16384,
+    )
+    """Octets of messages between endpoints, e.g. `64,1024`.
+
+    1 to 65507."""
+    instances: Annotated[int, Option("N"), Field(ge=1, le=MAX_INSTANCES)] = 1
+    """Parallel processes of the endpoint tool at each end, 1 to 64."""
+    pcap: Annotated[str, Option("FRAMES[:WHAT]", _capture, of_the_run=True)] = "0"
+    """Frames of each trial to keep as pcap files; WHAT is `first`, `streams`, `gaps`, `foreign`.
+
+    0 to 10000 frames of each port, see [captures](results.md#captures)."""
+    results_dir: Annotated[str, Option("DIR", of_the_run=True)] = "results"
+    """Folder that gets one folder for each run."""
+    notes: Annotated[str, Option("TEXT", of_the_run=True)] = ""
+    """Notes of the operator, quoted in the report."""
+
+
+class CommandLine(Options):
+    """Options of one command: no file and no variable can give them."""
+
+    interleave: Annotated[int, Option("N", _rounds)] = 0
+    """Measure all cases N times in turn, each deployed anew: A B A B, for intervals."""
+    expect: Annotated[str, Option("FILE")] = ""
+    """Thresholds that results must keep to, in TOML (docs/expectations.md)."""
+    plan: Annotated[bool, Option()] = False
+    """Print what would be done, and stop."""
+    resume: Annotated[str, Option("DIR")] = ""
+    """Continue an interrupted run's results folder, with the options of that run."""
+
+
+def option_of(field: FieldInfo) -> Option:
+    """How a field is typed."""
+    return next((one for one in field.metadata if isinstance(one, Option)), Option())
+
+
+#: Settings of which single ones are laid over others; all others are replaced.
+ADDED_UP = tuple(k for k, f in Settings.model_fields.items() if option_of(f).added_up)
+#: Settings of a run as a whole: a variant cannot have others.
+OF_THE_RUN = tuple(k for k, f in Settings.model_fields.items() if option_of(f).of_the_run)
+
+
+def option_name(key: str) -> str:
+    """The option of a setting: "--frame-sizes"."""
+    return f"--{key.replace('_', '-')}"
+
+
+def variable_name(key: str) -> str:
+    """The variable of a setting: "VNETPERF_FRAME_SIZES"."""
+    return f"{ENV_PREFIX}{key.upper()}"
+
+
+def fields() -> dict[str, FieldInfo]:
+    """Everything that can stand on the command line."""
+    return {**Settings.model_fields, **CommandLine.model_fields}
+
+
+def add_options(add: Callable[..., Any], *names: str) -> None:
+    """Add options, all or those named, by pytest's `addoption` or argparse's `add_argument`.
+
+    None has a default here, so that lower layers can be seen.
+    """
+    for key, field in fields().items():
+        if names and key not in names:
+            continue
+        option = option_of(field)
+        text = " ".join(str(field.description).split("\n\n")[0].split()).replace("`", "")
+        default = f" (default: {_text(field.default)})" if _text(field.default) else ""
+        kind: dict[str, Any] = {"action": "append"} if option.added_up else {}
+        kind |= {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
+        add(option_name(key), default=None, help=(text + default).replace("%", "%%"), **kind)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value) if value not in (None, False, 0) else ""
+
+
+def given(namespace: object, model: type[Options] = Settings) -> dict[str, Any]:
+    """What stands on the command line, by key."""
+    found = {key: getattr(namespace, key, None) for key in model.model_fields}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def settings_table() -> Iterator[str]:
+    """The table of settings in docs/configuration.md."""
+    yield "| Key | Type | Default | Accepted, meaning | Environment |"
+    yield "|---|---|---|---|---|"
+    for key, field in Settings.model_fields.items():
+        default = {(): "[]", None: "none"}.get(field.default) or field.default
+        shown = (
+            f'`"{default}"`'
+            if field.default == default and isinstance(default, str)
+            else (default if isinstance(default, int | str) else f"`{list(default)}`")
+        )
+        meaning = " ".join(str(field.description).split())
+        yield f"| `{key}` | {_kind(field)} | {shown} | {meaning} | `{variable_name(key)}` |"
+
+
+def _kind(field: FieldInfo) -> str:
+    if isinstance(field.default, tuple):
+        numbers = option_of(field).parse is _numbers
+        return f"list of {'whole numbers' if numbers else 'text'}"
+    return "text" if isinstance(field.default, str) else "whole number"
 
 
 def switch_options(name: str, pairs: tuple[str, ...]) -> SwitchOptions:
     """Options of the vSwitch: those of a file, and single ones over them."""
-    return _options(SwitchOptions, find_file("switch", name), pairs, "--set")
+    path = find_file("switch", name)
+    keys = {*read_toml(path), *(pair.partition("=")[0] for pair in pairs)}
+    if keys <= {*SwitchOptions.model_fields}:
+        return _options(SwitchOptions, path, pairs, "--set")
+    found = _options(registry.switch_options_model(), path, pairs, "--set")
+    return SwitchOptions.model_validate(found.model_dump(exclude_unset=True))
+
+
+def read_testbed(name: str) -> Testbed:
+    """A testbed file, with the sections that backends declare for it."""
+    path = find_file("testbeds", name)
+    content = read_toml(path)
+    if not content.get("programs") and set(content) <= set(Testbed.model_fields):
+        return load_model(Testbed, path)
+    whole = load_model(registry.testbed_model(), path)
+    return Testbed.model_validate(whole.model_dump(exclude_unset=True))
 
 
 def guest_options(given: tuple[str, ...]) -> GuestOptions:
@@ -64,9 +378,8 @@ def _options(model: type[Model], path: Path | None, pairs: tuple[str, ...], opti
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or key not in keys:
-            near = get_close_matches(key, keys, 1)
             raise ConfigError(
-                f"{pair!r} sets no option" + (f", did you mean {near[0]!r}?" if near else ""),
+                f"{pair!r} is not an option{did_you_mean(key, keys)}",
                 where=option,
                 accepted=f"KEY=VALUE with KEY one of {', '.join(keys)}",
             )
@@ -80,51 +393,6 @@ def _toml_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def parse_frame_sizes(text: str, where: str = "--frame-sizes") -> tuple[int, ...]:
-    """Frame sizes from "64,512,1518"."""
-    try:
-        return _numbers(text)
-    except ValueError:
-        raise ConfigError(
-            f"{text!r} is no list of frame sizes",
-            where=where,
-            accepted="whole numbers with commas, e.g. 64,512,1518",
-        ) from None
-
-
-def parse_tests(text: str, where: str = "--tests") -> tuple[str, ...]:
-    """Tests from "throughput,latency", or "all"."""
-    known: tuple[str, ...] = get_args(TestName)
-    if text.strip() == "all":
-        return known
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    for name in found or ("",):
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            raise ConfigError(
-                f"{name!r} is no test" + (f", did you mean {near[0]!r}?" if near else ""),
-                where=where,
-                accepted=f"all, or a list of {', '.join(known)}",
-            )
-    return found
-
-
-def parse_message_sizes(text: str, where: str = "--message-sizes") -> tuple[int, ...]:
-    """Message sizes from "64,1024,16384"."""
-    try:
-        return _numbers(text)
-    except ValueError:
-        raise ConfigError(
-            f"{text!r} is no list of message sizes",
-            where=where,
-            accepted="whole numbers with commas, e.g. 64,1024,16384",
-        ) from None
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",") if part.strip())
 
 
 #: Unit of a time -> seconds.
@@ -143,7 +411,7 @@ def parse_seconds(text: str, where: str) -> float | None:
         seconds = 0.0
     if not 0.0 < seconds < float("inf"):
         raise ConfigError(
-            f"{text!r} is no time",
+            f"{text!r} is not a time",
             where=where,
             accepted="seconds above 0, or with a unit: 90s, 5m, 1h",
         )

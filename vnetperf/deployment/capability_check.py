@@ -213,7 +213,7 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
 def check_capabilities(scenario: Scenario, vswitch: Any, vnf: Any, generator: Any) -> None:
     """Refuse what a part cannot do."""
     for error in (
-        *_vswitch_errors(scenario, vswitch.capabilities),
+        *_vswitch_errors(scenario, vswitch),
         *_attachment_errors(scenario, vswitch.capabilities, vnf, generator.capabilities),
         *_tester_errors(scenario, generator.capabilities),
         *deployment_errors(scenario),
@@ -241,7 +241,11 @@ def tester_roles(name: str, generator: Any, testbed: Testbed) -> tuple[RoleDeman
     )
 
 
-def _vswitch_errors(scenario: Scenario, can: Any) -> Iterator[CapabilityError]:
+def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityError]:
+    can, known = (
+        vswitch.capabilities,
+        (*vswitch.capabilities.options, *vswitch.Options.model_fields),
+    )
     name, where = scenario.vswitch, scenario.id
     mode = scenario.options.mode
     if mode and mode not in can.modes:
@@ -249,11 +253,11 @@ def _vswitch_errors(scenario: Scenario, can: Any) -> Iterator[CapabilityError]:
             f"{name} has no mode {mode!r}", where="mode", accepted=", ".join(can.modes) or "none"
         )
     for option, value in scenario.options.given().items():
-        if option not in can.options:
+        if option not in known:
             yield CapabilityError(
                 f"{name} has no option {option} (it is set to {value})",
                 where=f"{where}, conf/switch/{scenario.options.name or 'default'}.toml or --set",
-                accepted=", ".join(can.options) or "no options",
+                accepted=", ".join(known) or "no options",
                 cure="leave the option out, or measure another vSwitch with it",
             )
     for what, asked, offered in (

@@ -17,6 +17,7 @@ from vnetperf.host.locks import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model.deployment import Attachment, VnfPort, WireEnd, vnf_mac
 from vnetperf.model.errors import (
     CapabilityError,
@@ -344,14 +345,16 @@ class LiveDeployment:
         A process closes its sockets a while before its end can be seen: it gives its memory back
         first.
         """
-        deadline = time.monotonic() + DYING_S
-        while time.monotonic() < deadline:
+
+        def death() -> VnetperfError | None:
             try:
                 self.check_alive()
-            except VnetperfError as death:
-                return death
-            time.sleep(0.05)
-        return error
+            except VnetperfError as found:
+                return found
+            return None
+
+        what = "the end of what has failed"
+        return wait_at_most(death, DYING_S, what, poll_s=0.05) or error
 
     def _stop_backends(self) -> list[str]:
         """Stop everything in the opposite order; what fails is left to the journal."""

@@ -20,7 +20,7 @@ BIFURCATED = ("mlx4_core", "mlx5_core", "mana")
 def choose_nics(
     scenario: Scenario, testbed: Testbed, facts: MachineFacts, tester: Any, dut: Any
 ) -> tuple[NicUse, ...]:
-    """Choose drivers for the NICs of a scenario's wires; the wire has checked that they are there."""
+    """Choose drivers for the NICs of a scenario; the wire has checked that they are there."""
     uses = []
     for wire in wires_of(scenario):
         config = testbed.nics[wire]
@@ -151,7 +151,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     placement = place_with_vnfs(demands, testbed.cores, facts, near, where)
     plan = Plan(
         scenario=scenario,
-        testbed=testbed,
+        testbed=registry.completed(testbed),
         wire=wire,
         nics=nics,
         placement=placement,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from vnetperf import registry
 from vnetperf.deployment.endpoints import TrafficWatchdog, in_place_of_tester, listening_ports
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput, UnreadableError
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import CapabilityError, GeneratorError, VnetperfError
 from vnetperf.model.outcomes import (
@@ -195,7 +195,7 @@ class Exchange:
                 self._versions[key] = end.place.run(tool.version_argv)
             except VnetperfError as error:
                 raise CapabilityError(
-                    f"{tool.programs[0]} cannot be run in the {end.what}: {error.what}",
+                    f"{tool.programs[0].name} cannot be run in the {end.what}: {error.what}",
                     where=f"endpoint tool {tool.name}",
                     cure=f"install the package {tool.package} there; an image for guests needs it",
                 ) from error
@@ -222,24 +222,29 @@ class Exchange:
             one.server = one.receiver.place.start(
                 f"{tool.name}-server", tool.server(one.sockets, spec)
             )
-        deadline = time.monotonic() + patient(LISTEN_S)
         waiting = list(instances)
-        while waiting:
+
+        def all_listen() -> bool:
             self.watch()
             for one in waiting:
                 self._expect_server(tool, one, where)
             places = {id(one.receiver): one.receiver for one in waiting}
             open_ports = {key: listening_ports(end.place, udp=udp) for key, end in places.items()}
-            waiting = [one for one in waiting if one.port not in open_ports[id(one.receiver)]]
-            if waiting and time.monotonic() > deadline:
-                raise GeneratorError(
-                    f"its server runs in the {waiting[0].receiver.what}, but does not listen at "
-                    f"port {waiting[0].port} within {LISTEN_S:g} s",
-                    where=where,
-                    cure=f"its output:\n{_program(waiting[0].server).output()[-1000:]}",
-                )
-            if waiting:
-                time.sleep(POLL_S)
+            waiting[:] = [one for one in waiting if one.port not in open_ports[id(one.receiver)]]
+            return not waiting
+
+        wait_for(
+            all_listen,
+            LISTEN_S,
+            f"the servers of {tool.name}",
+            poll_s=POLL_S,
+            error=lambda: GeneratorError(
+                f"its server runs in the {waiting[0].receiver.what}, but does not listen at "
+                f"port {waiting[0].port} within {LISTEN_S:g} s",
+                where=where,
+                cure=f"its output:\n{_program(waiting[0].server).output()[-1000:]}",
+            ),
+        )
 
     def _expect_server(self, tool: EndpointTool, one: _Instance, where: str) -> None:
         code = _program(one.server).ended()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
 from vnetperf.collectors import Collector
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import Deployment as Graph
 from vnetperf.model.errors import (
     CapabilityError,
@@ -57,23 +57,27 @@ def check_path(deployment: LiveDeployment) -> dict[str, Any]:
     size = deployment.plan.scenario.traffic.least_frame_size
     check = PATH_TRIAL.model_copy(update={"frame_size": size})
     deployment.prepare(size)
-    tries = 0
-    limit_s = max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs)))
-    while True:
+    tries: list[tuple[TrialResult, dict[str, HopCounters]]] = []
+
+    def frames_come_back() -> bool:
         deployment.check_alive()
         deployment.generator.learn(8)
         before = deployment.counters()
         result = deployment.generator.run(check, deployment.check_alive)
-        tries += 1
-        if all(d.received == d.intended for d in result.directions):
-            break
-        if time.monotonic() - began > patient(limit_s):
-            raise _path_error(deployment, result, before)
-        time.sleep(0.02)
+        tries.append((result, before))
+        return all(d.received == d.intended for d in result.directions)
+
+    wait_for(
+        frames_come_back,
+        max((PATH_TIMEOUT_S, *(vnf.path_s for vnf in deployment.vnfs))),
+        "frames through the deployment",
+        error=lambda: _path_error(deployment, *tries[-1]),
+    )
+    result, _ = tries[-1]
     return {
         "sent": [d.intended for d in result.directions],
         "received": [d.received for d in result.directions],
-        "tries": tries,
+        "tries": len(tries),
         "seconds": round(time.monotonic() - began, 3),
     }
 
@@ -118,15 +122,15 @@ STILL_S = 0.02
 
 def settled_counters(read: Callable[[], dict[str, HopCounters]]) -> dict[str, HopCounters]:
     """Counters once they have stopped moving: learning frames may still be on their way."""
-    counters = read()
-    deadline = time.monotonic() + patient(SETTLE_S)
-    while time.monotonic() < deadline:
+    seen = [read()]
+
+    def still() -> bool:
         time.sleep(STILL_S)
-        again = read()
-        if again == counters:
-            break
-        counters = again
-    return counters
+        seen.append(read())
+        return seen[-1] == seen[-2]
+
+    wait_at_most(still, SETTLE_S, "counters that stand still", poll_s=0.0)
+    return seen[-1]
 
 
 def counter_difference(before: HopCounters | None, after: HopCounters) -> HopCounters:
@@ -321,13 +325,16 @@ class EventInjector:
 
     def _links_up(self) -> None:
         """A tester on virtio-user takes the switch's connection when its link is asked for."""
-        deadline = time.monotonic() + LINKS_S
-        while down := self._deployment.generator.links_down():
-            if time.monotonic() > deadline:
-                raise DutError(
-                    f"links down after {LINKS_S:g} s: {', '.join(down)}", where="restart"
-                )
-            time.sleep(0.02)
+        generator = self._deployment.generator
+        wait_for(
+            lambda: not generator.links_down(),
+            LINKS_S,
+            "the links of the tester",
+            error=lambda: DutError(
+                f"links down after {LINKS_S:g} s: {', '.join(generator.links_down())}",
+                where="restart",
+            ),
+        )
 
 
 #: Share of the wait after learning frames by which they have come through; counters are read in

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from vnetperf.backend import Requirements
 from vnetperf.model.outcomes import Figures, Kind, TransferSpec
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,13 @@ class UnreadableError(ValueError):
     """A tool's output is no result: which tool, of which version, and what is missing."""
 
 
-class EndpointTool(ABC):
+class EndpointTool(Requirements, ABC):
     """A tool that measures between two sockets.
 
     Attributes:
         name: What users call it.
         package: The package that has it.
-        programs: Programs of the client and of the server.
+        programs: Programs of the client and of the server; a name alone is a program of `package`.
         kinds: What it can do.
         version_argv: How its client is asked for its version.
         ports: Ports that one server takes.
@@ -65,14 +66,19 @@ class EndpointTool(ABC):
         tells_machines_cpu: True when the processor use that it tells is that of the whole machine.
     """
 
-    name: ClassVar[str]
     package: ClassVar[str]
-    programs: ClassVar[tuple[str, str]]
     kinds: ClassVar[tuple[Kind, ...]]
     version_argv: ClassVar[tuple[str, ...]]
     ports: ClassVar[int] = 1
     end_server_by: ClassVar[signal.Signals] = signal.SIGTERM
     tells_machines_cpu: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        named: tuple[Program | str, ...] = cls.programs
+        cls.programs = tuple(
+            Program(name=one, package=cls.package) if isinstance(one, str) else one for one in named
+        )
 
     def missing(self, facts: MachineFacts) -> str:
         """What keeps it from running on the machine.
@@ -83,8 +89,7 @@ class EndpointTool(ABC):
         Returns:
             "" when nothing does; otherwise what is missing and the cure.
         """
-        found = (facts.missing_program(name, self.package) for name in dict.fromkeys(self.programs))
-        return next((trouble for trouble in found if trouble), "")
+        return self.missing_requirement(facts)
 
     def cannot(self, spec: TransferSpec) -> str:
         """Why it cannot do what is asked.

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
 from vnetperf.model.outcomes import Figures, Kind, TransferSpec
+from vnetperf.model.testbed import Program
 
 #: Longest wait for the server's answer, milliseconds. That nothing arrives is seen before.
 CONNECT_MS = 10_000
@@ -17,7 +18,9 @@ class Iperf3(EndpointTool):
 
     name: ClassVar[str] = "iperf3"
     package: ClassVar[str] = "iperf3"
-    programs: ClassVar[tuple[str, str]] = ("iperf3", "iperf3")
+    programs: ClassVar[tuple[Program, ...]] = (
+        Program(name="iperf3", package="iperf3", version_args=("--version",)),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = ("TCP_STREAM", "UDP_STREAM")
     version_argv: ClassVar[tuple[str, ...]] = ("iperf3", "--version")
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
 from vnetperf.model.outcomes import Figures, Kind, TransferSpec
+from vnetperf.model.testbed import Program
 
 #: What is asked for; a version leaves out what it does not know.
 _KEYS = (
@@ -45,7 +46,10 @@ class Netperf(EndpointTool):
 
     name: ClassVar[str] = "netperf"
     package: ClassVar[str] = "netperf"
-    programs: ClassVar[tuple[str, str]] = ("netperf", "netserver")
+    programs: ClassVar[tuple[Program, ...]] = (
+        Program(name="netperf", package="netperf", version_args=("-V",)),
+        Program(name="netserver", package="netperf"),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = ("TCP_STREAM", "UDP_STREAM", "TCP_RR", "UDP_RR")
     version_argv: ClassVar[tuple[str, ...]] = ("netperf", "-V")
     #: One to be told what is to be done, one to do it.

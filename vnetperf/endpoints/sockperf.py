@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
 from vnetperf.model.outcomes import Figures, Kind, TransferSpec
+from vnetperf.model.testbed import Program
 
 _COMMANDS = {"STREAM": "throughput", "RR": "ping-pong", "LOAD": "under-load"}
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -38,7 +39,9 @@ class Sockperf(EndpointTool):
 
     name: ClassVar[str] = "sockperf"
     package: ClassVar[str] = "sockperf"
-    programs: ClassVar[tuple[str, str]] = ("sockperf", "sockperf")
+    programs: ClassVar[tuple[Program, ...]] = (
+        Program(name="sockperf", package="sockperf", version_args=("--version",)),
+    )
     kinds: ClassVar[tuple[Kind, ...]] = (
         *("TCP_RR", "UDP_RR", "TCP_LOAD", "UDP_LOAD"),
         *("TCP_STREAM", "UDP_STREAM"),

@@ -13,6 +13,7 @@ from typing import Any
 from vnetperf.host.wait import patient
 from vnetperf.model.errors import HostError, VnetperfError
 from vnetperf.model.scenario import Pollers
+from vnetperf.model.testbed import Program
 from vnetperf.model.trial import HopCounters
 
 #: Room of a buffer: for frames of an MTU up to STANDARD_MTU, and for jumbo frames. The larger one
@@ -179,7 +180,15 @@ def _encode_request(command: str) -> bytes:
     return request
 
 
-TESTPMD, TESTPMD_PACKAGE = "dpdk-testpmd", "dpdk-dev"
+TESTPMD = "dpdk-testpmd"
+TESTPMD_PROGRAM = Program(
+    name=TESTPMD,
+    package="dpdk-dev",
+    places=(TESTPMD, "testpmd"),
+    key="testpmd",
+    software="dpdk",
+    debian=("dpdk", "libdpdk-dev"),
+)
 #: RTE_MAX_LCORE of distributions' builds.
 MAX_LCORE = 128
 #: Names of its forwarding threads before DPDK 22.11, in it, and since 23.07.

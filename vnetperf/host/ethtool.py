@@ -9,7 +9,7 @@ import socket
 import struct
 from pathlib import Path
 
-from vnetperf.host.links import run_in
+from vnetperf.host.linux import run_in
 from vnetperf.model.errors import HostError
 
 SIOCETHTOOL = 0x8946

@@ -18,10 +18,9 @@ from pathlib import Path
 import vnetperf
 from vnetperf.host import locks
 from vnetperf.host.journal import Journal, guardian_log
-from vnetperf.host.linux import ProcessId
+from vnetperf.host.linux import RUN_ID_VARIABLE, ProcessId
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import make_private, remove_if_empty
-from vnetperf.host.processes import RUN_ID_VARIABLE
 from vnetperf.model.errors import HostError
 
 GUARDIAN_START_S = 120.0

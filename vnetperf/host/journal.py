@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import logging
 import os
 import sys
 import threading
@@ -24,6 +25,8 @@ from vnetperf.host import locks
 from vnetperf.host.linux import ProcessId, boot_id, check_run_id, user_name
 from vnetperf.host.paths import HostRoots, make_private, remove_if_empty
 from vnetperf.model.errors import HostError
+
+log = logging.getLogger(__name__)
 
 UndoData = Mapping[str, Any]
 UndoFunction = Callable[[UndoData], str]
@@ -262,33 +265,6 @@ def undo_record(record: Record) -> str:
         ) from error
 
 
-def undo_pending(journal: Journal) -> UndoReport:
-    """Undo every pending change of a journal that the caller holds exclusively."""
-    content = read_journal(journal.path)
-    truncate_torn_line(journal.fd, content)
-    undone: list[UndoStep] = []
-    failed: list[UndoStep] = []
-    left = pending_changes(content.records)
-    for attempt in (1, 2):
-        failed = []
-        again: list[Record] = []
-        for record in left:
-            try:
-                outcome = undo_record(record)
-            except HostError as error:
-                failed.append(UndoStep(record["kind"], record["what"], str(error)))
-                again.append(record)
-                continue
-            undone.append(UndoStep(record["kind"], record["what"], outcome))
-            # A full disk must not stop the undo: a step without its mark is merely repeated.
-            with contextlib.suppress(HostError):
-                journal.append({"t": "undone", "n": record["n"]})
-        left = again
-        if left and attempt == 1:
-            time.sleep(RETRY_AFTER_S)  # the kernel frees what the dead held a little later
-    return UndoReport(journal.run_id, tuple(undone), tuple(failed), content.damage)
-
-
 def _is_undone_first(record: Record) -> bool:
     try:
         return kind_of(record["kind"]).first
@@ -413,6 +389,7 @@ class Journal:
                 }
             )
             self._next += 1
+        log.info("change %d: %s", number, what)
         return Change(self, number, what)
 
     @contextlib.contextmanager
@@ -437,6 +414,7 @@ class Journal:
                 if record["n"] == number:
                     outcome = undo_record(record)
                     self.append({"t": "undone", "n": number})
+                    log.info("undone: %s: %s", record["what"], outcome)
                     return outcome
         return "already undone"
 
@@ -450,15 +428,37 @@ class Journal:
             if not self.path.exists():  # another process has undone it while we waited
                 self.close()
                 return UndoReport(self.run_id)
-            report = undo_pending(self)
-            if not report.failed:
+            content = read_journal(self.path)
+            truncate_torn_line(self._fd, content)
+            undone, failed = self._undo_all(pending_changes(content.records))
+            report = UndoReport(self.run_id, tuple(undone), tuple(failed), content.damage)
+            if not failed:
                 self._finish(damaged=bool(report.damaged))
             return report
 
-    @property
-    def fd(self) -> int:
-        """The open file, for the code that undoes."""
-        return self._fd
+    def _undo_all(self, left: list[Record]) -> tuple[list[UndoStep], list[UndoStep]]:
+        """Undo each change; what fails is tried once more at the end."""
+        undone: list[UndoStep] = []
+        failed: list[UndoStep] = []
+        for attempt in (1, 2):
+            failed, again = [], []
+            for record in left:
+                try:
+                    outcome = undo_record(record)
+                except HostError as error:
+                    log.warning("cannot undo: %s: %s", record["what"], error)
+                    failed.append(UndoStep(record["kind"], record["what"], str(error)))
+                    again.append(record)
+                    continue
+                log.info("undone: %s: %s", record["what"], outcome)
+                undone.append(UndoStep(record["kind"], record["what"], outcome))
+                # A full disk must not stop the undo: a step without its mark is merely repeated.
+                with contextlib.suppress(HostError):
+                    self.append({"t": "undone", "n": record["n"]})
+            left = again
+            if left and attempt == 1:
+                time.sleep(RETRY_AFTER_S)  # the kernel frees what the dead held a little later
+        return undone, failed
 
     def close(self) -> None:
         """Close the file; what is pending stays on disk."""

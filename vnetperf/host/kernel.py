@@ -18,6 +18,7 @@ from vnetperf.host import linux
 from vnetperf.host.facts import is_unknown
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.model.errors import HostError
+from vnetperf.model.testbed import KernelModule
 
 PROC_SYS = Path("/proc/sys")
 
@@ -116,34 +117,15 @@ def _normalised(value: str) -> str:
     return words
 
 
-#: Modules that backends and wires may need; the planner knows of these.
-REPORTED_MODULES = (
-    *("openvswitch", "vxlan", "geneve", "ip_gre", "bridge", "veth", "tun", "macvtap", "macvlan"),
-    *("gtp", "vhost_net", "vfio_pci", "vfio_iommu_type1", "uio_pci_generic"),
-    *("sch_ingress", "cls_matchall", "cls_u32", "cls_flower", "act_mirred", "act_pedit"),
+#: Modules of links, NICs and guests, which belong to no backend alone.
+COMMON_MODULES = (
+    KernelModule(name="veth", symbol="veth_xmit"),
+    KernelModule(name="tun", symbol="tun_net_xmit"),
+    KernelModule(name="vhost_net", symbol="vhost_net_open"),
+    KernelModule(name="vfio_pci", symbol="vfio_pci_probe"),
+    KernelModule(name="vfio_iommu_type1", symbol="vfio_iommu_type1_ioctl"),
+    KernelModule(name="uio_pci_generic"),
 )
-#: A function of each that a kernel without a list of its built-in modules may have.
-MODULE_SYMBOLS = {
-    "openvswitch": "ovs_dp_process_packet",
-    "vxlan": "vxlan_xmit",
-    "geneve": "geneve_xmit",
-    "ip_gre": "gre_tap_xmit",
-    "bridge": "br_handle_frame",
-    "veth": "veth_xmit",
-    "tun": "tun_net_xmit",
-    "macvtap": "macvtap_newlink",
-    "macvlan": "macvlan_start_xmit",
-    "gtp": "gtp_dev_xmit",
-    "vhost_net": "vhost_net_open",
-    "vfio_pci": "vfio_pci_probe",
-    "vfio_iommu_type1": "vfio_iommu_type1_ioctl",
-    "sch_ingress": "ingress_init",
-    "cls_matchall": "mall_classify",
-    "cls_u32": "u32_classify",
-    "cls_flower": "fl_classify",
-    "act_mirred": "tcf_mirred_act",
-    "act_pedit": "tcf_pedit_act",
-}
 KALLSYMS = Path("/proc/kallsyms")
 MODULES = Path("/lib/modules")
 SYS_MODULE = Path("/sys/module")
@@ -155,29 +137,41 @@ def module_loaded(name: str) -> bool:
     return (SYS_MODULE / _module_name(name)).is_dir()
 
 
-def why_not_loadable(name: str) -> str:
+def module_problem(module: KernelModule | str) -> str:
     """What keeps a module from being used; nothing is loaded to find out."""
-    if module_loaded(name) or _module_name(name) in _built_in_modules():
+    known = _as_module(module)
+    if module_loaded(known.name) or _is_built_in(known):
         return ""
     directory = MODULES / os.uname().release
     if not directory.is_dir():
         return f"it is not loaded, and {directory} is not there to load it from"
-    if _module_name(name) in _module_names(directory / "modules.dep"):
+    if _module_name(known.name) in _module_names(directory / "modules.dep"):
         return ""
     return f"it is neither loaded nor under {directory}"
 
 
-@cache
-def _built_in_modules() -> frozenset[str]:
-    """Modules built into the kernel, by its list, or by symbols when the list is not installed."""
+def _as_module(module: KernelModule | str) -> KernelModule:
+    if isinstance(module, KernelModule):
+        return module
+    common = {one.name: one for one in COMMON_MODULES}
+    return common.get(_module_name(module)) or KernelModule(name=module)
+
+
+def _is_built_in(module: KernelModule) -> bool:
+    """Whether the kernel has it, by its list, or by a symbol when the list is not installed."""
     listed = _module_names(MODULES / os.uname().release / "modules.builtin")
     if listed:
-        return listed
+        return _module_name(module.name) in listed
+    return module.symbol in _symbols()
+
+
+@cache
+def _symbols() -> frozenset[str]:
     try:
-        text = KALLSYMS.read_text()
+        lines = KALLSYMS.read_text().splitlines()
     except OSError:
         return frozenset()
-    return frozenset(name for name, symbol in MODULE_SYMBOLS.items() if f" {symbol}\n" in text)
+    return frozenset(line.split(None, 3)[2] for line in lines if not line.endswith("]"))
 
 
 @cache
@@ -190,9 +184,11 @@ def _module_names(file: Path) -> frozenset[str]:
     return frozenset(_module_name(Path(path).name.partition(".ko")[0]) for path in paths)
 
 
-def load_module(journal: Journal, name: str) -> Change | None:
+def load_module(journal: Journal, module: KernelModule | str) -> Change | None:
     """Load a module and those it needs for this run; None when it is there or built in."""
-    if module_loaded(name) or _module_name(name) in _built_in_modules():
+    known = _as_module(module)
+    name = known.name
+    if module_loaded(name) or _is_built_in(known):
         return None
     modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")
     if modprobe is None or not PROC_MODULES.exists():
@@ -205,12 +201,12 @@ def load_module(journal: Journal, name: str) -> Change | None:
     order = _modprobe([modprobe, "--show-depends", name], name)
     lines = [line.split() for line in order.splitlines()]
     needed = [_module_name(Path(line[1]).name.split(".ko")[0]) for line in lines if len(line) > 1]
-    missing = [module for module in needed if not module_loaded(module)]
+    missing = [one for one in needed if not module_loaded(one)]
     what = f"load modules {' '.join(missing)}"
     with journal.changing("modules", what, {"modules": missing}) as change:
         _modprobe([modprobe, name], name)
         if missing and not module_loaded(name):
-            raise HostError("modprobe said yes, but it is not loaded", where=f"module {name}")
+            raise HostError("modprobe succeeded, but it is not loaded", where=f"module {name}")
     return change
 
 

@@ -7,14 +7,15 @@ import fcntl
 import json
 import os
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vnetperf.host import linux
+from vnetperf.host import ethtool, linux
 from vnetperf.host.files import mounts_below
 from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.host.linux import run_in
 from vnetperf.model.errors import HostError
 
 T = TypeVar("T")
@@ -44,28 +45,6 @@ def create_netns(journal: Journal, path: Path) -> Change:
 
         set_up("lo", netns=path)
     return change
-
-
-def run_in(netns: Path | None, function: Callable[[], T]) -> T:
-    """Run a function in a network namespace; None is the caller's.
-
-    It runs in a thread of its own. Processes it starts belong to no run: use `Processes.spawn`.
-    """
-    if netns is None:
-        return function()
-
-    def body() -> T:
-        try:
-            linux.set_namespace(netns)
-        except OSError as error:
-            raise HostError(
-                f"cannot enter the network namespace: {error.strerror}",
-                where=str(netns),
-                cure="create it first, as root",
-            ) from error
-        return function()
-
-    return linux.call_in_thread(body)
 
 
 def undo_netns(data: UndoData) -> str:
@@ -161,8 +140,6 @@ def create_veth(
     queues: int | None = None,
 ) -> Change:
     """Create a veth pair, move its ends where they belong, and bring both up."""
-    from vnetperf.host import ethtool  # noqa: PLC0415 - only needed here
-
     for name, where in zip(names, netns, strict=True):
         check_new_name(name, where)
         check_new_name(name, None)  # both are born in the caller's namespace
@@ -208,7 +185,7 @@ def set_address(name: str, mac: str, *, netns: Path | None = None) -> None:
 
 
 def move(name: str, target: Path, *, netns: Path | None = None) -> None:
-    """Move a link that this run created, or has written down, into another namespace; it is down."""
+    """Move a link of this run into another namespace; it is down then."""
     check_new_name(name, target)
     with target.open("rb") as namespace:
         _set_link(name, netns, net_ns_fd=namespace.fileno())

@@ -90,6 +90,28 @@ def call_in_thread(function: Callable[[], T]) -> T:
     return results[0]
 
 
+def run_in(netns: Path | None, function: Callable[[], T]) -> T:
+    """Run a function in a network namespace; None is the caller's.
+
+    It runs in a thread of its own. Processes it starts belong to no run: use `Processes.spawn`.
+    """
+    if netns is None:
+        return function()
+
+    def body() -> T:
+        try:
+            set_namespace(netns)
+        except OSError as error:
+            raise HostError(
+                f"cannot enter the network namespace: {error.strerror}",
+                where=str(netns),
+                cure="create it first, as root",
+            ) from error
+        return function()
+
+    return call_in_thread(body)
+
+
 def raw_syscall(number: int, *arguments: Any) -> int:
     """syscall(2) by number, for calls without a C library function."""
     return _checked(int(_libc.syscall(number, *arguments)), f"system call {number}")
@@ -101,6 +123,8 @@ def _delete_module_number() -> int:
 
 
 PROC = Path("/proc")
+#: Environment variable of every process of a run.
+RUN_ID_VARIABLE = "VNETPERF_RUN_ID"
 RUN_ID_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
@@ -169,3 +193,12 @@ def check_run_id(run_id: str) -> str:
             cure="leave it out, one is made",
         )
     return run_id
+
+
+def belongs_to_run(pid: int, run_id: str) -> bool:
+    """Whether a living process was started for this run."""
+    try:
+        environment = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return False
+    return f"{RUN_ID_VARIABLE}={run_id}".encode() in environment.split(b"\0")

@@ -15,23 +15,13 @@ from pathlib import Path
 
 from vnetperf.host.linux import ProcessId, user_name
 from vnetperf.host.paths import HostRoots, make_private, remove_if_empty
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError, TestbedBusyError
-
-FILE_LOCK_POLL_S = 0.02
 
 
 def lock_file(fd: int, timeout_s: float, busy: Callable[[], HostError]) -> None:
     """Take the lock; closing the file, or `release`, gives it back."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise busy() from None
-            time.sleep(FILE_LOCK_POLL_S)
-        else:
-            return
+    wait_for(lambda: _try_lock(fd), timeout_s, "the lock of a file", error=busy)
 
 
 def unlock_file(fd: int) -> None:
@@ -98,17 +88,32 @@ class TestbedLock:
         """Take a testbed for a run. What a dead run left is taken silently."""
         path = roots.lock(testbed)
         begin = time.monotonic()
-        while True:
+        found: list[int] = []
+
+        def take() -> bool:
             fd = _open_lock_file(path)
             if _try_flock(fd, path):
-                break
+                found.append(fd)
+                return True
             os.close(fd)
-            holder, waited = read_holder(path), time.monotonic() - begin
-            if waited >= timeout_s:
-                raise _testbed_busy(path, testbed, holder, waited)
-            if on_wait is not None:
-                on_wait(holder, waited)
-            time.sleep(TESTBED_LOCK_POLL_S)
+            return False
+
+        def busy() -> TestbedBusyError:
+            return _testbed_busy(path, testbed, read_holder(path), time.monotonic() - begin)
+
+        def progress() -> None:
+            if on_wait is not None and timeout_s > 0:
+                on_wait(read_holder(path), time.monotonic() - begin)
+
+        wait_for(
+            take,
+            timeout_s,
+            f"the lock of testbed {testbed}",
+            poll_s=TESTBED_LOCK_POLL_S,
+            check=progress,
+            error=busy,
+        )
+        (fd,) = found
         me = ProcessId.me()
         lock = cls(
             path,
@@ -160,21 +165,6 @@ def read_holder(path: Path) -> LockHolder | None:
         return None
 
 
-def is_held(path: Path) -> bool:
-    """Whether a living process holds the lock of this file."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
-
-
 def remove_stale_locks(roots: HostRoots) -> list[str]:
     """Remove lock files that nobody holds."""
     removed = []
@@ -204,12 +194,16 @@ def _open_lock_file(path: Path) -> int:
             ) from error
 
 
-def _try_flock(fd: int, path: Path) -> bool:
+def _try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    return _is_current_file(fd, path)
+    return True
+
+
+def _try_flock(fd: int, path: Path) -> bool:
+    return _try_lock(fd) and _is_current_file(fd, path)
 
 
 def _is_current_file(fd: int, path: Path) -> bool:

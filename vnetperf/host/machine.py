@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from vnetperf.host import cpu, ethtool, hugepages, kernel, links, nic
 from vnetperf.host.ethtool import disable_offloads
-from vnetperf.host.links import run_in
+from vnetperf.host.linux import RUN_ID_VARIABLE, run_in
 from vnetperf.host.nic import eswitch, netdev, vfs
-from vnetperf.host.processes import RUN_ID_VARIABLE, ManagedProcess
+from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.session import HostRun
 from vnetperf.host.wait import patient
 from vnetperf.model.errors import HostError
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 
 T = TypeVar("T")
 
@@ -56,13 +56,13 @@ class MachineBase:
         group = f"vnetperf-{self.run_id}-{name}"
         return cpu.create_cpuset(self._run.journal, group, cpus)
 
-    def load_module(self, name: str) -> None:
+    def load_module(self, module: KernelModule | str) -> None:
         """Load a kernel module; it is unloaded with the run's end if it was not there before."""
-        kernel.load_module(self._run.journal, name)
+        kernel.load_module(self._run.journal, module)
 
     def in_netns(self, function: Callable[[], T]) -> T:
         """Call a function in the run's network namespace, in a thread of its own."""
-        return links.run_in(self.netns, function)
+        return run_in(self.netns, function)
 
 
 class MachineLinks(MachineBase):
@@ -242,7 +242,7 @@ class MachineNics(MachineBase):
 
 
 class Machine(MachineLinks, MachineNics):
-    """A machine in the hands of one run: its files, processes and memory; links and NICs besides."""
+    """A machine in the hands of one run: its files, processes, memory, links and NICs."""
 
     def subdir(self, name: str) -> Path:
         """A private directory of the run, for a backend's sockets and files."""

@@ -19,22 +19,18 @@ from pathlib import Path
 from typing import IO
 
 from vnetperf.host.journal import Journal, UndoData
-from vnetperf.host.linux import PROC, ProcessId, set_namespace
-from vnetperf.host.wait import patient
+from vnetperf.host.linux import (
+    PROC,
+    RUN_ID_VARIABLE,
+    ProcessId,
+    belongs_to_run,
+    set_namespace,
+)
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
-RUN_ID_VARIABLE = "VNETPERF_RUN_ID"
 TERM_GRACE_S = 1.0
 END_TIMEOUT_S = 8.0
-
-
-def belongs_to_run(pid: int, run_id: str) -> bool:
-    """Whether a living process was started for this run."""
-    try:
-        environment = (PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return False
-    return f"{RUN_ID_VARIABLE}={run_id}".encode() in environment.split(b"\0")
 
 
 def find_processes(run_id: str) -> list[int]:
@@ -308,17 +304,18 @@ class ManagedProcess:
         poll_s: float = READY_POLL_S,
     ) -> None:
         """Wait until the predicate holds."""
-        deadline = time.monotonic() + patient(timeout_s)
-        while not predicate():
-            if not self.alive():
-                self.expect_alive(f"while waiting for {what}")
-            if time.monotonic() > deadline:
-                raise HostError(
-                    f"{self.name} runs, but {what} did not come within {timeout_s:g} s",
-                    where=str(self.log),
-                    cure=f"its last lines:\n{self.log_tail()}",
-                )
-            time.sleep(poll_s)
+        wait_for(
+            predicate,
+            timeout_s,
+            f"{what} of {self.name}",
+            poll_s=poll_s,
+            check=lambda: self.expect_alive(f"while waiting for {what}"),
+            error=lambda: HostError(
+                f"{self.name} runs, but {what} did not come within {timeout_s:g} s",
+                where=str(self.log),
+                cure=f"its last lines:\n{self.log_tail()}",
+            ),
+        )
 
     def expect_alive(self, context: str = "") -> None:
         """Raise with its last words when it has ended."""

@@ -11,10 +11,12 @@ import struct
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from vnetperf.host.facts import is_unknown, unknown
+from vnetperf.model.testbed import Program
 
 _ELF_MAGIC: Final = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 _ELF_HEADER_SIZE: Final = 64
@@ -55,114 +57,74 @@ def _build_id_in_notes(notes: bytes) -> str:
     return ""
 
 
-#: Program -> places it is looked for, in order; a name alone is looked for in PATH.
-PROGRAM_PATHS: dict[str, tuple[str, ...]] = {
-    "ovs-vswitchd-dpdk": (
-        "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
-        "ovs-vswitchd-dpdk",
-        "ovs-vswitchd",
-    ),
-    # The kernel's datapath can be driven by either build.
-    "ovs-vswitchd": (
-        "ovs-vswitchd",
-        "/usr/lib/openvswitch-switch/ovs-vswitchd",
-        "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
-    ),
-    "ovsdb-server": ("ovsdb-server",),
-    "ovsdb-tool": ("ovsdb-tool",),
-    "ovs-vsctl": ("ovs-vsctl",),
-    "ovs-ofctl": ("ovs-ofctl",),
-    "dpdk-testpmd": ("dpdk-testpmd", "testpmd"),
-    "vpp": ("vpp",),
-    "pktgen": ("pktgen",),
-    # Never its wrapper t-rex-64, which changes the machine.
-    "trex": ("_t-rex-64",),
-    "qemu-system-x86_64": ("qemu-system-x86_64", "qemu-kvm"),
-    "osmo-ggsn": ("osmo-ggsn",),
-    "sgsnemu": ("sgsnemu",),
-    "iperf3": ("iperf3",),
-    "netperf": ("netperf",),
-    "netserver": ("netserver",),
-    "sockperf": ("sockperf",),
-    "gcc": ("gcc", "cc"),
-    "pkg-config": ("pkg-config", "pkgconf"),
-}
-#: What a program's version text must contain to be the one meant: a distribution's ovs-vswitchd
-#: may be built without DPDK.
-VERSION_MUST_CONTAIN = {"ovs-vswitchd-dpdk": "DPDK"}
-#: A program's version where it matters; a DPDK program tells its own once it runs, by telemetry.
-VERSION_ARGS = {
-    "ovs-vswitchd-dpdk": ("--version",),
-    "ovs-vswitchd": ("--version",),
-    "osmo-ggsn": ("--version",),
-    "iperf3": ("--version",),
-    "netperf": ("-V",),
-    "sockperf": ("--version",),
-    "gcc": ("-dumpfullversion",),
-}
-#: Programs whose version is that of a library they are linked with: they are not asked, since VPP
-#: before 26.02 takes "--version" for a piece of its configuration, and starts.
-VERSION_FROM_LIBRARY = {"vpp": re.compile(rb"libvlib\.so\.(\d+\.\d+)")}
-#: Programs whose builds differ by the libraries that they are linked with.
-LIBRARIES_REPORTED = ("osmo-ggsn",)
 LIBRARY_NAME = re.compile(rb"\0(lib[\w+.-]+)\.so(?:\.\d+)*(?=\0)")
 CORRECT_PATH = "correct its path under [programs] of the testbed file"
 EXTRA_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+#: Programs that are recorded whatever backends need: links are made by the kernel of its version.
+COMMON_PROGRAMS = (Program(name="ip", package="iproute2", software="iproute2"),)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProgram:
+    """What was found of a declared program.
+
+    Attributes:
+        path: Its path; "" when it is missing.
+        version: What it prints as its version, or is linked with; "" when that is not read.
+        problem: What is wrong with the one configured or found.
+    """
+
+    path: str = ""
+    version: str = ""
+    problem: str = ""
 
 
 def find_programs(
-    overrides: Mapping[str, str], names: Iterable[str] = tuple(PROGRAM_PATHS)
-) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    """Find programs and the versions of those whose version matters."""
-    daemon = overrides.get("ovs-vswitchd-dpdk") or overrides.get("ovs-vswitchd", "")
-    # Tools of another version may not understand a daemon's database: take those built with it.
-    beside = [str(Path(daemon).parent.parent / d) for d in ("bin", "sbin")] if daemon else []
+    programs: Iterable[Program], paths: Mapping[str, str] | None = None
+) -> dict[str, FoundProgram]:
+    """Find programs, by name; `paths` are those of the testbed file, by `Program.setting`."""
+    declared, given = tuple(programs), {k: v for k, v in (paths or {}).items() if v}
+    settings = {program.name: program.setting for program in declared}
+
+    def find(program: Program) -> FoundProgram:
+        named = (given.get(settings.get(other, ""), "") for other in program.beside)
+        # Tools of another version may not understand a daemon: take those built with it.
+        prefixes = [Path(path).parent.parent for path in named if path]
+        beside = [str(prefix / folder) for prefix in prefixes for folder in ("bin", "sbin")]
+        return _find_program(program, given.get(program.setting, ""), beside)
+
     with ThreadPoolExecutor(8) as pool:
-        found = dict(
-            zip(
-                names,
-                pool.map(lambda n: _find_program(n, overrides.get(n, ""), beside), names),
-                strict=True,
-            )
-        )
-    paths = {name: path for name, (path, _, _) in found.items()}
-    versions = {name: text for name, (_, text, _) in found.items() if text}
-    return paths, versions, {name: trouble for name, (_, _, trouble) in found.items() if trouble}
+        found = pool.map(find, declared)
+        return dict(zip(settings, found, strict=True))
 
 
-def linked_libraries(paths: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Libraries that programs are linked with, of those whose builds differ by them."""
-    found: dict[str, tuple[str, ...]] = {}
-    for name in LIBRARIES_REPORTED:
-        with contextlib.suppress(OSError):
-            if path := paths.get(name):
-                names = LIBRARY_NAME.findall(Path(path).read_bytes())
-                found[name] = tuple(sorted({one.decode() for one in names}))
-    return found
+def linked_libraries(path: str) -> tuple[str, ...]:
+    """Libraries that a program is linked with."""
+    with contextlib.suppress(OSError):
+        return tuple(sorted({m.decode() for m in LIBRARY_NAME.findall(Path(path).read_bytes())}))
+    return ()
 
 
-def _find_program(name: str, override: str, beside: Sequence[str]) -> tuple[str, str, str]:
-    """Path, version, and what is wrong."""
-    trouble = ""
+def _find_program(program: Program, override: str, beside: Sequence[str]) -> FoundProgram:
+    problem = ""
     search = os.pathsep.join([*beside, os.environ.get("PATH", ""), EXTRA_PATH])
-    for place in (override,) if override else PROGRAM_PATHS[name]:
+    for place in (override,) if override else program.places or (program.name,):
         path = shutil.which(place, path=search)
         if path is None:
             if override:
-                trouble = f"{override} {_why_not_executable(Path(override))}; {CORRECT_PATH}"
+                problem = f"{override} {_why_not_executable(Path(override))}; {CORRECT_PATH}"
             continue
-        known = name in VERSION_ARGS or name in VERSION_FROM_LIBRARY
-        text = version_of(name, path) if known else ""
-        if name not in VERSION_MUST_CONTAIN or VERSION_MUST_CONTAIN[name] in text:
-            return path, text, ""
+        text = _version(program, path)
+        if program.version_contains in text:
+            return FoundProgram(path, text)
         wrong = (
             "does not tell its version"
             if is_unknown(text)
-            else f"has no {VERSION_MUST_CONTAIN[name]}"
+            else f"has no {program.version_contains}"
         )
         cure = CORRECT_PATH if override else "run `make deps`, or name another under [programs]"
-        trouble = trouble or f"{path} {wrong} ({text.splitlines()[0]}); {cure}"
-    return "", "", trouble
+        problem = problem or f"{path} {wrong} ({text.splitlines()[0]}); {cure}"
+    return FoundProgram(problem=problem)
 
 
 def _why_not_executable(path: Path) -> str:
@@ -175,22 +137,25 @@ def _why_not_executable(path: Path) -> str:
     return "is not executable"
 
 
-def version_of(name: str, path: str) -> str:
-    """What a program prints as its version, or is linked with."""
-    if name in VERSION_FROM_LIBRARY:
-        return _linked_version(name, Path(path))
-    argv = [path, *VERSION_ARGS[name]]
+def _version(program: Program, path: str) -> str:
+    """What a program prints as its version, or is linked with; "" when that is not read."""
+    if program.version_library:
+        return _linked_version(program.version_library, Path(path))
+    if not program.version_args:
+        return ""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            [path, *program.version_args], capture_output=True, text=True, timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"unknown: {error}"
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     return "\n".join(lines[:3]) or f"unknown: {Path(path).name} printed nothing"
 
 
-def _linked_version(name: str, path: Path) -> str:
+def _linked_version(pattern: str, path: Path) -> str:
     try:
-        match = VERSION_FROM_LIBRARY[name].search(path.read_bytes())
+        match = re.search(pattern.encode(), path.read_bytes())
     except OSError as error:
         return f"unknown: {error}"
     if match is None:
@@ -199,39 +164,22 @@ def _linked_version(name: str, path: Path) -> str:
 
 
 DPKG_STATUS = Path("/var/lib/dpkg/status")
-# Name in the result -> packages that carry it, the first installed one counts.
-DEBIAN_PACKAGES = {
-    "dpdk": ("dpdk", "libdpdk-dev"),
-    "ovs": ("openvswitch-switch", "openvswitch-common"),
-    "ovs-dpdk": ("openvswitch-switch-dpdk",),
-    "qemu": ("qemu-system-x86", "qemu-system-arm"),
-    "libvirt": ("libvirt-daemon", "libvirt0"),
-    "vpp": ("vpp",),
-    "iproute2": ("iproute2",),
-    "gcc": ("gcc",),
-}
-PACKAGE_PROGRAMS = {
-    "dpdk": "dpdk-testpmd",
-    "ovs": "ovs-vswitchd",
-    "ovs-dpdk": "ovs-vswitchd-dpdk",
-    "qemu": "qemu-system-x86_64",
-    "libvirt": "libvirtd",
-    "vpp": "vpp",
-    "iproute2": "ip",
-    "gcc": "gcc",
-}
 NOT_INSTALLED = "not installed"
 
 
-def software_facts(*, dpkg_status: Path = DPKG_STATUS) -> dict[str, Any]:
-    """Version of each program that matters, or ``not installed``."""
-    packages = _debian_packages(dpkg_status)
+def software_facts(
+    programs: Iterable[Program], paths: Mapping[str, str], *, dpkg_status: Path = DPKG_STATUS
+) -> dict[str, Any]:
+    """Version of the software of each program that is recorded, or ``not installed``."""
+    listed = {p.software: p for p in programs if p.software}
+    candidates = {name: p.debian or (p.package,) for name, p in listed.items()}
+    installed = _debian_packages(dpkg_status, {one for many in candidates.values() for one in many})
     facts: dict[str, Any] = {"python": platform.python_version()}
-    for name, candidates in DEBIAN_PACKAGES.items():
-        versions = [packages[package] for package in candidates if package in packages]
+    for name in sorted(listed):
+        versions = [installed[package] for package in candidates[name] if package in installed]
         if versions:
             facts[name] = versions[0]
-        elif _in_path(PACKAGE_PROGRAMS[name]):
+        elif paths.get(listed[name].name):
             facts[name] = unknown("installed, but not by a Debian package")
         else:
             facts[name] = NOT_INSTALLED
@@ -252,9 +200,8 @@ def kvm_facts(*, dev: Path = Path("/dev")) -> dict[str, str]:
     return {"present": "yes", "usable": "not proved: nothing was booted with it"}
 
 
-def _debian_packages(status: Path) -> dict[str, str]:
+def _debian_packages(status: Path, wanted: Iterable[str]) -> dict[str, str]:
     """Installed packages of interest with version, read from dpkg's own list (it is fast)."""
-    wanted = {package for candidates in DEBIAN_PACKAGES.values() for package in candidates}
     found: dict[str, str] = {}
     try:
         text = status.read_text(errors="replace")
@@ -271,8 +218,3 @@ def _debian_packages(status: Path) -> dict[str, str]:
         if fields.get("Status") == "install ok installed" and "Version" in fields:
             found[package] = fields["Version"]
     return found
-
-
-def _in_path(program: str) -> bool:
-    directories = [*os.environ.get("PATH", "").split(os.pathsep), "/usr/sbin", "/usr/local/sbin"]
-    return any(directory and (Path(directory) / program).exists() for directory in directories)

@@ -1,14 +1,38 @@
-"""Waiting: time limits as a real machine needs them, scaled in the virtual lab."""
+"""Waiting: one loop for all deadlines, with time limits as the virtual lab needs them."""
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
-from vnetperf.host.facts.system import virtual_lab
+from vnetperf.host.facts import file_text, is_unknown
+from vnetperf.model.errors import HostError
 
-#: An emulated processor is some twenty times slower; limits have room for four of that already.
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+#: On the kernel's command line in the virtual lab.
+LAB_MARK = "vnetperf.virt=1"
+#: On the command line of a lab whose own guests get their timers' interrupts.
+LAB_GUESTS_MARK = "vnetperf.virt.guests=1"
+#: An emulated CPU is some twenty times slower; limits have room for four of that already.
 LAB_TIME_FACTOR = 5.0
+POLL_S = 0.02
+
+
+def virtual_lab(*, proc: Path = Path("/proc")) -> bool | str:
+    """Whether this is a guest of `vnetperf lab`, whose speeds mean nothing."""
+    cmdline = file_text(proc / "cmdline")
+    return cmdline if is_unknown(cmdline) else LAB_MARK in cmdline.split()
+
+
+def lab_takes_guests(*, proc: Path = Path("/proc")) -> bool:
+    """Whether a guest of `vnetperf lab` can have guests of its own."""
+    return LAB_GUESTS_MARK in file_text(proc / "cmdline").split()
 
 
 @cache
@@ -20,3 +44,58 @@ def time_factor(proc: Path = Path("/proc")) -> float:
 def patient(seconds: float) -> float:
     """A limit that is meant for a real machine, as this one needs it."""
     return seconds * time_factor()
+
+
+def wait_for(
+    predicate: Callable[[], T | None],
+    timeout_s: float,
+    what: str,
+    *,
+    poll_s: float = POLL_S,
+    check: Callable[[], object] | None = None,
+    error: Callable[[], Exception] | None = None,
+) -> T:
+    """Call a predicate until its value is true, and return the value.
+
+    Args:
+        predicate: It is called once more after the deadline: a machine that stood still meanwhile
+            fails nothing.
+        timeout_s: Time limit on a real machine; the virtual lab's is longer.
+        what: What is waited for, for the log and the error.
+        poll_s: Time between two calls.
+        check: Called after each call that returned nothing; raises when waiting is pointless.
+        error: Makes the exception to raise after the deadline; `HostError` by default.
+    """
+    value = _poll(predicate, timeout_s, what, poll_s, check)
+    if not value:
+        raise error() if error else HostError(f"{what}: not there after {timeout_s:g} s")
+    return value
+
+
+def wait_at_most(
+    predicate: Callable[[], T], timeout_s: float, what: str, *, poll_s: float = POLL_S
+) -> T:
+    """Call a predicate until its value is true or the time is over, and return the value."""
+    return _poll(predicate, timeout_s, what, poll_s, None)
+
+
+def _poll(
+    predicate: Callable[[], T],
+    timeout_s: float,
+    what: str,
+    poll_s: float,
+    check: Callable[[], object] | None,
+) -> T:
+    began = time.monotonic()
+    deadline = began + patient(timeout_s)
+    log.debug("waiting for %s, at most %g s", what, patient(timeout_s))
+    while True:
+        late = time.monotonic() >= deadline
+        value = predicate()
+        if not value and check is not None:
+            check()
+        if value or late:
+            outcome = "there" if value else "missing"
+            log.debug("%s: %s after %.2f s", what, outcome, time.monotonic() - began)
+            return value
+        time.sleep(poll_s)

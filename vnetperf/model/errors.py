@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """What ends a message about an unknown name; "" when none is near, or it is known.
+
+    Args:
+        name: What was given.
+        known: All that would be accepted.
+
+    Returns:
+        Text that follows the name: ", did you mean 'pvp_dpdk'?".
+    """
+    names = list(known)
+    near = get_close_matches(name, names, 1)
+    return f", did you mean {near[0]!r}?" if near and name not in names else ""
+
 
 class VnetperfError(Exception):
     """A failure told to the user in one clear message.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 
-Rss = Literal["l3", "l4", "off"]
+Own = TypeVar("Own", bound=Frozen)
 
 
 class QueuePin(Frozen):
@@ -30,7 +30,8 @@ class SwitchOptions(Frozen):
     """What a scenario asks of its vSwitch; a file under conf/switch/.
 
     A value of None leaves the backend's own. A backend names the options it renders in its
-    capabilities; a scenario that sets another one is refused before anything is deployed.
+    capabilities; a scenario that sets another one is refused before anything is deployed. Keys
+    beyond these are of the `Options` models that backends declare.
 
     Attributes:
         name: Name of the file.
@@ -41,17 +42,14 @@ class SwitchOptions(Frozen):
         tx_descriptors: Transmit descriptors of each queue.
         workers: Poll-mode threads (PMDs, workers).
         rxq_affinity: Receive queues pinned to workers; those not named go where the backend likes.
-        rss: Header fields that spread flows over receive queues.
         mtu: MTU of every port, octets without Ethernet header and FCS; None fits the frame sizes.
         offloads: Checksum and segmentation offloads of every port.
         memory_mib: Poll-mode memory by NUMA node, MiB; empty for what the backend needs.
-        vlan: VLAN of VNF ports that meet only each other.
-        rate_mbps: Highest rate at which a VNF port sends, Mbit/s; 0 for any.
-        trust: True lets a virtual function become promiscuous and change its address.
-        spoof_check: True drops what a virtual function sends with another source address.
         vf_driver: How a VNF is given a virtual function: "vfio-pci" as a PCI device, "kernel" as
             an interface.
     """
+
+    model_config = ConfigDict(extra="allow")
 
     name: str = ""
     description: str = ""
@@ -61,14 +59,9 @@ class SwitchOptions(Frozen):
     tx_descriptors: Annotated[int, Field(ge=64, le=32768)] | None = None
     workers: Annotated[int, Field(ge=1, le=64)] | None = None
     rxq_affinity: tuple[QueuePin, ...] = ()
-    rss: Rss | None = None
     mtu: Annotated[int, Field(ge=68, le=9198)] | None = None
     offloads: bool | None = None
     memory_mib: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    vlan: Annotated[int, Field(ge=1, le=4093)] | None = None
-    rate_mbps: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    trust: bool | None = None
-    spoof_check: bool | None = None
     vf_driver: Literal["vfio-pci", "kernel"] | None = None
 
     @field_validator("rx_descriptors", "tx_descriptors")
@@ -98,13 +91,31 @@ class SwitchOptions(Frozen):
         Returns:
             Name -> value.
         """
-        plain = SwitchOptions()
-        values = {name: getattr(self, name) for name in SwitchOptions.model_fields}
-        return {
-            name: value
-            for name, value in values.items()
-            if name not in ("name", "description", "mode") and value != getattr(plain, name)
-        }
+        given = _given(self, SwitchOptions(), "name", "description", "mode")
+        own = (self.model_extra or {}).items()
+        return given | {name: value for name, value in own if value is not None}
+
+    def own(self, model: type[Own]) -> Own:
+        """The options that a backend declares.
+
+        Args:
+            model: Its `Options`.
+
+        Returns:
+            The values given, and defaults for the others.
+        """
+        given = (self.model_extra or {}).items()
+        return model.model_validate({k: v for k, v in given if k in model.model_fields})
+
+
+def _given(options: Frozen, plain: Frozen, *without: str) -> dict[str, Any]:
+    """Options that differ from their defaults."""
+    values = {name: getattr(options, name) for name in type(plain).model_fields}
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in without and value != getattr(plain, name)
+    }
 
 
 #: Processors as the kernel writes them: "2", "2-3,8".
@@ -219,13 +230,7 @@ class GuestOptions(Frozen):
         Returns:
             Name -> value.
         """
-        plain = GuestOptions()
-        values = {name: getattr(self, name) for name in GuestOptions.model_fields}
-        return {
-            name: value
-            for name, value in values.items()
-            if name not in ("name", "description") and value != getattr(plain, name)
-        }
+        return _given(self, GuestOptions(), "name", "description")
 
 
 GtpuMode = Literal["tun", "kernel"]
@@ -349,6 +354,4 @@ class CoreOptions(Frozen):
         Returns:
             Name -> value.
         """
-        plain = CoreOptions()
-        values = {name: getattr(self, name) for name in CoreOptions.model_fields}
-        return {name: value for name, value in values.items() if value != getattr(plain, name)}
+        return _given(self, CoreOptions())

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.trial import Latency
 
 

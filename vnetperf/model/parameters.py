@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError
 
 #: A width finer than this is below what intended load can be told apart by.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.frames import RFC2544_FRAME_SIZES
 from vnetperf.model.parameters import (

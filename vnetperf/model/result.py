@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.outcomes import (
     AddressTable,
     BackToBack,

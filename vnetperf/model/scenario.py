@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, VnfPort, make_deployment, peer_mac
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.frames import GTPU, TunnelKind, overhead

@@ -2,11 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
+
+
+class Program(Frozen):
+    """A program that a backend, a wire or a tool declares; the inventory looks for it.
+
+    Attributes:
+        name: Key of `MachineFacts.programs`.
+        package: Package that has it, for the message when it is missing.
+        places: Names on PATH or absolute paths, in the order of the search; empty for its name.
+        version_args: Arguments that print its version; empty when it is not started for that.
+        version_contains: Text that its version must contain; another build is not used.
+        version_library: Pattern of a library that it is linked with, whose group 1 is its version.
+        records_libraries: True when the names of the libraries that it is linked with matter.
+        records_build: True when size and time of its file stand for a version.
+        key: Its key under `[programs]` of a testbed file; "" for its name with "_" for "-".
+        beside: Programs it is searched beside first, when the testbed file names their path.
+        software: Its name in the environment record; "" when it is not listed there.
+        debian: Debian packages whose version is recorded, the first installed one counts; empty
+            for `package`.
+        optional: True when only some scenarios need it: the backend's own `missing` looks.
+    """
+
+    name: str
+    package: str = ""
+    places: tuple[str, ...] = ()
+    version_args: tuple[str, ...] = ()
+    version_contains: str = ""
+    version_library: str = ""
+    records_libraries: bool = False
+    records_build: bool = False
+    key: str = ""
+    beside: tuple[str, ...] = ()
+    software: str = ""
+    debian: tuple[str, ...] = ()
+    optional: bool = False
+
+    @property
+    def setting(self) -> str:
+        """Its key under `[programs]` of a testbed file."""
+        return self.key or self.name.replace("-", "_")
+
+
+class KernelModule(Frozen):
+    """A kernel module that a backend, a wire or a tool declares; the inventory looks for it.
+
+    Attributes:
+        name: Its name, as modprobe takes it.
+        purpose: What needs it, for the message when it is missing.
+        symbol: A function of it, to find it in a kernel whose list of built-in modules is not
+            installed.
+        optional: True when only some scenarios need it: the backend's own `missing` looks.
+    """
+
+    name: str
+    purpose: str = ""
+    symbol: str = ""
+    optional: bool = False
+
+
+def _check_absolute(value: str) -> str:
+    if value and not value.startswith("/"):
+        raise ValueError('a program is an absolute path, or "" to search for it')
+    return value
+
+
+AbsolutePath = Annotated[str, AfterValidator(_check_absolute)]
 
 
 class AgentConfig(Frozen):
@@ -63,79 +129,6 @@ class MediaConfig(Frozen):
     nominal: bool = True
 
 
-class ProgramsConfig(Frozen):
-    """Programs to use instead of those found on PATH: absolute paths, "" to search.
-
-    Attributes:
-        ovs_vswitchd: OVS daemon built with DPDK.
-        ovsdb_server: OVS database server.
-        ovs_kernel: OVS daemon for the kernel's datapath; one built with DPDK will do.
-        testpmd: DPDK's dpdk-testpmd.
-        vpp: VPP.
-        trex: TRex's server, `_t-rex-64` in its directory.
-        pktgen: Pktgen-DPDK, built with Lua.
-    """
-
-    ovs_vswitchd: str = ""
-    ovsdb_server: str = ""
-    ovs_kernel: str = ""
-    testpmd: str = ""
-    vpp: str = ""
-    trex: str = ""
-    pktgen: str = ""
-
-    @field_validator("*")
-    @classmethod
-    def _absolute(cls, value: str) -> str:
-        if value and not value.startswith("/"):
-            raise ValueError('a program is an absolute path, or "" to search for it')
-        return value
-
-
-class TrexConfig(Frozen):
-    """How TRex is used.
-
-    Attributes:
-        server: Where a server runs that somebody else has started: "HOST" or
-            "HOST:SYNC-PORT:ASYNC-PORT", its ports 0 and 1 at the ends of the wires; "" starts one.
-        force: True takes its ports from whoever has them, and stops what runs on them.
-        client: Directory of its Python client, of a TRex tree, or of a virtual environment with
-            lbr-trex-client; "" takes the one beside the server, or an installed one.
-    """
-
-    server: str = ""
-    force: bool = False
-    client: str = ""
-
-    @field_validator("server")
-    @classmethod
-    def _address(cls, value: str) -> str:
-        host, *ports = value.split(":")
-        known = not ports or (len(ports) == 2 and all(p.isdecimal() for p in ports))
-        if value and not (host and known):
-            raise ValueError('a server is "HOST" or "HOST:SYNC-PORT:ASYNC-PORT"')
-        return value
-
-
-class PktgenConfig(Frozen):
-    """How Pktgen-DPDK is used.
-
-    Attributes:
-        server: Where one runs that somebody else has started: "HOST" or "HOST:PORT", its ports 0
-            and 1 at the ends of the wires; "" starts one.
-    """
-
-    server: str = ""
-
-    @field_validator("server")
-    @classmethod
-    def _address(cls, value: str) -> str:
-        host, colon, port = value.partition(":")
-        if value and not (host and (not colon or port.isdecimal())):
-            raise ValueError('a server is "HOST" or "HOST:PORT"')
-        return value
-
-
 class NicConfig(Frozen):
     """The two NICs of one wire, cabled to each other.
 
@@ -156,7 +149,7 @@ class NicConfig(Frozen):
 
 
 class Testbed(Frozen):
-    """A testbed file.
+    """A testbed file; keys beyond these are the sections that backends declare, by their names.
 
     Attributes:
         name: Name, as in `--testbed NAME`.
@@ -169,9 +162,8 @@ class Testbed(Frozen):
         nics: NICs of wire 0 and wire 1, for wires of the kind "nic".
         cores: Processors.
         media: Medium that results are compared with.
-        programs: Programs to use.
-        trex: How TRex is used.
-        pktgen: How Pktgen-DPDK is used.
+        programs: Programs to use instead of those found on PATH, by `Program.setting`: absolute
+            paths, "" to search.
         hugepage_kb: Page size of poll-mode memory, KiB.
         tester_sleep_us: Sleep of an idle tester on shared cores, microseconds.
         nic_timestamps: True takes arrivals from the clock of the tester's NICs where their drivers
@@ -180,7 +172,8 @@ class Testbed(Frozen):
     """
 
     __test__ = False
-    model_config = ConfigDict(allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False, extra="allow")
+    __pydantic_extra__: dict[str, dict[str, Any]]
 
     name: str = ""
     description: str = ""
@@ -191,13 +184,27 @@ class Testbed(Frozen):
     nics: tuple[NicConfig, ...] = Field(default=(), max_length=2)
     cores: CoresConfig = CoresConfig()
     media: MediaConfig = MediaConfig()
-    programs: ProgramsConfig = ProgramsConfig()
-    trex: TrexConfig = TrexConfig()
-    pktgen: PktgenConfig = PktgenConfig()
+    programs: dict[str, AbsolutePath] = Field(default_factory=dict)
     hugepage_kb: Literal[2048, 1048576] = 2048
     tester_sleep_us: int = Field(default=20, ge=0, le=1000)
     nic_timestamps: bool = False
     lock_timeout_s: float = Field(default=60.0, ge=0)
+
+    @property
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """Backend -> its section as JSON values."""
+        return self.model_extra or {}
+
+    def external_server(self, backend: str) -> str:
+        """Where a backend runs on a machine of its own.
+
+        Args:
+            backend: Its name.
+
+        Returns:
+            `server` of its section; "" when it names none.
+        """
+        return str(self.sections.get(backend, {}).get("server", ""))
 
     @property
     def isolation_statement(self) -> str:
@@ -319,37 +326,42 @@ class MachineFacts(Frozen):
         """NUMA nodes with processors, in order."""
         return tuple(sorted({cpu.node for cpu in self.cpus}))
 
-    def missing_program(self, program: str, package: str) -> str:
+    def missing_program(self, program: Program | str, package: str = "") -> str:
         """What keeps a program from being started.
 
         Args:
-            program: Its name.
-            package: The package that has it.
+            program: One that is declared, or the name of one.
+            package: The package that has it, where only a name is given.
 
         Returns:
             "" when it is there, otherwise why not, with the cure.
         """
-        if self.programs.get(program):
+        wanted = program if isinstance(program, Program) else Program(name=program)
+        name, package = wanted.name, package or wanted.package
+        if self.programs.get(name):
             return ""
-        if trouble := self.program_troubles.get(program):
-            return f"{program} cannot be used: {trouble}"
-        return f"{program} is not installed; install the package {package} or run `make deps`"
+        if trouble := self.program_troubles.get(name):
+            return f"{name} cannot be used: {trouble}"
+        cure = f"install the package {package}" if package else "put it on PATH"
+        return f"{name} is not installed; {cure} or run `make deps`"
 
-    def missing_module(self, module: str, purpose: str) -> str:
+    def missing_module(self, module: KernelModule | str, purpose: str = "") -> str:
         """What keeps a kernel module from being used.
 
         Args:
-            module: Its name.
-            purpose: What it is for, for the message.
+            module: One that is declared, or the name of one.
+            purpose: What it is for, where that is not declared.
 
         Returns:
             "" when it is there, otherwise why not, with the cure.
         """
-        trouble = self.modules.get(module, "")
+        wanted = module if isinstance(module, KernelModule) else KernelModule(name=module)
+        trouble = self.modules.get(wanted.name, "")
         if not trouble:
             return ""
+        user = purpose or wanted.purpose or "the scenario"
         return (
-            f"the kernel has no module {module}, which {purpose} needs: {trouble}; "
+            f"the kernel has no module {wanted.name}, which {user} needs: {trouble}; "
             "boot a distribution's kernel, or run it in the virtual lab: `vnetperf lab run -- ...`"
         )
 

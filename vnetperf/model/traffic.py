@@ -10,7 +10,8 @@ from ipaddress import IPv4Address
 from math import lcm, prod
 from typing import Literal, NamedTuple
 
-from vnetperf.model import Frozen, frames
+from vnetperf.model import frames
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, peer_mac, port_mac
 from vnetperf.model.frames import (
     FIELDS,

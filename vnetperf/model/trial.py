@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
+from math import isclose
 from typing import Literal, get_args
 
 from pydantic import Field
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 
 #: "first": the first that each of the tester's ports sends, and receives; "streams": the first of
 #: each stream, sent and received; "gaps": received ones before which some of their stream are
@@ -88,45 +90,92 @@ class EventSpec(Frozen):
     down_s: float = 0.0
 
 
-class TrialSpec(Frozen):
-    """What a trial asks of the generator.
+#: Loads and durations closer than this (relative) are the same.
+SAME_RTOL = 1e-9
+
+#: What becomes of a trial whose load the generator could not offer, after it was repeated in vain:
+#: "lower" begins the test anew with a lower maximum load, "fail" ends it, "count" takes the trial
+#: as it is, without repeating it.
+WhenLimited = Literal["lower", "fail", "count"]
+
+
+class TrialRequest(Frozen):
+    """A trial that a test requests; waits and learning frames are not its business.
 
     Attributes:
-        frame_size: Octets including FCS.
         load_fps: Intended load of each sending interface, frames/s.
-        duration_s: Seconds of sending.
-        drain_s: Longest wait for frames in flight after sending has stopped, seconds.
-        full_drain: True waits all of it; False goes on once every frame has come back.
-        learning_frames: Frames per stream sent before, not counted.
-        learning_wait_s: Wait after the learning frames, seconds.
-        histogram_up_to_loss: Percentiles and histogram are in the result when the worse direction
-            lost no larger a share than this, 0..1; below 0: never. The rest always.
-        capture: Frames to keep; None for none.
+        duration_s: Seconds of sending; of a burst, those it takes at the largest rate.
         burst: Frames that each stream sends back to back, from idle (RFC 1242 section 3.1); 0 for
-            traffic paced by `load_fps`, which says nothing about a burst.
+            traffic paced by `load_fps`, which does not describe a burst.
         steps: Loads one after the other without a pause; empty for `load_fps` all the time.
             `duration_s` is the sum of theirs, `load_fps` the largest of theirs.
         event: What is done to the DUT in the middle; None for nothing.
         bin_s: Width of the bins of `TrialResult.timelines`, seconds; 0 for none.
         tag_at_s: Frames sent before this many seconds are in no latency (RFC 2544 section 26.2).
-        ipdv: Whether `Latency.ipdv` is asked for.
+        ipdv: Whether `Latency.ipdv` is wanted.
+        histogram_up_to_loss: Percentiles and histogram are in the result when the worse direction
+            lost no larger a share than this, 0..1; below 0: never. The rest always.
+        idle_s: Least wait after the trial, seconds. Like the next one it is for the runner: it is
+            neither logged nor sent to the agent.
+        when_limited: What becomes of a load that the generator could not offer.
     """
 
-    frame_size: int
     load_fps: float
     duration_s: float
-    drain_s: float = 0.1
-    full_drain: bool = False
-    learning_frames: int = 0
-    learning_wait_s: float = 0.0
-    histogram_up_to_loss: float = 1.0
-    capture: CaptureSpec | None = None
     burst: int = 0
     steps: tuple[LoadStep, ...] = ()
     event: EventSpec | None = None
     bin_s: float = 0.0
     tag_at_s: float = 0.0
     ipdv: bool = False
+    histogram_up_to_loss: float = 1.0
+    idle_s: float = Field(default=0.0, exclude=True)
+    when_limited: WhenLimited = Field(default="fail", exclude=True)
+
+    def matches(self, other: TrialRequest) -> bool:
+        """Whether another request is for the same trial, but for float rounding.
+
+        Args:
+            other: What was requested of the generator, for example.
+
+        Returns:
+            True when loads and durations agree to `SAME_RTOL`, burst and event exactly.
+        """
+        mine, theirs = self._loads(), other._loads()
+        return (
+            (self.burst, self.event) == (other.burst, other.event)
+            and len(mine) == len(theirs)
+            and all(isclose(a, b, rel_tol=SAME_RTOL) for a, b in zip(mine, theirs, strict=True))
+        )
+
+    def _loads(self) -> list[float]:
+        steps = (value for step in self.steps for value in (step.load_fps, step.duration_s))
+        return [self.load_fps, self.duration_s, *steps]
+
+    def __str__(self) -> str:
+        if self.burst:
+            return f"a burst of {self.burst} frames"
+        return f"{self.duration_s:g} s at {self.load_fps:.10g} frames/s"
+
+
+class TrialSpec(TrialRequest):
+    """A trial as the generator runs it: the request with the conditions it is run under.
+
+    Attributes:
+        frame_size: Octets including FCS.
+        drain_s: Longest wait for frames in flight after sending has stopped, seconds.
+        full_drain: True waits all of it; False goes on once every frame has come back.
+        learning_frames: Frames per stream sent before, not counted.
+        learning_wait_s: Wait after the learning frames, seconds.
+        capture: Frames to keep; None for none.
+    """
+
+    frame_size: int
+    drain_s: float = 0.1
+    full_drain: bool = False
+    learning_frames: int = 0
+    learning_wait_s: float = 0.0
+    capture: CaptureSpec | None = None
 
 
 class LiveCounts(Frozen):
@@ -388,3 +437,91 @@ class TrialResult(Frozen):
             0..1.
         """
         return max((self.loss_ratio(d) for d in self.directions), default=0.0)
+
+
+_NOT_COUNTED = TrialResult(directions=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialOutcome:
+    """What a test learns of a trial.
+
+    Attributes:
+        request: What was requested; of a trial that was run, its `TrialSpec`.
+        loss_ratio: Lost frames / offered frames of the worse direction, 0..1.
+        verdict: Whether that is a measurement of the DUT.
+        number: Number of the trial in the log.
+        result: What was counted.
+
+    Raises:
+        ValueError: A valid trial's loss ratio is outside 0..1: it must not reach a test.
+    """
+
+    request: TrialRequest
+    loss_ratio: float
+    verdict: Verdict = Verdict.VALID
+    number: int = 0
+    result: TrialResult = _NOT_COUNTED
+
+    def __post_init__(self) -> None:
+        if self.verdict is Verdict.VALID and not 0.0 <= self.loss_ratio <= 1.0:
+            raise ValueError(f"loss ratio {self.loss_ratio} is outside [0, 1]")
+
+    @classmethod
+    def of(
+        cls,
+        request: TrialRequest,
+        result: TrialResult,
+        verdict: Verdict = Verdict.VALID,
+        number: int = 0,
+    ) -> TrialOutcome:
+        """The outcome of a trial that was counted.
+
+        Args:
+            request: What was requested.
+            result: What was counted.
+            verdict: Whether that is a measurement.
+            number: Number of the trial in the log.
+
+        Returns:
+            The outcome, with the loss of the worse direction.
+        """
+        return cls(
+            request=request,
+            loss_ratio=result.worst_loss_ratio(),
+            verdict=verdict,
+            number=number,
+            result=result,
+        )
+
+    @property
+    def load_fps(self) -> float:
+        """Intended load of each sending interface, frames/s."""
+        return self.request.load_fps
+
+    @property
+    def duration_s(self) -> float:
+        """Intended seconds of traffic."""
+        return self.request.duration_s
+
+    @property
+    def forwarding_rate_fps(self) -> float:
+        """Load x (1 - loss ratio), frames/s per interface (draft "Trial Forwarding Rate")."""
+        return self.load_fps * (1.0 - self.loss_ratio)
+
+    def answers(self, request: TrialRequest) -> bool:
+        """Whether this is sent to the test that waits for a trial, or the trial is repeated.
+
+        Args:
+            request: What the test waits for.
+
+        Returns:
+            True for a measurement, for one that is taken as it is, and where an event failed.
+        """
+        if self.verdict is Verdict.VALID:
+            return True
+        event = self.result.event
+        if event is not None and event.failure and not self.result.failed:
+            return True  # what did not come back would not at the next try either
+        limited = self.verdict is Verdict.GENERATOR_LIMITED and not self.result.failed
+        return limited and request.when_limited == "count"

@@ -24,22 +24,13 @@ from vnetperf.model.parameters import (
 from vnetperf.model.preset import Preset
 from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.procedures.back_to_back import back_to_back
-from vnetperf.procedures.base import (
-    Ask,
-    KnownThroughput,
-    Procedure,
-    ProcedureInputs,
-    Replayed,
-    Seen,
-    counts,
-    direction_name,
-    replay,
-)
+from vnetperf.procedures.base import KnownThroughput, ProcedureInputs, direction_name
 from vnetperf.procedures.latency import latency
 from vnetperf.procedures.rates import forwarding_rate, frame_loss, loss_profile, mrr
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, reset
 from vnetperf.procedures.soak import soak
+from vnetperf.search import Procedure
 
 
 @dataclass(frozen=True)
@@ -152,9 +143,9 @@ def _equal_trials(trials: int, seconds: float) -> DurationEstimate:
 
 
 def _estimate_latency(preset: Preset, _: float) -> DurationEstimate:
-    asked = preset.latency
-    loads = len(asked.shares) + len(asked.loads_fps)
-    return _equal_trials(loads * asked.repeats, asked.duration_s)
+    test = preset.latency
+    loads = len(test.shares) + len(test.loads_fps)
+    return _equal_trials(loads * test.repeats, test.duration_s)
 
 
 def _estimate_frame_loss(preset: Preset, rate_fps: float) -> DurationEstimate:
@@ -164,32 +155,32 @@ def _estimate_frame_loss(preset: Preset, rate_fps: float) -> DurationEstimate:
 
 
 def _estimate_back_to_back(preset: Preset, rate_fps: float) -> DurationEstimate:
-    asked = preset.back_to_back
-    steps = max(1, int(asked.max_burst_s * rate_fps / asked.step_frames))
-    trials = asked.searches * ceil(log2(steps + 1)) * (1 + asked.repeats_after_loss)
+    test = preset.back_to_back
+    steps = max(1, int(test.max_burst_s * rate_fps / test.step_frames))
+    trials = test.searches * ceil(log2(steps + 1)) * (1 + test.repeats_after_loss)
     # Most bursts are far shorter than the longest one, with which no search begins.
-    return DurationEstimate(trials, trials * asked.max_burst_s / 2, asked.idle_s)
+    return DurationEstimate(trials, trials * test.max_burst_s / 2, test.idle_s)
 
 
 def _estimate_recovery(preset: Preset, _: float) -> DurationEstimate:
-    asked = preset.recovery
-    return _equal_trials(asked.repeats, asked.overload_s + asked.relaxed_s)
+    test = preset.recovery
+    return _equal_trials(test.repeats, test.overload_s + test.relaxed_s)
 
 
 def _estimate_reset(preset: Preset, _: float) -> DurationEstimate:
-    asked = preset.reset
-    down = asked.link_down_s * asked.what.count("link") / max(1, len(asked.what))
-    return _equal_trials(len(asked.what) * asked.repeats, asked.before_s + asked.after_s + down)
+    test = preset.reset
+    down = test.link_down_s * test.what.count("link") / max(1, len(test.what))
+    return _equal_trials(len(test.what) * test.repeats, test.before_s + test.after_s + down)
 
 
 def _estimate_soak(preset: Preset, _: float) -> DurationEstimate:
-    asked = preset.soak
-    return DurationEstimate(ceil(asked.duration_s / asked.trial_s), asked.duration_s)
+    test = preset.soak
+    return DurationEstimate(ceil(test.duration_s / test.trial_s), test.duration_s)
 
 
 def _estimate_loss_profile(preset: Preset, _: float) -> DurationEstimate:
-    asked = preset.loss_profile
-    return _equal_trials(len(asked.shares) * asked.repeats, asked.duration_s)
+    test = preset.loss_profile
+    return _equal_trials(len(test.shares) * test.repeats, test.duration_s)
 
 
 _ESTIMATES: dict[str, Callable[[Preset, float], DurationEstimate]] = {
@@ -205,15 +196,9 @@ _ESTIMATES: dict[str, Callable[[Preset, float], DurationEstimate]] = {
 
 __all__ = [
     "PROCEDURES",
-    "Ask",
     "KnownThroughput",
-    "Procedure",
     "ProcedureInputs",
-    "Replayed",
-    "Seen",
     "StandardTest",
-    "counts",
     "direction_name",
-    "replay",
     "standard_test",
 ]

@@ -15,16 +15,16 @@ table would be taken for learned, so the DUT is made to forget before a shorter 
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from math import sqrt
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import Rfc2889Test
-from vnetperf.model.trial import EventSpec
-from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
+from vnetperf.model.trial import EventSpec, TrialOutcome, TrialRequest, WhenLimited
+from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.search import Procedure
 
 #: Frames of a series to addresses that nobody has. A path check must not reach beyond them.
 SPARE = 64
@@ -41,11 +41,13 @@ ATTEMPTS = 5
 
 _LINK = EventSpec(what="link phy0", at_s=0.3, down_s=0.3)
 #: A link that goes down makes a DUT forget; few frames, to addresses that are not checked.
-_FORGET = Ask(
+_FORGET = TrialRequest(
     load_fps=50.0, duration_s=1.0, event=_LINK, histogram_up_to_loss=-1.0, when_limited="count"
 )
 #: Shows that frames pass again, and that nothing is known: to addresses that nobody has yet.
-_PROBE = Ask(load_fps=50.0, duration_s=1.0, histogram_up_to_loss=-1.0, when_limited="count")
+_PROBE = TrialRequest(
+    load_fps=50.0, duration_s=1.0, histogram_up_to_loss=-1.0, when_limited="count"
+)
 #: Probes until they all arrive: a link needs a second or two to be taken for up.
 PROBES = 5
 
@@ -73,13 +75,13 @@ class _Tried:
 
 def address_caching(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTable]:
     """Find the largest number of addresses that are all learned: doubled, then halved."""
-    asked = inputs.parameters
-    fps = min(asked.learning_fps, inputs.ceiling_fps)
+    test = inputs.parameters
+    fps = min(test.learning_fps, inputs.ceiling_fps)
     tried: list[_Tried] = []
-    most, too_many, note = 0, asked.max_addresses + 1, ""
+    most, too_many, note = 0, test.max_addresses + 1, ""
     while too_many - most > max(1.0, RESOLUTION * most):
-        if too_many > asked.max_addresses:
-            count = min(asked.max_addresses, max(FIRST, 2 * most))
+        if too_many > test.max_addresses:
+            count = min(test.max_addresses, max(FIRST, 2 * most))
             one = yield from _try(inputs, count, fps, known=most)
         else:
             count = (most + too_many) // 2
@@ -96,7 +98,7 @@ def address_caching(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTa
             raise _no_result(inputs, one)
         tried.append(one)
         most, too_many = (count, too_many) if one.learned else (most, count)
-    capped = most == asked.max_addresses
+    capped = most == test.max_addresses
     return AddressTable(
         addresses=most,
         learning_fps=fps,
@@ -108,9 +110,9 @@ def address_caching(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTa
 
 def address_learning(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressTable]:
     """Find the highest rate at which addresses are all learned."""
-    asked = inputs.parameters
-    count = min(asked.max_addresses, LEARNED)
-    slow, fast = min(asked.learning_fps, inputs.ceiling_fps), inputs.ceiling_fps
+    test = inputs.parameters
+    count = min(test.max_addresses, LEARNED)
+    slow, fast = min(test.learning_fps, inputs.ceiling_fps), inputs.ceiling_fps
     tried: list[_Tried] = []
     low, high, fps, of_tester = 0.0, fast, slow, True
     while True:
@@ -126,7 +128,7 @@ def address_learning(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressT
         if not low or high <= low * (1 + RATE_RESOLUTION):
             break
         fps = fast if fps == slow else sqrt(low * high)
-    notes = [f"between trials the DUT forgot by {_how(asked)}"]
+    notes = [f"between trials the DUT forgot by {_how(test)}"]
     capped = bool(low) and of_tester
     if not low:
         notes.insert(0, f"not all were learned at {slow:g} frames/s, the slowest rate tried")
@@ -141,8 +143,8 @@ def address_learning(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[AddressT
     )
 
 
-def _how(asked: Rfc2889Test) -> str:
-    return f"{asked.ageing_s:g} s of waiting" if asked.ageing_s else "its first port going down"
+def _how(test: Rfc2889Test) -> str:
+    return f"{test.ageing_s:g} s of waiting" if test.ageing_s else "its first port going down"
 
 
 def _no_result(inputs: ProcedureInputs[Rfc2889Test], why: _Not) -> NoResultError:
@@ -157,12 +159,10 @@ def _no_result(inputs: ProcedureInputs[Rfc2889Test], why: _Not) -> NoResultError
     )
 
 
-def _anew(
-    inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float
-) -> Generator[Ask, Seen, _Tried | _Not]:
+def _anew(inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float) -> Procedure[_Tried | _Not]:
     """Make the DUT forget, then learn at a rate; again when the series was not sent whole."""
     wait_s = inputs.parameters.ageing_s
-    forget = replace(_FORGET, event=None, idle_s=wait_s) if wait_s else _FORGET
+    forget = _FORGET.model_copy(update={"event": None, "idle_s": wait_s}) if wait_s else _FORGET
     one: _Tried | _Not = _Not.SENT
     for _ in range(ATTEMPTS):
         yield forget
@@ -174,23 +174,23 @@ def _anew(
     return one
 
 
-def _passes() -> Generator[Ask, Seen, bool]:
+def _passes() -> Procedure[bool]:
     for _ in range(PROBES):
-        seen = yield _PROBE
-        if _arrived(seen) == sum(counts.sent for counts in seen.result.directions):
+        outcome = yield _PROBE
+        if _arrived(outcome) == sum(counts.sent for counts in outcome.result.directions):
             return True
     return False
 
 
 def _try(
     inputs: ProcedureInputs[Rfc2889Test], count: int, fps: float, *, known: int
-) -> Generator[Ask, Seen, _Tried | _Not]:
+) -> Procedure[_Tried | _Not]:
     """Learn at one rate, check at the preset's or a slower one.
 
     So many of the addresses are known before; all the others are flooded while they are learned.
     """
     slow = min(fps, inputs.parameters.learning_fps)
-    learning = yield replace(_series(count, fps), when_limited="count")
+    learning = yield _series(count, fps, when_limited="count")
     if any(counts.sent < counts.intended for counts in learning.result.directions):
         return _Not.SENT
     # At a high rate some may be lost, which says nothing of what is known.
@@ -208,10 +208,14 @@ def _try(
     return _Tried(count, fps, arrived <= SPARE, checked.number)
 
 
-def _series(count: int, fps: float) -> Ask:
-    frames = count + SPARE
-    return Ask(load_fps=fps, duration_s=frames / fps, histogram_up_to_loss=-1.0)
+def _series(count: int, fps: float, when_limited: WhenLimited = "fail") -> TrialRequest:
+    return TrialRequest(
+        load_fps=fps,
+        duration_s=(count + SPARE) / fps,
+        histogram_up_to_loss=-1.0,
+        when_limited=when_limited,
+    )
 
 
-def _arrived(seen: Seen) -> int:
-    return sum(counts.received for counts in seen.result.directions)
+def _arrived(outcome: TrialOutcome) -> int:
+    return sum(counts.received for counts in outcome.result.directions)

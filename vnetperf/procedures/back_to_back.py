@@ -6,13 +6,15 @@ verification (12.3.3) where a burst that lost frames is tried again.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import BackToBack
 from vnetperf.model.parameters import BackToBackTest
-from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
+from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
 #: A throughput this near to the largest rate leaves nothing over that would fill a buffer.
@@ -30,12 +32,12 @@ class _Bursts:
     seconds: float = 0.0
     trials: list[int] = field(default_factory=list)
 
-    def add(self, seen: Seen) -> bool:
+    def add(self, outcome: TrialOutcome) -> bool:
         """Take a burst."""
-        self.trials.append(seen.number)
-        came_through = seen.result.worst_loss_ratio() == 0
-        for counts in seen.result.directions:
-            self.per_interface = max(self.per_interface, counts.intended / seen.spec.burst)
+        self.trials.append(outcome.number)
+        came_through = outcome.result.worst_loss_ratio() == 0
+        for counts in outcome.result.directions:
+            self.per_interface = max(self.per_interface, counts.intended / outcome.request.burst)
             # A frame that the far end refuses leaves the generator faster than any other.
             if came_through and counts.intended > 1 and counts.tx_seconds > 0:
                 self.frames += counts.intended - 1
@@ -50,17 +52,17 @@ class _Bursts:
 
 def back_to_back(inputs: ProcedureInputs[BackToBackTest]) -> Procedure[BackToBack]:
     """Run the test."""
-    asked = inputs.parameters
+    test = inputs.parameters
     _require_room(inputs)
     # A wire without a speed has no largest rate: what the generator can offer stands for it.
     rate = inputs.ceiling_fps if inputs.nominal else inputs.media_fps
-    steps = max(1, int(asked.max_burst_s * rate / asked.step_frames))
+    steps = max(1, int(test.max_burst_s * rate / test.step_frames))
     bursts, found, capped = _Bursts(), [], False
-    for _ in range(asked.searches):
-        longest = yield from _search(asked, steps, rate, bursts)
+    for _ in range(test.searches):
+        longest = yield from _search(test, steps, rate, bursts)
         capped = capped or longest == steps
-        found.append(longest * asked.step_frames)
-    return _outcome(inputs, found, steps * asked.step_frames, bursts, capped=capped)
+        found.append(longest * test.step_frames)
+    return _outcome(inputs, found, steps * test.step_frames, bursts, capped=capped)
 
 
 def _require_room(inputs: ProcedureInputs[BackToBackTest]) -> None:
@@ -79,16 +81,14 @@ def _require_room(inputs: ProcedureInputs[BackToBackTest]) -> None:
         )
 
 
-def _search(
-    asked: BackToBackTest, steps: int, rate: float, bursts: _Bursts
-) -> Generator[Ask, Seen, int]:
+def _search(test: BackToBackTest, steps: int, rate: float, bursts: _Bursts) -> Procedure[int]:
     """One search; returns the longest burst that came through, in steps."""
     passed, failed = 0, steps + 1
     while failed - passed > 1:
         middle = (passed + failed) // 2
-        frames = middle * asked.step_frames
-        for _ in range(asked.repeats_after_loss + 1):
-            came_through = bursts.add((yield _burst(asked, frames, rate)))
+        frames = middle * test.step_frames
+        for _ in range(test.repeats_after_loss + 1):
+            came_through = bursts.add((yield _burst(test, frames, rate)))
             if came_through:
                 break
         if came_through:
@@ -98,15 +98,15 @@ def _search(
     return passed
 
 
-def _burst(asked: BackToBackTest, frames: int, rate: float) -> Ask:
+def _burst(test: BackToBackTest, frames: int, rate: float) -> TrialRequest:
     seconds = frames / rate
-    return Ask(
+    return TrialRequest(
         load_fps=rate,
         duration_s=seconds,
         burst=frames,
         histogram_up_to_loss=-1.0,
         # A longer burst may have filled a buffer that takes longer to drain (RFC 9004).
-        idle_s=max(asked.idle_s, seconds),
+        idle_s=max(test.idle_s, seconds),
     )
 
 
@@ -118,9 +118,9 @@ def _outcome(
     *,
     capped: bool,
 ) -> BackToBack:
-    asked, known, gap = inputs.parameters, inputs.known, bursts.gap_s
+    test, known, gap = inputs.parameters, inputs.known, bursts.gap_s
     times = bursts.per_interface
-    frames = spread([n * times for n in found], resolution=asked.step_frames * times)
+    frames = spread([n * times for n in found], resolution=test.step_frames * times)
     rate = inputs.media_fps
     if inputs.nominal:
         rate = inputs.ceiling_fps if gap is None else 1 / gap
@@ -136,10 +136,10 @@ def _outcome(
     if not inputs.nominal and gap is not None and gap * rate * _MINIMUM_GAP > 1:
         notes.append(f"frames left {gap * rate:.2f} times as far apart as the medium allows")
     if frames.maximum == 0:
-        notes.append(f"even bursts of {asked.step_frames} frames lost some")
+        notes.append(f"even bursts of {test.step_frames} frames lost some")
     return BackToBack(
         frames=frames,
-        step_frames=asked.step_frames,
+        step_frames=test.step_frames,
         max_burst_frames=round(longest * times),
         gap_ns=None if gap is None else 1e9 * gap,
         throughput_fps=known.load_fps * inputs.in_sum,

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import fsum
 from statistics import median
+from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
 from vnetperf.model.outcomes import DelayVariation, LatencyAt
 from vnetperf.model.parameters import LatencyTest
-from vnetperf.model.trial import Latency
-from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
+from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest
+from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 from vnetperf.statistics.samples import percentiles
 
@@ -79,9 +81,9 @@ def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
 
 def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, ...]]:
     """Run the test."""
-    asked, known = inputs.parameters, inputs.known
-    loads = [(_share(share), share * known.load_fps, known.note) for share in asked.shares]
-    loads += [(f"{load:g} frames/s per interface", load, "") for load in asked.loads_fps]
+    test, known = inputs.parameters, inputs.known
+    loads = [(_share(share), share * known.load_fps, known.note) for share in test.shares]
+    loads += [(f"{load:g} frames/s per interface", load, "") for load in test.loads_fps]
     found = []
     for of, load_fps, note in loads:
         if load_fps > inputs.ceiling_fps * (1 + 1e-9):
@@ -89,20 +91,26 @@ def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, 
             why += f"interface, limited by {inputs.ceiling_reason}"
             found.append(_result_at(inputs, of, load_fps, (), why))
             continue
+        request = TrialRequest(
+            load_fps=load_fps, duration_s=test.duration_s, tag_at_s=test.tag_at_s, ipdv=True
+        )
         trials = []
-        for _ in range(asked.repeats):
-            trials.append(
-                (
-                    yield Ask(
-                        load_fps=load_fps,
-                        duration_s=asked.duration_s,
-                        tag_at_s=asked.tag_at_s,
-                        ipdv=True,
-                    )
-                )
-            )
+        for _ in range(test.repeats):
+            trials.append((yield request))
         found.append(_result_at(inputs, of, load_fps, trials, note))
     return tuple(found)
+
+
+def latencies_by_direction(
+    inputs: ProcedureInputs[Any], trials: Sequence[TrialOutcome]
+) -> dict[str, list[Latency]]:
+    """Latency of each direction in each trial, where any frame came back."""
+    found: dict[str, list[Latency]] = {}
+    for outcome in trials:
+        for counts in outcome.result.directions:
+            if counts.latency is not None:
+                found.setdefault(inputs.direction(counts.direction), []).append(counts.latency)
+    return found
 
 
 def _share(share: float) -> str:
@@ -113,14 +121,10 @@ def _result_at(
     inputs: ProcedureInputs[LatencyTest],
     of: str,
     load_fps: float,
-    trials: Sequence[Seen],
+    trials: Sequence[TrialOutcome],
     note: str,
 ) -> LatencyAt:
-    told: dict[str, list[Latency]] = {}
-    for seen in trials:
-        for counts in seen.result.directions:
-            if counts.latency is not None:
-                told.setdefault(inputs.direction(counts.direction), []).append(counts.latency)
+    told = latencies_by_direction(inputs, trials)
     return LatencyAt(
         load_fps=load_fps * inputs.in_sum,
         of=of,
@@ -130,7 +134,7 @@ def _result_at(
         mean_ns={name: spread([one.mean_ns for one in held]) for name, held in told.items()},
         latency={name: merge_latencies(held) for name, held in told.items()},
         variation={name: delay_variation(held) for name, held in told.items()},
-        loss_ratio=max((seen.result.worst_loss_ratio() for seen in trials), default=0.0),
-        trials=tuple(seen.number for seen in trials),
+        loss_ratio=max((outcome.result.worst_loss_ratio() for outcome in trials), default=0.0),
+        trials=tuple(outcome.number for outcome in trials),
         note=note,
     )

@@ -7,53 +7,52 @@ Frame loss rate (RFC 2544 section 26.3), loss profile, MRR, forwarding rate (RFC
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import fsum
+from statistics import fmean
 from typing import Any
 
 from vnetperf.model.outcomes import ForwardingRate, LossStep
 from vnetperf.model.parameters import FrameLossTest, LossProfileTest, MrrTest, Rfc2889Test
-from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen, WhenLimited
+from vnetperf.model.trial import TrialOutcome, TrialRequest, WhenLimited
+from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
 
-def forwarded_fps(seen: Seen) -> float:
+def forwarded_fps(outcome: TrialOutcome) -> float:
     """Forwarding rate of a trial."""
-    return sum(d.received for d in seen.result.directions) / seen.spec.duration_s
+    return sum(d.received for d in outcome.result.directions) / outcome.duration_s
 
 
-def rate_at(inputs: ProcedureInputs[Any], of: str, trials: Sequence[Seen]) -> ForwardingRate:
+def rate_at(
+    inputs: ProcedureInputs[Any], of: str, trials: Sequence[TrialOutcome]
+) -> ForwardingRate:
     """Rates of trials at one load."""
-    first = trials[0].spec
+    first = trials[0].request
     return ForwardingRate(
         load_fps=first.load_fps * inputs.in_sum,
         of=of,
         duration_s=first.duration_s,
-        forwarded_fps=spread([forwarded_fps(seen) for seen in trials]),
-        loss_ratio=spread([seen.result.worst_loss_ratio() for seen in trials]),
-        trials=tuple(seen.number for seen in trials),
+        forwarded_fps=spread([forwarded_fps(outcome) for outcome in trials]),
+        loss_ratio=spread([outcome.result.worst_loss_ratio() for outcome in trials]),
+        trials=tuple(outcome.number for outcome in trials),
     )
 
 
-def loss_at(inputs: ProcedureInputs[Any], trials: Sequence[Seen]) -> LossStep:
+def loss_at(inputs: ProcedureInputs[Any], trials: Sequence[TrialOutcome], share: float) -> LossStep:
     """Loss of trials at one load."""
     told: dict[str, list[float]] = {}
-    for seen in trials:
-        for counts in seen.result.directions:
-            ratio = seen.result.loss_ratio(counts)
+    for outcome in trials:
+        for counts in outcome.result.directions:
+            ratio = outcome.result.loss_ratio(counts)
             told.setdefault(inputs.direction(counts.direction), []).append(ratio)
-    load = trials[0].spec.load_fps
     return LossStep(
-        load_fps=load * inputs.in_sum,
-        input_ratio=load / inputs.ceiling_fps,
-        loss_ratio=_mean([seen.result.worst_loss_ratio() for seen in trials]),
-        forwarded_fps=_mean([forwarded_fps(seen) for seen in trials]),
-        per_direction={name: _mean(ratios) for name, ratios in told.items()},
-        trials=tuple(seen.number for seen in trials),
+        load_fps=trials[0].load_fps * inputs.in_sum,
+        input_ratio=share,
+        loss_ratio=fmean([outcome.result.worst_loss_ratio() for outcome in trials]),
+        forwarded_fps=fmean([forwarded_fps(outcome) for outcome in trials]),
+        per_direction={name: fmean(ratios) for name, ratios in told.items()},
+        trials=tuple(outcome.number for outcome in trials),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return fsum(values) / len(values)
 
 
 #: Successive trials without loss that end the test.
@@ -68,26 +67,12 @@ def frame_loss(inputs: ProcedureInputs[FrameLossTest]) -> Procedure[tuple[LossSt
     while clean < _CLEAN_TRIALS and (load := share * inputs.ceiling_fps) >= inputs.min_load_fps:
         # What can be offered is found at the first load; below it a shortfall is an accident.
         limited: WhenLimited = "fail" if steps else "lower"
-        seen = yield Ask(load_fps=load, duration_s=duration_s, when_limited=limited)
-        steps.append(_loss_step(inputs, share, seen))
+        outcome = yield TrialRequest(load_fps=load, duration_s=duration_s, when_limited=limited)
+        steps.append(loss_at(inputs, [outcome], share))
         clean = clean + 1 if steps[-1].loss_ratio == 0 else 0
         linear = 1.0 - len(steps) * step
         share = linear if linear > step / 2 else share / 2
     return tuple(steps)
-
-
-def _loss_step(inputs: ProcedureInputs[FrameLossTest], share: float, seen: Seen) -> LossStep:
-    result = seen.result
-    return LossStep(
-        load_fps=seen.spec.load_fps * inputs.in_sum,
-        input_ratio=share,
-        loss_ratio=result.worst_loss_ratio(),
-        forwarded_fps=sum(d.received for d in result.directions) / seen.spec.duration_s,
-        per_direction={
-            inputs.direction(d.direction): result.loss_ratio(d) for d in result.directions
-        },
-        trials=(seen.number,),
-    )
 
 
 #: Loads closer than this (relative) are one load.
@@ -96,56 +81,58 @@ _SAME_LOAD = 1e-9
 
 def loss_profile(inputs: ProcedureInputs[LossProfileTest]) -> Procedure[tuple[LossStep, ...]]:
     """Run the test."""
-    asked, known = inputs.parameters, inputs.known
+    test, known = inputs.parameters, inputs.known
     loads: list[float] = []
-    for share in sorted(asked.shares):
+    for share in sorted(test.shares):
         load = min(inputs.ceiling_fps, max(inputs.min_load_fps, share * known.load_fps))
         if not loads or load > loads[-1] * (1 + _SAME_LOAD):
             loads.append(load)
-    trials: dict[float, list[Seen]] = {load: [] for load in loads}
-    for _ in range(asked.repeats):
+    trials: dict[float, list[TrialOutcome]] = {load: [] for load in loads}
+    for _ in range(test.repeats):
         for load in loads:
             above = load > known.load_fps * (1 + _SAME_LOAD)
-            ask = Ask(
+            request = TrialRequest(
                 load_fps=load,
-                duration_s=asked.duration_s,
+                duration_s=test.duration_s,
                 # The throughput could be offered; what is above it perhaps not.
                 when_limited="lower" if above else "fail",
             )
-            trials[load].append((yield ask))
-    return tuple(loss_at(inputs, seen) for seen in trials.values())
+            trials[load].append((yield request))
+    return tuple(
+        loss_at(inputs, outcomes, load / inputs.ceiling_fps) for load, outcomes in trials.items()
+    )
 
 
 def mrr(inputs: ProcedureInputs[MrrTest]) -> Procedure[tuple[ForwardingRate, ...]]:
     """Run the test."""
     seconds = inputs.parameters.duration_s
+    request = TrialRequest(
+        load_fps=inputs.ceiling_fps,
+        duration_s=seconds,
+        histogram_up_to_loss=-1.0,
+        when_limited="lower",
+    )
     trials = []
     for _ in range(inputs.parameters.repeats):
-        ask = Ask(
-            load_fps=inputs.ceiling_fps,
-            duration_s=seconds,
-            histogram_up_to_loss=-1.0,
-            when_limited="lower",
-        )
-        trials.append((yield ask))
+        trials.append((yield request))
     return (rate_at(inputs, "maximum offered load", trials),)
 
 
 def forwarding_rate(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[tuple[ForwardingRate, ...]]:
     """Run the test."""
-    asked = inputs.parameters
-    trials: list[Seen] = []
-    for share in sorted({1.0, *asked.shares}, reverse=True):
+    test = inputs.parameters
+    trials: list[TrialOutcome] = []
+    for share in sorted({1.0, *test.shares}, reverse=True):
         load = share * inputs.ceiling_fps
         if load < inputs.min_load_fps:
             break
-        ask = Ask(
+        request = TrialRequest(
             load_fps=load,
-            duration_s=asked.duration_s,
+            duration_s=test.duration_s,
             histogram_up_to_loss=-1.0,
             when_limited="lower" if not trials else "fail",
         )
-        trials.append((yield ask))
+        trials.append((yield request))
     best = max(trials, key=forwarded_fps)
     return (
         rate_at(inputs, "maximum offered load", trials[:1]),

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from vnetperf.model.outcomes import Recovery
 from vnetperf.model.parameters import RecoveryTest
-from vnetperf.model.trial import LoadStep, Verdict
-from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
+from vnetperf.model.trial import LoadStep, TrialOutcome, TrialRequest, Verdict
+from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.procedures.timeline import bin_width, curve_of, lost_between
+from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
 #: Loss after so long without any is no part of a recovery, seconds.
@@ -35,59 +36,59 @@ class _TrialFinding:
 
 def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
     """Run the test."""
-    asked, known = inputs.parameters, inputs.known
-    over = min(asked.overload * known.load_fps, inputs.ceiling_fps)
+    test, known = inputs.parameters, inputs.known
+    over = min(test.overload * known.load_fps, inputs.ceiling_fps)
     steps = (
-        LoadStep(load_fps=over, duration_s=asked.overload_s),
-        LoadStep(load_fps=asked.relaxed * over, duration_s=asked.relaxed_s),
+        LoadStep(load_fps=over, duration_s=test.overload_s),
+        LoadStep(load_fps=test.relaxed * over, duration_s=test.relaxed_s),
     )
-    total_s = asked.overload_s + asked.relaxed_s
-    ask = Ask(
+    total_s = test.overload_s + test.relaxed_s
+    request = TrialRequest(
         load_fps=over,
         duration_s=total_s,
         steps=steps,
-        bin_s=bin_width(asked.bin_s, total_s),
+        bin_s=bin_width(test.bin_s, total_s),
         histogram_up_to_loss=-1.0,
         when_limited="count",
     )
-    seen = []
-    for _ in range(asked.repeats):
-        seen.append((yield ask))
-    found = [_judge(asked, one) for one in seen]
-    marks = [{"load drops": asked.overload_s} for _ in found]
+    outcomes = []
+    for _ in range(test.repeats):
+        outcomes.append((yield request))
+    found = [_judge(test, one) for one in outcomes]
+    marks = [{"load drops": test.overload_s} for _ in found]
     for mark, one in zip(marks, found, strict=True):
         if one.seconds > 0:
-            mark["last lost frame"] = asked.overload_s + one.seconds
-    curves = (curve_of(one, mark) for one, mark in zip(seen, marks, strict=True))
+            mark["last lost frame"] = test.overload_s + one.seconds
+    curves = (curve_of(one, mark) for one, mark in zip(outcomes, marks, strict=True))
     return Recovery(
         throughput_fps=known.load_fps * inputs.in_sum,
         overload_fps=over * inputs.in_sum,
-        relaxed_fps=asked.relaxed * over * inputs.in_sum,
-        overload_s=asked.overload_s,
+        relaxed_fps=test.relaxed * over * inputs.in_sum,
+        overload_s=test.overload_s,
         seconds=spread([one.seconds for one in found]),
-        note="; ".join(_notes(inputs, over, seen, found)),
+        note="; ".join(_notes(inputs, over, outcomes, found)),
         curves=tuple(curve for curve in curves if curve is not None),
     )
 
 
-def _judge(asked: RecoveryTest, seen: Seen) -> _TrialFinding:
-    drop, timelines = asked.overload_s, seen.result.timelines
+def _judge(test: RecoveryTest, outcome: TrialOutcome) -> _TrialFinding:
+    drop, timelines = test.overload_s, outcome.result.timelines
     last = max((t.last_lost_s or 0.0 for t in timelines), default=0.0)
-    total = drop + asked.relaxed_s
-    width = timelines[0].bin_s if timelines else asked.bin_s
+    total = drop + test.relaxed_s
+    width = timelines[0].bin_s if timelines else test.bin_s
     return _TrialFinding(
         seconds=max(0.0, last - drop),
         overloaded=any(lost_between(t, 0.0, drop)[1] > 0 for t in timelines),
         recovered=last < total - width,
-        quiet_s=_quiet(seen, drop, last),
+        quiet_s=_quiet(outcome, drop, last),
     )
 
 
-def _quiet(seen: Seen, drop: float, last: float) -> float:
+def _quiet(outcome: TrialOutcome, drop: float, last: float) -> float:
     """Longest time without a lost frame between two moments."""
     longest = 0.0
-    width = seen.spec.bin_s
-    curve = curve_of(seen, {})
+    width = outcome.request.bin_s
+    curve = curve_of(outcome, {})
     if curve is None or last <= drop:
         return 0.0
     first, end = int(drop / curve.bin_s), int(last / curve.bin_s)
@@ -101,36 +102,37 @@ def _quiet(seen: Seen, drop: float, last: float) -> float:
 def _notes(
     inputs: ProcedureInputs[RecoveryTest],
     over: float,
-    seen: Sequence[Seen],
+    outcomes: Sequence[TrialOutcome],
     found: Sequence[_TrialFinding],
 ) -> list[str]:
-    asked, known = inputs.parameters, inputs.known
+    test, known = inputs.parameters, inputs.known
     notes = []
     if not any(one.overloaded for one in found):
         notes.append(
             "no result: the overload lost no frame, so that there was nothing to recover from"
         )
     notes += [known.note] if known.note else []
-    wanted = asked.overload * known.load_fps
+    wanted = test.overload * known.load_fps
     if over < wanted:
         notes.append(
             f"the overload is {over / known.load_fps:.0%} of the throughput, not "
-            f"{asked.overload:.0%}: limited by {inputs.ceiling_reason}"
+            f"{test.overload:.0%}: limited by {inputs.ceiling_reason}"
         )
-    idle = [s.number for s, one in zip(seen, found, strict=True) if not one.overloaded]
+    numbered = [(s.number, one) for s, one in zip(outcomes, found, strict=True)]
+    idle = [number for number, one in numbered if not one.overloaded]
     if idle and len(idle) < len(found):
         notes.append(f"the overload lost no frame in {_trials(idle)}")
-    if still := [s.number for s, one in zip(seen, found, strict=True) if not one.recovered]:
+    if still := [number for number, one in numbered if not one.recovered]:
         notes.append(
             f"at least: frames were still lost when {_trials(still)} ended, "
-            f"{asked.relaxed_s:g} s after the load had dropped"
+            f"{test.relaxed_s:g} s after the load had dropped"
         )
-    if again := [s.number for s, one in zip(seen, found, strict=True) if one.quiet_s >= QUIET_S]:
+    if again := [number for number, one in numbered if one.quiet_s >= QUIET_S]:
         notes.append(
             f"{_trials(again)} lost frames again after {QUIET_S:g} s or more without loss, which "
             "may have another cause than the overload"
         )
-    if short := [s.number for s in seen if s.verdict is Verdict.GENERATOR_LIMITED]:
+    if short := [s.number for s in outcomes if s.verdict is Verdict.GENERATOR_LIMITED]:
         notes.append(f"less than the loads was offered in {_trials(short)}")
     return notes
 

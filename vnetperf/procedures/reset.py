@@ -7,16 +7,24 @@ the one that took longer counts.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 
 from pydantic import Field
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import Reset
 from vnetperf.model.parameters import ResetTest
-from vnetperf.model.trial import EventSpec, EventTimes, Timeline, Verdict
-from vnetperf.procedures.base import Ask, Procedure, ProcedureInputs, Seen
+from vnetperf.model.trial import (
+    EventSpec,
+    EventTimes,
+    Timeline,
+    TrialOutcome,
+    TrialRequest,
+    Verdict,
+)
+from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.procedures.timeline import bin_width, curve_of, lost_between
+from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
 #: Types of reset: what RFC 6201 tells apart.
@@ -33,10 +41,10 @@ class ResetInputs(ProcedureInputs[ResetTest]):
     impossible: dict[str, str] = Field(default_factory=dict)
 
 
-def events_of(asked: ResetTest, ends: tuple[str, str]) -> tuple[str, ...]:
+def events_of(test: ResetTest, ends: tuple[str, str]) -> tuple[str, ...]:
     """Names of the events that a test asks for."""
     names = {"vswitch": "vswitch", "vnf": "vnf0", "link": f"link {ends[0]}"}
-    return tuple(names[what] for what in asked.what)
+    return tuple(names[what] for what in test.what)
 
 
 def reset(inputs: ResetInputs) -> Procedure[tuple[Reset, ...]]:
@@ -54,50 +62,50 @@ def reset(inputs: ResetInputs) -> Procedure[tuple[Reset, ...]]:
     return tuple(found)
 
 
-def _of(inputs: ResetInputs, what: str) -> Generator[Ask, Seen, Reset]:
-    asked = inputs.parameters
-    down_s = asked.link_down_s if what.startswith("link ") else 0.0
-    total_s = asked.before_s + down_s + asked.after_s
-    ask = Ask(
-        load_fps=asked.share * inputs.known.load_fps,
+def _of(inputs: ResetInputs, what: str) -> Procedure[Reset]:
+    test = inputs.parameters
+    down_s = test.link_down_s if what.startswith("link ") else 0.0
+    total_s = test.before_s + down_s + test.after_s
+    request = TrialRequest(
+        load_fps=test.share * inputs.known.load_fps,
         duration_s=total_s,
-        event=EventSpec(what=what, at_s=asked.before_s, down_s=down_s),
-        bin_s=bin_width(asked.bin_s, total_s),
+        event=EventSpec(what=what, at_s=test.before_s, down_s=down_s),
+        bin_s=bin_width(test.bin_s, total_s),
         histogram_up_to_loss=-1.0,
         when_limited="count",
     )
-    trials: list[Seen] = []
-    for _ in range(asked.repeats):
-        seen = yield ask
-        trials.append(seen)
-        if why := _trouble(asked, seen):
-            return _outcome(inputs, what, trials, f"not measured: {why} (trial {seen.number})")
+    trials: list[TrialOutcome] = []
+    for _ in range(test.repeats):
+        outcome = yield request
+        trials.append(outcome)
+        if why := _trouble(test, outcome):
+            return _outcome(inputs, what, trials, f"not measured: {why} (trial {outcome.number})")
     return _outcome(inputs, what, trials, "")
 
 
-def _trouble(asked: ResetTest, seen: Seen) -> str:
+def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
     """Why a trial has no reset time; "" when it has one."""
-    event, timelines = seen.result.event, seen.result.timelines
+    event, timelines = outcome.result.event, outcome.result.timelines
     if event is None or not timelines:
         return "the generator told no times"
     if event.failure:
         return event.failure
-    end = seen.spec.duration_s - timelines[0].bin_s
+    end = outcome.duration_s - timelines[0].bin_s
     if any((t.last_lost_s or 0.0) >= end for t in timelines):
         return (
-            f"frames were still lost {seen.spec.duration_s - event.began_s:.3g} s after the reset, "
-            f"when the trial ended; raise after_s, {asked.after_s:g} s"
+            f"frames were still lost {outcome.duration_s - event.began_s:.3g} s after the reset, "
+            f"when the trial ended; raise after_s, {test.after_s:g} s"
         )
     return ""
 
 
-def _outcome(inputs: ResetInputs, what: str, trials: Sequence[Seen], why: str) -> Reset:
+def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why: str) -> Reset:
     told = [] if why else [(s, s.result.event) for s in trials if s.result.event is not None]
     by_loss = [
-        max(_by_loss(t, event, s.spec.duration_s) for t in s.result.timelines) for s, event in told
+        max(_by_loss(t, event, s.duration_s) for t in s.result.timelines) for s, event in told
     ]
     by_time = [max(_by_time(t, event) for t in s.result.timelines) for s, event in told]
-    curves = (curve_of(seen, _marks(seen.result.event)) for seen in trials)
+    curves = (curve_of(outcome, _marks(outcome.result.event)) for outcome in trials)
     return Reset(
         what=what,
         type=INTERFACE if what.startswith("link ") else SOFTWARE,
@@ -131,7 +139,7 @@ def _marks(event: EventTimes | None) -> dict[str, float]:
     return {f"{event.what} reset": event.began_s, "ready": event.ended_s}
 
 
-def _notes(inputs: ResetInputs, trials: Sequence[Seen]) -> list[str]:
+def _notes(inputs: ResetInputs, trials: Sequence[TrialOutcome]) -> list[str]:
     notes = [inputs.known.note] if inputs.known.note else []
     if inputs.parameters.share < 1:
         notes.append(f"at {inputs.parameters.share:.0%} of the throughput")

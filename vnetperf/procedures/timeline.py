@@ -7,8 +7,7 @@ from itertools import zip_longest
 from math import ceil
 
 from vnetperf.model.outcomes import Curve
-from vnetperf.model.trial import Timeline
-from vnetperf.procedures.base import Seen
+from vnetperf.model.trial import Timeline, TrialOutcome
 
 #: Most bins of a curve: more are merged.
 MOST_BINS = 1000
@@ -21,9 +20,9 @@ def bin_width(asked_s: float, total_s: float) -> float:
     return max(asked_s, total_s / (MOST_BINS * FILLED))
 
 
-def curve_of(seen: Seen, marks: Mapping[str, float]) -> Curve | None:
+def curve_of(outcome: TrialOutcome, marks: Mapping[str, float]) -> Curve | None:
     """The curve of a trial."""
-    told = seen.result.timelines
+    told = outcome.result.timelines
     if not told:
         return None
     offered = _sums(one.sent for one in told)
@@ -32,7 +31,7 @@ def curve_of(seen: Seen, marks: Mapping[str, float]) -> Curve | None:
     together = ceil(max(len(offered), len(arrived)) / MOST_BINS) or 1
     lost = [o - r for o, r in zip_longest(offered, received, fillvalue=0)]
     return Curve(
-        trial=seen.number,
+        trial=outcome.number,
         bin_s=told[0].bin_s * together,
         offered=_merged(offered, together),
         lost=_merged(lost, together),

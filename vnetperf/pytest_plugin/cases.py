@@ -6,21 +6,25 @@ Scenarios, variants, rounds and sizes it is parametrised over, and the order in 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling, LoadScheduling, LoadScopeScheduling
 
-from vnetperf.config import Configuration
-from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf import registry
+from vnetperf.config import CommandLine, Configuration, validate
+from vnetperf.config.settings import given
+from vnetperf.model.deployment import DEPLOYMENTS
+from vnetperf.model.errors import CapabilityError, ConfigError, did_you_mean
 from vnetperf.model.frames import MIN_FRAME_SIZE
+from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
-from vnetperf.pytest_plugin.options import check_mode, check_names
-from vnetperf.runner.scenarios import scenario_ids
+from vnetperf.runner.scenarios import check_mode, check_names, scenario_ids
 
 if TYPE_CHECKING:
     from vnetperf.model.scenario import Scenario
@@ -28,20 +32,11 @@ if TYPE_CHECKING:
 
 
 def round_count(config: pytest.Config) -> int:
-    """How often each case is to be measured."""
-    asked: int | None = config.getoption("interleave", None)
-    if asked is None:
-        return 0
-    if asked < 2:
-        raise pytest.UsageError(
-            f"--interleave {asked}: a case is repeated from 2 on; 5 and more give a usable interval"
-        )
-    return asked
-
-
-def round_numbers(config: pytest.Config) -> Sequence[int]:
-    """The rounds that each case is parametrised over."""
-    return range(1, round_count(config) + 1) or (0,)
+    """How often each case is to be measured; 0 for once, without rounds."""
+    try:
+        return validate(CommandLine, given(config.option, CommandLine), "command line").interleave
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 #: What an id may hold: it stands in test ids, where brackets and blanks have a meaning.
@@ -79,6 +74,11 @@ class Selected:
         """Name as it stands in test ids, where a hyphen parts parameters."""
         round_ = f"round{self.round}" if self.round else ""
         return "-".join(part for part in (self.scenario, self.variant.id, round_) if part)
+
+    @property
+    def keyword(self) -> str:
+        """Name by which -k selects a variant: it takes no equals sign."""
+        return self.in_test_id.replace("=", ":") if self.variant else ""
 
 
 def variants_of(node: Any, sources: Mapping[str, str]) -> list[tuple[Variant, tuple[Any, ...]]]:
@@ -155,15 +155,6 @@ def _is_value(value: Any) -> bool:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 
-def names_of_settings(variant: Variant) -> set[str]:
-    """What a variant varies, by the names that users know."""
-    found = set()
-    for key, value in variant.settings:
-        texts = value if isinstance(value, tuple) else (str(value),)
-        found |= {text.partition("=")[0] if "=" in text else key for text in texts}
-    return found
-
-
 def comparisons_of(items: Iterable[pytest.Item], sources: Mapping[str, str]) -> list[Comparison]:
     """The comparisons that tests belong to."""
     found: dict[tuple[str, str], Comparison] = {}
@@ -227,38 +218,120 @@ def scenario_of(configuration: Configuration, selected: Selected, facts: Machine
     return scenario
 
 
+def measured_test(definition: Any) -> str | None:
+    """The test that a test function measures, by its mark."""
+    mark = definition.get_closest_marker("measures")
+    if mark is None:
+        return None
+    known = get_args(TestName)
+    if len(mark.args) != 1 or mark.kwargs or mark.args[0] not in known:
+        raise pytest.UsageError(
+            f"{definition.nodeid}: @pytest.mark.measures takes the name of one test: "
+            f"{', '.join(known)}"
+        )
+    return str(mark.args[0])
+
+
+def is_named(definition: Any) -> bool:
+    """Whether a test function stands on the command line, as "file.py::function"."""
+    ids = (arg.rpartition("::") for arg in definition.config.args)
+    return any(colons and name.partition("[")[0] == definition.name for _, colons, name in ids)
+
+
+def keyword_filter(definition: Any) -> Callable[[Iterable[str]], bool]:
+    """Whether -k can select a case of a test function that has these names besides.
+
+    The expression is evaluated by pytest itself. Where that is not possible, every case is made and
+    pytest deselects: slower, with the same outcome.
+    """
+    expression = definition.config.option.keyword.strip()
+    if not expression or definition.get_closest_marker("parametrize") is not None:
+        return lambda _: True
+    try:
+        from _pytest.mark import KeywordMatcher, _parse_expression
+
+        compiled = _parse_expression(expression, "-k")
+    except (ImportError, pytest.UsageError):  # pytest reports what is wrong with it
+        return lambda _: True
+    of_the_function = cache(KeywordMatcher.from_item(definition))
+
+    def selects(names: Iterable[str]) -> bool:
+        lower = [name.lower() for name in names]
+
+        def matches(word: str, /, **arguments: Any) -> bool:
+            return of_the_function(word, **arguments) or any(word.lower() in n for n in lower)
+
+        return compiled.evaluate(matches)
+
+    return selects
+
+
+def unknown_keywords(config: pytest.Config, functions: set[str]) -> list[str]:
+    """What names in -k that no case has may stand for."""
+    try:
+        from _pytest.mark import _parse_expression
+
+        words = _parse_expression(config.option.keyword.strip() or "x", "-k").idents()
+    except (ImportError, AttributeError, pytest.UsageError):  # of another pytest
+        return []
+    known = [*scenario_ids(), *DEPLOYMENTS, *registry.names("vswitches"), *functions]
+    return [
+        f"vnetperf: no case has the name {word!r}{near}; `vnetperf list` prints the names"
+        for word in sorted(words)
+        if (near := did_you_mean(word, known))
+    ]
+
+
+def _sizes(metafunc: pytest.Metafunc, configuration: Configuration | None) -> dict[str, Any]:
+    """Fixture -> sizes by the name that they have in test ids."""
+    found: dict[str, Any] = {}
+    if "frame_size" in metafunc.fixturenames:
+        test = measured_test(metafunc.definition) if configuration else None
+        sizes = configuration.preset.sizes_of(test or "") if configuration else ()
+        mixed = configuration is not None and configuration.traffic.mix is not None
+        found["frame_size"] = {IMIX if mixed else str(size): size for size in sizes}
+    if "message_size" in metafunc.fixturenames:
+        sizes = configuration.settings.message_sizes if configuration else ()
+        found["message_size"] = {str(size): size for size in sizes}
+    return found
+
+
 def parametrize(
     metafunc: pytest.Metafunc,
     configuration: Configuration | None,
     variants: Sequence[tuple[Variant, tuple[Any, ...]]],
-) -> None:
-    """Parametrise a test that asks for `bench` (and `frame_size` or `message_size`).
+    *,
+    runs: bool,
+) -> bool:
+    """Parametrise a test that requests `bench` (and `frame_size` or `message_size`).
 
-    The scenario is the outer parameter, so that cases of one scenario follow each other.
+    The scenario is the outer parameter, so that cases of one scenario follow each other. Scenarios
+    that -k cannot select get no case. A test without a case gets one that the plugin takes away.
+
+    Returns:
+        Whether -k can select a case of the test.
     """
-    if "bench" in metafunc.fixturenames:
-        params = []
-        asked = metafunc.definition.get_closest_marker("deployments")
-        for scenario in scenario_ids():
-            if asked is not None and split_id(scenario)[0] not in asked.args:
-                continue
-            for variant, marks in variants:
-                for number in round_numbers(metafunc.config):
-                    one = Selected(scenario, variant, number)
-                    # pytest-xdist's loadgroup keeps a scenario's cases on one worker.
-                    together = (pytest.mark.xdist_group(one.id), *marks)
-                    params.append(pytest.param(one, id=one.in_test_id, marks=together))
-        metafunc.parametrize("bench", params, indirect=True, scope="session")
-    if "frame_size" in metafunc.fixturenames:
-        measured = metafunc.definition.get_closest_marker("measures")
-        test = measured.args[0] if measured is not None and measured.args else ""
-        sizes = configuration.preset.sizes_of(test) if configuration else ()
-        mixed = configuration is not None and configuration.traffic.mix is not None
-        ids = [IMIX] if mixed else [str(size) for size in sizes]
-        metafunc.parametrize("frame_size", sizes, ids=ids)
-    if "message_size" in metafunc.fixturenames:
-        sizes = configuration.settings.message_sizes if configuration else ()
-        metafunc.parametrize("message_size", sizes, ids=[str(size) for size in sizes])
+    definition = metafunc.definition
+    sizes = _sizes(metafunc, configuration)
+    ends = list(product(*sizes.values())) or [()]
+    only = definition.get_closest_marker("deployments")
+    selects = keyword_filter(definition)
+    rounds = range(1, round_count(metafunc.config) + 1) or (0,)
+    params = []
+    for scenario in scenario_ids():
+        if only is not None and split_id(scenario)[0] not in only.args:
+            continue
+        for (variant, marks), number in product(variants, rounds):
+            one = Selected(scenario, variant, number)
+            ids = (f"{definition.name}[{'-'.join((one.in_test_id, *end))}]" for end in ends)
+            others = (one.keyword, *(mark.name for mark in marks))
+            if any(selects((name, *others)) for name in ids):
+                params.append(pytest.param(one, id=one.in_test_id, marks=marks))
+    made = params if runs and params else [pytest.param(None, id="")]
+    metafunc.parametrize("bench", made, indirect=True, scope="session")
+    for fixture, values in sizes.items():
+        metafunc.parametrize(fixture, list(values.values()), ids=list(values))
+    return bool(params)
 
 
 def _parameters(nodeid: str) -> list[str]:

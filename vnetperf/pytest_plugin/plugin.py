@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
+from vnetperf.config.settings import add_options
 from vnetperf.pytest_plugin import hooks
-from vnetperf.pytest_plugin.options import add_options
 
 if TYPE_CHECKING:
     from vnetperf.pytest_plugin.session import BenchSession
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _SESSION: pytest.StashKey[BenchSession] = pytest.StashKey()
 _WRONG: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
+#: Names of the test functions that measure, and tests that the preset or --tests leaves out.
+_FUNCTIONS: pytest.StashKey[set[str]] = pytest.StashKey()
 _LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
@@ -34,7 +37,8 @@ def session_of(config: pytest.Config) -> BenchSession:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    add_options(parser)
+    group = parser.getgroup("vnetperf", "vnetperf: benchmarks of virtual switches")
+    add_options(group.addoption)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -49,7 +53,6 @@ def pytest_configure(config: pytest.Config) -> None:
     from vnetperf.model.errors import ConfigError
     from vnetperf.pytest_plugin.cases import round_count
 
-    config.addinivalue_line("markers", "xdist_group(name): cases that share a deployment")
     config.addinivalue_line(
         "markers", "vnetperf(frame_sizes=(...)): what a test case asks for unless the user does"
     )
@@ -62,57 +65,79 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "measures(test): a test case runs when the preset, or --tests, names the test"
     )
-    config.addinivalue_line(
-        "markers", "when_asked: a test case runs only when its file or its name is asked for"
-    )
     round_count(config)
+    config.args[:] = [_moved(arg, config.invocation_params.dir) for arg in config.args]
     try:
         config.hook.pytest_vnetperf_register(register=registry.register)
     except ConfigError as error:
         raise pytest.UsageError(f"pytest_vnetperf_register: {error}") from None
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise tests that ask for `bench`."""
-    if "bench" in metafunc.fixturenames:
-        from vnetperf.pytest_plugin.cases import parametrize, variants_of
+def _moved(arg: str, start: Path) -> str:
+    """A file that has moved into the folder `comparisons`: earlier commands still run."""
+    path, colons, names = arg.partition("::")
+    moved = Path(path).parent / "comparisons" / Path(path).name
+    gone = not (start / path).exists() and (start / moved).is_file()
+    return f"{moved}{colons}{names}" if gone else arg
 
-        try:
-            configuration = session_of(metafunc.config).configuration_for(metafunc.definition)
-            variants = variants_of(metafunc.definition, configuration.sources)
-        except pytest.UsageError as error:  # raised here it would be an error of each test
-            metafunc.config.stash[_WRONG] = error
-            configuration, variants = None, variants_of(None, {})
-        parametrize(metafunc, configuration, variants)
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrise tests that request `bench`."""
+    if "bench" not in metafunc.fixturenames:
+        return
+    from vnetperf.pytest_plugin import cases
+
+    config, definition = metafunc.config, metafunc.definition
+    config.stash.setdefault(_FUNCTIONS, set()).add(definition.name)
+    try:
+        configuration = session_of(config).configuration_for(definition)
+        variants = cases.variants_of(definition, configuration.sources)
+        test = cases.measured_test(definition)
+        runs = test is None or test in configuration.preset.tests
+        if not runs and cases.is_named(definition):
+            runs = True
+            if configuration.sources["tests"] != "default":
+                raise pytest.UsageError(f"{definition.nodeid}: --tests does not name {test}")
+    except pytest.UsageError as error:  # raised here it would be an error of each test
+        config.stash[_WRONG] = error
+        cases.parametrize(metafunc, None, cases.variants_of(None, {}), runs=True)
+        return
+    if cases.parametrize(metafunc, configuration, variants, runs=runs) and not runs:
+        config.stash.setdefault(_LEFT_OUT, []).append(str(test))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Take away what a test without cases was given."""
+    made = yield
+    if not isinstance(made, list) or not _any_measures(made):
+        return made
+    from vnetperf.pytest_plugin.cases import selected_of
+
+    return [item for item in made if selected_of(item) is not None]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let -k name a variant, "rx_queues:2": it takes no equals sign."""
+    """Let -k name a variant, "rx_queues:2"."""
     if "bench" in getattr(item, "fixturenames", ()):
         from vnetperf.pytest_plugin.cases import selected_of
 
         selected = selected_of(item)
         if selected is not None and selected.variant:
-            item.extra_keyword_matches.add(selected.in_test_id.replace("=", ":"))
+            item.extra_keyword_matches.add(selected.keyword)
 
 
-# Last: what -k and -m leave is what is counted, and nothing parts a scenario's cases again.
+# Last: nothing parts a scenario's cases again.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what nobody asked for; bring the cases of a scenario together."""
+    """Bring the cases of a scenario together."""
     if _WRONG in config.stash:
         _raise_wrong(config)
     if not _any_measures(items):
         return
     from vnetperf.pytest_plugin.cases import comparisons_of, group_by_scenario
-    from vnetperf.pytest_plugin.selection import drop_comparisons, drop_other_tests, how_to_select
 
-    left_out = config.stash.setdefault(_LEFT_OUT, [])
     try:
-        unchosen = drop_other_tests(config, session_of(config).configuration, items)
-        dropped = drop_comparisons(config, items)
-        left_out += [unchosen] if unchosen else []
-        left_out += [how_to_select(dropped, config.invocation_params.dir)] if dropped else []
         if any(item.get_closest_marker("vary") for item in items):
             ours = session_of(config)
             ours.expect(comparisons_of(items, ours.configuration.sources))
@@ -125,9 +150,27 @@ def _any_measures(items: list[pytest.Item]) -> bool:
     return any("bench" in getattr(item, "fixturenames", ()) for item in items)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Say which cases were left out."""
-    return config.stash.get(_LEFT_OUT, [])
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    """Report which tests do not run, and what a name that selects nothing may stand for."""
+    if _FUNCTIONS not in config.stash or _WRONG in config.stash:
+        return []
+    from vnetperf.model.parameters import TestName
+
+    lines = []
+    found = config.stash.get(_LEFT_OUT, [])
+    if left_out := [test for test in get_args(TestName) if test in found]:
+        ours = session_of(config).configuration
+        by_preset = ours.sources["tests"] == "default"
+        whose = f"preset {ours.preset.name}" if by_preset else "--tests"
+        lines.append(
+            f"vnetperf: {whose} leaves out {', '.join(left_out)}; "
+            f"--tests {left_out[0]} or --tests all runs them"
+        )
+    elif not items:
+        from vnetperf.pytest_plugin.cases import unknown_keywords
+
+        lines += unknown_keywords(config, config.stash[_FUNCTIONS])
+    return lines
 
 
 def _raise_wrong(config: pytest.Config) -> None:

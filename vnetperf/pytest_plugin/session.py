@@ -5,9 +5,10 @@ Results folder, run, thresholds, and what became of its cases.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ import pytest
 
 from vnetperf.model.errors import CapabilityError, ConfigError, LogError, VnetperfError
 from vnetperf.pytest_plugin.cases import round_count, scenario_in
-from vnetperf.pytest_plugin.options import configuration_of, worker_name
 from vnetperf.pytest_plugin.terminal import LiveProgress
 
 if TYPE_CHECKING:
@@ -27,6 +27,46 @@ if TYPE_CHECKING:
     from vnetperf.pytest_plugin.cases import Selected
     from vnetperf.runner.bench import Bench
     from vnetperf.runner.run import Run
+
+
+def configuration_of(
+    pytest_config: pytest.Config, test_case: Mapping[str, Any] | None = None
+) -> Configuration:
+    """The configuration that options, environment and files add up to."""
+    from vnetperf import config
+    from vnetperf.config.settings import given
+    from vnetperf.runner.scenarios import check_backends
+
+    resume = pytest_config.getoption("resume", None)
+    try:
+        loaded = config.load(
+            given(pytest_config.option),
+            test_case=test_case,
+            resumed=(f"run of {resume}", settings_of_run(Path(resume)) if resume else {}),
+        )
+        check_backends(loaded)
+        return loaded
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def first_record(folder: Path) -> Mapping[str, Any]:
+    """The record that opens a run's log, unchecked; empty where there is none."""
+    try:
+        with (folder / "trials.jsonl").open() as log:
+            found = json.loads(log.readline())
+    except (OSError, ValueError):  # reported where the log is read
+        return {}
+    return found if isinstance(found, dict) and found.get("type") == "run" else {}
+
+
+def settings_of_run(folder: Path) -> dict[str, Any]:
+    """What a run was given by its user."""
+    return {
+        key: held["value"]
+        for key, held in first_record(folder).get("settings", {}).items()
+        if held["source"] not in ("default", "test case")
+    }
 
 
 class ThresholdCheck:
@@ -114,8 +154,10 @@ class BenchSession:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.worker = worker_name(config)
+        #: Name of this worker of pytest-xdist, "" for none.
+        self.worker: str = getattr(config, "workerinput", {}).get("workerid", "")
         self._configuration: Configuration | None = None
+        self._configurations: dict[str, Configuration] = {}
         self._run: Run | None = None
         self._comparisons: Sequence[Comparison] = ()
         self.expecting = ThresholdCheck(config)
@@ -161,7 +203,12 @@ class BenchSession:
                 "in a test case that varies nothing: all other settings belong to the whole run"
             )
         own = {key: value for key, value in marker.kwargs.items() if key == "frame_sizes"}
-        return configuration_of(self.config, own)
+        if not own:
+            return self.configuration
+        key = repr(own)
+        if key not in self._configurations:
+            self._configurations[key] = configuration_of(self.config, own)
+        return self._configurations[key]
 
     def results_folder(self) -> Path:
         """The run's folder: the one to resume, the one xdist's controller named, or a new one."""

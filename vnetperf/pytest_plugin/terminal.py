@@ -251,8 +251,8 @@ def _longest(test: str, preset: Preset, traffic: TrafficProfile, media: LinkSpee
     if found is None:
         return f"{test}: as many trials as it takes"
     return (
-        f"{test}: at most {found.trials} trials, {_duration_text(found.wall_s(preset))} with their waits, "
-        f"{at}"
+        f"{test}: at most {found.trials} trials, {_duration_text(found.wall_s(preset))} with "
+        f"their waits, {at}"
     )
 
 

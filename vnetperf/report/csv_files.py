@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from vnetperf.model.outcomes import Curve, Figures, Spread, Transfer
 from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
 from vnetperf.report import summary
-from vnetperf.report.outcomes import reported_numbers
-from vnetperf.report.summary import ReportedNumber
+from vnetperf.results.metrics import Metric, named_metrics_of
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _PERCENTILES = ("50", "90", "99", "99.9")
@@ -247,7 +246,7 @@ def _spread_columns(found: Spread) -> dict[str, object]:
     }
 
 
-def _outcome_row(result: Result, found: ReportedNumber) -> dict[str, object]:
+def _outcome_row(result: Result, found: Metric) -> dict[str, object]:
     more = _spread_columns(found.value) if isinstance(found.value, Spread) else {}
     return more | {
         "scenario": result.scenario,
@@ -270,7 +269,7 @@ def outcomes_csv(results: RunResults) -> str:
     writer.writeheader()
     about = {"benchmark": summary.is_benchmark(results), "virtual_lab": summary.in_lab(results)}
     for result in results.results:
-        for found in reported_numbers(result):
+        for found in named_metrics_of(result):
             row = about | _outcome_row(result, found)
             writer.writerow({key: csv_cell(value) for key, value in row.items()})
     return out.getvalue()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults, ScenarioFacts
 from vnetperf.report import goal_text, outcomes, summary
-from vnetperf.report.summary import ReportedNumber
+from vnetperf.results.metrics import Metric, named_metrics_of
 
 #: Everything XML 1.0 has no place for, surrogates included.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -62,11 +62,11 @@ def _numbers(result: Result) -> Iterator[tuple[str, object]]:
     yield "trial_seconds", result.trial_seconds
     for goal in result.goals:
         yield from _goal_numbers(goal)
-    for quantity in outcomes.reported_numbers(result):
-        yield from _quantity(quantity)
+    for metric in named_metrics_of(result):
+        yield from _metric(metric)
 
 
-def _quantity(found: ReportedNumber) -> Iterator[tuple[str, object]]:
+def _metric(found: Metric) -> Iterator[tuple[str, object]]:
     """A number under the names of what it is of; of a spread its interval and n besides."""
     parts = (found.item, found.direction, found.name)
     path = ".".join(part for part in parts if part)

@@ -24,7 +24,7 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, load_outcomes, outcomes, plots, summary, text, transfers
+from vnetperf.report import goal_text, outcomes, plots, summary, text, transfers
 from vnetperf.report.comparison import (
     EVENTS_TITLE,
     VariantResults,
@@ -219,8 +219,10 @@ Strips = Iterator[Strip | None]
 
 def _repetition_strips(group: Group) -> Strips:
     made = [
-        plots.spread_plot(f"{r.size_text}, {name}", "lower bound", [("rounds", found)], "fps")
-        for r, name, found in load_outcomes.repeated_goals(group)
+        plots.spread_plot(
+            f"{e.result.size_text}, {e.of}", "lower bound", [("rounds", e.found)], "fps"
+        )
+        for e in outcomes.repeated_goals(group)
     ]
     yield _strip("Lower bounds of all rounds", made)
 
@@ -402,10 +404,10 @@ def _media_share(result: Result, goal: GoalResult) -> str:
 
 def _column_classes(table: Table) -> list[str]:
     found = []
-    for index in range(len(table.head)):
-        short = max(len(row[index]) for row in table.rows) <= _SHORT
-        kind = ("short" if short else "") if index in table.words else "num"
-        found.append(f"{kind} {'lead' * (index == table.bold)}".strip())
+    for index, column in enumerate(table.columns):
+        short = max(len(row[index].text) for row in table.rows) <= _SHORT
+        kind = "num" if not column.words else "short" if short else ""
+        found.append(f"{kind} {'lead' * column.bold}".strip())
     return found
 
 

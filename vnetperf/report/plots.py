@@ -18,7 +18,7 @@ from vnetperf.model.outcomes import Curve, Soak, Spread
 from vnetperf.model.result import GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import goal_text, text
-from vnetperf.report.load_outcomes import soak_verdict
+from vnetperf.report.outcomes import soak_verdict
 from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series
 from vnetperf.report.summary import Group
 

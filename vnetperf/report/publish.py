@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
-from vnetperf.report.outcomes import reported_numbers
+from vnetperf.results.metrics import named_metrics_of
 
 #: Ends every text, so that a cut one is known.
 OPENMETRICS_END: Final = "# EOF\n"
@@ -118,7 +118,7 @@ def _result_samples(families: Mapping[str, MetricFamily], result: Result) -> Non
     families["case_trial_seconds"].add(labels, result.trial_seconds)
     for goal in result.goals:
         _goal_samples(families, labels | {"goal": goal.name}, goal)
-    for found in reported_numbers(result):
+    for found in named_metrics_of(result):
         told = labels | {
             "item": found.item,
             "direction": found.direction,
@@ -233,17 +233,17 @@ def _result_details(result: Result) -> dict[str, Any]:
         for goal in result.goals
     }
     found: list[dict[str, Any]] = []
-    for quantity in reported_numbers(result):
+    for metric in named_metrics_of(result):
         told = {
-            "item": quantity.item,
-            "direction": quantity.direction,
-            "name": quantity.name,
-            "unit": quantity.unit,
-            "value": quantity.number,
-            "note": quantity.note,
+            "item": metric.item,
+            "direction": metric.direction,
+            "name": metric.name,
+            "unit": metric.unit,
+            "value": metric.number,
+            "note": metric.note,
         }
-        if isinstance(quantity.value, Spread):
-            told |= {key: getattr(quantity.value, key) for key in ("n", "low", "high", "stdev")}
+        if isinstance(metric.value, Spread):
+            told |= {key: getattr(metric.value, key) for key in ("n", "low", "high", "stdev")}
         found.append({key: value for key, value in told.items() if value not in (None, "")})
     return {
         "status": result.status,

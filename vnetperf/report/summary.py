@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import (
     GoalResult,
     LedgerEntry,
@@ -311,31 +310,3 @@ def missing_values(results: RunResults) -> tuple[MissingValue, ...]:
 def _of_checklist(item: Item) -> MissingValue:
     """A field that reports must have and this one has not: by its name, which says more."""
     return MissingValue(item.title, item.said)
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedNumber:
-    """A number with its unit and, where it was measured several times, its spread.
-
-    Attributes:
-        name: "latency_mean", "recovery_time" ...
-        unit: "ns", "s", "fps", "frames", "ratio", "addresses", "pps".
-        value: The number, or the spread whose mean is the number; None: not measured.
-        item: What it is of, where a result has several: "90 % of throughput", "link phy0".
-        direction: "phy0->phy1"; "" for all of them together.
-        note: What keeps it from being a result; "".
-    """
-
-    name: str
-    unit: str
-    value: float | bool | Spread | None
-    item: str = ""
-    direction: str = ""
-    note: str = ""
-
-    @property
-    def number(self) -> float | bool | None:
-        """The number alone: of a spread its mean, of two modes none."""
-        if isinstance(self.value, Spread):
-            return None if len(self.value.modes) > 1 else self.value.mean
-        return self.value

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Generic, TypeVar
 
 from rich import box
 from rich.table import Table as Drawn
@@ -44,40 +44,92 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 #: Stands for a cell that has nothing to say.
 NONE = "\N{EN DASH}"
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What stands in one cell.
+
+    Attributes:
+        text: The text; several lines where it names several things.
+        short: The same for a narrow terminal; "" for the same text.
+        mark: A word that must not be overlooked, and its colour on the page: "warn", "good" ...
+        why: What the page shows when it is pointed at.
+        code: Whether it is to be read letter by letter: a command, a path.
+    """
+
+    text: str
+    short: str = ""
+    mark: tuple[str, str] | None = None
+    why: str = ""
+    code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Item]):
+    """One column of a table.
+
+    Attributes:
+        name: Its heading.
+        cell: What it shows of an item; None for nothing.
+        words: Whether it holds words and not numbers.
+        brief: Whether a narrow terminal shows it.
+        bold: Whether it answers the question.
+    """
+
+    name: str
+    cell: Callable[[Item], Cell | str | None]
+    words: bool = False
+    brief: bool = True
+    bold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as text, with what a reader must know of them.
+    """A table: described once, shown in a terminal, in Markdown and in the page.
 
     Attributes:
-        title: Its heading.
-        head: Names of the columns.
+        title: Its heading; "" for none.
+        columns: Its columns.
         rows: Cells by row.
-        said: Sentences below it.
-        words: Columns that hold words and not numbers, from 0.
-        brief: Columns that a narrow terminal shows; empty for all of them.
-        bold: The column that answers the question; None for none.
+        notes: Sentences below it.
         terminal: False where it is too long for a terminal.
     """
 
     title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    said: tuple[str, ...] = ()
-    words: frozenset[int] = frozenset({0})
-    brief: tuple[int, ...] = ()
-    bold: int | None = None
+    columns: tuple[Column[Any], ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
     terminal: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        title: str,
+        columns: Sequence[Column[Item]],
+        items: Iterable[Item],
+        notes: Iterable[str] = (),
+        *,
+        terminal: bool = True,
+    ) -> Table:
+        """Make a table with a row for each item; without one it has no notes either."""
+        rows = tuple(tuple(_as_cell(column.cell(item)) for column in columns) for item in items)
+        said = dict.fromkeys(note for note in notes if note) if rows else ()
+        return cls(title, tuple(columns), rows, tuple(said), terminal)
+
+    @property
+    def texts(self) -> Iterator[tuple[str, ...]]:
+        """The rows without anything but their text."""
+        return (tuple(cell.text for cell in row) for row in self.rows)
 
     def __bool__(self) -> bool:
         """False without a row."""
         return bool(self.rows)
 
 
-def distinct_sentences(sentences: Iterable[str]) -> tuple[str, ...]:
-    """Sentences without empty and repeated ones."""
-    return tuple(dict.fromkeys(said for said in sentences if said))
+def _as_cell(value: Cell | str | None) -> Cell:
+    return value if isinstance(value, Cell) else Cell(NONE if value is None else value)
 
 
 def group_sentences(said: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -90,21 +142,28 @@ def group_sentences(said: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"{', '.join(dict.fromkeys(abouts))}: {sentence}"
 
 
-def table_markdown(table: Table, *, level: int = 3) -> Iterator[str]:
+def _markdown_cell(cell: Cell, column: Column[Any]) -> str:
+    if cell.code:
+        return markdown_code(cell.text)
+    shown = escape_markdown(cell.text.replace("\n", "; "))
+    return f"**{shown}**" if column.bold and shown else shown
+
+
+def table_markdown(table: Table, *, level: int = 3, empty: str = "") -> Iterator[str]:
     """The table in report.md."""
+    if table.title and (table or empty):
+        yield f"{'#' * level} {escape_markdown(table.title)}"
     if not table:
+        yield empty
         return
-    yield f"{'#' * level} {escape_markdown(table.title)}"
-    rows = [
-        [
-            f"**{escape_markdown(c)}**" if i == table.bold and c else escape_markdown(c)
-            for i, c in enumerate(row)
-        ]
-        for row in table.rows
+    lines = [
+        [escape_markdown(column.name) for column in table.columns],
+        ["---"] * len(table.columns),
     ]
-    yield markdown_table([escape_markdown(name) for name in table.head], rows)
-    if table.said:
-        yield "\n".join(f"- {escape_markdown(said)}" for said in table.said)
+    lines += [list(map(_markdown_cell, row, table.columns)) for row in table.rows]
+    yield "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    if table.notes:
+        yield "\n".join(f"- {escape_markdown(note)}" for note in table.notes)
 
 
 _ASCII = str.maketrans(
@@ -132,24 +191,34 @@ def terminal_encodable(said: str, *, plain: bool) -> str:
 
 
 def terminal_table(table: Table, *, plain: bool) -> Drawn:
-    """A table of outcomes."""
-    drawn = Drawn(
-        title=Text(terminal_encodable(table.title, plain=plain), style="dim"),
+    """The table in a terminal."""
+    title = Text(terminal_encodable(table.title, plain=plain), style="dim")
+    drawn = terminal_grid(title, plain=plain, gap=1)
+    shown = [index for index, column in enumerate(table.columns) if column.brief]
+    for index in shown:
+        column = table.columns[index]
+        # A number may part from the brackets that follow it, and from nothing else.
+        width = max(len(row[index].text.partition(" (")[0]) for row in table.rows)
+        drawn.add_column(
+            Text(terminal_encodable(column.name, plain=plain)),
+            justify="left" if column.words else "right",
+            overflow="fold",
+            style="bold" if column.bold else "",
+            min_width=min(width, _LONGEST_BOLD) if column.bold else None,
+        )
+    for row in table.rows:
+        cells = (row[index].short or row[index].text for index in shown)
+        drawn.add_row(*(Text(terminal_encodable(cell, plain=plain)) for cell in cells))
+    return drawn
+
+
+def terminal_grid(title: Text | None, *, plain: bool, gap: int = 0) -> Drawn:
+    """An empty table of a terminal, in characters that it can show."""
+    return Drawn(
+        title=title,
         title_justify="left",
         box=box.ASCII2 if plain else box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=(0, gap, 0, 0),
         show_edge=False,
         pad_edge=False,
     )
-    shown = table.brief or tuple(range(len(table.head)))
-    for index in shown:
-        justify: Literal["left", "right"] = "left" if index in table.words else "right"
-        style = "bold" if index == table.bold else ""
-        name = terminal_encodable(table.head[index], plain=plain)
-        # A number may part from the brackets that follow it, and from nothing else.
-        width = max(len(row[index].partition(" (")[0]) for row in table.rows)
-        least = min(width, _LONGEST_BOLD) if index == table.bold else None
-        drawn.add_column(Text(name), justify=justify, overflow="fold", style=style, min_width=least)
-    for row in table.rows:
-        drawn.add_row(*(Text(terminal_encodable(row[i], plain=plain)) for i in shown))
-    return drawn

@@ -213,7 +213,7 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
             yield line(group.title, "bold")
         for found in filter(lambda table: table.terminal, outcomes.tables(group)):
             yield terminal_table(found, plain=plain)
-            for said in found.said:
+            for said in found.notes:
                 yield _bullet(_encodable(said, plain=plain))
         for note in group_notes(group):
             yield _bullet(_encodable(note, plain=plain))

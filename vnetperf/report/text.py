@@ -7,6 +7,45 @@ from collections.abc import Sequence
 from typing import Literal
 
 from vnetperf.model.outcomes import Spread
+from vnetperf.model.units import (
+    fps,
+    frames,
+    gigabits,
+    nanoseconds,
+    percent,
+    seconds,
+    short_fps,
+    significant,
+    tick_fps,
+    tick_time,
+    time_s,
+    value_text,
+)
+
+#: How single numbers are written, for reports to take from here with the rest.
+__all__ = [
+    "ValueKind",
+    "fps",
+    "frames",
+    "gigabits",
+    "interval_note",
+    "mean_interval",
+    "mean_with_n",
+    "nanoseconds",
+    "percent",
+    "printable",
+    "remarks",
+    "seconds",
+    "short_fps",
+    "significant",
+    "single",
+    "stdev",
+    "tick_fps",
+    "tick_label",
+    "tick_percent",
+    "tick_time",
+    "time_s",
+]
 
 #: Layout that text may carry besides printable characters.
 _LAYOUT = frozenset("\n\t\N{NO-BREAK SPACE}")
@@ -21,100 +60,7 @@ def printable(said: str) -> str:
     )
 
 
-_RATES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_NO_NUMBER = "not a number"
-
-
-def significant(value: float, digits: int = 4) -> str:
-    """A number with a fixed count of significant digits and no exponent."""
-    if not math.isfinite(value):
-        return _NO_NUMBER
-    if value == 0:
-        return "0"
-    rounded = float(f"{value:.{digits - 1}e}")
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
-    return f"{rounded:.{decimals}f}"
-
-
-def _scaled(value: float, scale: tuple[tuple[float, str], ...]) -> tuple[str, str]:
-    if not math.isfinite(value):
-        return _NO_NUMBER, ""
-    rounded = abs(float(f"{value:.3e}"))
-    for factor, prefix in scale:
-        if rounded >= factor:
-            return significant(value / factor), prefix
-    factor, prefix = scale[-1]
-    return significant(value / factor), prefix
-
-
-def fps(value: float) -> str:
-    """A frame rate, e.g. "14.88 Mfps"."""
-    number, prefix = _scaled(value, _RATES)
-    return f"{number} {prefix}fps"
-
-
-def short_fps(value: float) -> str:
-    """A frame rate for narrow columns whose header says "fps", e.g. "14.88M"."""
-    return "".join(_scaled(value, _RATES))
-
-
-def gigabits(value: float) -> str:
-    """A bit rate in Gbit/s without its unit, for columns that name it."""
-    return significant(value / 1e9)
-
-
-def nanoseconds(value: float) -> str:
-    """A latency in the unit that fits it, e.g. "12.31 µs"."""
-    number, unit = _scaled(value, _TIMES)
-    return f"{number} {unit}".rstrip()
-
-
-def time_s(value: float) -> str:
-    """A measured time in the unit that fits it, e.g. "12.31 ms", "1.204 s"."""
-    return nanoseconds(value * 1e9) if value else "0 s"
-
-
-def seconds(value: float) -> str:
-    """A duration, e.g. "0.5 s" or "1 h 02 min 05 s"."""
-    if not math.isfinite(value):
-        return _NO_NUMBER
-    if value < 60:
-        return f"{value:.3g} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min {rest:02d} s"
-
-
-def percent(ratio: float, digits: int = 4) -> str:
-    """A ratio in percent that never rounds a loss to zero, e.g. "0.00012 %"."""
-    if not math.isfinite(ratio):
-        return _NO_NUMBER
-    value = ratio * 100
-    if value == 0:
-        return "0 %"
-    if abs(value) < 1e-4:
-        return f"{value:.2e} %"
-    text = significant(value, digits)
-    return (text.rstrip("0").rstrip(".") if "." in text else text) + " %"
-
-
-def frames(count: int) -> str:
-    """A count of frames with thin grouping, e.g. "1 234 567" (no-break spaces)."""
-    return f"{count:,}".replace(",", "\N{NO-BREAK SPACE}")
-
-
-def tick_fps(value: float) -> str:
-    """A frame rate on an axis, e.g. "2.5M"."""
-    return _trimmed(*_scaled(value, _RATES))
-
-
-def tick_time(value: float) -> str:
-    """A latency on an axis, e.g. "20 µs"."""
-    number, unit = _scaled(value, _TIMES)
-    return _trimmed(number, f" {unit}") if value else "0"
 
 
 def tick_percent(ratio: float) -> str:
@@ -123,10 +69,6 @@ def tick_percent(ratio: float) -> str:
     if power >= -2:
         return percent(ratio)
     return f"10{str(power).translate(_SUPERSCRIPT)} %"
-
-
-def _trimmed(number: str, unit: str) -> str:
-    return (number.rstrip("0").rstrip(".") if "." in number else number) + unit
 
 
 #: What a spread's values are: they decide the unit that is shown.
@@ -150,36 +92,18 @@ _TINY = 1e-3
 
 def single(value: float, kind: ValueKind) -> str:
     """A single value with its unit."""
-    match kind:
-        case "fps":
-            return fps(value)
-        case "ns":
-            return nanoseconds(value)
-        case "s":
-            return time_s(value)
-        case "ratio":
-            return percent(value)
-        case "frames":
-            return (
-                frames(round(value))
-                if value == round(value)
-                else f"{value:,.1f}".replace(",", "\N{NO-BREAK SPACE}")
-            )
+    if kind != "frames":
+        return value_text(value, kind)
+    if value == round(value):
+        return frames(round(value))
+    return f"{value:,.1f}".replace(",", "\N{NO-BREAK SPACE}")
 
 
 def tick_label(value: float, kind: ValueKind) -> str:
     """A value on an axis."""
-    match kind:
-        case "fps":
-            return tick_fps(value)
-        case "ns":
-            return tick_time(value)
-        case "s":
-            return tick_time(value * 1e9)
-        case "ratio":
-            return percent(value, 3)
-        case "frames":
-            return tick_fps(value)
+    if kind in ("ns", "s"):
+        return tick_time(value if kind == "ns" else value * 1e9)
+    return percent(value, 3) if kind == "ratio" else tick_fps(value)
 
 
 def _unit(value: float, kind: ValueKind) -> tuple[float, str]:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from vnetperf.model.outcomes import EndFacts, Transfer
 from vnetperf.model.result import RunResults
 from vnetperf.report import text
-from vnetperf.report.table import NONE, Table
+from vnetperf.report.table import NONE, Column, Table
 
 ATTACH_TITLE = "Attach phase"
-ATTACH_HEAD = (
-    "scenario",
-    "attached",
-    "success",
-    "ramp asked",
-    "reached",
-    "whole",
-    "median",
-    "99 %",
-)
 #: What a row takes from the facts of a VNF; a plugin's own facts may be called alike.
 _ATTACH_KEYS = frozenset(
     (
@@ -37,10 +28,10 @@ _ATTACH_NOTES = (
 )
 
 
-def attach_rows(results: RunResults) -> list[tuple[str, ...]]:
-    """One row for each core whose attach phase was timed."""
+def _attach_phases(results: RunResults) -> list[tuple[str, dict[str, Any]]]:
+    """Each core whose attach phase was timed: scenario, and what its VNF reports."""
     return [
-        _attach_row(scenario.scenario, vnf["attach"])
+        (scenario.scenario, vnf["attach"])
         for scenario in results.scenarios
         for vnf in scenario.facts.get("vnfs", ())
         if isinstance(vnf, dict)
@@ -49,73 +40,48 @@ def attach_rows(results: RunResults) -> list[tuple[str, ...]]:
     ]
 
 
-def _attach_row(scenario: str, phase: dict[str, Any]) -> tuple[str, ...]:
+def _attach_time(phase: dict[str, Any], name: str) -> str | None:
     times = phase.get("time of an attach, ms", {})
+    return text.nanoseconds(times[name] * 1e6) if name in times else None
+
+
+def _ramp(phase: dict[str, Any]) -> str:
     ramp = phase["ramp, sessions/s"]
-    return (
-        scenario,
-        f"{phase['attached']} of {phase['sessions asked for']}",
-        text.percent(phase["success rate"]),
-        ramp if isinstance(ramp, str) else f"{text.significant(ramp)}/s",
-        f"{text.significant(phase['reached, sessions/s'])}/s",
-        text.seconds(phase["whole, s"]),
-        *(text.nanoseconds(times[k] * 1e6) if k in times else NONE for k in ("median", "99 %")),
-    )
+    return ramp if isinstance(ramp, str) else f"{text.significant(ramp)}/s"
+
+
+_ATTACH: tuple[Column[tuple[str, dict[str, Any]]], ...] = (
+    Column("scenario", lambda of: of[0], words=True),
+    Column("attached", lambda of: f"{of[1]['attached']} of {of[1]['sessions asked for']}"),
+    Column("success", lambda of: text.percent(of[1]["success rate"])),
+    Column("ramp asked", lambda of: _ramp(of[1])),
+    Column("reached", lambda of: f"{text.significant(of[1]['reached, sessions/s'])}/s"),
+    Column("whole", lambda of: text.seconds(of[1]["whole, s"])),
+    Column("median", lambda of: _attach_time(of[1], "median")),
+    Column("99 %", lambda of: _attach_time(of[1], "99 %")),
+)
+
+
+def attach_table(results: RunResults) -> Table:
+    """The attach phase of every core."""
+    return Table.of(ATTACH_TITLE, _ATTACH, _attach_phases(results), _ATTACH_NOTES)
 
 
 def attach_sentences(results: RunResults) -> list[str]:
     """The same for a terminal."""
     return [
         f"{scenario}: {attached} sessions attached in {whole} ({reached}), median {median}"
-        for scenario, attached, _, _, reached, whole, median, _ in attach_rows(results)
+        for scenario, attached, _, _, reached, whole, median, _ in attach_table(results).texts
     ]
 
 
-def attach_table(results: RunResults) -> Table:
-    """The same for report.md and the page."""
-    return Table(ATTACH_TITLE, ATTACH_HEAD, tuple(attach_rows(results)), _ATTACH_NOTES)
-
-
 TRANSFERS_TITLE = "Traffic between sockets"
-TRANSFERS_HEAD = (
-    "scenario",
-    "transfer",
-    "arrived, Mbit/s",
-    "round trips/s",
-    "median",
-    "99 %",
-    "largest",
-    "lost or sent again",
-    "jitter",
-    "processor time, client + server",
-)
 _ARROWS = {
     "forth": "0 \N{RIGHTWARDS ARROW} 1",
     "back": "1 \N{RIGHTWARDS ARROW} 0",
     "both": "both ways",
 }
 _OF_USERS = {"forth": "uplink", "back": "downlink", "both": "both ways"}
-#: Of times of round trips: those that are shown.
-_SHOWN = ("50", "99", "max")
-
-
-def transfer_rows(results: RunResults) -> list[tuple[str, ...]]:
-    """One row for each transfer."""
-    return [
-        (
-            one.scenario,
-            transfer_text(transfer),
-            NONE
-            if transfer.bits_per_second is None
-            else text.significant(transfer.bits_per_second / 1e6),
-            *_round_trips(transfer),
-            _loss_text(transfer),
-            NONE if transfer.jitter_ms is None else text.nanoseconds(transfer.jitter_ms * 1e6),
-            _cpu_text(transfer),
-        )
-        for one in results.transfers
-        for transfer in one.transfers
-    ]
 
 
 def transfer_text(transfer: Transfer) -> str:
@@ -132,27 +98,40 @@ def transfer_text(transfer: Transfer) -> str:
     return ", ".join([*parts, f"{spec.duration_s} s"])
 
 
-def _round_trips(transfer: Transfer) -> tuple[str, ...]:
-    """How many a second, and what they took."""
-    rate, times = transfer.transactions_per_second, transfer.round_trip_us
-    shown = (text.nanoseconds(times[name] * 1e3) if name in times else NONE for name in _SHOWN)
-    return (NONE if rate is None else text.short_fps(rate), *shown)
+def _rate_text(transfer: Transfer) -> str | None:
+    rate = transfer.bits_per_second
+    return None if rate is None else text.significant(rate / 1e6)
 
 
-def _loss_text(transfer: Transfer) -> str:
+def _trips_text(transfer: Transfer) -> str | None:
+    rate = transfer.transactions_per_second
+    return None if rate is None else text.short_fps(rate)
+
+
+def _time_text(transfer: Transfer, name: str) -> str | None:
+    times = transfer.round_trip_us
+    return text.nanoseconds(times[name] * 1e3) if name in times else None
+
+
+def _jitter_text(transfer: Transfer) -> str | None:
+    jitter = transfer.jitter_ms
+    return None if jitter is None else text.nanoseconds(jitter * 1e6)
+
+
+def _loss_text(transfer: Transfer) -> str | None:
     if transfer.loss_ratio is not None:
         return f"{text.percent(transfer.loss_ratio)} lost"
     if transfer.retransmits is not None:
         return f"{transfer.retransmits} segments again"
-    return NONE
+    return None
 
 
-def _cpu_text(transfer: Transfer) -> str:
+def _cpu_text(transfer: Transfer) -> str | None:
     """Time of the tool's processes, in themselves and in the kernel, while the clients ran."""
     spent = [_cpu_seconds(end) for end in (transfer.client, transfer.server)]
     if not any(spent):
-        return NONE
-    both = " + ".join(seconds or "not told" for seconds in spent)
+        return None
+    both = " + ".join(seconds or "not reported" for seconds in spent)
     return f"{both} s of {transfer.elapsed_s:.2f} s"
 
 
@@ -160,10 +139,31 @@ def _cpu_seconds(end: EndFacts) -> str:
     return "" if end.user_s is None or end.system_s is None else f"{end.user_s + end.system_s:.2f}"
 
 
+_TRANSFERS: tuple[Column[tuple[str, Transfer]], ...] = (
+    Column("scenario", lambda of: of[0], words=True),
+    Column("transfer", lambda of: transfer_text(of[1]), words=True),
+    Column("arrived, Mbit/s", lambda of: _rate_text(of[1])),
+    Column("round trips/s", lambda of: _trips_text(of[1])),
+    Column("median", lambda of: _time_text(of[1], "50")),
+    Column("99 %", lambda of: _time_text(of[1], "99")),
+    Column("largest", lambda of: _time_text(of[1], "max")),
+    Column("lost or sent again", lambda of: _loss_text(of[1])),
+    Column("jitter", lambda of: _jitter_text(of[1])),
+    Column("processor time, client + server", lambda of: _cpu_text(of[1])),
+)
+
+
+def transfers_table(results: RunResults) -> Table:
+    """Every transfer."""
+    every = [(one.scenario, transfer) for one in results.transfers for transfer in one.transfers]
+    notes = _transfer_notes([transfer for _, transfer in every])
+    return Table.of(TRANSFERS_TITLE, _TRANSFERS, every, notes)
+
+
 def transfer_sentences(results: RunResults) -> list[str]:
     """The same for a terminal."""
     found = []
-    for scenario, said, rate, trips, median, tail, most, *rest in transfer_rows(results):
+    for scenario, said, rate, trips, median, tail, most, *rest in transfers_table(results).texts:
         lost, jitter, processors = rest
         times = f"{trips}/s, 50 % {median}, 99 % {tail}, max {most}"
         parts = [f"{rate} Mbit/s arrived"] if trips == NONE else [f"round trips {times}"]
@@ -174,15 +174,7 @@ def transfer_sentences(results: RunResults) -> list[str]:
     return found
 
 
-def transfers_table(results: RunResults) -> Table:
-    """The same for report.md and the page."""
-    found = tuple(transfer_rows(results))
-    said = tuple(_transfer_notes(results)) if found else ()
-    return Table(TRANSFERS_TITLE, TRANSFERS_HEAD, found, said, words=frozenset({0, 1}))
-
-
-def _transfer_notes(results: RunResults) -> list[str]:
-    every = [transfer for one in results.transfers for transfer in one.transfers]
+def _transfer_notes(every: Sequence[Transfer]) -> list[str]:
     tools = dict.fromkeys(one.version for one in every if one.version)
     said = [f"Payload by what the receiver counted ({', '.join(tools)})."]
     if any(one.spec.rate_of_tcp and one.spec.is_udp for one in every):

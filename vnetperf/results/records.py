@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.outcomes import Transfers
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.model.preset import Preset

@@ -307,6 +307,7 @@ class Redactor:
             for name in type(model).model_fields
             if name not in OWN
         }
+        update |= {k: self._value(v, above + k) for k, v in (model.model_extra or {}).items()}
         if isinstance(model, Testbed):
             update["name"] = self._as_name(model.name, "testbeds")
         if isinstance(model, RunIdentity):
@@ -361,8 +362,8 @@ def _names_of(record: Record) -> Iterator[tuple[Kind, str]]:
         yield "texts", testbed.description
         yield "texts", testbed.isolation
         yield "testbeds", testbed.name
-        for server in (testbed.trex.server, testbed.pktgen.server):
-            if match := _SERVER.match(server):
+        for backend in testbed.sections:
+            if match := _SERVER.match(testbed.external_server(backend)):
                 yield "hosts", match["host"]
         if match := _SSH.match(testbed.agent.transport):
             if match["user"]:

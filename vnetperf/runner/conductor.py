@@ -23,7 +23,7 @@ from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialSpec
-from vnetperf.procedures import KnownThroughput, StandardTest, replay, standard_test
+from vnetperf.procedures import KnownThroughput, StandardTest, standard_test
 from vnetperf.procedures.reset import ResetInputs, events_of
 from vnetperf.results.records import (
     BeginRecord,
@@ -34,6 +34,7 @@ from vnetperf.results.records import (
 )
 from vnetperf.runner.run import Run
 from vnetperf.runner.trial_runner import LimitedError, TrialRunner
+from vnetperf.search import replay
 
 #: Figures that no test stumbles over: its first trial is looked at, and never run.
 _ANY_RATE_FPS = 1e6
@@ -53,19 +54,10 @@ def require_generator(run: Run, scenario: Scenario, test: str) -> None:
         )
     )
     try:
-        ask = next(procedure)
+        request = next(procedure)
     except (StopIteration, NoResultError):
-        return  # it asks for none
-    trial = TrialSpec(
-        frame_size=64,
-        load_fps=ask.load_fps,
-        duration_s=ask.duration_s,
-        burst=ask.burst,
-        steps=ask.steps,
-        event=ask.event,
-        bin_s=ask.bin_s,
-        tag_at_s=ask.tag_at_s,
-    )
+        return  # it requests no trial
+    trial = TrialSpec(frame_size=64, **request.model_dump())
     if why := registry.load("traffic", scenario.generator).lacks(trial):
         raise CapabilityError(
             f"{scenario.generator} cannot {why}",
@@ -336,10 +328,10 @@ class Conductor:
     def _drive(self, logged: LoggedTest) -> None:
         """Drive a test to its end, from the first trial that the log does not have."""
         procedure = procedure_of(logged.begin)
-        ask = replay(procedure, logged.seen()).ask
-        while ask is not None:
-            seen = self._trials.counted(logged, ask)
+        request = replay(procedure, logged.outcomes()).next_request
+        while request is not None:
+            outcome = self._trials.counted(logged, request)
             try:
-                ask = procedure.send(seen)
+                request = procedure.send(outcome)
             except StopIteration:
-                ask = None
+                request = None

@@ -92,7 +92,8 @@ class ResumedRun:
         if first.fingerprint != now.fingerprint:
             raise ConfigError(
                 "this log was made with another version, preset, testbed or traffic; "
-                f"its trials must not be mixed with new ones: {_configuration_differences(first, now)}",
+                "its trials must not be mixed with new ones: "
+                f"{_configuration_differences(first, now)}",
                 where=str(path),
                 cure="give the options of that run again, or start a new one without --resume",
             )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from vnetperf import registry
-from vnetperf.config import Configuration
+from vnetperf.config import Configuration, Settings
 from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
-from vnetperf.model.errors import NoResultError
+from vnetperf.model.errors import ConfigError, NoResultError, did_you_mean
 from vnetperf.model.frames import GTPU, overhead
 from vnetperf.model.options import CoreOptions, GuestOptions
 from vnetperf.model.preset import Preset
@@ -13,13 +13,18 @@ from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
 from vnetperf.procedures.addresses import SPARE
 
-#: The VNF of deployments that are for a mobile core.
-CORE = "vepc"
-
 
 def scenario_ids() -> list[str]:
     """Ids of all scenarios."""
     return [f"{d}_{v}" for d in DEPLOYMENTS for v in registry.names("vswitches")]
+
+
+def _mobile_core() -> str:
+    """The VNF of deployments that are for a mobile core."""
+    cores = [name for name in registry.names("vnfs") if registry.load_vnf(name).user_plane]
+    if not cores:
+        raise ConfigError("no mobile core is registered", where="vnfs")
+    return cores[0]
 
 
 def make_scenario(scenario_id: str, configuration: Configuration, variant: str = "") -> Scenario:
@@ -33,7 +38,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     by_port = learned or capabilities.addressing == "port"
     vnf = settings.vnf
     if graph.gtp and not registry.load_vnf(vnf).user_plane:
-        vnf = CORE  # whatever else is asked for, only a mobile core takes users' packets
+        vnf = _mobile_core()  # whatever else is asked for, only one takes users' packets
     rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
     usual = "route" if graph.gtp else "mac" if rewrites else "io"
     mode = settings.vnf_mode if settings.vnf_mode != "auto" else usual
@@ -64,6 +69,45 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         max_frame_size=max(usual_size, *sizes),
         variant=variant,
     )
+
+
+def check_backends(configuration: Configuration) -> None:
+    """Refuse names that no backend has, and what a backend cannot do, before anything starts."""
+    check_names(configuration.settings)
+    check_mode(configuration.settings)
+    name = configuration.settings.generator
+    if configuration.capture and not registry.load("traffic", name).capabilities.capture:
+        raise ConfigError(
+            f"{name} keeps no frames of a trial",
+            where="pcap",
+            accepted="0",
+            cure="leave --pcap out, or measure with --generator loadgen",
+        )
+
+
+def check_names(settings: Settings) -> None:
+    """Refuse names that no backend has."""
+    families: dict[registry.Family, str] = {
+        "traffic": settings.generator,
+        "wires": settings.wire,
+        "endpoints": settings.endpoint_tool,
+    }
+    for family, name in families.items():
+        if name not in ("auto", *registry.names(family)):
+            registry.load(family, name)  # raises, with the names there are
+    registry.load_vnf(settings.vnf)
+
+
+def check_mode(settings: Settings) -> None:
+    """Refuse a mode that the VNF does not have."""
+    modes = ("auto", *registry.load_vnf(settings.vnf).modes)
+    if settings.vnf_mode not in modes:
+        raise ConfigError(
+            f"{settings.vnf} has no mode {settings.vnf_mode!r}"
+            f"{did_you_mean(settings.vnf_mode, modes)}",
+            where="vnf_mode",
+            accepted=", ".join(modes),
+        )
 
 
 ADDRESSES_VARIANT = "addresses"

@@ -133,7 +133,8 @@ def choose_tool(
         tool = registry.load("endpoints", name)()
         why = tool.cannot(spec) or tool.missing(facts)
         if not why and inside is not None:
-            why = str(registry.load_vnf(inside.vnf).lacks_inside(inside, tool.programs))
+            names = [program.name for program in tool.programs]
+            why = str(registry.load_vnf(inside.vnf).lacks_inside(inside, names))
         if not why:
             return name
         reasons.append(why)

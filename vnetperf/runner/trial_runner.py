@@ -11,11 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vnetperf.analysis.attribution import lost_at
-from vnetperf.analysis.logged_tests import LoggedTest, seen_of
+from vnetperf.analysis.logged_tests import LoggedTest, outcome_of
 from vnetperf.model.errors import DutError, GeneratorError, LogError
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
-from vnetperf.procedures import Ask, Seen, counts
+from vnetperf.model.trial import (
+    DirectionCounts,
+    TrialOutcome,
+    TrialRequest,
+    TrialResult,
+    TrialSpec,
+    Verdict,
+)
 from vnetperf.results.records import TrialRecord
 from vnetperf.runner.run import Run, utc_now
 
@@ -133,15 +139,15 @@ class TrialRunner:
         self.run = run
         self.scenario = scenario
 
-    def counted(self, logged: LoggedTest, ask: Ask) -> Seen:
+    def counted(self, logged: LoggedTest, request: TrialRequest) -> TrialOutcome:
         """Run a trial until it is a measurement, or give up with the reason."""
         times = self.run.configuration.preset.trial
         for attempt in range(times.repeats_when_limited + 1):
-            trial = self._trial(logged, ask)
-            seen = seen_of(trial)
-            if counts(ask, seen):
-                self._renew(logged, seen)
-                return seen
+            trial = self._trial(logged, request)
+            outcome = outcome_of(trial)
+            if outcome.answers(request):
+                self._renew(logged, outcome)
+                return outcome
             where = f"{self.scenario.id}, {logged.begin.frame_size} octets, trial {trial.number}"
             if trial.verdict is Verdict.DUT_FAILED:
                 self.run.forget_deployment()
@@ -149,12 +155,12 @@ class TrialRunner:
             if trial.result.failed:  # the generator died or hung: never a number
                 self.run.forget_deployment()
                 raise GeneratorError(trial.reason, where=where)
-            if attempt == times.repeats_when_limited or _is_hopeless(ask, trial):
+            if attempt == times.repeats_when_limited or _is_hopeless(request, trial):
                 break
         if trial.verdict is Verdict.GENERATOR_LIMITED:
             offerable = offerable_load(trial.result, logged.begin.loads)
-            if offerable and ask.when_limited == "lower":
-                raise LimitedError(min(offerable, ask.load_fps * OFFERED_MARGIN), trial.reason)
+            if offerable and request.when_limited == "lower":
+                raise LimitedError(min(offerable, request.load_fps * OFFERED_MARGIN), trial.reason)
             raise GeneratorError(
                 f"{trial.verdict}: {trial.reason}",
                 where=where,
@@ -166,16 +172,16 @@ class TrialRunner:
             cure="counters that do not add up are never a number; see the trial in trials.jsonl",
         )
 
-    def _renew(self, logged: LoggedTest, seen: Seen) -> None:
+    def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:
         """Deploy anew what did not come back after its reset: that was counted, and is broken."""
-        event = seen.result.event
+        event = outcome.result.event
         if event is not None and event.failure:
             self.run.forget_deployment()
             self.run.deploy(self.scenario, logged.begin.frame_size)
 
-    def _trial(self, logged: LoggedTest, ask: Ask) -> TrialRecord:
+    def _trial(self, logged: LoggedTest, request: TrialRequest) -> TrialRecord:
         run, times = self.run, self.run.configuration.preset.trial
-        spec = self._spec(logged, ask)
+        spec = self._spec(logged, request)
         run.progress.trial_begins(logged.begin, spec)
         started, began = utc_now(), time.monotonic()
         result = run.client.run_trial(spec)
@@ -199,34 +205,26 @@ class TrialRunner:
         run.log.append(trial)
         logged.trials.append(trial)
         run.progress.trial_ends(logged.begin, trial)
-        waits, pause = times.learning_wait_s + result.drain_s, max(times.settle_s, ask.idle_s)
-        run.spend("trial", ask.duration_s)
+        waits, pause = times.learning_wait_s + result.drain_s, max(times.settle_s, request.idle_s)
+        run.spend("trial", request.duration_s)
         run.spend("wait", waits + pause)
-        run.spend("around trials", max(0.0, wall - ask.duration_s - waits))
+        run.spend("around trials", max(0.0, wall - request.duration_s - waits))
         time.sleep(pause)
         return trial
 
-    def _spec(self, logged: LoggedTest, ask: Ask) -> TrialSpec:
+    def _spec(self, logged: LoggedTest, request: TrialRequest) -> TrialSpec:
         times = self.run.configuration.preset.trial
         return TrialSpec(
+            **request.model_dump(),
             frame_size=logged.begin.frame_size,
-            load_fps=ask.load_fps,
-            duration_s=ask.duration_s,
             drain_s=times.drain_s,
             full_drain=times.full_drain,
             learning_frames=self.scenario.traffic.learning_frames_per_stream,
             learning_wait_s=times.learning_wait_s,
-            histogram_up_to_loss=ask.histogram_up_to_loss,
             capture=self.run.configuration.capture,
-            burst=ask.burst,
-            steps=ask.steps,
-            event=ask.event,
-            bin_s=ask.bin_s,
-            tag_at_s=ask.tag_at_s,
-            ipdv=ask.ipdv,
         )
 
 
-def _is_hopeless(ask: Ask, trial: TrialRecord) -> bool:
+def _is_hopeless(request: TrialRequest, trial: TrialRecord) -> bool:
     """Where the DUT drowns as well it was no noise: repeating would only cost time."""
-    return ask.when_limited == "lower" and trial.result.worst_loss_ratio() > HOPELESS
+    return request.when_limited == "lower" and trial.result.worst_loss_ratio() > HOPELESS

@@ -1,6 +1,6 @@
 """Search algorithms by name.
 
-Each is a pure generator that yields a trial and is sent its result.
+Each is a pure generator that yields a trial request and is sent its outcome.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.search.base import (
     Bound,
     GoalOutcome,
-    Measurement,
+    Procedure,
     Replay,
     ReplayMismatchError,
     Search,
     SearchOutcome,
     StopSearch,
-    TrialRequest,
     replay,
 )
 from vnetperf.search.binary import binary_search, worst_case_trial_seconds
@@ -73,13 +72,12 @@ __all__ = [
     "ALGORITHMS",
     "Bound",
     "GoalOutcome",
-    "Measurement",
+    "Procedure",
     "Replay",
     "ReplayMismatchError",
     "Search",
     "SearchOutcome",
     "StopSearch",
-    "TrialRequest",
     "binary_search",
     "make_search",
     "mlr_search",

@@ -1,81 +1,24 @@
-"""Contract of a search: what it yields, is sent and returns; and its replay from a log.
+"""The protocol of every test, what a search returns, and the replay of a log.
 
-A search knows no clock, no randomness and no machine. A trial without a valid verdict is never
-sent in; `search.throw(StopSearch(reason))` ends it with what it knows so far.
+A test is a generator: it yields a `TrialRequest`, is sent the `TrialOutcome`, and returns what it
+found. It knows no clock, no randomness and no machine, so that a log replays to the same result. A
+trial that is no answer is repeated, never sent in; `search.throw(StopSearch(reason))` ends a search
+with what it knows so far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from math import isclose, isfinite
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from vnetperf.model.errors import LogError
 from vnetperf.model.parameters import SearchGoal
+from vnetperf.model.trial import TrialOutcome, TrialRequest
 
-#: Loads and durations closer than this (relative) are the same trial inputs.
-SAME_RTOL = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class TrialRequest:
-    """The two Trial Inputs (draft section "Trial Input"); nothing else steers a trial."""
-
-    load_fps: float
-    """Trial Load: intended frames/s per interface."""
-
-    duration_s: float
-    """Trial Duration: intended seconds of traffic, RFC 2544 section 23 phase c."""
-
-    def same_as(self, load_fps: float, duration_s: float) -> bool:
-        """Tell whether these inputs are this request, but for float rounding.
-
-        Args:
-            load_fps: Intended frames/s per interface.
-            duration_s: Intended seconds of traffic.
-
-        Returns:
-            True if both agree to a relative 1e-9.
-        """
-        return isclose(self.load_fps, load_fps, rel_tol=SAME_RTOL) and isclose(
-            self.duration_s, duration_s, rel_tol=SAME_RTOL
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """What a search learns of one valid trial (draft section "Trial Output").
-
-    Raises:
-        ValueError: If the loss ratio is outside [0, 1] or the effective duration is not above 0;
-            such a trial is inconsistent and must not reach a search.
-    """
-
-    load_fps: float
-    """Intended frames/s per interface, as requested."""
-
-    duration_s: float
-    """Intended seconds of traffic, as requested. Decides whether the trial is full-length."""
-
-    loss_ratio: float
-    """Lost frames / frames expected to be forwarded, in [0, 1]."""
-
-    effective_duration_s: float
-    """Seconds this trial counts for in duration sums and in the time budget (draft section "Trial
-    Effective Duration"). Equal to `duration_s` unless the measurer chooses to count more (waits
-    included) or less (a rounded duration); a report must then say how it is computed."""
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.loss_ratio <= 1.0:
-            raise ValueError(f"loss ratio {self.loss_ratio} is outside [0, 1]")
-        if not (self.effective_duration_s > 0.0 and isfinite(self.effective_duration_s)):
-            raise ValueError(f"effective duration {self.effective_duration_s} s is not above 0")
-
-    @property
-    def forwarding_rate_fps(self) -> float:
-        """Trial Forwarding Rate: load x (1 - loss ratio), frames/s per interface."""
-        return self.load_fps * (1.0 - self.loss_ratio)
+Found = TypeVar("Found")
+Procedure: TypeAlias = Generator[TrialRequest, TrialOutcome, Found]
+"""Any test; `Found` is a `SearchOutcome`, one of model/outcomes.py, or a tuple of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +28,7 @@ class Bound:
     load_fps: float
     """Intended frames/s per interface."""
 
-    trials: tuple[Measurement, ...]
+    trials: tuple[TrialOutcome, ...]
     """Every trial at this load in the order run, the short ones included."""
 
 
@@ -144,7 +87,7 @@ class SearchOutcome:
     """Trials that were run."""
 
     trial_seconds: float
-    """Sum of their effective durations, seconds."""
+    """Sum of their durations, seconds."""
 
     def result(self, name: str) -> GoalOutcome:
         """Look up the result of a goal.
@@ -176,76 +119,67 @@ class StopSearch(Exception):  # noqa: N818 - a signal like StopIteration, not an
         self.reason = reason
 
 
-Search: TypeAlias = Generator[TrialRequest, Measurement, SearchOutcome]
+Search: TypeAlias = Procedure[SearchOutcome]
 """Any search algorithm."""
 
 
 class ReplayMismatchError(LogError):
-    """The log is not that of this search: another algorithm, goal, limit or order.
+    """The log is not that of this test: another algorithm, goal, limit, input or order.
 
     Args:
-        index: Position in the log, from 0, of the first trial that differs.
-        expected: What the search asks for there; None if it has already ended.
+        index: Position among the test's trials, from 0, of the first one that differs.
+        expected: What the test requests there; None if it has already ended.
         logged: What the log has there.
     """
 
-    def __init__(self, index: int, expected: TrialRequest | None, logged: TrialRequest) -> None:
-        asks = "has ended" if expected is None else f"asks for {_request_text(expected)}"
+    def __init__(self, index: int, expected: TrialRequest | None, logged: TrialOutcome) -> None:
+        instead = "has ended" if expected is None else f"requests {expected}"
+        number = logged.number or index + 1
         super().__init__(
-            f"trial {index + 1} of the log is {_request_text(logged)}, where the search {asks}",
-            cure="replay with the goals, limits and algorithm that the log was made with",
+            f"trial {number} of the log is {logged.request}, where the test {instead}",
+            cure="replay with the version, goals, limits and inputs that the log was made with; if "
+            "it was cut or edited, restore it from a copy",
         )
         self.index = index
         self.expected = expected
-        self.logged = logged
+        self.logged = logged.request
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Generic[Found]):
     """Where a log leads to: exactly one of the two is set."""
 
-    outcome: SearchOutcome | None
-    """What the search returned, if the log is complete."""
-
     next_request: TrialRequest | None
-    """The trial the search waits for, if the log is truncated; send its measurement to go on."""
+    """The trial the test waits for, if the log is truncated; send its outcome to go on."""
+
+    found: Found | None = None
+    """What the test returned, if the log is complete."""
 
 
-def replay(search: Search, log: Iterable[tuple[TrialRequest, Measurement]]) -> Replay:
-    """Feed a fresh search the trials of a log.
+def replay(procedure: Procedure[Found], outcomes: Iterable[TrialOutcome]) -> Replay[Found]:
+    """Feed a fresh test the trials of a log.
 
     Args:
-        search: A search not yet started; afterwards it waits at `Replay.next_request`.
-        log: The valid trials in the order run.
+        procedure: A test not yet started; afterwards it waits at `Replay.next_request`.
+        outcomes: All its trials in the order run, whatever their verdict.
 
     Returns:
-        The outcome, or the trial to go on with.
+        What it found, or the trial to go on with.
 
     Raises:
-        ReplayMismatchError: If the log holds a trial the search does not ask for at that point.
+        ReplayMismatchError: If the log holds a trial the test does not request at that point.
     """
+    trials = enumerate(outcomes)
     try:
-        expected = next(search)
+        request = next(procedure)
+        for index, outcome in trials:
+            if not request.matches(outcome.request):
+                raise ReplayMismatchError(index, request, outcome)
+            if outcome.answers(request):
+                request = procedure.send(outcome)
     except StopIteration as end:
-        return _ended(end.value, log, 0)
-    trials = iter(log)
-    for index, (logged, measurement) in enumerate(trials):
-        if not expected.same_as(logged.load_fps, logged.duration_s):
-            raise ReplayMismatchError(index, expected, logged)
-        try:
-            expected = search.send(measurement)
-        except StopIteration as end:
-            return _ended(end.value, trials, index + 1)
-    return Replay(None, expected)
-
-
-def _ended(
-    outcome: SearchOutcome, rest: Iterable[tuple[TrialRequest, Measurement]], index: int
-) -> Replay:
-    for logged, _ in rest:
-        raise ReplayMismatchError(index, None, logged)
-    return Replay(outcome, None)
-
-
-def _request_text(request: TrialRequest) -> str:
-    return f"{request.duration_s:g} s at {request.load_fps:.10g} frames/s"
+        for index, outcome in trials:
+            raise ReplayMismatchError(index, None, outcome) from None
+        found: Found = end.value
+        return Replay(None, found)
+    return Replay(request)

@@ -9,11 +9,11 @@ to `duration_sum_s`). If that fails the search continues below.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from math import ceil
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits
-from vnetperf.search.base import Measurement, Search, StopSearch, TrialRequest
+from vnetperf.search.base import Procedure, Search, StopSearch
 from vnetperf.search.classification import Criterion, LoadClass
 from vnetperf.search.session import Budget, GeometricGrid, SearchSession
 
@@ -28,7 +28,7 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     goal's exceed ratio does not forgive that trial.
     """
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    sessions = [SearchSession(GeometricGrid(limits, goal.width), budget) for goal in goals]
+    sessions = [SearchSession(GeometricGrid(limits, goal.width), budget, goals) for goal in goals]
     stopped = ""
     try:
         for goal, session in zip(goals, sessions, strict=True):
@@ -50,7 +50,7 @@ def worst_case_trial_seconds(goal: SearchGoal, limits: SearchLimits) -> float:
     return coarse + verified
 
 
-def _coarse(goal: SearchGoal, session: SearchSession) -> Generator[TrialRequest, Measurement, int]:
+def _coarse(goal: SearchGoal, session: SearchSession) -> Procedure[int]:
     """Find the highest rung that passes one short trial, as RFC 2544 does: from the top."""
     passed, failed = -1, session.grid.top + 1
     rung = session.grid.top
@@ -64,9 +64,7 @@ def _coarse(goal: SearchGoal, session: SearchSession) -> Generator[TrialRequest,
     return max(passed, 0)
 
 
-def _verify(
-    goal: SearchGoal, session: SearchSession, start: int
-) -> Generator[TrialRequest, Measurement, None]:
+def _verify(goal: SearchGoal, session: SearchSession, start: int) -> Procedure[None]:
     """Classify neighbouring rungs as lower and upper bound, beginning where short trials led."""
     lower, upper = -1, session.grid.top + 1
     rung, step = start, 1
@@ -84,9 +82,7 @@ def _verify(
         step *= 2
 
 
-def _carries(
-    goal: SearchGoal, session: SearchSession, rung: int
-) -> Generator[TrialRequest, Measurement, bool]:
+def _carries(goal: SearchGoal, session: SearchSession, rung: int) -> Procedure[bool]:
     """Run full-length trials at a rung until its class is certain."""
     criterion = Criterion.of_goal(goal)
     while (verdict := session.history.classify(rung, criterion)) is LoadClass.UNDECIDED:

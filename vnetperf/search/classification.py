@@ -12,7 +12,7 @@ from enum import Enum
 from math import fsum
 
 from vnetperf.model.parameters import SearchGoal
-from vnetperf.search.base import Measurement
+from vnetperf.model.trial import TrialOutcome
 
 #: Duration sums are rounded to nanoseconds, so that seven trials of 0.1 s do make 0.7 s.
 _SUM_DIGITS = 9
@@ -54,18 +54,18 @@ class Criterion:
         """The criterion that final bounds of a goal are judged by."""
         return cls(goal.loss_ratio, goal.exceed_ratio, goal.final_trial_s, goal.duration_sum_s)
 
-    def is_low_loss(self, trial: Measurement) -> bool:
+    def is_low_loss(self, trial: TrialOutcome) -> bool:
         """Tell whether a trial keeps to the loss ratio."""
         return trial.loss_ratio <= self.loss_ratio
 
-    def is_full_length(self, trial: Measurement) -> bool:
+    def is_full_length(self, trial: TrialOutcome) -> bool:
         """Tell whether a trial was intended to last long enough."""
         return trial.duration_s >= self.trial_s
 
 
 @dataclass(frozen=True, slots=True)
 class DurationSums:
-    """Effective seconds of the trials at one load, split in four by a criterion."""
+    """Seconds of the trials at one load, split in four by a criterion."""
 
     full_low: float = 0.0
     """Full-length, low-loss."""
@@ -77,12 +77,12 @@ class DurationSums:
     """Short, high-loss."""
 
     @classmethod
-    def of(cls, trials: Iterable[Measurement], criterion: Criterion) -> DurationSums:
+    def of(cls, trials: Iterable[TrialOutcome], criterion: Criterion) -> DurationSums:
         """Sum up trials."""
         parts: dict[tuple[bool, bool], list[float]] = {}
         for trial in trials:
             key = (criterion.is_full_length(trial), criterion.is_low_loss(trial))
-            parts.setdefault(key, []).append(trial.effective_duration_s)
+            parts.setdefault(key, []).append(trial.duration_s)
         full_low, full_high, short_low, short_high = (
             round(fsum(parts.get(key, ())), _SUM_DIGITS)
             for key in ((True, True), (True, False), (False, True), (False, False))
@@ -107,17 +107,17 @@ def classify(sums: DurationSums, criterion: Criterion) -> LoadClass:
 
 
 def conditional_throughput(
-    load_fps: float, trials: Iterable[Measurement], criterion: Criterion
+    load_fps: float, trials: Iterable[TrialOutcome], criterion: Criterion
 ) -> float:
     """The forwarding rate to expect at a load, at the criterion's quantile of loss."""
     full = sorted(
         (trial for trial in trials if criterion.is_full_length(trial)),
         key=lambda trial: trial.loss_ratio,
     )
-    measured = round(fsum(trial.effective_duration_s for trial in full), _SUM_DIGITS)
+    measured = round(fsum(trial.duration_s for trial in full), _SUM_DIGITS)
     remaining = max(criterion.duration_sum_s, measured) * (1.0 - criterion.exceed_ratio)
     for trial in full:
-        remaining = round(remaining - trial.effective_duration_s, _SUM_DIGITS)
+        remaining = round(remaining - trial.duration_s, _SUM_DIGITS)
         if remaining <= 0.0:
             return load_fps * (1.0 - trial.loss_ratio)
     return 0.0
@@ -142,11 +142,11 @@ class History:
     """
 
     def __init__(self) -> None:
-        self._trials: dict[int, list[Measurement]] = {}
+        self._trials: dict[int, list[TrialOutcome]] = {}
         self._rungs: list[int] = []
         self._classes: dict[tuple[int, Criterion], LoadClass] = {}
 
-    def add(self, rung: int, trial: Measurement) -> None:
+    def add(self, rung: int, trial: TrialOutcome) -> None:
         """Note one more trial."""
         if rung not in self._trials:
             self._trials[rung] = []
@@ -155,7 +155,7 @@ class History:
         for key in [key for key in self._classes if key[0] == rung]:
             del self._classes[key]
 
-    def trials(self, rung: int) -> tuple[Measurement, ...]:
+    def trials(self, rung: int) -> tuple[TrialOutcome, ...]:
         """The trials at a load."""
         return tuple(self._trials.get(rung, ()))
 

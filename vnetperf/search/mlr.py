@@ -5,12 +5,12 @@ Targets of a goal, its candidates, and the controller.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import floor, log
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits
-from vnetperf.search.base import GoalOutcome, Measurement, Search, StopSearch, TrialRequest
+from vnetperf.search.base import GoalOutcome, Procedure, Search, StopSearch
 from vnetperf.search.classification import Criterion, DurationSums, History, LoadClass, classify
 from vnetperf.search.mlr_strategies import STRATEGIES, SearchState
 from vnetperf.search.session import Budget, GeometricGrid, SearchSession
@@ -241,7 +241,7 @@ def mlr_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     """Search all goals at once; each trial counts for every goal."""
     grid = GeometricGrid(limits, min(goal.width for goal in goals), _DIVISIONS)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    session = SearchSession(grid, budget)
+    session = SearchSession(grid, budget, goals)
     ladders = [list(targets_of(goal)) for goal in goals]
     stopped = ""
     try:
@@ -260,7 +260,7 @@ def _run_trials(
     grid: GeometricGrid,
     session: SearchSession,
     ladders: Sequence[list[Criterion]],
-) -> Generator[TrialRequest, Measurement, None]:
+) -> Procedure[None]:
     """Overload the DUT once, then grant wishes until there are none.
 
     The forwarding rate under overload is the best guess of capacity that one trial can give. Of

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, exp, floor, inf, log, log1p
 from typing import Protocol
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits
-from vnetperf.search.base import (
-    Bound,
-    GoalOutcome,
-    Measurement,
-    SearchOutcome,
-    StopSearch,
-    TrialRequest,
-)
+from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.search.base import Bound, GoalOutcome, Procedure, SearchOutcome, StopSearch
 from vnetperf.search.classification import Criterion, History, conditional_throughput
 
 #: Rungs are this much (relative) closer than asked, so that float rounding cannot widen a bound.
@@ -84,16 +78,13 @@ class Budget:
     """Seconds, or None for no limit."""
 
     spent_s: float = 0.0
-    """Effective seconds of the trials so far."""
+    """Seconds of the trials so far."""
 
     trials: int = 0
     """Trials so far."""
 
-    overhead_s: float = 0.0
-    """The most by which a trial's effective duration has gone beyond its intended one."""
-
     around_s: float = 0.0
-    """Seconds that each trial costs the budget besides its effective ones."""
+    """Seconds that each trial costs the budget besides its own."""
 
     @property
     def left_s(self) -> float:
@@ -108,7 +99,7 @@ class Budget:
 
     def cost(self, duration_s: float) -> float:
         """What a trial is expected to take of the budget."""
-        return duration_s + self.overhead_s + self.around_s
+        return duration_s + self.around_s
 
     def fits(self, duration_s: float) -> bool:
         """Tell whether a trial can be run within the budget."""
@@ -123,11 +114,10 @@ class Budget:
                 f"{self.allowed_s:g} s, of which {self._gone_s:g} s are spent{around}"
             )
 
-    def spend(self, trial: Measurement) -> None:
+    def spend(self, duration_s: float) -> None:
         """Account for a trial."""
         self.trials += 1
-        self.spent_s += trial.effective_duration_s
-        self.overhead_s = max(self.overhead_s, trial.effective_duration_s - trial.duration_s)
+        self.spent_s += duration_s
 
 
 @dataclass(slots=True)
@@ -140,21 +130,32 @@ class SearchSession:
     budget: Budget
     """Shared by all that run trials for the same caller."""
 
+    goals: Sequence[SearchGoal] = ()
+    """All goals of the search: they decide which trials need a latency histogram."""
+
     history: History = field(default_factory=History)
     """The trials so far."""
 
-    def measure(
-        self, rung: int, duration_s: float
-    ) -> Generator[TrialRequest, Measurement, Measurement]:
+    def measure(self, rung: int, duration_s: float) -> Procedure[TrialOutcome]:
         """Run one trial and note it."""
         self.budget.check(duration_s)
-        request = TrialRequest(self.grid.load(rung), duration_s)
+        request = TrialRequest(
+            load_fps=self.grid.load(rung),
+            duration_s=duration_s,
+            histogram_up_to_loss=self._histogram_up_to_loss(duration_s),
+            when_limited="lower",
+        )
         trial = yield request
-        if not request.same_as(trial.load_fps, trial.duration_s):
-            raise ValueError(f"{trial} does not answer {request}")
+        if not request.matches(trial.request):
+            raise ValueError(f"{trial.request} does not answer {request}")
         self.history.add(rung, trial)
-        self.budget.spend(trial)
+        self.budget.spend(duration_s)
         return trial
+
+    def _histogram_up_to_loss(self, duration_s: float) -> float:
+        """Short and lossy trials only steer the search; the time their histograms take is saved."""
+        fits = (goal.loss_ratio for goal in self.goals if goal.final_trial_s <= duration_s)
+        return max(fits, default=-1.0)
 
     def result(self, goal: SearchGoal, stopped: str) -> GoalOutcome:
         """Say what the trials so far answer to a goal."""

@@ -11,13 +11,13 @@ well, so that the reported load was carried and the next one of S was not.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.parameters import SearchGoal, SearchLimits, StepInputs
-from vnetperf.search.base import GoalOutcome, Measurement, Search, StopSearch, TrialRequest
+from vnetperf.search.base import GoalOutcome, Procedure, Search, StopSearch
 from vnetperf.search.session import Budget, SearchSession
 
 ALGORITHM = "tst009"
@@ -70,7 +70,7 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
         )
     grid = OfferedLoads(limits.max_load_fps, inputs.step_fps)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
-    sessions = [SearchSession(grid, budget) for _ in goals]
+    sessions = [SearchSession(grid, budget, goals) for _ in goals]
     asked = [_as_mlr_goal(goal, inputs) for goal in goals]
     founds = [_Found(failed=grid.count) for _ in goals]
     stopped = ""
@@ -97,7 +97,7 @@ def _as_mlr_goal(goal: SearchGoal, inputs: StepInputs) -> SearchGoal:
 
 def _search(
     goal: SearchGoal, session: SearchSession, inputs: StepInputs, found: _Found
-) -> Generator[TrialRequest, Measurement, None]:
+) -> Procedure[None]:
     while found.failed - found.passed > 1:
         middle = (found.passed + found.failed) // 2
         if (yield from _carries(goal, session, inputs, middle)):
@@ -108,7 +108,7 @@ def _search(
 
 def _carries(
     goal: SearchGoal, session: SearchSession, inputs: StepInputs, place: int
-) -> Generator[TrialRequest, Measurement, bool]:
+) -> Procedure[bool]:
     """Run trials at a load until one holds, one loses more than z, or max(r) have not held."""
     for _ in range(inputs.max_r):
         trial = yield from session.measure(place, goal.final_trial_s)

@@ -113,7 +113,6 @@ OPTION_VALUES: dict[str, str] = {
     "tx_descriptors": "512",
     "workers": "1",
     "rxq_affinity": '[{port = "phy0", queue = 0, worker = 0}]',
-    "rss": '"l4"',
     "mtu": "2000",
     "offloads": "false",
     "memory_mib": "[384]",

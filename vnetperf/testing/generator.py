@@ -29,9 +29,9 @@ from vnetperf.model.errors import CapabilityError, GeneratorError
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import make_streams
-from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec
+from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.testing.stage import REQUIRE, TURN_S, configuration
+from vnetperf.testing.stage import REQUIRE, TURN_S, configuration, whole_trial
 from vnetperf.traffic.base import TrafficGenerator
 
 
@@ -107,7 +107,6 @@ EASY_FPS, FLOOD_FPS = 2000.0, 40e6
 TRIAL_S, DRAIN_S = 0.3, 0.2
 LONG_S, KILL_AFTER_S = 4.0, 0.5
 #: Trials until one loses nothing: where processors are shared a frame may be late now and then.
-TRIES = 5
 UNCOUNTED = ("duplicated", "reordered", "late", "misrouted")
 FLOWS = TrafficProfile(flows=100, vary=("udp_src", "ipv4_dst"))
 
@@ -331,15 +330,7 @@ def _kill(pids: set[int]) -> None:
 
 def _lossless(generator: TrafficGenerator, spec: TrialSpec) -> TrialResult:
     """A trial in which every frame came back, of a few."""
-    result = generator.run(spec, _no_frames)
-    for _ in range(TRIES - 1):
-        if all(_whole(counts) for counts in result.directions):
-            break
-        result = generator.run(spec, _no_frames)
+    result = whole_trial(lambda: generator.run(spec, _no_frames))
     for counts in result.directions:
-        assert _whole(counts), f"{counts}"
+        assert counts.intended == counts.sent == counts.received > 0, f"{counts}"
     return result
-
-
-def _whole(counts: DirectionCounts) -> bool:
-    return counts.intended == counts.sent == counts.received > 0

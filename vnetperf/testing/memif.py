@@ -14,9 +14,9 @@ import os
 import select
 import socket
 import struct
-import time
 from typing import Final
 
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import GeneratorError
 
 MESSAGE_OCTETS: Final = 128
@@ -196,17 +196,19 @@ class MemifPort:
 
 
 def _connect(path: str, timeout_s: float) -> socket.socket:
-    deadline = time.monotonic() + timeout_s
-    while True:
+    def connected() -> socket.socket | None:
         control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.settimeout(timeout_s)
         try:
             control.connect(path)
-            return control
-        except OSError as error:
+        except OSError:
             control.close()
-            if time.monotonic() > deadline:
-                raise GeneratorError(
-                    f"no memif server answers: {error.strerror}", where=path
-                ) from error
-        time.sleep(0.02)
+            return None
+        return control
+
+    return wait_for(
+        connected,
+        timeout_s,
+        f"the memif server of {path}",
+        error=lambda: GeneratorError("no memif server answers", where=path),
+    )

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 
 from vnetperf.model.parameters import SearchGoal
-from vnetperf.search.base import Measurement, Search, SearchOutcome, TrialRequest
+from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.search import Search, SearchOutcome
 
 #: Noise is a normal distribution cut here (standard deviations), so that a worst case exists.
 NOISE_CUT = 3.0
@@ -77,14 +78,14 @@ class SimulatedDut:
         """
         return min(load_fps, self.generator_limit_fps or load_fps)
 
-    def measure(self, request: TrialRequest) -> Measurement:
+    def measure(self, request: TrialRequest) -> TrialOutcome:
         """Run one trial.
 
         Args:
             request: Its intended load and duration.
 
         Returns:
-            Its loss; the effective duration is the intended one.
+            Its loss.
         """
         self.trials += 1
         intended = max(1, round(request.load_fps * request.duration_s))
@@ -94,12 +95,7 @@ class SimulatedDut:
             room *= 1.0 - self.overload_cost * (1.0 - room / offered)
         forwarded = min(offered, math.floor(room))
         forwarded -= min(forwarded, self._draw_drops(forwarded * self.drop_probability))
-        return Measurement(
-            load_fps=request.load_fps,
-            duration_s=request.duration_s,
-            loss_ratio=(intended - forwarded) / intended,
-            effective_duration_s=request.duration_s,
-        )
+        return TrialOutcome(request=request, loss_ratio=(intended - forwarded) / intended)
 
     def high_loss_probability(self, load_fps: float, duration_s: float, loss_ratio: float) -> float:
         """Probability that a trial loses a larger share of its frames than a loss ratio.
@@ -171,9 +167,7 @@ class SimulatedDut:
         return self.low_probability * low + (1.0 - self.low_probability) * normal
 
 
-def run(
-    search: Search, dut: SimulatedDut
-) -> tuple[SearchOutcome, tuple[tuple[TrialRequest, Measurement], ...]]:
+def run(search: Search, dut: SimulatedDut) -> tuple[SearchOutcome, tuple[TrialOutcome, ...]]:
     """Run a search to its end on a simulated DUT.
 
     Args:
@@ -181,15 +175,14 @@ def run(
         dut: What its trials meet.
 
     Returns:
-        The outcome, and the log of trials as `vnetperf.search.base` takes it.
+        The outcome, and the log of trials as `vnetperf.search.replay` takes it.
     """
-    log: list[tuple[TrialRequest, Measurement]] = []
+    log: list[TrialOutcome] = []
     try:
         request = next(search)
         while True:
-            measurement = dut.measure(request)
-            log.append((request, measurement))
-            request = search.send(measurement)
+            log.append(dut.measure(request))
+            request = search.send(log[-1])
     except StopIteration as end:
         outcome: SearchOutcome = end.value
         return outcome, tuple(log)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import struct
-import time
 from pathlib import Path
 
 import pytest
 
 from vnetperf.deployment.deploy import LiveDeployment
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import dut_mac, port_mac
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import Stream
@@ -227,10 +226,11 @@ class SingleFrames(Sighting):
 
 def _wait_stopped(pids: set[int]) -> None:
     """Wait until every thread stands still: a signal has not arrived when it has been sent."""
-    deadline = time.monotonic() + patient(STOP_S)
-    while not all(_state(task) in "Tt" for pid in pids for task in _tasks(pid)):
-        assert time.monotonic() < deadline, "the VNF cannot be stopped"
-        time.sleep(0.01)
+    wait_for(
+        lambda: all(_state(task) in "Tt" for pid in pids for task in _tasks(pid)),
+        STOP_S,
+        "the VNF's threads to stop",
+    )
 
 
 def _tasks(pid: int) -> list[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from vnetperf.backend import Backend
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.frames import FIELD_NAMES, HEADERS, Encapsulation, HeaderKind, VaryField
@@ -229,6 +229,18 @@ class TrafficGenerator(Backend):
         Args:
             frames_per_stream: Frames of each stream.
         """
+
+    def refusal_is_loss(self, trial: TrialSpec) -> bool:
+        """Whether a frame that the wire does not take counts as lost.
+
+        Args:
+            trial: The trial.
+
+        Returns:
+            True where the far end is the DUT's own ring; and in a trial with an event: a port that
+            is down takes no frames, and these were offered to it.
+        """
+        return self.plan.refusal_is_loss or trial.event is not None
 
     @abstractmethod
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:

@@ -35,7 +35,7 @@ class Container:
         self._made = 0
 
     def create(self, *, cpuset: bool = True) -> None:
-        """Make its namespace, and its cpuset where the machine has them; made again, it is empty."""
+        """Make its namespace, and its cpuset where the machine has them; it is empty each time."""
         self._made += 1  # what an earlier one had stays there until the run ends
         name = NETNS if self._made == 1 else f"{NETNS}{self._made}"
         self.netns = self.machine.create_netns(self.directory / name)

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from pydantic import Field, field_validator, model_validator
 
 from vnetperf.host.cpu import format_cpus
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 
 NicModel = Literal["virtio", "e1000", "rtl8139"]
 Cpus = tuple[Annotated[int, Field(ge=0)], ...]

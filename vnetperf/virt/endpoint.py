@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Protocol
 from vnetperf.host import links
 from vnetperf.host.cpu import format_cpus
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt.container import Container
 from vnetperf.virt.guest import Guest
@@ -143,9 +142,8 @@ class ContainerProgram:
         """End it; its last words are in its log then."""
         if self.ended() is None:
             self._process.signal(by)
-        deadline = time.monotonic() + END_S
-        while self.ended() is None and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+        what = "the end of a program"
+        wait_at_most(lambda: self.ended() is not None, END_S, what, poll_s=POLL_S)
         self._process.stop(END_S)
 
 
@@ -233,9 +231,9 @@ class GuestProgram:
                 return
             with suppress(DutError):  # it may have ended since
                 self._guest.agent.run(["sh", "-c", _KILL, str(int(number)), str(self._pid)])
-            deadline = time.monotonic() + patient(END_S)
-            while self.ended() is None and time.monotonic() < deadline:
-                time.sleep(GUEST_POLL_S)
+            what = "the end of a program in the guest"
+            poll_s = GUEST_POLL_S
+            wait_at_most(lambda: self.ended() is not None, END_S, what, poll_s=poll_s)
         if self.ended() is None:
             raise DutError(
                 f"process {self._pid} does not end in the guest, not even by SIGKILL",

@@ -22,7 +22,7 @@ from vnetperf.host.linux import ProcessId
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import Thread, list_threads, pin_thread
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt.domain import Domain, domain_xml
 from vnetperf.virt.guest_agent import GuestAgent
@@ -194,16 +194,25 @@ class Guest:
     def wait_ready(self, timeout_s: float) -> None:
         """Wait until its agent answers."""
         began = time.monotonic()
-        while not self.agent.answers(PING_S):
+
+        def pause() -> None:
             self.check_alive()
-            if time.monotonic() - began > patient(timeout_s):
-                raise self.error(
-                    f"runs, but its agent does not answer within {timeout_s:g} s",
-                    cure="see its console for how far it came; an image needs qemu-guest-agent, "
-                    "and a slow machine more time: --guest boot_s=SECONDS",
-                )
-            # Asking takes processor time, which a slow machine needs for the guest itself.
-            time.sleep(0.05 if time.monotonic() - began < QUICK_S else 1.0)
+            # Asking takes CPU time, which a slow machine needs for the guest itself.
+            if time.monotonic() - began > QUICK_S:
+                time.sleep(1.0)
+
+        wait_for(
+            lambda: self.agent.answers(PING_S),
+            timeout_s,
+            f"the agent of guest {self.domain.name}",
+            poll_s=0.05,
+            check=pause,
+            error=lambda: self.error(
+                f"runs, but its agent does not answer within {timeout_s:g} s",
+                cure="see its console for how far it came; an image needs qemu-guest-agent, "
+                "and a slow machine more time: --guest boot_s=SECONDS",
+            ),
+        )
         self.boot_s = time.monotonic() - began
 
     def boot(self, timeout_s: float) -> None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import DutError, HostError
 
 ANSWER_S = 10
@@ -76,12 +75,14 @@ class GuestAgent:
     def run(self, argv: Sequence[str], *, timeout_s: float = 20.0, given: str = "") -> str:
         """Run a program to its end."""
         pid = self.start(argv, capture=True, given=given)
-        deadline = time.monotonic() + patient(timeout_s)
         where = f"{self.name}: {' '.join(argv)}"
-        while (ended := self.ended(pid)) is None:
-            if time.monotonic() > deadline:
-                raise DutError(f"did not end within {timeout_s:g} s", where=where)
-            time.sleep(POLL_S)
+        ended = wait_for(
+            lambda: self.ended(pid),
+            timeout_s,
+            f"the end of {argv[0]} in {self.name}",
+            poll_s=POLL_S,
+            error=lambda: DutError(f"did not end within {timeout_s:g} s", where=where),
+        )
         if ended.status:
             said = ended.output.strip()[-1000:]
             raise DutError(f"failed with status {ended.status}: {said}", where=where)

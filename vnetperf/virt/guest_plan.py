@@ -281,7 +281,8 @@ def _vf_backing(attachment: Attachment) -> VfBacking:
     """A virtual function, which must be free for the guest."""
     if attachment.driver != VFIO_DRIVER:
         raise DutError(
-            f"a guest is given a virtual function by {VFIO_DRIVER}, and its driver is {attachment.driver}",
+            f"a guest requires a virtual function bound to {VFIO_DRIVER}; its driver is "
+            f"{attachment.driver}",
             where=str(attachment.port),
             cure="turn the IOMMU on (boot with intel_iommu=on or amd_iommu=on), and leave "
             "vf_driver out",

@@ -248,11 +248,8 @@ def build_files(
     """Make an image's files."""
     recipe, key = made_of.recipe, made_of.key
     tell("unpacking")
-    source = _unpack_packages(made_of.packages, packages, work / "packages")
-    booted = _unpack_packages(made_of.kernel, packages, work / "kernel")
-    found = kernel.find_in(booted)
-    if found is None:
-        raise HostError("the kernel's packages hold no kernel", where=made_of.kernel[0].name)
+    source = tools.unpack_packages(made_of.packages, packages, work / "packages")
+    found = kernel.unpack_kernel(made_of.kernel, packages, work / "kernel")
     tell("choosing what a guest needs")
     root = work / "root"
     tree = Tree(source, root)
@@ -281,13 +278,6 @@ def build_files(
         "size": size,
         "packages": {package.name: package.version for package in made_of.everything},
     }
-
-
-def _unpack_packages(found: tuple[tools.Package, ...], packages: Path, target: Path) -> Path:
-    target.mkdir()
-    for package in found:
-        run_tool(["dpkg-deb", "-x", str(packages / package.file), str(target)])
-    return target
 
 
 def _own_files(root: Path, key: str) -> None:

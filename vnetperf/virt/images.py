@@ -8,13 +8,10 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from vnetperf.host.paths import cache_directory, check_private, make_cache
 from vnetperf.model.errors import HostError
@@ -26,8 +23,6 @@ FOLDER = "images"
 MANIFEST = "image.json"
 #: Version of the manifest's form.
 FORMAT = 1
-#: Another process that builds has this long, seconds.
-LOCK_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +50,6 @@ def store_dir() -> Path:
 def make_store() -> Path:
     """The store, made when it is missing, mode 0700."""
     return make_cache(FOLDER, "guest images")
-
-
-@contextmanager
-def work_dir() -> Iterator[Path]:
-    """A private directory to build in; nobody else builds or clears up meanwhile.
-
-    What builds that were killed have left is removed first.
-    """
-    root = make_store()
-    try:
-        with FileLock(root / "lock", timeout=LOCK_S):
-            for left in root.glob(".*.part"):
-                shutil.rmtree(left)  # its maker cannot live: it would hold the lock
-            work = root / f".{os.getpid()}.part"
-            work.mkdir(mode=0o700)
-            try:
-                yield work
-            finally:
-                shutil.rmtree(work, ignore_errors=True)
-    except Timeout as error:
-        raise HostError(
-            f"another process has kept the store for {LOCK_S / 60:.0f} minutes",
-            where=str(root / "lock"),
-            cure="see which `vnetperf image` still runs",
-        ) from error
 
 
 def list_entries(name: str | None = None) -> list[ImageEntry]:
@@ -134,7 +104,7 @@ def remove_old() -> list[ImageEntry]:
     downloaded packages those stay that an image is made of, so that it can be built again at once.
     """
     removed, kept = [], set()
-    with work_dir():
+    with tools.work_dir(make_store()):
         for entry in list_entries():
             if entry.name not in kept and _usable(entry):
                 kept.add(entry.name)
@@ -268,7 +238,7 @@ def problems() -> dict[str, str]:
 def build(name: str, tell: Callable[[str], None]) -> Image:
     """Build an image, unless the very same is there."""
     wanted = recipe(name)
-    with work_dir() as work:
+    with tools.work_dir(make_store()) as work:
         tell("asking the distribution for its packages")
         made_of = image_build.image_inputs(wanted, work)
         there = _same_image(name, made_of.key)

@@ -6,23 +6,29 @@ shared cores need.
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import lzma
 import os
 import platform
 import re
-import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vnetperf.host.paths import cache_directory, make_cache
 from vnetperf.model.errors import HostError
-from vnetperf.virt.tools import need_program, run_tool
+from vnetperf.virt.tools import (
+    APT_CURE,
+    Package,
+    download_packages,
+    exact_packages,
+    need_program,
+    run_tool,
+    unpack_packages,
+    work_dir,
+)
 
 
 def lab_dir() -> Path:
@@ -35,39 +41,8 @@ def make_lab_dir() -> Path:
     return make_cache("lab", "the lab")
 
 
-@contextmanager
-def run_dir() -> Iterator[Path]:
-    """A private directory for one run of the lab, removed at its end."""
-    path = make_lab_dir() / "runs" / f"{os.getpid()}-{secrets.token_hex(3)}"
-    try:
-        path.parent.mkdir(exist_ok=True)
-        remove_stale(path.parent)
-        path.mkdir(mode=0o700)
-    except OSError as error:
-        raise HostError(
-            f"a directory for this run cannot be made: {error.strerror}",
-            where=str(path),
-            accepted="a disk with room that you may write to",
-            cure="set XDG_CACHE_HOME to a directory on one",
-        ) from error
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def remove_stale(folder: Path) -> None:
-    """Remove what processes that were killed have left."""
-    for path in folder.iterdir():
-        named = re.match(r"(\d+)-|\.(\d+)\.", path.name)
-        if named and not Path(f"/proc/{named[1] or named[2]}").exists():
-            shutil.rmtree(path, ignore_errors=True)
-
-
 #: Distribution -> package that depends on its current kernel with all drivers.
 META_PACKAGES = {"debian": "linux-image-amd64", "ubuntu": "linux-image-generic"}
-DOWNLOAD_S = 600
-TOOLS = {"apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg", "depmod": "kmod"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,54 +61,48 @@ class Kernel:
 
 
 def cached() -> Kernel | None:
-    """The kernel that is there already, the latest unpacked when there are several."""
-    root = make_lab_dir() / "kernel"
-    done = sorted(root.glob("*/.complete"), key=lambda path: path.stat().st_mtime)
-    for mark in reversed(done):
-        found = find_in(mark.parent)
-        if found is not None:
-            return found
-    return None
+    """The lab's kernel, the latest unpacked when there are several."""
+    trees = (make_lab_dir() / "kernel").glob("[!.]*/")
+    newest_first = sorted(trees, key=lambda path: path.stat().st_mtime, reverse=True)
+    return next((kernel for tree in newest_first if (kernel := find_in(tree))), None)
 
 
 def fetch(tell: Callable[[str], None]) -> Kernel:
-    """Download and unpack the distribution's kernel."""
-    wanted = packages()
+    """Download and unpack the distribution's kernel, unless another process just has."""
+    names = packages()
     root = make_lab_dir() / "kernel"
-    target = root / wanted[0]
-    work = root / f".{os.getpid()}.part"
     root.mkdir(exist_ok=True)
-    remove_stale(root)
-    shutil.rmtree(work, ignore_errors=True)
-    tree = work / "tree"
-    tree.mkdir(parents=True)
-    try:
-        tell(f"fetching {' '.join(wanted)} (once)")
-        _run_apt(["apt-get", "download", "-q", *wanted], cwd=work, timeout_s=DOWNLOAD_S)
+    target = root / names[0]
+    with work_dir(root) as work:
+        if kernel := find_in(target):
+            return kernel
+        wanted = exact_packages(names, work)
+        download_packages(wanted, work, tell)
         tell("unpacking it")
-        for package in sorted(work.glob("*.deb")):
-            _run_apt(["dpkg-deb", "-x", str(package), str(tree)])
-            package.unlink()
-        made = find_in(tree)
-        if made is None:
-            raise HostError(
-                "the kernel's packages hold no kernel with modules",
-                where=" ".join(wanted),
-                cure="apt-get update, then try again",
-            )
-        _run_apt(["depmod", "-b", str(_modules_root(made)), made.release])
-        (tree / ".complete").touch()
-        if not (target / ".complete").exists() or find_in(target) is None:
-            # Else another process has it by now, and its lab may run on it.
-            shutil.rmtree(target, ignore_errors=True)
-            tree.rename(target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    return dataclasses.replace(
-        made,
-        image=target / made.image.relative_to(tree),
-        modules=target / made.modules.relative_to(tree),
+        kernel = unpack_kernel(wanted, work, work / "tree")
+        os.utime(work / "tree")  # the package's own is the day on which it was built
+        shutil.rmtree(target, ignore_errors=True)
+        (work / "tree").rename(target)
+    return Kernel(
+        kernel.release,
+        target / kernel.image.relative_to(work / "tree"),
+        target / kernel.modules.relative_to(work / "tree"),
     )
+
+
+def unpack_kernel(found: Sequence[Package], folder: Path, tree: Path) -> Kernel:
+    """Unpack a kernel's packages out of a folder, and resolve what its modules need."""
+    unpack_packages(found, folder, tree)
+    kernel = find_in(tree)
+    if kernel is None:
+        raise HostError(
+            "the kernel's packages hold no kernel with modules",
+            where=" ".join(package.name for package in found),
+            cure=APT_CURE,
+        )
+    # depmod takes the directory with lib/modules in it for the root.
+    run_tool(["depmod", "-b", str(kernel.modules.parents[2]), kernel.release])
+    return kernel
 
 
 def find_in(tree: Path) -> Kernel | None:
@@ -147,11 +116,6 @@ def find_in(tree: Path) -> Kernel | None:
     return None
 
 
-def _modules_root(kernel: Kernel) -> Path:
-    """Directory that depmod takes for the root: the one with ``lib/modules`` in it."""
-    return kernel.modules.parents[2]
-
-
 def packages() -> list[str]:
     """Names of the packages with image and modules, the image first."""
     system = platform.freedesktop_os_release()
@@ -159,18 +123,18 @@ def packages() -> list[str]:
     meta = next((META_PACKAGES[name] for name in names if name in META_PACKAGES), None)
     if meta is None or platform.machine() != "x86_64":
         raise HostError(
-            "the lab does not know how to get a kernel of this distribution",
+            "kernels of this distribution are not supported",
             where=f"{system.get('PRETTY_NAME', 'this system')} on {platform.machine()}",
             accepted=f"{' or '.join(META_PACKAGES)} on x86_64",
         )
-    known = _run_apt(["apt-cache", "show", meta])
+    known = run_tool(["apt-cache", "show", meta])
     versions = re.findall(r"^Version: (\S+)$", known, re.MULTILINE)
     depends = re.findall(r"^Depends: (.*)$", known, re.MULTILINE)
     if not versions or len(versions) != len(depends):
         raise HostError(
-            "apt knows no kernel package",
+            "apt has no kernel package",
             where=meta,
-            cure="apt-get update, with a mirror of the distribution configured",
+            cure=APT_CURE,
         )
     newest = max(range(len(versions)), key=lambda n: _Version(versions[n]))
     found = re.findall(r"linux-(?:image|modules)[\w.+-]*", depends[newest])
@@ -190,39 +154,11 @@ class _Version:
         return subprocess.run(argv, check=False, timeout=20).returncode == 0
 
 
-def _run_apt(argv: list[str], *, cwd: Path | None = None, timeout_s: float = 120) -> str:
-    command = [need_program(argv[0], TOOLS[argv[0]]), *argv[1:]]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-    except subprocess.TimeoutExpired as error:
-        raise HostError(
-            f"did not end within {timeout_s:g} s", where=" ".join(argv), cure="try again"
-        ) from error
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
-        raise HostError(
-            f"failed: {' / '.join(last)}",
-            where=" ".join(argv),
-            cure="apt-get update, with a mirror of the distribution configured, then try again",
-        )
-    return done.stdout
-
-
 class Modules:
     """The modules of an unpacked kernel."""
 
     def __init__(self, modules: Path) -> None:
         self._folder = modules
-        base = modules.parents[2]
-        run_tool(["depmod", "-b", str(base), modules.name])
         self._needs: dict[str, list[str]] = {}
         self._paths: dict[str, str] = {}
         for line in (modules / "modules.dep").read_text().splitlines():

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from vnetperf.host.facts.system import LAB_GUESTS_MARK, LAB_MARK
+from vnetperf.host.wait import LAB_GUESTS_MARK, LAB_MARK
 from vnetperf.model.errors import ConfigError, HostError
 from vnetperf.virt.kernel import Kernel
 from vnetperf.virt.tools import SBIN, VIRTME_RUN
@@ -183,15 +183,6 @@ def qemu_command(
     argv += ["-chardev", f"file,id=kernel-log,path={_quoted(rundir / 'console.log')}"]
     argv += ["-device", "isa-serial,chardev=kernel-log"]
     return _render(argv, rundir)
-
-
-def lab_initramfs(kernel: Kernel, directory: Path) -> Path:
-    """The first file system of the lab's kernel: a shell and the modules for the host's files."""
-    path = directory / "initramfs"
-    argv = [*VIRTME_RUN, "--dry-run", "--show-command", "--mods", "auto", "--disable-kvm"]
-    argv += ["--force-9p", "--kimg", str(kernel.image), "--save-initramfs", str(path)]
-    _render([*argv, "--script-sh", "true"], directory)
-    return path
 
 
 def share_tag(number: int) -> str:
@@ -367,8 +358,8 @@ def write_scripts(
 ) -> str:
     """Write the guest's scripts."""
     first = {
-        "GUEST_MODULES": shlex.quote(str(modules)),
-        "HIDDEN_DIRS": " ".join(HIDDEN_DIRS),
+        "MODULES": shlex.quote(str(modules)),
+        "HIDDEN": " ".join(HIDDEN_DIRS),
         "SHARES": "\n".join(
             f"share {share_tag(number)} {shlex.quote(str(path))}"
             for number, path in enumerate(shares)

@@ -114,10 +114,7 @@ def _accelerator(asked: str) -> Check:
     qemu = tools.which(tools.QEMU)
     if found is None or qemu is None:
         return Check(name, "will be tried at the first start")
-    try:
-        proof = kvm.remembered_proof(qemu, found) or kvm.prove_kvm(qemu, found, lambda _: None)
-    except VnetperfError as error:
-        return Check(name, f"could not be tried: {error.what}", error.cure, fatal=asked == "kvm")
+    proof = kvm.kvm_proof(qemu, found.image)
     if proof.works:
         return Check(name, f"proved: {proof.why}")
     cure = "enable virtualisation in the firmware, or nested virtualisation in the hypervisor"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,12 +15,13 @@ import threading
 import time
 import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vnetperf.model.errors import HostError
 from vnetperf.virt import lab_boot
-from vnetperf.virt.kernel import Kernel, run_dir
+from vnetperf.virt.kernel import Kernel, make_lab_dir
+from vnetperf.virt.kvm import kvm_proof
 from vnetperf.virt.lab_boot import LabMachine
 from vnetperf.virt.tools import with_pdeathsig
 
@@ -89,6 +92,34 @@ def _write_all(target: int, data: bytes) -> None:
         data = data[os.write(target, data) :]
 
 
+@contextlib.contextmanager
+def run_dir() -> Iterator[Path]:
+    """A private directory for one run of the lab, removed at its end."""
+    path = make_lab_dir() / "runs" / f"{os.getpid()}-{secrets.token_hex(3)}"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        _remove_stale(path.parent)
+        path.mkdir(mode=0o700)
+    except OSError as error:
+        raise HostError(
+            f"a directory for this run cannot be made: {error.strerror}",
+            where=str(path),
+            accepted="a disk with room that you may write to",
+            cure="set XDG_CACHE_HOME to a directory on one",
+        ) from error
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove what processes that were killed have left."""
+    for path in folder.iterdir():
+        if not Path(f"/proc/{path.name.partition('-')[0]}").exists():
+            shutil.rmtree(path, ignore_errors=True)
+
+
 #: Longest that a start may take; emulated on a very busy machine it takes two minutes.
 BOOT_S = 300.0
 #: A start takes 20 s of processor time, however busy the machine is: QEMU hangs that took so much.
@@ -126,6 +157,20 @@ class Task:
     terminal: tuple[int, int] | None = None
     raw: bool = False
     timeout_s: float | None = None
+
+
+def choose_accelerator(machine: LabMachine, wanted: str, qemu: str, kernel: Kernel) -> LabMachine:
+    """The machine with the wanted accelerator; "auto" takes KVM where it is proved."""
+    proof = kvm_proof(qemu, kernel.image) if wanted != "tcg" else None
+    if proof is not None and proof.works:
+        return replace(machine, accelerator="kvm")
+    if proof is not None and wanted == "kvm":
+        raise HostError(
+            f"hardware acceleration does not work: {proof.why}",
+            where="--accel kvm",
+            cure="use --accel auto, or see `vnetperf lab doctor`",
+        )
+    return machine
 
 
 def run(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str], None]) -> int:

@@ -9,12 +9,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote
+
+from filelock import FileLock, Timeout
 
 from vnetperf.model.errors import HostError
 
@@ -115,12 +118,13 @@ def format_version(numbers: tuple[int, ...]) -> str:
 
 #: Tool -> package that brings it.
 TOOLS = {
+    "apt-cache": "apt",
     "apt-get": "apt",
     "dpkg-deb": "dpkg",
     "depmod": "kmod",
     "mksquashfs": "squashfs-tools",
 }
-_APT_CURE = "apt-get update, with a mirror of the distribution configured, then try again"
+APT_CURE = "apt-get update, with a mirror of the distribution configured, then try again"
 
 
 def run_tool(
@@ -155,15 +159,42 @@ def run_tool(
         raise HostError(
             f"failed: {' / '.join(last) or f'status {done.returncode}'}",
             where=told,
-            cure=_APT_CURE if argv[0] == "apt-get" else "see what it says; is the disk full?",
+            cure=APT_CURE if argv[0].startswith("apt-") else "see what it says; is the disk full?",
         )
     return done.stdout
+
+
+#: Another process that builds has this long, seconds.
+LOCK_S = 1800.0
+
+
+@contextmanager
+def work_dir(root: Path) -> Iterator[Path]:
+    """A private directory to build in; nobody else builds below `root` meanwhile.
+
+    What builds that were killed have left is removed first.
+    """
+    try:
+        with FileLock(root / "lock", timeout=LOCK_S):
+            for left in root.glob(".*.part"):
+                shutil.rmtree(left)  # its maker cannot live: it would hold the lock
+            work = root / f".{os.getpid()}.part"
+            work.mkdir(mode=0o700)
+            try:
+                yield work
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    except Timeout as error:
+        raise HostError(
+            f"another process has held the lock for {LOCK_S / 60:.0f} minutes",
+            where=str(root / "lock"),
+            cure="see which `vnetperf image` or `vnetperf lab` still runs",
+        ) from error
 
 
 DOWNLOAD_S = 1800
 _URIS = ["--print-uris", "-qq", "-o", "Acquire::ForceHash=SHA256"]
 _LINE = re.compile(r"^'[^']+' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sum>[0-9a-f]{64})$")
-_CURE = "apt-get update, with a mirror of the distribution configured, then try again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +217,7 @@ class Package:
 
 
 def resolve_packages(wanted: Sequence[str], unwanted: Sequence[str], work: Path) -> list[Package]:
-    """Find a set of packages that is complete by itself, as apt would install on an empty machine."""
+    """Find a complete set of packages: what apt would install on an empty machine."""
     status = work / "status"  # nothing is installed on the machine that this is for
     status.touch()
     options = [f"Dir::State::status={status}", f"Dir::Cache::archives={work / 'none'}"]
@@ -228,8 +259,16 @@ def download_packages(
             raise HostError(
                 "apt did not bring what it had promised",
                 where=package.file,
-                cure=_CURE,
+                cure=APT_CURE,
             )
+
+
+def unpack_packages(packages: Iterable[Package], folder: Path, target: Path) -> Path:
+    """Unpack packages of a folder into a directory, made for them."""
+    target.mkdir()
+    for package in packages:
+        run_tool(["dpkg-deb", "-x", str(folder / package.file), str(target)])
+    return target
 
 
 def _is_downloaded(folder: Path, package: Package) -> bool:
@@ -246,7 +285,7 @@ def _require_all(found: list[Package], wanted: Sequence[str]) -> list[Package]:
         raise HostError(
             "apt does not say where to get what is needed",
             where=" ".join(sorted(missing)),
-            cure=_CURE,
+            cure=APT_CURE,
         )
     return found
 

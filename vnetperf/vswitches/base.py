@@ -8,12 +8,12 @@ given.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from vnetperf.backend import Backend
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import TunnelKind
@@ -74,9 +74,16 @@ class VSwitchCapabilities(Frozen):
 
 
 class VSwitch(Backend):
-    """A vSwitch of one deployment. After `stop`, `start` begins anew, with no ports."""
+    """A vSwitch of one deployment. After `stop`, `start` begins anew, with no ports.
+
+    Attributes:
+        capabilities: What it can do.
+        Options: Options that it has beyond the `SwitchOptions` of its capabilities: users give
+            them by `--set` and in files under conf/switch/. Each has a default.
+    """
 
     capabilities: ClassVar[VSwitchCapabilities]
+    Options: ClassVar[type[Frozen]] = Frozen
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
@@ -146,6 +153,11 @@ class VSwitch(Backend):
         """
         del nics, facts, scenario
         return ""
+
+    @property
+    def options(self) -> Any:
+        """The options that it declares, an `Options`."""
+        return self.plan.scenario.options.own(self.Options)
 
     @property
     def mode(self) -> str:

@@ -13,7 +13,7 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, Deployment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import kernelports
@@ -188,6 +188,7 @@ def _with_route(what: str, do: Any) -> None:
         raise DutError(f"cannot {what}: {error}", where="bridge") from error
 
 
+BRIDGE_MODULE = KernelModule(name="bridge", purpose="a Linux bridge", symbol="br_handle_frame")
 #: Frames of an MTU of 9000, what the kernel's drivers have in common.
 JUMBO_FRAME_SIZE = 9018
 
@@ -196,6 +197,7 @@ class LinuxBridge(VSwitch):
     """Bridges of the kernel in the run's namespace: veth and NIC wires, taps and veth for VNFs."""
 
     name: ClassVar[str] = "bridge"
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE,)
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),
         attachments=("veth", "tap"),
@@ -215,7 +217,7 @@ class LinuxBridge(VSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps bridges from carrying the scenario here."""
-        if trouble := facts.missing_module("bridge", "a Linux bridge"):
+        if trouble := cls.missing_requirement(facts):
             return trouble
         if scenario.deployment.chains == 1:
             return ""
@@ -258,7 +260,7 @@ class LinuxBridge(VSwitch):
 
     def start(self) -> None:
         """Make the bridges, without ports."""
-        self.machine.load_module("bridge")
+        self.machine.load_module(BRIDGE_MODULE)
         self.machine.in_netns(bypass_packet_filters)
         names = []
         for number, _ in enumerate(self.plan.scenario.deployment.segments()):

@@ -18,13 +18,16 @@ from vnetperf.model.scenario import (
     RoleDemand,
     Scenario,
 )
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.vswitches import base
 from vnetperf.vswitches.base import VSwitchCapabilities
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.instance import (
+    DPDK_DAEMON,
+    KERNEL_DAEMON,
+    OVS_TOOLS,
     SUPPORTED_OVS,
-    ovs_installation_problem,
+    ovs_version_problem,
     parse_ovs_version,
 )
 from vnetperf.vswitches.openvswitch.openflow import UNDERLAY, flow_limit
@@ -168,7 +171,21 @@ def pmd_rxq_affinity(port: Port, plan: Plan) -> tuple[str, ...]:
 
 #: Longest sleep of an idle PMD on shared cores, microseconds; it gives its core to the tester.
 PMD_SLEEP_US = 50
-DAEMON = "ovs-vswitchd-dpdk"
+#: A distribution's ovs-vswitchd may be built without DPDK.
+DAEMON = Program(
+    name=DPDK_DAEMON,
+    package="openvswitch-switch-dpdk",
+    places=(
+        "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
+        "ovs-vswitchd-dpdk",
+        "ovs-vswitchd",
+    ),
+    version_args=("--version",),
+    version_contains="DPDK",
+    key="ovs_vswitchd",
+    beside=(KERNEL_DAEMON,),
+    software="ovs-dpdk",
+)
 
 
 def cpu_mask(cpus: tuple[int, ...]) -> str:
@@ -187,7 +204,9 @@ def dpdk_other_config(plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
             cure="ask for fewer with --set workers=N, or allow more processors under [cores]",
         )
     check_rings(plan)
-    version = parse_ovs_version(facts.versions[DAEMON]) if facts is not None else SUPPORTED_OVS[0]
+    version = (
+        parse_ovs_version(facts.versions[DPDK_DAEMON]) if facts is not None else SUPPORTED_OVS[0]
+    )
     memory = socket_memory(plan)
     config = {
         "dpdk-init": "true",
@@ -239,7 +258,8 @@ class OvsDpdk(OpenVSwitch):
     """Open vSwitch with poll-mode threads: memif, af_packet or PCI wires, vhost-user VNF ports."""
 
     name: ClassVar[str] = "dpdk"
-    daemon: ClassVar[str] = DAEMON
+    daemon: ClassVar[str] = DPDK_DAEMON
+    programs: ClassVar[tuple[Program, ...]] = (DAEMON, *OVS_TOOLS)
     datapath_type: ClassVar[str] = "netdev"
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("memif", "veth", "nic"),
@@ -261,9 +281,9 @@ class OvsDpdk(OpenVSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps OVS-DPDK from running here."""
-        package = "openvswitch-switch-dpdk"
         return (
-            ovs_installation_problem(facts, cls.daemon, package, "ovs_vswitchd")
+            cls.missing_requirement(facts)
+            or ovs_version_problem(facts, DAEMON)
             or ovs_scenario_problem(scenario)
             or ring_problem(scenario)
         )

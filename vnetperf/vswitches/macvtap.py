@@ -19,7 +19,7 @@ from vnetperf.model.deployment import (
 )
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import tc_redirect
@@ -87,11 +87,17 @@ JUMBO_FRAME_SIZE = 9018
 #: A macvlan is the interface alone, for containers; a macvtap has a file besides, for VMs.
 KINDS = ("macvtap", "macvlan")
 
+MACVTAP_MODULE = KernelModule(name="macvtap", purpose="macvtap", symbol="macvtap_newlink")
+
 
 class Macvtap(VSwitch):
     """Macvtaps on wires' ends, one for each VNF port; on both ends where there is no VNF."""
 
     name: ClassVar[str] = "macvtap"
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (
+        MACVTAP_MODULE,
+        *tc_redirect.MODULES,
+    )
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),
         attachments=KINDS,
@@ -115,7 +121,7 @@ class Macvtap(VSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps macvtap from carrying the scenario here."""
-        if trouble := facts.missing_module("macvtap", "macvtap"):
+        if trouble := cls.missing_requirement(facts):
             return trouble
         if tc_redirect.joined_phy_ports(scenario.deployment) and (
             trouble := tc_redirect.redirect_problem(facts)
@@ -143,7 +149,7 @@ class Macvtap(VSwitch):
 
     def start(self) -> None:
         """Make what VNFs among themselves sit on; macvtaps come with their ports."""
-        self.machine.load_module("macvtap")
+        self.machine.load_module(MACVTAP_MODULE)
         mtu = self.plan.scenario.mtu
         there = self.machine.link_statistics()
         for number in vnf_only_segments(self.deployment):

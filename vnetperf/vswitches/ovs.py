@@ -12,20 +12,46 @@ from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.vswitches import kernelports
 from vnetperf.vswitches.base import VSwitchCapabilities
 from vnetperf.vswitches.openvswitch import OpenVSwitch
-from vnetperf.vswitches.openvswitch.instance import ovs_installation_problem
+from vnetperf.vswitches.openvswitch.instance import (
+    DPDK_DAEMON,
+    KERNEL_DAEMON,
+    OVS_TOOLS,
+    ovs_version_problem,
+)
 from vnetperf.vswitches.openvswitch.openflow import flow_limit
 from vnetperf.vswitches.openvswitch.switch import TUNNEL_MODULES, ovs_scenario_problem
+
+#: The kernel's datapath can be driven by either build.
+DAEMON = Program(
+    name=KERNEL_DAEMON,
+    package="openvswitch-switch",
+    places=(
+        "ovs-vswitchd",
+        "/usr/lib/openvswitch-switch/ovs-vswitchd",
+        "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
+    ),
+    version_args=("--version",),
+    key="ovs_kernel",
+    beside=(DPDK_DAEMON,),
+    software="ovs",
+    debian=("openvswitch-switch", "openvswitch-common"),
+)
+DATAPATH = KernelModule(
+    name="openvswitch", purpose="the kernel's datapath", symbol="ovs_dp_process_packet"
+)
 
 
 class OvsKernel(OpenVSwitch):
     """Open vSwitch in the kernel: veth wires and NICs, taps and veth pairs for VNFs."""
 
     name: ClassVar[str] = "ovs"
-    daemon: ClassVar[str] = "ovs-vswitchd"
+    daemon: ClassVar[str] = KERNEL_DAEMON
+    programs: ClassVar[tuple[Program, ...]] = (DAEMON, *OVS_TOOLS)
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (DATAPATH, *TUNNEL_MODULES.values())
     datapath_type: ClassVar[str] = "system"
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),
@@ -46,14 +72,13 @@ class OvsKernel(OpenVSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps OVS with the kernel's datapath from running here."""
-        for module in needed_modules(scenario):
-            purpose = "the kernel's datapath" if module == "openvswitch" else "the tunnel"
-            if problem := facts.missing_module(module, purpose):
-                return problem
-        package = "openvswitch-switch"
-        return ovs_installation_problem(
-            facts, cls.daemon, package, "ovs_kernel"
-        ) or ovs_scenario_problem(scenario)
+        problems = (facts.missing_module(module) for module in needed_modules(scenario))
+        return (
+            next((problem for problem in problems if problem), "")
+            or cls.missing_requirement(facts)
+            or ovs_version_problem(facts, DAEMON)
+            or ovs_scenario_problem(scenario)
+        )
 
     @classmethod
     def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
@@ -119,7 +144,7 @@ class OvsKernel(OpenVSwitch):
         }
 
 
-def needed_modules(scenario: Scenario) -> tuple[str, ...]:
+def needed_modules(scenario: Scenario) -> tuple[KernelModule, ...]:
     """Modules of the kernel that a scenario needs."""
     tunnelled = scenario.deployment.tunnelled
-    return ("openvswitch", *((TUNNEL_MODULES[scenario.tunnel],) if tunnelled else ()))
+    return (DATAPATH, *((TUNNEL_MODULES[scenario.tunnel],) if tunnelled else ()))

@@ -7,12 +7,23 @@ from typing import Any
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Deployment, PhyPort
 from vnetperf.model.errors import DutError
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 
 #: Handle of the ingress queueing discipline; ETH_P_ALL takes frames of every protocol.
 INGRESS, ETH_P_ALL = 0xFFFF0000, 0x0003
+SCH_INGRESS, ACT_MIRRED, CLS_MATCHALL, CLS_U32, CLS_FLOWER = (
+    KernelModule(name=name, symbol=symbol, optional=True)
+    for name, symbol in (
+        ("sch_ingress", "ingress_init"),
+        ("act_mirred", "tcf_mirred_act"),
+        ("cls_matchall", "mall_classify"),
+        ("cls_u32", "u32_classify"),
+        ("cls_flower", "fl_classify"),
+    )
+)
+MODULES = (SCH_INGRESS, ACT_MIRRED, CLS_MATCHALL, CLS_U32)
 #: Filters that can match every frame, the simpler one first; u32 is in every kernel.
-MATCHERS = {"matchall": "cls_matchall", "u32": "cls_u32"}
+MATCHERS = {"matchall": CLS_MATCHALL, "u32": CLS_U32}
 #: A u32 key that masks everything away. No class: the action decides.
 EVERYTHING = {"matchall": {}, "u32": {"keys": ["0x0/0x0+0"], "target": 0}}
 
@@ -29,7 +40,7 @@ def joined_phy_ports(deployment: Deployment) -> tuple[tuple[PhyPort, PhyPort], .
 def redirect_problem(facts: MachineFacts) -> str:
     """What keeps this kernel from redirecting."""
     purpose = "handing frames from one physical port to the other"
-    for module in ("sch_ingress", "act_mirred"):
+    for module in (SCH_INGRESS, ACT_MIRRED):
         if trouble := facts.missing_module(module, purpose):
             return trouble
     if available_matcher(facts) is None:
@@ -39,13 +50,15 @@ def redirect_problem(facts: MachineFacts) -> str:
 
 def available_matcher(facts: MachineFacts) -> str | None:
     """The filter to use."""
-    return next((name for name, module in MATCHERS.items() if not facts.modules.get(module)), None)
+    return next(
+        (name for name, module in MATCHERS.items() if not facts.modules.get(module.name)), None
+    )
 
 
 def redirect(machine: Machine, pairs: dict[str, str]) -> str:
     """Redirect what comes in by interfaces."""
     kind = available_matcher(machine.facts) or "u32"
-    for module in ("sch_ingress", MATCHERS[kind], "act_mirred"):
+    for module in (SCH_INGRESS, MATCHERS[kind], ACT_MIRRED):
         machine.load_module(module)
     machine.in_netns(lambda: _add_filters(kind, pairs))
     return kind

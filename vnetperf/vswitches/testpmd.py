@@ -24,7 +24,7 @@ from vnetperf.model.deployment import (
 from vnetperf.model.errors import DutError, VnetperfError
 from vnetperf.model.frames import MAX_FRAME_SIZE
 from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
@@ -131,6 +131,7 @@ class TestpmdSwitch(VSwitch):
     __test__ = False  # pytest would otherwise try to collect the name
 
     name: ClassVar[str] = "testpmd"
+    programs: ClassVar[tuple[Program, ...]] = (dpdk.TESTPMD_PROGRAM,)
     far_mib: ClassVar[int] = dpdk.FAR_MIB
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("nic", "memif", "veth"),
@@ -154,12 +155,6 @@ class TestpmdSwitch(VSwitch):
         self.removed: set[Port] = set()
         self.numbers: dict[Port, int] = {}
         self._telemetry = TestpmdPorts(self.directory, FILE_PREFIX)
-
-    @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps testpmd from running here."""
-        del scenario
-        return facts.missing_program(dpdk.TESTPMD, dpdk.TESTPMD_PACKAGE)
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:

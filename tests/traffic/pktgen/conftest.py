@@ -17,7 +17,7 @@ import pytest
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.scenario import Placement
-from vnetperf.model.testbed import PktgenConfig, Testbed
+from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.testing.generator import Loop
 from vnetperf.traffic.pktgen import process as launch
@@ -65,7 +65,7 @@ def plan_of(server: str = "", queues: int = 1) -> Any:
     deployment = make_deployment("phy2phy")
     profile = TrafficProfile()
     return SimpleNamespace(
-        testbed=Testbed(pktgen=PktgenConfig(server=server)),
+        testbed=Testbed(pktgen={"server": server}),
         scenario=SimpleNamespace(
             deployment=deployment,
             streams=make_streams(deployment, profile),

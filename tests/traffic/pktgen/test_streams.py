@@ -17,7 +17,7 @@ from scapy.packet import Packet
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import PktgenConfig, Testbed
+from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.pktgen.driver import Pktgen
@@ -132,6 +132,6 @@ def test_what_cannot_be_sent_is_said_before_anything_is_deployed(
         traffic=TrafficProfile.model_validate(traffic),
         generator="pktgen",
     )
-    why = Pktgen.cannot_send(scenario, Testbed(pktgen=PktgenConfig(server=server)))
+    why = Pktgen.cannot_send(scenario, Testbed(pktgen={"server": server}))
     assert bool(why) == bool(said)
     assert said in why

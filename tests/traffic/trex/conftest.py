@@ -19,7 +19,7 @@ from vnetperf.host.paths import HostRoots
 from vnetperf.host.processes import ManagedProcess, Processes
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.scenario import Placement, Plan, Scenario
-from vnetperf.model.testbed import MachineFacts, Testbed, TrexConfig
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.trex import server as remote
 from vnetperf.traffic.trex.driver import Trex
@@ -112,7 +112,7 @@ def make(tmp_path: Path, tree: Tree, processes: Processes) -> Iterator[Callable[
             scenario=Scenario(
                 deployment=make_deployment("phy2phy"), vswitch="ovs", traffic=TrafficProfile()
             ),
-            testbed=Testbed(trex=TrexConfig(**config)),
+            testbed=Testbed(trex=config),
             wire="memif",
             placement=Placement(
                 mode="shared", reason="", cores={"tester": (0,)}, housekeeping=(0,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +12,15 @@ from hypothesis import strategies as st
 
 from tests.traffic.trex.test_streams import compiled
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.trial import Verdict
+from vnetperf.model.trial import TrialSpec, Verdict
 from vnetperf.runner.trial_runner import judge
+from vnetperf.traffic.trex.driver import Trex
 from vnetperf.traffic.trex.trials import decode_hdr, latency_of, plan_trial, to_trial_result
 
 PLAN = plan_trial(compiled(), 1000.0, 1.0)
+
+
+PROBED = {str(n): {"histogram": {"10": 90, "20": 10}} for n in PLAN.probes()}
 
 
 def answer(sent: tuple[int, int], received: tuple[int, int], **more: Any) -> dict[str, Any]:
@@ -48,6 +53,24 @@ def test_every_intended_frame_is_accounted_for(
 def test_each_direction_has_its_own_loss() -> None:
     result = to_trial_result(PLAN, answer((1000, 1000), (1000, 900)))
     assert [result.loss_ratio(d) for d in result.directions] == [0.1, 0.0]
+
+
+@pytest.mark.parametrize("refusal_is_loss", [True, False])
+def test_refused_frames_drop_the_histogram_only_where_they_are_loss(
+    refusal_is_loss: bool, make: Callable[..., Trex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 100 of 1000 frames of a direction were refused; all that were sent came back.
+    said = answer((900, 900), (900, 900), dropped=200, latency=PROBED, took={"drain": 0.0})
+    trex = make(connect=False)
+    trex.plan = trex.plan.model_copy(update={"refusal_is_loss": refusal_is_loss})
+    trex._frames = compiled()
+    monkeypatch.setattr(trex, "_send", lambda *_: said)
+    trial = TrialSpec(frame_size=64, load_fps=1000.0, duration_s=1.0, histogram_up_to_loss=0.05)
+    result = trex.run(trial, lambda: None)
+    assert result.refusal_is_loss is refusal_is_loss
+    for d in result.directions:
+        assert d.latency is not None
+        assert bool(d.latency.percentiles) is not refusal_is_loss
 
 
 def test_more_sent_than_asked_for_is_somebody_else() -> None:

@@ -156,7 +156,10 @@ def test_a_build_without_the_mode_is_told(tmp_path: Path, linked: bool) -> None:
     program.write_bytes(b"\x7fELF\0libgtp.so.6\0" + b"libgtpnl.so.0\0" * linked)
     paths = {"osmo-ggsn": str(program), "vpp": ""}
     facts = MachineFacts.model_construct(
-        programs=paths, program_troubles={}, modules={"gtp": ""}, libraries=linked_libraries(paths)
+        programs=paths,
+        program_troubles={},
+        modules={"gtp": ""},
+        libraries={"osmo-ggsn": linked_libraries(str(program))},
     )
     assert "libgtp" in facts.libraries["osmo-ggsn"]
     said = stack.core_problem(facts, scenario(core=("gtpu_mode=kernel",)), "vepc")

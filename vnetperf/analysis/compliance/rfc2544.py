@@ -46,8 +46,7 @@ def setup(
     counted_only = sorted({why["duplicated"] for why in told if "duplicated" in why})
     others = sorted({", ".join(p.headers) for p in profiles if p.headers != PLAIN})
     # The agent's machine carries tester and DUT, wherever it is, unless a server is named.
-    servers = {"trex": run.testbed.trex.server, "pktgen": run.testbed.pktgen.server}
-    elsewhere = bool(scenarios) and all(servers.get(s.generator) for s in scenarios)
+    elsewhere = bool(scenarios) and all(run.testbed.external_server(s.generator) for s in scenarios)
     return [
         entry(
             "RFC 2544 section 6",

@@ -23,11 +23,11 @@ from vnetperf.host.facts.system import (
     hostname,
     kernel_facts,
     uptime,
-    virtual_lab,
     virtualisation,
 )
 from vnetperf.host.nic import pci
-from vnetperf.host.programs import kvm_facts, software_facts
+from vnetperf.host.programs import kvm_facts
+from vnetperf.host.wait import virtual_lab
 
 #: Where the kernel shows the tables; only root may read them.
 SMBIOS_TABLE: Final = "firmware/dmi/tables/DMI"
@@ -476,5 +476,4 @@ def collect(root: Path = Path("/")) -> dict[str, Any]:
         "virtualisation": attempt(lambda: virtualisation(sys=sys, proc=proc)),
         "kvm": attempt(lambda: kvm_facts(dev=root / "dev")),
         "nics": attempt(lambda: nic_facts(sys=sys, proc=proc)),
-        "software": attempt(lambda: software_facts(dpkg_status=root / "var/lib/dpkg/status")),
     }

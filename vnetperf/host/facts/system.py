@@ -120,11 +120,6 @@ def _idle_states(cpu: Path) -> Any:
     return states or unknown("no cpuidle states of cpu0")
 
 
-#: On the kernel's command line in the virtual lab.
-LAB_MARK = "vnetperf.virt=1"
-#: On the command line of a lab whose own guests get their timers' interrupts.
-LAB_GUESTS_MARK = "vnetperf.virt.guests=1"
-
 # What firmware calls itself, in the order in which systemd-detect-virt looks too.
 _DMI_HYPERVISORS = (
     ("KVM", "kvm"),
@@ -200,17 +195,6 @@ def firmware_facts(*, sys: Path) -> dict[str, Any]:
     facts = {name: file_text(dmi / file) if there else why for name, file in names.items()}
     changed = unknown("no file tells the settings of the firmware: put changed ones into the notes")
     return facts | {"bios_changes": changed}
-
-
-def virtual_lab(*, proc: Path = Path("/proc")) -> bool | str:
-    """Whether this is a guest of `vnetperf lab`, whose speeds mean nothing."""
-    cmdline = file_text(proc / "cmdline")
-    return cmdline if is_unknown(cmdline) else LAB_MARK in cmdline.split()
-
-
-def lab_takes_guests(*, proc: Path = Path("/proc")) -> bool:
-    """Whether a guest of `vnetperf lab` can have guests of its own."""
-    return LAB_GUESTS_MARK in file_text(proc / "cmdline").split()
 
 
 def virtualisation(*, sys: Path, proc: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from vnetperf.host import links
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.links import run_in
+from vnetperf.host.linux import run_in
 from vnetperf.host.nic import pci
 from vnetperf.host.nic.netdev import PROMISCUOUS, UP, request_link
 from vnetperf.model.errors import HostError

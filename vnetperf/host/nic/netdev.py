@@ -10,9 +10,9 @@ from typing import Any
 
 from vnetperf.host import ethtool, links
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.links import run_in
+from vnetperf.host.linux import run_in
 from vnetperf.host.nic import pci
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import HostError
 
 #: Flags of an interface that a run may change: NOARP, PROMISC, ALLMULTI, MULTICAST.
@@ -181,30 +181,30 @@ def journal_interface(
 
 def interface_of(address: str, *, wait_s: float = 0.0) -> str:
     """The interface of a device in the caller's namespace."""
-    deadline = time.monotonic() + wait_s
-    while True:
-        names = pci.nic(address).interfaces
-        if names or time.monotonic() >= deadline:
-            return names[0] if names else ""
-        time.sleep(0.02)
+    what = f"an interface of {address}"
+    names = wait_at_most(lambda: pci.nic(address).interfaces, wait_s, what)
+    return names[0] if names else ""
 
 
 def move_interface(address: str, netns: Path, *, name: str = "") -> str:
     """Move the interface of a device into a namespace; the caller has written it down."""
-    # udev may rename an interface while we look: the index stays.
-    deadline = time.monotonic() + patient(APPEARS_S)
-    while True:
-        here = interface_of(address, wait_s=max(0.0, deadline - time.monotonic()))
-        link = links.find(here) if here else None
-        if link is not None:
-            break
-        if time.monotonic() >= deadline:
-            raise HostError(
-                f"its driver {pci.nic(address).driver or '(none)'} made no network interface "
-                f"within {patient(APPEARS_S):.0f} s",
-                where=address,
-                cure="see dmesg for what the driver says of the device",
-            )
+
+    def interface() -> links.Link | None:
+        # udev may rename an interface while we look: the index stays.
+        here = interface_of(address)
+        return links.find(here) if here else None
+
+    link = wait_for(
+        interface,
+        APPEARS_S,
+        f"an interface of {address}",
+        error=lambda: HostError(
+            f"its driver {pci.nic(address).driver or '(none)'} made no network interface "
+            f"within {APPEARS_S:.0f} s",
+            where=address,
+            cure="see dmesg for the messages of the driver",
+        ),
+    )
     with netns.open("rb") as target:
         request_link("set", index=link.index, flags=0, change=UP)
         request_link("set", index=link.index, net_ns_fd=target.fileno(), ifname=name or link.name)
@@ -214,7 +214,7 @@ def move_interface(address: str, netns: Path, *, name: str = "") -> str:
 def prepare_interface(
     name: str, *, netns: Path, mtu: int, promiscuous: bool, mac: str = "", offload: bool = False
 ) -> None:
-    """Make an interface in a run's namespace carry test frames and nothing else, and bring it up."""
+    """Make an interface in a run's namespace carry test frames alone, and bring it up."""
     if mac and links.get(name, netns).mac != mac:
         links.set_address(name, mac, netns=netns)
     if links.get(name, netns).mtu != mtu:

@@ -10,7 +10,7 @@ from typing import Any
 
 from vnetperf.host.journal import Journal
 from vnetperf.host.kernel import write_value
-from vnetperf.host.links import run_in
+from vnetperf.host.linux import run_in
 from vnetperf.host.nic import eswitch as devlink
 from vnetperf.host.nic import pci, usage
 from vnetperf.host.nic.pci import USER_DRIVERS

@@ -1,5 +1,1 @@
-"""The built-in generator engine: C on DPDK, compiled on first use."""
-
-from vnetperf.traffic.loadgen.driver import Loadgen
-
-__all__ = ["Loadgen"]
+"""The built-in generator: an engine in C on DPDK, compiled on first use."""

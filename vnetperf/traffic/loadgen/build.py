@@ -14,8 +14,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from vnetperf.host.facts.system import virtual_lab
 from vnetperf.host.paths import cache_directory, make_private
+from vnetperf.host.wait import virtual_lab
 from vnetperf.model.errors import HostError, VnetperfError
 
 SOURCES = Path(__file__).with_name("engine")

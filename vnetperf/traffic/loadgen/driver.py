@@ -19,7 +19,7 @@ from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.model.frames import GTPU, MAX_FRAME_SIZE, TUNNELS
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import CaptureSpec, LiveCounts, TrialResult, TrialSpec
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
@@ -284,6 +284,16 @@ class Loadgen(TrafficGenerator):
     """C on DPDK: paced from the TSC, every frame stamped, counted and timed."""
 
     name: ClassVar[str] = "loadgen"
+    programs: ClassVar[tuple[Program, ...]] = (
+        Program(
+            name="gcc",
+            package="gcc",
+            places=("gcc", "cc"),
+            version_args=("-dumpfullversion",),
+            software="gcc",
+        ),
+        Program(name="pkg-config", package="pkg-config", places=("pkg-config", "pkgconf")),
+    )
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=WIRES,
         attachments=ATTACHMENTS,
@@ -316,15 +326,6 @@ class Loadgen(TrafficGenerator):
         self._announce = False
         self._capture = CaptureSpec()
         self._ends: tuple[WireEnd, ...] = ()
-
-    @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps the engine from being built here."""
-        del scenario
-        for program in ("gcc", "pkg-config"):
-            if trouble := facts.missing_program(program, program):
-                return trouble
-        return ""
 
     @classmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
@@ -446,7 +447,7 @@ class Loadgen(TrafficGenerator):
             self._prepared,
             trial,
             watch,
-            refusal_is_loss=self.plan.refusal_is_loss,
+            refusal_is_loss=self.refusal_is_loss(trial),
         )
 
     def burst(self, frames: int, watch: Callable[[], None]) -> TrialResult:

@@ -511,8 +511,6 @@ def run_trial(
     refusal_is_loss: bool,
 ) -> TrialResult:
     """Send, drain, count."""
-    # A port that is taken down takes nothing: what it refuses then was offered to it.
-    refusal_is_loss = refusal_is_loss or trial.event is not None
     spec = _to_engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss)
     began = time.monotonic()
     result = _run_to_end(engine, spec, trial.duration_s, watch)

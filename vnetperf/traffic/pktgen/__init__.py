@@ -1,5 +1,1 @@
 """Pktgen-DPDK as a traffic generator."""
-
-from vnetperf.traffic.pktgen.driver import Pktgen
-
-__all__ = ["Pktgen"]

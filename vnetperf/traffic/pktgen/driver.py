@@ -10,13 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import field_validator
+
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError
 from vnetperf.model.frames import GTPU, MIN_FRAME_SIZE, TUNNELS
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
@@ -51,10 +54,31 @@ LARGEST = 1518
 SLOW_FPS = 1000
 
 
+class PktgenConfig(Frozen):
+    """How Pktgen-DPDK is used: the section [pktgen] of a testbed file.
+
+    Attributes:
+        server: Where one runs that somebody else has started: "HOST" or "HOST:PORT", its ports 0
+            and 1 at the ends of the wires; "" starts one.
+    """
+
+    server: str = ""
+
+    @field_validator("server")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        host, colon, port = value.partition(":")
+        if value and not (host and (not colon or port.isdecimal())):
+            raise ValueError('a server is "HOST" or "HOST:PORT"')
+        return value
+
+
 class Pktgen(TrafficGenerator):
     """DPDK's packet generator, started by us or by someone else, told what to do in Lua."""
 
     name: ClassVar[str] = "pktgen"
+    programs: ClassVar[tuple[Program, ...]] = (Program(name="pktgen", records_build=True),)
+    Section: ClassVar[type[Frozen]] = PktgenConfig
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=("memif", "veth", "nic"),
         tunnels=(*TUNNELS, GTPU),
@@ -66,7 +90,7 @@ class Pktgen(TrafficGenerator):
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
-        self._server = plan.testbed.pktgen.server
+        self._server: str = self.section.server
         self._ends: tuple[WireEnd, ...] = ()
         self._started: PktgenProcess | None = None
         self._launch: PktgenCommand | None = None
@@ -92,11 +116,17 @@ class Pktgen(TrafficGenerator):
         )
 
     @classmethod
+    def external_program(cls, testbed: Testbed, path: str) -> str:
+        """The Pktgen that runs elsewhere is used, whatever is installed here."""
+        server = cls.section_of(testbed).server
+        return f"{LOCATED_AT}{server}" if server else path
+
+    @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
         """Whether a cycle of the frames is too long, or another's Pktgen has no settings for them."""
         with contextlib.suppress(ConfigError):  # which is for others to tell
             kinds = compile_traffic(scenario.streams, scenario.traffic, LARGEST)
-            if testbed.pktgen.server:
+            if cls.section_of(testbed).server:
                 return unsupported_settings(kinds)
             try:
                 check_cycles(kinds)
@@ -342,7 +372,7 @@ class Pktgen(TrafficGenerator):
         if self._started is not None:
             self._started.calm_others()
         result = self._prepared().run(trial, watch)
-        return result.model_copy(update={"refusal_is_loss": self.plan.refusal_is_loss})
+        return result.model_copy(update={"refusal_is_loss": self.refusal_is_loss(trial)})
 
     def pollers(self) -> tuple[Pollers, ...]:
         """Threads that send and receive."""

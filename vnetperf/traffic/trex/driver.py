@@ -9,13 +9,16 @@ from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import field_validator
+
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort, WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError
 from vnetperf.model.frames import GTPU, TUNNELS
 from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Testbed
+from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
@@ -74,10 +77,40 @@ class SendingTimes:
     full_drain: bool = False
 
 
+class TrexConfig(Frozen):
+    """How TRex is used: the section [trex] of a testbed file.
+
+    Attributes:
+        server: Where a server runs that somebody else has started: "HOST" or
+            "HOST:SYNC-PORT:ASYNC-PORT", its ports 0 and 1 at the ends of the wires; "" starts one.
+        force: True takes its ports from whoever has them, and stops what runs on them.
+        client: Directory of its Python client, of a TRex tree, or of a virtual environment with
+            lbr-trex-client; "" takes the one beside the server, or an installed one.
+    """
+
+    server: str = ""
+    force: bool = False
+    client: str = ""
+
+    @field_validator("server")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        host, *ports = value.split(":")
+        known = not ports or (len(ports) == 2 and all(p.isdecimal() for p in ports))
+        if value and not (host and known):
+            raise ValueError('a server is "HOST" or "HOST:SYNC-PORT:ASYNC-PORT"')
+        return value
+
+
 class Trex(TrafficGenerator):
     """Cisco's TRex, driven by its own Python client in a process of its own."""
 
     name: ClassVar[str] = "trex"
+    #: Never its wrapper t-rex-64, which changes the machine.
+    programs: ClassVar[tuple[Program, ...]] = (
+        Program(name=PROGRAM, places=("_t-rex-64",), records_build=True),
+    )
+    Section: ClassVar[type[Frozen]] = TrexConfig
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=WIRES,
         attachments=ATTACHMENTS,
@@ -91,7 +124,7 @@ class Trex(TrafficGenerator):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self.directory = machine.subdir("trex")
-        self.config = plan.testbed.trex
+        self.config: TrexConfig = self.section
         self._ends: tuple[WireEnd, ...] = ()
         self._server: TrexServer | None = None
         self._client: TrexClient | None = None
@@ -112,6 +145,12 @@ class Trex(TrafficGenerator):
             "TRex's server _t-rex-64 was not found; unpack TRex and name it as trex under "
             "[programs] of the testbed file, or put its directory into PATH"
         )
+
+    @classmethod
+    def external_program(cls, testbed: Testbed, path: str) -> str:
+        """A TRex that is installed here has the client of a server elsewhere beside it."""
+        server = cls.section_of(testbed).server
+        return path or (f"{LOCATED_AT}{server}" if server else "")
 
     @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
@@ -274,11 +313,14 @@ class Trex(TrafficGenerator):
         slack = patient(max(SLACK_S, SLACK * trial.duration_s))
         times = SendingTimes(trial.duration_s, slack, trial.drain_s, trial.full_drain)
         said = self._send(plan, times, watch)
-        result = to_trial_result(plan, said, histogram_up_to_loss=trial.histogram_up_to_loss)
-        drained = trial.drain_s if trial.full_drain else round(said["took"]["drain"], 4)
-        return result.model_copy(
-            update={"refusal_is_loss": self.plan.refusal_is_loss, "drain_s": drained}
+        result = to_trial_result(
+            plan,
+            said,
+            refusal_is_loss=self.refusal_is_loss(trial),
+            histogram_up_to_loss=trial.histogram_up_to_loss,
         )
+        drained = trial.drain_s if trial.full_drain else round(said["took"]["drain"], 4)
+        return result.model_copy(update={"drain_s": drained})
 
     def _send(
         self, plan: TrialPlan, times: SendingTimes, watch: Callable[[], None]

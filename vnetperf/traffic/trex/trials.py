@@ -306,7 +306,11 @@ WHERE = "trex"
 
 
 def to_trial_result(
-    plan: TrialPlan, said: Mapping[str, Any], *, histogram_up_to_loss: float = 1.0
+    plan: TrialPlan,
+    said: Mapping[str, Any],
+    *,
+    refusal_is_loss: bool = True,
+    histogram_up_to_loss: float = 1.0,
 ) -> TrialResult:
     """Counts of each direction."""
     directions = sorted({s.frame.stream.direction for s in plan.sent})
@@ -315,7 +319,9 @@ def to_trial_result(
     check_counters(plan, ports, short)
     refused = _share_refused(int(said["dropped"]), short)
     counts = tuple(_direction(d, plan, ports, refused[d], said["latency"]) for d in directions)
-    result = TrialResult(directions=counts, uncollected=dict(UNCOLLECTED))
+    result = TrialResult(
+        directions=counts, refusal_is_loss=refusal_is_loss, uncollected=dict(UNCOLLECTED)
+    )
     unprobed = plan.unprobed
     if plan.probes() and all(d.latency is None for d in counts):
         unprobed = "no probe was seen to come back (TRex with several workers on memif sees none)"

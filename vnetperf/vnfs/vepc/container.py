@@ -14,13 +14,14 @@ from typing import Any, ClassVar
 from vnetperf.backend import check_process
 from vnetperf.host import links, threads
 from vnetperf.host.cpu import format_cpus
+from vnetperf.host.linux import run_in
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment, WireEnd
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.options import GN_CORE, GN_TESTER, Bearers, MobileCore
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.container import Container
@@ -42,6 +43,8 @@ class Vepc(Vnf):
     """A mobile core: packets of UEs in GTP-U at port 0, plain at port 1."""
 
     name: ClassVar[str] = "vepc"
+    programs: ClassVar[tuple[Program, ...]] = stack.PROGRAMS
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (stack.GTP_MODULE, stack.TUN_MODULE)
     places: ClassVar[Mapping[str, str]] = {
         "container": "vnetperf.vnfs.vepc.container:Vepc",
         "vm": "vnetperf.vnfs.vepc.vm:VmVepc",
@@ -194,7 +197,7 @@ class Vepc(Vnf):
             apn = self.stack.attach.apn
             client.append(Sgsn(stack.SGSN, GN_CORE, GN_TESTER, apn, self.check_alive))
 
-        links.run_in(self.container.netns, make)
+        run_in(self.container.netns, make)
         try:
             client[0].echo()
             return client[0].attach(sessions, ramp)

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host import programs
-from vnetperf.host.links import run_in
+from vnetperf.host.linux import run_in
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.options import (
     GN_CORE,
@@ -24,9 +23,22 @@ from vnetperf.model.options import (
     StackProgram,
 )
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 
+#: Programs of the stack that is shipped; the builds of a GGSN differ by what they are linked with.
+PROGRAMS = (
+    Program(
+        name="osmo-ggsn",
+        package="osmo-ggsn",
+        version_args=("--version",),
+        records_libraries=True,
+        optional=True,
+    ),
+    Program(name="sgsnemu", package="osmo-ggsn", optional=True),
+)
+GTP_MODULE = KernelModule(name="gtp", symbol="gtp_dev_xmit", optional=True)
+TUN_MODULE = KernelModule(name="tun", symbol="tun_net_xmit", optional=True)
 #: A value's place: its name may be that of a file, with a point.
 VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 #: First address beyond tester port 1: the server, which is the resolver that UEs are told too.
@@ -201,9 +213,9 @@ def parse_udp(text: str, port: str) -> HopCounters:
 ADDRESS_FIELDS = ("ipv4_src", "ipv4_dst", "ipv4_src_net", "ipv4_dst_net")
 
 
-def kernel_modules(scenario: Scenario) -> tuple[str, ...]:
+def kernel_modules(scenario: Scenario) -> tuple[KernelModule, ...]:
     """Kernel modules that users' traffic goes through."""
-    return ("gtp",) if scenario.core.gtpu_mode == "kernel" else ("tun",)
+    return (GTP_MODULE,) if scenario.core.gtpu_mode == "kernel" else (TUN_MODULE,)
 
 
 def core_problem(facts: MachineFacts, scenario: Scenario, name: str) -> str:
@@ -239,9 +251,8 @@ def scenario_problem(scenario: Scenario, name: str) -> str:
 def _machine_problem(facts: MachineFacts, scenario: Scenario) -> str:
     for program in scenario.stack.programs if scenario.stack else ():
         name = program.argv[0]
-        if name in programs.PROGRAM_PATHS and (
-            found := facts.missing_program(name, program.package)
-        ):
+        # Programs of a stack of the user's own are not looked for: its log says what is missing.
+        if name in facts.programs and (found := facts.missing_program(name, program.package)):
             return found
     if found := _build_problem(facts, scenario):
         return found

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 
-from vnetperf.host import programs
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import VnfPort, WireEnd, tester_mac, vnf_mac
@@ -189,4 +188,4 @@ def ue_problem(facts: MachineFacts, scenario: Scenario, wire: str) -> str:
             "vSwitch that takes them"
         )
     name, package = what.ue.argv[0], what.ue.package
-    return facts.missing_program(name, package) if name in programs.PROGRAM_PATHS else ""
+    return facts.missing_program(name, package) if name in facts.programs else ""

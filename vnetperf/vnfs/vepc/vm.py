@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import IPv4Address
@@ -11,12 +10,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.options import Bearers, CoreOptions, MobileCore
 from vnetperf.model.scenario import Plan, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import EndpointPair
@@ -64,11 +63,11 @@ class GuestMobileCore:
         self.pids: list[int] = []
         self.lines: list[str] = []
 
-    def start(self, names: Sequence[str], modules: Sequence[str], mtu: int) -> None:
+    def start(self, names: Sequence[str], modules: Sequence[KernelModule], mtu: int) -> None:
         """Start the programs, each once the one before is up."""
         agent = self.guest.agent
         for module in modules:
-            agent.run(["modprobe", module])
+            agent.run(["modprobe", module.name])
         mask = self._forwarding()
         if mask:
             agent.run(["sh", "-c", MOVE_INTERRUPTS.format(mask=mask)])
@@ -97,12 +96,16 @@ class GuestMobileCore:
         return f"{GUEST_DIR}/core{number}.log"
 
     def _wait(self, number: int, ready: str) -> None:
-        deadline = time.monotonic() + patient(PROGRAM_S)
-        while ready not in self.guest.agent.read(self._log(number)):
-            self.check()
-            if time.monotonic() > deadline:
-                raise self._error(number, f"runs, but {ready!r} did not come in {PROGRAM_S:g} s")
-            time.sleep(POLL_S)
+        wait_for(
+            lambda: ready in self.guest.agent.read(self._log(number)),
+            PROGRAM_S,
+            f"{ready!r} of {self.stack.programs[number].argv[0]}",
+            poll_s=POLL_S,
+            check=self.check,
+            error=lambda: self._error(
+                number, f"runs, but {ready!r} did not come in {PROGRAM_S:g} s"
+            ),
+        )
 
     def check(self) -> None:
         """Raise when a program has ended."""
@@ -127,11 +130,10 @@ class GuestMobileCore:
         """The interface to the core's program, and its GTP-U socket."""
         there = self.place.statistics().get(self.stack.tun)
         if there is None:
-            deadline = time.monotonic() + patient(REAPED_S)
-            while time.monotonic() < deadline:
-                self.check()
-                time.sleep(POLL_S)
-            raise DutError(f"gone: the core's interface {self.stack.tun}", where=self.role)
+            gone = DutError(f"gone: the core's interface {self.stack.tun}", where=self.role)
+            # The end of its program is a better reason, and is seen a moment later.
+            wait_at_most(self.check, REAPED_S, "the end of the core", poll_s=POLL_S)
+            raise gone
         found = HopCounters(
             port=f"{self.role}.tun (inside)",
             rx=there.rx,

@@ -13,7 +13,7 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.container import Container
 from vnetperf.virt.endpoint import ContainerPlace, Endpoint
@@ -62,6 +62,9 @@ class ContainerVloop(Vloop):
     attachments: ClassVar[tuple[str, ...]] = ("veth", "vhost-user", "memif", "vf", "macvlan")
     modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS)
     launcher: ClassVar[str] = LAUNCHER
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = tuple(
+        module for form in FORMS.values() for module in form.modules
+    )
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
@@ -78,7 +81,7 @@ class ContainerVloop(Vloop):
         form = FORMS.get(scenario.vnf_mode)
         if form is None:
             return super().missing(facts, scenario)
-        found = (facts.missing_module(name, f"the form {form.name}") for name in form.modules)
+        found = (facts.missing_module(one, f"the form {form.name}") for one in form.modules)
         missing = next((trouble for trouble in found if trouble), "")
         return missing or vf_driver_problem(facts, scenario, f"mode {form.name}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from vnetperf.host import dpdk
 from vnetperf.host import links as linkstats
 from vnetperf.host import links as qdisc
 from vnetperf.host.dpdk import TestpmdCommand
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import Attachment, Deployment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.trial import HopCounters
@@ -124,14 +123,16 @@ class GuestTestpmd:
         self._wait(lambda: PROMPT in self._said(), START_S, "come up")
 
     def _wait(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
-        deadline = time.monotonic() + patient(limit_s)
-        while not done():
-            self.check()
-            if time.monotonic() > deadline:
-                raise self.guest.error(
-                    f"runs testpmd, which did not {what} within {limit_s:g} s; {self._last_words()}"
-                )
-            time.sleep(POLL_S)
+        wait_for(
+            done,
+            limit_s,
+            f"testpmd in the guest to {what}",
+            poll_s=POLL_S,
+            check=self.check,
+            error=lambda: self.guest.error(
+                f"runs testpmd, which did not {what} within {limit_s:g} s; {self._last_words()}"
+            ),
+        )
 
     def check(self) -> None:
         """Raise when testpmd has ended."""
@@ -266,7 +267,7 @@ class GuestKernel:
         """Take the steps of the form."""
         agent = self.guest.agent
         for module in self.form.modules:
-            agent.run(["modprobe", module])
+            agent.run(["modprobe", module.name])
         agent.write(QUIET, "1")
         agent.write(DEFAULT_QDISC, TAIL_DROP)  # taken by interfaces that come up from here on
         names = [self.guest.interface(nic.mac) for nic in self.guest.domain.nics]

@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from vnetperf.host.links import LinkStatistics
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import KernelModule
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import Endpoint, EndpointPlace, GuestPlace
 from vnetperf.virt.guest import Guest
@@ -103,7 +105,7 @@ class Form(ABC):
 
     name: ClassVar[str]
     attachments: ClassVar[tuple[str, ...]]
-    modules: ClassVar[tuple[str, ...]] = ()
+    modules: ClassVar[tuple[KernelModule, ...]] = ()
     keeps_own_mac: ClassVar[bool] = False
     made: ClassVar[tuple[str, ...]] = ()
 
@@ -126,89 +128,22 @@ def take_steps(place: FormPlace, steps: Sequence[Step]) -> list[str]:
     return lines
 
 
-#: Instructions (linux/bpf.h): class, operation and source of the operand; the helper's number.
-MOV32_IMM, CALL, EXIT = 0xB4, 0x85, 0x95
-FUNC_REDIRECT = 23
-SECTION, LICENSE, FUNCTION = "xdp", "GPL", "forward"
-#: ELF: header's and section header's sizes, machine, section types and flags, symbol kinds.
-HEADER, SECTION_HEADER, EM_BPF = 64, 64, 247
-PROGBITS, SYMTAB, STRTAB = 1, 2, 3
-WRITE, ALLOC, EXEC = 1, 2, 4
-SECTION_SYMBOL, GLOBAL_FUNCTION, GLOBAL_OBJECT = 0x03, 0x12, 0x11
-ALIGN = 8
+#: The program of mode xdp, compiled from forward.c, and the number in it that an index replaces.
+XDP_OBJECT = Path(__file__).with_name("xdp") / "forward.o"
+XDP_TARGET = 0x7E57DA7A
+XDP_SECTION = "xdp"
 
 
-def redirect_program(index: int) -> bytes:
-    """The program: `return bpf_redirect(index, 0);`."""
-    return b"".join(
-        (
-            _instruction(MOV32_IMM, register=1, value=index),
-            _instruction(MOV32_IMM, register=2, value=0),
-            _instruction(CALL, value=FUNC_REDIRECT),
-            _instruction(EXIT),
-        )
-    )
-
-
-def _instruction(code: int, *, register: int = 0, value: int = 0) -> bytes:
-    return struct.pack("<BBhi", code, register, 0, value)
-
-
-def bpf_object(program: bytes) -> bytes:
-    """An ELF object with a program in section "xdp"."""
-    names, name_at = _strings("", FUNCTION, "_license", SECTION, "license", ".symtab", ".strtab")
-    code, license_text = program, LICENSE.encode() + b"\0"
-    symbols = b"".join(
-        (
-            bytes(24),
-            _symbol(0, SECTION_SYMBOL, 1, 0),
-            _symbol(name_at[FUNCTION], GLOBAL_FUNCTION, 1, len(code)),
-            _symbol(name_at["_license"], GLOBAL_OBJECT, 2, len(license_text)),
-        )
-    )
-    body, offsets = b"", []
-    for part in (code, license_text, symbols, names):
-        offsets.append(HEADER + len(body))
-        body += part + bytes(-len(part) % ALIGN)
-    sections = (
-        bytes(SECTION_HEADER),
-        _section(name_at[SECTION], PROGBITS, ALLOC | EXEC, offsets[0], code),
-        _section(name_at["license"], PROGBITS, ALLOC | WRITE, offsets[1], license_text),
-        # Strings are section 4; symbols before number 2 are local; an entry has 24 octets.
-        _section(name_at[".symtab"], SYMTAB, 0, offsets[2], symbols, link=4, info=2, entry=24),
-        _section(name_at[".strtab"], STRTAB, 0, offsets[3], names),
-    )
-    head = b"\x7fELF\x02\x01\x01" + bytes(9)
-    head += struct.pack(
-        "<HHIQQQIHHHHHH",
-        *(1, EM_BPF, 1, 0, 0, HEADER + len(body), 0),
-        *(HEADER, 0, 0, SECTION_HEADER, len(sections), len(sections) - 1),
-    )
-    return head + body + b"".join(sections)
-
-
-def _strings(*texts: str) -> tuple[bytes, dict[str, int]]:
-    """A table of strings, and where each begins."""
-    table, places = b"", {}
-    for text in texts:
-        places[text] = len(table)
-        table += text.encode() + b"\0"
-    return table, places
-
-
-def _symbol(name: int, kind: int, section: int, size: int) -> bytes:
-    return struct.pack("<IBBHQQ", name, kind, 0, section, 0, size)
-
-
-def _section(name: int, kind: int, flags: int, offset: int, content: bytes, **more: int) -> bytes:
-    return struct.pack(
-        "<IIQQQQIIQQ",
-        *(name, kind, flags, 0, offset, len(content)),
-        *(more.get("link", 0), more.get("info", 0), ALIGN, more.get("entry", 0)),
-    )
+def xdp_object(index: int) -> bytes:
+    """The object file of the program that sends every frame to the interface of an index."""
+    before, target, after = XDP_OBJECT.read_bytes().partition(struct.pack("<I", XDP_TARGET))
+    if not target or target in after:
+        raise HostError("has not one place for the other port's index", where=str(XDP_OBJECT))
+    return before + struct.pack("<I", index) + after
 
 
 BRIDGE = "vloop"
+BRIDGE_MODULE = KernelModule(name="bridge", symbol="br_handle_frame", optional=True)
 
 
 class BridgeForm(Form):
@@ -216,7 +151,7 @@ class BridgeForm(Form):
 
     name: ClassVar[str] = "bridge"
     attachments: ClassVar[tuple[str, ...]] = ("veth", "virtio")
-    modules: ClassVar[tuple[str, ...]] = ("bridge",)
+    modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE,)
     keeps_own_mac: ClassVar[bool] = True
     made: ClassVar[tuple[str, ...]] = (BRIDGE,)
 
@@ -300,12 +235,11 @@ class XdpForm(Form):
         """A program for each port, with the other's index in it."""
         steps: list[Step] = []
         for number, port in enumerate(ports):
-            program = redirect_program(ports[1 - number].index)
             steps += [
-                PutFile(f"forward{number}.o", bpf_object(program)),
+                PutFile(f"forward{number}.o", xdp_object(ports[1 - number].index)),
                 run_step(
                     f"{PRIVATE_MOUNTS} ip link set dev {port.netdev} "
-                    f"xdpgeneric object {FILE_WORD} section {SECTION}"
+                    f"xdpgeneric object {FILE_WORD} section {XDP_SECTION}"
                 ),
             ]
         return tuple(steps)

@@ -17,7 +17,7 @@ from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, VnetperfError
 from vnetperf.model.frames import MAX_FRAME_SIZE
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 from vnetperf.vnfs.base import Vnf
 
@@ -148,6 +148,7 @@ class Vloop(Vnf):
     """dpdk-testpmd forwarding between two ports."""
 
     name: ClassVar[str] = "vloop"
+    programs: ClassVar[tuple[Program, ...]] = (dpdk.TESTPMD_PROGRAM,)
     places: ClassVar[Mapping[str, str]] = {
         "container": "vnetperf.vnfs.vloop.container:ContainerVloop",
         "vm": "vnetperf.vnfs.vloop.vm:VmVloop",
@@ -173,7 +174,7 @@ class Vloop(Vnf):
         """What keeps testpmd from running here."""
         if problem := mode_problem(scenario, cls.modes, cls.name):
             return problem
-        return facts.missing_program(dpdk.TESTPMD, dpdk.TESTPMD_PACKAGE)
+        return cls.missing_requirement(facts)
 
     @classmethod
     def roles(cls, number: int) -> tuple[RoleDemand, ...]:

@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host import dpdk
-from vnetperf.host.facts.system import virtual_lab
 from vnetperf.host.machine import Machine
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, virtual_lab
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.frames import MAX_FRAME_SIZE
 from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt import guest_facts, guest_plan, images
 from vnetperf.virt.domain import BootFiles
 from vnetperf.virt.endpoint import Endpoint
 from vnetperf.virt.guest import Guest, pin_vhost, session_of, vhost_placement
-from vnetperf.virt.kvm import KvmProof, kvm_proof
+from vnetperf.virt.kvm import KvmProof, guest_kvm_proof
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vloop import guest_requirements
 from vnetperf.vnfs.vloop.guest_forwarders import GuestBuiltin, GuestKernel, GuestTestpmd
@@ -38,7 +37,23 @@ from vnetperf.vnfs.vloop.kernel_forwarders import (
 )
 from vnetperf.vnfs.vloop.process import Vloop, mode_problem
 
-QEMU, QEMU_PACKAGE = "qemu-system-x86_64", "qemu-system-x86"
+QEMU = "qemu-system-x86_64"
+QEMU_PROGRAM = Program(
+    name=QEMU,
+    package="qemu-system-x86",
+    places=(QEMU, "qemu-kvm"),
+    key="qemu",
+    software="qemu",
+    debian=("qemu-system-x86", "qemu-system-arm"),
+)
+#: Only recorded: a run starts a private session by libvirt's library.
+LIBVIRTD = Program(
+    name="libvirtd",
+    package="libvirt-daemon",
+    software="libvirt",
+    debian=("libvirt-daemon", "libvirt0"),
+    optional=True,
+)
 PORTS = 2
 #: Beyond the wait for the agent: NICs, hugepages and testpmd in the guest, seconds.
 SET_UP_S = 120.0
@@ -50,6 +65,7 @@ class VmVloop(Vnf):
     """A guest that forwards between two NICs."""
 
     name: ClassVar[str] = "vloop:vm"
+    programs: ClassVar[tuple[Program, ...]] = (QEMU_PROGRAM, LIBVIRTD)
     attachments: ClassVar[tuple[str, ...]] = ("vhost-user", "tap", "macvtap", "vf")
     modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS, BUILTIN)
     max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
@@ -243,7 +259,7 @@ class VmVloop(Vnf):
             return KvmProof(
                 False, "there is no kernel to prove it with: vnetperf image build vloop"
             )
-        return kvm_proof(self.machine, qemu, kernel)
+        return guest_kvm_proof(self.machine, qemu, kernel)
 
     def _bring_up(self, guest: Guest) -> None:
         scenario = self.plan.scenario
@@ -405,7 +421,7 @@ def _missing_software(facts: MachineFacts) -> str:
             "the Python package libvirt-python is not installed; run `make deps`, "
             "or `pip install libvirt-python` with libvirt-dev and pkg-config installed"
         )
-    return facts.missing_program(QEMU, QEMU_PACKAGE)
+    return facts.missing_program(QEMU_PROGRAM)
 
 
 def _has_vhost(facts: MachineFacts) -> bool:

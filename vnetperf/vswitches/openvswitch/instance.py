@@ -9,7 +9,6 @@ import contextlib
 import json
 import re
 import socket
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,21 @@ from typing import Any
 from vnetperf.backend import check_process
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_at_most, wait_for
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Program
 
 SUPPORTED_OVS = ((2, 17), (4, 99))
-#: Tools of the private instance and the packages that have them.
-OVS_TOOLS = (
-    ("ovsdb-server", "openvswitch-common"),
-    ("ovs-vsctl", "openvswitch-switch"),
-    ("ovs-ofctl", "openvswitch-common"),
-    ("ovsdb-tool", "openvswitch-common"),
+DPDK_DAEMON, KERNEL_DAEMON = "ovs-vswitchd-dpdk", "ovs-vswitchd"
+#: Tools of the private instance; those of another version may not understand a daemon's database.
+OVS_TOOLS = tuple(
+    Program(name=name, package=package, beside=(DPDK_DAEMON, KERNEL_DAEMON))
+    for name, package in (
+        ("ovsdb-server", "openvswitch-common"),
+        ("ovs-vsctl", "openvswitch-switch"),
+        ("ovs-ofctl", "openvswitch-common"),
+        ("ovsdb-tool", "openvswitch-common"),
+    )
 )
 
 
@@ -39,13 +42,10 @@ def parse_ovs_version(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def ovs_installation_problem(facts: MachineFacts, daemon: str, package: str, key: str) -> str:
-    """What keeps a private OVS from being started."""
-    for program, source in ((daemon, package), *OVS_TOOLS):
-        if problem := facts.missing_program(program, source):
-            return problem
+def ovs_version_problem(facts: MachineFacts, daemon: Program) -> str:
+    """Whether the version of a daemon is supported."""
     try:
-        version = parse_ovs_version(facts.versions[daemon])
+        version = parse_ovs_version(facts.versions[daemon.name])
     except DutError as error:
         return str(error)
     low, high = SUPPORTED_OVS
@@ -54,7 +54,7 @@ def ovs_installation_problem(facts: MachineFacts, daemon: str, package: str, key
     return (
         f"OVS {version[0]}.{version[1]} is not supported; "
         f"accepted: {low[0]}.{low[1]} to {high[0]}.x; install another version and name it "
-        f"in the testbed file under [programs] {key}"
+        f"in the testbed file under [programs] {daemon.setting}"
     )
 
 
@@ -203,17 +203,19 @@ class PrivateOvs:
             env=self.env,
             isolated=True,  # its interfaces and datapath must not meet those of another OVS
         )
-        deadline = time.monotonic() + patient(timeout_s)
-        while time.monotonic() < deadline:
-            self.check_alive()
-            if ready():
-                return
-            time.sleep(0.05)
-        raise DutError(
-            f"{what} is not initialised after {timeout_s:.0f} s; log ends with:\n"
-            + self.switch_process.log_tail(15),
-            where="ovs-vswitchd",
-            cure=cure,
+        process = self.switch_process
+        wait_for(
+            ready,
+            timeout_s,
+            what,
+            poll_s=0.05,
+            check=self.check_alive,
+            error=lambda: DutError(
+                f"{what} is not initialised after {timeout_s:.0f} s; log ends with:\n"
+                + process.log_tail(15),
+                where="ovs-vswitchd",
+                cure=cure,
+            ),
         )
 
     def answers(self) -> bool:
@@ -274,9 +276,8 @@ class PrivateOvs:
         if self.switch_process is not None and self.switch_process.alive():
             with contextlib.suppress(DutError):  # it may be dying; SIGTERM does the rest
                 self.appctl("exit", "--cleanup")  # a datapath in the kernel would stay
-                deadline = time.monotonic() + EXIT_S
-                while self.switch_process.alive() and time.monotonic() < deadline:
-                    time.sleep(0.02)
+                ended, what = self.switch_process, "the end of ovs-vswitchd"
+                wait_at_most(lambda: not ended.alive(), EXIT_S, what)
         self._control.close()
         for process in (self.switch_process, self.db_process):
             if process is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, dut_mac, port_mac
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import FlowKey, Stream, flow_count, flows, why_uncountable

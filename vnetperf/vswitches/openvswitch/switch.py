@@ -13,7 +13,7 @@ from vnetperf.model.deployment import Attachment, Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import DUT_ADDRESS, PREFIX, TESTER_ADDRESS, VNI, TunnelKind
 from vnetperf.model.scenario import Plan, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch
@@ -22,7 +22,17 @@ from vnetperf.vswitches.openvswitch.instance import PrivateOvs
 from vnetperf.vswitches.openvswitch.openflow import UNDERLAY
 
 #: What is in /sys or /lib/modules for each kind, for the datapath of the kernel.
-TUNNEL_MODULES: dict[TunnelKind, str] = {"vxlan": "vxlan", "geneve": "geneve", "gre": "ip_gre"}
+
+
+def _tunnel_module(name: str, symbol: str) -> KernelModule:
+    return KernelModule(name=name, purpose="the tunnel", symbol=symbol, optional=True)
+
+
+TUNNEL_MODULES: dict[TunnelKind, KernelModule] = {
+    "vxlan": _tunnel_module("vxlan", "vxlan_xmit"),
+    "geneve": _tunnel_module("geneve", "geneve_xmit"),
+    "gre": _tunnel_module("ip_gre", "gre_tap_xmit"),
+}
 DISABLE_IPV6 = Path("/proc/sys/net/ipv6/conf") / UNDERLAY / "disable_ipv6"
 
 
@@ -112,7 +122,7 @@ RULES_SHOWN = 20
 
 
 class OpenVSwitch(VSwitch):
-    """A private Open vSwitch. A backend says which daemon, which datapath, and how ports are made."""
+    """A private Open vSwitch. A backend chooses the daemon, the datapath and how ports are made."""
 
     #: Name of the daemon among the machine's programs.
     daemon: ClassVar[str]

@@ -7,7 +7,6 @@ phys_port_name; udev may rename them at any time.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,11 +15,17 @@ from vnetperf.host import links
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import eswitch
 from vnetperf.host.nic.pci import SYS
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import PhyPort, Port
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import NicUse, Scenario
-from vnetperf.vswitches.sriov.virtual_functions import SKIP_SW, RuleFilter, SwitchRule, switch_rules
+from vnetperf.vswitches.sriov.virtual_functions import (
+    SKIP_SW,
+    SWITCHDEV_MODULES,
+    RuleFilter,
+    SwitchRule,
+    switch_rules,
+)
 
 UPLINK_PORT_NAME = re.compile(r"p\d+(s\d+)?")
 #: With the number of its physical function; old drivers give the bare number.
@@ -63,21 +68,28 @@ def representor_name(address: str, number: int, *, sys: Path = SYS) -> str:
 
 def wait_for_representors(address: str, count: int, *, sys: Path = SYS) -> tuple[str, ...]:
     """Interfaces of all virtual functions, once they are there."""
-    deadline = time.monotonic() + patient(REPRESENTORS_S)
-    while True:
-        names = tuple(representor_name(address, number, sys=sys) for number in range(count))
-        if uplink_name(address, sys=sys) and all(names):
-            return names
-        if time.monotonic() > deadline:
-            missing = ", ".join(str(number) for number, name in enumerate(names) if not name)
-            raise DutError(
-                f"there is no representor of virtual function {missing}" * bool(missing)
-                or "there is no interface of its wire",
-                where=address,
-                cure="see dmesg; they are told by phys_switch_id and phys_port_name in "
-                "/sys/class/net, in the machine's own network namespace",
-            )
-        time.sleep(0.05)
+
+    def names() -> tuple[str, ...]:
+        return tuple(representor_name(address, number, sys=sys) for number in range(count))
+
+    def missing() -> DutError:
+        without = ", ".join(str(number) for number, name in enumerate(names()) if not name)
+        return DutError(
+            f"there is no representor of virtual function {without}" * bool(without)
+            or "there is no interface of its wire",
+            where=address,
+            cure="see dmesg; they are told by phys_switch_id and phys_port_name in "
+            "/sys/class/net, in the machine's own network namespace",
+        )
+
+    wait_for(
+        lambda: bool(uplink_name(address, sys=sys)) and all(names()),
+        REPRESENTORS_S,
+        f"representors of {address}",
+        poll_s=0.05,
+        error=missing,
+    )
+    return names()
 
 
 def _net_attribute(sys: Path, name: str, what: str) -> str:
@@ -87,7 +99,6 @@ def _net_attribute(sys: Path, name: str, what: str) -> str:
         return ""
 
 
-SWITCHDEV_MODULES = ("sch_ingress", "cls_flower", "act_mirred")
 #: How often an interface may be renamed while it is taken.
 RENAME_TRIES = 3
 

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 from vnetperf.host import ethtool, links
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import pci, vfs
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import NicUse, Plan, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import tc_redirect
@@ -23,6 +24,7 @@ from vnetperf.vswitches.sriov.eswitch import Eswitch, switchdev_problem, taken_n
 from vnetperf.vswitches.sriov.virtual_functions import (
     SWITCHDEV,
     VFIO,
+    SriovOptions,
     VfPort,
     vf_driver,
     vfio_problem,
@@ -68,12 +70,17 @@ class Sriov(VSwitch):
     """A NIC that switches between wire and virtual functions: by MAC address, or by rules."""
 
     name: ClassVar[str] = "sriov"
+    Options: ClassVar[type[Frozen]] = SriovOptions
+    kernel_modules: ClassVar[tuple[KernelModule, ...]] = (
+        *tc_redirect.MODULES,
+        tc_redirect.CLS_FLOWER,
+    )
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("nic",),
         attachments=("vf",),
         max_frame_size=9018,
         modes=virtual_functions.MODES,
-        options=("rx_queues", "mtu", "vlan", "rate_mbps", "trust", "spoof_check", "vf_driver"),
+        options=("rx_queues", "mtu", "vf_driver"),
         addressing="port",
         nic_drivers=("kernel",),
     )
@@ -136,13 +143,13 @@ class Sriov(VSwitch):
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
         """The virtual functions that `--plan` can show."""
         lines = {}
+        vlan = plan.scenario.options.own(SriovOptions).vlan
         for place in virtual_functions.vf_specs(plan.scenario):
             nic = plan.nic(place.physical, "dut")
             driver = vf_driver(place, plan, facts)
             lines[f"VF {place.number} of {nic.pci if nic else '?'}"] = (
                 f"{place.port}, MAC {place.mac}, driver {driver}"
-                + (f", VLAN {plan.scenario.options.vlan}" if place.inner else "")
-                * (plan.scenario.options.vlan is not None)
+                + f", VLAN {vlan}" * (place.inner and vlan is not None)
             )
         if virtual_functions.nic_mode(plan.scenario) == SWITCHDEV:
             lines["rules"] = ", ".join(
@@ -184,7 +191,7 @@ class Sriov(VSwitch):
         for place in places:
             pci_address = made[place.physical][place.number]
             function = VfPort(place, pci_address, self.parents[place.physical])
-            function.configure(self._home, options, legacy=self.eswitch is None)
+            function.configure(self._home, self.options, legacy=self.eswitch is None)
             driver = vf_driver(place, self.plan, self.machine.facts)
             function.bind(self.machine, driver, mtu=mtu, queues=options.rx_queues)
             self.functions[str(place.port)] = function
@@ -250,7 +257,7 @@ class Sriov(VSwitch):
             if self.eswitch:
                 self.eswitch.bring(attachment.port, up=True)
             else:
-                function.join(self.machine.netns, self.plan.scenario.options)
+                function.join(self.machine.netns, self.options)
             self._removed.discard(str(attachment.port))
 
     def connect(self, streams: tuple[Stream, ...]) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import pci, vfs
-from vnetperf.model import Frozen
+from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, Hop, PhyPort, Port, VnfPort, dut_mac, vnf_mac
 from vnetperf.model.errors import DutError, HostError
-from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import NicUse, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.vswitches import tc_redirect
@@ -36,6 +37,23 @@ class VfSpec(Frozen):
     inner: bool = False
 
 
+class SriovOptions(Frozen):
+    """Options of virtual functions.
+
+    Attributes:
+        vlan: VLAN of VNF ports that meet only each other.
+        rate_mbps: Highest rate at which a VNF port sends, Mbit/s; 0 for any.
+        trust: True lets a virtual function become promiscuous and change its address.
+        spoof_check: True drops what a virtual function sends with another source address.
+    """
+
+    vlan: Annotated[int, Field(ge=1, le=4093)] | None = None
+    rate_mbps: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    trust: bool | None = None
+    spoof_check: bool | None = None
+
+
+SWITCHDEV_MODULES = (tc_redirect.SCH_INGRESS, tc_redirect.CLS_FLOWER, tc_redirect.ACT_MIRRED)
 #: Modes of a NIC's switch, as the backend and devlink call them.
 LEGACY, SWITCHDEV = MODES = ("legacy", "switchdev")
 
@@ -89,9 +107,8 @@ def sriov_problem(scenario: Scenario) -> str:
             f"in a chain each VNF must address the next, and mode {scenario.vnf_mode} does not; "
             "choose --vnf-mode mac"
         )
-    if scenario.options.vlan is not None and not any(
-        p.inner for p in vf_specs_of_graph(deployment)
-    ):
+    vlan = scenario.options.own(SriovOptions).vlan
+    if vlan is not None and not any(p.inner for p in vf_specs_of_graph(deployment)):
         return (
             "vlan keeps virtual functions that meet only each other apart from the wires, and "
             f"{deployment.name} has none; leave it out, or measure v2v or pvvp"
@@ -202,7 +219,7 @@ def filter_attempts(rule: SwitchRule) -> Iterator[tuple[RuleFilter, ...]]:
 def switchdev_options_problem(scenario: Scenario) -> str:
     """What of a scenario does not go with switchdev mode."""
     for option, reason in LEGACY_ONLY.items():
-        if getattr(scenario.options, option) is not None:
+        if getattr(scenario.options.own(SriovOptions), option) is not None:
             return (
                 f"{option} cannot be set in switchdev mode: {reason}; leave it out, or choose "
                 "mode legacy"
@@ -212,8 +229,7 @@ def switchdev_options_problem(scenario: Scenario) -> str:
 
 def switchdev_modules_problem(facts: MachineFacts) -> str:
     """What keeps this kernel from having the rules."""
-    needed = ("sch_ingress", "cls_flower", "act_mirred")
-    troubles = (facts.missing_module(module, "mode switchdev") for module in needed)
+    troubles = (facts.missing_module(module, "mode switchdev") for module in SWITCHDEV_MODULES)
     return next((trouble for trouble in troubles if trouble), "")
 
 
@@ -254,7 +270,7 @@ class VfPort:
     netdev: str = ""
     note: str = ""
 
-    def configure(self, netns: Path | None, options: SwitchOptions, *, legacy: bool = True) -> None:
+    def configure(self, netns: Path | None, options: SriovOptions, *, legacy: bool = True) -> None:
         """Give it its address, and what the options ask for."""
         number = self.place.number
         wanted: dict[str, Any] = {"mac": self.place.mac}
@@ -311,7 +327,7 @@ class VfPort:
         if not vfs.try_configure_vf(self.parent, number, netns, link="disable"):
             vfs.configure_vf(self.parent, number, netns, vlan=UNUSED_VLAN)
 
-    def join(self, netns: Path, options: SwitchOptions) -> None:
+    def join(self, netns: Path, options: SriovOptions) -> None:
         """Undo `cut_off`."""
         number = self.place.number
         if not vfs.try_configure_vf(self.parent, number, netns, link="auto"):
@@ -330,6 +346,6 @@ class VfPort:
         ]
         return ", ".join(parts + ([self.note] if self.note else []))
 
-    def _vlan(self, options: SwitchOptions) -> int:
+    def _vlan(self, options: SriovOptions) -> int:
         """The VLAN it belongs into; 0 for none."""
         return options.vlan or 0 if self.place.inner else 0

@@ -16,7 +16,7 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import PhyPort
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.scenario import NicUse, Plan, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.vswitches import base
 from vnetperf.vswitches.vpp import forwarding, install, interfaces
 from vnetperf.vswitches.vpp.api import StatsSegment, VppApi
@@ -30,6 +30,15 @@ from vnetperf.vswitches.vpp.install import (
     plugin_file,
 )
 
+#: It is not started for its version: before 26.02 it takes "--version" for a piece of its
+#: configuration.
+PROGRAM = Program(
+    name="vpp",
+    package="vpp (from its project's package repository)",
+    version_library=r"libvlib\.so\.(\d+\.\d+)",
+    software="vpp",
+    debian=("vpp",),
+)
 PLUGIN_CURE = "install VPP's package vpp-plugin-core"
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
+from vnetperf.host.wait import wait_for
 from vnetperf.model.deployment import Attachment, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import TUNNELS
 from vnetperf.model.scenario import NicUse, Placement, Plan, Pollers, RoleDemand, Scenario
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
@@ -77,6 +77,7 @@ class Vpp(VSwitch):
     """VPP on memif, kernel and PCI ports; cross-connect, patch, bridge, router and tunnels."""
 
     name: ClassVar[str] = "vpp"
+    programs: ClassVar[tuple[Program, ...]] = (daemon.PROGRAM,)
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("memif", "nic", "veth"),
         attachments=("vhost-user", "memif"),
@@ -111,10 +112,9 @@ class Vpp(VSwitch):
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps VPP from carrying the scenario here."""
-        if problem := facts.missing_program("vpp", "vpp (from its project's package repository)"):
-            return problem
         return (
-            daemon.vpp_installation_problem(facts, scenario)
+            cls.missing_requirement(facts)
+            or daemon.vpp_installation_problem(facts, scenario)
             or interfaces.xdp_problem(scenario)
             or forwarding.forwarding_problem(scenario)
         )
@@ -193,17 +193,18 @@ class Vpp(VSwitch):
         VPP looks for a server once, and then every three seconds: a VNF's socket must be there. The
         tester in the place of a VNF makes its own only later.
         """
-        deadline = time.monotonic() + VNF_SOCKET_S
         late = attachment.port in self.plan.scenario.deployment.tester_vnf_ports
-        awaited = attachment.vnf_is_server and not late
-        while awaited and not Path(attachment.socket or "").exists():
-            if time.monotonic() > deadline:
-                raise DutError(
+        if attachment.vnf_is_server and not late:
+            wait_for(
+                Path(attachment.socket or "").exists,
+                VNF_SOCKET_S,
+                f"the socket of {attachment.port}",
+                error=lambda: DutError(
                     f"nobody listens on the socket of {attachment.port} after {VNF_SOCKET_S:g} s",
                     where=attachment.socket or "",
                     cure="see the VNF's log",
-                )
-            time.sleep(0.01)
+                ),
+            )
         self._keep(self._ports.attach(attachment))
 
     def _keep(self, interface: VppInterface) -> None:

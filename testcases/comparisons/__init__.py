@@ -1,0 +1,1 @@
+"""Test cases that measure; run them with pytest."""

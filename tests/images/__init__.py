@@ -1,1 +1,0 @@
-"""Guest images: what goes in, how they are kept, and one that boots."""

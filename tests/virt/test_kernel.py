@@ -1,0 +1,96 @@
+"""Fetching the lab's kernel, with a made-up apt."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Programs
+from vnetperf.model.errors import HostError
+from vnetperf.virt import kernel
+
+SHOW = """printf '%s\\n' 'Version: 6.1.9-1' 'Depends: linux-image-6.1-amd64 (= 6.1.9-1)' '' \
+    'Version: 6.12.3-1~bpo12+1' 'Depends: linux-image-6.12-amd64 (= 6.12.3)'"""
+FILE = "linux-image-6.12-amd64_1_amd64.deb"
+SUM = hashlib.sha256(b"a kernel").hexdigest()
+#: Names the package's file and its sum, or brings it.
+APT = f"""case "$*" in
+*--print-uris*) echo "'mirror:/{FILE}' {FILE} 8 SHA256:{SUM}";;
+*) printf 'a kernel' >{FILE};;
+esac"""
+UNPACK = 'mkdir -p "$3/boot" "$3/lib/modules/6.12/kernel"; touch "$3/boot/vmlinuz-6.12"'
+DEPMOD = 'touch "$2/lib/modules/$3/modules.dep"'
+
+
+def trees(lab_home: Path) -> list[str]:
+    return [path.name for path in (lab_home / "kernel").iterdir() if path.name != "lock"]
+
+
+@pytest.fixture
+def debian(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: {"ID": "debian"})
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+
+
+@pytest.mark.usefixtures("debian")
+def test_the_newest_known_is_fetched_once(lab_home: Path, programs: Programs) -> None:
+    programs({"apt-cache": SHOW, "apt-get": APT, "dpkg-deb": UNPACK, "depmod": DEPMOD})
+    assert kernel.cached() is None
+    told: list[str] = []
+    found = kernel.fetch(told.append)
+    assert found.release == "6.12"
+    assert found.image.is_file()
+    assert (found.modules / "modules.dep").is_file()
+    assert found.image.is_relative_to(lab_home)
+    assert "fetching 1 packages" in told[0]
+    assert kernel.cached() == found
+    assert trees(lab_home) == ["linux-image-6.12-amd64"]
+
+
+@pytest.mark.usefixtures("debian")
+def test_a_fetch_that_fails_says_why_and_leaves_nothing(lab_home: Path, programs: Programs) -> None:
+    programs({"apt-cache": SHOW, "apt-get": "echo 'E: no network' >&2; exit 100"})
+    with pytest.raises(HostError, match="no network") as caught:
+        kernel.fetch(lambda _: None)
+    assert "apt-get update" in caught.value.cure
+    assert trees(lab_home) == []
+
+
+@pytest.mark.usefixtures("debian")
+def test_what_a_killed_fetch_has_left_is_removed(lab_home: Path, programs: Programs) -> None:
+    programs({"apt-cache": SHOW, "apt-get": APT, "dpkg-deb": UNPACK, "depmod": DEPMOD})
+    (lab_home / "kernel" / ".77.part" / "tree").mkdir(parents=True)
+    kernel.fetch(lambda _: None)
+    assert trees(lab_home) == ["linux-image-6.12-amd64"]
+
+
+@pytest.mark.usefixtures("debian")
+def test_a_kernel_that_another_has_fetched_meanwhile_is_left(
+    lab_home: Path, programs: Programs
+) -> None:
+    other = lab_home / "kernel" / "linux-image-6.12-amd64"
+    (other / "boot").mkdir(parents=True)
+    (other / "lib/modules/6.12/kernel").mkdir(parents=True)
+    (other / "boot/vmlinuz-6.12").touch()
+    programs({"apt-cache": SHOW, "apt-get": "exit 1"})
+    assert kernel.fetch(pytest.fail).image == other / "boot/vmlinuz-6.12"
+
+
+@pytest.mark.usefixtures("lab_home")
+def test_what_was_left_half_unpacked_is_not_taken(lab_home: Path) -> None:
+    tree = lab_home / "kernel" / "linux-image-6.12-amd64"
+    (tree / "boot").mkdir(parents=True)
+    (tree / "boot/vmlinuz-6.12").touch()
+    assert kernel.cached() is None
+
+
+def test_an_unknown_distribution_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "platform.freedesktop_os_release", lambda: {"ID": "x", "PRETTY_NAME": "X 1"}
+    )
+    with pytest.raises(HostError) as caught:
+        kernel.packages()
+    assert "X 1" in caught.value.where
+    assert "debian" in caught.value.accepted

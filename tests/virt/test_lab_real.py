@@ -1,0 +1,175 @@
+"""The lab itself, started once: what is in it, and what comes back from it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vnetperf.virt.lab_boot import NICS
+from vnetperf.virt.lab_guest import TIMED_OUT
+from vnetperf.virt.tools import QEMU, virtme_version, which
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        virtme_version() is None or which(QEMU) is None,
+        reason="the lab is not installed: scripts/install-deps lab, pip install '.[lab]'",
+    ),
+]
+LAB = (sys.executable, "-m", "vnetperf.cli", "lab")
+TOP = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the command of the lab works."""
+    return tmp_path_factory.mktemp("lab folder")
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> subprocess.CompletedProcess[str]:
+    """The lab, gone through from start to end."""
+    shutil.copy(Path(__file__).with_name("probe.sh"), folder)
+    settings = {k: v for k, v in os.environ.items() if not k.startswith("VNETPERF_")}
+
+    def go_through() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*LAB, "run", "--timeout", "600", "--", "sh", "probe.sh"],
+            cwd=folder,
+            env={**settings, "PYTHONPATH": str(TOP)},
+            input="a word",
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            check=False,
+        )
+
+    result = go_through()
+    # An emulated machine of several processors may stand still: once more, and no more.
+    return go_through() if result.returncode == TIMED_OUT else result
+
+
+@pytest.fixture(scope="module")
+def found(done: subprocess.CompletedProcess[str]) -> dict[str, list[str]]:
+    """What it told, by name."""
+    told: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
+        name, _, value = line.partition(": ")
+        told.setdefault(name, []).append(value)
+    assert told, done.stderr
+    return told
+
+
+def test_status_and_complaints_come_back(done: subprocess.CompletedProcess[str]) -> None:
+    assert "a complaint" in done.stderr
+    assert done.returncode == 42, done.stderr
+
+
+def test_two_nodes_with_processors_and_hugepages(found: dict[str, list[str]]) -> None:
+    assert found["nodes"] == ["0-1"]
+    assert (found["node0"], found["node1"]) == (["0-1"], ["2-3"])
+    assert (found["hugepages0"], found["hugepages1"]) == (["64"], ["64"])
+
+
+def test_modules_and_their_devices_are_there(found: dict[str, list[str]]) -> None:
+    missing = set(found.get("no-module", []))
+    # Of these the processor has one.
+    assert missing <= {"kvm_amd", "kvm_intel"}
+    assert missing != {"kvm_amd", "kvm_intel"}
+    assert "no-device" not in found
+
+
+def test_nics_are_where_the_testbed_file_says(found: dict[str, list[str]]) -> None:
+    for nic in NICS:
+        assert found[f"nic {nic.pci}"] == [f"igb node {nic.node}"]
+
+
+def test_cables_carry(found: dict[str, list[str]]) -> None:
+    assert (found["cable0"], found["cable1"]) == (["carries"], ["carries"])
+
+
+def test_virtual_functions_can_be_driven_from_user_space(found: dict[str, list[str]]) -> None:
+    for nic in NICS:
+        if nic.side == "dut":
+            assert found[f"vf {nic.pci}"] == ["vfio-pci usable"] * 2
+
+
+def test_backends_that_need_its_kernel_keep_the_contract(
+    found: dict[str, list[str]], folder: Path
+) -> None:
+    (summary,) = found["contract"]
+    assert "2 passed" in summary, (folder / "contract.log").read_text()[-6000:]
+    assert "failed" not in summary
+
+
+def test_the_command_is_at_home(found: dict[str, list[str]], folder: Path) -> None:
+    assert found["cwd"] == [str(folder)]
+    assert found["input"] == ["a word"]
+    assert found["python"] == [sys.executable]
+    assert found["testbed"] == ["lab"]
+    assert found["facts"] == ["True"]
+
+
+def test_only_what_is_shared_is_written(found: dict[str, list[str]], folder: Path) -> None:
+    written = folder / "shared-file"
+    assert written.read_text() == "from the lab\n"
+    assert written.stat().st_uid == os.geteuid()
+    assert found["etc"] == ["written"]
+    assert not Path("/etc/vnetperf-lab-was-here").exists()
+
+
+def machines() -> set[int]:
+    """Living machines of any lab."""
+    pids = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            argv = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if argv[0].endswith(QEMU.encode()) and b"vnetperf-lab" in argv:
+            pids.add(int(entry.name))
+    return pids
+
+
+@pytest.fixture
+def starting(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A lab that has just been started, and the process that is its machine."""
+    before = machines()
+    process = subprocess.Popen(
+        [*LAB, "run", "--accel", "tcg", "--", "true"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(TOP)},
+    )
+    deadline = time.monotonic() + 120
+    while not (new := machines() - before):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    yield process, new.pop()
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_the_machine_goes_with_us(
+    starting: tuple[subprocess.Popen[bytes], int], number: signal.Signals, status: int
+) -> None:
+    process, machine = starting
+    process.send_signal(number)
+    assert process.wait(30) == status
+    deadline = time.monotonic() + 30
+    while machine in machines():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

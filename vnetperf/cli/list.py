@@ -1,0 +1,59 @@
+"""`vnetperf list`: the names that options and -k accept."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import get_args
+
+from vnetperf import config, registry
+from vnetperf.model.deployment import DEPLOYMENTS
+from vnetperf.model.errors import ConfigError, did_you_mean
+from vnetperf.model.parameters import TestName
+
+
+def _scenarios() -> list[str]:
+    from vnetperf.runner.scenarios import scenario_ids
+
+    return scenario_ids()
+
+
+#: Kind -> what it is for, and its names.
+KINDS: dict[str, tuple[str, Callable[[], Iterable[str]]]] = {
+    "scenarios": ("-k, as DEPLOYMENT_VSWITCH", _scenarios),
+    "deployments": ("-k, as part of a scenario", lambda: DEPLOYMENTS),
+    "vswitches": ("-k, as part of a scenario", lambda: registry.names("vswitches")),
+    "tests": ("--tests", lambda: get_args(TestName)),
+    "presets": ("--preset", lambda: config.available("presets")),
+    "profiles": ("--traffic", lambda: config.available("traffic")),
+    "testbeds": ("--testbed", lambda: config.available("testbeds")),
+    "switches": ("--switch", lambda: config.available("switch")),
+    "guests": ("--guest", lambda: config.available("guest")),
+    "stacks": ("--core", lambda: config.available("stacks")),
+    "generators": ("--generator", lambda: registry.names("traffic")),
+    "vnfs": ("--vnf", lambda: registry.names("vnfs")),
+    "wires": ("--wire", lambda: registry.names("wires")),
+    "endpoints": ("--endpoint-tool", lambda: registry.names("endpoints")),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("kind", nargs="?", default="", metavar="KIND", help=", ".join(KINDS))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the names of a kind, one a line, or of all kinds."""
+    if arguments.kind:
+        if arguments.kind not in KINDS:
+            raise ConfigError(
+                f"{arguments.kind!r} is not a kind of names{did_you_mean(arguments.kind, KINDS)}",
+                where="vnetperf list",
+                accepted=", ".join(KINDS),
+            )
+        print("\n".join(KINDS[arguments.kind][1]()))
+        return 0
+    for kind, (option, names) in KINDS.items():
+        print(f"{kind} ({option})")
+        print(f"  {', '.join(names())}")
+    return 0

@@ -1,0 +1,121 @@
+"""Units of numbers, and numbers as text: four significant digits, always with their unit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+#: What a number is in; "" for a yes or no.
+Unit: TypeAlias = Literal["fps", "frames", "ns", "s", "ratio", "addresses", "bit/s", "1/s", ""]
+
+_RATES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+_NO_NUMBER = "not a number"
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """A number with a fixed count of significant digits and no exponent."""
+    if not math.isfinite(value):
+        return _NO_NUMBER
+    if value == 0:
+        return "0"
+    rounded = float(f"{value:.{digits - 1}e}")
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:.{decimals}f}"
+
+
+def _scaled(value: float, scale: tuple[tuple[float, str], ...]) -> tuple[str, str]:
+    if not math.isfinite(value):
+        return _NO_NUMBER, ""
+    rounded = abs(float(f"{value:.3e}"))
+    for factor, prefix in scale:
+        if rounded >= factor:
+            return significant(value / factor), prefix
+    factor, prefix = scale[-1]
+    return significant(value / factor), prefix
+
+
+def _trimmed(number: str, unit: str) -> str:
+    return (number.rstrip("0").rstrip(".") if "." in number else number) + unit
+
+
+def fps(value: float) -> str:
+    """A frame rate, e.g. "14.88 Mfps"."""
+    number, prefix = _scaled(value, _RATES)
+    return f"{number} {prefix}fps"
+
+
+def short_fps(value: float) -> str:
+    """A frame rate for narrow columns whose header names the unit, e.g. "14.88M"."""
+    return "".join(_scaled(value, _RATES))
+
+
+def tick_fps(value: float) -> str:
+    """A frame rate on an axis, e.g. "2.5M"."""
+    return _trimmed(*_scaled(value, _RATES))
+
+
+def gigabits(value: float) -> str:
+    """A bit rate in Gbit/s without its unit, for columns that name it."""
+    return significant(value / 1e9)
+
+
+def nanoseconds(value: float) -> str:
+    """A latency in the unit that fits it, e.g. "12.31 µs"."""
+    number, unit = _scaled(value, _TIMES)
+    return f"{number} {unit}".rstrip()
+
+
+def time_s(value: float) -> str:
+    """A measured time in the unit that fits it, e.g. "12.31 ms", "1.204 s"."""
+    return nanoseconds(value * 1e9) if value else "0 s"
+
+
+def tick_time(value: float) -> str:
+    """A latency in nanoseconds on an axis, e.g. "20 µs"."""
+    number, unit = _scaled(value, _TIMES)
+    return _trimmed(number, f" {unit}") if value else "0"
+
+
+def seconds(value: float) -> str:
+    """A duration, e.g. "0.5 s" or "1 h 02 min 05 s"."""
+    if not math.isfinite(value):
+        return _NO_NUMBER
+    if value < 60:
+        return f"{value:.3g} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min {rest:02d} s"
+
+
+def percent(ratio: float, digits: int = 4) -> str:
+    """A ratio in percent that never rounds a loss to zero, e.g. "0.00012 %"."""
+    if not math.isfinite(ratio):
+        return _NO_NUMBER
+    value = ratio * 100
+    if value == 0:
+        return "0 %"
+    if abs(value) < 1e-4:
+        return f"{value:.2e} %"
+    return _trimmed(significant(value, digits), " %")
+
+
+def frames(count: int) -> str:
+    """A count of frames with thin grouping, e.g. "1 234 567" (no-break spaces)."""
+    return f"{count:,}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+_TEXTS: dict[Unit, Callable[[float], str]] = {
+    "fps": fps,
+    "ns": nanoseconds,
+    "s": time_s,
+    "ratio": percent,
+    "bit/s": lambda value: f"{gigabits(value)} Gbit/s",
+}
+
+
+def value_text(value: float, unit: Unit) -> str:
+    """A number in the unit that fits it."""
+    return _TEXTS[unit](value) if unit in _TEXTS else f"{value:.10g} {unit}"

@@ -1,0 +1,429 @@
+"""The metrics of results: name, unit, value with interval, and the direction that is better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Literal, TypeAlias
+
+from vnetperf.model.outcomes import LatencyAt, Spread, Transfer
+from vnetperf.model.result import GoalResult, Result, RunResults
+from vnetperf.model.units import Unit, fps, percent
+from vnetperf.statistics.difference import Measurand
+
+#: What tells the metrics of one scenario apart: test, frame size, label.
+Key: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One number of one test.
+
+    Attributes:
+        scenario: "pvp_dpdk".
+        test: "throughput" ...
+        size: Frame size as a table names it: "64", "imix"; "" for none.
+        name: Its name in files for programs: "latency_mean"; "" where it is not in them.
+        item: What it is of, where a test has several: "90 % of throughput", "link phy0".
+        direction: "phy0->phy1"; "" for all of them together.
+        label: Its name where runs are compared: "mean at 90 % of throughput phy0->phy1"; "" where
+            it is not compared.
+        unit: What `value` is in.
+        value: The number, or the spread whose mean it is; None: not measured.
+        bounds: What a search or an interval leaves open; None: nothing, or what the spread does.
+        repeated: Its repeats within the result, where `value` is not their spread.
+        better: Whether more or less of it is better; "" where neither is.
+        main: False for what stands beside the number that the test is for.
+        note: What keeps it from being a result; "".
+        qualifiers: "at least", "irregular" ...
+        why: Why it was not measured.
+        conditions: What it was measured for; numbers of other conditions are not comparable.
+    """
+
+    scenario: str
+    test: str
+    size: str
+    name: str = ""
+    item: str = ""
+    direction: str = ""
+    label: str = ""
+    unit: Unit
+    value: float | bool | Spread | None
+    bounds: tuple[float, float] | None = None
+    repeated: Spread | None = None
+    better: Literal["more", "less", ""] = ""
+    main: bool = False
+    note: str = ""
+    qualifiers: tuple[str, ...] = ()
+    why: str = ""
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """What tells it apart from others of its scenario."""
+        return self.test, self.size, self.label
+
+    @property
+    def spread(self) -> Spread | None:
+        """Its repeats, where it was measured several times."""
+        return self.value if isinstance(self.value, Spread) else self.repeated
+
+    @property
+    def number(self) -> float | bool | None:
+        """The number alone: of a spread its mean, of two modes none."""
+        if isinstance(self.value, Spread):
+            return None if len(self.value.modes) > 1 else self.value.mean
+        return self.value
+
+    @property
+    def measured(self) -> Measurand | None:
+        """The number with what it leaves open; of two modes their mean, which `marks` tell."""
+        value = self.value
+        if isinstance(value, Spread):
+            low = value.mean if value.low is None else value.low
+            high = value.mean if value.high is None else value.high
+            return Measurand(value.mean, low, high)
+        if self.bounds is not None:
+            return Measurand(value, *self.bounds)
+        return None if value is None else Measurand.exact(value)
+
+    @property
+    def mean(self) -> float | None:
+        """The measured number: of a spread its mean, of two modes too."""
+        return self.measured.value if self.measured else None
+
+    @property
+    def repeats(self) -> tuple[float, ...]:
+        """Every repeat within the result, in order; empty for a single one."""
+        return self.spread.values if self.spread and self.spread.n > 1 else ()
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What a reader must see beside it: "at least", "irregular", "two modes" ..."""
+        spread = self.spread
+        modes = ("two modes",) if spread and spread.modes else ()
+        far = (f"{len(spread.outliers)} outliers",) if spread and spread.outliers else ()
+        return (*self.qualifiers, *modes, *far)
+
+
+#: Makes a metric of one result.
+_Make: TypeAlias = Callable[..., Metric]
+#: Percentiles of latency that are compared; others move with single frames.
+_PERCENTILES = ("50", "99")
+TRANSFERS_TEST = "transfers"
+
+
+def compared_metrics(results: RunResults) -> Iterator[Metric]:
+    """What of a run, or of a round of it, is compared with others."""
+    for result in results.results:
+        yield from compared_metrics_of(result)
+    for one in results.transfers:
+        for transfer in one.transfers:
+            yield from _of_transfer(one.scenario, transfer)
+
+
+def compared_metrics_of(result: Result) -> Iterator[Metric]:
+    """What of a result is compared; where it was not measured, one metric that has the reason."""
+    return (metric for metric in metrics_of(result) if metric.label or metric.why)
+
+
+def named_metrics_of(result: Result) -> Iterator[Metric]:
+    """What of a result is in files for programs, besides the bounds of goals."""
+    return (metric for metric in metrics_of(result) if metric.name)
+
+
+def metrics_of(result: Result) -> Iterator[Metric]:
+    """Every number of a result."""
+    conditions: dict[str, Any] = {"directions": result.directions, "loads": list(result.loads)}
+    if result.imix:
+        conditions["imix"] = result.imix
+
+    def make(
+        name: str,
+        unit: Unit,
+        value: float | bool | Spread | None,
+        item: str = "",
+        direction: str = "",
+        *,
+        conditions_of_it: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Metric:
+        return Metric(
+            scenario=result.scenario,
+            test=result.test,
+            size=result.size_name,
+            name=name,
+            unit=unit,
+            value=value,
+            item=item,
+            direction=direction,
+            conditions={**conditions, **(conditions_of_it or {})},
+            **more,
+        )
+
+    if result.status != "measured":
+        yield make("", "fps", None, main=True, why=result.why or "no reason was recorded")
+        return
+    for goal in result.goals:
+        yield from _of_goal(make, goal)
+    for at in result.latency_at:
+        yield from _of_latency(make, at)
+    yield from _of_loss_steps(make, result)
+    yield from _of_bursts(make, result)
+    yield from _of_interruptions(make, result)
+    yield from _of_rates(make, result)
+    yield from _of_soak(make, result)
+    yield from _of_addresses(make, result)
+
+
+def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
+    conditions = {
+        "loss ratio": goal.loss_ratio,
+        "exceed ratio": goal.exceed_ratio,
+        "final trial, s": goal.final_trial_s,
+        "duration sum, s": goal.duration_sum_s,
+        "width": goal.width,
+    }
+    low, high = goal.lower_bound_fps, goal.upper_bound_fps
+    open_above = high is None or goal.qualifier == "at least"
+    mark = goal.qualifier or ("" if goal.regular else "irregular")
+    yield make(
+        "",
+        "fps",
+        low,
+        bounds=(low or 0.0, inf if open_above or high is None else max(low or 0.0, high)),
+        repeated=goal.repeats,
+        label=goal.name,
+        better="more",
+        main=True,
+        qualifiers=(mark,) if mark else (),
+        conditions_of_it=conditions,
+    )
+    if goal.repeats is not None:
+        yield make("lower_bound_of_rounds", "fps", goal.repeats, goal.name)
+    for direction, latency in goal.latency.items():
+        for percentile in _PERCENTILES:
+            yield make(
+                "",
+                "ns",
+                latency.percentiles.get(percentile),
+                label=f"{goal.name} latency p{percentile} {direction}",
+                better="less",
+                conditions_of_it=conditions,
+            )
+
+
+def latency_directions(at: LatencyAt) -> tuple[str, ...]:
+    """The directions of which anything is known."""
+    return tuple(dict.fromkeys([*at.mean_ns, *at.latency, *at.variation]))
+
+
+def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
+    conditions = {"definition": at.definition, "tagged from, s": at.tag_at_s}
+    yield make("load", "fps", at.load_fps, at.of)
+    yield make("loss_ratio", "ratio", at.loss_ratio, at.of)
+    for direction in latency_directions(at):
+
+        def compared(
+            name: str, value: Any, what: str, direction: str = direction, **more: Any
+        ) -> Metric:
+            label = f"{what} at {at.of} {direction}"
+            more |= {"label": label, "better": "less", "conditions_of_it": conditions}
+            return make(name, "ns", value, at.of, direction, **more)
+
+        mean, found = at.mean_ns.get(direction), at.latency.get(direction)
+        if mean is not None:
+            yield compared("latency_mean", mean, "mean", main=True)
+        if found is not None:
+            yield make("latency_min", "ns", found.min_ns, at.of, direction)
+            for level, value in found.percentiles.items():
+                if level in _PERCENTILES:
+                    yield compared(f"latency_p{level}", value, f"p{level}")
+                else:
+                    yield make(f"latency_p{level}", "ns", value, at.of, direction)
+            yield make("latency_max", "ns", found.max_ns, at.of, direction)
+        varied = at.variation.get(direction)
+        if varied is not None:
+            for part in ("pdv", "ipdv_min", "ipdv_median", "ipdv_max"):
+                value = getattr(varied, f"{part}_ns")
+                yield make(part, "ns", value, at.of, direction, note=varied.why)
+
+
+def _of_loss_steps(make: _Make, result: Result) -> Iterator[Metric]:
+    for number, step in enumerate(result.loss_steps, 1):
+        # Not a load of its own: the largest one can differ a little from run to run.
+        label = f"loss at {step.input_ratio:.4g} of the largest load"
+        if result.test == "loss_profile":
+            label = f"loss at step {number}"
+        item = fps(step.load_fps)
+        if step.input_ratio:
+            item = f"{percent(step.input_ratio)} of {fps(step.load_fps / step.input_ratio)}"
+        yield make("load", "fps", step.load_fps, item)
+        yield make("input_ratio", "ratio", step.input_ratio, item)
+        yield make(
+            "loss_ratio", "ratio", step.loss_ratio, item, label=label, better="less", main=True
+        )
+        yield make("forwarded", "fps", step.forwarded_fps, item)
+        for direction, value in step.per_direction.items():
+            yield make("loss_ratio", "ratio", value, item, direction)
+
+
+def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
+    found = result.back_to_back
+    if found is None:
+        return
+    capped = "every burst up to the longest one tried came through" if found.capped else ""
+    note = "; ".join(filter(None, (capped, found.note)))
+    compared = {
+        "better": "more",
+        "qualifiers": ("at least",) if found.capped else (),
+        "conditions_of_it": {"step, frames": found.step_frames},
+        "note": note,
+    }
+    yield make("back_to_back_frames", "frames", found.frames, label="burst", main=True, **compared)
+    yield make("capped", "", found.capped)
+    yield make("step", "frames", float(found.step_frames))
+    yield make("longest_burst_tried", "frames", float(found.max_burst_frames))
+    yield make("implied_buffer_time", "s", found.implied_s, note=note)
+    why = found.note or "no throughput to correct with"
+    label = "corrected buffer time"
+    yield make("corrected_buffer_time", "s", found.corrected_s, label=label, why=why, **compared)
+    yield make("throughput_used", "fps", found.throughput_fps)
+    yield make("theoretical_rate_per_interface", "fps", found.max_rate_fps)
+    yield make("burst_gap_mean", "ns", found.gap_ns)
+
+
+def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
+    recovery = result.recovery
+    if recovery is not None:
+        yield make(
+            "recovery_time",
+            "s",
+            recovery.seconds,
+            label="recovery",
+            better="less",
+            main=True,
+            note=recovery.note,
+            qualifiers=(recovery.note,) if recovery.note else (),
+        )
+        yield make("throughput_used", "fps", recovery.throughput_fps)
+        yield make("overload", "fps", recovery.overload_fps)
+        yield make("load_after", "fps", recovery.relaxed_fps)
+        yield make("overload_duration", "s", recovery.overload_s)
+    for reset in result.resets:
+        methods = (
+            ("by_loss", "loss", reset.by_loss_s),
+            ("by_time", "time stamps", reset.by_time_s),
+        )
+        for name, method, spread in methods:
+            yield make(
+                f"reset_time_{name}",
+                "s",
+                spread,
+                reset.what,
+                label=f"{reset.what} ({reset.type}) by {method}",
+                better="less",
+                main=name == "by_loss",
+                note=reset.why or reset.note,
+                why=reset.why,
+            )
+        yield make("event_took", "s", reset.event_s, reset.what)
+        yield make("load", "fps", reset.load_fps, reset.what)
+
+
+def _of_rates(make: _Make, result: Result) -> Iterator[Metric]:
+    for rate in result.rates:
+        forwarded, lost = f"forwarded at {rate.of}", f"loss at {rate.of}"
+        yield make("load", "fps", rate.load_fps, rate.of)
+        yield make(
+            "forwarding_rate",
+            "fps",
+            rate.forwarded_fps,
+            rate.of,
+            label=forwarded,
+            better="more",
+            main=True,
+        )
+        yield make("loss_ratio", "ratio", rate.loss_ratio, rate.of, label=lost, better="less")
+        yield make("trial_duration", "s", rate.duration_s, rate.of)
+
+
+def _of_soak(make: _Make, result: Result) -> Iterator[Metric]:
+    soak = result.soak
+    if soak is None:
+        return
+    yield make("load", "fps", soak.load_fps, soak.of)
+    yield make("duration", "s", soak.seconds, soak.of)
+    yield make("offered", "frames", float(soak.offered), soak.of)
+    yield make("lost", "frames", float(soak.lost), soak.of)
+    yield make(
+        "loss_ratio",
+        "ratio",
+        soak.loss_ratio,
+        soak.of,
+        bounds=(soak.loss_low, soak.loss_high),
+        label=f"loss at {soak.of}",
+        better="less",
+        main=True,
+        note=soak.note,
+    )
+    yield make("loss_ratio_low", "ratio", soak.loss_low, soak.of)
+    yield make("loss_ratio_high", "ratio", soak.loss_high, soak.of)
+    yield make("loss_ratio_goal", "ratio", soak.goal, soak.of)
+    for direction, varied in soak.variation.items():
+        yield make("pdv", "ns", varied.pdv_ns, soak.of, direction, note=varied.why)
+
+
+def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:
+    table = result.addresses
+    if table is None:
+        return
+    compared = {
+        "better": "more",
+        "qualifiers": ("at least",) if table.capped else (),
+        "note": table.note,
+    }
+    learning = result.test == "address_learning"
+    count = float(table.addresses)
+    yield make("addresses", "addresses", count, label="addresses", main=not learning, **compared)
+    yield make(
+        "learning_rate", "fps", table.learning_fps, label="learning rate", main=learning, **compared
+    )
+    yield make("capped", "", table.capped)
+
+
+def _of_transfer(scenario: str, transfer: Transfer) -> Iterator[Metric]:
+    spec = transfer.spec
+    name = f"{spec.kind} {spec.way}"
+
+    def make(
+        label: str, unit: Unit, better: Literal["more", "less"], value: float | None, **more: Any
+    ) -> Metric:
+        return Metric(
+            scenario=scenario,
+            test=TRANSFERS_TEST,
+            size="" if spec.message_size is None else str(spec.message_size),
+            label=label,
+            unit=unit,
+            better=better,
+            value=value,
+            why="the tool does not report it",
+            conditions={
+                "seconds": spec.duration_s,
+                "instances": spec.instances,
+                "tool": transfer.version.partition(" ")[0],
+            },
+            **more,
+        )
+
+    if spec.is_stream:
+        yield make(name, "bit/s", "more", transfer.bits_per_second, main=True)
+    else:
+        yield make(name, "1/s", "more", transfer.transactions_per_second, main=True)
+    for percentile in _PERCENTILES:
+        microseconds = transfer.round_trip_us.get(percentile)
+        if microseconds is not None:
+            yield make(f"{name} round trip p{percentile}", "ns", "less", microseconds * 1e3)
+    if transfer.loss_ratio is not None:
+        yield make(f"{name} loss", "ratio", "less", transfer.loss_ratio)
