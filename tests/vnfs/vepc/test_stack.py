@@ -18,7 +18,7 @@ from vnetperf.vnfs.vepc import stack
 from vnetperf.vnfs.vepc.vm import VmVepc
 from vnetperf.vnfs.vloop import Vloop
 
-INTERFACES = stack.CoreInterfaces("gn0", "sgi0")
+INTERFACES = stack.MobileCoreInterfaces("gn0", "sgi0")
 
 
 def shipped() -> list[str]:

@@ -179,13 +179,13 @@ def create_request(sequence: int, who: Subscriber, control: str, user: str) -> M
 
 @dataclass(frozen=True)
 class Context:
-    """A PDP context that the core made.
+    """A PDP context that the mobile core made.
 
     Attributes:
-        teid_data: The core's tunnel endpoint for user traffic.
-        teid_control: The core's for signalling.
+        teid_data: The mobile core's tunnel endpoint for user traffic.
+        teid_control: The mobile core's for signalling.
         ue: Address of the UE.
-        gateway: The core's address for user traffic.
+        gateway: The mobile core's address for user traffic.
     """
 
     teid_data: int

@@ -43,7 +43,7 @@ class MobileCoreForm(Form):
     def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
         """Its network commands."""
         gn, sgi = ports
-        interfaces = stack.CoreInterfaces(gn=gn.netdev, sgi=sgi.netdev)
+        interfaces = stack.MobileCoreInterfaces(gn=gn.netdev, sgi=sgi.netdev)
         return tuple(map(run_step, stack.network_commands(interfaces, gn.peer_mac, sgi.peer_mac)))
 
 
@@ -66,7 +66,7 @@ class MobileCorePrograms(ABC):
         """What gives the interface that the first program makes the MTU of the others."""
         return f"ip link set dev {self.stack.tun} mtu {self.mtu}"
 
-    def start(self, interfaces: stack.CoreInterfaces) -> None:
+    def start(self, interfaces: stack.MobileCoreInterfaces) -> None:
         """Start the programs, each once the one before is up."""
         self.values = stack.stack_values(self.stack, self.options, interfaces, self.directory)
         self.files = stack.stack_files(self.stack, self.values)
