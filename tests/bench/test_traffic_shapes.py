@@ -79,5 +79,5 @@ def test_headers_that_do_not_fit_are_told_before_deployment(tmp_path: Path) -> N
 
 def test_a_mix_cannot_be_compared_with_another() -> None:
     plain = configuration()
-    with pytest.raises(ConfigError, match="not the same mix"):
+    with pytest.raises(ConfigError, match="different mixes"):
         plain.varied(Variant(settings=(("traffic", "imix"),)))

@@ -89,7 +89,11 @@ def test_this_machine_answers_every_question_about_the_host() -> None:
 
 def test_a_machine_that_tells_nothing_says_so_for_each_question(tmp_path: Path) -> None:
     items = by_name(empty(environment=collect(tmp_path)), 3)
-    of_the_inventory = ("builds of programs", "compiler")  # asked of the backends' programs
+    of_the_inventory = (
+        "builds of programs",
+        "compiler",
+        "versions of software",
+    )  # asked of the backends' programs
     for item in items.values():
         assert "did not record" not in item.said or item.name in of_the_inventory, item
     assert items["microcode"].state == "unknown"
