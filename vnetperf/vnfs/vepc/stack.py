@@ -17,8 +17,8 @@ from vnetperf.model.options import (
     GN_TESTER,
     SERVER_NETWORK,
     UE_NETWORK,
-    CoreOptions,
     MobileCore,
+    MobileCoreOptions,
     StackProgram,
 )
 from vnetperf.model.scenario import Scenario
@@ -62,7 +62,7 @@ class MobileCoreInterfaces:
 
 
 def stack_values(
-    stack: MobileCore, options: CoreOptions, interfaces: MobileCoreInterfaces, directory: Path
+    stack: MobileCore, options: MobileCoreOptions, interfaces: MobileCoreInterfaces, directory: Path
 ) -> dict[str, str]:
     """What `${NAME}` can stand for, besides the names of the stack's files."""
     return {
@@ -130,7 +130,7 @@ def program_argv(
     )
 
 
-def stack_problem(stack: MobileCore, options: CoreOptions) -> str:
+def stack_problem(stack: MobileCore, options: MobileCoreOptions) -> str:
     """What is wrong with a stack, or with what is asked of it, before anything is started."""
     if options.gtpu_mode not in stack.gtpu_modes:
         return (
