@@ -53,14 +53,9 @@ class GuestAgent:
             return False
         return True
 
-    def start(self, argv: Sequence[str], *, capture: bool = False, given: str = "") -> int:
+    def start(self, argv: Sequence[str], *, capture: bool = False) -> int:
         """Start a program."""
-        more: dict[str, Any] = (
-            {"input_data": base64.b64encode(given.encode()).decode()} if given else {}
-        )
-        started = self.ask(
-            "guest-exec", path=argv[0], arg=list(argv[1:]), capture_output=capture, **more
-        )
+        started = self.ask("guest-exec", path=argv[0], arg=list(argv[1:]), capture_output=capture)
         return int(started["pid"])
 
     def ended(self, pid: int) -> ProcessExit | None:
@@ -72,9 +67,9 @@ class GuestAgent:
         texts = (base64.b64decode(status.get(key, "")) for key in ("out-data", "err-data"))
         return ProcessExit(int(code), "".join(text.decode(errors="replace") for text in texts))
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0, given: str = "") -> str:
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> str:
         """Run a program to its end."""
-        pid = self.start(argv, capture=True, given=given)
+        pid = self.start(argv, capture=True)
         where = f"{self.name}: {' '.join(argv)}"
         ended = wait_for(
             lambda: self.ended(pid),

@@ -13,7 +13,7 @@ CREATE_REQUEST, CREATE_RESPONSE = 16, 17
 FLAGS, FLAG_SEQUENCE, FLAG_NEXT, FLAGS_OPTIONAL = 0x32, 0x02, 0x04, 0x07
 HEADER, OPTIONAL = 8, 4
 #: Causes: up to 191 a request was accepted (clause 7.7.1).
-ACCEPTED, ALL_ACCEPTED = 128, range(128, 192)
+ACCEPTED = range(128, 192)
 CAUSES = {
     192: "non-existent",
     193: "invalid message format",
@@ -200,7 +200,7 @@ def refusal_cause(message: Message) -> str:
     if content is None:
         return "the response has no cause"
     number = content[0]
-    return "" if number in ALL_ACCEPTED else f"{CAUSES.get(number, 'refused')} (cause {number})"
+    return "" if number in ACCEPTED else f"{CAUSES.get(number, 'refused')} (cause {number})"
 
 
 def parse_context(message: Message) -> Context:
