@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import DutError, HostError
+
+log = logging.getLogger(__name__)
 
 ANSWER_S = 10
 POLL_S = 0.03
@@ -69,6 +72,7 @@ class GuestAgent:
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> str:
         """Run a program to its end."""
+        log.debug("guest %s runs %s", self.name, " ".join(argv))
         pid = self.start(argv, capture=True)
         where = f"{self.name}: {' '.join(argv)}"
         ended = wait_for(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vepc import stack, ue
 from vnetperf.vnfs.vepc.sgsn import AttachPhase, bearer_runs
 from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPlace, FormPort, Step, run_step
+
+log = logging.getLogger(__name__)
 
 #: Longest wait for each program, and between two looks, seconds.
 PROGRAM_S, POLL_S = 60.0, 0.1
@@ -77,6 +80,7 @@ class MobileCorePrograms(ABC):
             self.spawn(number, line)
             self.lines.append(line)
             self._wait(number, program.ready)
+            log.info("%s: %s is up", self.role, program.argv[0])
         if self.stack.tun not in self.place.statistics():
             raise self.error(0, f"runs, but has made no interface {self.stack.tun}")
         self.place.run(self.mtu_line.split())
@@ -178,6 +182,8 @@ class MobileCoreVnf(Vnf):
     def take_sessions(self, phase: AttachPhase, programs: MobileCorePrograms) -> None:
         """The sessions of an attach phase, which must be complete."""
         self.phase = phase
+        made, wanted = len(phase.contexts), phase.asked
+        log.info("%s: %d of %d sessions after %.2f s", self.role, made, wanted, phase.seconds)
         if phase.refusals:
             programs.check()
         phase.require_complete(self.attach_place, programs.tail)
