@@ -196,7 +196,7 @@ def has_checksum(layers: Sequence[Layer], place: int) -> bool:
 
 def write_checksum(frame: bytearray, kind: str, offset: int, ip_offset: int) -> None:
     """Write a header's checksum."""
-    sum_at = offset + _SUM_AT[kind]
+    sum_at = offset + CHECKSUM_AT[kind]
     frame[sum_at : sum_at + 2] = bytes(2)
     if kind == "ipv4":
         checksum = internet_checksum(bytes(frame[offset : offset + OCTETS["ipv4"]]))
@@ -212,4 +212,4 @@ def write_checksum(frame: bytearray, kind: str, offset: int, ip_offset: int) -> 
 
 
 #: Octets from the start of a header to its checksum.
-_SUM_AT = {"ipv4": 10, "udp": 6, "tcp": 16}
+CHECKSUM_AT = {"ipv4": 10, "udp": 6, "tcp": 16}
