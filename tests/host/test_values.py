@@ -16,7 +16,7 @@ from vnetperf.host.cpu import (
     set_governor,
 )
 from vnetperf.host.journal import Journal
-from vnetperf.host.kernel import read_value, set_sysctl, undo_value, write_value
+from vnetperf.host.kernel import read_value, undo_value, write_value
 from vnetperf.model.errors import HostError
 
 
@@ -37,11 +37,6 @@ def test_a_cpu_list_is_not_a_mask(tmp_path: Path) -> None:
     path.write_text("0,2\n")
     undo_value({"path": str(path), "previous": "2", "zero_first": False})
     assert path.read_text() == "2\n"
-
-
-def test_a_sysctl_that_the_kernel_lacks_is_told(journal: Journal) -> None:
-    with pytest.raises(HostError, match="no/such"):
-        set_sysctl(journal, "net.no.such", "1")
 
 
 def test_a_value_of_a_device_that_is_gone(tmp_path: Path) -> None:
@@ -127,10 +122,12 @@ def test_a_bad_cpu_list_is_told() -> None:
 def test_a_real_sysctl(journal: Journal) -> None:
     path = Path("/proc/sys/net/core/busy_read")
     before = path.read_text()
-    change = set_sysctl(journal, "net.core.busy_read", "7")
+    change = write_value(journal, path, "7")
     assert path.read_text().strip() == "7"
     change.undo()
     assert path.read_text() == before
     with pytest.raises(HostError, match="refused"):
         write_value(journal, path, "nonsense")
     assert path.read_text() == before
+    with pytest.raises(HostError, match="no/such"):
+        write_value(journal, path.with_name("no") / "such", "1")
