@@ -50,16 +50,16 @@ def misbehave(request: dict[str, Any]) -> None:
     changes: list[Any] = []
 
     def change(number: int) -> Any:  # noqa: PLR0911 - one for each kind
-        kind = chance.randrange(9)
+        kind = chance.randrange(8)
         if kind == 0:
             return host.processes.spawn("sleeper", ["sleep", "71"])
         if kind == 1:
             host.processes.spawn("family", ["sh", "-c", "setsid sleep 72 & sleep 73"])
             return None
         if kind == 2:
-            return files.create_file(host.journal, machine / f"new{number}", "x")
+            return files.create_tree(host.journal, machine / f"new{number}")
         if kind == 3:
-            return files.replace_file(host.journal, machine / "file", f"{number}")
+            return kernel.write_value(host.journal, machine / "file", f"{number}")
         if kind == 4:
             return links.create_veth(
                 host.journal,
@@ -72,9 +72,6 @@ def misbehave(request: dict[str, Any]) -> None:
             spaces.append(path)
             return made
         if kind == 6:
-            target = host.rundir.subdir(f"huge{number}")
-            return files.mount_hugetlbfs(host.journal, target, 2048)
-        if kind == 7:
             value = machine / chance.choice(["value-a", "value-b"])
             return kernel.write_value(host.journal, value, str(chance.randrange(100)))
         if request["hugepages"]:

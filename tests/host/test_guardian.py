@@ -144,9 +144,7 @@ def test_agent_and_guardian_killed_then_restored(
     )
     _until(lambda: roots.journal(run_id).exists(), 10)
     time.sleep(chance.random() * 0.4)
-    holder = locks.read_holder(roots.lock("bed"))
-    assert holder is not None
-    os.kill(holder.guardian, signal.SIGKILL)
+    os.kill(_guardian(roots), signal.SIGKILL)
     agents.kill(agent)
     _until(lambda: not is_held(roots.lock("bed")))
     report = restore(roots)
@@ -163,11 +161,10 @@ def test_a_guardian_killed_while_it_restores(
     request = {"base": str(machine.parent), "run_id": run_id, "close": False, "seed": 7}
     agent = agents.start(changes=12, hugepages=False, **request)
     time.sleep(0.5)
-    holder = locks.read_holder(roots.lock("bed"))
-    assert holder is not None
+    guardian = _guardian(roots)
     agents.kill(agent)
     time.sleep(0.05)
-    os.kill(holder.guardian, signal.SIGKILL)
+    os.kill(guardian, signal.SIGKILL)
     _until(lambda: not is_held(roots.lock("bed")))
     assert restore(roots).complete
     _until(lambda: not witness.problems(), 2, lambda: str(witness.problems()))
@@ -207,9 +204,7 @@ def test_a_run_restores_what_a_dead_one_left(
     request = {"base": str(machine.parent), "run_id": run_id, "close": False, "seed": 3}
     agent = agents.start(changes=8, hugepages=False, **request)
     time.sleep(0.4)
-    holder = locks.read_holder(roots.lock("bed"))
-    assert holder is not None
-    os.kill(holder.guardian, signal.SIGKILL)
+    os.kill(_guardian(roots), signal.SIGKILL)
     agents.kill(agent)
     with HostRun.open(roots=roots, testbed="bed") as host:
         assert [run.run_id for run in host.restored.restored] == [run_id]
@@ -227,6 +222,14 @@ def test_an_error_in_a_run_is_kept_and_the_machine_restored(roots: HostRoots) ->
         fail()
     assert not roots.state.exists()
     assert not roots.run.exists()
+
+
+def _guardian(roots: HostRoots) -> int:
+    """Process id of a run's guardian, once the run has written it: 0 would be our own group."""
+    _until(lambda: getattr(locks.read_holder(roots.lock("bed")), "guardian", 0) > 0)
+    holder = locks.read_holder(roots.lock("bed"))
+    assert holder is not None
+    return holder.guardian
 
 
 def _log(roots: HostRoots) -> str:

@@ -43,7 +43,7 @@ class Place:
         self.machine.mkdir()
         for name in "abc":
             (self.machine / f"value-{name}").write_text("1\n")
-            (self.machine / f"file-{name}").write_text(f"content of {name}")
+            (self.machine / f"file-{name}").write_text(f"content of {name}\n")
         self.before = self.picture()
         self.changes: list[Change] = []
 
@@ -61,10 +61,10 @@ class Place:
             self.changes.append(kernel.write_value(journal, path, str(number)))
         elif action == "create":
             path = self.machine / f"new-{name}"
-            self.changes.append(files.create_file(journal, path, str(number)))
+            self.changes.append(files.create_tree(journal, path))
         elif action == "replace":
             path = self.machine / f"file-{name}"
-            self.changes.append(files.replace_file(journal, path, str(number)))
+            self.changes.append(kernel.write_value(journal, path, str(number)))
         elif action == "tree":
             path = self.machine / f"tree-{name}"
             self.changes.append(files.create_tree(journal, path))
@@ -200,7 +200,7 @@ def test_after_a_reboot_only_files_are_undone(
     value.write_text("1\n")
     journal = Journal.create(roots, "r1")
     kernel.write_value(journal, value, "2")
-    files.create_file(journal, tmp_path / "file", "x")
+    files.create_tree(journal, tmp_path / "file")
     journal.close()
     for module in ("journal", "session"):
         monkeypatch.setattr(f"vnetperf.host.{module}.boot_id", lambda: "another boot")
@@ -213,8 +213,8 @@ def test_after_a_reboot_only_files_are_undone(
 
 def test_an_error_stops_only_its_own_step(roots: HostRoots, tmp_path: Path) -> None:
     journal = Journal.create(roots, "r1")
-    files.create_file(journal, tmp_path / "first", "x")
-    files.create_file(journal, tmp_path / "last", "x")
+    files.create_tree(journal, tmp_path / "first")
+    files.create_tree(journal, tmp_path / "last")
     journal.append({"t": "change", "n": 50, "kind": "gone", "what": "?", "boot": "", "data": {}})
     report = journal.undo()
     assert [step.kind for step in report.failed] == ["gone"]

@@ -198,22 +198,6 @@ def silence(name: str, *, netns: Path | None = None) -> None:
     run_in(netns, lambda: _disable_ipv6(name))
 
 
-def set_existing(
-    journal: Journal,
-    name: str,
-    *,
-    up: bool | None = None,
-    mtu: int | None = None,
-    promiscuous: bool | None = None,
-) -> Change:
-    """Change settings of a link that was there before; undoing puts the previous ones back."""
-    before = get(name)
-    data = {"name": name, "up": before.up, "mtu": before.mtu, "promiscuous": before.promiscuous}
-    with journal.changing("link-state", f"settings of {name}", data) as change:
-        _apply_state(name, up=up, mtu=mtu, promiscuous=promiscuous)
-    return change
-
-
 def undo_link(data: UndoData) -> str:
     """Delete a link that the run created; deleting one end of a pair deletes both."""
     outcome = "already gone"
@@ -228,31 +212,6 @@ def undo_link(data: UndoData) -> str:
                 _link_request(name, path, "del", index=link.index)
                 outcome = "deleted"
     return outcome
-
-
-def undo_link_state(data: UndoData) -> str:
-    """Put the previous settings of a link back."""
-    name = data["name"]
-    now = find(name)
-    if now is None:
-        return "gone with its device"
-    before = {key: data[key] for key in ("up", "mtu", "promiscuous")}
-    changed = {key: value for key, value in before.items() if getattr(now, key) != value}
-    if not changed:
-        return "already as before"
-    _apply_state(name, **changed)
-    return "put back: " + ", ".join(sorted(changed))
-
-
-def _apply_state(
-    name: str, up: bool | None = None, mtu: int | None = None, promiscuous: bool | None = None
-) -> None:
-    if mtu is not None:
-        _set_link(name, None, mtu=mtu)
-    if promiscuous is not None:
-        _set_link(name, None, flags=IFF_PROMISC if promiscuous else 0, change=IFF_PROMISC)
-    if up is not None:
-        _set_link(name, None, flags=IFF_UP if up else 0, change=IFF_UP)
 
 
 def _move_from_root(name: str, netns: Path) -> None:
