@@ -699,6 +699,16 @@ def _result_text(found: Sequence[Group]) -> Iterator[str]:
                 yield f"{scenario}, {size}: {_listed(said, _MOST_ANSWERS)}"
 
 
+def _transfer_answers(results: RunResults) -> Iterator[str]:
+    """Of each scenario the transfer that carried most."""
+    for one in results.transfers:
+        known = [(t.bits_per_second, t) for t in one.transfers if t.bits_per_second]
+        if known:
+            rate, transfer = max(known, key=lambda pair: pair[0])
+            what = transfers.transfer_text(transfer)
+            yield f"{one.scenario}: up to {text.gigabits(rate)} Gbit/s of payload ({what})"
+
+
 def _worth_text(results: RunResults) -> Iterator[str]:
     if summary.in_lab(results):
         yield "nothing as a number: a virtual lab shows only that things work"
@@ -730,7 +740,7 @@ def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str
         ("Measured", "; ".join(measured) or "nothing"),
         ("Machine", _machine_text(results)),
         ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
-        ("Result", "\n".join(_result_text(found))),
+        ("Result", "\n".join([*_result_text(found), *_transfer_answers(results)])),
         ("Worth", "; ".join(_worth_text(results))),
     )
     return [(name, said) for name, said in rows if said]
