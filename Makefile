@@ -8,7 +8,9 @@ PYTHON := $(VENV)/bin/python
 PYTHON3 = $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$p && break; done)
-JOBS ?= 2
+# Whose docstrings have arguments, results and errors: contracts, the model, the kits for plugins.
+CONTRACTS := vnetperf/model vnetperf/testing $(wildcard vnetperf/*/base.py) vnetperf/backend.py \
+	vnetperf/wires.py vnetperf/collectors.py vnetperf/runner/bench.py
 
 .PHONY: help deps deps-test venv engine demo test test-fast test-all check bench clean
 
@@ -63,7 +65,7 @@ check: deps-test $(VENV)/.dev-stamp
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/pydoclint vnetperf
+	$(VENV)/bin/pydoclint $(CONTRACTS)
 	$(PYTHON) -m vnetperf.report.schema docs/results.schema.json --check
 	$(MAKE) --no-print-directory -C vnetperf/traffic/loadgen/engine lint
 

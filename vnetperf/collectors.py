@@ -25,6 +25,9 @@ SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents)
 class Collector(Requirements, ABC, Generic[SampleT]):
     """Samples the threads of a deployment from `start` to `stop`. One is made for each trial.
 
+    Args:
+        pollers: Where the deployment's busy threads are.
+
     Attributes:
         name: Its name in the registry, and in results.
         why: "not measured: " and the reason when it has nothing to tell; "".
@@ -42,7 +45,11 @@ class Collector(Requirements, ABC, Generic[SampleT]):
 
     @abstractmethod
     def stop(self) -> tuple[SampleT, ...]:
-        """Take the second sample."""
+        """Take the second sample.
+
+        Returns:
+            What was between the samples, by thread; a thread that ended meanwhile may be left out.
+        """
 
 
 def busy_threads(pollers: tuple[Pollers, ...]) -> Iterator[tuple[Pollers, Thread]]:

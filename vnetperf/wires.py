@@ -16,7 +16,13 @@ from vnetperf.model.testbed import MachineFacts, Testbed
 
 
 class Wire(Requirements, ABC):
-    """A wire of one deployment."""
+    """A wire of one deployment.
+
+    Args:
+        machine: The machine; what is made on it goes through it.
+        plan: The plan it belongs to: its testbed's NICs, the MTU of its scenario.
+        index: 0-based number of the wire, equal to its physical port's.
+    """
 
     #: True when the far end is the DUT's own receive ring: a frame the wire refuses is then one
     #: that the DUT dropped, as a NIC drops when its ring is full.
@@ -32,11 +38,27 @@ class Wire(Requirements, ABC):
     @classmethod
     @abstractmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario, testbed: Testbed) -> str:
-        """What keeps this machine from having such wires."""
+        """What keeps this machine from having such wires.
+
+        Args:
+            facts: The machine.
+            scenario: What is to be deployed; without a vSwitch the tester looped to itself.
+            testbed: Names NICs.
+
+        Returns:
+            "" when nothing does; otherwise what is missing and the cure.
+        """
 
     @abstractmethod
     def lay(self) -> tuple[WireEnd, WireEnd]:
-        """Make the wire."""
+        """Make the wire.
+
+        Returns:
+            The tester's end and the DUT's end.
+
+        Raises:
+            HostError: When the machine refuses.
+        """
 
 
 class Memif(Wire):

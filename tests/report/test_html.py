@@ -119,7 +119,7 @@ def test_the_first_line_says_that_it_is_no_benchmark(smoke, page):
         "latency, log scale",
         "GENERATOR_LIMITED trial",
         "phy0 rx ring",
-        "RFC 2544 section 24 deviated trials of at least 60 s 1 s",
+        "RFC 2544 section 24 trials of at least 60 s deviated 1 s",
         "preset mlr-csit command line --preset",
         "unknown: /proc/cpuinfo has no microcode line",
         "ovs-vswitchd-dpdk unix:/run/vnetperf/r1/db.sock --pidfile",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from vnetperf.model.result import (
     ComparedVariant,
@@ -14,7 +15,7 @@ from vnetperf.model.result import (
     ThreadUse,
 )
 from vnetperf.report import goal_text, text
-from vnetperf.report.table import escape_markdown, markdown_code, markdown_table
+from vnetperf.report.table import Cell, Column, Table
 
 #: Heading of what the processor counted.
 EVENTS_TITLE = (
@@ -147,61 +148,63 @@ def short_upper_bound(goal: GoalResult) -> str:
     return f"to {text.short_fps(goal.upper_bound_fps)}"
 
 
-_NONE = "\N{EN DASH}"
-_MARKDOWN_HEAD = (
-    "variant",
-    "laid over the settings",
-    "octets",
-    "goal",
-    "lower bound, aggregate",
-    "upper bound, aggregate",
-    "against the first",
-    "regular?",
+_Compared: TypeAlias = tuple[VariantResults, ComparedVariant, int, str]
+
+
+def _goal_or_absence(of: _Compared) -> GoalResult | tuple[str, str]:
+    found, variant, size, name = of
+    return found.goal(variant, size, name) or found.absence(variant, size)
+
+
+def _bound_text(of: _Compared) -> str:
+    goal = _goal_or_absence(of)
+    return goal[0] if isinstance(goal, tuple) else goal_text.qualified_rate(goal)
+
+
+def _upper_text(of: _Compared) -> str | None:
+    goal = _goal_or_absence(of)
+    return None if isinstance(goal, tuple) else goal_text.upper_bound_text(goal)
+
+
+def _why_text(of: _Compared) -> str:
+    goal = _goal_or_absence(of)
+    return goal[1] if isinstance(goal, tuple) else goal_text.flag_with_reason(goal)
+
+
+_NUMBERS: tuple[Column[_Compared], ...] = (
+    Column("variant", lambda of: of[1].variant, words=True),
+    Column(
+        "laid over the settings",
+        lambda of: Cell(" ".join(of[1].typed), code=True) if of[1].typed else "nothing",
+        words=True,
+    ),
+    Column("octets", lambda of: str(of[2]) if of[2] else None),
+    Column("goal", lambda of: of[3] or None, words=True),
+    Column("lower bound, aggregate", _bound_text, bold=True),
+    Column("upper bound, aggregate", _upper_text),
+    Column("against the first", lambda of: of[0].relative(*of[1:]) or None),
+    Column("regular?", _why_text, words=True),
 )
 
 
-def comparison_markdown(results: RunResults) -> Iterator[str]:
-    """Every comparison of a run."""
-    for found in comparisons_of(results):
-        yield f"## {escape_markdown(found.title)}"
-        if found.comparison.title:
-            yield escape_markdown(found.comparison.title)
-        yield markdown_table(_MARKDOWN_HEAD, _markdown_rows(found))
-        if found.events:
-            yield f"### {EVENTS_TITLE}"
-            head = ("variant", "octets", "goal", *map(escape_markdown, found.events))
-            yield markdown_table(
-                head, (tuple(map(escape_markdown, row)) for row in found.event_rows())
-            )
-        if found.uncollected:
-            yield "\n".join(f"- {escape_markdown(said)}" for said in found.uncollected)
+def _event_cell(index: int) -> Callable[[Sequence[str]], str]:
+    return lambda row: row[index]
 
 
-def _markdown_rows(found: VariantResults) -> Iterator[tuple[str, ...]]:
-    for size in found.sizes or (0,):
-        for name in found.goal_names or ("",):
-            for variant in found.comparison.variants:
-                yield _markdown_row(found, variant, size, name)
+def comparison_table(found: VariantResults) -> Table:
+    """The numbers of one comparison."""
+    rows = [
+        (found, variant, size, name)
+        for size in found.sizes or (0,)
+        for name in found.goal_names or ("",)
+        for variant in found.comparison.variants
+    ]
+    return Table.of("", _NUMBERS, rows)
 
 
-def _markdown_row(
-    found: VariantResults, variant: ComparedVariant, size: int, name: str
-) -> tuple[str, ...]:
-    typed = markdown_code(" ".join(variant.typed)) or "nothing"
-    head = (
-        escape_markdown(variant.variant),
-        typed,
-        str(size or _NONE),
-        escape_markdown(name) or _NONE,
-    )
-    goal = found.goal(variant, size, name)
-    if goal is None:
-        word, why = found.absence(variant, size)
-        return (*head, f"**{word}**", _NONE, _NONE, escape_markdown(why))
-    return (
-        *head,
-        f"**{escape_markdown(goal_text.qualified_rate(goal))}**",
-        escape_markdown(goal_text.upper_bound_text(goal)),
-        found.relative(variant, size, name) or _NONE,
-        escape_markdown(goal_text.flag_with_reason(goal)),
-    )
+def event_table(found: VariantResults) -> Table:
+    """What the processor counted; notes of what it could not."""
+    head = ("variant", "octets", "goal", *found.events)
+    columns = [Column(name, _event_cell(i), words=i in (0, 2)) for i, name in enumerate(head)]
+    events = Table.of(EVENTS_TITLE, columns, found.event_rows() if found.events else ())
+    return replace(events, notes=found.uncollected)

@@ -15,8 +15,6 @@ from markupsafe import Markup
 
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.result import (
-    Calibration,
-    DirectionBound,
     GoalResult,
     LedgerEntry,
     Result,
@@ -24,17 +22,17 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, outcomes, plots, summary, text, transfers
+from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, text, transfers
 from vnetperf.report.comparison import (
-    EVENTS_TITLE,
     VariantResults,
     comparisons_of,
+    event_table,
     short_upper_bound,
 )
 from vnetperf.report.goal_text import LossAccount, account_losses
 from vnetperf.report.plot import Plot, data, el, key, legend, render, svg
 from vnetperf.report.summary import Case, Group, case_of, flatten_facts
-from vnetperf.report.table import NONE, Table
+from vnetperf.report.table import Table
 from vnetperf.report.text import printable
 
 #: The files beside the page that hold its numbers.
@@ -377,24 +375,6 @@ def _hop_bar(lost: LossAccount, view: GroupView) -> Markup:
     )  # fmt: skip
 
 
-def _directions(goal: GoalResult) -> dict[str, DirectionBound | None]:
-    known: dict[str, DirectionBound | None] = {b.direction: b for b in goal.per_direction}
-    return known | {name: known.get(name) for name in goal.latency}
-
-
-def _goal_lines(result: Result) -> int:
-    return sum(1 + len(_directions(goal)) for goal in result.goals)
-
-
-def _worst_loss(goal: GoalResult) -> float | None:
-    ratios = [b.loss_ratio_at_lower_bound for b in goal.per_direction]
-    return max((ratio for ratio in ratios if ratio is not None), default=None)
-
-
-def _shown(value: float | None, of: Callable[[float], str]) -> str:
-    return NONE if value is None else of(value)
-
-
 def _media_share(result: Result, goal: GoalResult) -> str:
     value = goal_text.headline_fps(goal)
     if value is None or not result.media_max_fps:
@@ -406,7 +386,7 @@ def _column_classes(table: Table) -> list[str]:
     found = []
     for index, column in enumerate(table.columns):
         short = max(len(row[index].text) for row in table.rows) <= _SHORT
-        kind = "num" if not column.words else "short" if short else ""
+        kind = ("short" if short else "") if column.words else "num"
         found.append(f"{kind} {'lead' * column.bold}".strip())
     return found
 
@@ -514,29 +494,6 @@ def variants_plot(compared: VariantResults, size: int) -> Plot | None:
     return plots.goals_plot(title, f"{size} octets", rows, compared.goal_names)
 
 
-_CALIBRATION_HEAD = (
-    "size", "clean maximum, both ports", "median latency at 1 %", "smallest latency",
-    "pacing error", "largest burst at 10 %, frames", "burst gap",
-)  # fmt: skip
-
-
-def _calibration_rows(found: Calibration) -> list[tuple[str, ...]]:
-    return [
-        (
-            str(p.frame_size),
-            text.fps(p.max_clean_fps),
-            text.nanoseconds(p.latency_ns),
-            text.nanoseconds(p.latency_min_ns),
-            text.percent(p.pacing_error),
-            str(p.max_burst),
-            goal_text.NOT_MEASURED
-            if p.smallest_burst_gap_ns is None
-            else text.nanoseconds(p.smallest_burst_gap_ns),
-        )
-        for p in found.points
-    ]
-
-
 def _environment(results: RunResults) -> tuple[list[tuple[str, str]], list[tuple[str, Any, str]]]:
     """Single facts, and groups of them with a note of how much is unknown."""
     single = {k: v for k, v in results.environment.items() if not isinstance(v, dict | list)}
@@ -549,31 +506,6 @@ def _environment(results: RunResults) -> tuple[list[tuple[str, str]], list[tuple
         note = f"{len(rows)} facts" + (f", {unknown} unknown" if unknown else "")
         folds.append((name, rows, note))
     return list(flatten_facts(single)), folds
-
-
-def _settings(results: RunResults) -> list[tuple[str, str, str]]:
-    def joined(value: object) -> str:
-        return "; ".join(f"{k} = {v}" if k else v for k, v in flatten_facts(value))
-
-    return [
-        (name, joined(held.get("value")), summary.scalar_text(held.get("source")))
-        for name, held in results.settings.items()
-    ]
-
-
-def _identity(results: RunResults) -> list[tuple[str, str]]:
-    run = results.run
-    return [
-        ("started (UTC)", run.started),
-        ("ended (UTC)", run.ended or "not ended: running or interrupted"),
-        ("tool", f"{run.tool}, commit {run.git}"),
-        ("command", run.command),
-        ("preset", results.preset),
-        ("testbed", run.testbed or goal_text.NOT_RECORDED),
-        ("isolation (RFC 6815)", run.isolation or goal_text.NOT_RECORDED),
-        ("operator's notes", run.notes or "none"),
-        *summary.redaction_rows(results),
-    ]
 
 
 _TRIAL_HEAD = (
@@ -772,20 +704,14 @@ def _templates() -> Environment:
         "legend": legend,
         "key": key,
         "data": data,
-        "none_mark": NONE,
-        "events_title": EVENTS_TITLE,
+        "comparison_events": event_table,
         "short_upper_bound": short_upper_bound,
         "column_classes": _column_classes,
-        "goal_lines": _goal_lines,
-        "directions": _directions,
-        "worst_loss": _worst_loss,
-        "shown": _shown,
         "hop_bar": _hop_bar,
         "cell_of": _cell_of,
         "media_share": _media_share,
         "outcome_headline": outcomes.headline,
-        "calibration_head": _CALIBRATION_HEAD,
-        "calibration_rows": _calibration_rows,
+        "run_tables": run_tables,
         "trial_head": _TRIAL_HEAD,
         "trial_rows": _trial_rows,
     }
@@ -846,10 +772,9 @@ def html_report(results: RunResults) -> str:
             comparisons=comparisons,
             groups=views,
             user_tables=user_tables,
-            identity=_identity(results),
+            identity=list(run_tables.identity(results).texts),
             ledger=ledger,
             environment=_environment(results),
-            settings=_settings(results),
             unknowns=[(u.where, u.what) for u in summary.missing_values(results)],
             trials=trials,
             bad_trials=sum(t.verdict is not Verdict.VALID for t in results.trials),

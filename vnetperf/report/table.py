@@ -34,14 +34,6 @@ def markdown_code(said: object) -> str:
     return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are escaped already."""
-    body = ["| " + " | ".join(row) + " |" for row in rows]
-    if not body:
-        return "None."
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + " --- |" * len(head), *body])
-
-
 #: Stands for a cell that has nothing to say.
 NONE = "\N{EN DASH}"
 Item = TypeVar("Item")
@@ -55,6 +47,7 @@ class Cell:
         text: The text; several lines where it names several things.
         short: The same for a narrow terminal; "" for the same text.
         mark: A word that must not be overlooked, and its colour on the page: "warn", "good" ...
+        css: Its own colour on the page; "" for none.
         why: What the page shows when it is pointed at.
         code: Whether it is to be read letter by letter: a command, a path.
     """
@@ -62,6 +55,7 @@ class Cell:
     text: str
     short: str = ""
     mark: tuple[str, str] | None = None
+    css: str = ""
     why: str = ""
     code: bool = False
 
@@ -83,6 +77,11 @@ class Column(Generic[Item]):
     words: bool = False
     brief: bool = True
     bold: bool = False
+
+    def shown(self, item: Item) -> Cell:
+        """The cell of an item."""
+        value = self.cell(item)
+        return value if isinstance(value, Cell) else Cell(NONE if value is None else value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class Table:
         terminal: bool = True,
     ) -> Table:
         """Make a table with a row for each item; without one it has no notes either."""
-        rows = tuple(tuple(_as_cell(column.cell(item)) for column in columns) for item in items)
+        rows = tuple(tuple(column.shown(item) for column in columns) for item in items)
         said = dict.fromkeys(note for note in notes if note) if rows else ()
         return cls(title, tuple(columns), rows, tuple(said), terminal)
 
@@ -126,10 +125,6 @@ class Table:
     def __bool__(self) -> bool:
         """False without a row."""
         return bool(self.rows)
-
-
-def _as_cell(value: Cell | str | None) -> Cell:
-    return value if isinstance(value, Cell) else Cell(NONE if value is None else value)
 
 
 def group_sentences(said: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -150,18 +145,13 @@ def _markdown_cell(cell: Cell, column: Column[Any]) -> str:
 
 
 def table_markdown(table: Table, *, level: int = 3, empty: str = "") -> Iterator[str]:
-    """The table in report.md."""
+    """The table in report.md; `empty` stands for one without rows."""
     if table.title and (table or empty):
         yield f"{'#' * level} {escape_markdown(table.title)}"
-    if not table:
-        yield empty
-        return
-    lines = [
-        [escape_markdown(column.name) for column in table.columns],
-        ["---"] * len(table.columns),
-    ]
-    lines += [list(map(_markdown_cell, row, table.columns)) for row in table.rows]
-    yield "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    head = [escape_markdown(column.name) for column in table.columns]
+    rows = [list(map(_markdown_cell, row, table.columns)) for row in table.rows]
+    lines = [head, ["---"] * len(head), *rows] if rows else []
+    yield "\n".join(f"| {' | '.join(cells)} |" for cells in lines) or empty
     if table.notes:
         yield "\n".join(f"- {escape_markdown(note)}" for note in table.notes)
 
