@@ -14,13 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vnetperf.model.outcomes import Curve, Spread
-from vnetperf.model.result import (
-    GoalResult,
-    LedgerEntry,
-    Result,
-    RunResults,
-    TrialPoint,
-)
+from vnetperf.model.result import GoalResult, LedgerEntry, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
 from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, text, transfers
 from vnetperf.report.comparison import (
@@ -696,25 +690,13 @@ def _templates() -> Environment:
         finalize=_finalize,
     )
     made.filters |= {"test_words": test_words, "search_attributes": goal_text.search_attributes}
-    made.globals |= {
-        "text": text,
-        "goal_text": goal_text,
-        "summary": summary,
-        "svg": svg,
-        "legend": legend,
-        "key": key,
-        "data": data,
-        "comparison_events": event_table,
-        "short_upper_bound": short_upper_bound,
-        "column_classes": _column_classes,
-        "hop_bar": _hop_bar,
-        "cell_of": _cell_of,
-        "media_share": _media_share,
-        "outcome_headline": outcomes.headline,
-        "run_tables": run_tables,
-        "trial_head": _TRIAL_HEAD,
-        "trial_rows": _trial_rows,
-    }
+    functions: tuple[Callable[..., object], ...] = (
+        svg, legend, key, data, event_table, short_upper_bound, _column_classes, _hop_bar,
+        _cell_of, _media_share, _trial_rows,
+    )  # fmt: skip
+    made.globals |= {one.__name__.lstrip("_"): one for one in functions}
+    made.globals |= {"text": text, "goal_text": goal_text, "outcomes": outcomes}
+    made.globals |= {"summary": summary, "run_tables": run_tables, "trial_head": _TRIAL_HEAD}
     return made
 
 
