@@ -176,6 +176,10 @@ def _spread_hover(name: str, spread: Spread, kind: text.ValueKind) -> str:
     return "\n".join([first, median, *text.remarks(spread, kind)])
 
 
+def _beside_text(spread: Spread | None, kind: text.ValueKind) -> str:
+    return text.mean_with_n(spread, kind).removeprefix("two modes: ") if spread else ""
+
+
 def spread_plot(
     title: str, axis: str, rows: SpreadRows, kind: text.ValueKind, *, least: bool = False
 ) -> Plot | None:
@@ -227,7 +231,7 @@ def spread_plot(
         ),
         notes=[Note("not measured", i) for i, (_, s) in enumerate(rows) if s is None],
         row=38,
-        beside=[text.mean_with_n(s, kind) if s else "" for _, s in rows],
+        beside=[_beside_text(s, kind) for _, s in rows],
     )
 
 
