@@ -128,7 +128,7 @@ def _max_load(run: Run, scenario: Scenario, frame_size: int) -> tuple[float, str
             f"the largest load that can be offered, {ceiling:.0f} frames/s, is not above the "
             f"preset's smallest, {preset.min_load_fps:.0f}",
             where=f"{scenario.id}, {frame_size} octets",
-            cure="lower min_load_fps in the preset file",
+            cure="free this machine of other work, or give the tester a core of its own",
         )
     return ceiling, reason
 
