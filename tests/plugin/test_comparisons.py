@@ -139,7 +139,7 @@ def test_results_name_variants_and_the_comparison(queues: Site) -> None:
         (variant, name, [f"--set {variant}"]) for variant, name in zip(VARIANTS, names, strict=True)
     ]
     folder = queues.folders[0]
-    assert {p.name for p in folder.iterdir()} == {*REPORTS, "trials.jsonl"}
+    assert {p.name for p in folder.iterdir()} == {*REPORTS, "run.log", "trials.jsonl"}
     for name in ("report.html", "results.csv", "junit.xml"):
         assert names[1] in (folder / name).read_text(), name
 

@@ -26,7 +26,7 @@ def test_a_run_leaves_one_folder_with_every_report_and_latest(site: Site) -> Non
     (folder,) = site.folders
     assert (site.path / "results" / "latest").resolve() == folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert {p.name for p in folder.iterdir()} == {*REPORTS, "trials.jsonl"}
+    assert {p.name for p in folder.iterdir()} == {*REPORTS, "run.log", "trials.jsonl"}
     results = site.results()["results"]
     assert [(r["scenario"], r["frame_size"]) for r in results] == [
         ("pvp_dpdk", 64),
@@ -94,7 +94,7 @@ def test_reports_are_written_without_a_terminal_too(site: Site) -> None:
     site.pytester.makeini("[pytest]\n")  # -ra is an option of the terminal
     assert site.run("-k", "pvp_dpdk", "-p", "no:terminal").ret == 0
     (folder,) = site.folders
-    assert {p.name for p in folder.iterdir()} == {*REPORTS, "trials.jsonl"}
+    assert {p.name for p in folder.iterdir()} == {*REPORTS, "run.log", "trials.jsonl"}
 
 
 def test_a_missing_capability_is_a_skip_with_reason_and_cure(
@@ -251,7 +251,10 @@ def test_workers_of_xdist_share_one_run(site: Site) -> None:
         "deploy pvvp_dpdk": 1,
     }
     (folder,) = site.folders
-    assert {p.name for p in folder.iterdir()} == {*REPORTS, "trials.jsonl"}
+    assert {p.name for p in folder.iterdir()} == {
+        *REPORTS,
+        *("run-gw0.log", "run-gw1.log", "trials.jsonl"),
+    }
     assert (site.path / "results" / "latest").resolve() == folder
     content = site.results()
     assert len(content["results"]) == 6

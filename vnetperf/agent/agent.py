@@ -8,6 +8,7 @@ taken away; when this process is killed, its guardian does it.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from vnetperf.deployment.calibrate import calibrate
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.host.locks import LockHolder
+from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import RestoreReport, restore
 from vnetperf.host.wait import wait_at_most
@@ -203,7 +205,13 @@ def serve(channel: Channel) -> None:
     # Ctrl-C reaches the whole foreground group; the controller decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _on_sigterm)
+    ROOT.addHandler(ForwardingHandler(lambda record: _send_record(channel, record)))
+    ROOT.setLevel(logging.DEBUG)
     Agent(channel).serve()
+
+
+def _send_record(channel: Channel, record: dict[str, Any]) -> None:
+    channel.send(json.dumps({"event": "log", "record": record}))
 
 
 def _on_sigterm(number: int, frame: object) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vnetperf import registry
+from vnetperf.host.log import replay_record
 from vnetperf.host.wait import patient
 from vnetperf.model import errors
 from vnetperf.model.result import Calibration, ScenarioFacts
@@ -110,7 +111,10 @@ class AgentClient:
                 answer = json.loads(channel.receive(timeout=max(1.0, deadline - time.monotonic())))
                 if "event" not in answer:
                     break
-                self.on_event(answer)
+                if answer["event"] == "log":
+                    replay_record(answer["record"])
+                else:
+                    self.on_event(answer)
         except (EOFError, OSError, channel.RemoteError, channel.TimeoutError) as error:
             raise _AgentDiedError(_last_line(error)) from None
         except BaseException:  # Ctrl-C in the middle of a call: the agent must let go now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -34,6 +35,7 @@ from vnetperf.traffic.base import TrafficGenerator
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vswitches.base import VSwitch
 
+log = logging.getLogger(__name__)
 #: Niceness of pollers on shared cores: they go before whatever else the machine does, and the
 #: tester before the DUT, so that a shortage shows as the DUT's loss and not as a load not offered.
 SHARED_NICE, TESTER_NICE = -10, -15
@@ -57,6 +59,11 @@ def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str
         group = threads.set_autogroup_nice(poller.pid, nice)
         taken[poller.role] = f"{described}, {preferred} (session: {group})"
     return taken
+
+
+def _place_of(end: WireEnd | Attachment) -> str:
+    """Where something plugs in, for the log."""
+    return f"{end.kind} {end.netdev or end.socket or end.pci}"
 
 
 def run_all(calls: Iterable[Callable[[], object]]) -> None:
@@ -154,6 +161,7 @@ class LiveDeployment:
             on_error.callback(deployment._stop_backends)
             deployment._build()
             path_check = check_path(deployment)
+            log.info("frames come through: %s", path_check)
             deployment.facts = ScenarioFacts(
                 scenario=plan.scenario.id,
                 plan=plan.model_dump(mode="json"),
@@ -172,38 +180,49 @@ class LiveDeployment:
         graph = scenario.deployment
         wire = registry.load("wires", self.plan.wire)
         wires = {p: wire(self.machine, self.plan, p.index).lay() for p in graph.phy_ports}
-        self._dut_ends = [dut_end for _, dut_end in wires.values()]
-        offers = [
-            (
-                self._offer_vnf(vnf, 0),
-                self._offer_vnf(vnf, 1),
+        for port, (tester_end, dut_end) in wires.items():
+            log.info(
+                "wire of %s: tester %s, DUT %s", port, _place_of(tester_end), _place_of(dut_end)
             )
-            for vnf in self.vnfs
-        ]
+        self._dut_ends = [dut_end for _, dut_end in wires.values()]
+        offers = [(self._offer_vnf(vnf, 0), self._offer_vnf(vnf, 1)) for vnf in self.vnfs]
         self._offers = offers
         accepts = type(self.generator).capabilities.attachments
         places = {port: self._offer(port, accepts) for port in graph.tester_vnf_ports}
         listening = [all(a.vnf_is_server for a in pair) for pair in offers]
         self._launch(offers, [n for n, listens in enumerate(listening) if listens])
         self._attachments = [*places.values(), *(a for pair in offers for a in pair)]
-        self.vswitch.start()
-        for end in self._dut_ends:
-            self.vswitch.add_phy_port(end)
         # The tester finds nothing to plug into before; where it listens, its driver waits for the
         # vSwitch, which tries again until somebody does.
-        for attachment in places.values():
-            self.vswitch.add_vnf_port(attachment)
+        self._start_vswitch(places.values())
         self._tester_ends = tuple(
             places[end].as_tester_end(number) if isinstance(end, VnfPort) else wires[end][0]
             for number, end in enumerate(graph.ends)
         )
+        log.info("connecting %s", scenario.generator)
         self.generator.connect(self._tester_ends)
         for vnf in self.vnfs:
             vnf.tester_ends = self._tester_ends
-        for pair in offers:
-            for attachment in pair:
-                self.vswitch.add_vnf_port(attachment)
+        self._add_vnf_ports(attachment for pair in offers for attachment in pair)
         self._launch(offers, [n for n, listens in enumerate(listening) if not listens])
+        self._connect()
+
+    def _start_vswitch(self, attachments: Iterable[Attachment]) -> None:
+        log.info("starting %s", self.plan.scenario.vswitch)
+        self.vswitch.start()
+        for end in self._dut_ends:
+            log.info("adding port phy%d: %s", end.wire, _place_of(end))
+            self.vswitch.add_phy_port(end)
+        self._add_vnf_ports(attachments)
+
+    def _add_vnf_ports(self, attachments: Iterable[Attachment]) -> None:
+        for attachment in attachments:
+            log.info("adding port %s: %s", attachment.port, _place_of(attachment))
+            self.vswitch.add_vnf_port(attachment)
+
+    def _connect(self) -> None:
+        """Let the vSwitch forward; virtio-user takes a connection when it is looked at."""
+        log.info("connecting the ports of %s", self.plan.scenario.vswitch)
         self.vswitch.connect(self.plan.scenario.streams)
         self._wait_vnfs()
         self.slices = self._cut_slices()
@@ -230,6 +249,7 @@ class LiveDeployment:
 
     def _launch(self, offers: list[tuple[Attachment, Attachment]], numbers: list[int]) -> None:
         for number in numbers:
+            log.info("launching vnf%d: %s", number, self.plan.scenario.vnf)
             self.vnfs[number].launch(offers[number])  # begins: its end is waited for below
 
     def _wait_vnfs(self) -> None:
@@ -239,20 +259,16 @@ class LiveDeployment:
     def restart_vswitch(self) -> None:
         """End the vSwitch and bring it back with the same ports and rules."""
         self.generator.unplug()
+        log.info("stopping %s", self.plan.scenario.vswitch)
         self.vswitch.stop()
-        self.vswitch.start()
-        for end in self._dut_ends:
-            self.vswitch.add_phy_port(end)
-        for attachment in self._attachments:
-            self.vswitch.add_vnf_port(attachment)
+        self._start_vswitch(self._attachments)
         self.generator.reconnect()
         self._prepared_size = 0
-        self.vswitch.connect(self.plan.scenario.streams)
-        self._wait_vnfs()  # virtio-user takes a new connection when it is looked at
-        self.slices = self._cut_slices()
+        self._connect()
 
     def restart_vnf(self, number: int) -> None:
         """End a VNF and bring it back at the same attachments."""
+        log.info("stopping vnf%d", number)
         self.vnfs[number].stop()
         self._launch(self._offers, [number])
         self.vnfs[number].wait_ready(VNF_READY_S)

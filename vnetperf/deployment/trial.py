@@ -5,6 +5,7 @@ Path check, counters, collectors, an event in the middle, traffic.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from vnetperf.model.trial import (
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
 
+log = logging.getLogger(__name__)
 PATH_TIMEOUT_S = 15.0
 #: Few and slow: a path check must not meet the DUT's limits.
 PATH_TRIAL = TrialSpec(
@@ -85,10 +87,7 @@ def check_path(deployment: LiveDeployment) -> dict[str, Any]:
 def _path_error(
     deployment: LiveDeployment, result: TrialResult, before: dict[str, Any]
 ) -> DutError:
-    counts = ", ".join(
-        f"port {d.direction}: {d.received} of {d.intended} frames came back"
-        for d in result.directions
-    )
+    counts = f"frames that came back: {_counts_text(result)}"
     after = deployment.counters()
     hops = ", ".join(
         f"{name} rx {now.rx - before[name].rx} tx {now.tx - before[name].tx}"
@@ -266,6 +265,7 @@ class EventInjector:
             return
         time.sleep(max(0.0, wait))
         began, failure = time.monotonic(), ""
+        log.info("event: %s", self._event.what)
         try:
             self._do()
         except VnetperfError as error:
@@ -355,6 +355,10 @@ def run_trial(
     """
     _check_trial(deployment, spec)
     began = time.monotonic()
+    log.info(
+        "trial: %d octets, %.0f frames/s per direction, %g s",
+        *(spec.frame_size, spec.load_fps, spec.duration_s),
+    )
     happening = EventInjector(deployment, spec.event) if spec.event else None
 
     def watch_all() -> None:
@@ -374,7 +378,14 @@ def run_trial(
         result = TrialResult(directions=(), failed="generator", failure=str(error))
     except (DutError, HostError) as error:
         result = TrialResult(directions=(), failed="dut", failure=str(deployment.cause(error)))
+    log.info("trial ends: %s", result.failure or _counts_text(result))
     return result.model_copy(update={"wall_s": round(time.monotonic() - began, 4)})
+
+
+def _counts_text(result: TrialResult) -> str:
+    return ", ".join(
+        f"direction {d.direction}: {d.received} of {d.intended}" for d in result.directions
+    )
 
 
 def _check_trial(deployment: LiveDeployment, spec: TrialSpec) -> None:

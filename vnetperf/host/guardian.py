@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import select
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import vnetperf
@@ -20,9 +20,11 @@ from vnetperf.host import locks
 from vnetperf.host.journal import Journal, guardian_log
 from vnetperf.host.linux import RUN_ID_VARIABLE, ProcessId
 from vnetperf.host.locks import TestbedLock
+from vnetperf.host.log import ROOT, UtcFormatter
 from vnetperf.host.paths import make_private, remove_if_empty
 from vnetperf.model.errors import HostError
 
+log = logging.getLogger(__name__)
 GUARDIAN_START_S = 120.0
 
 
@@ -41,11 +43,11 @@ class GuardianClient:
         To be called before the journal exists, so that no change is ever unguarded.
         """
         make_private(journal.parent)
-        log = guardian_log(journal)
+        written = guardian_log(journal)
         pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
         ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
         agent = os.pidfd_open(os.getpid())
-        output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        output = os.open(written, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         fds = {
             "--lock-fd": lock.fd,
             "--pipe-fd": pipe_read,
@@ -76,14 +78,15 @@ class GuardianClient:
             os.close(pipe_write)
             popen.kill()
             popen.wait()
-            text = log.read_text(errors="replace")[-2000:]
-            log.unlink(missing_ok=True)
+            text = written.read_text(errors="replace")[-2000:]
+            written.unlink(missing_ok=True)
             raise HostError(
                 "the guardian that would restore this machine did not start",
                 where="python -m vnetperf.host.guardian",
-                cure=f"nothing was changed; its last words:\n{text}",
+                cure=f"nothing was changed; its last lines:\n{text}",
             )
         lock.name_guardian(popen.pid)
+        log.info("guardian %d guards %s", popen.pid, journal.name)
         return cls(popen, pipe_write, identity)
 
     def alive(self) -> bool:
@@ -174,29 +177,19 @@ def _wait_for_agent_exit(agent_fd: int) -> None:
 
 
 def _undo_journal(path: Path) -> bool:
-    _write_log(f"the agent is gone, undoing {path.name}")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(UtcFormatter("%(asctime)s %(message)s"))
+    logging.raiseExceptions = False  # a full disk must not stop the undo
+    ROOT.addHandler(handler)
+    ROOT.setLevel(logging.INFO)
+    log.info("the agent is gone, undoing %s", path.name)
     try:
-        journal = Journal.open(path)
-        report = journal.undo()
+        return Journal.open(path).undo().complete
     except HostError as error:
         if not path.exists():  # another process has undone it
             return True
-        _write_log(str(error))
+        log.error("%s", error)
         return False
-    for step in report.undone:
-        _write_log(f"undone: {step.what}: {step.outcome}")
-    for step in report.failed:
-        _write_log(f"FAILED: {step.what}: {step.outcome}")
-    for line in report.damaged:
-        _write_log(f"DAMAGED: {line}")
-    return report.complete
-
-
-def _write_log(text: str) -> None:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    with contextlib.suppress(OSError):
-        sys.stderr.write(f"{now} {text}\n")
-        sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -432,6 +432,8 @@ class Journal:
             truncate_torn_line(self._fd, content)
             undone, failed = self._undo_all(pending_changes(content.records))
             report = UndoReport(self.run_id, tuple(undone), tuple(failed), content.damage)
+            for line in content.damage:
+                log.error("damaged journal: %s", line)
             if not failed:
                 self._finish(damaged=bool(report.damaged))
             return report

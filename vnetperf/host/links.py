@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import logging
 import os
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from vnetperf.host import ethtool, linux
 from vnetperf.host.files import mounts_below
@@ -18,7 +19,7 @@ from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.host.linux import run_in
 from vnetperf.model.errors import HostError
 
-T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 MS_BIND = 4096
 
@@ -280,6 +281,7 @@ def _link_request(name: str, netns: Path | None, command: str, **attributes: Any
         try:
             with IPRoute() as route:
                 route.link(command, **attributes)
+            log.debug("link %s: %s %s", name, command, attributes)
         except (NetlinkError, OSError) as error:
             raise HostError(
                 f"the kernel refused to {command} the link: {error}",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +20,7 @@ from vnetperf.host.wait import patient
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import KernelModule, MachineFacts
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -296,6 +299,7 @@ class Machine(MachineLinks, MachineNics):
                 check=False,
             )
 
+        began = time.monotonic()
         try:
             done = self.in_netns(call) if isolated else run_in(netns, call)
         except FileNotFoundError as error:
@@ -304,6 +308,7 @@ class Machine(MachineLinks, MachineNics):
             ) from error
         except subprocess.TimeoutExpired as error:
             raise HostError(f"did not end within {timeout:.0f} s", where=line) from error
+        log.info("run: %s (%.3f s, status %d)", line, time.monotonic() - began, done.returncode)
         if done.returncode:
             said = (done.stderr or done.stdout).strip()[-2000:]
             raise HostError(f"failed with status {done.returncode}: {said}", where=line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import select
@@ -29,6 +30,7 @@ from vnetperf.host.linux import (
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
+log = logging.getLogger(__name__)
 TERM_GRACE_S = 1.0
 END_TIMEOUT_S = 8.0
 
@@ -284,11 +286,17 @@ class ManagedProcess:
         if self.alive():
             self._popen.terminate()
             try:
-                return self._popen.wait(timeout_s)
+                code = self._popen.wait(timeout_s)
             except subprocess.TimeoutExpired:
+                log.warning("%s (pid %d) does not end by SIGTERM", self.name, self.pid)
                 self._popen.kill()
+            else:
+                log.info("stopped %s (pid %d): exit code %d", self.name, self.pid, code)
+                return code
         try:
-            return self._popen.wait(timeout_s + 5)
+            code = self._popen.wait(timeout_s + 5)
+            log.info("%s (pid %d) has ended: exit code %d", self.name, self.pid, code)
+            return code
         except subprocess.TimeoutExpired:
             raise HostError(
                 f"{self.name} (pid {self.pid}) does not end, not even by SIGKILL",
@@ -318,7 +326,7 @@ class ManagedProcess:
         )
 
     def expect_alive(self, context: str = "") -> None:
-        """Raise with its last words when it has ended."""
+        """Raise with its last lines when it has ended."""
         code = self.returncode
         if code is None:
             return
@@ -357,6 +365,7 @@ class Processes:
         environment when the run is undone, as are all its descendants.
         """
         command = tuple(str(part) for part in argv)
+        cpus = None if cpus is None else frozenset(cpus)
         environment = {**os.environ, **(env or {}), RUN_ID_VARIABLE: self._journal.run_id}
         if shutil.which(command[0], path=environment.get("PATH")) is None:
             raise HostError(
@@ -365,8 +374,8 @@ class Processes:
                 accepted="an executable file or a name found in PATH",
                 cure="install its package, or give its path in the testbed's configuration",
             )
-        log = self._new_log(name)
-        output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        output_file = self._new_log(name)
+        output = os.open(output_file, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             popen = spawn_process(
                 SpawnRequest(
@@ -374,7 +383,7 @@ class Processes:
                     env=environment,
                     stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
                     output=output,
-                    cpus=None if cpus is None else frozenset(cpus),
+                    cpus=cpus,
                     netns=netns,
                     cwd=cwd,
                 )
@@ -387,7 +396,8 @@ class Processes:
             ) from error
         finally:
             os.close(output)
-        process = ManagedProcess(name, command, log, popen)
+        process = ManagedProcess(name, command, output_file, popen)
+        log.info("start %s (pid %d%s): %s", name, popen.pid, _place(cpus, netns), " ".join(command))
         self._started.append(process)
         self._remember(popen.pid)
         return process
@@ -418,6 +428,11 @@ class Processes:
             if not log.exists():
                 return log
         raise HostError(f"{name} was started too often in one run", where=str(self._log_dir))
+
+
+def _place(cpus: Iterable[int] | None, netns: Path | None) -> str:
+    on = f", CPUs {','.join(map(str, sorted(cpus)))}" if cpus is not None else ""
+    return on + (f", namespace {netns.name}" if netns is not None else "")
 
 
 def _signal_name(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from vnetperf.host.paths import HostRoots, check_private, remove_if_empty
 from vnetperf.host.processes import Processes
 from vnetperf.model.errors import HostError
 
+log = logging.getLogger(__name__)
 # sun_path holds 108 bytes with the final NUL.
 MAX_SOCKET_PATH = 107
 
@@ -141,6 +143,7 @@ def restore(
                 continue
             if on_run is not None:
                 on_run(path.stem)
+            log.info("undoing what dead run %s left", path.stem)
             restored.append(Journal.open(path).undo())
         except (HostError, OSError) as error:
             if path.exists():
@@ -243,6 +246,7 @@ class HostRun:
             undo_on_error.callback(journal.undo)
             run = cls(journal, lock, guard, RunDir.create(journal, roots), restored)
             undo_on_error.pop_all()
+        log.info("run %s holds testbed %s", run_id, testbed)
         return run
 
     def guarded(self) -> bool:
@@ -261,6 +265,7 @@ class HostRun:
             self.journal.close()
             self._guard.dismiss()
             self._lock.release()
+            log.info("run %s has let go of the testbed", self.run_id)
         return self._report
 
     def __enter__(self) -> Self:

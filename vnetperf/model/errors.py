@@ -47,6 +47,11 @@ class VnetperfError(Exception):
         return text
 
 
+def full_text(error: BaseException) -> str:
+    """An error with the notes that were added to it on its way."""
+    return "\n".join([str(error), *getattr(error, "__notes__", ())])
+
+
 class ConfigError(VnetperfError):
     """Configuration is wrong; nothing on the machine has been touched."""
 

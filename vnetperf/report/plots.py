@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import math
-import struct
-import zlib
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
-
-from hdrh.codec import HdrCookieException, HdrHistogramSettingsException, HdrLengthException
-from hdrh.histogram import HdrHistogram
 
 from vnetperf.model.outcomes import Curve, Soak, Spread
 from vnetperf.model.result import GoalResult, Result, TrialPoint
@@ -21,6 +16,7 @@ from vnetperf.report import goal_text, text
 from vnetperf.report.outcomes import soak_verdict
 from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series
 from vnetperf.report.summary import Group
+from vnetperf.statistics.histogram import decode_hdr
 
 _SIZES = "frame size, octets with FCS (equal steps)"
 _LIMITS = (
@@ -502,19 +498,6 @@ def hop_css(name: str, names: Sequence[str]) -> str:
     return f"hop h{place % 12}" + (" again" if place >= 12 else "")
 
 
-#: What decoding foreign or damaged base64 can raise.
-_DAMAGED = (
-    HdrCookieException,
-    HdrHistogramSettingsException,
-    HdrLengthException,
-    LookupError,
-    OverflowError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
-    zlib.error,
-)
 _STEPS_PER_DECADE = 12
 _MOST_DECADES = 9
 
@@ -534,7 +517,7 @@ class LatencyCurve:
 
 def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:
     try:
-        histogram = HdrHistogram.decode(latency.hdr)
+        histogram = decode_hdr(latency.hdr)
         count = histogram.get_total_count()
         if not count:
             return None
@@ -544,7 +527,7 @@ def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:
         shares = [100 * (1 - 1 / level) for level in levels]
         values = histogram.get_percentile_to_value_dict(sorted(set(shares)))
         points = tuple((lv, float(values[s])) for lv, s in zip(levels, shares, strict=True))
-    except _DAMAGED:
+    except (ValueError, LookupError):
         return None
     return LatencyCurve(points, exact=True)
 

@@ -74,6 +74,11 @@ def worker_log(folder: Path, worker: str) -> Path:
     return folder / (f"trials-{worker}.jsonl" if worker else LOG_NAME)
 
 
+def run_log(log: Path) -> Path:
+    """What was done in a run, in plain text, beside its trials."""
+    return log.with_name(log.stem.replace("trials", "run") + ".log")
+
+
 def read_run(folder: Path) -> list[Record]:
     """All records of a run, those of pytest-xdist workers that were never merged too."""
     target = folder / LOG_NAME

@@ -5,6 +5,7 @@ And who follows its progress.
 
 from __future__ import annotations
 
+import logging
 import shlex
 import subprocess
 import sys
@@ -21,12 +22,14 @@ from vnetperf.analysis.logged_tests import Case, LoggedTest
 from vnetperf.config import Configuration
 from vnetperf.deployment.capability_check import require_size
 from vnetperf.deployment.planner import largest_frame, make_loop_plan, make_plan
-from vnetperf.model.errors import ConfigError, VnetperfError
+from vnetperf.host.log import RunLog
+from vnetperf.model.errors import ConfigError, VnetperfError, full_text
 from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.result import Calibration, CalibrationPoint, Result, RunIdentity, ScenarioFacts
 from vnetperf.model.scenario import Comparison, Plan, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.trial import LiveCounts, TrialSpec
+from vnetperf.results.folder import run_log
 from vnetperf.results.log import TrialLog
 from vnetperf.results.records import (
     BeginRecord,
@@ -42,6 +45,8 @@ from vnetperf.results.records import (
 )
 from vnetperf.runner.calibration_cache import CalibrationCache
 from vnetperf.runner.resume import NOT_OF_TRIALS, ResumedRun, machine_identity, require_same_machine
+
+log = logging.getLogger(__name__)
 
 
 class Progress(Protocol):
@@ -210,12 +215,18 @@ class Run:
             self.before = ResumedRun.read(log_path, run_record(configuration, resumed=True))
         self.log = TrialLog(log_path)
         self.log.append(run_record(configuration, resumed=resumed))
+        self.run_log = RunLog(run_log(log_path))
+        log.info("vnetperf %s: %s", __version__, shlex.join(sys.argv))
 
     def _on_event(self, event: dict[str, object]) -> None:
         if event.get("event") == "live":
             self.progress.trial_runs(LiveCounts.model_validate(event["counts"]))
         if event.get("event") == "wait":
             self.progress.say(f"waiting for the testbed: {event['holder']} holds it")
+
+    def _say(self, text: str) -> None:
+        log.info("%s", text)
+        self.progress.say(text)
 
     def facts(self) -> MachineFacts:
         """The machine, looked at once."""
@@ -228,7 +239,7 @@ class Run:
             self.log.append(EnvironmentRecord(facts=found.record, machine=machine))
             for report in self.client.restored:
                 runs = ", ".join(undone["run_id"] for undone in report["restored"])
-                self.progress.say(f"undid what a run that died had left: {runs}")
+                self._say(f"undid what a run that died had left: {runs}")
         return self._facts
 
     def plan(self, scenario: Scenario) -> Plan:
@@ -268,21 +279,26 @@ class Run:
             self.calibrate(scenario.model_copy(update={"wire": plan.wire}), frame_size)
         if self._deployed == scenario:
             return
-        self.progress.say(f"deploying {scenario.id}")
+        self._say(f"deploying {scenario.id}")
+        self.run_log.forget_lines()
         began = time.monotonic()
         self._deployed = None
         try:
             facts = self.client.deploy(plan)
         except VnetperfError as error:
             self._failed[scenario.id] = error
+            if lines := self.run_log.last_lines():
+                error.add_note(f"  last lines of {self.run_log.path.name}:\n{lines}")
             failed = ScenarioFacts(
-                scenario=scenario.id, plan=plan.model_dump(mode="json"), error=str(error)
+                scenario=scenario.id, plan=plan.model_dump(mode="json"), error=full_text(error)
             )
+            log.error("%s is not deployed: %s", scenario.id, error)
             self.log.append(ScenarioRecord(scenario=scenario, facts=failed))
             raise
         finally:
             self._spend("deploy", time.monotonic() - began)
         self._deployed = scenario
+        log.info("%s is deployed: %.2f s", scenario.id, facts.deploy_s)
         self.log.append(ScenarioRecord(scenario=scenario, facts=facts))
 
     def forget_deployment(self) -> None:
@@ -301,7 +317,7 @@ class Run:
         held = self.store.load(key)
         missing = sorted(s for s in sizes if held is None or held.at(s) is None)
         if missing:
-            self.progress.say(
+            self._say(
                 f"calibrating {scenario.generator} over {plan.wire}: {len(missing)} frame sizes"
             )
             began = time.monotonic()
@@ -339,7 +355,7 @@ class Run:
         troubles = self.client.teardown()
         self._spend("teardown", time.monotonic() - began)
         for trouble in troubles:
-            self.progress.say(f"could not be undone: {trouble}; run `vnetperf restore`")
+            self._say(f"could not be undone: {trouble}; run `vnetperf restore`")
 
     def close(self, exit_status: int = 0) -> None:
         """End the run in order."""
@@ -350,3 +366,5 @@ class Run:
             spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}
             self.log.append(EndRecord(ended=utc_now(), exit_status=exit_status, overhead=spent))
             self.log.close()
+            log.info("the run ends with status %d; seconds spent: %s", exit_status, spent)
+            self.run_log.close()

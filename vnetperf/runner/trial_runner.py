@@ -5,6 +5,7 @@ On the agent, judged, attributed, logged, repeated where that helps.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from vnetperf.model.trial import (
 from vnetperf.results.records import TrialRecord
 from vnetperf.runner.run import Run, utc_now
 
+log = logging.getLogger(__name__)
 _VERDICT_OF_FAILURE = {
     "dut": Verdict.DUT_FAILED,
     "timeout": Verdict.TIMED_OUT,
@@ -204,6 +206,7 @@ class TrialRunner:
         )
         run.log.append(trial)
         logged.trials.append(trial)
+        log.info("trial %d: %s %s", number, verdict, reason)
         run.progress.trial_ends(logged.begin, trial)
         waits, pause = times.learning_wait_s + result.drain_s, max(times.settle_s, request.idle_s)
         run.spend("trial", request.duration_s)

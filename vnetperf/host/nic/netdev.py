@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from vnetperf.host.nic import pci
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import HostError
 
+log = logging.getLogger(__name__)
 #: Flags of an interface that a run may change: NOARP, PROMISC, ALLMULTI, MULTICAST.
 UP, PROMISCUOUS = 0x1, 0x100
 RESTORED_FLAGS = 0x80 | PROMISCUOUS | 0x200 | 0x1000
@@ -143,6 +145,7 @@ def _send(route_class: Any, refusal: Any, command: str, attributes: dict[str, An
     try:
         with route_class() as route:
             route.link(command, **attributes)
+        log.debug("link %s: %s", command, attributes)
     except (refusal, OSError) as error:
         raise HostError(
             f"the kernel refused to {command} the link: {error}",

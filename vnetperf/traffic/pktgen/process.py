@@ -255,7 +255,7 @@ STATISTICS_NICE = 10
 
 
 class PktgenProcess:
-    """A Pktgen of this run, in the run's own network namespace: nobody else can reach its socket."""
+    """A Pktgen of this run, in the run's own network namespace: no one else reaches its socket."""
 
     def __init__(self, machine: Machine, launch: PktgenCommand) -> None:
         self._machine = machine

@@ -1,0 +1,107 @@
+"""Log records: their format, the log file of a run, and their way from the agent to the controller.
+
+Every module logs to the logger of its own name, so that one level or handler at ``vnetperf``
+serves them all. Commands, changes, ports and trials are INFO, waits and requests are DEBUG.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = logging.getLogger("vnetperf")
+LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+LAST_LINES = 8
+
+
+class UtcFormatter(logging.Formatter):
+    """Times in UTC, ISO 8601 with milliseconds."""
+
+    def formatTime(  # noqa: N802 - the name is that of logging
+        self, record: logging.LogRecord, datefmt: str | None = None
+    ) -> str:
+        """The time of a record."""
+        return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+class ForwardingHandler(logging.Handler):
+    """The agent's side of the way: hands each record over as plain values."""
+
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__()
+        self._send = send
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand a record over; when the controller has gone nobody reads it."""
+        try:
+            self._send(
+                {
+                    "name": record.name,
+                    "levelno": record.levelno,
+                    "levelname": record.levelname,
+                    "msg": record.getMessage(),
+                    "created": record.created,
+                }
+            )
+        except (OSError, EOFError):
+            return
+
+
+def replay_record(data: Mapping[str, Any]) -> None:
+    """The controller's side of the way: log a record, if root's level admits it, as if made here.
+
+    The log of the run takes every record.
+    """
+    record = logging.makeLogRecord(dict(data))
+    if record.levelno >= logging.getLogger().level:
+        logging.getLogger(record.name).handle(record)
+        return
+    for handler in _run_logs():
+        handler.handle(record)
+
+
+def _run_logs() -> list[logging.Handler]:
+    return [handler for handler in ROOT.handlers if isinstance(handler, RunLog)]
+
+
+class RunLog(logging.Handler):
+    """The log file of a run; while it is open, the controller's own records are made from INFO."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self._file = path.open("a", encoding="utf-8")
+        path.chmod(0o600)
+        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self.setFormatter(UtcFormatter(LINE))
+        for other in _run_logs():
+            other.close()  # a process has one run at a time
+        ROOT.addHandler(self)
+        ROOT.setLevel(min(logging.INFO, logging.getLogger().level))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        text = self.format(record)
+        self._file.write(text + "\n")
+        self._file.flush()
+        if record.levelno >= logging.INFO:
+            self._last.append(record.getMessage())
+
+    def forget_lines(self) -> None:
+        """Begin something new: `last_lines` are of what follows."""
+        self._last.clear()
+
+    def last_lines(self) -> str:
+        """The last records without the waits, for the message of what failed."""
+        return "\n".join(f"    {line}" for line in self._last)
+
+    def close(self) -> None:
+        """End the file; calling it again does nothing."""
+        ROOT.removeHandler(self)
+        ROOT.setLevel(logging.NOTSET)
+        self._file.close()
+        super().close()
