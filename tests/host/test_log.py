@@ -80,7 +80,7 @@ def test_after_its_end_records_go_their_old_way(tmp_path: Path) -> None:
 
 def test_waiting_looks_once_more_after_the_deadline() -> None:
     values = iter([0, 7])
-    assert wait_for(lambda: next(values), 0.0001, "a value", poll_s=0.01) == 7
+    assert wait_for(lambda: next(values), 0.2, "a value", poll_s=0.3) == 7
 
 
 def test_what_does_not_come_is_an_error_of_the_caller() -> None:

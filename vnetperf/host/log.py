@@ -45,6 +45,8 @@ class ForwardingHandler(logging.Handler):
                     "levelname": record.levelname,
                     "msg": record.getMessage(),
                     "created": record.created,
+                    "filename": record.filename,
+                    "lineno": record.lineno,
                 }
             )
         except (OSError, EOFError):

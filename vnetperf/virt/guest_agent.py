@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import DutError, HostError
 
+log = logging.getLogger(__name__)
 ANSWER_S = 10
 POLL_S = 0.03
 READ_MAX = 1 << 16
@@ -83,6 +85,7 @@ class GuestAgent:
             poll_s=POLL_S,
             error=lambda: DutError(f"did not end within {timeout_s:g} s", where=where),
         )
+        log.info("run in %s: %s (status %d)", self.name, " ".join(argv), ended.status)
         if ended.status:
             said = ended.output.strip()[-1000:]
             raise DutError(f"failed with status {ended.status}: {said}", where=where)

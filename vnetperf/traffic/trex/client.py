@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import re
 import select
 import socket
@@ -116,6 +117,7 @@ def _check_python(place: ClientInstall, version: tuple[int, ...]) -> ClientInsta
 
 
 #: Importing the client's scapy takes one to three seconds.
+log = logging.getLogger(__name__)
 START_S = 30.0
 #: Longest time an order takes that waits for nothing but the server.
 ANSWER_S = 20.0
@@ -203,6 +205,7 @@ class TrexClient:
         """Give an order and wait for its answer."""
         self._number += 1
         number = self._number
+        log.debug("order %d: %s", number, do)
         with self._telling():
             worker.send_message(self._sock, {"do": do, "number": number, **values})
         deadline = time.monotonic() + patient(within_s)
