@@ -21,8 +21,12 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+from vnetperf.host.journal import Journal
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.processes import ManagedProcess, Processes
 from vnetperf.traffic.loadgen.engine import (
     Engine,
     EngineConfig,
@@ -77,9 +81,16 @@ def engine(cpu: int) -> Iterator[Engine]:
     with tempfile.TemporaryDirectory(prefix="lg") as name:
         directory = Path(name)
         config = EngineConfig(devices=devices(directory), cpus=(cpu,), hugepages=False)
-        with Engine.open(config, run_dir=directory) as running:
+        journal = Journal.create(HostRoots(directory / "state", directory / "run"), "benchmark")
+        processes = Processes(journal, directory)
+        spawn = partial(_spawn, processes)
+        with Engine.open(config, run_dir=directory, spawn=spawn) as running:
             running.wait_links()
             yield running
+
+
+def _spawn(processes: Processes, argv: list[str], env: dict[str, str]) -> ManagedProcess:
+    return processes.spawn("loadgen", argv, env=env)
 
 
 def span_s(result: EngineResult) -> float:
@@ -173,7 +184,10 @@ def pacing(args: argparse.Namespace, figures: Figures, top: float) -> None:
                 running.start(EngineTrial(loads=loads, duration_s=args.seconds))
                 result = running.wait(60 + args.seconds)
                 for stream in result.streams:
-                    counts, offered = stream.counts, stream.offered_rate or 0.0
+                    counts = stream.counts
+                    frames = counts.sent + counts.refused
+                    span_ns = (stream.tx_last_ns or 0) - (stream.tx_first_ns or 0)
+                    offered = (frames - 1) * 1e9 / span_ns
                     assert counts.sent + counts.refused + counts.unsent == counts.intended
                     assert counts.sent == counts.received, "the loop lost frames"
                     name = f"pacing {rate:.0f}/s"
@@ -203,7 +217,7 @@ def floor(args: argparse.Namespace, figures: Figures) -> None:
             loads = {0: StreamLoad(1000.0), 1: StreamLoad(1000.0)}
             running.start(EngineTrial(loads=loads, duration_s=args.seconds))
             result = running.wait(60 + args.seconds)
-            pairs = running.histogram(0)
+            pairs = running.histograms([0])[0]
             latency = result.stream(0).latency
             figures.setdefault("zero load latency min [ns]", []).append(latency.min_ns)
             for share in (50, 90, 99):

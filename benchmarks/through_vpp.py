@@ -19,6 +19,7 @@ from vnetperf.agent.inventory import take_inventory
 from vnetperf.deployment.deploy import LiveDeployment
 from vnetperf.deployment.planner import make_plan
 from vnetperf.host import dpdk
+from vnetperf.model.trial import TrialSpec
 from vnetperf.runner.scenarios import make_scenario
 
 SIZE = 64
@@ -28,14 +29,15 @@ PROBE = 200_000
 
 def engine_rate(deployment: LiveDeployment, seconds: float) -> float:
     """Frames/s that come back to the engine, both ways."""
-    deployment.generator.reconnect()
-    deployment.generator.prepare(
-        deployment.plan.scenario.streams, deployment.plan.scenario.traffic, SIZE
-    )
-    deployment.generator.learn(64)
+    generator = deployment.generator
+    generator.plan = generator.plan.model_copy(update={"refusal_is_loss": False})
+    generator.reconnect()
+    generator.prepare(deployment.plan.scenario.streams, deployment.plan.scenario.traffic, SIZE)
+    generator.learn(64)
     rate, frames = 0.0, PROBE
     for _ in range(2):
-        result = deployment.generator.burst(frames, deployment.check_alive)
+        burst = TrialSpec(frame_size=SIZE, load_fps=1.0, duration_s=0.0, drain_s=0.2, burst=frames)
+        result = deployment.generator.run(burst, deployment.check_alive)
         rate = sum(d.received / d.tx_seconds for d in result.directions)
         frames = int(rate / 2 * seconds)
     return rate

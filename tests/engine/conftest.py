@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from vnetperf.host.journal import Journal
+from vnetperf.host.paths import HostRoots
+from vnetperf.host.processes import ManagedProcess, Processes
 from vnetperf.traffic.loadgen.build import BuildVariant, engine_executable
-from vnetperf.traffic.loadgen.engine import Engine, EngineConfig, StreamSpec
+from vnetperf.traffic.loadgen.engine import Engine, EngineConfig, Spawn, StreamSpec
 
 UNIT = Path(__file__).with_name("unit")
 
@@ -48,7 +51,21 @@ def run_dir() -> Iterator[Path]:
 
 
 @pytest.fixture
-def open_engine(run_dir: Path) -> Iterator[OpenEngine]:
+def spawn(run_dir: Path) -> Iterator[Spawn]:
+    """Start an engine as a process of a run, with its log beside it."""
+    journal = Journal.create(HostRoots(run_dir / "state", run_dir / "run"), f"e{os.getpid()}")
+    processes = Processes(journal, run_dir)
+
+    def start(argv: list[str], env: dict[str, str]) -> ManagedProcess:
+        return processes.spawn("loadgen", argv, env=env)
+
+    yield start
+    processes.stop_all(0.5)
+    assert journal.undo().complete
+
+
+@pytest.fixture
+def open_engine(run_dir: Path, spawn: Spawn) -> Iterator[OpenEngine]:
     """Open an engine on given devices; several may be opened in one test."""
     engines: list[Engine] = []
 
@@ -57,7 +74,8 @@ def open_engine(run_dir: Path) -> Iterator[OpenEngine]:
         config = EngineConfig(devices=devices, hugepages=False, **settings)
         directory = run_dir / str(len(engines))
         directory.mkdir()
-        engines.append(Engine.open(config, run_dir=directory, executable=executable))
+        engine = Engine.open(config, run_dir=directory, executable=executable, spawn=spawn)
+        engines.append(engine)
         return engines[-1]
 
     yield opened

@@ -18,10 +18,11 @@ from vnetperf.traffic.loadgen.engine import (
     EngineConfig,
     EngineTrial,
     FieldSpec,
+    Spawn,
     StreamLoad,
     StreamSpec,
 )
-from vnetperf.traffic.loadgen.telemetry import TelemetryClient
+from vnetperf.traffic.loadgen.telemetry import EngineSocket
 
 pytestmark = pytest.mark.real
 
@@ -34,8 +35,8 @@ def engine(open_engine: OpenEngine, executable: Path) -> Engine:
 
 
 @pytest.fixture
-def raw(engine: Engine, run_dir: Path) -> TelemetryClient:
-    return TelemetryClient(next((run_dir / "0").rglob("dpdk_telemetry.v2*")))
+def raw(engine: Engine, run_dir: Path) -> EngineSocket:
+    return EngineSocket(next((run_dir / "0").rglob("dpdk_telemetry.v2*")))
 
 
 def test_info_describes_ports_and_workers(engine: Engine) -> None:
@@ -102,23 +103,23 @@ REFUSALS = [
 
 
 def test_refusals_say_what_is_accepted_and_change_nothing(
-    engine: Engine, raw: TelemetryClient
+    engine: Engine, raw: EngineSocket
 ) -> None:
     engine.set_streams([stream(0, 0, 0)])
-    raw.call("/loadgen/stream/load", stream=0, rate=1000.0)
+    raw.ask("/loadgen/stream/load", stream=0, rate=1000.0)
     for request, what, accepted in REFUSALS:
         with pytest.raises(GeneratorError) as refused:
-            raw.raw(request)
+            raw.ask(request)
         assert what in refused.value.what, request
         assert accepted in refused.value.accepted, request
-        assert raw.call("/loadgen/trial/status")["state"] == "idle"
+        assert raw.ask("/loadgen/trial/status")["state"] == "idle"
     # The load set before is still the load, and no stream but the first is there.
-    raw.call("/loadgen/trial/start", epoch=1, duration=0.05, max_lag=2.0)
+    raw.ask("/loadgen/trial/start", epoch=1, duration=0.05, max_lag=2.0)
     result = engine.wait(10)
     assert result.stream == result.stream
-    assert raw.call("/loadgen/trial/result", stream=0)["received"] == 50
+    assert raw.ask("/loadgen/trial/result", stream=0)["received"] == 50
     with pytest.raises(GeneratorError, match="stream=1"):
-        raw.call("/loadgen/trial/result", stream=1)
+        raw.ask("/loadgen/trial/result", stream=1)
 
 
 def test_epoch_of_the_last_trial_is_refused(engine: Engine) -> None:
@@ -141,19 +142,19 @@ def test_paced_and_full_rate_do_not_mix_on_a_port(engine: Engine) -> None:
     assert engine.wait(10).stream(2).counts.received == 10
 
 
-def test_a_bad_stream_leaves_none(engine: Engine, raw: TelemetryClient) -> None:
+def test_a_bad_stream_leaves_none(engine: Engine, raw: EngineSocket) -> None:
     bad = StreamSpec(1, 0, 0, 64, bytes(20), fields=(FieldSpec(30, 1, 0, 1),))
     with pytest.raises(GeneratorError, match=r"field at 30\.\.31"):
         engine.set_streams([stream(0, 0, 0), bad])
     with pytest.raises(GeneratorError, match="stream=0"):
-        raw.call("/loadgen/stream/load", stream=0, rate=1.0)
+        raw.ask("/loadgen/stream/load", stream=0, rate=1.0)
     with pytest.raises(GeneratorError, match="stream=0"):
         engine.start(EngineTrial(loads={0: StreamLoad(1.0)}, duration_s=1))
 
 
-def test_a_request_too_long_is_not_cut_off(raw: TelemetryClient) -> None:
+def test_a_request_too_long_is_not_cut_off(raw: EngineSocket) -> None:
     with pytest.raises(GeneratorError, match="octets"):
-        raw.raw("/loadgen/stream/add,header=" + "0" * 1000)
+        raw.ask("/loadgen/stream/add,header=" + "0" * 1000)
 
 
 def test_live_status_moves(engine: Engine) -> None:
@@ -179,7 +180,7 @@ def test_killed_engine_is_reported_with_its_log(engine: Engine) -> None:
     engine.set_streams([stream(0, 0, 0)])
     engine.start(EngineTrial(loads={0: StreamLoad(1000.0)}, duration_s=60))
     os.kill(engine.pid, signal.SIGKILL)
-    with pytest.raises(GeneratorError, match=r"ended by signal 9\n  \| .*") as died:
+    with pytest.raises(GeneratorError, match="ended by signal SIGKILL") as died:
         engine.wait(10)
     assert "EAL" in str(died.value) or "ready" in str(died.value)
     engine.close()
@@ -190,7 +191,7 @@ def test_engine_ends_by_itself_and_leaves_nothing(engine: Engine, run_dir: Path)
     engine.start(EngineTrial(loads={0: StreamLoad(1000.0)}, duration_s=60))
     engine.close()
     assert not Path(f"/proc/{engine.pid}").exists()
-    log = (run_dir / "0" / "loadgen.log").read_text()
+    log = (run_dir / "loadgen.log").read_text()
     assert "ready" in log
     assert "Sanitizer" not in log
     assert "runtime error" not in log
@@ -207,22 +208,22 @@ def test_engine_ends_by_itself_and_leaves_nothing(engine: Engine, run_dir: Path)
     ],
 )
 def test_engine_that_cannot_start_says_why(
+    open_engine: OpenEngine,
     plain_executable: Path,
-    run_dir: Path,
     devices: tuple[str, ...],
     settings: dict[str, Any],
     message: str,
 ) -> None:
-    config = EngineConfig(devices=devices, hugepages=False, memory_mb=128, **settings)
-    with pytest.raises(GeneratorError, match="ended with status 1") as failed:
-        Engine.open(config, run_dir=run_dir, executable=plain_executable)
+    with pytest.raises(GeneratorError, match="ended by exit code 1") as failed:
+        open_engine(plain_executable, *devices, memory_mb=128, **settings)
     assert message in str(failed.value)
 
 
-def test_silent_process_is_given_up_and_killed(tmp_path: Path) -> None:
+def test_silent_process_is_given_up_and_killed(tmp_path: Path, spawn: Spawn) -> None:
     sleeper = tmp_path / "sleeper"
     sleeper.write_text("#!/bin/sh\necho dreaming\nexec sleep 60\n")
     sleeper.chmod(0o755)
-    with pytest.raises(GeneratorError, match="does not answer") as silent:
-        Engine.open(EngineConfig(devices=()), run_dir=tmp_path, executable=sleeper, timeout_s=0.3)
+    config = EngineConfig(devices=())
+    with pytest.raises(GeneratorError, match="telemetry socket did not come") as silent:
+        Engine.open(config, run_dir=tmp_path, executable=sleeper, spawn=spawn, timeout_s=0.3)
     assert "dreaming" in str(silent.value)

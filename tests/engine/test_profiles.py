@@ -15,6 +15,7 @@ from tests.traffic.test_golden import CASES, SESSIONS, profile_of
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.frames import STAMP_OCTETS
 from vnetperf.model.traffic import Stream, TrafficProfile, make_streams
+from vnetperf.model.trial import TrialSpec
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.layers import write_checksum
 from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, StreamLoad
@@ -58,13 +59,18 @@ def kinds_of(
     return found
 
 
+def paced(load_fps: float, duration_s: float) -> TrialSpec:
+    return TrialSpec(frame_size=64, load_fps=load_fps, duration_s=duration_s)
+
+
 def sent(engine: Engine, case: str, epoch: int) -> dict[int, Kind]:
     """Send a profile's frames out of the engine's one port; part's number -> what it is."""
     profile, streams = streams_of(case)
     size = profile.least_frame_size if epoch % 2 else 1518
     prepared = PreparedStreams(parts_of(streams, profile, size, {}))
     engine.set_streams(replace(part.spec, tx_port=0, rx_port=0) for part in prepared.parts)
-    loads = {n: StreamLoad(None, load.count) for n, load in prepared.bursts(FRAMES).items()}
+    burst = TrialSpec(frame_size=size, load_fps=1.0, duration_s=0.0, burst=FRAMES)
+    loads = prepared.loads(burst)
     engine.start(EngineTrial(loads=loads, epoch=epoch, drain_s=0.01, policy="retry"))
     result = engine.wait(60)
     for part in prepared.parts:
@@ -148,7 +154,7 @@ def test_a_genomes_frames_leave_in_its_order(capture: tuple[Engine, Path], flows
     streams = make_streams(make_deployment("phy2phy"), profile)
     prepared = PreparedStreams(parts_of(streams, profile, 64, {}))
     engine.set_streams(replace(part.spec, tx_port=0, rx_port=0) for part in prepared.parts)
-    loads = prepared.loads(10_000, 0.1)
+    loads = prepared.loads(paced(10_000, 0.1))
     assert sum(load.count or 0 for load in loads.values()) == 1000
     engine.start(EngineTrial(loads=loads, duration_s=0.1, epoch=1, drain_s=0.01, max_lag_s=LAG_S))
     engine.wait(60)
@@ -186,7 +192,7 @@ def test_bursts_leave_together_and_the_rate_is_met(
     prepared = PreparedStreams(parts_of(streams, profile, 64, {}), group=profile.burst)
     engine.set_streams(part.spec for part in prepared.parts)
     trial = EngineTrial(
-        loads=prepared.loads(6400, 0.5), duration_s=0.5, group=profile.burst, max_lag_s=LAG_S
+        loads=prepared.loads(paced(6400, 0.5)), duration_s=0.5, group=profile.burst, max_lag_s=LAG_S
     )
     engine.start(trial)
     result = engine.wait(30)
@@ -211,7 +217,9 @@ def test_unequal_loads_and_broadcast_are_counted_apart(
     streams = make_streams(make_deployment("phy2phy"), profile)
     prepared = PreparedStreams(parts_of(streams, profile, 80, {}))
     engine.set_streams(part.spec for part in prepared.parts)
-    engine.start(EngineTrial(loads=prepared.loads(8000, 0.5), duration_s=0.5, max_lag_s=LAG_S))
+    engine.start(
+        EngineTrial(loads=prepared.loads(paced(8000, 0.5)), duration_s=0.5, max_lag_s=LAG_S)
+    )
     engine.wait(30)
     sent_of: Counter[tuple[int, int, bool]] = Counter()
     for part in prepared.parts:

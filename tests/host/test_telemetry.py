@@ -14,7 +14,7 @@ import pytest
 
 from vnetperf.host.dpdk import DpdkTelemetry
 from vnetperf.model.errors import GeneratorError, HostError
-from vnetperf.traffic.loadgen.telemetry import TelemetryClient
+from vnetperf.traffic.loadgen.telemetry import EngineSocket
 
 GREETING = {"version": "DPDK 22.11.7", "pid": 42, "max_output_len": 16384}
 
@@ -86,37 +86,37 @@ def test_of_several_requests_a_refusal_leaves_the_connection(
     program: Callable[..., Path],
 ) -> None:
     refusal = b'{"/x": {"error": "no such rate", "accepted": "0 to 9"}}'
-    with TelemetryClient(program(b'{"/x": 1}', refusal, b'{"/x": 3}', b'{"/y": 4}')) as client:
-        assert client.call_all("/x", []) == []
+    with EngineSocket(program(b'{"/x": 1}', refusal, b'{"/x": 3}', b'{"/y": 4}')) as client:
+        assert client.ask_all("/x", []) == []
         with pytest.raises(GeneratorError, match="no such rate"):
-            client.call_all("/x", [{"rate": 1}, {"rate": 10}, {"rate": 2}])
-        assert client.call("/y") == 4
+            client.ask_all("/x", [{"rate": 1}, {"rate": 10}, {"rate": 2}])
+        assert client.ask("/y") == 4
 
 
 def test_the_engines_client_tells_refusals(program: Callable[..., Path]) -> None:
     refusal = b'{"/x": {"error": "no such rate", "accepted": "0 to 9"}}'
-    with TelemetryClient(program(b'{"/x": {"a": 1}}', refusal, b'{"/x": null}')) as client:
-        assert (client.pid, client.version) == (42, "DPDK 22.11.7")
-        assert client.call("/x", rate=0.1, none=None) == {"a": 1}
+    with EngineSocket(program(b'{"/x": {"a": 1}}', refusal, b'{"/x": null}')) as client:
+        assert client.pid == 42
+        assert client.ask("/x", rate=0.1, none=None) == {"a": 1}
         with pytest.raises(GeneratorError, match="no such rate") as caught:
-            client.call("/x")
+            client.ask("/x")
         assert caught.value.accepted == "0 to 9"
         with pytest.raises(GeneratorError, match="unknown or failed"):
-            client.call("/x")
+            client.ask("/x")
         with pytest.raises(GeneratorError, match="octets"):
-            client.raw("/x," + "y" * 2000)
+            client.ask("/x," + "y" * 2000)
         with pytest.raises(GeneratorError, match=r"closed|no answer"):
-            client.call("/x")
+            client.ask("/x")
 
 
 @pytest.mark.parametrize("greeting", [{}, {"pid": "x", "version": ""}, []])
 def test_what_does_not_greet_like_dpdk(program: Callable[..., Path], greeting: Any) -> None:
     with pytest.raises(GeneratorError, match="no DPDK telemetry"):
-        TelemetryClient(program(greeting=greeting))
+        EngineSocket(program(greeting=greeting))
 
 
 def test_nobody_there(tmp_path: Path) -> None:
     with pytest.raises(GeneratorError, match="no DPDK telemetry"):
-        TelemetryClient(tmp_path / "nobody")
+        EngineSocket(tmp_path / "nobody")
     with pytest.raises(GeneratorError, match="too long"):
-        TelemetryClient(tmp_path / ("x" * 120))
+        EngineSocket(tmp_path / ("x" * 120))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -50,19 +51,69 @@ def pytest_run(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("scenario", ["phy2phy_tcswitch", "pvp_tcswitch"])
-def test_it_is_measured(
-    scenario: str, installed: Path, tmp_path: Path, unchanged: Unchanged
-) -> None:
+TESTBED = """
+wires = ["veth"]
+
+[programs]
+tc = "{tc}"
+
+[tcswitch]
+{key} = true
+"""
+
+
+def own_testbed(folder: Path, *, tc: str = "", key: str = "show_filters") -> str:
+    """A testbed file with a program and a section of the plugin."""
+    path = folder / "mine.toml"
+    path.write_text(TESTBED.format(tc=tc, key=key))
+    return f"--testbed={path}"
+
+
+def test_it_is_measured(installed: Path, tmp_path: Path, unchanged: Unchanged) -> None:
     done = pytest_run(
         installed,
-        *("testcases", "-k", scenario, "--preset=smoke", "--frame-sizes=64"),
+        *("testcases", "-k", "pvp_tcswitch", "--preset=smoke", "--frame-sizes=64"),
+        *("--set=tc_priority=5", own_testbed(tmp_path, tc=str(shutil.which("tc"))), "-rs"),
         f"--results-dir={tmp_path}",
     )
     assert done.returncode == 0, done.stdout
-    (result,) = json.loads((tmp_path / "latest/results.json").read_text())["results"]
-    assert (result["scenario"], result["status"]) == (scenario, "measured")
+    found = json.loads((tmp_path / "latest/results.json").read_text())
+    (result,) = found["results"]
+    assert (result["scenario"], result["status"]) == ("pvp_tcswitch", "measured")
+    (scenario,) = found["scenarios"]
+    plan, switch = scenario["plan"], scenario["facts"]["vswitch"]
+    assert plan["scenario"]["options"]["tc_priority"] == 5
+    assert plan["testbed"]["tcswitch"] == {"show_filters": True}
+    assert switch["priority"] == 5
+    assert "pref 5 u32" in str(switch["tc filter show"])
+    assert found["environment"]["programs"]["tc"]["version"].startswith("tc utility, iproute2")
     assert unchanged() == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tc": "/no/such/tc"}, ["tc cannot be used", "/no/such/tc is not there"]),
+        ({"key": "show_filter"}, ["tcswitch.show_filter", "did you mean 'show_filters'"]),
+    ],
+)
+def test_what_is_wrong_with_its_own_is_told(
+    options: dict[str, str], words: list[str], installed: Path, tmp_path: Path
+) -> None:
+    arguments = ("testcases", "-k", "phy2phy_tcswitch", "--plan", "-rs")
+    done = pytest_run(installed, *arguments, own_testbed(tmp_path, **options))
+    assert all(word in done.stdout + done.stderr for word in words), done.stdout + done.stderr
+
+
+def test_a_misspelt_option_of_its_own_is_refused(installed: Path) -> None:
+    done = pytest_run(installed, "testcases", "-k", "phy2phy_tcswitch", "--set=tc_priorty=5")
+    assert "did you mean 'tc_priority'" in done.stdout + done.stderr
+
+
+def test_other_vswitches_do_not_take_its_option(installed: Path) -> None:
+    arguments = ("testcases", "-k", "phy2phy_bridge", "--plan", "--set=tc_priority=5", "-rs")
+    done = pytest_run(installed, *arguments)
+    assert "has no option tc_priority" in done.stdout
 
 
 @pytest.mark.daily  # the kit runs on every backend that ships

@@ -44,7 +44,8 @@ SENT = 50
 @pytest.fixture(scope="module", params=["memif", "veth"])
 def loop(request: pytest.FixtureRequest) -> Iterator[Loop]:
     """One at a time: pytest runs what wants the one before what wants the other."""
-    with looped("pktgen", request.param) as made:
+    changes = {"pktgen": {"memif": True}}  # the build that is tried runs there
+    with looped("pktgen", request.param, testbed_changes=changes) as made:
         yield made
 
 

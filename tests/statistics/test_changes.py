@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vnetperf.statistics.changes import change_points, levels
+from vnetperf.statistics.changes import levels
+
+
+def change_points(values: Sequence[float], *, least: float = 0.0) -> tuple[int, ...]:
+    """Places at which another level begins."""
+    return tuple(level.begin for level in levels(values, least=least)[1:])
+
 
 SERIES = st.lists(st.floats(-1e9, 1e9), max_size=30)
 

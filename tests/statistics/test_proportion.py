@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import comb
 
 import pytest
 from hypothesis import given
@@ -39,6 +40,31 @@ def test_what_was_seen_lies_within(offered: int, data: st.DataObject) -> None:
     assert 0.0 <= low <= high <= 1.0
     if offered:
         assert low <= lost / offered <= high
+
+
+@given(st.integers(1, 60), st.data())
+def test_each_end_leaves_half_of_the_rest_beyond_it(offered: int, data: st.DataObject) -> None:
+    lost = data.draw(st.integers(1, offered))
+
+    def at_least(share: float, count: int) -> float:
+        """Probability of so many lost frames, by the binomial sum."""
+        return sum(
+            comb(offered, n) * share**n * (1 - share) ** (offered - n)
+            for n in range(count, offered + 1)
+        )
+
+    low, high = clopper_pearson(lost, offered)
+    assert at_least(low, lost) == pytest.approx(0.025, rel=1e-9)
+    if lost < offered:
+        assert 1 - at_least(high, lost + 1) == pytest.approx(0.025, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("lost", "low", "high"), [(1, 0.0253178, 5.5716434), (7, 2.8143631, 14.4226748)]
+)
+def test_of_ten_billion_frames_it_is_that_of_poisson(lost: int, low: float, high: float) -> None:
+    found = clopper_pearson(lost, 10**10)
+    assert found == pytest.approx((low * 1e-10, high * 1e-10), rel=1e-6)
 
 
 @pytest.mark.parametrize(("share", "frames"), [(0.01, 100), (0.3, 40), (0.001, 2000)])

@@ -19,7 +19,7 @@ from vnetperf.statistics.histogram import (
     latency_percentiles,
 )
 from vnetperf.traffic.loadgen import telemetry as engine
-from vnetperf.traffic.loadgen.trials import to_trial_result
+from vnetperf.traffic.loadgen.trials import parts_of, tally
 
 PAIRS = st.lists(
     st.tuples(st.integers(LOWEST_NS, HIGHEST_NS), st.integers(1, 10**9)), min_size=1, max_size=30
@@ -80,15 +80,16 @@ def test_directions_are_the_sums_of_their_streams(counted: list[engine.FrameCoun
         ),
         ports=(),
     )
-    converted = to_trial_result(streams, result, lambda stream: ((10, 1), (20, 1)))
-    assert [d.direction for d in converted.directions] == [0, 1]
-    for direction, members in zip(converted.directions, (counted[:3], counted[3:]), strict=True):
+    parts = parts_of(streams, TrafficProfile(), 64, {})
+    converted = tally(parts, result, dict.fromkeys(range(6), ((10, 1), (20, 1))))
+    assert [d.direction for d in converted] == [0, 1]
+    for direction, members in zip(converted, (counted[:3], counted[3:]), strict=True):
         for name in ("intended", "sent", "refused", "unsent", "received", "misrouted", "late"):
             assert getattr(direction, name) == sum(getattr(c, name) for c in members)
         assert direction.latency is not None
         assert direction.latency.count == 6
         assert direction.latency.mean_ns == 15
         assert HdrHistogram.decode(direction.latency.hdr).get_total_count() == 6
-    without = to_trial_result(streams, result, None).directions[0].latency
+    without = tally(parts, result)[0].latency
     assert without is not None
     assert (without.percentiles, without.hdr) == ({}, "")

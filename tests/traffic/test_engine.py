@@ -1,24 +1,26 @@
-"""What the engine's Python side says to it, and how it takes its answers, refusals and death."""
+"""What the engine's Python side requests, and how it takes replies, refusals and death."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.loadgen import telemetry as module
-from vnetperf.traffic.loadgen.engine import Engine, EngineTrial, FieldSpec, StreamLoad, StreamSpec
-from vnetperf.traffic.loadgen.telemetry import (
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.model.errors import GeneratorError, HostError
+from vnetperf.traffic.loadgen import engine as module
+from vnetperf.traffic.loadgen.engine import (
     PROTOCOL,
-    EngineConnection,
-    FrameCounts,
-    LatencySum,
-    PortResult,
+    Engine,
+    EngineConfig,
+    EngineTrial,
+    FieldSpec,
+    StreamLoad,
+    StreamSpec,
 )
+from vnetperf.traffic.loadgen.telemetry import FrameCounts, LatencySum, PortResult
 
 COUNTS = dict.fromkeys(FrameCounts.__dataclass_fields__, 0)
 LATENCY = {f"latency_{name}": 0 for name in LatencySum.__dataclass_fields__}
@@ -33,31 +35,28 @@ class Double:
         self.said: list[tuple[str, dict[str, Any]]] = []
         self.answers: dict[str, Any] = {"info": {"protocol": PROTOCOL, "ports": 2}}
         self.status: int | None = None
-        self.closed = self.deaf = False
+        self.closed = False
+        self.stops = 0
 
-    def call(self, command: str, **parameters: Any) -> Any:
-        command = command.removeprefix("/loadgen/")
-        self.said.append((command, parameters))
-        if command == "quit" and not self.deaf:
-            self.status = 0
-        answer = self.answers.get(command, {})
+    def ask_all(self, command: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+        name = command.removeprefix("/loadgen/")
+        self.said += [(name, dict(row)) for row in rows]
+        answer = self.answers.get(name, {})
         if isinstance(answer, GeneratorError):
             raise answer
-        return answer
+        return [answer for _ in rows]
 
-    def call_all(self, command: str, parameters: Sequence[Mapping[str, Any]]) -> list[Any]:
-        return [self.call(command, **one) for one in parameters]
+    def alive(self) -> bool:
+        return self.status is None
 
-    def poll(self) -> int | None:
+    def expect_alive(self) -> None:
+        if self.status is not None:
+            raise HostError(f"loadgen ended by {self.status}", cure="its last lines:\nout of luck")
+
+    def stop(self, timeout_s: float = 0.0) -> int:
+        self.stops += 1
+        self.status = self.status or 0
         return self.status
-
-    def wait(self, timeout: float | None = None) -> int:
-        if self.status is None:
-            raise subprocess.TimeoutExpired("engine", timeout or 0.0)
-        return self.status
-
-    def kill(self) -> None:
-        self.status = -9
 
     def close(self) -> None:
         self.closed = True
@@ -66,21 +65,26 @@ class Double:
 @pytest.fixture
 def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Double:
     double = Double(tmp_path)
-    monkeypatch.setattr(module, "connect_telemetry", lambda *_: double)
+    monkeypatch.setattr(module, "connect_engine", lambda *_: double)
     return double
 
 
-Open = Callable[[], EngineConnection]
+Open = Callable[[], Engine]
 
 
 @pytest.fixture
 def opened(double: Double, tmp_path: Path) -> Open:
-    return lambda: EngineConnection.open(["engine"], tmp_path, lambda *_: double, 1.0)
+    return lambda: Engine.open(
+        EngineConfig(devices=()),
+        run_dir=tmp_path,
+        executable=tmp_path / "engine",
+        spawn=lambda *_: cast("ManagedProcess", double),
+    )
 
 
 @pytest.fixture
 def engine(opened: Open) -> Iterator[Engine]:
-    with Engine(opened()) as engine:
+    with opened() as engine:
         yield engine
 
 
@@ -92,7 +96,7 @@ def test_an_engine_of_another_version_is_ended(double: Double, opened: Open) -> 
     double.answers["info"] = {"protocol": PROTOCOL + 1, "ports": 2}
     with pytest.raises(GeneratorError, match=f"accepted: protocol {PROTOCOL}"):
         opened()
-    assert double.status == -9
+    assert double.stops == 1
     assert double.closed
 
 
@@ -102,10 +106,10 @@ def test_an_engine_that_does_not_answer_is_ended(
     def silent(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "connect_telemetry", silent)
+    monkeypatch.setattr(module, "connect_engine", silent)
     with pytest.raises(KeyboardInterrupt):
         opened()
-    assert double.status == -9
+    assert double.stops == 1
 
 
 def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> None:
@@ -187,21 +191,16 @@ def test_when_a_stream_is_refused_none_is_left(double: Double, engine: Engine) -
     assert double.said[-1][0] == "stream/clear"
 
 
-def test_its_death_is_told_with_its_last_words(
-    double: Double, engine: Engine, tmp_path: Path
-) -> None:
-    (tmp_path / "loadgen.log").write_text("out of luck\n")
+def test_its_death_is_reported_with_its_last_lines(double: Double, engine: Engine) -> None:
     double.answers["trial/status"] = GeneratorError("connection lost")
     double.status = -11
-    with pytest.raises(GeneratorError, match=r"by signal 11\n  \| out of luck"):
+    with pytest.raises(GeneratorError, match=r"ended by -11\n(.|\n)*out of luck"):
         engine.status()
 
 
-def test_a_deaf_engine_is_killed_at_the_end(double: Double, opened: Open) -> None:
-    double.deaf = True
-    engine = Engine(opened())
+def test_closing_twice_is_closing_once(double: Double, opened: Open) -> None:
+    engine = opened()
     engine.close(timeout_s=0.0)
     engine.close()
-    assert double.status == -9
     assert double.closed
-    assert len(said(double, "quit")) == 1
+    assert not double.alive()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from vnetperf.model.trial import EventSpec, LoadStep, TrialSpec
 from vnetperf.registry import load
-from vnetperf.traffic.loadgen.engine import DelayDifferences, StreamTimeline, ipdv_of, timeline_of
+from vnetperf.traffic.loadgen.telemetry import DelayDifferences, StreamTimeline
+from vnetperf.traffic.loadgen.trials import ipdv_of, timeline_of
 
 REPLY = {"bin_ns": 1000, "gap_ns": 300, "gap_from_ns": 500}
 

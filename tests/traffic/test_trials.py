@@ -17,11 +17,12 @@ from vnetperf.model.trial import LoadStep, TrialSpec
 from vnetperf.traffic.loadgen import trials
 from vnetperf.traffic.loadgen.driver import Loadgen
 from vnetperf.traffic.loadgen.engine import Engine
-from vnetperf.traffic.loadgen.trials import PreparedStreams, parts_of, run_burst, run_trial
+from vnetperf.traffic.loadgen.trials import PreparedStreams, parts_of, run_trial
 
 PROFILE = TrafficProfile()
 GRAPH = make_deployment("phy2phy")
 STREAMS = make_streams(GRAPH, PROFILE)
+BURST = TrialSpec(frame_size=64, load_fps=1.0, duration_s=0.0, burst=10)
 PREPARED = PreparedStreams(parts_of(STREAMS, PROFILE, 64, {}))
 
 
@@ -57,7 +58,7 @@ def test_a_start_that_is_cut_short_leaves_no_traffic(error: BaseException) -> No
     double = Double()
     double.raises = error
     with pytest.raises(type(error)):
-        run_burst(cast("Engine", double), PREPARED, 10, lambda: None)
+        run_trial(cast("Engine", double), PREPARED, BURST, lambda: None, refusal_is_loss=True)
     assert double.stopped == 1
 
 
@@ -65,11 +66,9 @@ def test_bursts_and_trials_are_given_the_same_time(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(trials, "patient", lambda seconds: seconds * 5)
     double = Double()
     engine = cast("Engine", double)
-    with pytest.raises(GeneratorError, match="far enough"):
-        run_burst(engine, PREPARED, 10, lambda: None)
-    spec = TrialSpec(frame_size=64, load_fps=100, duration_s=1)
-    with pytest.raises(GeneratorError, match="far enough"):
-        run_trial(engine, PREPARED, spec, lambda: None, refusal_is_loss=True)
+    for spec in (BURST, TrialSpec(frame_size=64, load_fps=100, duration_s=1)):
+        with pytest.raises(GeneratorError, match="far enough"):
+            run_trial(engine, PREPARED, spec, lambda: None, refusal_is_loss=True)
     assert [told.max_lag_s for told in double.started] == [trials.MAX_LAG_S * 5] * 2
 
 

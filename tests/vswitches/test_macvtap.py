@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.machine import facts
 from vnetperf.deployment.planner import make_plan
+from vnetperf.host.links import LinkStatistics
 from vnetperf.model.deployment import (
     DEPLOYMENTS,
     PHY_PORTS,
@@ -26,7 +27,8 @@ from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches import macvtap, tc_redirect
-from vnetperf.vswitches.macvtap import Macvtap, _hop_counters, _interface_index
+from vnetperf.vswitches.kernelports import hop_counters
+from vnetperf.vswitches.macvtap import Macvtap, _interface_index
 
 PLAIN = sorted(set(DEPLOYMENTS) - {"encap", "decap", "op2p"})
 GRAPHS = [
@@ -130,10 +132,10 @@ def test_the_filter_is_the_simplest_the_kernel_has() -> None:
 
 
 def test_what_a_vnf_sends_the_switch_receives() -> None:
-    counts = (10, 3, 2, 1)  # received, sent, dropped on each way, of the interface
-    turned = _hop_counters("vnf0.0", counts, turned=True)
+    counts = LinkStatistics(rx=10, tx=3, rx_dropped=2, tx_dropped=1)
+    turned = hop_counters("vnf0.0", counts, from_vnf=True)
     assert (turned.rx, turned.tx, turned.rx_dropped, turned.tx_dropped) == (3, 10, 1, 2)
-    plain = _hop_counters("phy0", counts, turned=False)
+    plain = hop_counters("phy0", counts)
     assert (plain.rx, plain.tx, plain.rx_dropped, plain.tx_dropped) == (10, 3, 2, 1)
 
 

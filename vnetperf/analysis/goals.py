@@ -6,7 +6,7 @@ For its own goals and for others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isclose, log, log1p, sqrt
 
@@ -20,16 +20,14 @@ from vnetperf.model.trial import (
     DirectionCounts,
     Latency,
     ThreadEvents,
-    TrialOutcome,
 )
 from vnetperf.procedures import direction_name
 from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search import Bound, GoalOutcome, SearchOutcome, StopSearch, make_search, replay
 from vnetperf.search.classification import (
     Criterion,
-    DurationSums,
+    History,
     LoadClass,
-    classify,
     conditional_throughput,
 )
 
@@ -243,45 +241,41 @@ class Answer:
     missing: MissingTrials | None
 
 
-@dataclass(frozen=True)
-class _ClassifiedLoad:
-    """All trials at one load."""
-
-    load_fps: float
-    trials: tuple[TrialOutcome, ...]
-    verdict: LoadClass
-
-
 def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> Answer:
     """Answer a goal from the trials of a search."""
-    criterion = Criterion.of_goal(goal)
-    loads = _loads(map(outcome_of, filter(is_valid, logged.trials)), criterion)
-    upper = next((one for one in loads if one.verdict is LoadClass.UPPER), None)
-    below = [one for one in loads if upper is None or one.load_fps < upper.load_fps]
-    lower = next((one for one in reversed(below) if one.verdict is LoadClass.LOWER), None)
-    limits = begin.limits
-    at_least = upper is None and lower is not None and _is_load(lower, limits.max_load_fps)
-    at_most = lower is None and upper is not None and _is_load(upper, limits.min_load_fps)
-    missing = None
-    if not (at_least or at_most or _is_narrow(lower, upper, goal)):
-        missing = _missing_trials(begin, below, lower, upper, goal)
-    return Answer(
-        goal_result(
-            GoalOutcome(
-                goal=goal,
-                relevant_lower_bound=_bound(lower),
-                relevant_upper_bound=_bound(upper),
-                conditional_throughput_fps=_conditional(lower, criterion),
-                regular=_is_narrow(lower, upper, goal),
-                reason=_reason(missing, at_least=at_least),
-                at_least=at_least,
-                at_most=at_most,
-            ),
-            begin,
-            logged,
-        ),
-        missing,
+    criterion, limits = Criterion.of_goal(goal), begin.limits
+    loads, history = _by_load(logged)
+    bounds = history.bounds(criterion)
+    lower, upper = (
+        None if place is None else Bound(loads[place], history.trials(place))
+        for place in (bounds.lower, bounds.upper)
     )
+    found = GoalOutcome(
+        goal=goal,
+        relevant_lower_bound=lower,
+        relevant_upper_bound=upper,
+        conditional_throughput_fps=None
+        if lower is None
+        else conditional_throughput(lower.load_fps, lower.trials, criterion),
+        regular=False,
+        reason="answered from the log of other goals",
+        at_least=upper is None and _is_at(lower, limits.max_load_fps),
+        at_most=lower is None and _is_at(upper, limits.min_load_fps),
+    )
+    width, missing = found.relative_width, None
+    if found.at_least:
+        found = replace(found, reason="the maximum load is carried: the limit is not the DUT's")
+    elif width is not None and width <= goal.width:
+        found = replace(found, regular=True)
+    elif not found.at_most:
+        undecided = [
+            Bound(load, history.trials(place))
+            for place, load in enumerate(loads)
+            if history.classify(place, criterion) is LoadClass.UNDECIDED
+        ]
+        missing = _missing_trials(begin, undecided, lower, upper, goal)
+        found = replace(found, reason=f"{found.reason}; missing: {missing}")
+    return Answer(goal_result(found, begin, logged), missing)
 
 
 def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
@@ -290,57 +284,26 @@ def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult
     return tuple(r.model_copy(update={"reason": ""}) if r.regular else r for r in found)
 
 
-def _loads(trials: Iterable[TrialOutcome], criterion: Criterion) -> list[_ClassifiedLoad]:
-    """Trials by load, ascending."""
-    found: list[list[TrialOutcome]] = []
-    for trial in sorted(trials, key=lambda t: t.load_fps):
-        if found and isclose(found[-1][0].load_fps, trial.load_fps, rel_tol=SAME_RTOL):
-            found[-1].append(trial)
-        else:
-            found.append([trial])
-    return [
-        _ClassifiedLoad(
-            same[0].load_fps, tuple(same), classify(DurationSums.of(same, criterion), criterion)
-        )
-        for same in found
-    ]
+def _by_load(logged: LoggedTest) -> tuple[list[float], History]:
+    """The loads that were tried, ascending, and the valid trials by their place among them."""
+    loads: list[float] = []
+    history = History()
+    for trial in sorted(filter(is_valid, logged.trials), key=lambda t: t.spec.load_fps):
+        if not loads or not isclose(loads[-1], trial.spec.load_fps, rel_tol=SAME_RTOL):
+            loads.append(trial.spec.load_fps)
+        history.add(len(loads) - 1, outcome_of(trial))
+    return loads, history
 
 
-def _is_load(one: _ClassifiedLoad, load_fps: float) -> bool:
-    return isclose(one.load_fps, load_fps, rel_tol=SAME_RTOL)
-
-
-def _bound(one: _ClassifiedLoad | None) -> Bound | None:
-    return None if one is None else Bound(one.load_fps, one.trials)
-
-
-def _conditional(lower: _ClassifiedLoad | None, criterion: Criterion) -> float | None:
-    if lower is None:
-        return None
-    return conditional_throughput(lower.load_fps, lower.trials, criterion)
-
-
-def _is_narrow(
-    lower: _ClassifiedLoad | None, upper: _ClassifiedLoad | None, goal: SearchGoal
-) -> bool:
-    if lower is None or upper is None:
-        return False
-    return (upper.load_fps - lower.load_fps) / upper.load_fps <= goal.width
-
-
-def _reason(missing: MissingTrials | None, *, at_least: bool) -> str:
-    if missing is not None:
-        return f"answered from the log of other goals; missing: {missing}"
-    if at_least:
-        return "the maximum load is carried: the limit is not the DUT's"
-    return "answered from the log of other goals"
+def _is_at(bound: Bound | None, load_fps: float) -> bool:
+    return bound is not None and isclose(bound.load_fps, load_fps, rel_tol=SAME_RTOL)
 
 
 def _missing_trials(
     begin: SearchRecord,
-    below: Sequence[_ClassifiedLoad],
-    lower: _ClassifiedLoad | None,
-    upper: _ClassifiedLoad | None,
+    undecided: Sequence[Bound],
+    lower: Bound | None,
+    upper: Bound | None,
     goal: SearchGoal,
 ) -> MissingTrials:
     """The load to try first, and how often."""
@@ -348,9 +311,7 @@ def _missing_trials(
     top = begin.limits.max_load_fps if upper is None else upper.load_fps
     widths = log(top / floor) / -log1p(-goal.width)  # between the bounds; halved by each load
     further = ceil(log(max(widths, 1.0), 2))
-    open_ = [
-        one for one in below if one.verdict is LoadClass.UNDECIDED and floor < one.load_fps < top
-    ]
+    open_ = [one for one in undecided if floor < one.load_fps < top]
     if open_:
         middle = sqrt(floor * top)
         chosen = min(open_, key=lambda one: abs(log(one.load_fps / middle)))

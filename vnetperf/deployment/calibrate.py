@@ -28,6 +28,7 @@ DRAIN_S = 0.03
 STEPS = 6
 #: Frames of each stream in the burst whose gap is measured (RFC 2544 section 21's longest).
 BURST_FRAMES = 1024
+BURST_DRAIN_S = 0.2
 #: Loads at which pacing is looked at, as shares of the clean maximum.
 PACING_SHARES = (0.001, 0.1, 0.8)
 
@@ -103,7 +104,7 @@ def _point(
         latency_min_ns=min(latency.min_ns for latency in latencies),
         pacing_error=max(map(_pacing_error, paced, loads)),
         max_burst=paced[1].max_burst,
-        smallest_burst_gap_ns=_burst_gap(generator, watch),
+        smallest_burst_gap_ns=_burst_gap(generator, frame_size, watch),
     )
 
 
@@ -151,10 +152,19 @@ def _pacing_error(result: TrialResult, load_fps: float) -> float:
     return round(max(errors, default=1.0), 6)
 
 
-def _burst_gap(generator: TrafficGenerator, watch: Callable[[], None]) -> float | None:
+def _burst_gap(
+    generator: TrafficGenerator, frame_size: int, watch: Callable[[], None]
+) -> float | None:
     """Mean time between the frames of an exact burst, both ports sending, nanoseconds."""
-    if not generator.capabilities.exact_bursts:
+    burst = TrialSpec(
+        frame_size=frame_size,
+        load_fps=FLOOD_FPS,
+        duration_s=0.0,
+        drain_s=BURST_DRAIN_S,
+        burst=BURST_FRAMES,
+    )
+    if generator.lacks(burst):
         return None
-    result = generator.burst(BURST_FRAMES, watch)
+    result = generator.run(burst, watch)
     gaps = [d.tx_seconds / d.sent * 1e9 for d in result.directions if d.sent]
     return round(max(gaps), 1) if gaps else None

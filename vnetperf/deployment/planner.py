@@ -143,8 +143,10 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     def refused(kind: str) -> str:
         placement = place_with_vnfs(demands, testbed.cores, facts, None, where)
         queues = vswitch.tx_queues(scenario, placement)
-        said: str = generator.cannot_plug(kind, queues, scenario, placement)
-        return said
+        problem: str = generator.cannot_plug(
+            kind, queues, scenario=scenario, placement=placement, testbed=testbed, facts=facts
+        )
+        return problem
 
     wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), refused)
     near = preferred_node(nics)
@@ -180,8 +182,10 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
 
     def refused(kind: str) -> str:
         placement = place_roles(roles, testbed.cores, facts, None)
-        said: str = generator.cannot_plug(kind, queues, scenario, placement)
-        return said
+        problem: str = generator.cannot_plug(
+            kind, queues, scenario=scenario, placement=placement, testbed=testbed, facts=facts
+        )
+        return problem
 
     wire, nics = _choose_wire(alone, testbed, facts, (generator,), refused)
     plan = Plan(
@@ -191,7 +195,7 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
         nics=nics,
         placement=place_roles(roles, testbed.cores, facts, preferred_node(nics)),
         memory=(),
-        refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
+        refusal_is_loss=False,  # there is no DUT whose ring could be full
         tester_rx_queues=queues,
     )
     mib = generator.hugepage_mib(scenario, (wire,))

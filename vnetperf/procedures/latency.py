@@ -12,14 +12,13 @@ from math import fsum
 from statistics import median
 from typing import Any
 
-from hdrh.histogram import HdrHistogram
-
 from vnetperf.model.outcomes import DelayVariation, LatencyAt
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest
 from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
+from vnetperf.statistics.histogram import decode_hdr
 from vnetperf.statistics.samples import percentiles
 
 #: Percentile whose distance to the smallest delay is the delay variation (RFC 8219 section 7.3.1).
@@ -46,7 +45,7 @@ def merge_latencies(latencies: Sequence[Latency]) -> Latency:
 def _merge_histograms(latencies: Sequence[Latency]) -> tuple[dict[str, float], str]:
     if not all(latency.hdr for latency in latencies):
         return {}, ""
-    whole, *others = (HdrHistogram.decode(latency.hdr) for latency in latencies)
+    whole, *others = (decode_hdr(latency.hdr) for latency in latencies)
     for other in others:
         whole.add(other)
     # By the rank that generators take: the library's own is another where ranks are not whole.

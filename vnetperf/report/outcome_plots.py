@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import math
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from hdrh.codec import HdrCookieException, HdrHistogramSettingsException, HdrLengthException
-from hdrh.histogram import HdrHistogram
 
 from vnetperf.model.outcomes import Curve, ForwardingRate, Soak
 from vnetperf.model.result import Result
@@ -40,22 +35,10 @@ from vnetperf.report.plot import (
 )
 from vnetperf.report.search_plots import loss_scale
 from vnetperf.report.summary import Group
+from vnetperf.statistics.histogram import decode_hdr
 
 _STEPS_PER_DECADE = 12
 _MOST_DECADES = 9
-#: What decoding foreign or damaged base64 can raise.
-_DAMAGED = (
-    HdrCookieException,
-    HdrHistogramSettingsException,
-    HdrLengthException,
-    LookupError,
-    OverflowError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
-    zlib.error,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +56,7 @@ class LatencyCurve:
 
 def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:
     try:
-        histogram = HdrHistogram.decode(latency.hdr)
+        histogram = decode_hdr(latency.hdr)
         count = histogram.get_total_count()
         if not count:
             return None
@@ -83,7 +66,7 @@ def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:
         shares = [100 * (1 - 1 / level) for level in levels]
         values = histogram.get_percentile_to_value_dict(sorted(set(shares)))
         points = tuple((lv, float(values[s])) for lv, s in zip(levels, shares, strict=True))
-    except _DAMAGED:
+    except (ValueError, LookupError):
         return None
     return LatencyCurve(points, exact=True)
 

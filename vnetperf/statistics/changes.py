@@ -6,12 +6,12 @@ so; then each part is looked at in the same way (binary segmentation with a perm
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from math import fsum, sqrt
+from itertools import pairwise
+from math import fsum
 from statistics import median
+from typing import Any
 
 #: Fewest values of a level: two that differ from the others can be two outliers.
 SHORTEST = 3
@@ -48,46 +48,34 @@ def levels(values: Sequence[float], *, least: float = 0.0) -> tuple[Level, ...]:
     return tuple(Level(begin, end, median(values[begin:end])) for begin, end in pairwise(places))
 
 
-def change_points(values: Sequence[float], *, least: float = 0.0) -> tuple[int, ...]:
-    """Places at which another level begins."""
-    return tuple(level.begin for level in levels(values, least=least)[1:])
-
-
 def _changes(values: Sequence[float], begin: int, end: int) -> list[int]:
     part = values[begin:end]
-    centred = _centred_ranks(part)
-    size = _largest(centred)
-    if not size or not _is_rare(centred, size):
+    if not _has_change(part):
         return []
     at = begin + _best_place(part)
     return [*_changes(values, begin, at), at, *_changes(values, at, end)]
 
 
-def _centred_ranks(values: Sequence[float]) -> list[float]:
-    """Ranks around 0; equal values share their mean rank."""
-    order = sorted(range(len(values)), key=values.__getitem__)
-    ranks, start = [0.0] * len(values), 0
-    while start < len(order):
-        stop = start
-        while stop < len(order) and values[order[stop]] == values[order[start]]:
-            stop += 1
-        for place in order[start:stop]:
-            ranks[place] = (start + stop - len(order)) / 2.0
-        start = stop
-    return ranks
+def _has_change(values: Sequence[float]) -> bool:
+    """Whether ranks before and after some place differ as they seldom do in a shuffled series."""
+    import numpy as np
 
+    n = len(values)
+    if n < 2 * SHORTEST:
+        return False
+    _, place, counts = np.unique(np.array(values), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts + n) / 2.0)[place]  # around 0; equal values share theirs
+    before = np.arange(SHORTEST, n - SHORTEST + 1)
 
-def _largest(ranks: Sequence[float]) -> float:
-    """By how many standard errors or so the ranks differ before and after some place, at most."""
-    n = len(ranks)
-    return max(
-        (
-            abs(total) / sqrt(before * (n - before))
-            for before, total in enumerate(accumulate(ranks), 1)
-            if SHORTEST <= before <= n - SHORTEST
-        ),
-        default=0.0,
-    )
+    def largest(series: Any) -> Any:
+        """By how many standard errors or so the ranks differ at some place, at most."""
+        sums = np.abs(np.cumsum(series, axis=-1)[..., before - 1])
+        return np.max(sums / np.sqrt(before * (n - before)), axis=-1)
+
+    shuffled = np.random.default_rng(_SEED).permuted(np.tile(ranks, (_SHUFFLES, 1)), axis=1)
+    size = largest(ranks)
+    as_large = np.count_nonzero(largest(shuffled) >= size * (1.0 - 1e-9))
+    return bool(size > 0.0 and as_large < SIGNIFICANCE * (_SHUFFLES + 1))
 
 
 def _best_place(values: Sequence[float]) -> int:
@@ -101,19 +89,6 @@ def _best_place(values: Sequence[float]) -> int:
         range(SHORTEST, len(values) - SHORTEST + 1),
         key=lambda at: left_over(values[:at]) + left_over(values[at:]),
     )
-
-
-def _is_rare(ranks: Sequence[float], size: float) -> bool:
-    draw, shuffled = random.Random(_SEED), sorted(ranks)  # noqa: S311 - no secret
-    allowed = int(SIGNIFICANCE * (_SHUFFLES + 1)) - 1
-    as_large = 0
-    for _ in range(_SHUFFLES):
-        shuffled.sort(key=lambda _: draw.random())  # quicker than shuffle()
-        if _largest(shuffled) >= size * (1.0 - 1e-9):
-            as_large += 1
-            if as_large > allowed:
-                return False
-    return True
 
 
 def _without_small(values: Sequence[float], places: list[int], least: float) -> list[int]:

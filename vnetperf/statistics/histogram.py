@@ -1,9 +1,12 @@
-"""Latency histograms as results store them (HdrHistogram V2), and their percentiles."""
+"""Latency histograms as results store them (HdrHistogram V2, base64), and their percentiles."""
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterable, Sequence
 
+from hdrh.codec import HdrCookieException, HdrHistogramSettingsException, HdrLengthException
 from hdrh.histogram import HdrHistogram
 
 from vnetperf.statistics.samples import percentiles as ranked
@@ -33,3 +36,25 @@ def encode_hdr(pairs: Iterable[tuple[int, int]]) -> str:
         histogram.max_value = max(histogram.max_value, value)
     histogram.total_count = total
     return str(histogram.encode().decode())
+
+
+#: What decoding foreign or damaged base64 can raise.
+_DAMAGED = (
+    HdrCookieException,
+    HdrHistogramSettingsException,
+    HdrLengthException,
+    LookupError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    struct.error,
+    zlib.error,
+)
+
+
+def decode_hdr(text: str) -> HdrHistogram:
+    """The histogram in its portable form; `ValueError` where it cannot be read."""
+    try:
+        return HdrHistogram.decode(text)
+    except _DAMAGED as error:
+        raise ValueError(str(error) or type(error).__name__) from None

@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Literal
 
 from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
-from vnetperf.model.errors import GeneratorError
+from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.model.frames import FIELD_NAMES, HEADERS, Encapsulation, HeaderKind, VaryField
 from vnetperf.model.scenario import Placement, RoleDemand, Scenario
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
+
+
+@contextmanager
+def host_failures() -> Iterator[None]:
+    """Raise what the machine reports of a generator's process as the generator's failure."""
+    try:
+        yield
+    except HostError as error:
+        raise GeneratorError(
+            error.what, where=error.where, accepted=error.accepted, cure=error.cure
+        ) from error
+
+
+#: Learning frames are sent slowly, unless there are so many that it would take too long.
+LEARN_FPS, LEARN_S = 10_000.0, 2.0
+
+
+def learning_rate(frames: int) -> float:
+    """Frames/s that so many learning frames of a stream leave at."""
+    return max(LEARN_FPS, frames / LEARN_S)
+
+
+#: Counts that are None for a generator that does not number its frames.
+NUMBERED = ("duplicated", "reordered", "late", "misrouted")
+#: How often who waits for a trial is given a look, seconds.
+WATCH_S = 0.25
+
+
+def sleep_watching(until: float, watch: Callable[[], None]) -> None:
+    """Sleep until a time of the monotonic clock, calling `watch` now and then."""
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, WATCH_S))
+        if left > WATCH_S:
+            watch()
 
 
 class GeneratorCapabilities(Frozen):
@@ -91,7 +127,16 @@ class TrafficGenerator(Backend):
         """
 
     @classmethod
-    def cannot_plug(cls, wire: str, queues: int, scenario: Scenario, placement: Placement) -> str:
+    def cannot_plug(
+        cls,
+        wire: str,
+        queues: int,
+        *,
+        scenario: Scenario,
+        placement: Placement,
+        testbed: Testbed,
+        facts: MachineFacts,
+    ) -> str:
         """What keeps it from a kind of wire, seeing who is at its other end.
 
         Args:
@@ -99,11 +144,13 @@ class TrafficGenerator(Backend):
             queues: Queues that the other end sends on.
             scenario: The scenario.
             placement: Cores.
+            testbed: Its own section says how it is used.
+            facts: The machine, with the programs found there.
 
         Returns:
-            "" or why it cannot.
+            "" or why it cannot, and the cure.
         """
-        del wire, queues, scenario, placement
+        del wire, queues, scenario, placement, testbed, facts
         return ""
 
     @classmethod
@@ -257,22 +304,6 @@ class TrafficGenerator(Backend):
         Raises:
             GeneratorError: When the generator died; there is no number then.
         """
-
-    def burst(self, frames: int, watch: Callable[[], None]) -> TrialResult:
-        """Send an exact number of frames of each stream back to back, drain, and count.
-
-        Args:
-            frames: Frames of each stream.
-            watch: As in `run`.
-
-        Returns:
-            Counts of each direction.
-
-        Raises:
-            GeneratorError: The generator cannot (`capabilities.exact_bursts`), or died.
-        """
-        del frames, watch
-        raise GeneratorError("it cannot send exact bursts", where=self.name)
 
     def live(self) -> LiveCounts | None:
         """Look at the trial that is going on; asked from the `watch` of `run`.

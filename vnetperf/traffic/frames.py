@@ -6,9 +6,11 @@ has.
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from vnetperf.model import frames
@@ -348,6 +350,24 @@ def _checksums(layers: Sequence[Layer]) -> Iterator[Checksum]:
         else:
             kind: Literal["udp", "tcp"] = "udp" if layer.kind == "udp" else "tcp"
             yield Checksum(kind, layer.offset, layers[place - 1].offset)
+
+
+def split_by_share(count: int, shares: Sequence[float]) -> tuple[int, ...]:
+    """Frames dealt out by shares, which add up to 1: rounding loses none."""
+    bounds = [0, *(round(count * share) for share in accumulate(shares))]
+    bounds[-1] = count
+    return tuple(upto - begin for begin, upto in pairwise(bounds))
+
+
+def pcap_file(records: Iterable[tuple[int, bytes, int]], *, nanoseconds: bool = True) -> bytes:
+    """A pcap file of times in ns, kept octets without FCS, and lengths of whole frames."""
+    magic, unit = (0xA1B23C4D, 1) if nanoseconds else (0xA1B2C3D4, 1000)
+    file = bytearray(struct.pack("=IHHiIII", magic, 2, 4, 0, 0, 262_144, 1))
+    for wall_ns, octets, length in records:
+        seconds, ns = divmod(wall_ns, 1_000_000_000)
+        file += struct.pack("=IIII", seconds, ns // unit, len(octets), length)
+        file += octets
+    return bytes(file)
 
 
 __all__ = ["STAMP_OCTETS", "internet_checksum"]

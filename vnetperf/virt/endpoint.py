@@ -241,8 +241,13 @@ class GuestProgram:
             )
 
 
+#: What keeps mounts of a tool from the host; all that a guest mounts is its own.
+PRIVATE_MOUNTS = ("unshare", "--mount")
+GUEST_DIR = "/run"
+
+
 class GuestPlace:
-    """A guest in which endpoint tools run."""
+    """A guest as the place of an endpoint, or of a kernel that forwards."""
 
     def __init__(self, guest: Guest) -> None:
         self.guest = guest
@@ -256,7 +261,20 @@ class GuestPlace:
 
     def run(self, argv: Sequence[str]) -> str:
         """Run a tool to its end."""
+        if tuple(argv[: len(PRIVATE_MOUNTS)]) == PRIVATE_MOUNTS:
+            argv = argv[len(PRIVATE_MOUNTS) :]
         return self.guest.agent.run(argv)
+
+    def write(self, name: str, content: bytes) -> str:
+        """Write a file; its path there."""
+        path = f"{GUEST_DIR}/{name}"
+        self.guest.agent.write(path, content)
+        return path
+
+    def statistics(self) -> dict[str, links.LinkStatistics]:
+        """Statistics of all interfaces there, and of what queues before them."""
+        table = links.parse_statistics(self.guest.agent.read("/proc/net/dev"))
+        return links.add_qdisc_counters(table, self.guest.agent.run(links.SHOW_QDISCS))
 
     def start(self, name: str, argv: Sequence[str]) -> GuestProgram:
         """Start a program."""

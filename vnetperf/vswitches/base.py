@@ -8,6 +8,7 @@ given.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -31,6 +32,8 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Addressing, Stream
 from vnetperf.model.trial import HopCounters
 
+#: Frames of an MTU of 9000, what drivers have in common.
+JUMBO_FRAME_SIZE = 9018
 NicDriver = Literal["vfio-pci", "kernel"]
 
 
@@ -261,6 +264,35 @@ class VSwitch(Backend):
     @abstractmethod
     def stop(self) -> None:
         """Stop it. Idempotent."""
+
+    def cannot_plug(self, end: WireEnd) -> DutError:
+        """The error of a wire that it does not accept.
+
+        Args:
+            end: The wire's end.
+
+        Returns:
+            The error, to be raised.
+        """
+        under = f" under driver {end.driver}" if end.driver else ""
+        return DutError(
+            f"cannot plug a {end.kind} wire{under} in",
+            where=self.name,
+            accepted=", ".join(self.capabilities.wires) or "none",
+        )
+
+    def no_port(self, port: Port, there: Iterable[Port | str]) -> DutError:
+        """The error of a port that it does not have.
+
+        Args:
+            port: The port.
+            there: The ports that it has.
+
+        Returns:
+            The error, to be raised.
+        """
+        names = ", ".join(map(str, there)) or "none"
+        return DutError(f"there is no port {port}", where=self.name, accepted=names)
 
     def no_attachment(self, kind: str) -> DutError:
         """The error of an attachment that it does not offer.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,14 +9,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.model.deployment import Attachment, Deployment, PhyPort, Port, VnfPort, WireEnd
+from vnetperf.model.deployment import Deployment, Port, VnfPort
 from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import HopCounters
-from vnetperf.vswitches import kernelports
-from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.vswitches.kernelports import KernelSwitch, netlink
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +110,10 @@ def bypass_packet_filters() -> None:
 
 def add_bridge_port(bridge: str, netdev: str, settings: PortSettings) -> None:
     """Make an interface a port of a bridge."""
-
-    def do(route: Any, indexes: Mapping[str, int]) -> None:
+    flood = int(settings.flood)
+    with netlink(f"make {netdev} a port of {bridge}", "bridge") as (route, indexes):
         port = indexes[netdev]
         route.link("set", index=port, master=indexes[bridge])
-        flood = int(settings.flood)
         route.brport(
             "set",
             index=port,
@@ -126,34 +123,27 @@ def add_bridge_port(bridge: str, netdev: str, settings: PortSettings) -> None:
             bcast_flood=flood,
         )
 
-    _with_route(f"make {netdev} a port of {bridge}", do)
-
 
 def remove_bridge_port(netdev: str) -> None:
     """Take an interface out of its bridge."""
-    _with_route(
-        f"take {netdev} out of its bridge",
-        lambda route, indexes: route.link("set", index=indexes[netdev], master=0),
-    )
+    with netlink(f"take {netdev} out of its bridge", "bridge") as (route, indexes):
+        route.link("set", index=indexes[netdev], master=0)
 
 
 def add_fdb_entries(entries: Sequence[tuple[str, str]]) -> None:
     """Add static entries to the forwarding databases of bridges."""
-
-    def do(route: Any, indexes: Mapping[str, int]) -> None:
+    if not entries:
+        return
+    with netlink("add static entries", "bridge") as (route, indexes):
         for mac, netdev in entries:
             where = {"ifindex": indexes[netdev], "lladdr": mac}
             route.fdb("add", **where, flags=NTF_MASTER, state=NUD_NOARP | NUD_REACHABLE)
-
-    if entries:
-        _with_route("add static entries", do)
 
 
 def describe_bridges(bridges: Sequence[str]) -> dict[str, Any]:
     """Settings of bridges and their ports as the kernel has them."""
     found: dict[str, Any] = {}
-
-    def do(route: Any, indexes: Mapping[str, int]) -> None:
+    with netlink("read the settings of bridges", "bridge") as (route, indexes):
         names = {index: name for name, index in indexes.items()}
         for message in sorted(route.get_links(), key=lambda m: int(m["index"])):
             name, info = names.get(message["index"], ""), message.get_attr("IFLA_LINKINFO")
@@ -165,8 +155,6 @@ def describe_bridges(bridges: Sequence[str]) -> dict[str, Any]:
                 settings = _named_attributes(info.get_attr("IFLA_INFO_SLAVE_DATA"), PORT_FACTS)
                 settings["mtu"] = message.get_attr("IFLA_MTU")
                 found.setdefault(master, {}).setdefault("ports", {})[name] = settings
-
-    _with_route("read the settings of bridges", do)
     return found
 
 
@@ -174,26 +162,10 @@ def _named_attributes(data: Any, wanted: Mapping[str, str]) -> dict[str, Any]:
     return {} if data is None else {name: data.get_attr(key) for key, name in wanted.items()}
 
 
-def _with_route(what: str, do: Any) -> None:
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
-
-    try:
-        with IPRoute() as route:
-            indexes = {m.get_attr("IFLA_IFNAME"): m["index"] for m in route.get_links()}
-            do(route, indexes)
-    except KeyError as error:
-        raise DutError(f"cannot {what}: there is no interface {error}", where="bridge") from error
-    except (NetlinkError, OSError) as error:
-        raise DutError(f"cannot {what}: {error}", where="bridge") from error
-
-
 BRIDGE_MODULE = KernelModule(name="bridge", purpose="a Linux bridge", symbol="br_handle_frame")
-#: Frames of an MTU of 9000, what the kernel's drivers have in common.
-JUMBO_FRAME_SIZE = 9018
 
 
-class LinuxBridge(VSwitch):
+class LinuxBridge(KernelSwitch):
     """Bridges of the kernel in the run's namespace: veth and NIC wires, taps and veth for VNFs."""
 
     name: ClassVar[str] = "bridge"
@@ -210,8 +182,6 @@ class LinuxBridge(VSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self.bridges: tuple[str, ...] = ()
-        self.netdevs: dict[Port, str] = {}
-        self.made: dict[Port, Attachment] = {}
         self.entries: tuple[FdbEntry, ...] = ()
 
     @classmethod
@@ -269,48 +239,20 @@ class LinuxBridge(VSwitch):
             names.append(name)
             self.bridges = tuple(names)
 
-    def add_phy_port(self, end: WireEnd) -> None:
-        """Make a wire's end a port of its bridge."""
-        if end.netdev is None:
-            raise DutError(
-                f"cannot plug a {end.kind} wire in", where=self.name, accepted="veth, nic"
-            )
-        self._plug(PhyPort(index=end.wire), end.netdev)
-
-    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A tap, or one end of a veth pair."""
-        if kind not in self.capabilities.attachments:
-            raise self.no_attachment(kind)
-        return kernelports.offer(self.machine, port, kind, queues)
-
-    def add_vnf_port(self, attachment: Attachment) -> None:
-        """Make the tap or pair, and the switch's side of it a port of its bridge."""
-        scenario = self.plan.scenario
-        offloads = bool(scenario.options.offloads)
-        netdev = kernelports.make(self.machine, attachment, scenario.mtu, offloads=offloads)
-        self.made[attachment.port] = attachment
-        self._plug(attachment.port, netdev)
-
-    def _plug(self, port: Port, netdev: str) -> None:
+    def plug(self, port: Port, netdev: str) -> None:
+        """Make an interface a port of its bridge."""
         deployment = self.plan.scenario.deployment
         learns = self.plan.scenario.rules == "learning"
         how = port_settings(deployment, port, learns=learns)
         for bridge, segment in zip(self.bridges, deployment.segments(), strict=False):
             if port in segment:
                 self.machine.in_netns(partial(add_bridge_port, bridge, netdev, how))
-                self.netdevs[port] = netdev
                 return
         raise DutError(f"no bridge has a port {port}", where=self.name)
 
-    def remove_port(self, port: Port) -> None:
-        """Take a port out of its bridge; what was made for a VNF is deleted."""
-        netdev = self.netdevs.pop(port, None)
-        if netdev is None:
-            there = ", ".join(map(str, self.netdevs)) or "none"
-            raise DutError(f"there is no port {port}", where=self.name, accepted=there)
+    def unplug(self, port: Port, netdev: str) -> None:
+        """Take an interface out of its bridge."""
         self.machine.in_netns(lambda: remove_bridge_port(netdev))
-        if attachment := self.made.pop(port, None):
-            kernelports.remove(self.machine, attachment)
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Add the static entries that keep parallel chains apart; two ports need none."""
@@ -318,39 +260,21 @@ class LinuxBridge(VSwitch):
         rows = [(entry.mac, self.netdevs[entry.port]) for entry in self.entries]
         self.machine.in_netns(lambda: add_fdb_entries(rows))
 
-    def links_down(self) -> tuple[str, ...]:
-        """Ports without carrier: a tap has none until a VNF opens it."""
-        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
-        return tuple(str(port) for port, netdev in self.netdevs.items() if netdev not in up)
-
-    def counters(self) -> tuple[HopCounters, ...]:
-        """Counters of every port, by the kernel's statistics of its interface."""
-        netdevs = {str(port): netdev for port, netdev in self.netdevs.items()}
-        return kernelports.counters(self.machine, netdevs)
-
-    def check_alive(self) -> None:
-        """Raise when a bridge or an interface is gone."""
-        there = self.machine.link_statistics()
-        wanted = dict.fromkeys(self.bridges, "a bridge")
-        wanted |= {netdev: f"the interface of port {port}" for port, netdev in self.netdevs.items()}
-        gone = [f"{what} ({name})" for name, what in wanted.items() if name not in there]
-        if gone:
-            raise DutError(f"gone: {', '.join(gone)}", where=self.name)
+    def parts(self) -> dict[str, str]:
+        """Bridges and interfaces."""
+        return dict.fromkeys(self.bridges, "a bridge") | super().parts()
 
     def facts(self) -> dict[str, Any]:
         """Kernel, rules, and the settings of bridges and ports as the kernel has them."""
         described: dict[str, Any] = {}
         self.machine.in_netns(lambda: described.update(describe_bridges(self.bridges)))
+        options = self.plan.scenario.options
         return {
-            "backend": self.name,
-            "version": f"Linux {platform.release()}",
-            "launch line": "none: it is in the kernel",
+            **super().facts(),
             "rules": self.plan.scenario.rules,
             "bridges": described,
-            "ports": {str(port): netdev for port, netdev in self.netdevs.items()},
-            "attachments": {str(port): made.kind for port, made in self.made.items()},
-            "queues of each VNF port": self.plan.scenario.options.rx_queues or 1,
-            "offloads of VNF ports": _on_off(bool(self.plan.scenario.options.offloads)),
+            "queues of each VNF port": options.rx_queues or 1,
+            "offloads of VNF ports": _on_off(bool(options.offloads)),
             "static entries": [f"{entry.mac} -> {entry.port}" for entry in self.entries],
         }
 

@@ -20,7 +20,7 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.vswitches import base
-from vnetperf.vswitches.base import VSwitchCapabilities
+from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.instance import (
     DPDK_DAEMON,
@@ -264,7 +264,7 @@ class OvsDpdk(OpenVSwitch):
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("memif", "veth", "nic"),
         attachments=("vhost-user",),
-        max_frame_size=9018,
+        max_frame_size=JUMBO_FRAME_SIZE,
         wire_frame_sizes={
             "veth": STANDARD_FRAME_SIZE
         },  # DPDK's af_packet driver tells OVS no larger one

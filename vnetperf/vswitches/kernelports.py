@@ -1,4 +1,6 @@
-"""VNF ports of switches in the kernel: taps and veth pairs in the run's network namespace.
+"""Switches in the kernel: their ports are interfaces in the run's network namespace.
+
+VNF ports are taps and veth pairs.
 
 A tap is one device: the switch has the device, the VNF opens it as a file (/dev/net/tun). A veth
 pair has two ends, one for each. Seen from the switch both count alike: what the VNF sends is
@@ -7,12 +9,19 @@ received (rx), what the switch puts out is sent (tx).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import platform
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
+from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
-from vnetperf.model.deployment import Attachment, VnfPort
+from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
 from vnetperf.model.errors import DutError
+from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import HopCounters
+from vnetperf.vswitches.base import VSwitch
 
 #: Kinds of attachment made here, a VM's first.
 KINDS = ("tap", "veth")
@@ -49,17 +58,134 @@ def remove(machine: Machine, attachment: Attachment) -> None:
 def counters(machine: Machine, netdevs: Mapping[str, str]) -> tuple[HopCounters, ...]:
     """What went through ports, as the switch sees them."""
     table = machine.link_statistics()
-    return tuple(
-        HopCounters(
-            port=port,
-            rx=table[netdev].rx,
-            tx=table[netdev].tx,
-            rx_dropped=table[netdev].rx_dropped,
-            tx_dropped=table[netdev].tx_dropped,
-        )
-        for port, netdev in netdevs.items()
-        if netdev in table
-    )
+    return tuple(hop_counters(port, table[name]) for port, name in netdevs.items() if name in table)
+
+
+def hop_counters(port: str, seen: LinkStatistics, *, from_vnf: bool = False) -> HopCounters:
+    """Counters of an interface as the switch sees them; one of the VNF's counts the other way."""
+    rx, tx, rx_dropped, tx_dropped = seen.rx, seen.tx, seen.rx_dropped, seen.tx_dropped
+    if from_vnf:
+        rx, tx, rx_dropped, tx_dropped = tx, rx, tx_dropped, rx_dropped
+    return HopCounters(port=port, rx=rx, tx=tx, rx_dropped=rx_dropped, tx_dropped=tx_dropped)
+
+
+@contextmanager
+def netlink(what: str, where: str, cure: str = "") -> Iterator[tuple[Any, dict[str, int]]]:
+    """A netlink socket of this thread's namespace, and the index of each interface there.
+
+    A refusal becomes one `DutError`: "cannot WHAT: ...".
+    """
+    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
+    try:
+        with IPRoute() as route:
+            yield route, {m.get_attr("IFLA_IFNAME"): m["index"] for m in route.get_links()}
+    except KeyError as error:
+        text = f"cannot {what}: there is no interface {error}"
+        raise DutError(text, where=where, cure=cure) from error
+    except (NetlinkError, OSError) as error:
+        raise DutError(f"cannot {what}: {error}", where=where, cure=cure) from error
+
+
+class KernelSwitch(VSwitch):
+    """A switch whose ports are kernel interfaces: wires' ends, taps and veth pairs of VNFs.
+
+    Attributes:
+        netdevs: The switch's interface of every port.
+        attachments: VNF ports that were made.
+    """
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.netdevs: dict[Port, str] = {}
+        self.attachments: dict[Port, Attachment] = {}
+
+    @abstractmethod
+    def plug(self, port: Port, netdev: str) -> None:
+        """Make an interface a port of the switch.
+
+        Args:
+            port: The port.
+            netdev: Its interface, in the run's namespace.
+
+        Raises:
+            DutError: When the kernel refuses.
+        """
+
+    @abstractmethod
+    def unplug(self, port: Port, netdev: str) -> None:
+        """Take an interface out of the switch, and what is forwarded to it.
+
+        Args:
+            port: The port.
+            netdev: Its interface.
+
+        Raises:
+            DutError: When the kernel refuses.
+        """
+
+    def add_phy_port(self, end: WireEnd) -> None:
+        """Make a wire's end a port."""
+        if end.netdev is None:
+            raise self.cannot_plug(end)
+        self._add(PhyPort(index=end.wire), end.netdev)
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A tap, or one end of a veth pair."""
+        if kind not in self.capabilities.attachments:
+            raise self.no_attachment(kind)
+        return offer(self.machine, port, kind, queues)
+
+    def add_vnf_port(self, attachment: Attachment) -> None:
+        """Make the tap or the pair, and the switch's side of it a port."""
+        scenario = self.plan.scenario
+        offloads = bool(scenario.options.offloads)
+        netdev = make(self.machine, attachment, scenario.mtu, offloads=offloads)
+        self.attachments[attachment.port] = attachment
+        self._add(attachment.port, netdev)
+
+    def _add(self, port: Port, netdev: str) -> None:
+        self.plug(port, netdev)
+        self.netdevs[port] = netdev
+
+    def remove_port(self, port: Port) -> None:
+        """Take a port out of the switch; what was made for a VNF is deleted."""
+        if port not in self.netdevs:
+            raise self.no_port(port, self.netdevs)
+        self.unplug(port, self.netdevs.pop(port))
+        if attachment := self.attachments.pop(port, None):
+            remove(self.machine, attachment)
+
+    def links_down(self) -> tuple[str, ...]:
+        """Ports without carrier: a tap has none until a VNF opens it."""
+        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
+        return tuple(str(port) for port, netdev in self.netdevs.items() if netdev not in up)
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """Counters of every port, by the kernel's statistics of its interface."""
+        return counters(self.machine, {str(port): name for port, name in self.netdevs.items()})
+
+    def parts(self) -> dict[str, str]:
+        """Interfaces that must be there while it runs, and what each is."""
+        return {name: f"the interface of port {port}" for port, name in self.netdevs.items()}
+
+    def check_alive(self) -> None:
+        """Raise when an interface is gone."""
+        there = self.machine.link_statistics()
+        gone = [f"{what} ({name})" for name, what in self.parts().items() if name not in there]
+        if gone:
+            raise DutError(f"gone: {', '.join(gone)}", where=self.name)
+
+    def facts(self) -> dict[str, Any]:
+        """What all switches of the kernel have in common."""
+        return {
+            "backend": self.name,
+            "version": f"Linux {platform.release()}",
+            "launch line": "none: it is in the kernel",
+            "ports": {str(port): netdev for port, netdev in self.netdevs.items()},
+            "attachments": {str(port): made.kind for port, made in self.attachments.items()},
+        }
 
 
 def _sides(machine: Machine, attachment: Attachment) -> tuple[str, str]:

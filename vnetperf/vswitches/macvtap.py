@@ -23,7 +23,8 @@ from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import tc_redirect
-from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
+from vnetperf.vswitches.kernelports import hop_counters
 
 #: What macvtap's modes do with a frame from one macvtap to another on the same device: "bridge"
 #: hands it over, "vepa" leaves it to the switch outside, "private" drops what comes back as well,
@@ -83,7 +84,6 @@ def macvtap_problem(scenario: Scenario) -> str:
     return ""
 
 
-JUMBO_FRAME_SIZE = 9018
 #: A macvlan is the interface alone, for containers; a macvtap has a file besides, for VMs.
 KINDS = ("macvtap", "macvlan")
 
@@ -162,9 +162,7 @@ class Macvtap(VSwitch):
     def add_phy_port(self, end: WireEnd) -> None:
         """Take a wire's end as the device under macvtaps."""
         if end.netdev is None:
-            raise DutError(
-                f"cannot plug a {end.kind} wire in", where=self.name, accepted="veth, nic"
-            )
+            raise self.cannot_plug(end)
         self.machine.set_link(end.netdev, up=True)  # it may have been removed
         self.lowers[PhyPort(index=end.wire)] = end.netdev
 
@@ -231,8 +229,7 @@ class Macvtap(VSwitch):
         """Delete a port's macvtap; a wire's end is taken down, with the macvtaps that are on it."""
         name = self.macvtaps.pop(port, None)
         if name is None and port not in self.lowers:
-            there = ", ".join(map(str, self._netdevs())) or "none"
-            raise DutError(f"there is no port {port}", where=self.name, accepted=there)
+            raise self.no_port(port, self._netdevs())
         if name is not None:
             self.machine.delete_link(name)
             del self.made[str(port)]
@@ -257,17 +254,16 @@ class Macvtap(VSwitch):
         A macvtap's interface is the VNF's: what it sends, the switch takes in.
         """
         table = self.machine.link_statistics()
-        found = []
-        for port, name in self._netdevs().items():
-            if name in table:
-                seen = table[name]
-                counts = (seen.rx, seen.tx, seen.rx_dropped, seen.tx_dropped)
-                found.append(_hop_counters(str(port), counts, turned=isinstance(port, VnfPort)))
-        for port, name in self.macvtaps.items():
-            if isinstance(port, PhyPort) and name in table:
-                seen = table[name]
-                counts = (seen.rx, seen.tx, seen.rx_dropped, seen.tx_dropped)
-                found.append(_hop_counters(f"{port} (macvtap)", counts, turned=False))
+        found = [
+            hop_counters(str(port), table[name], from_vnf=isinstance(port, VnfPort))
+            for port, name in self._netdevs().items()
+            if name in table
+        ]
+        found += [
+            hop_counters(f"{port} (macvtap)", table[name])
+            for port, name in self.macvtaps.items()
+            if isinstance(port, PhyPort) and name in table
+        ]
         return tuple(found)
 
     def check_alive(self) -> None:
@@ -308,10 +304,3 @@ class Macvtap(VSwitch):
 def _interface_index(name: str) -> int:
     """An interface index of its own: /dev/tapN has one N for all namespaces of the machine."""
     return 0x40000000 | zlib.crc32(name.encode()) & 0x3FFFFFFF
-
-
-def _hop_counters(port: str, counts: tuple[int, int, int, int], *, turned: bool) -> HopCounters:
-    rx, tx, rx_dropped, tx_dropped = counts
-    if turned:
-        rx, tx, rx_dropped, tx_dropped = tx, rx, tx_dropped, rx_dropped
-    return HopCounters(port=port, rx=rx, tx=tx, rx_dropped=rx_dropped, tx_dropped=tx_dropped)

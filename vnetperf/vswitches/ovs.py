@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
-from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.vswitches import kernelports
-from vnetperf.vswitches.base import VSwitchCapabilities
+from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.instance import (
     DPDK_DAEMON,
@@ -56,7 +55,7 @@ class OvsKernel(OpenVSwitch):
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),
         attachments=kernelports.KINDS,
-        max_frame_size=9018,
+        max_frame_size=JUMBO_FRAME_SIZE,
         rules=("port", "stream", "learning"),
         forwarding=("l2", "l3"),
         tunnels=("vxlan", "gre", "geneve"),
@@ -99,11 +98,7 @@ class OvsKernel(OpenVSwitch):
     def add_phy_port(self, end: WireEnd) -> None:
         """Plug in a kernel interface."""
         if end.kind not in self.capabilities.wires or end.netdev is None:
-            raise DutError(
-                f"cannot plug a {end.kind} wire in",
-                where=self.name,
-                accepted="veth, or a NIC under its kernel driver",
-            )
+            raise self.cannot_plug(end)
         self.add_port(PhyPort(index=end.wire), end.netdev)
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:

@@ -6,8 +6,8 @@ from typing import Any
 
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Deployment, PhyPort
-from vnetperf.model.errors import DutError
 from vnetperf.model.testbed import KernelModule, MachineFacts
+from vnetperf.vswitches.kernelports import netlink
 
 #: Handle of the ingress queueing discipline; ETH_P_ALL takes frames of every protocol.
 INGRESS, ETH_P_ALL = 0xFFFF0000, 0x0003
@@ -65,22 +65,15 @@ def redirect(machine: Machine, pairs: dict[str, str]) -> str:
 
 
 def _add_filters(kind: str, pairs: dict[str, str]) -> None:
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+    cure = "the kernel may lack sch_ingress, cls_u32 or act_mirred"
+    with netlink(f"redirect from {', '.join(pairs)}", "tc redirect", cure) as (route, indexes):
+        for source, target in pairs.items():
+            route.tc("add", "ingress", indexes[source])
+            add_redirect(route, kind, indexes[source], indexes[target])
 
-    try:
-        with IPRoute() as route:
-            indexes = {m.get_attr("IFLA_IFNAME"): m["index"] for m in route.get_links()}
-            for source, target in pairs.items():
-                action: dict[str, Any] = {"kind": "mirred", "direction": "egress"}
-                action |= {"action": "redirect", "ifindex": indexes[target]}
-                route.tc("add", "ingress", indexes[source])
-                where = {"parent": INGRESS, "protocol": ETH_P_ALL, "prio": 1}
-                more = EVERYTHING[kind]
-                route.tc("add-filter", kind, indexes[source], **where, action=action, **more)
-    except (NetlinkError, OSError, KeyError) as error:
-        raise DutError(
-            f"cannot redirect from {', '.join(pairs)}: {error}",
-            where="tc redirect",
-            cure="the kernel may lack sch_ingress, cls_u32 or act_mirred",
-        ) from error
+
+def add_redirect(route: Any, kind: str, source: int, target: int, prio: int = 1) -> None:
+    """Add a filter that sends every frame coming in by one interface out by another."""
+    action = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": target}
+    where = {"parent": INGRESS, "protocol": ETH_P_ALL, "prio": prio}
+    route.tc("add-filter", kind, source, **where, action=action, **EVERYTHING[kind])

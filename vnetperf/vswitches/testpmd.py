@@ -287,8 +287,7 @@ class TestpmdSwitch(VSwitch):
 
     def _check_port(self, port: Port) -> None:
         if port not in self.numbers:
-            there = ", ".join(map(str, self.numbers)) or "none"
-            raise DutError(f"there is no port {port}", where=self.name, accepted=there)
+            raise self.no_port(port, self.numbers)
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Nothing is left to do: testpmd forwards between pairs from its start."""

@@ -8,12 +8,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.traffic.pktgen.conftest import ends_in, plan_of
-from vnetperf.model.deployment import WireEnd
+from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import GeneratorError
+from vnetperf.model.scenario import Placement, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
+from vnetperf.model.traffic import TrafficProfile
+from vnetperf.traffic.pktgen.driver import Pktgen
 from vnetperf.traffic.pktgen.process import pktgen_command, pktgen_memory_mib
 from vnetperf.traffic.pktgen.streams import PortTraffic
 
@@ -114,3 +119,29 @@ def test_the_program_ends_when_its_terminal_goes() -> None:
         time.sleep(0.05)
     else:
         assert not Path(f"/proc/{child}").exists()
+
+
+def cannot_plug(program: Path, wire: str = "memif", **section: Any) -> str:
+    return Pktgen.cannot_plug(
+        wire,
+        1,
+        scenario=Scenario(
+            deployment=make_deployment("phy2phy"), vswitch="dpdk", traffic=TrafficProfile()
+        ),
+        placement=Placement(mode="dedicated", reason="", cores={"tester": (1,)}, housekeeping=(0,)),
+        testbed=Testbed(pktgen=section),
+        facts=MachineFacts(cpus=(), programs={"pktgen": str(program)}),
+    )
+
+
+def test_a_memif_is_refused_where_the_program_would_end_at_it(tmp_path: Path) -> None:
+    program, other = tmp_path / "sets", tmp_path / "does-not"
+    program.write_bytes(b"\x7fELF\0Cannot set MTU %u on port %u, (%d)%s\0")
+    other.write_bytes(b"\x7fELF\0")
+    refused = cannot_plug(program)
+    assert "--wire veth" in refused
+    assert "memif = true" in refused
+    assert cannot_plug(program, "veth") == cannot_plug(program, "nic") == ""
+    assert cannot_plug(program, memif=True) == ""
+    assert cannot_plug(program, server="10.0.0.7") == ""
+    assert cannot_plug(other) == cannot_plug(tmp_path / "missing") == ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from multiprocessing import Pipe
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,7 +110,7 @@ def test_a_server_that_dies_is_told_at_once(make: Make, tree: Tree) -> None:
     tree.wrong(die_after=0.4)
     trex = make()
     began = time.monotonic()
-    with pytest.raises(GeneratorError, match="server has ended \\(status 9\\)"):
+    with pytest.raises(GeneratorError, match="trex ended by exit code 9"):
         run(trex, LONG)
     assert time.monotonic() - began < 3.0
     tree.wrong()
@@ -159,14 +159,14 @@ def test_giving_up_what_has_just_ended_harms_nothing(make: Make) -> None:
     """The order to give up crosses the answer: the next order is answered all the same."""
     trex = make()
     assert trex._client is not None
-    worker.send_message(trex._client._sock, {"do": "give-up"})
+    worker.send_message(trex._client._connection, {"do": "give-up"})
     assert verdict(run(trex)) is Verdict.VALID
 
 
 def test_an_answer_that_comes_too_late_is_passed_over(make: Make) -> None:
     trex = make()
     assert trex._client is not None
-    worker.send_message(trex._client._sock, {"do": "links", "number": trex._client._number})
+    worker.send_message(trex._client._connection, {"do": "links", "number": trex._client._number})
     assert verdict(run(trex)) is Verdict.VALID
     assert trex.links_down() == ()
 
@@ -232,7 +232,7 @@ def test_ports_are_let_go_when_who_ordered_has_vanished(make: Make, server: Serv
     theirs = server()
     first = make(server=theirs.address)
     assert first._client is not None
-    first._client._sock.close()
+    first._client._connection.close()
     assert first._client._process._popen.wait(10) == 0
     assert verdict(run(make(server=theirs.address))) is Verdict.VALID  # and not by force
 
@@ -245,7 +245,7 @@ def test_somebody_elses_server_lives_on_and_is_left_free(make: Make, server: Ser
 
 
 def test_nobody_there_is_one_clear_error(make: Make, tree: Tree) -> None:
-    with pytest.raises(GeneratorError, match=f"nobody listens at 127.0.0.1:{tree.port}"):
+    with pytest.raises(GeneratorError, match=f"connection to 127.0.0.1:{tree.port} refused"):
         make(server=f"127.0.0.1:{tree.port}:{tree.port}")
 
 
@@ -256,7 +256,7 @@ def test_links_that_are_down_are_named(make: Make, tree: Tree) -> None:
 
 def test_frozen_counters_are_no_result(make: Make, tree: Tree) -> None:
     tree.wrong(frozen=True)
-    with pytest.raises(GeneratorError, match="counters stand still"):
+    with pytest.raises(GeneratorError, match="counters do not change"):
         run(make())
 
 
@@ -322,13 +322,13 @@ def test_overhead_of_a_trial(make: Make) -> None:
     assert (time.monotonic() - began) / 5 - TRIAL.duration_s < 1.0
 
 
-def test_messages_are_framed() -> None:
-    ours, theirs = socket.socketpair()
+def test_messages_come_whole() -> None:
+    ours, theirs = Pipe()
     with ours, theirs:
         worker.send_message(ours, {"n": 1})
         assert worker.receive_message(theirs) == {"n": 1}
-        ours.sendall(b"\xff\xff\xff\xff")
-        with pytest.raises(ValueError, match="octets"):
+        ours.send_bytes(b"[1]")
+        with pytest.raises(ValueError, match="no object"):
             worker.receive_message(theirs)
         ours.close()
         assert worker.receive_message(theirs) is None

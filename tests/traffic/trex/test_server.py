@@ -10,6 +10,7 @@ import pytest
 from vnetperf.model.deployment import WireEnd, make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement, Scenario
+from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.traffic.trex.client import ClientInstall, find_client
 from vnetperf.traffic.trex.driver import Trex
@@ -180,5 +181,12 @@ def test_a_memif_that_would_lose_frames_is_refused(
 ) -> None:
     profile = TrafficProfile(flows=flows, vary=("ipv4_dst",) if flows > 1 else ())
     scenario = Scenario(deployment=make_deployment("phy2phy"), vswitch="ovs", traffic=profile)
-    said = Trex.cannot_plug(wire, queues, scenario, placement(*cores))
+    said = Trex.cannot_plug(
+        wire,
+        queues,
+        scenario=scenario,
+        placement=placement(*cores),
+        testbed=Testbed(),
+        facts=MachineFacts(cpus=()),
+    )
     assert (why in said) if why else not said

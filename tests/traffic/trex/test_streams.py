@@ -11,7 +11,7 @@ from vnetperf.config.files import available, find_file, load_model
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import TrafficProfile, make_streams
-from vnetperf.traffic.frames import CompiledFrame, VariedField, compile_traffic
+from vnetperf.traffic.frames import CompiledFrame, VariedField, compile_traffic, split_by_share
 from vnetperf.traffic.trex.trials import (
     FEWEST_PROBES,
     WHOLE,
@@ -21,7 +21,6 @@ from vnetperf.traffic.trex.trials import (
     field_variables,
     plan_burst,
     plan_trial,
-    split_by_share,
 )
 
 PLAIN = TrafficProfile()

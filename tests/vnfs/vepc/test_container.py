@@ -8,13 +8,15 @@ from unittest.mock import MagicMock, patch
 
 import pytest
 
+from tests.fakes.machine import facts
 from vnetperf import config
 from vnetperf.model.errors import DutError
 from vnetperf.model.options import MobileCore, StackProgram, UeAttach
 from vnetperf.model.scenario import Placement
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.vnfs.vepc import container
-from vnetperf.vnfs.vepc.container import Vepc
+from vnetperf.vnfs.vepc.container import ContainerPrograms, Vepc
+from vnetperf.vnfs.vepc.stack import CoreInterfaces
 
 Cpus = tuple[int, ...]
 STACK = MobileCore(
@@ -48,13 +50,15 @@ def core(
 def started(vepc: Vepc) -> tuple[MagicMock, MagicMock]:
     """Start its programs; how they were spawned, and pinned once they were up."""
     running = MagicMock(pid=7, argv=("/usr/bin/python3", "-c", "..."))
+    running.log_text.return_value = "it is up"
     with (
         patch.object(vepc, "container") as place,
         patch.object(container.threads, "pin_process") as pin,
     ):
         place.spawn.return_value = running
         place.statistics.return_value = {"tun0": MagicMock()}
-        vepc._start()
+        vepc.mobile_core = ContainerPrograms(vepc)
+        vepc.mobile_core.start(CoreInterfaces("gn0", "sgi0"))
     return place.spawn, pin
 
 
@@ -92,4 +96,15 @@ def test_an_endpoint_that_is_none_is_told_of_the_attach_command(tmp_path: Path, 
         patch.object(vepc, "check_alive"),
         pytest.raises(DutError, match="attach command failed"),
     ):
-        vepc._by_command(1)
+        vepc._attach_by_command(1)
+
+
+@pytest.mark.parametrize(("driver", "refused"), [("vfio-pci", True), ("kernel", False)])
+def test_functions_of_pci_are_refused_before_anything_is_deployed(
+    driver: str, *, refused: bool
+) -> None:
+    asked = make_scenario(
+        "vepc_sriov", config.load({"set": (f"vf_driver={driver}",)}, environment={})
+    )
+    missing = Vepc.missing(facts(programs={"osmo-ggsn": "/usr/bin/osmo-ggsn"}), asked)
+    assert ("--set vf_driver=kernel" in missing) is refused

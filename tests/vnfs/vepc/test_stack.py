@@ -80,7 +80,7 @@ def test_a_mode_that_a_core_has_not_is_told() -> None:
     ],
 )
 def test_what_a_core_cannot_is_one_sentence(settings: dict[str, str], said: str) -> None:
-    found = stack.core_problem(
+    found = stack.mobile_core_problem(
         MachineFacts.model_construct(programs={}), scenario(**settings), "vepc"
     )
     assert said in found
@@ -91,12 +91,14 @@ def test_addresses_of_ues_are_not_varied_twice() -> None:
     plain = scenario()
     traffic = plain.traffic.model_copy(update={"flows": 4, "vary": ("ipv4_src",)})
     varied = plain.model_copy(update={"traffic": traffic})
-    assert "--core sessions" in stack.core_problem(MachineFacts.model_construct(), varied, "vepc")
+    assert "--core sessions" in stack.mobile_core_problem(
+        MachineFacts.model_construct(), varied, "vepc"
+    )
 
 
 def test_a_core_that_is_not_installed_is_named_with_its_package() -> None:
     facts = MachineFacts.model_construct(programs={"osmo-ggsn": ""}, program_troubles={})
-    assert "install the package osmo-ggsn" in stack.core_problem(facts, scenario(), "vepc")
+    assert "install the package osmo-ggsn" in stack.mobile_core_problem(facts, scenario(), "vepc")
 
 
 def test_the_deployment_chooses_the_vnf() -> None:
@@ -105,7 +107,7 @@ def test_the_deployment_chooses_the_vnf() -> None:
     assert scenario("pvp_bridge").stack is None
     assert not Vloop.user_plane
     facts = MachineFacts.model_construct()
-    elsewhere = stack.core_problem(facts, scenario("pvp_bridge", vnf="vepc"), "vepc")
+    elsewhere = stack.mobile_core_problem(facts, scenario("pvp_bridge", vnf="vepc"), "vepc")
     assert "-k vepc_bridge" in elsewhere
 
 
@@ -162,7 +164,7 @@ def test_a_build_without_the_mode_is_told(tmp_path: Path, linked: bool) -> None:
         libraries={"osmo-ggsn": linked_libraries(str(program))},
     )
     assert "libgtp" in facts.libraries["osmo-ggsn"]
-    said = stack.core_problem(facts, scenario(core=("gtpu_mode=kernel",)), "vepc")
+    said = stack.mobile_core_problem(facts, scenario(core=("gtpu_mode=kernel",)), "vepc")
     assert ("this build of osmo-ggsn has no gtpu_mode kernel" in said) != linked
 
 
@@ -170,12 +172,12 @@ def test_what_is_known_of_no_build_is_left_to_its_log() -> None:
     facts = MachineFacts.model_construct(
         programs={"osmo-ggsn": "/elsewhere/osmo-ggsn"}, program_troubles={}, modules={"gtp": ""}
     )
-    assert stack.core_problem(facts, scenario(core=("gtpu_mode=kernel",)), "vepc") == ""
+    assert stack.mobile_core_problem(facts, scenario(core=("gtpu_mode=kernel",)), "vepc") == ""
 
 
 def test_a_core_in_a_vm_is_attached_to_over_its_wire() -> None:
     in_vm = scenario(vnf="vepc:vm")
-    assert stack.guest_core_problem(in_vm) == ""
+    assert stack.guest_mobile_core_problem(in_vm) == ""
     attach = UeAttach(by="command", argv=("attach",))
     own = in_vm.model_copy(update={"stack": with_text(attach=attach)})
     facts = MachineFacts.model_construct()
@@ -187,4 +189,4 @@ def test_a_core_in_our_image_has_no_mode_of_the_kernel() -> None:
     in_vm = scenario(vnf="vepc:vm", core=("gtpu_mode=kernel",))
     assert "has no gtpu_mode kernel" in VmVepc.missing(facts, in_vm)
     other = scenario(vnf="vepc:vm", core=("gtpu_mode=kernel",), guest=("image=mine",))
-    assert stack.guest_core_problem(other) == ""
+    assert stack.guest_mobile_core_problem(other) == ""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,17 +21,12 @@ from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import CaptureSpec, LiveCounts, TrialResult, TrialSpec
-from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
+from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
+from vnetperf.traffic.devices import STANDARD_MTU, dpdk_device, required
 from vnetperf.traffic.frames import compile_traffic
 from vnetperf.traffic.loadgen.build import BuildVariant, build_identity, engine_executable
 from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
-from vnetperf.traffic.loadgen.telemetry import (
-    EngineInfo,
-    PortInfo,
-    WorkerInfo,
-    pcap_files,
-    spawn_in_run,
-)
+from vnetperf.traffic.loadgen.telemetry import EngineInfo, pcap_files
 from vnetperf.traffic.loadgen.trials import (
     BURST,
     MAX_LAG_S,
@@ -40,13 +34,11 @@ from vnetperf.traffic.loadgen.trials import (
     macs_of,
     neighbours_of,
     parts_of,
-    run_burst,
     run_trial,
 )
 
 RING = 1 << dpdk.MEMIF_RING_LOG2
 VHOST_NET = "/dev/vhost-net"
-USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 #: Kinds by what they are: ends of wires, and places of VNFs, in order of preference.
 WIRES = ("nic", "memif", "veth")
 ATTACHMENTS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")
@@ -91,27 +83,11 @@ def engine_port(
     workers: int = 1,
 ) -> EnginePort:
     """The port that plugs into an end."""
-    mtu, mac, queues = scenario.mtu, end.mac or "", end.queues
-    if end.kind == "memif":
-        in_vnf_place = isinstance(scenario.deployment.ends[number], VnfPort)
-        identity = 0 if in_vnf_place else end.wire  # an attachment's socket is its own
-        argument = dpdk.memif_devargs(
-            number,
-            role=end.role or "client",
-            identity=identity,
-            socket=_require(end, "socket"),
-            mtu=mtu,
-            mac=mac,
-        )
-        # memif has no hash: the sender's queue is the receiver's. Nor does one connect whose other
-        # end sends on fewer queues than it polls.
-        tx_queues = scenario.options.rx_queues or 1
-        rx_queues = max(polled, queues)
-        return EnginePort(f"--vdev={argument}", rx_queues=rx_queues, tx_queues=tx_queues)
+    mac, queues = end.mac or "", end.queues
     if end.kind == "vhost-user":
         argument = dpdk.virtio_user_devargs(
             number,
-            _require(end, "socket"),
+            required(end, "socket"),
             server=end.role == "server",
             queues=queues,
             ring=RING // 2,
@@ -119,21 +95,30 @@ def engine_port(
         )
         return EnginePort(f"--vdev={argument}", rx_queues=queues, tx_queues=queues, hugepages=True)
     if end.kind == "tap":
-        return _tap(number, end, mtu, vhost_net=vhost_net)
-    if end.pci and end.driver in USER_DRIVERS:
-        queues = min(-(-workers // len(scenario.deployment.ends)), NIC_QUEUES)
-        return EnginePort(
-            f"-a{end.pci}", rx_queues=queues, tx_queues=queues, hugepages=True, pci=True
-        )
-    if end.kind in ("veth", "macvtap", "nic", "vf"):
-        netdev = _require(end, "netdev")
-        return EnginePort(f"--vdev={dpdk.af_packet_devargs(number, netdev, mtu)}", netdev=netdev)
-    accepted = ", ".join(dict.fromkeys((*WIRES, *ATTACHMENTS)))
-    raise GeneratorError(f"cannot plug into a {end.kind}", where="loadgen", accepted=accepted)
+        return _tap(number, end, scenario.mtu, vhost_net=vhost_net)
+    in_vnf_place = isinstance(scenario.deployment.ends[number], VnfPort)
+    kinds = (*WIRES, *ATTACHMENTS)
+    device = dpdk_device(number, end, scenario.mtu, kinds, own_socket=in_vnf_place)
+    rx_queues = tx_queues = 1
+    if end.kind == "memif":
+        # memif has no hash: the sender's queue is the receiver's. Nor does one connect whose other
+        # end sends on fewer queues than it polls.
+        rx_queues, tx_queues = max(polled, queues), scenario.options.rx_queues or 1
+    elif device.pci:
+        rx_queues = min(-(-workers // len(scenario.deployment.ends)), NIC_QUEUES)
+        tx_queues = rx_queues
+    return EnginePort(
+        device.argument,
+        rx_queues=rx_queues,
+        tx_queues=tx_queues,
+        hugepages=device.pci,
+        pci=device.pci,
+        netdev=device.netdev,
+    )
 
 
 def _tap(number: int, end: WireEnd, mtu: int, *, vhost_net: bool) -> EnginePort:
-    netdev, mac = _require(end, "netdev"), end.mac or ""
+    netdev, mac = required(end, "netdev"), end.mac or ""
     if not vhost_net:
         argument = dpdk.tap_devargs(number, netdev, mtu, mac)
         return EnginePort(f"--vdev={argument}", netdev=netdev, resets=True)
@@ -143,32 +128,19 @@ def _tap(number: int, end: WireEnd, mtu: int, *, vhost_net: bool) -> EnginePort:
     return EnginePort(f"--vdev={argument}", hugepages=True, netdev=netdev, resets=True)
 
 
-def engine_hugepages(kinds: Sequence[str]) -> bool:
-    """Whether ports of these kinds may need hugepages."""
-    return any(kind in ("vhost-user", "tap", "vf", "nic") for kind in kinds)
-
-
 def memory_mib(ports: int, rx_queues: int, tx_queues: int, mtu: int) -> int:
     """Memory of the engine."""
     buffers = ports * (rx_queues * RX_BUFFERS + tx_queues * TX_BUFFERS + PORT_BUFFERS)
     return -(-(BASE_MIB + dpdk.mbuf_pool_mib(buffers, mtu)) // 64) * 64
 
 
-def _require(end: WireEnd, what: str) -> str:
-    value = getattr(end, what)
-    if not value:
-        raise GeneratorError(f"the {end.kind} end has no {what}", where=f"tester port {end.wire}")
-    return str(value)
-
-
 #: Least memory without hugepages, MiB: it is touched only where it is used.
 ORDINARY_MIB = 512
-STANDARD_MTU = 1500
 
 
 def hugepage_mib(scenario: Scenario, kinds: Sequence[str]) -> int:
     """Memory of the engine, where another process or hardware must see it."""
-    if not engine_hugepages(kinds):
+    if not {"vhost-user", "tap", "vf", "nic"} & set(kinds):
         return 0
     options = scenario.options
     senders = (options.workers or 1) + 1  # what a switch sends on: its workers and one more
@@ -176,13 +148,6 @@ def hugepage_mib(scenario: Scenario, kinds: Sequence[str]) -> int:
     if {"nic", "vf"} & set(kinds):  # its queues are the tester's own: so many for several workers
         senders, tx_queues = max(senders, NIC_QUEUES), max(tx_queues, NIC_QUEUES)
     return memory_mib(2, max(senders, tx_queues), tx_queues, scenario.mtu)
-
-
-def _cpus(
-    cpus: tuple[int, ...], rx_queues: tuple[int, ...], tx_queues: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Processors of workers with something to do: a queue is served by one worker."""
-    return cpus[: max(sum(rx_queues), sum(tx_queues))]
 
 
 def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEnd]) -> EngineConfig:
@@ -199,7 +164,8 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
         memory_mb = max(ORDINARY_MIB, asked)
     return EngineConfig(
         devices=tuple(port.argument for port in ports),
-        cpus=_cpus(placement.cores["tester"], rx_queues, tx_queues),
+        # A queue is served by one worker: no more workers than queues.
+        cpus=placement.cores["tester"][: max(sum(rx_queues), sum(tx_queues))],
         hugepages=hugepages,
         memory_mb=memory_mb,
         node=placement.node,
@@ -222,17 +188,31 @@ def engine_facts(
     return {
         "version": f"loadgen {info.version}, {info.dpdk}",
         "launch line": " ".join(config.argv(executable)) if config else "",
-        "ports": [_port_fact(port, plan.scenario.mtu) for port in info.ports],
+        "ports": [
+            f"{port.number}: {port.name} ({port.driver}), {port.mac}, MTU {plan.scenario.mtu}, "
+            f"{port.rx_queues}/{port.tx_queues} rx/tx queues"
+            for port in info.ports
+        ],
         "octets of a buffer": config.room if config else 0,
         "memory": "hugepages" if config and config.hugepages else "ordinary pages",
-        "workers": [_worker_fact(worker) for worker in info.workers],
+        "workers": [
+            f"{worker.number} on processor {worker.cpu}: {worker.rx_queues} receive queues, "
+            f"{worker.tx_queues} transmit queues"
+            for worker in info.workers
+        ],
         "workers allowed": plan.testbed.cores.tester,
         "time stamps": "TSC, taken before the transmit call and after the receive call "
         f"({info.tsc_hz / 1e6:.0f} MHz); latency is from the last bit handed over to the "
         "frame taken in, the driver's and the wire's rings included",
         "time stamp error": _timestamp_error(info),
         "runs on": "the machine that carries the DUT",
-        "arrivals": [_arrival_clock(port) for port in info.ports],
+        "arrivals": [
+            f"{port.number}: by the NIC's clock, off by {port.nic_time_error_ns} ns at most when "
+            "it was last compared"
+            if port.nic_time
+            else f"{port.number}: by the processor's clock, when the frame is found"
+            for port in info.ports
+        ],
         "neighbours": f"answers for {plan.scenario.traffic.answers} addresses; "
         f"{sum(port.answers for port in info.ports)} frames sent to them so far",
         "largest burst": BURST,
@@ -241,43 +221,15 @@ def engine_facts(
     }
 
 
-def _port_fact(port: PortInfo, mtu: int) -> str:
-    return (
-        f"{port.number}: {port.name} ({port.driver}), {port.mac}, MTU {mtu}, "
-        f"{port.rx_queues}/{port.tx_queues} rx/tx queues"
-    )
-
-
-def _worker_fact(worker: WorkerInfo) -> str:
-    return (
-        f"{worker.number} on processor {worker.cpu}: {worker.rx_queues} receive queues, "
-        f"{worker.tx_queues} transmit queues"
-    )
-
-
 def _timestamp_error(info: EngineInfo) -> str:
     """How far off a latency can be, besides what `calibrations` measured of the tester itself."""
     nic = [port.nic_time_error_ns for port in info.ports if port.nic_time]
-    told = f"; NIC's clock off by {max(nic)} ns at most" if nic else ""
+    worst = f"; NIC's clock off by {max(nic)} ns at most" if nic else ""
     return (
-        f"one clock for both ends, of {1e9 / info.tsc_hz:.2f} ns resolution{told}; a frame waits "
+        f"one clock for both ends, of {1e9 / info.tsc_hz:.2f} ns resolution{worst}; a frame waits "
         "for the others of its call and for the next look at the ring: what that comes to without "
         "a DUT is the latency in `calibrations`"
     )
-
-
-def _arrival_clock(port: PortInfo) -> str:
-    """What tells when frames arrive at a port."""
-    if not port.nic_time:
-        return f"{port.number}: by the processor's clock, when the frame is found"
-    return (
-        f"{port.number}: by the NIC's clock, off by {port.nic_time_error_ns} ns at most when it "
-        "was last compared"
-    )
-
-
-#: Learning frames are sent slowly, unless there are so many that it would take too long.
-LEARN_FPS, LEARN_S = 10_000.0, 2.0
 
 
 class Loadgen(TrafficGenerator):
@@ -366,10 +318,12 @@ class Loadgen(TrafficGenerator):
                 self.machine.set_link(port.netdev, mac=end.mac)
         found = {p.netdev: self.machine.link(p.netdev) for p in self._ports if p.resets}
         self.executable = engine_executable()
-        spawn = partial(spawn_in_run, self.machine)
         self._neighbours, self._capture = ((), {}), CaptureSpec()
         self._engine = Engine.open(
-            self.config, run_dir=self.directory, executable=self.executable, spawn=spawn
+            self.config,
+            run_dir=self.directory,
+            executable=self.executable,
+            spawn=lambda argv, env: self.machine.spawn("loadgen", argv, env=env, isolated=True),
         )
         for netdev, link in found.items():  # what the driver changed is the switch's
             self.machine.set_link(netdev, mac=link.mac, mtu=scenario.mtu)
@@ -433,8 +387,7 @@ class Loadgen(TrafficGenerator):
         """Send learning frames."""
         if self._announce:
             self._running().announce()
-        rate = max(LEARN_FPS, frames_per_stream / LEARN_S)
-        self._running().learn(frames_per_stream, rate=rate)
+        self._running().learn(frames_per_stream, rate=learning_rate(frames_per_stream))
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send, drain, count."""
@@ -449,10 +402,6 @@ class Loadgen(TrafficGenerator):
             watch,
             refusal_is_loss=self.refusal_is_loss(trial),
         )
-
-    def burst(self, frames: int, watch: Callable[[], None]) -> TrialResult:
-        """Send an exact number of frames back to back; a full ring is tried again."""
-        return run_burst(self._running(), self._prepared, frames, watch)
 
     def live(self) -> LiveCounts | None:
         """Sums over all streams, from the engine."""

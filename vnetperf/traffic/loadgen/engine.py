@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
-from vnetperf.host.wait import patient
-from vnetperf.model.errors import GeneratorError, TrialTimeoutError
-from vnetperf.model.trial import CaptureWhat, Timeline
+from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.wait import wait_at_most, wait_for
+from vnetperf.model.errors import GeneratorError, HostError, TrialTimeoutError
+from vnetperf.model.trial import CaptureWhat
+from vnetperf.traffic.base import host_failures
 from vnetperf.traffic.loadgen.build import engine_executable
 from vnetperf.traffic.loadgen.telemetry import (
     CapturedFrame,
-    EngineConnection,
+    DelayDifferences,
     EngineInfo,
     EngineResult,
+    EngineSocket,
     EngineStatus,
-    LearnResult,
+    FrameCounts,
+    Histogram,
     PortInfo,
     PortResult,
-    Spawn,
     StreamResult,
+    StreamTimeline,
     WorkerInfo,
+    parse_reply,
     read_capture,
-    spawn_child,
+    read_histogram,
 )
 
+log = logging.getLogger(__name__)
+
+PROTOCOL = 1
 MAX_STREAMS = 256
-MAX_HEADER = 440
 MAX_WORKERS = 64
-TRAILER_OCTETS = 18
 #: RTE_MAX_LCORE of distributions' builds.
 MAX_LCORE = 128
 
@@ -144,10 +150,6 @@ class FieldSpec:
     the numbers of values multiply); random: evenly among the values."""
     seed: int | None = None
     """Of mode random; None: one that depends on stream and field only."""
-
-    def parameters(self) -> dict[str, Any]:
-        """What ``stream/field`` takes, besides the stream."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -277,155 +279,22 @@ class EngineTrial:
         }
 
 
-#: Numbers in a row of a timeline's file.
-TIMELINE_COLUMNS = 5
-NS = 1e9
-
-
-@dataclass(frozen=True)
-class StreamTimeline:
-    """One stream over time; the bins begin with the trial's start."""
-
-    bin_ns: int
-    sent: Sequence[int]
-    """Frames taken by the driver, by the bin of their stamp."""
-    refused: Sequence[int]
-    received: Sequence[int]
-    """Distinct frames that came, by the bin in which they were sent."""
-    arrived: Sequence[int]
-    """The same by the bin in which they came."""
-    hole_ns: Sequence[int]
-    """When the last frame was sent that is missing before one that came, ns; 0: none. A frame that
-    others have overtaken is missing before them, though it comes: look at `received` first."""
-    gap_ns: int
-    """Longest time between two arrivals of all streams of the sending port."""
-    gap_from_ns: int
-    tail_ns: int | None
-    """When the last frame was sent, if it never came."""
-
-    @classmethod
-    def parse(cls, reply: Mapping[str, Any], rows: bytes) -> StreamTimeline:
-        """From the reply of the engine and the file it names."""
-        numbers = array("Q", rows)
-        sent, refused, received, arrived, hole_ns = (
-            numbers[column::TIMELINE_COLUMNS] for column in range(TIMELINE_COLUMNS)
-        )
-        return cls(
-            bin_ns=reply["bin_ns"],
-            sent=sent,
-            refused=refused,
-            received=received,
-            arrived=arrived,
-            hole_ns=hole_ns,
-            gap_ns=reply["gap_ns"],
-            gap_from_ns=reply["gap_from_ns"],
-            tail_ns=reply.get("tail_ns"),
-        )
-
-    def offered(self, *, refusal_is_loss: bool) -> list[int]:
-        """Frames that were put to the DUT in each bin."""
-        if not refusal_is_loss:
-            return list(self.sent)
-        return [s + r for s, r in zip(self.sent, self.refused, strict=True)]
-
-    def last_lost_ns(self, *, refusal_is_loss: bool) -> int | None:
-        """When the last frame was sent that never came."""
-        offered = self.offered(refusal_is_loss=refusal_is_loss)
-        lossy = [n for n, frames in enumerate(offered) if frames > self.received[n]]
-        if not lossy:
-            return None
-        last = lossy[-1]
-        # The width is told in whole ns, and is up to one more.
-        begin, end = last * self.bin_ns, (last + 1) * (self.bin_ns + 1)
-        told = [at for at in (self.hole_ns[last], self.tail_ns) if at and begin <= at <= end]
-        return max(told, default=(last + 1) * self.bin_ns)
-
-
-@dataclass(frozen=True)
-class DelayDifferences:
-    """Differences of the delays of successive frames of one stream, ns."""
-
-    count: int
-    min_ns: int
-    max_ns: int
-    pairs: Sequence[tuple[int, int]]
-    """Difference and how often, by rising difference."""
-
-    @classmethod
-    def parse(cls, reply: Mapping[str, Any], octets: bytes) -> DelayDifferences:
-        """From the reply of the engine and the file it names."""
-        numbers = array("q", octets)
-        rising, falling = reply["rising"], reply["falling"]
-        return cls(
-            count=rising + falling,
-            min_ns=-reply["falling_max_ns"] if falling else reply["rising_min_ns"],
-            max_ns=reply["rising_max_ns"] if rising else -reply["falling_min_ns"],
-            pairs=tuple(zip(numbers[::2], numbers[1::2], strict=True)),
-        )
-
-
-def timeline_of(
-    direction: int, streams: Sequence[StreamTimeline], bin_s: float, *, refusal_is_loss: bool
-) -> Timeline:
-    """The timelines of a direction's streams as one."""
-    sent = _column_sums(s.offered(refusal_is_loss=refusal_is_loss) for s in streams)
-    received, arrived = (
-        _column_sums(s.received for s in streams),
-        _column_sums(s.arrived for s in streams),
-    )
-    used = max((n for n, (a, b) in enumerate(zip(sent, arrived, strict=True)) if a or b), default=0)
-    lost = [
-        at
-        for at in (s.last_lost_ns(refusal_is_loss=refusal_is_loss) for s in streams)
-        if at is not None
-    ]
-    longest = max(streams, key=lambda s: s.gap_ns)
-    return Timeline(
-        direction=direction,
-        bin_s=bin_s,
-        sent=tuple(sent[: used + 1]),
-        received=tuple(received[: used + 1]),
-        arrived=tuple(arrived[: used + 1]),
-        last_lost_s=max(lost) / NS if lost else None,
-        gap_s=longest.gap_ns / NS,
-        gap_from_s=longest.gap_from_ns / NS,
-    )
-
-
-def _column_sums(rows: Iterable[Sequence[int]]) -> list[int]:
-    return [sum(column) for column in zip(*rows, strict=True)]
-
-
-def ipdv_of(streams: Iterable[DelayDifferences]) -> dict[str, float]:
-    """Delay variation of a direction, RFC 8219 section 7.3.2."""
-    told = [s for s in streams if s.count]
-    if not told:
-        return {}
-    pairs = sorted(pair for s in told for pair in s.pairs)
-    half = (sum(count for _, count in pairs) + 1) // 2
-    upto = accumulate(count for _, count in pairs)
-    median = next((v for (v, _), n in zip(pairs, upto, strict=True) if n >= half), told[0].max_ns)
-    return {
-        "min": float(min(s.min_ns for s in told)),
-        "median": float(median),
-        "max": float(max(s.max_ns for s in told)),
-    }
-
-
-_POLL_S = 0.002
+POLL_S = 0.002
+#: Starts a command with additions to the environment.
+Spawn = Callable[[list[str], dict[str, str]], ManagedProcess]
+Record = TypeVar("Record")
 
 
 class Engine:
     """A running engine; made by `Engine.open`.
 
-    Every method raises `GeneratorError` when the engine refuses (the message says what it accepts),
-    does not answer, or has died (the message ends with its log).
+    Every method raises `GeneratorError` when the engine refuses (the message has what it accepts),
+    does not reply, or has exited (the message ends with its log).
     """
 
-    def __init__(self, connection: EngineConnection) -> None:
-        self._connection = connection
-        self._call = connection.call
-        self._call_all = connection.call_all
+    def __init__(self, process: ManagedProcess, socket: EngineSocket) -> None:
+        self._process = process
+        self._socket = socket
         self._epoch = 0
         self._ids: tuple[int, ...] = ()  # of the streams that are set
         self._sent: tuple[int, ...] = ()  # of the streams that the last trial knew
@@ -437,13 +306,28 @@ class Engine:
         config: EngineConfig,
         *,
         run_dir: Path,
+        spawn: Spawn,
         executable: Path | None = None,
-        spawn: Spawn = spawn_child,
         timeout_s: float = 30.0,
     ) -> Engine:
-        """Start the engine and wait until it answers."""
+        """Start the engine and wait until it replies; one that does not is stopped."""
         argv = config.argv(str(executable or engine_executable()))
-        return cls(EngineConnection.open(argv, run_dir, spawn, timeout_s))
+        process = spawn(argv, {"RUNTIME_DIRECTORY": str(run_dir)})
+        with contextlib.ExitStack() as undo_on_error:
+            undo_on_error.callback(process.stop, 0.0)
+            socket = connect_engine(process, run_dir, timeout_s)
+            undo_on_error.callback(socket.close)
+            made = cls(process, socket)
+            protocol = made._ask("info")["protocol"]
+            if protocol != PROTOCOL:
+                raise GeneratorError(
+                    f"the engine uses protocol {protocol}",
+                    where="/loadgen/info",
+                    accepted=f"protocol {PROTOCOL}",
+                    cure="use the engine that this version builds",
+                )
+            undo_on_error.pop_all()
+        return made
 
     def __enter__(self) -> Self:
         return self
@@ -454,81 +338,97 @@ class Engine:
     @property
     def pid(self) -> int:
         """Process id."""
-        return self._connection.pid
+        return self._process.pid
+
+    def _ask(self, command: str, **parameters: object) -> Any:
+        return self._ask_all(command, (parameters,))[0]
+
+    def _ask_all(self, command: str, rows: Sequence[Mapping[str, object]]) -> list[Any]:
+        """Run a command with each row of parameters, without waiting for each reply."""
+        if not rows:
+            return []
+        try:
+            return self._socket.ask_all(f"/loadgen/{command}", rows)
+        except GeneratorError as error:
+            if not error.accepted:  # not a refusal: the connection or the process
+                self._expect_alive(error)
+            raise
+
+    def _expect_alive(self, cause: Exception) -> None:
+        # The socket closes a moment before the process can be waited for.
+        wait_at_most(lambda: not self._process.alive(), 1.0, "the end of the engine", poll_s=POLL_S)
+        try:
+            self._process.expect_alive()
+        except HostError as error:
+            raise GeneratorError(error.what, where=error.where, cure=error.cure) from cause
+
+    def _wait_for(self, predicate: Callable[[], bool], timeout_s: float, what: str) -> None:
+        with host_failures():
+            self._process.wait_for(predicate, timeout_s, what, POLL_S)
 
     def info(self) -> EngineInfo:
         """Describe the engine, its ports and workers, as they are now."""
-        reply = self._call("info")
-        return EngineInfo(
-            version=reply["version"],
-            protocol=reply["protocol"],
-            dpdk=reply["dpdk"],
-            pid=reply["pid"],
-            tsc_hz=reply["tsc_hz"],
-            largest_frame=reply["largest_frame"],
-            window=reply["window"],
+        reply = self._ask("info")
+        workers = [{"worker": number} for number in range(reply["workers"])]
+        return parse_reply(
+            EngineInfo,
+            reply,
             ports=tuple(map(self._port_info, range(reply["ports"]))),
             workers=tuple(
-                WorkerInfo(number=number, **self._call("worker", worker=number))
-                for number in range(reply["workers"])
+                parse_reply(WorkerInfo, worker, number=number)
+                for number, worker in enumerate(self._ask_all("worker", workers))
             ),
         )
 
     def _port_info(self, number: int) -> PortInfo:
-        return PortInfo.parse(number, self._call("port", port=number))
+        return parse_reply(PortInfo, self._ask("port", port=number), number=number)
 
     def wait_links(self, timeout_s: float = 10.0) -> None:
         """Wait until the links of all ports are up."""
-        deadline = time.monotonic() + patient(timeout_s)
-        while True:
-            down = [p for p in map(self._port_info, range(self._connection.ports)) if not p.link_up]
-            if not down:
-                return
-            if time.monotonic() > deadline:
-                names = ", ".join(f"{p.number} ({p.name})" for p in down)
-                raise GeneratorError(
-                    f"no link on port {names} after {timeout_s} s",
-                    cure="see whether the other end is plugged in and up",
-                )
-            time.sleep(_POLL_S)
+        for port in self.info().ports:
+            self._wait_link(port.number, timeout_s)
+
+    def _wait_link(self, port: int, timeout_s: float) -> None:
+        self._wait_for(lambda: self._port_info(port).link_up, timeout_s, f"the link of port {port}")
 
     def unplug(self, port: int) -> None:
         """Let go of a port whose far end is about to go; a trial that is running goes on.
 
         What is to be sent there is refused until `plug`.
         """
-        self._call("port/unplug", port=port)
+        log.info("unplug port %d", port)
+        self._ask("port/unplug", port=port)
 
     def plug(self, port: int, timeout_s: float = 10.0) -> None:
         """Take a port up again once its far end is there."""
-        deadline = time.monotonic() + patient(timeout_s)
-        while True:
+        log.info("plug in port %d", port)
+        refused: list[GeneratorError] = []
+
+        def plugged() -> bool:
             try:
-                self._call("port/plug", port=port)
-                break
+                self._ask("port/plug", port=port)
             except GeneratorError as error:
-                if not error.accepted.startswith("a far end") or time.monotonic() > deadline:
+                if not error.accepted.startswith("a far end"):
                     raise
-            time.sleep(_POLL_S)
-        while not self._port_info(port).link_up:
-            if time.monotonic() > deadline + patient(timeout_s):
-                raise GeneratorError(f"no link on port {port} after it was plugged in")
-            time.sleep(_POLL_S)
+                refused.append(error)
+                return False
+            return True
+
+        wait_for(plugged, timeout_s, f"the far end of port {port}", error=lambda: refused[-1])
+        self._wait_link(port, timeout_s)
 
     def set_streams(self, streams: Iterable[StreamSpec]) -> None:
         """Replace all streams.  When one is refused, none is left."""
         streams = tuple(streams)
-        self._call("stream/clear")
+        self._ask("stream/clear")
         self._ids, self._loaded = (), frozenset()
         try:
-            self._call_all("stream/add", [stream.parameters() for stream in streams])
-            self._call_all(
-                "stream/field",
-                [{"stream": s.id, **field.parameters()} for s in streams for field in s.fields],
-            )
+            self._ask_all("stream/add", [stream.parameters() for stream in streams])
+            fields = [{"stream": s.id, **asdict(one)} for s in streams for one in s.fields]
+            self._ask_all("stream/field", fields)
         except GeneratorError:
-            if self._connection.alive:
-                self._call("stream/clear")
+            if self._process.alive():
+                self._ask("stream/clear")
             raise
         self._ids = tuple(stream.id for stream in streams)
 
@@ -536,37 +436,36 @@ class Engine:
         self, entries: Iterable[NeighbourSpec], any_macs: Mapping[int, bytes] | None = None
     ) -> None:
         """Replace the addresses that the ports answer ARP and neighbour discovery for."""
-        self._call("neighbour/clear")
-        self._call_all("neighbour/add", [entry.parameters() for entry in entries])
+        self._ask("neighbour/clear")
+        self._ask_all("neighbour/add", [entry.parameters() for entry in entries])
         for port, mac in (any_macs or {}).items():
-            self._call("neighbour/any", port=port, mac=mac.hex())
+            self._ask("neighbour/any", port=port, mac=mac.hex())
 
     def announce(self) -> int:
         """Send gratuitous ARP requests and unsolicited advertisements for those addresses."""
-        return int(self._call("neighbour/announce")["announced"])
+        return int(self._ask("neighbour/announce")["announced"])
 
     def start(self, trial: EngineTrial) -> int:
         """Start a trial; returns as soon as its common start has been fixed."""
         for stream_id in self._loaded.intersection(self._ids) - trial.loads.keys():
-            self._call("stream/load", stream=stream_id, rate=0)
+            self._ask("stream/load", stream=stream_id, rate=0)
         self._loaded = frozenset(trial.loads)
-        self._call_all(
-            "stream/load",
-            [{"stream": one, **load.parameters()} for one, load in trial.loads.items()],
-        )
+        loads = [{"stream": one, **load.parameters()} for one, load in trial.loads.items()]
+        self._ask_all("stream/load", loads)
         epoch = self._epoch % 255 + 1 if trial.epoch is None else trial.epoch
-        self._call("trial/start", epoch=epoch, **trial.parameters())
-        self._epoch = epoch
-        self._sent = self._ids
+        self._ask("trial/start", epoch=epoch, **trial.parameters())
+        self._epoch, self._sent = epoch, self._ids
         return epoch
 
     def status(self) -> EngineStatus:
         """Look at the engine; works at any time, also while a trial runs."""
-        return EngineStatus.parse(self._call("trial/status"))
+        reply = self._ask("trial/status")
+        counts = parse_reply(FrameCounts, reply) if "intended" in reply else None
+        return parse_reply(EngineStatus, reply, counts=counts)
 
     def stop(self) -> None:
         """Abort the trial or learning that is going on; what was not sent counts as unsent."""
-        self._call("trial/stop")
+        self._ask("trial/stop")
 
     def wait(self, timeout_s: float) -> EngineResult:
         """Wait for the end of the trial and return its result."""
@@ -574,75 +473,72 @@ class Engine:
         return self.result()
 
     def _wait_state(self, states: set[str], timeout_s: float) -> Mapping[str, Any]:
-        deadline = time.monotonic() + patient(timeout_s)
-        while True:
-            reply: Mapping[str, Any] = self._call("trial/status")
-            if reply["state"] in states:
-                return reply
-            if time.monotonic() > deadline:
-                if reply["state"] != "idle":
-                    self.stop()
-                raise TrialTimeoutError(f"the engine is still {reply['state']} after {timeout_s} s")
-            time.sleep(_POLL_S)
+        def reply() -> Mapping[str, Any] | None:
+            found: Mapping[str, Any] = self._ask("trial/status")
+            return found if found["state"] in states else None
+
+        def late() -> TrialTimeoutError:
+            state = self._ask("trial/status")["state"]
+            if state != "idle":
+                self.stop()
+            return TrialTimeoutError(f"the engine is still {state} after {timeout_s} s")
+
+        return wait_for(reply, timeout_s, "the engine", poll_s=POLL_S, error=late)
 
     def result(self) -> EngineResult:
         """Return the result of the last trial; it stays until the next one starts."""
-        status = self._call("trial/status")
-        ports = tuple(
-            PortResult(port=number, **self._call("trial/port", port=number))
-            for number in range(self._connection.ports)
-        )
-        replies = self._call_all("trial/result", [{"stream": one} for one in self._sent])
+        status = self._ask("trial/status")
+        ports = [{"port": number} for number in range(self._ask("info")["ports"])]
+        streams = [{"stream": one} for one in self._sent]
         return EngineResult(
             epoch=status["epoch"],
             aborted=bool(status["aborted"]),
             elapsed_ns=status.get("elapsed_ns", 0),
             tx_end_ns=status.get("tx_end_ns"),
-            streams=tuple(map(StreamResult.parse, self._sent, replies)),
-            ports=ports,
+            streams=tuple(
+                map(StreamResult.parse, self._sent, self._ask_all("trial/result", streams))
+            ),
+            ports=tuple(
+                parse_reply(PortResult, reply, port=number)
+                for number, reply in enumerate(self._ask_all("trial/port", ports))
+            ),
         )
 
-    def histogram(self, stream_id: int) -> tuple[tuple[int, int], ...]:
-        """Return the latency histogram of a stream in the last trial."""
-        return self.histograms((stream_id,))[stream_id]
-
-    def histograms(self, stream_ids: Sequence[int]) -> dict[int, tuple[tuple[int, int], ...]]:
-        """Return the latency histograms of several streams in the last trial."""
-        replies = self._call_all("trial/histogram", [{"stream": one} for one in stream_ids])
-        found = {}
-        for stream_id, reply in zip(stream_ids, replies, strict=True):
-            numbers = array("Q", self._read(reply["file"]))
-            found[stream_id] = tuple(zip(numbers[::2], numbers[1::2], strict=True))
-        return found
+    def histograms(self, stream_ids: Sequence[int]) -> dict[int, Histogram]:
+        """Return the latency histograms of streams in the last trial."""
+        return self._recorded("trial/histogram", stream_ids, read_histogram)
 
     def timelines(self, stream_ids: Sequence[int]) -> dict[int, StreamTimeline]:
-        """Return how several streams of the last trial went on, if it was asked for bins."""
-        replies = self._call_all("trial/timeline", [{"stream": one} for one in stream_ids])
-        return {
-            one: StreamTimeline.parse(reply, self._read(reply["file"]))
-            for one, reply in zip(stream_ids, replies, strict=True)
-        }
+        """Return how streams of the last trial went on, if it had bins."""
+        return self._recorded("trial/timeline", stream_ids, StreamTimeline.parse)
 
     def differences(self, stream_ids: Sequence[int]) -> dict[int, DelayDifferences]:
         """Return the differences of successive frames' delays, if the last trial kept them."""
-        replies = self._call_all("trial/ipdv", [{"stream": one} for one in stream_ids])
+        return self._recorded("trial/ipdv", stream_ids, DelayDifferences.parse)
+
+    def _recorded(
+        self,
+        command: str,
+        stream_ids: Sequence[int],
+        parse: Callable[[Mapping[str, Any], bytes], Record],
+    ) -> dict[int, Record]:
+        replies = self._ask_all(command, [{"stream": one} for one in stream_ids])
         return {
-            one: DelayDifferences.parse(reply, self._read(reply["file"]))
+            one: parse(reply, self._read(reply["file"]))
             for one, reply in zip(stream_ids, replies, strict=True)
         }
 
     def capture(self, frames: int, what: CaptureWhat = "first") -> None:
         """Keep frames of the trials to come."""
-        self._call("capture", frames=frames, what=what)
+        self._ask("capture", frames=frames, what=what)
 
     def captured(self) -> tuple[CapturedFrame, ...]:
         """Return the frames that were kept of the last trial."""
-        reply = self._call("trial/capture")
-        return read_capture(self._read(reply["file"]))
+        return read_capture(self._read(self._ask("trial/capture")["file"]))
 
     def _read(self, name: str) -> bytes:
         """What the engine has written beside its socket."""
-        file = self._connection.directory / name
+        file = self._socket.path.parent / name
         try:
             return file.read_bytes()
         except OSError as error:
@@ -657,27 +553,55 @@ class Engine:
         stream_id: int | None = None,
         rate: float = 10_000.0,
         timeout_s: float = 30.0,
-    ) -> LearnResult:
-        """Send frames that fill tables on the way and count for no trial.
+    ) -> int:
+        """Send frames that fill tables on the way and count for no trial; returns how many.
 
         The last trial's result stays.
         """
-        self._call("learn", stream=stream_id, count=count, rate=float(rate))
-        reply = self._wait_state({"idle", "done"}, timeout_s)
-        return LearnResult(
-            sent=reply["learned"], refused=reply["learn_refused"], unsent=reply["learn_unsent"]
-        )
+        self._ask("learn", stream=stream_id, count=count, rate=float(rate))
+        return int(self._wait_state({"idle", "done"}, timeout_s)["learned"])
 
     def xstats(self, port: int) -> dict[str, int]:
         """Return the driver's own counters of a port, since its start."""
         stats: dict[str, int] = {}
         offset = 0
         while offset >= 0:
-            reply = self._call("xstats", port=port, offset=offset)
+            reply = self._ask("xstats", port=port, offset=offset)
             offset = reply.pop("next")
             stats.update(reply)
         return stats
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """End the engine; may be called again.  A dead or deaf engine is killed, not complained of."""
-        self._connection.close(timeout_s)
+        """End the engine; may be called again.  One that does not end by itself is killed."""
+        self._socket.close()
+        self._process.stop(timeout_s)
+
+
+def connect_engine(process: ManagedProcess, run_dir: Path, timeout_s: float) -> EngineSocket:
+    """Wait for the socket of this very process to reply."""
+    found: list[EngineSocket] = []
+
+    def connected() -> bool:
+        # EAL adds ":1" and so on to the name when it finds it taken.
+        for path in (run_dir / "dpdk").rglob("dpdk_telemetry.v2*"):
+            with contextlib.suppress(GeneratorError):
+                socket = EngineSocket(path)
+                # DPDK opens the socket before the ports are up and the workers run.
+                if socket.pid == process.pid and _works(socket):
+                    found.append(socket)
+                    return True
+                socket.close()
+        return False
+
+    began = time.monotonic()
+    with host_failures():
+        process.wait_for(connected, timeout_s, "its telemetry socket", POLL_S)
+    log.info("engine %d replies after %.2f s", process.pid, time.monotonic() - began)
+    return found[0]
+
+
+def _works(socket: EngineSocket) -> bool:
+    try:
+        return bool(socket.ask("/loadgen/worker", worker=0)["tid"])
+    except GeneratorError:
+        return False

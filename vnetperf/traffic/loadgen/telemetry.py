@@ -1,34 +1,34 @@
-"""The engine's process, DPDK's telemetry socket that it answers on, and its answers as values.
+"""The engine's telemetry socket, and its replies as values.
 
-Times in answers are nanoseconds after the trial's start.
+Times in replies are nanoseconds after the trial's start.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
+import logging
 import struct
-import subprocess
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self, TypeVar
 
-from vnetperf.host.dpdk import MAX_TELEMETRY_REQUEST, DpdkTelemetry
-from vnetperf.host.machine import Machine
-from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import patient
-from vnetperf.model.errors import GeneratorError, HostError
+from vnetperf.host.dpdk import DpdkTelemetry
+from vnetperf.model.errors import GeneratorError
+from vnetperf.traffic.base import host_failures
+from vnetperf.traffic.frames import pcap_file
 
-REQUEST_MAX = MAX_TELEMETRY_REQUEST
+log = logging.getLogger(__name__)
+
 _PATH_MAX = 107  # sun_path, without its terminator
+#: Longer than the engine gives its workers (worker.c), so that its own message arrives.
+REPLY_TIMEOUT_S = 30.0
 
 
-class TelemetryClient:
-    """One connection to a DPDK process, usable from one thread."""
+class EngineSocket:
+    """DPDK's telemetry socket of one process, for use from one thread."""
 
-    def __init__(self, path: Path, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, path: Path, *, timeout_s: float = REPLY_TIMEOUT_S) -> None:
         self.path = path
         if len(str(path).encode()) > _PATH_MAX:
             raise GeneratorError(
@@ -39,44 +39,30 @@ class TelemetryClient:
             )
         try:
             self._telemetry = DpdkTelemetry(path, timeout_s)
-        except (OSError, ValueError) as error:
-            raise _nobody(path, error) from error
-        try:
-            greeting = self._telemetry.greeting
-            self.pid = int(greeting["pid"])
-            """Process that answers."""
-            self.version = str(greeting["version"])
-            """Its DPDK version, as it says: ``DPDK 22.11.0``."""
-        except (ValueError, KeyError, TypeError) as error:
+            self.pid = int(self._telemetry.greeting["pid"])
+            """Process that replies."""
+        except (OSError, ValueError, KeyError, TypeError) as error:
             self.close()
-            raise _nobody(path, error) from error
+            raise GeneratorError(
+                f"no DPDK telemetry: {error or type(error).__name__}", where=str(path)
+            ) from error
 
-    def call(self, command: str, **parameters: object) -> Any:
-        """Run one command and return the value of its answer."""
-        return self.raw(_request(command, parameters))
+    def ask(self, command: str, **parameters: object) -> Any:
+        """Run one command and return its value."""
+        return self.ask_all(command, (parameters,))[0]
 
-    def call_all(self, command: str, parameters: Sequence[Mapping[str, object]]) -> list[Any]:
-        """Run one command several times; all of them, also when one is refused."""
-        if not parameters:
-            return []
-        try:
-            values = self._telemetry.ask_all([_request(command, one) for one in parameters])
-        except HostError as error:
-            raise GeneratorError(error.what, where=command, accepted=error.accepted) from error
-        return [_accepted(command, value) for value in values]
-
-    def raw(self, request: str) -> Any:
-        """Send a whole request as it is; see `call`."""
-        command = request.partition(",")[0]
-        try:
-            value = self._telemetry.ask(request)
-        except HostError as error:
-            raise GeneratorError(error.what, where=command, accepted=error.accepted) from error
-        return _accepted(command, value)
+    def ask_all(self, command: str, rows: Sequence[Mapping[str, object]]) -> list[Any]:
+        """Run one command with each row of parameters; all of them, also when one is refused."""
+        requests = [_render(command, row) for row in rows]
+        log.debug("%s, %d times", requests[0] if requests else command, len(requests))
+        with host_failures():
+            values = self._telemetry.ask_all(requests)
+        return [_accepted(command.partition(",")[0], value) for value in values]
 
     def close(self) -> None:
         """Close the connection; may be called again."""
-        self._telemetry.close()
+        if hasattr(self, "_telemetry"):
+            self._telemetry.close()
 
     def __enter__(self) -> Self:
         return self
@@ -85,13 +71,17 @@ class TelemetryClient:
         self.close()
 
 
-def _request(command: str, parameters: Mapping[str, object]) -> str:
-    given = (f"{key}={_text(v)}" for key, v in parameters.items() if v is not None)
+def _render(command: str, parameters: Mapping[str, object]) -> str:
+    given = (
+        f"{key}={value!r}" if isinstance(value, float) else f"{key}={value}"
+        for key, value in parameters.items()
+        if value is not None
+    )
     return ",".join([command, *given])
 
 
 def _accepted(command: str, value: Any) -> Any:
-    """An answer that is no refusal."""
+    """A reply that is no refusal."""
     if value is None:
         raise GeneratorError("the command is unknown or failed", where=command)
     if isinstance(value, dict) and "error" in value:
@@ -101,241 +91,19 @@ def _accepted(command: str, value: Any) -> Any:
     return value
 
 
-def _text(value: object) -> str:
-    return repr(value) if isinstance(value, float) else str(value)
+ReplyType = TypeVar("ReplyType")
 
 
-def _nobody(path: Path, error: Exception) -> GeneratorError:
-    return GeneratorError(f"no DPDK telemetry: {error or type(error).__name__}", where=str(path))
-
-
-_TAIL_LINES = 15
-_POLL_S = 0.002
-#: Longer than the engine gives its workers (worker.c), so that its own message arrives.
-_CALL_TIMEOUT_S = 30.0
-
-
-class EngineProcess(Protocol):
-    """What the engine needs of a process; `subprocess.Popen` is one."""
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-
-    def poll(self) -> int | None:
-        """Exit status, or None while it runs."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; raises `subprocess.TimeoutExpired` after timeout seconds."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-
-Spawn = Callable[[Sequence[str], Mapping[str, str], Path], EngineProcess]
-"""Starts a command (argv, environment, log file for its output) as a process."""
-
-
-def spawn_child(argv: Sequence[str], env: Mapping[str, str], log: Path) -> EngineProcess:
-    """Start the command as a plain child process."""
-    with log.open("wb") as output:
-        return subprocess.Popen(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        )
-
-
-def connect_telemetry(
-    process: EngineProcess, run_dir: Path, log: Path, timeout_s: float
-) -> TelemetryClient:
-    """Wait for the socket of this very process to answer."""
-    timeout_s = patient(timeout_s)
-    deadline = time.monotonic() + timeout_s
-    reason = "no telemetry socket"
-    while time.monotonic() < deadline:
-        status = process.poll()
-        if status is not None:
-            raise exit_error(status, log)
-        # EAL adds ":1" and so on to the name when it finds it taken.
-        for path in (run_dir / "dpdk").rglob("dpdk_telemetry.v2*"):
-            try:
-                client = TelemetryClient(path, timeout_s=_CALL_TIMEOUT_S)
-            except GeneratorError as error:
-                reason = str(error)
-                continue
-            if client.pid == process.pid and _answers(client):
-                return client
-            client.close()
-        time.sleep(_POLL_S)
-    raise GeneratorError(
-        f"the engine does not answer after {timeout_s:g} s ({reason}){_tail(log)}",
-        where=str(run_dir),
-    )
-
-
-def _answers(client: TelemetryClient) -> bool:
-    """Whether it works: DPDK opens the socket before the ports are up and the workers run."""
-    try:
-        return bool(client.call("/loadgen/worker", worker=0)["tid"])
-    except GeneratorError:
-        return False
-
-
-def exit_error(status: int, log: Path) -> GeneratorError:
-    """The error for an engine that has ended, with its log's last lines."""
-    how = f"by signal {-status}" if status < 0 else f"with status {status}"
-    return GeneratorError(f"the engine has ended {how}{_tail(log)}", where=str(log))
-
-
-def _tail(log: Path) -> str:
-    try:
-        lines = log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-    except OSError:
-        return ""
-    return "".join(f"\n  | {line}" for line in lines)
-
-
-PROTOCOL = 1
-EXIT_POLL_S = 0.002
-
-
-class EngineConnection:
-    """A running engine that answers; made by `Connection.open`.
-
-    Attributes:
-        ports: How many ports it has.
-    """
-
-    def __init__(self, process: EngineProcess, client: TelemetryClient, log: Path) -> None:
-        self._process = process
-        self._client = client
-        self._log = log
-        self.ports = 0
-
-    @classmethod
-    def open(
-        cls, argv: list[str], run_dir: Path, spawn: Spawn, timeout_s: float
-    ) -> EngineConnection:
-        """Start the engine and wait until it answers; what does not is killed."""
-        log = run_dir / "loadgen.log"
-        process = spawn(argv, {**os.environ, "RUNTIME_DIRECTORY": str(run_dir)}, log)
-        with contextlib.ExitStack() as undo_on_error:
-            undo_on_error.callback(_kill, process)
-            client = connect_telemetry(process, run_dir, log, timeout_s)
-            undo_on_error.callback(client.close)
-            made = cls(process, client, log)
-            made._greet()
-            undo_on_error.pop_all()
-        return made
-
-    def _greet(self) -> None:
-        info = self.call("info")
-        if info["protocol"] != PROTOCOL:
-            raise GeneratorError(
-                f"the engine speaks protocol {info['protocol']}",
-                where="/loadgen/info",
-                accepted=f"protocol {PROTOCOL}",
-                cure="use the engine that this version builds",
-            )
-        self.ports = int(info["ports"])
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._process.pid
-
-    @property
-    def directory(self) -> Path:
-        """Where the engine puts its files."""
-        return self._client.path.parent
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        return self._process.poll() is None
-
-    def call(self, command: str, **parameters: object) -> Any:
-        """Ask the engine."""
-        return self._told(lambda: self._client.call(f"/loadgen/{command}", **parameters))
-
-    def call_all(self, command: str, parameters: Sequence[Mapping[str, object]]) -> list[Any]:
-        """Ask the engine the same several times over, without waiting for each answer."""
-        answers: list[Any] = self._told(
-            lambda: self._client.call_all(f"/loadgen/{command}", parameters)
-        )
-        return answers
-
-    def _told(self, ask: Callable[[], Any]) -> Any:
-        try:
-            return ask()
-        except GeneratorError as error:
-            if not error.accepted:  # not a refusal: the connection or the process
-                self._check_alive(error)
-            raise
-
-    def _check_alive(self, cause: Exception) -> None:
-        # The socket closes a moment before the process can be waited for.
-        deadline = time.monotonic() + 1.0
-        while self.alive and time.monotonic() < deadline:
-            time.sleep(EXIT_POLL_S)
-        status = self._process.poll()
-        if status is not None:
-            raise exit_error(status, self._log) from cause
-
-    def close(self, timeout_s: float) -> None:
-        """End the engine; may be called again.  A dead or deaf engine is killed, not complained of."""
-        if self.alive:
-            try:
-                self._client.call("/loadgen/quit")
-                self._process.wait(timeout_s)
-            except (GeneratorError, subprocess.TimeoutExpired):
-                self._process.kill()
-        self._client.close()
-        self._process.wait(timeout_s)
-
-
-def _kill(process: EngineProcess) -> None:
-    if process.poll() is None:
-        process.kill()
-        process.wait()
-
-
-class SpawnedEngine:
-    """A process of the run in the shape the engine's wrapper wants."""
-
-    def __init__(self, process: ManagedProcess) -> None:
-        self._process = process
-
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._process.pid
-
-    def poll(self) -> int | None:
-        """Look whether it has ended."""
-        return self._process.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end."""
-        deadline = time.monotonic() + (timeout if timeout is not None else 3600.0)
-        while (status := self._process.returncode) is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(self._process.name, timeout or 0.0)
-            time.sleep(0.005)
-        return status
-
-    def kill(self) -> None:
-        """End it at once."""
-        self._process.stop(timeout_s=0.0)
-
-
-def spawn_in_run(
-    machine: Machine, argv: Sequence[str], env: Mapping[str, str], log: Path
-) -> SpawnedEngine:
-    """Start the engine as a process of the run."""
-    process = machine.spawn("loadgen", list(argv), env=env, isolated=True)
-    log.unlink(missing_ok=True)
-    log.symlink_to(process.log)
-    return SpawnedEngine(process)
+def parse_reply(
+    kind: type[ReplyType], reply: Mapping[str, Any], prefix: str = "", **known: Any
+) -> ReplyType:
+    """Make a value of a reply; a field that may be None may be missing in it."""
+    for field in fields(kind):  # type: ignore[arg-type]  # only dataclasses are given
+        if field.name not in known:
+            optional = "None" in str(field.type)
+            name = prefix + field.name
+            known[field.name] = reply.get(name) if optional else reply[name]
+    return kind(**known)
 
 
 @dataclass(frozen=True)
@@ -347,9 +115,6 @@ class PortInfo:
     driver: str
     mac: str
     link_up: bool
-    link_speed_mbps: int | None
-    """Mbit/s; None: the driver cannot tell."""
-    numa_node: int | None
     mtu: int
     """As the driver has it; those that take frames of any size leave it at 1500."""
     rx_queues: int
@@ -360,25 +125,6 @@ class PortInfo:
     """How far that may be off, by the last reading of both clocks."""
     answers: int
     """Frames sent to neighbours since the start: answers and announcements."""
-
-    @classmethod
-    def parse(cls, number: int, reply: Mapping[str, Any]) -> PortInfo:
-        """From the reply of the engine about a port."""
-        return cls(
-            number=number,
-            name=reply["name"],
-            driver=reply["driver"],
-            mac=reply["mac"],
-            link_up=bool(reply["link_up"]),
-            link_speed_mbps=reply["link_speed"] or None,
-            numa_node=reply["numa_node"] if reply["numa_node"] >= 0 else None,
-            mtu=reply["mtu"],
-            rx_queues=reply["rx_queues"],
-            tx_queues=reply["tx_queues"],
-            answers=reply["answers"],
-            nic_time=bool(reply["nic_time"]),
-            nic_time_error_ns=reply["nic_time_error_ns"],
-        )
 
 
 @dataclass(frozen=True)
@@ -412,10 +158,6 @@ class EngineInfo:
     workers: tuple[WorkerInfo, ...]
 
 
-EngineState = Literal["idle", "armed", "running", "draining", "done", "learning"]
-_NS_PER_S = 1_000_000_000
-
-
 @dataclass(frozen=True)
 class FrameCounts:
     """Frames; ``intended == sent + refused + unsent`` once a trial is done."""
@@ -445,31 +187,21 @@ class FrameCounts:
         """Sent and not received; negative if more came than was sent, which is a fault."""
         return self.sent - self.received
 
-    @classmethod
-    def parse(cls, reply: Mapping[str, int]) -> FrameCounts:
-        """From the reply of the engine."""
-        return cls(**{name: int(reply[name]) for name in cls.__dataclass_fields__})
-
 
 @dataclass(frozen=True)
 class EngineStatus:
     """A look at the engine; counts are live while a trial runs."""
 
-    state: EngineState
-    elapsed_s: float | None
-    """Seconds since the trial's start, or its whole length once done."""
+    state: Literal["idle", "armed", "running", "draining", "done", "learning"]
+    elapsed_ns: int | None
+    """Since the trial's start, or its whole length once done."""
     counts: FrameCounts | None
     """Sums over all streams; None: no trial yet."""
 
-    @classmethod
-    def parse(cls, reply: Mapping[str, Any]) -> EngineStatus:
-        """From the reply of the engine."""
-        elapsed = reply.get("elapsed_ns")
-        return cls(
-            state=reply["state"],
-            elapsed_s=None if elapsed is None else elapsed / _NS_PER_S,
-            counts=FrameCounts.parse(reply) if "intended" in reply else None,
-        )
+    @property
+    def elapsed_s(self) -> float | None:
+        """The same in seconds."""
+        return None if self.elapsed_ns is None else self.elapsed_ns / 1e9
 
 
 @dataclass(frozen=True)
@@ -482,11 +214,6 @@ class LatencySum:
     max_ns: int
     over: int
     """Frames above 10 s: in the sum and the maximum, not in the histogram."""
-
-    @classmethod
-    def parse(cls, reply: Mapping[str, int]) -> LatencySum:
-        """From the reply of the engine."""
-        return cls(**{name: int(reply[f"latency_{name}"]) for name in cls.__dataclass_fields__})
 
     @property
     def mean_ns(self) -> float | None:
@@ -509,25 +236,10 @@ class StreamResult:
 
     @classmethod
     def parse(cls, stream: int, reply: Mapping[str, int]) -> StreamResult:
-        """From the reply of the engine about a stream."""
-        return cls(
-            stream=stream,
-            counts=FrameCounts.parse(reply),
-            latency=LatencySum.parse(reply),
-            tx_first_ns=reply.get("tx_first_ns"),
-            tx_last_ns=reply.get("tx_last_ns"),
-            rx_first_ns=reply.get("rx_first_ns"),
-            rx_last_ns=reply.get("rx_last_ns"),
-        )
-
-    @property
-    def offered_rate(self) -> float | None:
-        """Frames/s offered to the driver (sent and refused), from first to last frame."""
-        if self.tx_first_ns is None or self.tx_last_ns is None:
-            return None
-        span = self.tx_last_ns - self.tx_first_ns
-        frames = self.counts.sent + self.counts.refused
-        return (frames - 1) * _NS_PER_S / span if span > 0 and frames > 1 else None
+        """From the reply about a stream."""
+        counts = parse_reply(FrameCounts, reply)
+        latency = parse_reply(LatencySum, reply, "latency_")
+        return parse_reply(cls, reply, stream=stream, counts=counts, latency=latency)
 
 
 @dataclass(frozen=True)
@@ -550,7 +262,7 @@ class PortResult:
     answered: int
     """Requests of neighbours for addresses of ours."""
     nic_timed: int
-    """Frames whose arrival was told by the NIC's clock."""
+    """Frames whose arrival the NIC's clock gave."""
     unanswered: int
     """Likewise, when they came faster than answers leave."""
     tx_frames: int
@@ -593,23 +305,95 @@ class EngineResult:
         raise KeyError(stream_id)
 
 
-@dataclass(frozen=True)
-class LearnResult:
-    """Frames of a learning phase."""
+#: Numbers in a row of a timeline's file.
+_TIMELINE_COLUMNS = 5
+Histogram = tuple[tuple[int, int], ...]
 
-    sent: int
-    refused: int
-    unsent: int
+
+def read_histogram(reply: Mapping[str, Any], octets: bytes) -> Histogram:
+    """Value (ns) and frames, by rising value."""
+    del reply
+    numbers = array("Q", octets)
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+@dataclass(frozen=True)
+class StreamTimeline:
+    """One stream over time; the bins begin with the trial's start."""
+
+    bin_ns: int
+    sent: Sequence[int]
+    """Frames taken by the driver, by the bin of their stamp."""
+    refused: Sequence[int]
+    received: Sequence[int]
+    """Distinct frames that came, by the bin in which they were sent."""
+    arrived: Sequence[int]
+    """The same by the bin in which they came."""
+    hole_ns: Sequence[int]
+    """When the last frame was sent that is missing before one that came, ns; 0: none. A frame that
+    others have overtaken is missing before them, though it comes: look at `received` first."""
+    gap_ns: int
+    """Longest time between two arrivals of all streams of the sending port."""
+    gap_from_ns: int
+    tail_ns: int | None
+    """When the last frame was sent, if it never came."""
+
+    @classmethod
+    def parse(cls, reply: Mapping[str, Any], octets: bytes) -> StreamTimeline:
+        """From the reply and the file it names."""
+        numbers = array("Q", octets)
+        names = ("sent", "refused", "received", "arrived", "hole_ns")
+        columns: dict[str, Any] = {
+            name: numbers[at::_TIMELINE_COLUMNS] for at, name in enumerate(names)
+        }
+        return parse_reply(cls, reply, **columns)
+
+    def offered(self, *, refusal_is_loss: bool) -> list[int]:
+        """Frames that were put to the DUT in each bin."""
+        if not refusal_is_loss:
+            return list(self.sent)
+        return [s + r for s, r in zip(self.sent, self.refused, strict=True)]
+
+    def last_lost_ns(self, *, refusal_is_loss: bool) -> int | None:
+        """When the last frame was sent that never came."""
+        offered = self.offered(refusal_is_loss=refusal_is_loss)
+        lossy = [n for n, frames in enumerate(offered) if frames > self.received[n]]
+        if not lossy:
+            return None
+        last = lossy[-1]
+        # The width is in whole ns, and may be up to one more.
+        begin, end = last * self.bin_ns, (last + 1) * (self.bin_ns + 1)
+        known = [at for at in (self.hole_ns[last], self.tail_ns) if at and begin <= at <= end]
+        return max(known, default=(last + 1) * self.bin_ns)
+
+
+@dataclass(frozen=True)
+class DelayDifferences:
+    """Differences of the delays of successive frames of one stream, ns."""
+
+    count: int
+    min_ns: int
+    max_ns: int
+    pairs: Sequence[tuple[int, int]]
+    """Difference and how often, by rising difference."""
+
+    @classmethod
+    def parse(cls, reply: Mapping[str, Any], octets: bytes) -> DelayDifferences:
+        """From the reply and the file it names."""
+        numbers = array("q", octets)
+        rising, falling = reply["rising"], reply["falling"]
+        return cls(
+            count=rising + falling,
+            min_ns=-reply["falling_max_ns"] if falling else reply["rising_min_ns"],
+            max_ns=reply["rising_max_ns"] if rising else -reply["falling_min_ns"],
+            pairs=tuple(zip(numbers[::2], numbers[1::2], strict=True)),
+        )
 
 
 CaptureKind = Literal["sent", "received", "stray"]
-
 _RECORD = struct.Struct("=QIIHHI")
 _KINDS: dict[int, CaptureKind] = {1: "sent", 2: "received", 3: "stray"}
 _NO_STREAM = 256
-CAPTURE_NS_PER_S = 1_000_000_000
-#: pcap with times in nanoseconds, version 2.4, UTC, Ethernet without FCS.
-_MAGIC, _MAJOR, _MINOR, _SNAPLEN, _ETHERNET = 0xA1B23C4D, 2, 4, 262_144, 1
 
 
 @dataclass(frozen=True)
@@ -636,30 +420,20 @@ def read_capture(data: bytes) -> tuple[CapturedFrame, ...]:
     while at < len(data):
         wall_ns, length, kept, port, stream, kind = _RECORD.unpack_from(data, at)
         at += _RECORD.size
-        frames.append(
-            CapturedFrame(
-                wall_ns=wall_ns,
-                port=port,
-                stream=None if stream == _NO_STREAM else stream,
-                kind=_KINDS[kind],
-                octets=data[at : at + kept],
-                length=length,
-            )
-        )
+        number = None if stream == _NO_STREAM else stream
+        octets = data[at : at + kept]
+        frames.append(CapturedFrame(wall_ns, port, number, _KINDS[kind], octets, length))
         at += kept
     return tuple(sorted(frames, key=lambda frame: frame.wall_ns))
 
 
 def pcap_files(frames: Iterable[CapturedFrame]) -> dict[str, bytes]:
     """One pcap file for each port and way, as tcpdump and Wireshark read them."""
-    files: dict[str, bytearray] = {}
+    files: dict[str, list[CapturedFrame]] = {}
     for frame in frames:
         way = "sent" if frame.kind == "sent" else "received"
-        name = f"port{frame.port}-{way}.pcap"
-        if name not in files:
-            header = (_MAGIC, _MAJOR, _MINOR, 0, 0, _SNAPLEN, _ETHERNET)
-            files[name] = bytearray(struct.pack("=IHHiIII", *header))
-        seconds, ns = divmod(frame.wall_ns, CAPTURE_NS_PER_S)
-        files[name] += struct.pack("=IIII", seconds, ns, len(frame.octets), frame.length)
-        files[name] += frame.octets
-    return {name: bytes(octets) for name, octets in sorted(files.items())}
+        files.setdefault(f"port{frame.port}-{way}.pcap", []).append(frame)
+    return {
+        name: pcap_file((f.wall_ns, f.octets, f.length) for f in mine)
+        for name, mine in sorted(files.items())
+    }

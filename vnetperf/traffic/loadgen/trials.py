@@ -6,33 +6,51 @@ would: every flow stays on one queue, and flows are dealt out to the queues in t
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import IPv4Address
+from itertools import accumulate
 
 from vnetperf.host.wait import patient
 from vnetperf.model import frames as tunnel
-from vnetperf.model import trial as model
 from vnetperf.model.deployment import Deployment, port_mac, tester_mac
 from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.model.options import GN_TESTER
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import Timeline, TrialResult, TrialSpec
+from vnetperf.model.trial import DirectionCounts, Latency, Timeline, TrialResult, TrialSpec
 from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
-from vnetperf.traffic.frames import IPV4_LEN, Checksum, CompiledFrame, VariedField, compile_traffic
-from vnetperf.traffic.loadgen import engine, telemetry
-from vnetperf.traffic.loadgen import engine as engine_spec
-from vnetperf.traffic.loadgen import telemetry as engine_results
-from vnetperf.traffic.loadgen.engine import (
-    DelayDifferences,
-    Engine,
-    NeighbourSpec,
-    StreamTimeline,
-    ipdv_of,
-    timeline_of,
+from vnetperf.traffic.base import sleep_watching
+from vnetperf.traffic.frames import (
+    IPV4_LEN,
+    Checksum,
+    CompiledFrame,
+    VariedField,
+    compile_traffic,
+    split_by_share,
 )
+from vnetperf.traffic.loadgen.engine import (
+    MAX_STREAMS,
+    Engine,
+    EngineTrial,
+    FieldSpec,
+    NeighbourSpec,
+    StreamLoad,
+    StreamSpec,
+)
+from vnetperf.traffic.loadgen.telemetry import (
+    DelayDifferences,
+    EngineResult,
+    Histogram,
+    StreamResult,
+    StreamTimeline,
+)
+
+log = logging.getLogger(__name__)
 
 ETH_SRC, ETH_TYPE, ETH_LEN, TAG_LEN, MAC_LEN = 6, 12, 14, 4, 6
 VLANS = (0x8100, 0x88A8)
@@ -147,7 +165,7 @@ class StreamPart:
 
     stream: Stream
     share: float
-    spec: engine.StreamSpec
+    spec: StreamSpec
     broadcast: bool = False
     first: int = 0
     every: int = 1
@@ -190,11 +208,11 @@ def parts_of(
                 every=turn.every,
             )
             parts.append(part)
-    if len(parts) > engine.MAX_STREAMS:
+    if len(parts) > MAX_STREAMS:
         raise GeneratorError(
             f"{len(streams)} streams over several queues, in several sizes, or of sessions that "
             f"are not in order, make {len(parts)}",
-            accepted=f"at most {engine.MAX_STREAMS}",
+            accepted=f"at most {MAX_STREAMS}",
             cure="use fewer chains, queues, sizes in the mix, or sessions",
         )
     return tuple(parts)
@@ -218,7 +236,7 @@ def _mix_turns(
         not sequence
         or not alone
         or any(len(mine) != kinds for mine in by_stream.values())
-        or len(by_stream) * len(sequence) > engine.MAX_STREAMS
+        or len(by_stream) * len(sequence) > MAX_STREAMS
         or any(_favours_flows(field, sequence) for frame in frames for field in frame.fields)
     ):
         return plain
@@ -244,18 +262,12 @@ def split_frames(count: int, parts: Sequence[StreamPart]) -> tuple[int, ...]:
     if len({part.share for part in parts}) == 1:  # in turn, so that an order is kept to the end
         each, more = divmod(count, len(parts))
         return tuple(each + (number < more) for number in range(len(parts)))
-    shares, given, so_far = [], 0, 0.0
-    for part in parts:
-        so_far += part.share
-        upto = round(count * so_far) if part is not parts[-1] else count
-        shares.append(upto - given)
-        given = upto
-    return tuple(shares)
+    return split_by_share(count, [part.share for part in parts])
 
 
 def _queue_shares(
     turn: _MixTurn, queues: int
-) -> list[tuple[int | None, float, tuple[engine.FieldSpec, ...]]]:
+) -> list[tuple[int | None, float, tuple[FieldSpec, ...]]]:
     """Queue, share of the frames, and fields of each part of one kind of frame."""
     frame, varied = turn.frame, turn.frame.fields
     if queues == 1:
@@ -265,7 +277,7 @@ def _queue_shares(
     if flows == 1:  # one flow stays on one queue; those of several chains are dealt out
         return [(frame.stream.chain % queues, 1.0, tuple(_field(field) for field in varied))]
     used = min(queues, flows)
-    dealt: list[tuple[int | None, float, tuple[engine.FieldSpec, ...]]] = []
+    dealt: list[tuple[int | None, float, tuple[FieldSpec, ...]]] = []
     for queue in range(used):
         mine = len(range(queue, flows, used))
         fields = tuple(_every_nth_value(field, queue, used) for field in varied)
@@ -273,12 +285,12 @@ def _queue_shares(
     return dealt
 
 
-def _every_nth_value(field: VariedField, first: int, step: int) -> engine.FieldSpec:
+def _every_nth_value(field: VariedField, first: int, step: int) -> FieldSpec:
     """Every step-th value of a field, from one on."""
     values = len(range(first, field.count, step))
     if not values:  # fewer values than queues: this field does not tell the flows apart
         return _field(field)
-    return engine.FieldSpec(
+    return FieldSpec(
         offset=field.offset,
         width=field.width,
         base=field.base + first * field.step,
@@ -288,17 +300,17 @@ def _every_nth_value(field: VariedField, first: int, step: int) -> engine.FieldS
     )
 
 
-def _field(field: VariedField) -> engine.FieldSpec:
+def _field(field: VariedField) -> FieldSpec:
     return _every_nth_value(field, 0, 1)
 
 
 def _spec(
-    number: int, frame: CompiledFrame, fields: tuple[engine.FieldSpec, ...], queue: int | None
-) -> engine.StreamSpec:
+    number: int, frame: CompiledFrame, fields: tuple[FieldSpec, ...], queue: int | None
+) -> StreamSpec:
     own = frame.checksums[-1] if frame.checksums else None
     packets = [c for c in frame.checksums if c.kind == "ipv4"]
     inner = own.ip_offset if own else None
-    return engine.StreamSpec(
+    return StreamSpec(
         id=number,
         tx_port=frame.stream.tx_port,
         rx_port=frame.stream.rx_port,
@@ -324,67 +336,167 @@ def _outer_ipv4(
     return None
 
 
-Histogram = Callable[[int], tuple[tuple[int, int], ...]]
+#: Frames in one transmit call, and back to back after a stall.
+BURST = 32
+#: A frame that is later than this is given up; a scheduler slice of another poller is far shorter.
+MAX_LAG_S = 0.01
+#: Longest wait for the engine beyond the trial's own length, seconds.
+GRACE_S = 10.0
+#: Slowest that a burst leaves, frames/s: through af_packet on a busy machine.
+SLOWEST_BURST_FPS = 50_000.0
+
+Watch = Callable[[], None]
 
 
-def to_trial_result(
-    streams: Sequence[Stream],
-    result: telemetry.EngineResult,
-    histogram: Histogram | None,
+@dataclass(frozen=True)
+class PreparedStreams:
+    """Streams that the engine has.
+
+    Attributes:
+        parts: What the engine sends, by queue.
+        group: Frames of each queue that are sent back to back; 1 sends evenly.
+    """
+
+    parts: tuple[StreamPart, ...] = ()
+    group: int = 1
+
+    def loads(self, trial: TrialSpec) -> dict[int, StreamLoad]:
+        """What each part sends, so that each direction has the load of the trial or its burst."""
+        streams: dict[int, list[StreamPart]] = {}
+        for part in self.parts:
+            streams.setdefault(part.stream.id, []).append(part)
+        senders = Counter(parts[0].stream.direction for parts in streams.values())
+        loads = {}
+        for parts in streams.values():
+            sender = parts[0].stream
+            rate = trial.load_fps * sender.load / senders[sender.direction]
+            counts = split_frames(trial.burst or round(rate * trial.duration_s), parts)
+            for part, count in zip(parts, counts, strict=True):
+                if count and trial.burst:
+                    loads[part.spec.id] = StreamLoad(rate=None, count=count)
+                elif count:
+                    exact = None if trial.steps else count
+                    loads[part.spec.id] = StreamLoad(rate=rate * part.share, count=exact)
+        return loads
+
+
+def run_trial(
+    engine: Engine,
+    prepared: PreparedStreams,
+    trial: TrialSpec,
+    watch: Watch,
     *,
-    apart: frozenset[int] = frozenset(),
-    differences: Mapping[int, DelayDifferences] | None = None,
-) -> model.TrialResult:
-    """Add the streams of each direction up."""
-    directions = sorted({stream.direction for stream in streams})
-
-    def of(direction: int, *, to_all: bool) -> list[telemetry.StreamResult]:
-        mine = (s.id for s in streams if s.direction == direction and (s.id in apart) == to_all)
-        return [result.stream(number) for number in mine]
-
-    return model.TrialResult(
-        directions=tuple(
-            _direction(d, of(d, to_all=False), of(d, to_all=True), histogram, differences or {})
-            for d in directions
-        ),
+    refusal_is_loss: bool,
+) -> TrialResult:
+    """Send, drain, count."""
+    spec = engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss)
+    began = time.monotonic()
+    result = _run_to_end(engine, spec, trial.duration_s, watch)
+    sent_s = result.tx_end_ns / 1e9 if trial.burst and result.tx_end_ns else trial.duration_s
+    if trial.full_drain:
+        sleep_watching(began + sent_s + trial.drain_s, watch)
+    drained = max(0.0, result.elapsed_ns / 1e9 - sent_s)
+    timelines = _timelines(engine, prepared, trial, refusal_is_loss=refusal_is_loss)
+    counts = TrialResult(
+        directions=tally(prepared.parts, result),
         foreign={str(p.port): p.foreign + p.corrupted for p in result.ports},
         answered=sum(p.answered for p in result.ports),
         stale=sum(p.stale for p in result.ports),
         max_burst=max((p.max_burst for p in result.ports), default=0),
         max_lag_s=max((p.lag_max_ns for p in result.ports), default=0) / 1e9,
         mean_lag_s=max((p.lag_mean_ns or 0.0 for p in result.ports), default=0.0) / 1e9,
+        refusal_is_loss=refusal_is_loss,
+        drain_s=trial.drain_s if trial.full_drain else round(drained, 4),
+        timelines=timelines,
+    )
+    log.info("trial %d: %s", result.epoch, _summary(counts))
+    if counts.worst_loss_ratio() > trial.histogram_up_to_loss:
+        return counts
+    own = [result.stream(part.spec.id) for part in prepared.parts if not part.broadcast]
+    histograms = engine.histograms([s.stream for s in own if s.latency.count])
+    received = [s.stream for s in own if s.counts.received]
+    differences = engine.differences(received) if trial.ipdv else {}
+    directions = tally(prepared.parts, result, histograms, differences)
+    return counts.model_copy(update={"directions": directions})
+
+
+def _summary(counts: TrialResult) -> str:
+    return "; ".join(
+        f"direction {d.direction}: {d.intended} intended, {d.sent} sent, {d.refused} refused, "
+        f"{d.unsent} unsent, {d.received} received"
+        for d in counts.directions
     )
 
 
-def _direction(
-    direction: int,
-    streams: Sequence[telemetry.StreamResult],
-    broadcast: Sequence[telemetry.StreamResult],
-    histogram: Histogram | None,
-    differences: Mapping[int, DelayDifferences],
-) -> model.DirectionCounts:
-    def total(name: str) -> int:
-        return sum(getattr(s.counts, name) for s in streams)
+def engine_trial(
+    prepared: PreparedStreams, trial: TrialSpec, *, refusal_is_loss: bool
+) -> EngineTrial:
+    """A trial as the engine runs it.
 
-    return model.DirectionCounts(
-        direction=direction,
-        intended=total("intended"),
-        sent=total("sent"),
-        refused=total("refused"),
-        unsent=total("unsent"),
-        received=total("received"),
-        duplicated=total("duplicated"),
-        reordered=total("reordered"),
-        late=total("late"),
-        misrouted=total("misrouted"),
-        tx_seconds=_tx_seconds(streams),
-        latency=_latency(streams, histogram, differences),
-        broadcast_sent=sum(s.counts.sent for s in broadcast),
-        broadcast_received=sum(s.counts.received for s in broadcast),
+    A burst whose frames are refused where that is the DUT's loss goes on: trying them again would
+    give the DUT time.
+    """
+    steps = tuple((step.load_fps / trial.load_fps, step.duration_s) for step in trial.steps)
+    return EngineTrial(
+        loads=prepared.loads(trial),
+        duration_s=None if trial.burst or steps else trial.duration_s,
+        steps=() if trial.burst else steps,
+        drain_s=trial.drain_s,
+        burst=BURST,
+        group=1 if trial.burst else prepared.group,
+        max_lag_s=patient(MAX_LAG_S),
+        policy="retry" if trial.burst and not refusal_is_loss else "drop",
+        bin_s=trial.bin_s,
+        tag_at_s=trial.tag_at_s,
+        ipdv=trial.ipdv,
     )
 
 
-def _tx_seconds(streams: Iterable[telemetry.StreamResult]) -> float:
+def _run_to_end(engine: Engine, spec: EngineTrial, length_s: float, watch: Watch) -> EngineResult:
+    """Start a trial and wait for its end; whatever happens, traffic has stopped after."""
+    began = time.monotonic()
+    burst_s = sum(load.count or 0 for load in spec.loads.values() if load.rate is None)
+    try:
+        engine.start(spec)
+        sleep_watching(began + length_s, watch)
+        return engine.wait(spec.drain_s + GRACE_S + burst_s / SLOWEST_BURST_FPS)
+    except BaseException:
+        with contextlib.suppress(GeneratorError, HostError):  # it exited, or had nothing to stop
+            engine.stop()
+        raise
+
+
+def tally(
+    parts: Sequence[StreamPart],
+    result: EngineResult,
+    histograms: Mapping[int, Histogram] | None = None,
+    differences: Mapping[int, DelayDifferences] | None = None,
+) -> tuple[DirectionCounts, ...]:
+    """Add the streams of each direction up; percentiles are there where histograms are given."""
+
+    def direction_counts(direction: int) -> DirectionCounts:
+        mine = [(p, result.stream(p.spec.id)) for p in parts if p.stream.direction == direction]
+        own = [stream for part, stream in mine if not part.broadcast]
+        broadcast = [stream.counts for part, stream in mine if part.broadcast]
+        return DirectionCounts(
+            direction=direction,
+            **{name: sum(getattr(s.counts, name) for s in own) for name in _SUMS},
+            tx_seconds=_tx_seconds(own),
+            latency=_latency(own, histograms, differences or {}),
+            broadcast_sent=sum(counts.sent for counts in broadcast),
+            broadcast_received=sum(counts.received for counts in broadcast),
+        )
+
+    return tuple(map(direction_counts, sorted({part.stream.direction for part in parts})))
+
+
+_SUMS = (
+    *("intended", "sent", "refused", "unsent", "received"),
+    *("duplicated", "reordered", "late", "misrouted"),
+)
+
+
+def _tx_seconds(streams: Iterable[StreamResult]) -> float:
     """Seconds the offered frames took at the rate they were seen to leave at.
 
     n frames span n - 1 gaps; one more gap makes frames / seconds the rate.
@@ -399,23 +511,27 @@ def _tx_seconds(streams: Iterable[telemetry.StreamResult]) -> float:
 
 
 def _latency(
-    streams: Sequence[telemetry.StreamResult],
-    histogram: Histogram | None,
+    streams: Sequence[StreamResult],
+    histograms: Mapping[int, Histogram] | None,
     differences: Mapping[int, DelayDifferences],
-) -> model.Latency | None:
+) -> Latency | None:
     timed = [s for s in streams if s.latency.count]
     if not timed:
         return None
     count = sum(s.latency.count for s in timed)
-    summary = model.Latency(
+    summary = Latency(
         count=count,
         min_ns=min(s.latency.min_ns for s in timed),
         mean_ns=sum(s.latency.sum_ns for s in timed) / count,
         max_ns=max(s.latency.max_ns for s in timed),
     )
-    if histogram is None:
+    if histograms is None:
         return summary
-    pairs = _merged(histogram(s.stream) for s in timed)
+    frames: Counter[int] = Counter()  # streams share most buckets
+    for s in timed:
+        for value, number in histograms[s.stream]:
+            frames[value] += number
+    pairs = sorted(frames.items())
     more = {
         "percentiles": latency_percentiles(pairs),
         "hdr": encode_hdr(pairs),
@@ -424,215 +540,61 @@ def _latency(
     return summary.model_copy(update=more)
 
 
-def _merged(histograms: Iterable[Sequence[tuple[int, int]]]) -> list[tuple[int, int]]:
-    """Histograms of a direction's streams as one, by rising value; they share most buckets."""
-    frames_at: dict[int, int] = {}
-    for pairs in histograms:
-        for value, frames in pairs:
-            frames_at[value] = frames_at.get(value, 0) + frames
-    return sorted(frames_at.items())
-
-
-#: Frames in one transmit call, and back to back after a stall.
-BURST = 32
-#: A frame that is later than this is given up; a scheduler slice of another poller is far shorter.
-MAX_LAG_S = 0.01
-#: Longest wait for the engine beyond the trial's own length, seconds.
-GRACE_S = 10.0
-BURST_DRAIN_S = 0.2
-WATCH_S = 0.25
-#: Slowest that a burst leaves, frames/s: through af_packet on a busy machine.
-SLOWEST_BURST_FPS = 50_000.0
-
-Watch = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class PreparedStreams:
-    """Streams that the engine has been told.
-
-    Attributes:
-        parts: What the engine sends, by queue.
-        group: Frames of each queue that are sent back to back; 1 sends evenly.
-    """
-
-    parts: tuple[StreamPart, ...] = ()
-    group: int = 1
-
-    @property
-    def apart(self) -> frozenset[int]:
-        """Ids of the parts that are no frames of their stream: broadcast."""
-        return frozenset(part.spec.id for part in self.parts if part.broadcast)
-
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        """The stream of each part, with the part's id."""
-        return tuple(part.stream.model_copy(update={"id": part.spec.id}) for part in self.parts)
-
-    def by_stream(self) -> list[tuple[StreamPart, ...]]:
-        """Parts of each stream."""
-        ids = dict.fromkeys(part.stream.id for part in self.parts)
-        return [tuple(p for p in self.parts if p.stream.id == number) for number in ids]
-
-    def loads(
-        self, load_fps: float, duration_s: float, *, counted: bool = True
-    ) -> dict[int, engine_spec.StreamLoad]:
-        """What each part sends, so that each direction has the load of the trial."""
-        loads = {}
-        streams = self.by_stream()
-        senders = [parts[0].stream.direction for parts in streams]
-        for parts in streams:
-            sender = parts[0].stream
-            rate = load_fps * sender.load / senders.count(sender.direction)
-            counts = split_frames(round(rate * duration_s), parts)
-            for part, count in zip(parts, counts, strict=True):
-                if count:
-                    exact = count if counted else None
-                    load = engine_spec.StreamLoad(rate=rate * part.share, count=exact)
-                    loads[part.spec.id] = load
-        return loads
-
-    def bursts(self, frames: int) -> dict[int, engine_spec.StreamLoad]:
-        """What each part sends of an exact number of frames, back to back."""
-        return {
-            part.spec.id: engine_spec.StreamLoad(rate=None, count=count)
-            for parts in self.by_stream()
-            for part, count in zip(parts, split_frames(frames, parts), strict=True)
-            if count
-        }
-
-
-def run_trial(
-    engine: Engine,
-    prepared: PreparedStreams,
-    trial: TrialSpec,
-    watch: Watch,
-    *,
-    refusal_is_loss: bool,
-) -> TrialResult:
-    """Send, drain, count."""
-    spec = _to_engine_trial(prepared, trial, refusal_is_loss=refusal_is_loss)
-    began = time.monotonic()
-    result = _run_to_end(engine, spec, trial.duration_s, watch)
-    sent_s = result.tx_end_ns / 1e9 if trial.burst and result.tx_end_ns else trial.duration_s
-    if trial.full_drain:
-        _sleep_watching(began + sent_s + trial.drain_s, watch)
-    drained = max(0.0, result.elapsed_ns / 1e9 - sent_s)
-    own = [s for s in result.streams if s.stream not in prepared.apart]
-    timelines: tuple[Timeline, ...] = ()
-    if trial.bin_s:
-        timelines = _timelines(engine, prepared, own, trial.bin_s, refusal_is_loss=refusal_is_loss)
-    more = {
-        "refusal_is_loss": refusal_is_loss,
-        "drain_s": trial.drain_s if trial.full_drain else round(drained, 4),
-        "timelines": timelines,
-    }
-    counts = to_trial_result(prepared.streams, result, None, apart=prepared.apart)
-    counts = counts.model_copy(update=more)
-    if counts.worst_loss_ratio() > trial.histogram_up_to_loss:
-        return counts
-    timed = [s.stream for s in own if s.latency.count]
-    held = engine.histograms(timed)
-    differ = engine.differences([s.stream for s in own if s.counts.received]) if trial.ipdv else {}
-    whole = to_trial_result(
-        prepared.streams, result, held.__getitem__, apart=prepared.apart, differences=differ
-    )
-    return whole.model_copy(update=more)
-
-
-def _to_engine_trial(
-    prepared: PreparedStreams, trial: TrialSpec, *, refusal_is_loss: bool
-) -> engine_spec.EngineTrial:
-    """A trial as the engine is told it.
-
-    A burst whose frames are refused where that is the DUT's loss goes on: trying them again would
-    give the DUT time.
-    """
-    largest = trial.load_fps
-    loads = prepared.loads(largest, trial.duration_s, counted=not trial.steps)
-    common = engine_spec.EngineTrial(
-        loads=prepared.bursts(trial.burst) if trial.burst else loads,
-        drain_s=trial.drain_s,
-        burst=BURST,
-        max_lag_s=patient(MAX_LAG_S),
-        bin_s=trial.bin_s,
-        tag_at_s=trial.tag_at_s,
-        ipdv=trial.ipdv,
-    )
-    if trial.burst:
-        return replace(common, policy="drop" if refusal_is_loss else "retry")
-    steps = tuple((step.load_fps / largest, step.duration_s) for step in trial.steps)
-    return replace(
-        common,
-        duration_s=None if steps else trial.duration_s,
-        steps=steps,
-        group=prepared.group,
-    )
-
-
 def _timelines(
-    engine: Engine,
-    prepared: PreparedStreams,
-    own: Sequence[engine_results.StreamResult],
-    bin_s: float,
-    *,
-    refusal_is_loss: bool,
+    engine: Engine, prepared: PreparedStreams, trial: TrialSpec, *, refusal_is_loss: bool
 ) -> tuple[Timeline, ...]:
     """One timeline for each direction that sent."""
-    told = engine.timelines([s.stream for s in own])
+    if not trial.bin_s:
+        return ()
+    own = [part for part in prepared.parts if not part.broadcast]
+    streams = engine.timelines([part.spec.id for part in own])
     directions: dict[int, list[StreamTimeline]] = {}
-    for part in prepared.parts:
-        if part.spec.id in told:
-            directions.setdefault(part.stream.direction, []).append(told[part.spec.id])
+    for part in own:
+        directions.setdefault(part.stream.direction, []).append(streams[part.spec.id])
     return tuple(
-        timeline_of(direction, streams, bin_s, refusal_is_loss=refusal_is_loss)
-        for direction, streams in sorted(directions.items())
+        timeline_of(direction, mine, trial.bin_s, refusal_is_loss=refusal_is_loss)
+        for direction, mine in sorted(directions.items())
     )
 
 
-def run_burst(engine: Engine, prepared: PreparedStreams, frames: int, watch: Watch) -> TrialResult:
-    """Send an exact number of frames back to back; a full ring is tried again."""
-    spec = engine_spec.EngineTrial(
-        loads=prepared.bursts(frames),
-        drain_s=BURST_DRAIN_S,
-        burst=BURST,
-        policy="retry",
-        max_lag_s=patient(MAX_LAG_S),
+def timeline_of(
+    direction: int, streams: Sequence[StreamTimeline], bin_s: float, *, refusal_is_loss: bool
+) -> Timeline:
+    """The timelines of a direction's streams as one."""
+    sent = _column_sums(s.offered(refusal_is_loss=refusal_is_loss) for s in streams)
+    received = _column_sums(s.received for s in streams)
+    arrived = _column_sums(s.arrived for s in streams)
+    used = max((n for n, (a, b) in enumerate(zip(sent, arrived, strict=True)) if a or b), default=0)
+    lost = [s.last_lost_ns(refusal_is_loss=refusal_is_loss) for s in streams]
+    last_lost_ns = max((at for at in lost if at is not None), default=None)
+    longest = max(streams, key=lambda s: s.gap_ns)
+    return Timeline(
+        direction=direction,
+        bin_s=bin_s,
+        sent=tuple(sent[: used + 1]),
+        received=tuple(received[: used + 1]),
+        arrived=tuple(arrived[: used + 1]),
+        last_lost_s=None if last_lost_ns is None else last_lost_ns / 1e9,
+        gap_s=longest.gap_ns / 1e9,
+        gap_from_s=longest.gap_from_ns / 1e9,
     )
-    done = _run_to_end(engine, spec, 0.0, watch)
-    return to_trial_result(prepared.streams, done, None, apart=prepared.apart)
 
 
-def _run_to_end(
-    engine: Engine, spec: engine_spec.EngineTrial, length_s: float, watch: Watch
-) -> engine_results.EngineResult:
-    """Start a trial and wait for its end; whatever happens, traffic has stopped after."""
-    began = time.monotonic()
-    try:
-        engine.start(spec)
-        _sleep_watching(began + length_s, watch)
-        return engine.wait(spec.drain_s + GRACE_S + _longest_burst_s(spec))
-    except BaseException:
-        _stop_quietly(engine)
-        raise
+def _column_sums(rows: Iterable[Sequence[int]]) -> list[int]:
+    return [sum(column) for column in zip(*rows, strict=True)]
 
 
-def _longest_burst_s(spec: engine_spec.EngineTrial) -> float:
-    """Seconds that a burst may take to leave; 0 for paced traffic."""
-    loads = spec.loads.values()
-    return sum(load.count or 0 for load in loads if load.rate is None) / SLOWEST_BURST_FPS
-
-
-def _sleep_watching(until: float, watch: Watch) -> None:
-    """Sleep, but look up now and then: the core may be the engine's."""
-    while (left := until - time.monotonic()) > 0:
-        time.sleep(min(left, WATCH_S))
-        if left > WATCH_S:
-            watch()
-
-
-def _stop_quietly(engine: Engine) -> None:
-    try:
-        engine.stop()
-    except (GeneratorError, HostError):
-        return  # it has died, or had nothing to stop
+def ipdv_of(streams: Iterable[DelayDifferences]) -> dict[str, float]:
+    """Delay variation of a direction, RFC 8219 section 7.3.2."""
+    known = [s for s in streams if s.count]
+    if not known:
+        return {}
+    pairs = sorted(pair for s in known for pair in s.pairs)
+    half = (sum(count for _, count in pairs) + 1) // 2
+    upto = accumulate(count for _, count in pairs)
+    median = next((v for (v, _), n in zip(pairs, upto, strict=True) if n >= half), known[0].max_ns)
+    return {
+        "min": float(min(s.min_ns for s in known)),
+        "median": float(median),
+        "max": float(max(s.max_ns for s in known)),
+    }

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import field_validator
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError
 from vnetperf.model.frames import GTPU, MIN_FRAME_SIZE, TUNNELS
-from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
@@ -54,15 +54,27 @@ LARGEST = 1518
 SLOW_FPS = 1000
 
 
+@cache
+def sets_mtu(program: str) -> bool:
+    """Whether a Pktgen has the message that it exits with when an MTU cannot be set."""
+    try:
+        return b"Cannot set MTU" in Path(program).read_bytes()
+    except OSError:
+        return False
+
+
 class PktgenConfig(Frozen):
     """How Pktgen-DPDK is used: the section [pktgen] of a testbed file.
 
     Attributes:
         server: Where one runs that somebody else has started: "HOST" or "HOST:PORT", its ports 0
             and 1 at the ends of the wires; "" starts one.
+        memif: True for a build that runs on memif though it sets the MTU of its ports, because the
+            MTU of its DPDK's memif can be set.
     """
 
     server: str = ""
+    memif: bool = False
 
     @field_validator("server")
     @classmethod
@@ -122,8 +134,33 @@ class Pktgen(TrafficGenerator):
         return f"{LOCATED_AT}{server}" if server else path
 
     @classmethod
+    def cannot_plug(
+        cls,
+        wire: str,
+        queues: int,
+        *,
+        scenario: Scenario,
+        placement: Placement,
+        testbed: Testbed,
+        facts: MachineFacts,
+    ) -> str:
+        """Whether it would end at a memif, whose MTU cannot be set."""
+        del queues, scenario, placement
+        section = cls.section_of(testbed)
+        if wire != "memif" or section.server or section.memif:
+            return ""
+        program = facts.programs.get(cls.name, "")
+        if not sets_mtu(program):
+            return ""
+        return (
+            f"{program} sets the MTU of its ports (Pktgen 23.03 to 24.03 does) and exits where the "
+            "driver cannot, as DPDK's memif; use --wire veth or a NIC, or set memif = true under "
+            "[pktgen] of the testbed file for a build that runs on memif"
+        )
+
+    @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
-        """Whether a cycle of the frames is too long, or another's Pktgen has no settings for them."""
+        """Whether a cycle is too long, or an external Pktgen has no settings for the frames."""
         with contextlib.suppress(ConfigError):  # which is for others to tell
             kinds = compile_traffic(scenario.streams, scenario.traffic, LARGEST)
             if cls.section_of(testbed).server:
@@ -295,10 +332,8 @@ class Pktgen(TrafficGenerator):
         was added, lets go of a client that was quicker.
         """
         for attempt in range(STARTS):
-            deadline = time.monotonic() + patient(LINK_S)
-            while (down := self.links_down()) and time.monotonic() < deadline:
-                time.sleep(LINK_POLL_S)
-            if not down:
+            what = "the links of Pktgen"
+            if wait_at_most(lambda: not self.links_down(), LINK_S, what, poll_s=LINK_POLL_S):
                 return
             if self._server:
                 break
@@ -307,7 +342,7 @@ class Pktgen(TrafficGenerator):
                 self._start(self._files)
                 self._loaded = loaded
         raise GeneratorError(
-            f"no link at {', '.join(down)} after {LINK_S:g} s",
+            f"no link at {', '.join(self.links_down())} after {LINK_S:g} s",
             where=self.name,
             cure="see whether the other end of the wire is there, and Pktgen's terminal",
         )

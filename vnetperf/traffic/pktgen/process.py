@@ -24,7 +24,7 @@ from vnetperf.host import dpdk, threads
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import list_threads
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.model.scenario import Plan
@@ -255,7 +255,7 @@ STATISTICS_NICE = 10
 
 
 class PktgenProcess:
-    """A Pktgen of this run, in the run's own network namespace: nobody else can reach its socket."""
+    """A Pktgen of this run, in the run's own network namespace: no one else reaches its socket."""
 
     def __init__(self, machine: Machine, launch: PktgenCommand) -> None:
         self._machine = machine
@@ -276,21 +276,26 @@ class PktgenProcess:
 
     def connect(self) -> LuaClient:
         """Wait until it listens, and connect."""
-        deadline = time.monotonic() + patient(START_S)
-        while True:
+
+        def check() -> None:
             if why := self.death():
                 raise GeneratorError(why, where=" ".join(self._launch.argv))
-            if (opened := self._try_open()) is not None:
-                return LuaClient(
-                    partial(_already_open, opened), f"127.0.0.1:{self._launch.port}", self.death
-                )
-            if time.monotonic() > deadline:
-                raise GeneratorError(
-                    f"Pktgen does not listen after {START_S:g} s; its terminal ends with:\n"
-                    + self.last_words(),
-                    where=str(self._process.log),
-                )
-            time.sleep(POLL_S)
+
+        opened = wait_for(
+            self._try_open,
+            START_S,
+            "the Lua server of Pktgen",
+            poll_s=POLL_S,
+            check=check,
+            error=lambda: GeneratorError(
+                f"Pktgen does not listen after {START_S:g} s; its terminal ends with:\n"
+                + self.last_words(),
+                where=str(self._process.log),
+            ),
+        )
+        return LuaClient(
+            partial(_already_open, opened), f"127.0.0.1:{self._launch.port}", self.death
+        )
 
     def _try_open(self) -> socket.socket | None:
         try:

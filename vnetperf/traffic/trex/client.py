@@ -6,19 +6,18 @@ import contextlib
 import importlib.util
 import logging
 import re
-import select
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import vnetperf
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
 from vnetperf.traffic.trex import worker
 from vnetperf.traffic.trex.worker import PROTOCOL
@@ -53,17 +52,8 @@ class ClientInstall:
     source: str
 
     def argv(self, socket: Path) -> list[str]:
-        """Command line of the client's process.
-
-        Our own packages come last in its path: under another interpreter they are of no use.
-        """
-        ours = Path(vnetperf.__file__).parents[1]
-        program = (
-            "import sys; sys.path.append(sys.argv[1]); "
-            "from vnetperf.traffic.trex.worker import main; "
-            "sys.exit(main(sys.argv[2], sys.argv[3]))"
-        )
-        return [str(self.python), "-I", "-c", program, str(ours), str(socket), str(self.path)]
+        """Command line of the client's process."""
+        return [str(self.python), "-I", worker.__file__, str(socket), str(self.path)]
 
 
 def find_client(named: str, server: str) -> ClientInstall | str:
@@ -123,18 +113,36 @@ START_S = 30.0
 ANSWER_S = 20.0
 #: How often who waits for a trial is given a look, seconds.
 WATCH_S = 0.25
-#: Kind of trouble -> what the user can do.
-CURES = {
-    "missing": "give the directory of TRex's client: client under [trex] of the testbed file; "
-    "the server's tree has one, and `pip install lbr-trex-client` brings one",
-    "broken": "lbr-trex-client works with Python 3.8 to 3.11; from 3.12 on use the client of the "
-    "server's tree (client under [trex] of the testbed file)",
-    "too-old": "use the client of the server's tree, or lbr-trex-client 3.4 or newer",
-    "version": "use the client of the server's own tree (client under [trex] of the testbed file)",
-    "owned": "ask who has the ports to release them, or take them with force = true under [trex] "
-    "of the testbed file",
-    "gone": "see the server's log",
-    "counters": "nobody else may use the server's ports or clear its counters",
+#: Kind of error -> what it is, and what the user can do.
+ERRORS = {
+    "missing": (
+        "TRex's Python client was not found",
+        "give the directory of TRex's client: client under [trex] of the testbed file; the "
+        "server's tree has one, and `pip install lbr-trex-client` brings one",
+    ),
+    "broken": (
+        "TRex's Python client cannot be imported",
+        "lbr-trex-client works with Python 3.8 to 3.11; from 3.12 on use the client of the "
+        "server's tree (client under [trex] of the testbed file)",
+    ),
+    "too-old": (
+        "TRex's Python client is too old",
+        "use the client of the server's tree, or lbr-trex-client 3.4 or newer",
+    ),
+    "version": (
+        "the server refuses this version of TRex's client",
+        "use the client of the server's own tree (client under [trex] of the testbed file)",
+    ),
+    "owned": (
+        "the ports are owned by another client",
+        "ask who has the ports to release them, or take them with force = true under [trex] of "
+        "the testbed file",
+    ),
+    "gone": ("the server does not answer", "see the server's log"),
+    "counters": (
+        "the server's counters cannot be trusted",
+        "nobody else may use the server's ports or clear its counters",
+    ),
 }
 WHERE = "trex"
 
@@ -143,10 +151,10 @@ class TrexClient:
     """A client process that answers; made by `TrexClient.start`."""
 
     def __init__(
-        self, process: ManagedProcess, sock: socket.socket, alive: Callable[[], None]
+        self, process: ManagedProcess, connection: Connection, alive: Callable[[], None]
     ) -> None:
         self._process = process
-        self._sock = sock
+        self._connection = connection
         self._alive = alive
         self._number = 0
 
@@ -169,20 +177,28 @@ class TrexClient:
             listener.settimeout(WATCH_S)
             argv = place.argv(path)
             process = machine.spawn("trex-client", argv, isolated=isolated)
-            deadline = time.monotonic() + patient(START_S)
-            while True:
+
+            def connected() -> socket.socket | None:
                 with contextlib.suppress(TimeoutError):
-                    sock, _ = listener.accept()
-                    break
-                if not process.alive() or time.monotonic() > deadline:
-                    process.stop(timeout_s=0.0)
-                    raise GeneratorError(
-                        f"the process for TRex's client did not start; log ends with:\n"
-                        f"{process.log_tail()}",
-                        where=f"{WHERE}, {place.python}",
-                        cure=CURES["broken"],
-                    )
-        made = cls(process, sock, alive)
+                    return listener.accept()[0]
+                return None
+
+            def not_started() -> GeneratorError:
+                process.stop(timeout_s=0.0)
+                return GeneratorError(
+                    f"the process of TRex's client did not start; log ends with:\n"
+                    f"{process.log_tail()}",
+                    where=f"{WHERE}, {place.python}",
+                    cure=ERRORS["broken"][1],
+                )
+
+            def check() -> None:
+                if not process.alive():
+                    raise not_started()
+
+            what = "the process of TRex's client"
+            sock = wait_for(connected, START_S, what, poll_s=0.0, check=check, error=not_started)
+        made = cls(process, Connection(sock.detach()), alive)
         hello = made._receive(time.monotonic() + patient(ANSWER_S), lambda: None)
         if hello.get("protocol") != PROTOCOL:
             made.close()
@@ -206,15 +222,16 @@ class TrexClient:
         self._number += 1
         number = self._number
         log.debug("order %d: %s", number, do)
-        with self._telling():
-            worker.send_message(self._sock, {"do": do, "number": number, **values})
+        with self._connection_errors():
+            worker.send_message(self._connection, {"do": do, "number": number, **values})
         deadline = time.monotonic() + patient(within_s)
         # An order that was not answered in time may have been answered since.
         while (answer := self._wait(deadline, watch)).get("number") != number:
             continue
         if "trouble" in answer:
             self._alive()  # a server that has died says more than the call that found it gone
-            raise _client_error(answer["trouble"], answer["text"])
+            what, cure = ERRORS.get(answer["trouble"], ("the server or its client refused", ""))
+            raise GeneratorError(f"{what}: {answer['text']}", where=WHERE, cure=cure)
         result: dict[str, Any] = answer["result"]
         return result
 
@@ -224,8 +241,8 @@ class TrexClient:
         except TrialTimeoutError:
             raise
         except BaseException:
-            with contextlib.suppress(OSError, ValueError, GeneratorError):
-                worker.send_message(self._sock, {"do": "give-up"})
+            with contextlib.suppress(OSError, EOFError, ValueError, GeneratorError):
+                worker.send_message(self._connection, {"do": "give-up"})
                 self._receive(time.monotonic() + patient(ANSWER_S), self._alive)
             raise
 
@@ -233,29 +250,25 @@ class TrexClient:
         while True:
             self._alive()
             watch()
-            if not select.select([self._sock], [], [], WATCH_S)[0]:
-                if not self._process.alive():
-                    raise self._died("it has ended")
-                if time.monotonic() > deadline:
-                    raise TrialTimeoutError("TRex does not answer", where=WHERE)
-                continue
-            with self._telling():
-                self._sock.settimeout(patient(ANSWER_S))
-                if (answer := worker.receive_message(self._sock)) is not None:
-                    return answer
-            self._alive()
-            raise self._died("it has closed its socket")
+            with self._connection_errors():
+                if self._connection.poll(WATCH_S):
+                    if (reply := worker.receive_message(self._connection)) is not None:
+                        return reply
+                    raise EOFError("it closed its connection")
+            if not self._process.alive():
+                raise self._failure("it exited")
+            if time.monotonic() > deadline:
+                raise TrialTimeoutError("TRex does not answer", where=WHERE)
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Tell trouble of the socket as what it means."""
+    def _connection_errors(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             self._alive()
-            raise self._died(str(error)) from None
+            raise self._failure(str(error)) from None
 
-    def _died(self, how: str) -> GeneratorError:
+    def _failure(self, how: str) -> GeneratorError:
         return GeneratorError(
             f"the process of TRex's client failed ({how}); log ends with:\n"
             + self._process.log_tail(),
@@ -265,19 +278,6 @@ class TrexClient:
     def close(self) -> None:
         """End the process; idempotent."""
         with contextlib.suppress(OSError):
-            worker.send_message(self._sock, {"do": "end", "number": 0})
-        self._sock.close()
+            worker.send_message(self._connection, {"do": "end", "number": 0})
+        self._connection.close()
         self._process.stop(timeout_s=1.0)
-
-
-def _client_error(kind: str, text: str) -> GeneratorError:
-    what = {
-        "missing": "TRex's Python client was not found",
-        "broken": "TRex's Python client cannot be imported",
-        "too-old": "TRex's Python client is too old",
-        "version": "the server refuses this version of TRex's client",
-        "owned": "the ports are somebody else's",
-        "gone": "the server does not answer",
-        "counters": "the server's counters cannot be trusted",
-    }.get(kind, "the server or its client refused")
-    return GeneratorError(f"{what}: {text}", where=WHERE, cure=CURES.get(kind, ""))

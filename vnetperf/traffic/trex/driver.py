@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from math import ceil
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import field_validator
@@ -21,9 +20,10 @@ from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenar
 from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
+from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
+from vnetperf.traffic.devices import remove_stale_sockets
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
-from vnetperf.traffic.trex import server as remote
+from vnetperf.traffic.trex import server as trex_server
 from vnetperf.traffic.trex.client import TrexClient, find_client
 from vnetperf.traffic.trex.server import (
     ATTACHMENTS,
@@ -45,8 +45,8 @@ from vnetperf.traffic.trex.trials import (
     to_trial_result,
 )
 
-#: Learning frames are sent slowly, unless there are so many that it would take too long.
-LEARN_FPS, LEARN_S, LEARN_DRAIN_S = 10_000.0, 2.0, 0.05
+#: How much later than due learning frames may leave, and are waited for after, seconds.
+LEARN_SLACK_S, LEARN_DRAIN_S = 2.0, 0.05
 #: How much later than due the last frame may leave: seconds, and share of the duration.
 SLACK_S, SLACK = 0.01, 0.001
 #: Longest wait for a server that is starting, and for an answer beyond a trial's length, seconds.
@@ -131,7 +131,7 @@ class Trex(TrafficGenerator):
         self._frames: tuple[CompiledFrame, ...] = ()
         self._short: dict[int, CompiledFrame] = {}
         self._known: dict[str, Any] = {}
-        self._theirs = remote.RemoteServer(self.config.server)
+        self._theirs = trex_server.RemoteServer(self.config.server)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -173,8 +173,18 @@ class Trex(TrafficGenerator):
         return (RoleDemand(role="tester", threads=3, group="switch"),)
 
     @classmethod
-    def cannot_plug(cls, wire: str, queues: int, scenario: Scenario, placement: Placement) -> str:
+    def cannot_plug(
+        cls,
+        wire: str,
+        queues: int,
+        *,
+        scenario: Scenario,
+        placement: Placement,
+        testbed: Testbed,
+        facts: MachineFacts,
+    ) -> str:
         """A memif's other end drops what it sends on queues that nobody polls."""
+        del testbed, facts
         if wire != "memif":
             return ""
         if scenario.traffic.flows > 1 and scenario.largest_on_wire > LONGEST:
@@ -211,7 +221,7 @@ class Trex(TrafficGenerator):
         self._client = TrexClient.start(
             self.machine, self.directory, place, isolated=ours, alive=self._check_alive
         )
-        host, sync, publisher = self._theirs.address if not ours else remote.OWN_ADDRESS
+        host, sync, publisher = self._theirs.address if not ours else trex_server.OWN_ADDRESS
         self._known = self._client.call(
             "open",
             within_s=START_S + GRACE_S,
@@ -237,9 +247,7 @@ class Trex(TrafficGenerator):
         for port, end in zip(ports, ends, strict=True):
             if port.netdev and end.mac:
                 self.machine.set_link(port.netdev, mac=end.mac)
-        for end in ends:
-            if end.role == "server" and end.socket:  # one that was killed has left it behind
-                Path(end.socket).unlink(missing_ok=True)
+        remove_stale_sockets(ends)
         threads = server_threads(placement, ports, self.plan.tester_rx_queues)
         self._server = TrexServer(self.machine, self.directory, program, threads)
         self._server.start(ports, mtu=scenario.mtu, node=placement.node)
@@ -301,10 +309,9 @@ class Trex(TrafficGenerator):
 
     def learn(self, frames_per_stream: int) -> None:
         """Send learning frames."""
-        rate = max(LEARN_FPS, frames_per_stream / LEARN_S)
+        rate = learning_rate(frames_per_stream)
         plan = plan_burst(self._frames, frames_per_stream, rate)
-        duration = frames_per_stream / rate
-        times = SendingTimes(duration, LEARN_S, LEARN_DRAIN_S)
+        times = SendingTimes(frames_per_stream / rate, LEARN_SLACK_S, LEARN_DRAIN_S)
         self._send(plan, times, lambda: None)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
@@ -356,7 +363,7 @@ class Trex(TrafficGenerator):
             "launch line": " ".join(server.argv) if server else "",
             "configuration": server.configuration if server else "",
             "ports": [
-                f"{p['port']}: {p['driver']}, {p['src_mac']}, {p['speed']} Gbit/s as it says"
+                f"{p['port']}: {p['driver']}, {p['src_mac']}, {p['speed']} Gbit/s reported"
                 for p in known.get("ports", [])[: len(self._ends)]
             ],
             "low_end": low_end,

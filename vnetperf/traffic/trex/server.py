@@ -19,10 +19,11 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement
+from vnetperf.traffic.base import host_failures
+from vnetperf.traffic.devices import STANDARD_MTU, dpdk_device
 
 WIRES = ("nic", "memif", "veth")
 ATTACHMENTS = ("memif", "veth")
-USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 #: Largest frame, octets including FCS; its buffers hold 9280, a tunnel's headers included.
 MAX_FRAME = 9000
 #: A ring of jumbo frames that fit its buffers: octets of a frame and of a block.
@@ -50,40 +51,27 @@ class ServerPort:
 
 def server_port(number: int, end: WireEnd, mtu: int, *, own_socket: bool = False) -> ServerPort:
     """The port that plugs into an end."""
-    mac = end.mac or ""
-    if end.kind == "memif" and end.socket:
-        identity = 0 if own_socket else end.wire
-        role = end.role or "client"
-        arguments = dpdk.memif_devargs(
-            number, role=role, identity=identity, socket=end.socket, mtu=mtu, mac=mac
+    device = dpdk_device(number, end, mtu, (*WIRES, *ATTACHMENTS), own_socket=own_socket)
+    argument = device.argument.removeprefix("-a")
+    if device.netdev and mtu > dpdk.STANDARD_ROOM_MTU:
+        argument = (
+            f"--vdev=net_af_packet{number},iface={device.netdev},framesz={JUMBO_FRAME},"
+            f"framecnt={dpdk.AF_PACKET_FRAMES},blocksz={JUMBO_BLOCK},qdisc_bypass=1"
         )
-        return ServerPort(f"--vdev={arguments}", mac=mac, many_queues=True)
-    if end.pci and end.driver in USER_DRIVERS:
-        return ServerPort(end.pci, mac=mac, many_queues=True, pci=True)
-    if end.netdev and end.kind in ("veth", "nic", "vf"):
-        arguments = _af_packet(number, end.netdev, mtu)
-        return ServerPort(f"--vdev={arguments}", mac=mac, netdev=end.netdev)
-    raise GeneratorError(
-        f"cannot plug into a {end.kind}" + (f" under {end.driver}" if end.driver else ""),
-        where="trex",
-        accepted=", ".join(dict.fromkeys((*WIRES, *ATTACHMENTS))),
-    )
-
-
-def _af_packet(number: int, netdev: str, mtu: int) -> str:
-    if mtu <= dpdk.STANDARD_ROOM_MTU:
-        return dpdk.af_packet_devargs(number, netdev, mtu)
-    return (
-        f"net_af_packet{number},iface={netdev},framesz={JUMBO_FRAME},"
-        f"framecnt={dpdk.AF_PACKET_FRAMES},blocksz={JUMBO_BLOCK},qdisc_bypass=1"
+    return ServerPort(
+        argument,
+        mac=end.mac or "",
+        many_queues=not device.netdev,
+        pci=device.pci,
+        netdev=device.netdev,
     )
 
 
 SYNC_PORT, ASYNC_PORT = 4501, 4500
 #: Where the one listens that a run starts, in the run's network namespace.
 OWN_ADDRESS = ("127.0.0.1", SYNC_PORT, ASYNC_PORT)
-#: How often it is knocked at, and how long it may take to open, seconds.
-KNOCK_S = 1.0
+#: How often a connection is tried, and how long that may take, seconds.
+CHECK_S = 1.0
 
 
 class RemoteServer:
@@ -99,16 +87,16 @@ class RemoteServer:
         self._next = 0.0
 
     def check_alive(self) -> None:
-        """Knock, now and then: its client would take a quarter of a minute to miss it."""
+        """Connect, now and then: its client would take a quarter of a minute to miss it."""
         if time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + KNOCK_S
+        self._next = time.monotonic() + CHECK_S
         host, port, _ = self.address
         try:
-            socket.create_connection((host, port), timeout=KNOCK_S).close()
+            socket.create_connection((host, port), timeout=CHECK_S).close()
         except ConnectionRefusedError:
             raise GeneratorError(
-                f"the server does not answer: nobody listens at {host}:{port} any more",
+                f"the server does not answer: connection to {host}:{port} refused",
                 where="trex",
                 cure="see the server's log",
             ) from None
@@ -117,11 +105,8 @@ class RemoteServer:
 
 
 PROGRAM = "trex"
-#: Lines of its log in a message.
-LOG_LINES = 15
 #: Memory without hugepages, MiB: with processors of its own it has pools for everything.
 LOW_END_MIB, ROOMY_MIB = 512, 1024
-STANDARD_MTU = 1500
 #: Any unicast address: streams carry addresses of their own.
 ANY_MAC = "02:00:00:00:00:01"
 
@@ -245,13 +230,10 @@ class TrexServer:
         return self._process.pid if self._process else 0
 
     def check_alive(self) -> None:
-        """Raise when it has ended."""
-        if self._process is not None and not self._process.alive():
-            raise GeneratorError(
-                f"TRex's server has ended (status {self._process.returncode}); log ends with:\n"
-                + self._process.log_tail(LOG_LINES),
-                where="trex",
-            )
+        """Raise when it has exited."""
+        if self._process is not None:
+            with host_failures():
+                self._process.expect_alive()
 
     def stop(self) -> None:
         """End it, this one and no other; idempotent."""

@@ -6,17 +6,21 @@ And its counts as a trial's result.
 from __future__ import annotations
 
 import base64
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hdrh.histogram import HdrHistogram
-
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult
-from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
-from vnetperf.traffic.frames import IPV4_LEN, Checksum, CompiledFrame, VariedField
+from vnetperf.statistics.histogram import decode_hdr, encode_hdr, latency_percentiles
+from vnetperf.traffic.base import NUMBERED
+from vnetperf.traffic.frames import (
+    IPV4_LEN,
+    Checksum,
+    CompiledFrame,
+    VariedField,
+    split_by_share,
+)
 
 #: What one instruction of the field engine writes under a mask, octets, and the largest value.
 WORD = 4
@@ -152,17 +156,6 @@ def plan_burst(frames: Sequence[CompiledFrame], count: int, fps: float) -> Trial
     return TrialPlan(sent=tuple(sent), unprobed="no latency is measured in bursts")
 
 
-def split_by_share(count: int, shares: Sequence[float]) -> tuple[int, ...]:
-    """Frames dealt out by shares."""
-    dealt, given, so_far = [], 0, 0.0
-    for number, share in enumerate(shares):
-        so_far += share
-        upto = count if number == len(shares) - 1 else round(count * so_far)
-        dealt.append(upto - given)
-        given = upto
-    return tuple(dealt)
-
-
 def _with_probe(
     load: list[SentStream], duration_s: float, number: int, short: Mapping[int, CompiledFrame]
 ) -> tuple[list[SentStream], str]:
@@ -292,7 +285,7 @@ def _covers_any(one: Checksum, touched: Sequence[tuple[int, int]], octets: int) 
 NO_NUMBERS = "not measured: TRex does not number the frames of a load"
 #: What a result of TRex cannot have; "misrouted" and the like are None, and here is why.
 UNCOLLECTED = {
-    **dict.fromkeys(("duplicated", "reordered", "late", "misrouted"), NO_NUMBERS),
+    **dict.fromkeys(NUMBERED, NO_NUMBERS),
     **dict.fromkeys(
         ("foreign", "stale"), "not measured: TRex counts every frame that a port takes in"
     ),
@@ -342,13 +335,13 @@ def check_counters(
     for direction, missing in short.items():
         if missing < 0:
             raise GeneratorError(
-                f"port {direction} sent {-missing} frames more than it was told to",
+                f"port {direction} sent {-missing} frames more than it was to",
                 where=WHERE,
-                cure="somebody else sends from this server's ports: use one of your own",
+                cure="another client sends from this server's ports: use one of your own",
             )
     if all(ports[d]["sent"] == 0 for d in short) and any(plan.intended(d) for d in short):
         raise GeneratorError(
-            "the counters stand still: not one frame was sent",
+            "the counters do not change: not one frame was sent",
             where=WHERE,
             cure="see whether the ports' links are up, and the server's log",
         )
@@ -359,14 +352,8 @@ def _share_refused(dropped: int, short: Mapping[int, int]) -> dict[int, int]:
     total = sum(short.values())
     if not total:
         return dict.fromkeys(short, 0)
-    dropped = min(dropped, total)
-    dealt, given, so_far = {}, 0, 0
-    for direction, missing in short.items():
-        so_far += missing
-        upto = round(dropped * so_far / total)
-        dealt[direction] = upto - given
-        given = upto
-    return dealt
+    dealt = split_by_share(min(dropped, total), [missing / total for missing in short.values()])
+    return dict(zip(short, dealt, strict=True))
 
 
 def _direction(
@@ -385,10 +372,7 @@ def _direction(
         refused=refused,
         unsent=intended - sent - refused,
         received=ports[1 - direction]["received"],
-        duplicated=None,
-        reordered=None,
-        late=None,
-        misrouted=None,
+        **dict.fromkeys(NUMBERED),
         tx_seconds=ports[direction]["seconds"],
         latency=latency_of([latency[str(n)] for n in plan.probes(direction) if str(n) in latency]),
     )
@@ -417,21 +401,20 @@ def _pairs(probe: Mapping[str, Any]) -> Iterable[tuple[int, int]]:
     A server that was started without --hdrh keeps ten buckets a decade only.
     """
     if text := probe.get("hdrh"):
-        return decode_hdr(text)
+        return recorded(text)
     coarse = probe.get("histogram") or {}
     return [(int(value) * NS_PER_US, int(frames)) for value, frames in coarse.items()]
 
 
-def decode_hdr(text: str) -> list[tuple[int, int]]:
-    """A histogram that a server kept with --hdrh."""
+def recorded(text: str) -> list[tuple[int, int]]:
+    """A histogram that a server kept with --hdrh: nanoseconds, and frames."""
     try:
-        histogram = HdrHistogram.decode(text)
-        items = histogram.get_recorded_iterator()
+        items = decode_hdr(text).get_recorded_iterator()
         return [
             (int(item.value_iterated_to) * NS_PER_US, int(item.count_at_value_iterated_to))
             for item in items
         ]
-    except (ValueError, IndexError, TypeError, zlib.error) as error:
+    except (ValueError, IndexError) as error:
         what = f"a latency histogram that cannot be read: {error}"
         raise GeneratorError(what, where=WHERE) from None
 

@@ -11,52 +11,33 @@ import contextlib
 import getpass
 import importlib
 import json
-import select
+import re
 import socket
-import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
-_LENGTH = struct.Struct("!I")
 #: Longer messages are a mistake: a thousand streams of jumbo frames take 15 MB.
 MAX_MESSAGE = 64 << 20
 
 
-def send_message(sock: socket.socket, message: dict[str, Any]) -> None:
+def send_message(connection: Connection, message: dict[str, Any]) -> None:
     """Send one message whole."""
-    text = json.dumps(message, separators=(",", ":")).encode()
-    sock.sendall(_LENGTH.pack(len(text)) + text)
+    connection.send_bytes(json.dumps(message, separators=(",", ":")).encode())
 
 
-def receive_message(sock: socket.socket) -> dict[str, Any] | None:
-    """Wait for one message, for as long as the socket's timeout lets each part of it take."""
-    head = _exactly(sock, _LENGTH.size)
-    if not head:
+def receive_message(connection: Connection) -> dict[str, Any] | None:
+    """Wait for one message; None when the other end has closed."""
+    try:
+        message = json.loads(connection.recv_bytes(MAX_MESSAGE))
+    except EOFError:
         return None
-    (length,) = _LENGTH.unpack(head)
-    if length > MAX_MESSAGE:
-        raise ValueError(f"a message of {length} octets")
-    text = _exactly(sock, length)
-    message = json.loads(text) if text else None
-    if message is not None and not isinstance(message, dict):
-        raise ValueError(f"a message that is no object: {text[:60]!r}")
+    if not isinstance(message, dict):
+        raise ValueError(f"a message that is no object: {str(message)[:60]}")
     return message
-
-
-def _exactly(sock: socket.socket, octets: int) -> bytes:
-    """So many octets; none when the other end has closed."""
-    parts = []
-    while octets:
-        part = sock.recv(min(octets, 1 << 20))
-        if not part:
-            return b""
-        parts.append(part)
-        octets -= len(part)
-    return b"".join(parts)
 
 
 #: Kinds of trouble that the other end of the socket has words for.
@@ -76,27 +57,18 @@ class AbortedError(Exception):
     """The other end has gone, or wants the trial to end."""
 
 
-OWN_ERRORS = (WorkerError, AbortedError)
+@contextlib.contextmanager
+def translated(translate: Callable[[BaseException], WorkerError]) -> Iterator[None]:
+    """Raise what the client raises as a `WorkerError`: its own classes say little.
 
-
-class ErrorTranslator:
-    """Turns whatever the client raises into trouble: most of it is of one class, and some of none."""
-
-    def __init__(self, trouble_of: Callable[[BaseException], WorkerError]) -> None:
-        self._trouble_of = trouble_of
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # Its thread interrupts us when the connection is lost: that is trouble as well.
-        if isinstance(error, (Exception, KeyboardInterrupt)) and not isinstance(error, OWN_ERRORS):
-            raise self._trouble_of(error) from None
+    Its thread interrupts us when the connection is lost: that is an error of the client as well.
+    """
+    try:
+        yield
+    except (WorkerError, AbortedError):
+        raise
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the client raises anything
+        raise translate(error) from None
 
 
 def import_client(place: str) -> Any:
@@ -105,10 +77,8 @@ def import_client(place: str) -> Any:
         sys.path.insert(0, place)
         here = Path(place)
         if (here / "trex_stl_lib").is_dir() and not (here / "trex").is_dir():
-            raise WorkerError(
-                TOO_OLD, "trex-stl-lib speaks a protocol that no server of today knows"
-            )
-    with ErrorTranslator(_cannot_import):
+            raise WorkerError(TOO_OLD, "trex-stl-lib uses a protocol that no server of today knows")
+    with translated(_cannot_import):
         return importlib.import_module("trex.stl.api")
 
 
@@ -162,15 +132,7 @@ def _not_acquired(error: BaseException) -> WorkerError:
 
 def strip_escapes(text: str) -> str:
     """Text without escape sequences, on one line."""
-    out, skipping = [], False
-    for char in text:
-        if char == "\x1b":
-            skipping = True
-        elif not skipping:
-            out.append(char)
-        elif char.isalpha():
-            skipping = False
-    return " ".join("".join(out).split())
+    return " ".join(re.sub("\x1b[^A-Za-z]*[A-Za-z]?", "", text).split())
 
 
 class ServerSession:
@@ -200,8 +162,8 @@ class ServerSession:
         deadline = time.monotonic() + patience_s
         while True:
             try:
-                self._knock(deadline)
-                with ErrorTranslator(classify_error):
+                self._wait_listening(deadline)
+                with translated(classify_error):
                     self.client.connect()
                 return self.describe()
             except WorkerError as trouble:
@@ -209,7 +171,7 @@ class ServerSession:
                     raise
             time.sleep(0.1)
 
-    def _knock(self, deadline: float) -> None:
+    def _wait_listening(self, deadline: float) -> None:
         """Wait until somebody listens: the client would try for seconds before it says so."""
         while time.monotonic() < deadline:
             try:
@@ -217,7 +179,7 @@ class ServerSession:
                 return
             except OSError:
                 time.sleep(0.05)
-        raise WorkerError("gone", "nobody listens at {}:{}".format(*self._address))
+        raise WorkerError("gone", "connection to {}:{} refused".format(*self._address))
 
     def describe(self) -> dict[str, Any]:
         """What the server says of itself."""
@@ -237,10 +199,10 @@ class ServerSession:
 
     def acquire(self, ports: list[int], force: bool) -> None:
         """Take ports, and stop what a client that vanished has left running on them."""
-        with ErrorTranslator(_not_acquired):
+        with translated(_not_acquired):
             self.client.acquire(ports=ports, force=force)
         self.ports = list(ports)
-        self.quiet(everything=True)
+        self.clear(everything=True)
         self._see_everything()
 
     def _see_everything(self) -> None:
@@ -248,22 +210,22 @@ class ServerSession:
         with contextlib.suppress(self.api.TRexError):  # virtual ones see all, and cannot be told
             self.client.set_port_attr(ports=self.ports, promiscuous=True)
 
-    def quiet(self, everything: bool = False) -> None:
+    def clear(self, everything: bool = False) -> None:
         """Stop traffic and take the streams away."""
         which = [f"{port}.*" for port in self.ports] if everything else self.ports
         self.stop(which)
-        self._settled(lambda: self.client.remove_all_streams(ports=which))
+        self._retry_on_state(lambda: self.client.remove_all_streams(ports=which))
 
     def stop(self, ports: list[Any]) -> None:
         """Stop traffic."""
-        self._settled(lambda: self.client.stop(ports=ports, rx_delay_ms=0))
+        self._retry_on_state(lambda: self.client.stop(ports=ports, rx_delay_ms=0))
 
-    def _settled(self, step: Callable[[], None]) -> None:
+    def _retry_on_state(self, step: Callable[[], None]) -> None:
         """Take a step that the client refuses while news of the ports' state are on their way."""
         deadline = time.monotonic() + SETTLING_S
         while True:
             try:
-                with ErrorTranslator(classify_error):
+                with translated(classify_error):
                     step()
                 return
             except WorkerError as trouble:
@@ -416,11 +378,11 @@ class WorkerTrial:
     def run(self) -> dict[str, Any]:
         """Send, drain, count; nothing is being sent afterwards, whatever happens."""
         began = time.monotonic()
-        with ErrorTranslator(classify_error):
+        with translated(classify_error):
             return self._run(began)
 
     def _run(self, began: float) -> dict[str, Any]:
-        self.session.quiet()
+        self.session.clear()
         for port in self.senders:
             mine = [
                 build_stream(self.session.api, s)
@@ -613,79 +575,62 @@ PROTOCOL = 1
 class Worker:
     """Carries out orders."""
 
-    def __init__(self, sock: socket.socket, place: str) -> None:
-        self._sock = sock
+    def __init__(self, connection: Connection, place: str) -> None:
+        self._connection = connection
         self._place = place
         self._session: ServerSession | None = None
 
     def serve(self) -> None:
-        """Answer until told to end; when the other end has vanished, let go of the ports."""
+        """Reply until the order to end; when the other end has vanished, release the ports."""
         try:
-            while (order := receive_message(self._sock)) is not None and order["do"] != "end":
-                self._obey(order)
-        except (OSError, ValueError):
-            self._leave()
-            raise
-        if order is None:
-            self._leave()
+            while (order := receive_message(self._connection)) is not None:
+                if order["do"] == "end":
+                    return
+                if order["do"] != "give-up":  # one that crossed the reply to what it was for
+                    send_message(
+                        self._connection, {"number": order["number"], **self._reply(order)}
+                    )
+        finally:
+            # Ports of someone else's server could not be taken by anybody otherwise.
+            if order is None or sys.exc_info()[0] is not None:
+                self._release_quietly()
 
-    def _leave(self) -> None:
-        """Let go of ports that nobody else could take otherwise, of somebody else's server."""
+    def _release_quietly(self) -> None:
         if self._session is not None:
             with contextlib.suppress(Exception):
                 self._session.close()
 
-    def _obey(self, order: dict[str, Any]) -> None:
-        if order["do"] != "give-up":  # one that crossed the answer of what it was for
-            send_message(self._sock, {"number": order["number"], **self._answer(order)})
-
-    def _answer(self, order: dict[str, Any]) -> dict[str, Any]:
+    def _reply(self, order: dict[str, Any]) -> dict[str, Any]:
         try:
-            with ErrorTranslator(classify_error):
-                return {"result": getattr(self, f"do_{order['do']}")(order)}
-        except WorkerError as trouble:
-            return {"trouble": trouble.kind, "text": trouble.text}
+            with translated(classify_error):
+                return {"result": self._obey(order)}
+        except WorkerError as error:
+            return {"trouble": error.kind, "text": error.text}
         except AbortedError:
-            return {"trouble": "given-up", "text": "given up"}
+            return {"trouble": "aborted", "text": "aborted"}
 
-    @property
-    def session(self) -> ServerSession:
-        """The connection."""
+    def _obey(self, order: dict[str, Any]) -> dict[str, Any]:
+        do = order["do"]
+        if do == "open":
+            api = import_client(self._place)
+            self._session = ServerSession(api, order)
+            return {**client_versions(api), **self._session.connect(order["patience"])}
         if self._session is None:
             raise WorkerError("gone", "not connected to a server")
-        return self._session
-
-    def do_open(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Import the client, connect."""
-        api = import_client(self._place)
-        self._session = ServerSession(api, order)
-        return {**client_versions(api), **self._session.connect(order["patience"])}
-
-    def do_acquire(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Take ports."""
-        self.session.acquire(order["ports"], order["force"])
-        return {}
-
-    def do_links(self, order: dict[str, Any]) -> dict[str, Any]:
-        """See which links are down."""
-        del order
-        return {"down": self.session.links_down()}
-
-    def do_run(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Run a trial."""
-        return WorkerTrial(self.session, order, self._look).run()
-
-    def do_release(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Stop everything, let go of the ports, disconnect."""
-        del order
-        self.session.close()
+        if do == "acquire":
+            self._session.acquire(order["ports"], order["force"])
+        elif do == "links":
+            return {"down": self._session.links_down()}
+        elif do == "run":
+            return WorkerTrial(self._session, order, self._look).run()
+        elif do == "release":
+            self._session.close()
         return {}
 
     def _look(self) -> None:
-        """Give the trial up when the other end says anything before it has its answer."""
-        readable, _, _ = select.select([self._sock], [], [], 0)
-        if readable:
-            receive_message(self._sock)
+        """Abort the trial when the other end sends anything before it has its reply."""
+        if self._connection.poll(0):
+            receive_message(self._connection)
             raise AbortedError
 
 
@@ -693,11 +638,16 @@ def main(path: str, place: str) -> int:
     """Connect to who started us, and serve."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.connect(path)
-    send_message(sock, {"protocol": PROTOCOL, "python": sys.version.split()[0]})
-    worker = Worker(sock, place)
+    connection = Connection(sock.detach())
+    send_message(connection, {"protocol": PROTOCOL, "python": sys.version.split()[0]})
+    worker = Worker(connection, place)
     try:
         worker.serve()
     except (OSError, ValueError) as error:
         sys.stderr.write(f"the other end: {error}\n")
         return 1
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

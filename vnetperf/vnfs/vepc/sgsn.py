@@ -84,7 +84,7 @@ class AttachPhase:
             found["not attached"] = dict(self.refusals)
         return found
 
-    def must_be_whole(self, where: str, log_tail: Callable[[], str]) -> None:
+    def require_complete(self, where: str, log_tail: Callable[[], str]) -> None:
         """Refuse a phase in which a session is missing: its packets would look like loss."""
         if not self.refusals:
             return

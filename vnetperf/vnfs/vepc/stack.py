@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.linux import run_in
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.options import (
     GN_CORE,
@@ -165,7 +164,6 @@ def stack_problem(stack: MobileCore, options: CoreOptions) -> str:
 
 #: Next hop towards the servers; a link-local address that nobody is asked for.
 SGI_HOP = "169.254.0.2"
-PROC_SNMP = Path("/proc/thread-self/net/snmp")
 
 
 def network_commands(
@@ -191,11 +189,6 @@ def network_commands(
     )
 
 
-def udp_counters(netns: Path, port: str) -> HopCounters:
-    """What went through the UDP sockets of a namespace: GTP-U, where a program handles it."""
-    return parse_udp(run_in(netns, PROC_SNMP.read_text), port)
-
-
 def parse_udp(text: str, port: str) -> HopCounters:
     """What a namespace's table of protocols says of UDP."""
     names, numbers = (line.split()[1:] for line in text.splitlines() if line.startswith("Udp:"))
@@ -218,7 +211,7 @@ def kernel_modules(scenario: Scenario) -> tuple[KernelModule, ...]:
     return (GTP_MODULE,) if scenario.core.gtpu_mode == "kernel" else (TUN_MODULE,)
 
 
-def core_problem(facts: MachineFacts, scenario: Scenario, name: str) -> str:
+def mobile_core_problem(facts: MachineFacts, scenario: Scenario, name: str) -> str:
     """What keeps a core from a scenario."""
     return scenario_problem(scenario, name) or _machine_problem(facts, scenario)
 
@@ -275,7 +268,7 @@ def _build_problem(facts: MachineFacts, scenario: Scenario) -> str:
     )
 
 
-def guest_core_problem(scenario: Scenario) -> str:
+def guest_mobile_core_problem(scenario: Scenario) -> str:
     """What of a scenario a core in a VM cannot do."""
     core, mode = scenario.stack, scenario.core.gtpu_mode
     if core is None:
@@ -298,7 +291,7 @@ def guest_core_problem(scenario: Scenario) -> str:
     return ""
 
 
-def core_version(facts: MachineFacts, stack: MobileCore) -> str:
+def mobile_core_version(facts: MachineFacts, stack: MobileCore) -> str:
     """Version of a core."""
     program = Path(stack.programs[0].argv[0]).name
     text = facts.versions.get(program, "")

@@ -19,6 +19,7 @@ from vnetperf.virt.container import Container
 from vnetperf.virt.endpoint import ContainerPlace, Endpoint
 from vnetperf.vnfs.vloop.kernel_forwarders import (
     FORMS,
+    Form,
     FormPort,
     KernelForwarder,
     endpoint_problem,
@@ -72,7 +73,7 @@ class ContainerVloop(Vloop):
         mine = placement.unpinned.get(self.role) or placement.cores.get(self.role, ())
         cpus = (*mine, *placement.housekeeping[:1])
         self.container = Container(machine, f"ct{number}", cpus)
-        self.form = FORMS.get(plan.scenario.vnf_mode)
+        self.form: type[Form] | None = FORMS.get(plan.scenario.vnf_mode)
         self.forwarder: KernelForwarder | None = None
 
     @classmethod

@@ -6,15 +6,16 @@ import contextlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from vnetperf.host import dpdk
-from vnetperf.host import links as linkstats
-from vnetperf.host import links as qdisc
 from vnetperf.host.dpdk import TestpmdCommand
 from vnetperf.host.wait import wait_for
-from vnetperf.model.deployment import Attachment, Deployment
+from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, HostError
+from vnetperf.model.scenario import Plan
 from vnetperf.model.trial import HopCounters
+from vnetperf.virt.endpoint import GuestPlace
 from vnetperf.virt.guest import Guest
 from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPort, KernelForwarder, network_beyond
 
@@ -33,6 +34,11 @@ PROMPT = "testpmd> "
 STATS_BLOCK = re.compile(r"NIC statistics for port (\d+)(.*?)\n\s*#{20,}", re.DOTALL)
 STATS_FIELD = re.compile(r"([RT]X-[a-z]+):\s*(\d+)")
 LINK_STATUS = re.compile(r"Link status: (up|down)", re.IGNORECASE)
+
+
+def link_up(netdev: str, mtu: int) -> list[str]:
+    """The command that gives an interface of a guest its MTU and takes it up."""
+    return ["ip", "link", "set", "dev", netdev, "mtu", str(mtu), "up"]
 
 
 class GuestTestpmd:
@@ -80,7 +86,7 @@ class GuestTestpmd:
     def _by_sockets(self, names: tuple[str, ...], mtu: int) -> tuple[str, ...]:
         self.guest.agent.write(QUIET, "1")
         for name in names:
-            self.guest.agent.run(["ip", "link", "set", "dev", name, "mtu", str(mtu), "up"])
+            self.guest.agent.run(link_up(name, mtu))
         self._numbers = tuple(range(len(names)))
         self.driver = "the kernel's own, by packet sockets: no IOMMU in the guest"
         numbered = enumerate(names)
@@ -219,87 +225,49 @@ def _counters(name: str, stats: dict[str, str]) -> HopCounters:
         raise DutError(f"testpmd tells no {error}", where=name) from error
 
 
-#: What keeps mounts of a tool from the host.
-PRIVATE_MOUNT_ARGV = ("unshare", "--mount")
-NET_DEV, GUEST_DIR = "/proc/net/dev", "/run"
-#: What a guest says by itself would be counted with what it forwards.
-
 #: Distributions make fq_codel the default, which drops what waits for more than 5 ms while there
 #: is room: a loss that a benchmark would call the guest's. This one drops when its queue is full.
 DEFAULT_QDISC, TAIL_DROP = "/proc/sys/net/core/default_qdisc", "pfifo_fast"
 
 
-class GuestFormPlace:
-    """A guest in which steps of a form are taken."""
-
-    def __init__(self, guest: Guest) -> None:
-        self.guest = guest
-
-    def run(self, argv: Sequence[str]) -> str:
-        """Run a tool to its end; its output."""
-        if tuple(argv[: len(PRIVATE_MOUNT_ARGV)]) == PRIVATE_MOUNT_ARGV:
-            argv = argv[len(PRIVATE_MOUNT_ARGV) :]  # all that a guest mounts is its own
-        return self.guest.agent.run(argv)
-
-    def write(self, name: str, content: bytes) -> str:
-        """Write a file; its path there."""
-        path = f"{GUEST_DIR}/{name}"
-        self.guest.agent.write(path, content)
-        return path
-
-    def statistics(self) -> dict[str, linkstats.LinkStatistics]:
-        """Statistics of all interfaces there, and of what queues before them."""
-        links = linkstats.parse_statistics(self.guest.agent.read(NET_DEV))
-        return qdisc.add_qdisc_counters(links, self.guest.agent.run(qdisc.SHOW_QDISCS))
-
-
-class GuestKernel:
+class GuestKernel(KernelForwarder):
     """A guest whose kernel forwards."""
 
-    def __init__(self, guest: Guest, form: type[Form], role: str) -> None:
-        self.guest, self.form, self.role = guest, form, role
-        self._place = GuestFormPlace(guest)
-        self._forwarder: KernelForwarder | None = None
-
-    def set_up(
-        self, deployment: Deployment, attachments: tuple[Attachment, Attachment], mtu: int
+    def __init__(
+        self, guest: Guest, form: type[Form], role: str, plan: Plan, ports: Sequence[Attachment]
     ) -> None:
-        """Take the steps of the form."""
-        agent = self.guest.agent
-        for module in self.form.modules:
+        self.guest, agent = guest, guest.agent
+        for module in form.modules:
             agent.run(["modprobe", module.name])
         agent.write(QUIET, "1")
         agent.write(DEFAULT_QDISC, TAIL_DROP)  # taken by interfaces that come up from here on
-        names = [self.guest.interface(nic.mac) for nic in self.guest.domain.nics]
+        names = [guest.interface(nic.mac) for nic in guest.domain.nics]
         for name in names:
-            agent.run(["ip", "link", "set", "dev", name, "mtu", str(mtu), "up"])
+            agent.run(link_up(name, plan.scenario.mtu))
         first, second = (
             FormPort(
                 netdev=name,
                 index=int(agent.read(f"/sys/class/net/{name}/ifindex")),
-                peer_mac=attachment.peer_mac or "",
-                network=network_beyond(deployment, attachment.port),
+                peer_mac=port.peer_mac or "",
+                network=network_beyond(plan.scenario.deployment, port.port),
             )
-            for name, attachment in zip(names, attachments, strict=True)
+            for name, port in zip(names, ports, strict=True)
         )
-        self._forwarder = KernelForwarder(self._place, self.form, self.role, (first, second))
-        self._forwarder.set_up()
+        super().__init__(GuestPlace(guest), form, role, (first, second))
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What the guest's kernel counted at each port."""
-        if self._forwarder is None:
-            return ()
         try:
-            return self._forwarder.counters()
+            return super().counters()
         except HostError as error:
             self.guest.check_alive()
             raise self.guest.error(f"lost its agent: {error.what}") from error
 
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         """How it was set up."""
         release = self.guest.agent.read("/proc/sys/kernel/osrelease").strip()
-        set_up = self._forwarder.facts() if self._forwarder is not None else {}
-        return {**set_up, "version": f"Linux {release}", "queueing discipline": TAIL_DROP}
+        version = {"version": f"Linux {release}", "queueing discipline": TAIL_DROP}
+        return super().facts() | version
 
 
 class GuestBuiltin:

@@ -10,7 +10,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -21,7 +21,7 @@ from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import KernelModule
 from vnetperf.model.trial import HopCounters
-from vnetperf.virt.endpoint import Endpoint, EndpointPlace, GuestPlace
+from vnetperf.virt.endpoint import PRIVATE_MOUNTS, Endpoint, EndpointPlace, GuestPlace
 from vnetperf.virt.guest import Guest
 from vnetperf.virt.recipe import RECIPES
 
@@ -218,7 +218,7 @@ class RouteForm(Form):
 
 #: ip mounts a bpf file system on /sys/fs/bpf where there is none, and leaves it there: in a mount
 #: namespace of its own that is gone when it ends. The program stays, the interface holds it.
-PRIVATE_MOUNTS = "unshare --mount"
+IP_PRIVATELY = " ".join((*PRIVATE_MOUNTS, "ip"))
 
 
 class XdpForm(Form):
@@ -238,7 +238,7 @@ class XdpForm(Form):
             steps += [
                 PutFile(f"forward{number}.o", xdp_object(ports[1 - number].index)),
                 run_step(
-                    f"{PRIVATE_MOUNTS} ip link set dev {port.netdev} "
+                    f"{IP_PRIVATELY} link set dev {port.netdev} "
                     f"xdpgeneric object {FILE_WORD} section {XDP_SECTION}"
                 ),
             ]
@@ -274,13 +274,7 @@ class KernelForwarder:
         table = self.place.statistics()
         self._check(set(table))
         return tuple(
-            HopCounters(
-                port=f"{self.role}.{number} (inside)",
-                rx=table[port.netdev].rx,
-                tx=table[port.netdev].tx,
-                rx_dropped=table[port.netdev].rx_dropped,
-                tx_dropped=table[port.netdev].tx_dropped,
-            )
+            HopCounters(port=f"{self.role}.{number} (inside)", **asdict(table[port.netdev]))
             for number, port in enumerate(self.ports)
         )
 

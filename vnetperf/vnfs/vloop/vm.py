@@ -31,6 +31,7 @@ from vnetperf.vnfs.vloop.guest_forwarders import GuestBuiltin, GuestKernel, Gues
 from vnetperf.vnfs.vloop.guest_requirements import BUILTIN
 from vnetperf.vnfs.vloop.kernel_forwarders import (
     FORMS,
+    Form,
     endpoint_problem,
     guest_endpoint,
     missing_in_image,
@@ -77,7 +78,7 @@ class VmVloop(Vnf):
         self.directory = machine.subdir(f"vnf{number}")
         self.guest: Guest | None = None
         self.forwarder: GuestTestpmd | GuestKernel | GuestBuiltin | None = None
-        self.form = FORMS.get(plan.scenario.vnf_mode)
+        self.form: type[Form] | None = FORMS.get(plan.scenario.vnf_mode)
         self.image: images.Image | None = None
         self.offloads: dict[str, str] = {}
         self.proof = KvmProof(False, "it was not asked for")
@@ -273,9 +274,8 @@ class VmVloop(Vnf):
         if self.form is not None:
             guest_facts.configure_nics(guest, self.options)
             self.offloads = guest_facts.nic_features(guest)
-            kernel = GuestKernel(guest, self.form, self.role)
-            first, second = self._attachments
-            kernel.set_up(scenario.deployment, (first, second), scenario.mtu)
+            kernel = GuestKernel(guest, self.form, self.role, self.plan, self._attachments)
+            kernel.set_up()
             self.forwarder = kernel
             return
         self.offloads = guest_facts.virtio_features(guest)

@@ -17,6 +17,7 @@ from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch
+from vnetperf.vswitches.kernelports import netlink
 from vnetperf.vswitches.openvswitch import openflow
 from vnetperf.vswitches.openvswitch.instance import PrivateOvs
 from vnetperf.vswitches.openvswitch.openflow import UNDERLAY
@@ -58,28 +59,17 @@ def give_underlay_address(machine: Machine, scenario: Scenario) -> None:
 
     The interface is in the run's network namespace and goes with the switch.
     """
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
 
     def give() -> None:
-        try:
+        with netlink("give the tunnel's interface its address", UNDERLAY) as (route, indexes):
             if DISABLE_IPV6.exists():  # its own neighbour discovery would leave by the wire
                 DISABLE_IPV6.write_text("1\n")
-            with IPRoute() as route:
-                (index,) = route.link_lookup(ifname=UNDERLAY)
-                route.addr("replace", index=index, address=DUT_ADDRESS, prefixlen=PREFIX)
-                route.link("set", index=index, state="up")
-                route.neigh(
-                    "replace",
-                    ifindex=index,
-                    dst=TESTER_ADDRESS,
-                    lladdr=tester_mac(scenario),
-                    state="permanent",
-                )
-        except (NetlinkError, OSError, ValueError) as error:
-            raise DutError(
-                f"the kernel refused the tunnel's address: {error}", where=UNDERLAY
-            ) from error
+            index = indexes[UNDERLAY]
+            route.addr("replace", index=index, address=DUT_ADDRESS, prefixlen=PREFIX)
+            route.link("set", index=index, state="up")
+            mac = tester_mac(scenario)
+            neighbour = {"dst": TESTER_ADDRESS, "lladdr": mac, "state": "permanent"}
+            route.neigh("replace", ifindex=index, **neighbour)
 
     machine.in_netns(give)
 
@@ -229,11 +219,7 @@ class OpenVSwitch(VSwitch):
         """Delete a port of its bridge."""
         interface = next((i for i, p in self.interfaces.items() if p == str(port)), None)
         if interface is None:
-            raise DutError(
-                f"there is no port {port}",
-                where=self.name,
-                accepted=", ".join(self.interfaces.values()) or "none",
-            )
+            raise self.no_port(port, self.interfaces.values())
         self.ovs.vsctl("del-port", interface)
         del self.interfaces[interface]
 

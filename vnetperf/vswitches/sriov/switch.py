@@ -18,7 +18,7 @@ from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import tc_redirect
-from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
+from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.sriov import virtual_functions
 from vnetperf.vswitches.sriov.eswitch import Eswitch, switchdev_problem, taken_nics
 from vnetperf.vswitches.sriov.virtual_functions import (
@@ -78,7 +78,7 @@ class Sriov(VSwitch):
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("nic",),
         attachments=("vf",),
-        max_frame_size=9018,
+        max_frame_size=JUMBO_FRAME_SIZE,
         modes=virtual_functions.MODES,
         options=("rx_queues", "mtu", "vf_driver"),
         addressing="port",
@@ -228,7 +228,7 @@ class Sriov(VSwitch):
     def add_phy_port(self, end: WireEnd) -> None:
         """The wire's end is the physical function's interface, which is up."""
         if end.netdev is None:
-            raise DutError(f"cannot plug a {end.kind} wire in", where=self.name, accepted="nic")
+            raise self.cannot_plug(end)
         if self.eswitch:  # it went home when the mode was set
             self.eswitch.bring(f"phy{end.wire}", up=True)
         else:
@@ -281,11 +281,7 @@ class Sriov(VSwitch):
         name = str(port)
         there = [*(f"phy{index}" for index in self.parents), *self.functions]
         if name not in there or name in self._removed:
-            raise DutError(
-                f"there is no port {port}",
-                where=self.name,
-                accepted=", ".join(n for n in there if n not in self._removed) or "none",
-            )
+            raise self.no_port(port, (n for n in there if n not in self._removed))
         if self.eswitch:
             self.eswitch.cut_off(port)
         elif isinstance(port, PhyPort):

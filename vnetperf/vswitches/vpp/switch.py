@@ -256,8 +256,7 @@ class Vpp(VSwitch):
     def remove_port(self, port: Port) -> None:
         """Delete an interface, after nothing leads to it any more."""
         if port not in self.interfaces:
-            there = ", ".join(map(str, self.interfaces))
-            raise DutError(f"there is no port {port}", where=self.name, accepted=there)
+            raise self.no_port(port, self.interfaces)
         index = {there: interface.index for there, interface in self.interfaces.items()}
         for message, fields in forwarding.release_messages(
             self.plan.scenario, index | self.tunnels, port

@@ -1,0 +1,75 @@
+"""How DPDK programs of a tester reach the tester's ends of wires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vnetperf.host import dpdk
+from vnetperf.model.deployment import WireEnd
+from vnetperf.model.errors import GeneratorError
+
+#: Drivers that leave a NIC to a process.
+USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
+STANDARD_MTU = 1500
+KERNEL_KINDS = ("veth", "macvtap", "nic", "vf")
+
+
+@dataclass(frozen=True)
+class DpdkDevice:
+    """A device for one end.
+
+    Attributes:
+        argument: EAL argument that makes it.
+        netdev: Kernel interface behind it; "" for none.
+        pci: True when EAL must look for PCI devices.
+    """
+
+    argument: str
+    netdev: str = ""
+    pci: bool = False
+
+
+def dpdk_device(
+    number: int, end: WireEnd, mtu: int, accepted: Iterable[str], *, own_socket: bool = False
+) -> DpdkDevice:
+    """The device that plugs into an end.
+
+    An attachment's memif socket is its own (`own_socket`), a wire's is shared by all wires.
+    """
+    if end.kind == "memif":
+        argument = dpdk.memif_devargs(
+            number,
+            role=end.role or "client",
+            identity=0 if own_socket else end.wire,
+            socket=required(end, "socket"),
+            mtu=mtu,
+            mac=end.mac or "",
+        )
+        return DpdkDevice(f"--vdev={argument}")
+    if end.pci and end.driver in USER_DRIVERS:
+        return DpdkDevice(f"-a{end.pci}", pci=True)
+    if end.kind in accepted and end.kind in KERNEL_KINDS:
+        netdev = required(end, "netdev")
+        return DpdkDevice(f"--vdev={dpdk.af_packet_devargs(number, netdev, mtu)}", netdev)
+    raise GeneratorError(
+        f"cannot plug into a {end.kind}" + (f" under {end.driver}" if end.driver else ""),
+        where=f"tester port {number}",
+        accepted=", ".join(dict.fromkeys(accepted)),
+    )
+
+
+def required(end: WireEnd, what: str) -> str:
+    """A property that an end of its kind must have."""
+    value = getattr(end, what)
+    if not value:
+        raise GeneratorError(f"the {end.kind} end has no {what}", where=f"tester port {end.wire}")
+    return str(value)
+
+
+def remove_stale_sockets(ends: Iterable[WireEnd]) -> None:
+    """Remove sockets that a killed program has left where these ends listen."""
+    for end in ends:
+        if end.socket and end.role == "server":
+            Path(end.socket).unlink(missing_ok=True)

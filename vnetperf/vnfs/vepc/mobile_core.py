@@ -1,0 +1,213 @@
+"""A mobile core wherever it runs: its network, its programs, its sessions, its users."""
+
+from __future__ import annotations
+
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, ClassVar
+
+from vnetperf.host.machine import Machine
+from vnetperf.host.wait import wait_at_most, wait_for
+from vnetperf.model.deployment import WireEnd
+from vnetperf.model.errors import DutError
+from vnetperf.model.options import Bearers, MobileCore
+from vnetperf.model.scenario import Plan
+from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.traffic import Stream
+from vnetperf.model.trial import HopCounters
+from vnetperf.virt.endpoint import EndpointPair
+from vnetperf.vnfs.base import Vnf
+from vnetperf.vnfs.vepc import stack, ue
+from vnetperf.vnfs.vepc.sgsn import AttachPhase, bearer_runs
+from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPlace, FormPort, Step, run_step
+
+#: Longest wait for each program, and between two looks, seconds.
+PROGRAM_S, POLL_S = 60.0, 0.1
+#: The interface goes with its program; that the program has ended shows a moment later.
+REAPED_S = 2.0
+TAIL_LINES = 15
+
+
+class MobileCoreForm(Form):
+    """The addresses and routes of a mobile core: Gn at port 0, SGi at port 1."""
+
+    name: ClassVar[str] = "route"
+    attachments: ClassVar[tuple[str, ...]] = ("veth", "vf", "macvlan", "virtio")
+
+    @classmethod
+    def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
+        """Its network commands."""
+        gn, sgi = ports
+        interfaces = stack.CoreInterfaces(gn=gn.netdev, sgi=sgi.netdev)
+        return tuple(map(run_step, stack.network_commands(interfaces, gn.peer_mac, sgi.peer_mac)))
+
+
+class MobileCorePrograms(ABC):
+    """The programs of a mobile core in one place."""
+
+    #: Where they run, in messages.
+    where: ClassVar[str] = ""
+
+    def __init__(self, vnf: MobileCoreVnf, place: FormPlace, directory: Path) -> None:
+        scenario = vnf.plan.scenario
+        self.stack, self.options, self.mtu = vnf.stack, scenario.core, scenario.mtu
+        self.role, self.place, self.directory = vnf.role, place, directory
+        self.files: dict[str, str] = {}
+        self.values: dict[str, str] = {}
+        self.lines: list[str] = []
+
+    @property
+    def mtu_line(self) -> str:
+        """What gives the interface that the first program makes the MTU of the others."""
+        return f"ip link set dev {self.stack.tun} mtu {self.mtu}"
+
+    def start(self, interfaces: stack.CoreInterfaces) -> None:
+        """Start the programs, each once the one before is up."""
+        self.values = stack.stack_values(self.stack, self.options, interfaces, self.directory)
+        self.files = stack.stack_files(self.stack, self.values)
+        for name, text in self.files.items():
+            self.values[name] = self.place.write(name, text.encode())
+        for number, program in enumerate(self.stack.programs):
+            line = shlex.join(stack.program_argv(program, self.values, self.stack))
+            self.spawn(number, line)
+            self.lines.append(line)
+            self._wait(number, program.ready)
+        if self.stack.tun not in self.place.statistics():
+            raise self.error(0, f"runs, but has made no interface {self.stack.tun}")
+        self.place.run(self.mtu_line.split())
+
+    @abstractmethod
+    def spawn(self, number: int, line: str) -> None:
+        """Start a program."""
+
+    @abstractmethod
+    def log(self, number: int) -> str:
+        """Its whole output."""
+
+    @abstractmethod
+    def ended(self, number: int) -> int | None:
+        """Its exit status; None while it runs."""
+
+    @abstractmethod
+    def snmp(self) -> str:
+        """The table /proc/net/snmp of the place."""
+
+    def _wait(self, number: int, ready: str) -> None:
+        wait_for(
+            lambda: ready in self.log(number),
+            PROGRAM_S,
+            f"{ready!r} of {self.stack.programs[number].argv[0]}",
+            poll_s=POLL_S,
+            check=self.check,
+            error=lambda: self.error(
+                number, f"runs, but {ready!r} did not come in {PROGRAM_S:g} s"
+            ),
+        )
+
+    def check(self) -> None:
+        """Raise when a program has ended."""
+        for number in range(len(self.lines)):
+            if (status := self.ended(number)) is not None:
+                raise self.error(number, f"has ended (status {status})")
+
+    def error(self, number: int, problem: str) -> DutError:
+        """An error of a program, with the end of its log."""
+        program = self.stack.programs[number].argv[0]
+        return DutError(
+            f"{program}{self.where} {problem}; log ends with:\n{self.tail(number)}",
+            where=f"{self.role} ({program})",
+        )
+
+    def tail(self, number: int = 0) -> str:
+        """The last lines of a program's log."""
+        return "\n".join(self.log(number).splitlines()[-TAIL_LINES:])
+
+    def counters(self) -> tuple[HopCounters, ...]:
+        """The interface to the first program, and its GTP-U socket."""
+        tun = self.place.statistics().get(self.stack.tun)
+        if tun is None:
+            # The end of its program is a better reason, and is seen a moment later.
+            wait_at_most(self.check, REAPED_S, "the end of a program", poll_s=POLL_S)
+            raise DutError(f"gone: the interface {self.stack.tun}", where=self.role)
+        found = HopCounters(port=f"{self.role}.tun (inside)", **asdict(tun))
+        if self.options.gtpu_mode == "kernel":
+            return (found,)
+        return found, stack.parse_udp(self.snmp(), f"{self.role}.gtp-u (inside)")
+
+    def facts(self) -> dict[str, Any]:
+        """What runs."""
+        return {"application": self.stack.description or self.stack.name, "programs": self.lines}
+
+
+class MobileCoreVnf(Vnf):
+    """What a mobile core has besides what forwards: sessions, and users of its own."""
+
+    modes: ClassVar[tuple[str, ...]] = ("route",)
+    user_plane: ClassVar[bool] = True
+    far_mib: ClassVar[int] = 0
+    max_frame_size: ClassVar[int] = 9000
+
+    def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
+        super().__init__(machine, plan, number)
+        self.phase: AttachPhase | None = None
+        self.sessions: tuple[Bearers, ...] = ()
+
+    @property
+    def role(self) -> str:
+        """Role of what moves users' packets."""
+        return f"vnf{self.number}"
+
+    @property
+    def stack(self) -> MobileCore:
+        """The mobile core."""
+        found = self.plan.scenario.stack
+        if found is None:
+            raise DutError("no mobile core has been chosen", where=self.role)
+        return found
+
+    @property
+    def attach_place(self) -> str:
+        """What an error of the attach phase is about."""
+        return f"{self.role}, attach to {self.stack.name}"
+
+    def take_sessions(self, phase: AttachPhase, programs: MobileCorePrograms) -> None:
+        """The sessions of an attach phase, which must be complete."""
+        self.phase = phase
+        if phase.refusals:
+            programs.check()
+        phase.require_complete(self.attach_place, programs.tail)
+        self.sessions = bearer_runs(
+            [(one.teid_data, int(IPv4Address(one.ue))) for one in phase.contexts]
+        )
+
+    def session_facts(self) -> list[str]:
+        """The sessions, for the result."""
+        return [f"{run.count} from UE {run.ue}, TEID {run.teid:#x}" for run in self.sessions]
+
+    def streams(self, streams: tuple[Stream, ...]) -> tuple[Stream, ...]:
+        """Streams of the sessions that are attached."""
+        if self.ends_with_users and not self.sessions:
+            raise DutError(
+                "its sessions ended when a UE attached from the same address",
+                where=self.role,
+                cure="deploy it again",
+            )
+        return tuple(stream.model_copy(update={"bearers": self.sessions}) for stream in streams)
+
+    @classmethod
+    def no_users(cls, facts: MachineFacts, plan: Plan) -> str:
+        """What keeps a UE and a server from plugging in."""
+        return ue.ue_problem(facts, plan.scenario, plan.wire)
+
+    @contextmanager
+    def users(self, ends: tuple[WireEnd, ...]) -> Iterator[EndpointPair]:
+        """Put a UE and a server in the tester's places."""
+        if self.ends_with_users:
+            self.sessions = ()
+        with ue.in_place_of_tester(self, self.stack, ends) as found:
+            yield found
