@@ -6,8 +6,9 @@ import pytest
 
 from vnetperf.model.result import ThreadUse
 from vnetperf.report import html_report, markdown_report, write_all
-from vnetperf.report.comparison import comparison_section, comparisons_of, variants_plot
-from vnetperf.report.plot import RIGHT
+from vnetperf.report.comparison import comparisons_of
+from vnetperf.report.page import variants_plot
+from vnetperf.report.plot import RIGHT, svg
 from vnetperf.report.terminal import terminal_text
 
 from . import chromium
@@ -24,6 +25,11 @@ def found(results):
 def page(found, tmp_path_factory):
     written = write_all(found, tmp_path_factory.mktemp("comparison"))
     return next(p for p in written if p.name == "report.html")
+
+
+def _section(run):
+    """The part of the page that shows the first comparison."""
+    return html_report(run).partition('<section id="compare-0">')[2].partition("</section>")[0]
 
 
 def test_rates_are_held_against_the_first_variant_where_both_are_numbers(found):
@@ -54,7 +60,7 @@ def test_the_terminal_shows_it_in_eighty_columns(found):
 
 def test_a_plot_shows_every_variant_and_stays_inside_its_frame(found):
     (one,) = comparisons_of(found)
-    shown = variants_plot(one, 64)
+    shown = svg(variants_plot(one, 64))
     for variant in FACTORS:
         assert f">{variant}</text>" in shown
     assert ">skipped</text>" in shown
@@ -73,8 +79,7 @@ def test_a_comparison_of_which_nothing_was_measured_says_why(found):
             "results": tuple(r for r in found.results if "," not in r.scenario),
         }
     )
-    (one,) = comparisons_of(empty)
-    shown = comparison_section(one, "compare-0")
+    shown = _section(empty)
     assert shown.count("no guests here") == len(FACTORS)
     assert "<svg" not in shown
     assert markdown_report(empty).count("no guests here") == len(FACTORS)
@@ -99,10 +104,11 @@ def test_events_of_the_dut_stand_beside_each_other(found):
         return result.model_copy(update={"goals": goals})
 
     results = tuple(counted(r, 0.25) for r in found.results if "," in r.scenario)
-    (one,) = comparisons_of(found.model_copy(update={"results": results}))
+    run = found.model_copy(update={"results": results})
+    (one,) = comparisons_of(run)
     assert one.events == ("dTLB load misses",)
     assert next(iter(one.event_rows())) == ("nic=virtio", "64", "ndr", "0.500")
-    assert "0.500" in comparison_section(one, "compare-0")
+    assert "0.500" in _section(run)
 
 
 def test_a_sum_over_some_threads_says_so(found):
@@ -136,8 +142,8 @@ def test_what_could_not_be_counted_is_told_once(found):
         )
         for r in found.results
     )
-    (one,) = comparisons_of(found.model_copy(update={"results": results}))
-    assert comparison_section(one, "compare-0").count("no counters here") == 1
+    run = found.model_copy(update={"results": results})
+    assert _section(run).count("no counters here") == 1
 
 
 def test_a_run_without_comparisons_says_nothing_of_them(results):

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from vnetperf.report import html_report
+from vnetperf.report import REPORTS, html_report
 
 from .sample import build
 from .sample_outcomes import with_outcomes
@@ -67,8 +67,10 @@ def test_ids_are_unique_and_links_lead_somewhere(page):
     ids = [a["id"] for _, a in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
     links = {a["href"] for tag, a in page.elements if tag == "a"}
-    assert links
-    assert links <= {f"#{i}" for i in ids}
+    beside = {link for link in links if not link.startswith("#")}
+    assert links - beside
+    assert links - beside <= {f"#{i}" for i in ids}
+    assert {"results.csv", "outcomes.csv", "trials.csv"} <= beside <= REPORTS.keys()
 
 
 def test_nothing_is_loaded_from_elsewhere(source, page):
@@ -117,7 +119,7 @@ def test_the_first_line_says_that_it_is_no_benchmark(smoke, page):
         "latency, log scale",
         "GENERATOR_LIMITED trial",
         "phy0 rx ring",
-        "RFC 2544 section 24 deviated trials of at least 60 s 1 s",
+        "RFC 2544 section 24 trials of at least 60 s deviated 1 s",
         "preset mlr-csit command line --preset",
         "unknown: /proc/cpuinfo has no microcode line",
         "ovs-vswitchd-dpdk unix:/run/vnetperf/r1/db.sock --pidfile",
@@ -141,9 +143,9 @@ def test_every_trial_is_a_row_and_a_mark(results, page):
 
 def test_each_plot_has_a_name(page):
     plots = [a for tag, a in page.elements if tag == "svg" and "plot" in (a.get("class") or "")]
-    # two throughput plots, for each of 13 measured sizes one of loss, order and latency, and for
-    # each scenario and goal one of processors
-    assert len(plots) == 2 + 13 * 3 + 2 * 2
+    # two throughput plots, two across the scenarios, for each of 13 measured sizes one of loss,
+    # order and latency, and for each scenario and goal one of cores
+    assert len(plots) == 2 + 2 + 13 * 3 + 2 * 2
     assert all(a["role"] == "img" and a["aria-label"] for a in plots)
 
 

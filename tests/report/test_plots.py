@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from vnetperf.model.result import TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report.goal_text import account_losses
-from vnetperf.report.outcome_plots import latency_curve
 from vnetperf.report.plot import (
     BOTTOM,
     LEFT,
@@ -19,8 +18,9 @@ from vnetperf.report.plot import (
     LogScale,
     LossScale,
     fitting_scale,
+    svg,
 )
-from vnetperf.report.search_plots import loss_plot, throughput_plot
+from vnetperf.report.plots import latency_curve, loss_plot, throughput_plot
 from vnetperf.report.summary import groups
 
 from .sample import histogram
@@ -68,7 +68,7 @@ def _point(number: int, verdict: Verdict, loss: float | None, **more: object) ->
 
 def test_every_verdict_has_a_mark_of_its_own(results):
     trials = [_point(i, v, 0.01) for i, v in enumerate(Verdict, start=1)]
-    shown = loss_plot(results.results[0], trials, ("ndr", "pdr"))
+    shown = svg(loss_plot(results.results[0], trials, ("ndr", "pdr")))
     shapes = {
         re.sub(r"M[\d.]+ [\d.]+", "", d): css
         for d, css in re.findall(r'<path d="([^"]+)" class="([^"]+)" data-n', shown)
@@ -79,7 +79,7 @@ def test_every_verdict_has_a_mark_of_its_own(results):
 
 def test_a_trial_without_number_lies_above_the_axis(results):
     trials = [_point(1, Verdict.VALID, 0.0), _point(2, Verdict.TIMED_OUT, None)]
-    shown = loss_plot(results.results[0], trials, ("ndr", "pdr"))
+    shown = svg(loss_plot(results.results[0], trials, ("ndr", "pdr")))
     assert ">no number</text>" in shown
     heights = dict(re.findall(r'd="M[\d.]+ ([\d.]+)[^"]*" class="(\w+) v-', shown))
     by_mark = {mark: float(height) for height, mark in heights.items()}
@@ -90,7 +90,7 @@ def test_a_trial_without_number_lies_above_the_axis(results):
 def test_marks_lie_inside_the_frame(results):
     group = groups(results)[0]
     mine = [t for t in results.trials if (t.scenario, t.frame_size) == (group.scenario, 64)]
-    shown = loss_plot(group.results[0], mine, group.goal_names)
+    shown = svg(loss_plot(group.results[0], mine, group.goal_names))
     for d in re.findall(r'<path d="([^"]+)" class="[^"]+" data-n', shown):
         for x, y in re.findall(r"M([\d.]+) ([\d.]+)", d):
             assert LEFT <= float(x) <= RIGHT
@@ -130,9 +130,9 @@ def test_without_a_readable_histogram_the_percentiles_are_drawn(hdr):
 
 def test_throughput_shows_limits_bounds_and_qualifiers(results):
     group = groups(results)[1]
-    shown = throughput_plot(group)
-    assert 'class="limit medium"' in shown
-    assert 'class="limit generator"' in shown
+    shown = svg(throughput_plot(group))
+    assert 'class="series limit medium"' in shown
+    assert 'class="series limit generator"' in shown
     assert "log scale" in shown
     assert ">not measured</text>" in shown
     assert "512 octets, ndr: 4.445 Mfps (irregular)\nupper bound: 4.801 Mfps" in shown

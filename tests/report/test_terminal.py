@@ -11,13 +11,13 @@ GOLDEN_HEAD = """\
 Warning: cores are shared: DUT and tester run on processor 1 (slices of 100 µs)
 
 phy2phy_dpdk · throughput
-size, goal,     lower bound         upper  cond.     L1 % of  p50  p99  max
-direction               fps           fps    fps Gbit/s gen.   µs   µs   µs
-───────────────────────────────────────────────────────────────────────────
+size, goal,     lower bound        loss  upper  cond.   L1 % of  p50  p99  max
+direction               fps           %    fps    fps Gb/s gen.   µs   µs   µs
+──────────────────────────────────────────────────────────────────────────────
 64 octets         28 trials
- ndr                 18.09M        18.17M 18.09M  12.15 77.3
+ ndr                 18.09M           0 18.17M 18.09M 12.2 77.3
 """
-GOLDEN_AT_LEAST = " ndr        at least 11.75M irreg.      - 11.75M  50.00  100\n"
+GOLDEN_AT_LEAST = " ndr        at least 11.75M irreg.    0      - 11.75M 50.0  100\n"
 
 
 def test_a_table_reads_as_agreed(results):
@@ -54,7 +54,8 @@ def test_a_log_that_is_not_utf8_gets_ascii(results):
 
 def test_each_direction_has_its_latency(results):
     row = next(x for x in terminal_text(results).splitlines() if x.startswith(" phy0->phy1"))
-    assert len(row.split()) == 7  # name, two bounds, conditional throughput, three latencies
+    # Name, two bounds, loss, conditional throughput, three latencies.
+    assert len(row.split()) == 8
 
 
 def test_what_was_not_measured_says_why(results):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from vnetperf.model.result import DirectionBound, GoalResult, Result, ThreadUse, TrialPoint
-from vnetperf.model.trial import Verdict
+from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import text
-from vnetperf.report.summary import Group
+from vnetperf.report.summary import Case, Group, case_of
+from vnetperf.report.table import NONE, Cell, Column, Table
 
 NO_LOAD_MET = "no load met the goal"
 NO_LOAD_FAILED = "no load failed"
@@ -31,6 +33,11 @@ def qualified_rate(goal: GoalResult, *, short: bool = False) -> str:
         return NO_LOAD_MET
     number = text.short_fps(value) if short else text.fps(value)
     return f"{goal.qualifier} {number}".strip()
+
+
+def short_rate(goal: GoalResult) -> str:
+    """The same for a column of a terminal."""
+    return "none met" if headline_fps(goal) is None else qualified_rate(goal, short=True)
 
 
 def irregular_mark(goal: GoalResult) -> str:
@@ -72,13 +79,6 @@ def rate_text(value: float | None) -> str:
 def share_text(value: float | None, of: float | None) -> str:
     """A rate as a share of a limit."""
     return NOT_MEASURED if value is None or not of else text.percent(value / of, 3)
-
-
-def width(goal: GoalResult) -> float | None:
-    """How wide the bounds lie apart, as MLRsearch counts it."""
-    if goal.lower_bound_fps is None or not goal.upper_bound_fps:
-        return None
-    return (goal.upper_bound_fps - goal.lower_bound_fps) / goal.upper_bound_fps
 
 
 def verdict_counts(result: Result) -> str:
@@ -226,62 +226,265 @@ def account_losses(trials: Iterable[TrialPoint]) -> LossAccount:
     )
 
 
-THREADS_TITLE = "Busy threads at the lower bounds"
-_THREADS_HEAD = (
-    "octets",
-    "goal",
-    "role",
-    "thread",
-    "processor",
-    "user",
-    "system",
-    "descheduled per s",
+@dataclass(frozen=True, slots=True)
+class RateRow:
+    """What a search found: of a goal over all directions, or of one direction.
+
+    Attributes:
+        result: The result.
+        goal: The goal.
+        direction: "phy0->phy1"; "" for their sum.
+        bound: Its bounds; None of a direction of which only the latency is known.
+        latency: Its latency at the lower bound.
+    """
+
+    result: Result
+    goal: GoalResult
+    direction: str
+    bound: GoalResult | DirectionBound | None
+    latency: Latency | None = None
+
+    @property
+    def loss(self) -> float | None:
+        """Worst loss ratio of the trials at the lower bound."""
+        bounds = [self.bound] if self.direction else self.goal.per_direction
+        known = [b.loss_ratio_at_lower_bound for b in bounds if isinstance(b, DirectionBound)]
+        return max((loss for loss in known if loss is not None), default=None)
+
+
+def rate_rows(result: Result) -> Iterator[RateRow]:
+    """Each goal, followed by its directions."""
+    for goal in result.goals:
+        yield RateRow(result, goal, "", goal)
+        bounds = {b.direction: b for b in goal.per_direction}
+        for name in dict.fromkeys([*bounds, *goal.latency]):
+            yield RateRow(result, goal, name, bounds.get(name), goal.latency.get(name))
+
+
+#: Stands on a terminal for what has no number.
+_NO_NUMBER = "-"
+
+
+def _rate_cell(value: float | None, missing: str | None = NOT_MEASURED) -> Cell:
+    if value is None:
+        return Cell(NONE if missing is None else missing, _NO_NUMBER)
+    return Cell(text.fps(value), text.short_fps(value))
+
+
+def _lower_cell(row: RateRow) -> Cell:
+    if row.direction:
+        return _rate_cell(row.bound.lower_bound_fps if row.bound else None)
+    mark = None if row.goal.regular else (irregular_mark(row.goal), "warn")
+    return Cell(qualified_rate(row.goal), short_rate(row.goal), mark, why=row.goal.reason)
+
+
+def _upper_cell(row: RateRow) -> Cell:
+    missing = NO_LOAD_FAILED if row.bound else NOT_MEASURED
+    return _rate_cell(row.bound.upper_bound_fps if row.bound else None, missing)
+
+
+def _conditional_cell(row: RateRow) -> Cell:
+    missing = NOT_MEASURED if row.direction else None
+    return _rate_cell(row.bound.conditional_throughput_fps if row.bound else None, missing)
+
+
+def _loss_cell(row: RateRow) -> Cell:
+    if row.loss is None:
+        return Cell(NONE, _NO_NUMBER)
+    tiny = 0 < row.loss < _SMALLEST_SHOWN
+    return Cell(text.percent(row.loss), "<.01" if tiny else text.significant(100 * row.loss, 2))
+
+
+#: Smallest loss ratio that fits a column of a terminal.
+_SMALLEST_SHOWN = 1e-4
+
+
+def _l1_cell(row: RateRow) -> Cell:
+    l1 = row.goal.throughput_l1_bps
+    if l1 is None:
+        return Cell(NONE, _NO_NUMBER)
+    return Cell(text.gigabits(l1), text.significant(l1 / 1e9, 3))
+
+
+def _share_cell(row: RateRow, of: float | None) -> Cell:
+    value = headline_fps(row.goal)
+    known = value is not None and of
+    short = text.significant(100 * value / of, 3) if known and value and of else _NO_NUMBER
+    return Cell(share_text(value, of), short)
+
+
+def _percentile_cell(row: RateRow, level: str) -> Cell:
+    return _time_cell(row.latency.percentiles.get(level) if row.latency else None, NONE)
+
+
+def _time_cell(value: float | None, missing: str) -> Cell:
+    if value is None:
+        return Cell(missing, _NO_NUMBER)
+    return Cell(text.nanoseconds(value), text.significant(value / 1000, 3 if value < 1e6 else 4))
+
+
+def _largest_cell(row: RateRow) -> Cell:
+    return _time_cell(row.latency.max_ns if row.latency else None, NOT_MEASURED)
+
+
+RateColumns: TypeAlias = tuple[Column[RateRow], ...]
+#: Columns of a goal's number that each report has.
+_GOAL: Column[RateRow] = Column("goal", lambda row: row.goal.name, words=True)
+_LATENCIES: RateColumns = (
+    Column("latency p50", lambda row: _percentile_cell(row, "50")),
+    Column("p99", lambda row: _percentile_cell(row, "99")),
+    Column("max", _largest_cell),
+)
+_OF_GOALS: RateColumns = (
+    Column("frame size (octets with FCS)", lambda row: row.result.size_name, words=True),
+    _GOAL,
+    Column("lower bound, aggregate", _lower_cell, bold=True),
+    Column("upper bound, aggregate", _upper_cell),
+    Column("conditional throughput, aggregate", _conditional_cell),
+    Column("loss at lower bound", _loss_cell),
+    Column("L1 Gbit/s", _l1_cell),
+    Column("theoretical maximum, aggregate", lambda row: rate_text(row.result.media_max_fps)),
+    Column("of it", lambda row: _share_cell(row, row.result.media_max_fps)),
+    Column("of the generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    Column("trials", lambda row: str(row.result.trial_count)),
+    Column("regular?", lambda row: flag_with_reason(row.goal), words=True),
+)
+_OF_DIRECTIONS: RateColumns = (
+    Column("octets", lambda row: row.result.size_name, words=True),
+    _GOAL,
+    Column("direction", lambda row: row.direction, words=True),
+    Column("lower bound", _lower_cell),
+    Column("upper bound", _upper_cell),
+    Column("conditional throughput", _conditional_cell),
+    Column("loss at lower bound", _loss_cell),
+    *_LATENCIES,
+)
+#: The page has goals and their directions in one table; what is the goal's alone is first.
+PAGE_COLUMNS: RateColumns = (
+    Column("lower bound", _lower_cell),
+    Column("upper bound", _upper_cell),
+    Column("conditional throughput", _conditional_cell),
+    Column("loss at lower bound", _loss_cell),
+    Column("L1 Gbit/s", _l1_cell),
+    Column("of medium", lambda row: _share_cell(row, row.result.media_max_fps)),
+    Column("of generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    *_LATENCIES,
+)
+TERMINAL_COLUMNS: RateColumns = (
+    Column("lower bound\nfps", _lower_cell),
+    Column("", lambda row: "" if row.goal.regular or row.direction else IRREGULAR),
+    Column("loss\n%", _loss_cell),
+    Column("upper\nfps", _upper_cell),
+    Column("cond.\nfps", _conditional_cell),
+    Column("L1\nGb/s", _l1_cell),
+    Column("% of\ngen.", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    Column("p50\nµs", lambda row: _percentile_cell(row, "50")),
+    Column("p99\nµs", lambda row: _percentile_cell(row, "99")),
+    Column("max\nµs", _largest_cell),
+)
+#: The mark of an irregular result on a terminal; the legend below the table spells it out.
+IRREGULAR = "irreg."
+#: Cells that only a goal has, and those that only a direction has.
+_GOAL_ONLY, _DIRECTION_ONLY = ("L1", "of ", "% of"), ("latency", "p50", "p99", "max")
+
+
+def rate_cells(row: RateRow, columns: RateColumns) -> Iterator[Cell]:
+    """Cells of a row that stands among rows of goals and directions."""
+    without = _GOAL_ONLY if row.direction else _DIRECTION_ONLY
+    for column in columns:
+        yield Cell("") if column.name.startswith(without) else column.shown(row)
+
+
+def goal_table(group: Group) -> Table:
+    """What was found of each goal."""
+    rows = (row for r in group.measured for row in rate_rows(r) if not row.direction)
+    return Table.of("", _OF_GOALS, rows)
+
+
+def direction_table(group: Group) -> Table:
+    """What was found of each direction."""
+    rows = (row for r in group.measured for row in rate_rows(r) if row.direction)
+    return Table.of("Each direction", _OF_DIRECTIONS, rows)
+
+
+_SearchRow: TypeAlias = tuple[Result, Sequence[TrialPoint]]
+_SEARCHES: tuple[Column[_SearchRow], ...] = (
+    Column("octets", lambda of: of[0].size_name, words=True),
+    Column("trials", lambda of: str(of[0].trial_count)),
+    Column("verdicts", lambda of: verdict_counts(of[0]), words=True),
+    Column("loads and losses", lambda of: summarise_trials(of[1]).sentence, words=True),
+    Column("load range per interface", lambda of: load_range_text(*of)),
+    Column("traffic", lambda of: text.seconds(of[0].trial_seconds)),
+    Column("wall time", lambda of: text.seconds(of[0].wall_seconds)),
+)
+
+
+def search_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Table:
+    """What each search took."""
+    rows = [(r, trials.get(case_of(r), ())) for r in group.measured]
+    return Table.of("Searches" if group.goal_names else "Trials", _SEARCHES, rows)
+
+
+def _hops_text(lost: LossAccount) -> str:
+    where = "; ".join(
+        f"{hop}: {text.frames(n)} ({text.percent(n / lost.total, 3)})"
+        for hop, n in lost.by_hop.items()
+        if lost.total
+    )
+    return where or "no hop was named"
+
+
+LOSSES_TITLE = "Lost frames by hop"
+_LOSSES: tuple[Column[tuple[Result, LossAccount]], ...] = (
+    Column("octets", lambda of: of[0].size_name, words=True),
+    Column("VALID trials that lost frames", lambda of: f"{of[1].lossy} of {of[1].trials}"),
+    Column("frames lost at", lambda of: _hops_text(of[1]), words=True),
+    Column("lossy, no hop named", lambda of: str(of[1].unattributed)),
+)
+
+
+def loss_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Table:
+    """Where the frames of a group's trials were lost."""
+    rows = [(r, account_losses(trials.get(case_of(r), ()))) for r in group.measured]
+    return Table.of(LOSSES_TITLE, _LOSSES, rows)
+
+
+_ThreadRow: TypeAlias = tuple[Result, GoalResult, ThreadUse]
+_THREADS: tuple[Column[_ThreadRow], ...] = (
+    Column("octets", lambda of: of[0].size_name, words=True),
+    Column("goal", lambda of: of[1].name, words=True),
+    Column("role", lambda of: of[2].role, words=True),
+    Column("thread", lambda of: of[2].thread, words=True),
+    Column("processor", lambda of: str(of[2].cpu)),
+    Column("user", lambda of: text.percent(of[2].user, 3)),
+    Column("system", lambda of: text.percent(of[2].system, 3)),
+    Column("descheduled per s", lambda of: text.significant(of[2].involuntary_switches_per_s, 3)),
 )
 _EVENTS_NOTE = "Events: a second, and a frame that came through in brackets."
 
 
-def thread_head(group: Group) -> tuple[str, ...]:
-    """Names of the columns."""
-    return (*_THREADS_HEAD, *_thread_events(group))
+def thread_table(group: Group) -> Table:
+    """A row for each thread of each goal that has a lower bound; notes of what is missing."""
+    rows = [(r, goal, use) for r in group.measured for goal in r.goals for use in goal.threads]
+    events = dict.fromkeys(name for *_, use in rows for name in use.events_per_s)
+    uncollected = (goal.uncollected for result in group.measured for goal in result.goals)
+    missing = dict.fromkeys(f"{name}: {why}" for each in uncollected for name, why in each.items())
+    table = Table.of(
+        "Busy threads at the lower bounds", (*_THREADS, *map(_event_column, events)), rows
+    )
+    return replace(table, notes=(*([_EVENTS_NOTE] if events else []), *missing))
 
 
-def thread_rows(group: Group) -> Iterator[tuple[str, ...]]:
-    """A row for each thread of each goal that has a lower bound."""
-    events = _thread_events(group)
-    for result in group.measured:
-        for goal in result.goals:
-            for use in goal.threads:
-                yield (
-                    result.size_name,
-                    goal.name,
-                    use.role,
-                    use.thread,
-                    str(use.cpu),
-                    text.percent(use.user, 3),
-                    text.percent(use.system, 3),
-                    text.significant(use.involuntary_switches_per_s, 3),
-                    *(_thread_event(use, name) for name in events),
-                )
+def _event_column(name: str) -> Column[_ThreadRow]:
+    def cell(of: _ThreadRow) -> str:
+        use = of[2]
+        if name not in use.events_per_s:
+            return NOT_MEASURED
+        each = use.events_per_frame.get(name)
+        shown = text.significant(use.events_per_s[name], 3)
+        return shown if each is None else f"{shown} ({text.significant(each, 3)})"
 
-
-def thread_notes(group: Group) -> tuple[str, ...]:
-    """How to read the events, and what could not be told."""
-    told = (goal.uncollected for result in group.measured for goal in result.goals)
-    missing = dict.fromkeys(f"{name}: {why}" for said in told for name, why in said.items())
-    return (*([_EVENTS_NOTE] if _thread_events(group) else []), *missing)
-
-
-def _thread_events(group: Group) -> tuple[str, ...]:
-    uses = (use for r in group.measured for goal in r.goals for use in goal.threads)
-    return tuple(dict.fromkeys(name for use in uses for name in use.events_per_s))
-
-
-def _thread_event(use: ThreadUse, name: str) -> str:
-    if name not in use.events_per_s:
-        return "not measured"
-    each = use.events_per_frame.get(name)
-    shown = text.significant(use.events_per_s[name], 3)
-    return shown if each is None else f"{shown} ({text.significant(each, 3)})"
+    return Column(name, cell)
 
 
 def group_notes(group: Group) -> Iterator[str]:

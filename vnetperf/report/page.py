@@ -4,125 +4,429 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from vnetperf.model.result import Calibration, Result, RunResults, ScenarioFacts, TrialPoint
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from vnetperf.model.outcomes import Curve, Spread
+from vnetperf.model.result import (
+    GoalResult,
+    LedgerEntry,
+    Result,
+    RunResults,
+    TrialPoint,
+)
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, outcomes, summary, text, transfers
-from vnetperf.report.comparison import VariantResults, comparison_section, comparisons_of
-from vnetperf.report.goal_text import summarise_trials
-from vnetperf.report.page_results import group_section, ledger_section
-from vnetperf.report.plot import Markup, el, render
-from vnetperf.report.summary import (
-    Case,
-    Group,
-    flatten_facts,
-    goals_used,
-    groups,
-    is_missing,
-    missing_values,
-    scalar_text,
-    trials_by_case,
-    undeployed,
+from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, text, transfers
+from vnetperf.report.comparison import (
+    VariantResults,
+    comparisons_of,
+    event_table,
+    short_upper_bound,
 )
-from vnetperf.report.table import (
-    badge,
-    breakable,
-    facts_table,
-    folded,
-    html_row,
-    html_table,
-    scroller,
-    section,
-    table_section,
-)
+from vnetperf.report.goal_text import LossAccount, account_losses
+from vnetperf.report.plot import Plot, data, el, key, legend, render, svg
+from vnetperf.report.summary import Case, Group, case_of, flatten_facts
+from vnetperf.report.table import Table
+from vnetperf.report.text import printable
 
-#: Frame sizes up to which a table does not fill the page.
-_FEW_SIZES = 3
-
-
-def _goal_cell(group: Group, size: int, goal_name: str) -> object:
-    result = next((r for r in group.results if r.frame_size == size), None)
-    if result is None:
-        return ""
-    if result.status == "not measured":
-        return el("span", "not measured", class_="absent", title=result.why)
-    goal = next((g for g in result.goals if g.name == goal_name), None)
-    if goal is None:
-        return ""
-    mark = badge(goal_text.irregular_mark(goal), "warn") if not goal.regular else None
-    part = _media_share(result, goal_text.headline_fps(goal))
-    shown = el("span", goal_text.qualified_rate(goal, short=True), class_="value")
-    return el("span", shown, part, mark, class_="stack", title=goal.reason or None)
+#: The files beside the page that hold its numbers.
+_FILES = (
+    "results.csv", "outcomes.csv", "trials.csv", "curves.csv", "transfers.csv", "results.json",
+    "report.md",
+)  # fmt: skip
+#: Longest words that a table keeps on one line.
+_SHORT = 24
+#: Answers of a scenario that its headline gives.
+_MOST_ANSWERS = 5
+#: Hops whose columns fit beside a plot.
+_BESIDE = 2
 
 
-def _media_share(result: Result, value: float | None) -> Markup | None:
-    if value is None or not result.media_max_fps:
-        return None
-    return el("small", goal_text.share_text(value, result.media_max_fps))
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Plots side by side, below one legend.
+
+    Attributes:
+        title: Their heading; "" for none.
+        plots: The plots.
+        key: False where each has a legend of its own, or none.
+        main: A plot that stands before them; None for none.
+        more: Further plots, folded.
+    """
+
+    title: str
+    plots: tuple[Plot, ...]
+    key: bool = True
+    main: Plot | None = None
+    more: tuple[Plot, ...] = ()
 
 
-def _goal_tables(found: Sequence[Group], names: Sequence[str]) -> Iterator[Markup]:
-    names_of_sizes = {r.frame_size: r.size_name for g in found for r in g.results}
-    sizes = sorted(names_of_sizes)
-    for name in names:
-        having = [g for g in found if name in g.goal_names]
-        asked = {
-            goal_text.goal_attributes(g)
-            for group in having
-            for g in goals_used(group)
-            if g.name == name
-        }
-        rows = [(g.title, *(_goal_cell(g, size, name) for size in sizes)) for g in having]
-        said = el("p", el("b", name), " ", "; or ".join(sorted(asked)), class_="asked")
-        head = ("fps, aggregate", *(names_of_sizes[size] for size in sizes))
-        css = ("name", *["num"] * len(sizes))
-        kind = _matrix_kind(sizes)
-        label = f"Lower bounds of {name} by frame size"
-        yield el("div", said, html_table(label, head, rows, css=css, kind=kind))
+@dataclass(frozen=True, slots=True)
+class Palettes:
+    """Hops and roles of a run, in the order of their colours."""
+
+    hops: tuple[str, ...]
+    roles: tuple[str, ...]
 
 
-def _matrix_kind(sizes: Sequence[int]) -> str:
-    """A table of few columns is no wider than it needs to be."""
-    return "matrix" if len(sizes) > _FEW_SIZES else "matrix few"
+def _palettes(results: RunResults) -> Palettes:
+    goals = [goal for result in results.results for goal in result.goals]
+    return Palettes(
+        hops=tuple(dict.fromkeys(hop for t in results.trials for hop in t.lost_at)),
+        roles=tuple(dict.fromkeys(use.role for goal in goals for use in goal.threads)),
+    )
 
 
-def _headline_cell(group: Group, size: int) -> object:
-    result = next((r for r in group.results if r.frame_size == size), None)
-    if result is None:
-        return ""
-    number, more = outcomes.headline(result)
-    if result.status == "not measured" or not number:
-        return el("span", "not measured", class_="absent", title=result.why or None)
-    parts = [el("span", part, class_="value") for part in number.splitlines()]
-    return el("span", parts, el("small", more), class_="stack")
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """What the page shows of one test of one scenario."""
+
+    group: Group
+    anchor: str
+    trials: Mapping[Case, list[TrialPoint]]
+    ledger: Sequence[LedgerEntry]
+    palettes: Palettes
+    accounts: dict[str, LossAccount] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Sum up the losses once."""
+        found = {r.size_name: account_losses(self._trials_of(r)) for r in self.group.measured}
+        if any(a.trials for a in found.values()):
+            self.accounts.update(found)
+
+    def _trials_of(self, result: Result) -> list[TrialPoint]:
+        return self.trials.get(case_of(result), [])
+
+    @property
+    def notes(self) -> list[str]:
+        """Every note of the group."""
+        return list(goal_text.group_notes(self.group))
+
+    @property
+    def effort(self) -> str:
+        """What the test took, in a line."""
+        measured = self.group.measured
+        tried = [t for r in measured for t in self._trials_of(r)]
+        bad = sum(t.verdict is not Verdict.VALID for t in tried)
+        discarded = f", {bad} of them not counted (verdict)" if bad else ""
+        traffic = text.seconds(sum(r.trial_seconds for r in measured))
+        whole = text.seconds(sum(r.wall_seconds for r in measured))
+        count = sum(r.trial_count for r in measured)
+        return f"{count} trials{discarded}; {traffic} of traffic, {whole} in all."
+
+    @property
+    def clauses(self) -> tuple[LedgerEntry, ...]:
+        """The clauses that hold for this test."""
+        return summary.ledger_of_test(self.ledger, self.group)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Tables of what the test measured besides a search."""
+        return outcomes.tables(self.group)
+
+    @property
+    def hops(self) -> list[str]:
+        """Hops that lost frames, the worst first."""
+        return list(dict.fromkeys(hop for a in self.accounts.values() for hop in a.by_hop))
+
+    @property
+    def hop_keys(self) -> list[tuple[str, str]]:
+        """Entries of the legend of hops."""
+        return [(f"box {plots.hop_css(hop, self.palettes.hops)}", hop) for hop in self.hops]
+
+    @property
+    def lossy(self) -> bool:
+        """Whether a valid trial lost frames."""
+        return any(account.lossy for account in self.accounts.values())
+
+    @property
+    def valid(self) -> int:
+        """Number of valid trials."""
+        return sum(account.trials for account in self.accounts.values())
+
+    @property
+    def main(self) -> Plot | None:
+        """The plot of a search over all frame sizes."""
+        return plots.throughput_plot(self.group)
+
+    @property
+    def beside(self) -> bool:
+        """Whether the losses by hop fit beside that plot."""
+        return len(self.hops) <= _BESIDE
+
+    @property
+    def search_strips(self) -> list[Strip]:
+        """Plots of a search."""
+        group, names = self.group, self.group.goal_names
+        goals = [g for r in group.measured for g in r.goals]
+        directions = tuple(dict.fromkeys(d for g in goals for d in g.latency))
+        of = [(r, self._trials_of(r)) for r in group.measured]
+        # A search that was begun anew stands for nothing: only the last one is drawn.
+        last = [(r, found[-(r.trial_count or 0) :]) for r, found in of]
+        latencies = [
+            plots.latency_plot(r, plots.latency_lines(r), names, directions) for r, _ in of
+        ]
+        strips = [
+            _strip("Loss against load", [plots.loss_plot(r, found, names) for r, found in of]),
+            _strip(
+                "Loads in the order they were tried",
+                [plots.search_plot(r, found, names) for r, found in last],
+            ),
+            _strip("Latency at the lower bounds", latencies),
+            _strip(
+                "Cores by role",
+                [plots.cpu_plot(group, name, self.palettes.roles) for name in names],
+                legend=False,
+            ),
+        ]
+        if not self.beside:
+            strips.insert(0, _strip("", [self.main], legend=False))
+        return [strip for strip in strips if strip]
+
+    @property
+    def strips(self) -> list[Strip]:
+        """Plots of every other test."""
+        made = [strip for strips in _OUTCOME_STRIPS for strip in strips(self.group)]
+        bursts = [r for r in self.group.measured if r.back_to_back]
+        tried = [plots.search_plot(r, self._trials_of(r), ()) for r in bursts]
+        made.append(_strip("Bursts in the order they were tried", tried))
+        return [strip for strip in made if strip]
 
 
-def _other_tests(found: Sequence[Group]) -> Markup | None:
-    """What tests besides a search found: a table for each scenario, a row for each test."""
-    shown = [g for g in found if not g.goal_names and g.test != "throughput"]
-    if not shown:
-        return None
-    names = {r.frame_size: r.size_name for g in shown for r in g.results}
-    sizes = sorted(names)
-    parts: list[Markup] = []
-    for scenario in dict.fromkeys(g.scenario for g in shown):
-        mine = [g for g in shown if g.scenario == scenario]
-        rows = [(test_words(g.test), *(_headline_cell(g, size) for size in sizes)) for g in mine]
-        head = (f"{scenario}: other tests", *(names[size] for size in sizes))
-        css = ("name", *["num"] * len(sizes))
-        parts.append(
-            html_table(
-                f"Other tests of {scenario}",
-                head,
-                rows,
-                css=css,
-                kind=f"{_matrix_kind(sizes)} others",
-            )
+def _strip(
+    title: str,
+    made: Sequence[Plot | None],
+    *,
+    legend: bool = True,
+    main: Plot | None = None,
+    more: Sequence[Plot | None] = (),
+) -> Strip | None:
+    shown = tuple(plot for plot in made if plot)
+    folded = tuple(plot for plot in more if plot)
+    return Strip(title, shown, legend, main, folded) if shown or main else None
+
+
+Strips = Iterator[Strip | None]
+
+
+def _repetition_strips(group: Group) -> Strips:
+    made = [
+        plots.spread_plot(
+            f"{e.result.size_text}, {e.of}", "lower bound", [("rounds", e.found)], "fps"
         )
-    return el("div", parts, class_="tables answers")
+        for e in outcomes.repeated_goals(group)
+    ]
+    yield _strip("Lower bounds of all rounds", made)
+
+
+def _latency_strips(group: Group) -> Strips:
+    every = [(r, at) for r in group.measured for at in r.latency_at]
+    if not every:
+        return
+    names = tuple(dict.fromkeys(at.of for _, at in every))
+    directions = tuple(dict.fromkeys(d for _, at in every for d in (*at.latency, *at.mean_ns)))
+    series: dict[str, dict[int, Spread]] = {}
+    for result, at in every:
+        for direction, mean in at.mean_ns.items():
+            series.setdefault(f"{at.of}, {direction}", {})[result.frame_size] = mean
+    title, axis = "Mean latency against frame size", "mean latency"
+    each = [
+        plots.spread_plot(
+            f"{r.size_text}, {at.of}", "mean latency of a trial", [*at.mean_ns.items()], "ns"
+        )
+        for r, at in every
+    ]
+    main = plots.by_size_plot(title, axis, group.results, series, "ns")
+    yield _strip("Each trial", each, main=main)
+    curves = []
+    for result in group.measured:
+        lines = [(at.of, d, v) for at in result.latency_at for d, v in at.latency.items()]
+        curves.append(plots.latency_plot(result, lines, names, directions))
+    yield _strip("Percentiles of all frames", curves)
+
+
+def _loss_strips(group: Group) -> Strips:
+    whole = None if group.test == "loss_profile" else plots.loss_rate_plot(group)
+    yield _strip("", [whole, plots.loss_detail_plot(group)])
+
+
+def _back_to_back_strips(group: Group) -> Strips:
+    known = [(r, r.back_to_back) for r in group.measured if r.back_to_back]
+    series = {"mean": {r.frame_size: found.frames for r, found in known if not found.capped}}
+    title = "Longest burst without loss against frame size"
+    main = plots.by_size_plot(title, "frames, each interface", group.results, series, "frames")
+    each = [
+        plots.spread_plot(
+            r.size_text,
+            "frames without loss",
+            [("at least" if found.capped else "searches", found.frames)],
+            "frames",
+            least=found.capped,
+        )
+        for r, found in known
+    ]
+    yield _strip("Each search", each, main=main)
+
+
+def _recovery_strips(group: Group) -> Strips:
+    known = [(r, r.recovery) for r in group.measured if r.recovery]
+    rows = [(r.size_text, found.seconds) for r, found in known]
+    yield _strip("", [plots.spread_plot("Recovery time of each trial", "recovery time", rows, "s")])
+    yield _timelines(
+        "Recovery over time", [(r.size_text, found.curves, found.seconds) for r, found in known]
+    )
+
+
+def _reset_strips(group: Group) -> Strips:
+    known = [(r, found) for r in group.measured for found in r.resets]
+    several = len({r.frame_size for r, _ in known}) > 1
+    named = [(f"{f.what}, {r.size_text}" if several else f.what, f) for r, f in known]
+    methods = (("Frame-loss method", "by_loss_s"), ("Time-stamp method", "by_time_s"))
+    made = [
+        plots.spread_plot(title, "reset time", [(n, getattr(f, value)) for n, f in named], "s")
+        for title, value in methods
+    ]
+    yield _strip("", made)
+    curves = [(name, f.curves, f.by_loss_s or f.by_time_s) for name, f in named]
+    yield _timelines("Reset over time", curves)
+
+
+def _timelines(
+    title: str, found: Sequence[tuple[str, Sequence[Curve], Spread | None]]
+) -> Strip | None:
+    """Of each the trial nearest to the median; the others folded."""
+    first: list[Plot | None] = []
+    more: list[Plot | None] = []
+    for name, curves, spread in found:
+        typical = _median_curve(curves, spread)
+        for curve in curves:
+            (first if curve is typical else more).append(plots.timeline_plot(name, curve))
+    return _strip(title, first, more=more)
+
+
+def _median_curve(curves: Sequence[Curve], spread: Spread | None) -> Curve | None:
+    """The curve whose number lies nearest to the median; the first where they do not match."""
+    if not curves:
+        return None
+    if spread is None or len(spread.values) != len(curves):
+        return curves[0]
+    distances = [abs(value - spread.median) for value in spread.values]
+    return curves[distances.index(min(distances))]
+
+
+def _rate_strips(group: Group) -> Strips:
+    members = [r for r in group.measured if r.rates]
+    if any(len(r.rates) > 1 for r in members):
+        yield _strip("", [plots.rate_curve_plot(group)])
+        return
+    series = {"rate": {r.frame_size: r.rates[0].forwarded_fps for r in members}}
+    title, axis = "Forwarding rate against frame size", "frames/s, aggregate"
+    main = plots.by_size_plot(title, axis, group.results, series, "fps")
+    axis = "forwarding rate of a trial, frames/s"
+    each = [
+        plots.spread_plot(r.size_text, axis, [(f.of, f.forwarded_fps) for f in r.rates], "fps")
+        for r in members
+    ]
+    yield _strip("Each trial", each, main=main)
+
+
+def _soak_strips(group: Group) -> Strips:
+    yield _strip("", [plots.soak_plot(group)], legend=False)
+    known = [(r.size_text, r.soak.curve) for r in group.measured if r.soak and r.soak.curve]
+    lost = [plots.loss_over_time_plot(name, curve) for name, curve in known]
+    yield _strip("Frames lost over time", lost, legend=False)
+
+
+_OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
+    _repetition_strips,
+    _latency_strips,
+    _loss_strips,
+    _back_to_back_strips,
+    _recovery_strips,
+    _reset_strips,
+    _rate_strips,
+    _soak_strips,
+)
+
+
+def _hop_bar(lost: LossAccount, view: GroupView) -> Markup:
+    """Shares of the hops as one bar."""
+    parts, left = [], 0.0
+    for hop in view.hops:
+        share = max(0, lost.by_hop.get(hop, 0)) / (lost.total or 1)
+        if not share:
+            continue
+        hover = f"{hop}: {text.frames(lost.by_hop[hop])} frames, {text.percent(share, 3)}"
+        place = {"x": f"{left:.2f}", "y": 0, "width": f"{share * 100:.2f}", "height": 10}
+        css = plots.hop_css(hop, view.palettes.hops)
+        parts.append(el("g", el("title", hover), el("rect", **place, class_=css), class_="tip"))
+        left += share * 100
+    if not parts:
+        return Markup("")
+    return el(
+        "svg", parts, viewBox="0 0 100 10", preserveAspectRatio="none", class_="share",
+        role="img", aria_label="shares of the hops",
+    )  # fmt: skip
+
+
+def _media_share(result: Result, goal: GoalResult) -> str:
+    value = goal_text.headline_fps(goal)
+    if value is None or not result.media_max_fps:
+        return ""
+    return goal_text.share_text(value, result.media_max_fps)
+
+
+def _column_classes(table: Table) -> list[str]:
+    found = []
+    for index, column in enumerate(table.columns):
+        short = max(len(row[index].text) for row in table.rows) <= _SHORT
+        kind = ("short" if short else "") if column.words else "num"
+        found.append(f"{kind} {'lead' * column.bold}".strip())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A table of the overview: scenarios or tests by frame size."""
+
+    groups: tuple[Group, ...]
+    sizes: dict[int, str]
+    goal: str = ""
+    attributes: str = ""
+    scenario: str = ""
+
+
+def _sizes(found: Sequence[Group]) -> dict[int, str]:
+    names = {r.frame_size: r.size_name for g in found for r in g.results}
+    return dict(sorted(names.items()))
+
+
+def _goal_tables(found: Sequence[Group]) -> Iterator[Matrix]:
+    for name in dict.fromkeys(n for g in found for n in g.goal_names):
+        having = tuple(g for g in found if name in g.goal_names)
+        goals = [goal for g in having for goal in summary.goals_used(g) if goal.name == name]
+        attributes = "; or ".join(sorted({goal_text.goal_attributes(goal) for goal in goals}))
+        yield Matrix(having, _sizes(found), goal=name, attributes=attributes)
+
+
+def _other_tables(found: Sequence[Group]) -> Iterator[Matrix]:
+    """What tests besides a search measured: a table for each scenario, a row for each test."""
+    shown = [g for g in found if not g.goal_names and g.test != "throughput"]
+    for scenario in dict.fromkeys(g.scenario for g in shown):
+        mine = tuple(g for g in shown if g.scenario == scenario)
+        yield Matrix(mine, _sizes(shown), scenario=scenario)
+
+
+def _cell_of(group: Group, size: int, name: str) -> tuple[Result | None, GoalResult | None]:
+    result = next((r for r in group.results if r.frame_size == size), None)
+    goals = result.goals if result and result.status == "measured" else ()
+    return result, next((goal for goal in goals if goal.name == name), None)
 
 
 def test_words(test: str) -> str:
@@ -131,142 +435,89 @@ def test_words(test: str) -> str:
     return special.get(test, test.replace("_", " "))
 
 
-def overview_section(results: RunResults, found: Sequence[Group], anchor: str) -> Markup:
-    """Lower bounds of every goal."""
-    names = list(dict.fromkeys(n for g in found for n in g.goal_names))
+def _overview_text(results: RunResults, goals: bool) -> str:
     measured = sum(r.status == "measured" for r in results.results)
-    said = [f"{measured} of {len(results.results)} cases measured, {len(results.trials)} trials."]
+    said = f"{measured} of {len(results.results)} cases measured, {len(results.trials)} trials."
     if not results.results:
-        said = [f"{sum(len(one.transfers) for one in results.transfers)} transfers, no other test."]
-    if names:
-        said.append(
-            "Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
+        said = f"{sum(len(one.transfers) for one in results.transfers)} transfers, no other test."
+    if goals:
+        said += (
+            " Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
             "with FCS; below each its share of the medium's theoretical maximum."
         )
-    line = el("p", " ".join(said), class_="muted")
-    return section(anchor, "Overview", line, list(_goal_tables(found, names)), _other_tests(found))
+    return said
 
 
-def calibration_section(results: RunResults, anchor: str) -> Markup:
-    """What the generator can do on this testbed."""
-    title = "Calibration of the generator"
-    if not results.calibrations:
-        return section(anchor, title, el("p", "Not measured: the run holds no calibration."))
-    parts = [part for found in results.calibrations for part in _calibration_parts(found)]
-    return section(anchor, title, *parts)
+def _scenario_plots(found: Sequence[Group], compared: Sequence[VariantResults]) -> list[Plot]:
+    """Scenarios below each other at the smallest and the largest size that most of them have."""
+    variants = {v.scenario for one in compared for v in one.comparison.variants}
+    made = []
+    for test in dict.fromkeys(g.test for g in found if g.goal_names):
+        mine = [g for g in found if g.test == test and g.scenario not in variants]
+        sizes = [r.frame_size for g in mine for r in g.measured]
+        shared = sorted(s for s in set(sizes) if sizes.count(s) > 1)
+        for size in sorted({*shared[:1], *shared[-1:]}):
+            rows, names = [], dict[str, None]()
+            for group in mine:
+                result, _ = _cell_of(group, size, "")
+                why = result.why if result else "it was not selected, or the run was interrupted"
+                word = "not measured" if result else "not run"
+                rows.append(plots.GoalRow(group.scenario, result, (word, why)))
+                names |= dict.fromkeys(goal.name for goal in result.goals) if result else {}
+            title = f"{test_words(test)} at {size} octets".capitalize()
+            plot = plots.goals_plot(f"{title} across scenarios", title, rows, tuple(names))
+            made += [plot] if plot else []
+    return made
 
 
-def _calibration_parts(found: Calibration) -> tuple[Markup, Markup]:
-    cores = ", ".join(map(str, found.cores)) or "none recorded"
-    said = (
-        f"{found.generator} looped to itself over {found.wire}; processors {cores}; {found.when}."
-    )
-    head = ("size", "clean maximum, both ports", "median latency at 1 %", "smallest latency")
-    head_more = ("pacing error", "largest burst at 10 %, frames", "burst gap")
+@dataclass(frozen=True, slots=True)
+class ComparisonView:
+    """What the page shows of one comparison."""
+
+    compared: VariantResults
+    anchor: str
+
+    @property
+    def plots(self) -> list[Plot]:
+        """A plot for each frame size."""
+        made = [variants_plot(self.compared, size) for size in self.compared.sizes]
+        return [plot for plot in made if plot]
+
+
+def variants_plot(compared: VariantResults, size: int) -> Plot | None:
+    """The variants of one comparison at one frame size, below each other."""
     rows = [
-        (
-            str(p.frame_size),
-            text.fps(p.max_clean_fps),
-            text.nanoseconds(p.latency_ns),
-            text.nanoseconds(p.latency_min_ns),
-            text.percent(p.pacing_error),
-            str(p.max_burst),
-            goal_text.NOT_MEASURED
-            if p.smallest_burst_gap_ns is None
-            else text.nanoseconds(p.smallest_burst_gap_ns),
-        )
-        for p in found.points
+        plots.GoalRow(v.variant, compared.result(v, size), compared.absence(v, size))
+        for v in compared.comparison.variants
     ]
-    css = ("", *["num"] * 6)
-    shown = html_table(f"Calibration over {found.wire}", (*head, *head_more), rows, css=css)
-    return el("p", said, class_="muted"), shown
+    title = f"Throughput by variant at {size} octets, {compared.title}"
+    return plots.goals_plot(title, f"{size} octets", rows, compared.goal_names)
 
 
-def environment_section(results: RunResults, anchor: str) -> Markup:
-    """The machine."""
-    if not results.environment:
-        return section(anchor, "Environment", el("p", "None recorded.", class_="muted"))
+def _environment(results: RunResults) -> tuple[list[tuple[str, str]], list[tuple[str, Any, str]]]:
+    """Single facts, and groups of them with a note of how much is unknown."""
     single = {k: v for k, v in results.environment.items() if not isinstance(v, dict | list)}
-    groups = {k: v for k, v in results.environment.items() if k not in single}
-    folds = [_facts_fold(name, tree) for name, tree in groups.items()]
-    return section(
-        anchor,
-        "Environment",
-        facts_table("Environment", flatten_facts(single)),
-        el("div", folds, class_="folds"),
-    )
+    folds = []
+    for name, tree in results.environment.items():
+        if name in single:
+            continue
+        rows = list(flatten_facts(tree))
+        unknown = sum(summary.is_missing(value) for _, value in rows)
+        note = f"{len(rows)} facts" + (f", {unknown} unknown" if unknown else "")
+        folds.append((name, rows, note))
+    return list(flatten_facts(single)), folds
 
 
-def _facts_fold(name: str, tree: Any) -> Markup:
-    """One group of facts behind a line that says how much of it is unknown."""
-    rows = list(flatten_facts(tree))
-    unknown = sum(is_missing(value) for _, value in rows)
-    said = f"{len(rows)} facts" + (f", {unknown} unknown" if unknown else "")
-    line = el("span", el("b", name), el("span", said, class_="muted"), class_="line")
-    return folded(line, facts_table(name, rows))
-
-
-def settings_section(results: RunResults, anchor: str) -> Markup:
-    """Effective settings and where each came from."""
-    rows = [
-        (breakable(key), _joined_facts(held.get("value")), scalar_text(held.get("source")))
-        for key, held in results.settings.items()
-    ]
-    shown = html_table("Settings", ("setting", "value", "source"), rows, css=("name", "mono"))
-    return section(anchor, "Settings", shown)
-
-
-def _joined_facts(value: object) -> str:
-    return "; ".join(f"{k} = {v}" if k else v for k, v in flatten_facts(value))
-
-
-def _scenario_part(facts: ScenarioFacts) -> Markup:
-    state = facts.error or f"ready after {text.seconds(facts.deploy_s)}"
-    summary = el(
-        "span",
-        el("b", facts.scenario),
-        " ",
-        badge("not deployed", "warn") if facts.error else None,
-        el("span", state, class_="muted"),
-        class_="line",
-    )
-    parts: list[Markup] = []
-    for title, tree in (
-        ("Path check", facts.path_check),
-        ("What the backends say", facts.facts),
-        ("Plan", facts.plan),
-    ):
-        if tree:
-            parts += [el("h4", title), facts_table(title, flatten_facts(tree))]
-    return folded(summary, parts or el("p", "No facts recorded.", class_="muted"))
-
-
-def scenarios_section(results: RunResults, anchor: str) -> Markup:
-    """What was deployed."""
-    shown = [_scenario_part(facts) for facts in results.scenarios]
-    body = el("div", shown, class_="folds") if shown else el("p", "None recorded.", class_="muted")
-    return section(anchor, "Deployed scenarios", body)
-
-
-def unknowns_section(results: RunResults, anchor: str) -> Markup:
-    """What the run could not measure or find out."""
-    rows = [(u.where, u.what) for u in missing_values(results)]
-    return section(anchor, "Not measured, unknown", facts_table("Not measured, unknown", rows))
-
-
-_TRIALS_HEAD = (
-    "trial",
-    "load per interface",
-    "duration",
-    "loss, worse direction",
-    "forwarded, aggregate",
-    "offered of intended",
-    "verdict",
-    "lost at (frames)",
-    "reason",
-)
-_TRIALS_CSS = ("num", "num", "num", "num", "num", "num", "", "", "")
+_TRIAL_HEAD = (
+    "trial", "load per interface", "duration", "loss, worse direction", "forwarded, aggregate",
+    "offered of intended", "verdict", "lost at (frames)", "reason",
+)  # fmt: skip
 _NO_NUMBER = "no number"
+
+
+def _trial_rows(trials: Sequence[TrialPoint]) -> Markup:
+    """Rows of a list of trials: ten thousand of them are too many for a template."""
+    return Markup("\n".join(map(_trial_row, trials)))  # noqa: S704 - each row escapes its cells
 
 
 def _trial_row(trial: TrialPoint) -> str:
@@ -286,39 +537,179 @@ def _trial_row(trial: TrialPoint) -> str:
     return f'<tr id="t{trial.number:d}"{css}><td>{"<td>".join(cells)}'
 
 
-def _trials_fold(case: Case, trials: Sequence[TrialPoint]) -> Markup:
-    scenario, test, size = case
-    summary = el(
-        "span",
-        el("b", f"{scenario} \N{MIDDLE DOT} {test} \N{MIDDLE DOT} {size} octets"),
-        el("span", f"{len(trials)} trials: {summarise_trials(trials).sentence}", class_="muted"),
-        class_="line",
-    )
-    body = Markup("\n".join(_trial_row(t) for t in trials))
-    inner = el(
-        "table",
-        el("thead", html_row(_TRIALS_HEAD, tag="th", css=_TRIALS_CSS)),
-        el("tbody", body),
-        class_="trials-list",
-    )
-    return folded(summary, scroller(f"Trials of {scenario}, {test}, {size} octets", inner))
+def _contents(
+    results: RunResults,
+    views: Sequence[GroupView],
+    comparisons: Sequence[ComparisonView],
+    user_tables: Mapping[str, Table],
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Links: a line for each scenario with its tests, and one for what belongs to the run."""
+    lines: dict[str, list[tuple[str, str]]] = {}
+    for view in views:
+        link = (view.anchor, test_words(view.group.test))
+        lines.setdefault(view.group.scenario, []).append(link)
+    run = [("overview", "Overview")]
+    run += [(one.anchor, one.compared.title) for one in comparisons]
+    run += [(anchor, table.title) for anchor, table in user_tables.items()]
+    run += [
+        ("identity", "Identity"),
+        ("ledger", "Standards ledger"),
+        ("calibration", "Calibration"),
+        ("environment", "Environment"),
+        ("scenarios", "Deployed scenarios"),
+        ("settings", "Settings"),
+        ("unknowns", "Not measured, unknown"),
+        ("trials", "All trials"),
+    ]
+    return [*lines.items(), ("", run)]
 
 
-def trials_section(trials: Mapping[Case, list[TrialPoint]], anchor: str) -> Markup:
-    """Every trial of the run."""
-    count = sum(len(found) for found in trials.values())
-    bad = sum(t.verdict is not Verdict.VALID for found in trials.values() for t in found)
-    said = f"{count} trials in {len(trials)} searches, {bad} of them classify nothing."
-    return section(
-        anchor,
-        "All trials",
-        el("p", said, class_="muted"),
-        el("div", [_trials_fold(case, found) for case, found in trials.items()], class_="folds"),
+def _fact(tree: Any, *paths: str) -> str:
+    """The first of several facts that is known."""
+    for path in paths:
+        found = tree
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, dict) else None
+        if isinstance(found, str | int) and found != "" and not summary.is_missing(found):
+            return str(found)
+    return ""
+
+
+def _listed(words: Sequence[str], most: int = 4) -> str:
+    if len(words) > most:
+        return f"{', '.join(words[:most])} and {len(words) - most} more"
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def _measured_text(found: Sequence[Group]) -> Iterator[str]:
+    """Tests of the same scenarios and frame sizes in one sentence."""
+    of: dict[str, list[str]] = {}
+    for test in dict.fromkeys(g.test for g in found):
+        mine = [g for g in found if g.test == test]
+        sizes = list(_sizes(mine).values())
+        span = f"{len(sizes)} frame sizes, {sizes[0]} to {sizes[-1]}"
+        at = span if len(sizes) > 2 else _listed(sizes)
+        what = f"{_listed([g.scenario for g in mine])} at {at} octets"
+        of.setdefault(what, []).append(test_words(test))
+    yield from (f"{_listed(tests, 9)} of {what}" for what, tests in of.items())
+
+
+def _machine_text(results: RunResults) -> str:
+    facts = results.environment
+    cores = _fact(facts, "cpu.topology.cores", "cpu.cores")
+    kernel = _fact(facts, "kernel.release", "os.kernel")
+    parts = [
+        _fact(facts, "cpu.model") or "CPU unknown",
+        f"{cores} core{'s' if cores != '1' else ''}" if cores else "",
+        f"Linux {kernel}" if kernel else "",
+        f"testbed {results.run.testbed}" if results.run.testbed else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _software_text(results: RunResults) -> Iterator[str]:
+    yield results.run.tool
+    for scenario in results.scenarios:
+        vnfs = scenario.facts.get("vnfs") or []
+        for part in (scenario.facts.get("vswitch"), *(vnfs if isinstance(vnfs, list) else [])):
+            yield _fact(part, "version", "name")
+    yield from (found.generator for found in results.calibrations)
+
+
+def _result_text(found: Sequence[Group]) -> Iterator[str]:
+    """Of each scenario the first answers, at the smallest frame size that has them."""
+    for scenario in dict.fromkeys(g.scenario for g in found):
+        answers: dict[str, list[str]] = {}
+        for group in (g for g in found if g.scenario == scenario and g.measured):
+            result = group.measured[0]
+            said = [f"{goal.name} {goal_text.headline(goal)}" for goal in result.goals]
+            if not said and (number := outcomes.headline(result)[0]):
+                said = [f"{test_words(group.test)} {number.splitlines()[0]}"]
+            answers.setdefault(result.size_text, []).extend(said)
+        for size, said in answers.items():
+            if said:
+                yield f"{scenario}, {size}: {_listed(said, _MOST_ANSWERS)}"
+
+
+def _worth_text(results: RunResults) -> Iterator[str]:
+    if summary.in_lab(results):
+        yield "nothing as a number: a virtual lab shows only that things work"
+    elif not results.benchmark:
+        yield "not a benchmark"
+    else:
+        yield "an estimate" if results.preset_note else "a benchmark"
+    goals = [goal for result in results.results for goal in result.goals]
+    if irregular := sum(not goal.regular for goal in goals):
+        yield f"{irregular} of {len(goals)} bounds irregular"
+    if bad := sum(t.verdict is not Verdict.VALID for t in results.trials):
+        yield f"{bad} of {len(results.trials)} trials not counted"
+    if missing := sum(r.status != "measured" for r in results.results):
+        yield f"{missing} of {len(results.results)} cases not measured"
+    entries = summary.ledger(results)
+    if deviated := sum(entry.status == "deviated" for entry in entries):
+        yield f"{deviated} of {len(entries)} clauses deviated from"
+    if count := len(summary.run_warnings(results)):
+        yield f"{count} warning{'s' if count > 1 else ''} below"
+
+
+def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str]]:
+    """What was measured, on what, and what it is worth, in plain words."""
+    transferred = [one.scenario for one in results.transfers]
+    measured = list(_measured_text(found))
+    if transferred:
+        measured.append(f"traffic between sockets of {_listed(transferred)}")
+    rows = (
+        ("Measured", "; ".join(measured) or "nothing"),
+        ("Machine", _machine_text(results)),
+        ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
+        ("Result", "\n".join(_result_text(found))),
+        ("Worth", "; ".join(_worth_text(results))),
     )
+    return [(name, said) for name, said in rows if said]
+
+
+def _finalize(value: object) -> object:
+    """What a template prints: before it is escaped, without characters that mislead."""
+    if value is None:
+        return ""
+    return value if hasattr(value, "__html__") else printable(str(value))
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("vnetperf.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    made.filters |= {"test_words": test_words, "search_attributes": goal_text.search_attributes}
+    made.globals |= {
+        "text": text,
+        "goal_text": goal_text,
+        "summary": summary,
+        "svg": svg,
+        "legend": legend,
+        "key": key,
+        "data": data,
+        "comparison_events": event_table,
+        "short_upper_bound": short_upper_bound,
+        "column_classes": _column_classes,
+        "hop_bar": _hop_bar,
+        "cell_of": _cell_of,
+        "media_share": _media_share,
+        "outcome_headline": outcomes.headline,
+        "run_tables": run_tables,
+        "trial_head": _TRIAL_HEAD,
+        "trial_rows": _trial_rows,
+    }
+    return made
 
 
 def _asset(name: str) -> Markup:
-    return Markup(files("vnetperf.report").joinpath(name).read_text(encoding="utf-8").strip())
+    return Markup(files("vnetperf.report").joinpath(name).read_text(encoding="utf-8").strip())  # noqa: S704 - our own file
 
 
 def _csp_hash(content: str) -> str:
@@ -326,128 +717,56 @@ def _csp_hash(content: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _head(results: RunResults, style: Markup, script: Markup) -> Markup:
-    policy = f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}"
-    return el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=Markup(policy)),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="color-scheme", content="light dark"),
-        el("title", f"vnetperf: {_title(results)}"),
-        el("style", style),
-    )
-
-
-def _title(results: RunResults) -> str:
-    where = f" on {results.run.testbed}" if results.run.testbed else ""
-    return f"{results.preset}{where}"
-
-
-def _header(results: RunResults) -> Markup:
-    run = results.run
-    warnings = [el("li", w) for w in summary.run_warnings(results)]
-    ended = "" if run.ended else "; not ended: running or interrupted"
-    said = f"{run.started} (UTC){ended}. {run.tool}. {summary.ledger_sentence(results)}."
-    return el(
-        "header",
-        el("p", run.tool.partition(" ")[0], " report", class_="eyebrow"),
-        el("h1", _title(results)),
-        el("p", said, class_="muted"),
-        el("ul", warnings, class_="warnings", aria_label="Warnings") if warnings else None,
-    )
-
-
-def _identity_section(results: RunResults, anchor: str) -> Markup:
-    run = results.run
-    rows = [
-        ("started (UTC)", run.started),
-        ("ended (UTC)", run.ended or "not ended: running or interrupted"),
-        ("tool", f"{run.tool}, commit {run.git}"),
-        ("command", run.command),
-        ("preset", results.preset),
-        ("testbed", run.testbed or goal_text.NOT_RECORDED),
-        ("isolation (RFC 6815)", run.isolation or goal_text.NOT_RECORDED),
-        ("operator's notes", run.notes or "none"),
-        *summary.redaction_rows(results),
-    ]
-    return section(anchor, "Identity of the run", facts_table("Identity of the run", rows))
-
-
-_FACT_SECTIONS = (
-    ("identity", "Identity", _identity_section),
-    ("ledger", "Standards ledger", ledger_section),
-    ("calibration", "Calibration", calibration_section),
-    ("environment", "Environment", environment_section),
-    ("scenarios", "Deployed scenarios", scenarios_section),
-    ("settings", "Settings", settings_section),
-    ("unknowns", "Not measured, unknown", unknowns_section),
-)
-
-
-def _navigation(
-    results: RunResults, found: Sequence[Group], comparisons: Sequence[VariantResults]
-) -> Markup:
-    """Links: a line for each scenario with its tests, and one for what belongs to the run."""
-    lines: dict[str, list[Markup]] = {}
-    for index, group in enumerate(found):
-        link = el("a", test_words(group.test), href=f"#case-{index}")
-        lines.setdefault(group.scenario, []).append(link)
-    rows = [
-        el("li", el("b", scenario), " ", *_spaced_links(links)) for scenario, links in lines.items()
-    ]
-    links = [("overview", "Overview")]
-    links += [(f"compare-{i}", one.title) for i, one in enumerate(comparisons)]
-    links += [("attach", transfers.ATTACH_TITLE)] if transfers.attach_table(results) else []
-    links += [("transfers", transfers.TRANSFERS_TITLE)] if results.transfers else []
-    links += [(anchor, title) for anchor, title, _ in _FACT_SECTIONS]
-    links.append(("trials", "All trials"))
-    run = el("li", *_spaced_links([el("a", title, href=f"#{anchor}") for anchor, title in links]))
-    return el("nav", el("ul", rows, run), aria_label="Contents")
-
-
-def _spaced_links(links: Sequence[Markup]) -> list[object]:
-    return [part for link in links for part in (link, " ")]
-
-
-def _not_deployed(results: RunResults) -> Markup | None:
-    failed = [
-        el("li", el("b", s.scenario), ": not deployed: ", s.error) for s in undeployed(results)
-    ]
-    return el("ul", failed, class_="warnings", aria_label="Not deployed") if failed else None
-
-
 def html_report(results: RunResults) -> str:
     """report.html."""
     style, script = _asset("report.css"), _asset("report.js")
-    found, comparisons = groups(results), comparisons_of(results)
-    trials, ledger = trials_by_case(results), summary.ledger(results)
-    first = summary.first_line(results)
-    banner = "banner" if summary.is_benchmark(results) else "banner alarm"
-    body = el(
-        "body",
-        el("p", first, class_=banner, role="note") if first else None,
-        el(
-            "div",
-            _header(results),
-            _navigation(results, found, comparisons),
-            el(
-                "main",
-                overview_section(results, found, "overview"),
-                _not_deployed(results),
-                [comparison_section(one, f"compare-{i}") for i, one in enumerate(comparisons)],
-                [
-                    group_section(group, trials, ledger, f"case-{i}")
-                    for i, group in enumerate(found)
-                ],
-                table_section(transfers.attach_table(results), "attach"),
-                table_section(transfers.transfers_table(results), "transfers"),
-                [render(results, anchor) for anchor, _, render in _FACT_SECTIONS],
-                trials_section(trials, "trials"),
-            ),
-            class_="page",
-        ),
-        el("script", script),
+    found, compared = summary.groups(results), comparisons_of(results)
+    trials, ledger = summary.trials_by_case(results), summary.ledger(results)
+    palettes = _palettes(results)
+    views = [
+        GroupView(group, f"case-{i}", trials, ledger, palettes) for i, group in enumerate(found)
+    ]
+    comparisons = [ComparisonView(one, f"compare-{i}") for i, one in enumerate(compared)]
+    user_tables = {
+        anchor: table
+        for anchor, table in (
+            ("attach", transfers.attach_table(results)),
+            ("transfers", transfers.transfers_table(results)),
+        )
+        if table
+    }
+    goal_tables = list(_goal_tables(found))
+    where = f" on {results.run.testbed}" if results.run.testbed else ""
+    policy = f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}"
+    return (
+        _templates()
+        .get_template("page.html.j2")
+        .render(
+            results=results,
+            style=style,
+            script=script,
+            policy=Markup(policy),  # noqa: S704 - names and hashes of our own
+            title=f"{results.preset}{where}",
+            first_line=summary.first_line(results),
+            headline=headline(results, found),
+            warnings=[("", said) for said in summary.run_warnings(results)],
+            contents=_contents(results, views, comparisons, user_tables),
+            files=_FILES,
+            overview=_overview_text(results, bool(goal_tables)),
+            goal_tables=goal_tables,
+            other_tables=list(_other_tables(found)),
+            scenario_plots=_scenario_plots(found, compared),
+            not_deployed=[
+                (s.scenario, f"not deployed: {s.error}") for s in summary.undeployed(results)
+            ],
+            comparisons=comparisons,
+            groups=views,
+            user_tables=user_tables,
+            identity=list(run_tables.identity(results).texts),
+            ledger=ledger,
+            environment=_environment(results),
+            unknowns=[(u.where, u.what) for u in summary.missing_values(results)],
+            trials=trials,
+            bad_trials=sum(t.verdict is not Verdict.VALID for t in results.trials),
+        )
     )
-    page = el("html", _head(results, style, script), body, lang="en")
-    return f"<!doctype html>\n{page}\n"

@@ -1,25 +1,15 @@
-"""SVG plots: markup, scales, axes, legends, and plots of a quantity measured several times."""
+"""A plot as data (axes, series, rules) and its rendering: SVG, legend, table of its values."""
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal
 
-from vnetperf.model.outcomes import Spread
-from vnetperf.model.result import Result
-from vnetperf.report import text
+from markupsafe import Markup, escape
+
 from vnetperf.report.text import printable
-
-_VOID = frozenset({"meta", "br", "hr", "col", "wbr"})
-
-
-class Markup(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
 
 
 def render(child: object) -> Markup:
@@ -29,8 +19,8 @@ def render(child: object) -> Markup:
     if isinstance(child, Markup):
         return child
     if isinstance(child, Iterable) and not isinstance(child, str):
-        return Markup("".join(render(item) for item in child))
-    return Markup(html.escape(printable(str(child)), quote=True))
+        return Markup("").join(render(item) for item in child)
+    return escape(printable(str(child)))
 
 
 def el(tag: str, *children: object, **attributes: object) -> Markup:
@@ -41,139 +31,79 @@ def el(tag: str, *children: object, **attributes: object) -> Markup:
             continue
         name = key.rstrip("_").replace("_", "-")
         parts.append(name if value is True else f'{name}="{render(value)}"')
-    opened = f"<{' '.join(parts)}>"
-    if tag in _VOID:
-        return Markup(opened)
-    return Markup(f"{opened}{''.join(render(c) for c in children)}</{tag}>")
-
-
-class Scale(Protocol):
-    """Maps values to coordinates."""
-
-    @property
-    def log(self) -> bool:
-        """True when equal distances are equal ratios."""
-
-    def __call__(self, value: float) -> float:
-        """The coordinate of a value."""
-
-    def ticks(self) -> Sequence[float]:
-        """Values worth a grid line."""
+    inner = "".join(map(render, children))
+    return Markup(f"<{' '.join(parts)}>{inner}</{tag}>")  # noqa: S704 - render escapes each part
 
 
 @dataclass(frozen=True, slots=True)
 class LinearScale:
-    """Equal distances are equal differences.
-
-    Attributes:
-        low: Smallest value.
-        high: Largest value.
-        start: Coordinate of ``low``.
-        end: Coordinate of ``high``.
-        count: About how many ticks.
-    """
+    """Equal distances are equal differences."""
 
     low: float
     high: float
     start: float
     end: float
-    count: int = 5
-
-    @property
-    def log(self) -> bool:
-        """False."""
-        return False
+    log = False
 
     def __call__(self, value: float) -> float:
-        """See :class:`Scale`."""
+        """The coordinate of a value."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self) -> Sequence[float]:
-        """See :class:`Scale`."""
-        step = _nice_step((self.high - self.low) / self.count)
+        """Values worth a grid line."""
+        step = _nice_step((self.high - self.low) / 5)
         first = math.ceil(self.low / step - 1e-9)
         return [i * step for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class LogScale:
-    """Equal distances are equal ratios.
-
-    Attributes:
-        low: Smallest value, above zero.
-        high: Largest value.
-        start: Coordinate of ``low``.
-        end: Coordinate of ``high``.
-    """
+    """Equal distances are equal ratios."""
 
     low: float
     high: float
     start: float
     end: float
-
-    @property
-    def log(self) -> bool:
-        """True."""
-        return True
+    log = True
 
     def __call__(self, value: float) -> float:
-        """See :class:`Scale`."""
-        span = math.log10(self.high / self.low)
+        """The coordinate of a value."""
         ratio = max(value, self.low) / self.low
+        span = math.log10(self.high / self.low)
         return self.start + math.log10(ratio) / span * (self.end - self.start)
 
     def ticks(self) -> Sequence[float]:
-        """See :class:`Scale`; 1, 2, 5 within few decades, else whole decades."""
-        decades = math.log10(self.high / self.low)
-        steps = (1, 2, 5) if decades <= 2.2 else (1,)
-        found = list(self._within(steps))
-        return found[:: max(1, math.ceil(len(found) / 9))]
-
-    def _within(self, steps: Iterable[int]) -> Iterator[float]:
-        for power in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1):
-            for step in steps:
-                value = step * 10.0**power
-                if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9):
-                    yield value
-
-
-def _nice_step(step: float) -> float:
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= step * 0.999)
-
-
-def fitting_scale(
-    values: Iterable[float], start: float, end: float, *, ratio: float, zero: bool
-) -> Scale:
-    """A linear scale, or a logarithmic one where the range needs it."""
-    known = [v for v in values if math.isfinite(v) and v > 0] or [1.0]
-    low, high = min(known), max(known)
-    if high / low >= ratio:
-        return LogScale(low / 1.25, high * 1.25, start, end)
-    if zero:
-        return LinearScale(0.0, high * 1.08, start, end)
-    room = (high - low) * 0.06 or high * 0.05
-    return LinearScale(max(0.0, low - room), high + room, start, end)
+        """1, 2, 5 within few decades, else whole decades."""
+        steps = (1, 2, 5) if math.log10(self.high / self.low) <= 2.2 else (1,)
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        every = [step * 10.0**power for power in powers for step in steps]
+        known = [v for v in every if self.low * (1 - 1e-9) <= v <= self.high * (1 + 1e-9)]
+        return known[:: max(1, math.ceil(len(known) / 9))]
 
 
 @dataclass(frozen=True, slots=True)
 class LossScale:
-    """Loss ratios on a logarithmic axis with a lane of its own for no loss at all.
+    """Loss ratios on a logarithmic axis, with a lane of its own for no loss at all.
 
     Attributes:
         low: Loss ratio at the foot of the logarithmic part.
         start: Coordinate of 100 % loss.
         end: Coordinate of ``low``.
         zero: Coordinate of the lane of no loss.
+        unknown: Coordinate of a trial without a loss ratio (not a number).
     """
 
     low: float
     start: float
     end: float
     zero: float
+    unknown: float = 0.0
+    log = True
 
     def __call__(self, ratio: float) -> float:
         """The coordinate of a loss ratio, 0..1."""
+        if math.isnan(ratio):
+            return self.unknown
         if ratio <= 0:
             return self.zero
         share = math.log10(max(ratio, self.low)) / math.log10(self.low)
@@ -185,9 +115,211 @@ class LossScale:
         return [10.0**p for p in powers][:: -max(1, math.ceil(len(powers) / 7))]
 
 
+Scale = LinearScale | LogScale | LossScale
+
+
+def _nice_step(step: float) -> float:
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= step * 0.999)
+
+
+def fitting_scale(
+    values: Iterable[float], start: float, end: float, *, ratio: float, zero: bool
+) -> LinearScale | LogScale:
+    """A linear scale, or a logarithmic one where the range needs it and every value allows it."""
+    known = [v for v in values if math.isfinite(v)] or [1.0]
+    low, high = min(known), max(known)
+    room = (high - low) * 0.06 or abs(high) * 0.05 or 1.0
+    if low <= 0:
+        return LinearScale(0.0 if zero and not low else low - room, high + room, start, end)
+    if high / low >= ratio:
+        return LogScale(low / 1.25, high * 1.25, start, end)
+    if zero:
+        return LinearScale(0.0, high * 1.08, start, end)
+    return LinearScale(max(0.0, low - room), high + room, start, end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One axis.
+
+    Attributes:
+        name: What it shows, with its unit.
+        tick: Text of a tick; "" for none.
+        value: Text of a value in the table of the plot's data; None: as a tick.
+        scale: "auto" is logarithmic where the range needs it; "loss" has a lane for no loss.
+        names: Of a category axis: the categories, at 0, 1, 2 ...
+        zero: True where a linear scale starts at 0.
+        log_from: Largest over smallest value from which "auto" is logarithmic.
+        low: Where the scale starts, whatever the values are.
+        high: Where it ends.
+        pad: Distance of the scale's ends from the frame.
+    """
+
+    name: str
+    tick: Callable[[float], str] = "{:g}".format
+    value: Callable[[float], str] | None = None
+    scale: Literal["auto", "linear", "log", "loss"] = "auto"
+    names: tuple[str, ...] = ()
+    zero: bool = False
+    log_from: float = 10.0
+    low: float | None = None
+    high: float | None = None
+    pad: int = 0
+
+    def text(self, value: float) -> str:
+        """A value in the table of the plot's data."""
+        if self.names:
+            return self.names[round(value)]
+        return (self.value or self.tick)(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One value; low and high are ends of its range along the axis of values.
+
+    Attributes:
+        x: Place on the level axis.
+        y: Place on the upright axis; of a loss ratio not a number where there is none.
+        low: Lower end: of an interval, or the lower bound.
+        high: Upper end.
+        hover: What is shown when it is pointed at.
+        open: "at least" or "at most" where the value is only a limit.
+        hollow: True for a mark that is not filled: an irregular result.
+        trial: Number of the trial.
+    """
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    hover: str = ""
+    open: Literal["", "at least", "at most"] = ""
+    hollow: bool = False
+    trial: int = 0
+
+
+Mark = Literal[
+    "none", "dot", "reach", "mean", "tick", "mode", "sample", "outlier", "bar", "steps", "area",
+    "trials",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Points that are drawn alike.
+
+    Attributes:
+        name: In the legend; "" for none.
+        points: The points.
+        css: Class names: the colour.
+        mark: What a point is drawn as; its range goes with it.
+        line: True for a line through the points.
+        hover: What the line shows when it is pointed at.
+        range_name: Of mark "mean": what its range is, in the legend.
+        shift: Distance of the marks from their category.
+    """
+
+    name: str
+    points: tuple[Point, ...]
+    css: str = ""
+    mark: Mark = "dot"
+    line: bool = False
+    hover: str = ""
+    range_name: str = ""
+    shift: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A line across the plot.
+
+    Attributes:
+        name: In the legend; "" for none.
+        value: Where it is.
+        axis: Axis of the value: an "x" rule stands upright.
+        css: Class names.
+        label: Words at its upper end.
+    """
+
+    name: str
+    value: float
+    axis: Literal["x", "y"]
+    css: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Words in place of a value, in a category."""
+
+    text: str
+    category: int
+    hover: str = ""
+    shift: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A plot.
+
+    Attributes:
+        title: What it shows, for a screen reader.
+        caption: Its heading.
+        note: Beside the heading.
+        x: The level axis.
+        y: The upright axis; with categories the plot has a row for each.
+        series: What is drawn, the first below the others.
+        rules: Lines across.
+        notes: Words in categories without a value.
+        row: Of rows: height of one.
+        beside: Of rows: words at their right end.
+        inline: Of rows: True where the names stand at the left of the marks, not above them.
+        css: Further class names.
+        key: True for a legend of its own.
+        wide: True where the series share their places on the x axis: a column each in the table.
+    """
+
+    title: str
+    caption: str
+    note: str = ""
+    x: Axis
+    y: Axis
+    series: tuple[Series, ...]
+    rules: tuple[Rule, ...] = ()
+    notes: tuple[Note, ...] = ()
+    row: int = 0
+    beside: tuple[str, ...] = ()
+    inline: bool = False
+    css: str = ""
+    key: bool = False
+    wide: bool = False
+
+    @property
+    def trials(self) -> tuple[int, int] | None:
+        """First and last trial of a plot of trials: its data is the list of trials."""
+        numbers = [p.trial for s in self.series if s.mark == "trials" for p in s.points]
+        return (min(numbers), max(numbers)) if numbers else None
+
+
 #: The drawing's own units; the page scales it to its column.
 WIDTH, HEIGHT = 420, 270
 LEFT, RIGHT, TOP, BOTTOM = 58, 410, 12, 226
+_ROW_LEFT, _ROW_HEAD = 12, 16
+#: Height of the lane for no loss at all.
+_LANE = 22
+_LABEL_LINE, _CHARACTER_WIDTH = 11, 6.4
+_LEVELS = 5
+_FLOOR = 1e-9
+#: Verdicts and outcomes of trials -> what draws their mark around a point.
+_STROKES = {
+    "dot": "h0",
+    "triangle": "m0-4l4 7h-8z",
+    "square": "m-3-3h6v6h-6z",
+    "cross": "m-3-3l6 6m0-6l-6 6",
+    "diamond": "m0-4l4 4l-4 4l-4-4z",
+    "ring": "m-2.6 0a2.6 2.6 0 1 0 5.2 0a2.6 2.6 0 1 0-5.2 0",
+}
 
 
 def coordinate(value: float) -> str:
@@ -195,311 +327,360 @@ def coordinate(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def svg(title: str, *children: object, css: str = "", height: int = HEIGHT) -> Markup:
-    """A drawing that a screen reader can name."""
-    return el(
-        "svg",
-        *children,
-        viewBox=f"0 0 {WIDTH} {height}",
-        class_=f"plot {css}".strip(),
-        role="img",
-        aria_label=title,
-    )
+def _path(css: str, *parts: object, **more: object) -> Markup:
+    d = "".join(coordinate(p) if isinstance(p, int | float) else str(p) for p in parts)
+    return el("path", d=d, class_=css, **more)
 
 
-def y_axis(scale: Scale, name: str, label: Callable[[float], str]) -> Iterator[Markup]:
-    """Grid lines, tick labels and name of the upright axis."""
-    for value in scale.ticks():
-        yield y_tick(scale(value), label(value))
-    yield y_name(name)
-
-
-def y_tick(y: float, said: str) -> Markup:
-    """One grid line with its label."""
-    line = el("path", d=f"M{LEFT} {coordinate(y)}H{RIGHT}", class_="grid")
-    return Markup(line + el("text", said, x=LEFT - 6, y=coordinate(y + 3.5), class_="tick end"))
-
-
-def y_name(name: str) -> Markup:
-    """The name of the upright axis."""
-    middle = (TOP + BOTTOM) / 2
-    return el(
-        "text", name, class_="name", transform=f"translate(8 {coordinate(middle)}) rotate(-90)"
-    )
-
-
-def x_axis(ticks: Iterable[tuple[float, str]], name: str, *, grid: bool = True) -> Iterator[Markup]:
-    """Base line, ticks and name of the level axis."""
-    for x, said in ticks:
-        if grid:
-            yield el("path", d=f"M{coordinate(x)} {TOP}V{BOTTOM}", class_="grid")
-        yield el("text", said, x=coordinate(x), y=BOTTOM + 15, class_="tick mid")
-    yield el("path", d=f"M{LEFT} {BOTTOM}H{RIGHT}", class_="axis")
-    yield el("text", name, x=coordinate((LEFT + RIGHT) / 2), y=HEIGHT - 8, class_="name")
-
-
-def polyline(points: Sequence[tuple[float, float]], css: str) -> Markup:
-    """A line through points."""
-    if len(points) < 2:
-        return Markup("")
-    return el(
-        "path", d="M" + "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in points), class_=css
-    )
-
-
-def legend(entries: Iterable[tuple[str, str]]) -> Markup:
-    """A legend that wraps with the page."""
-    return el("ul", [_legend_entry(css, said) for css, said in entries], class_="legend")
-
-
-_LEGEND_MARKS = {
-    "dot": Markup('<path class="{}" d="M14 6h0"/>'),
-    "cross": Markup('<path class="{}" d="M11 3l6 6m0-6l-6 6"/>'),
-    "triangle": Markup('<path class="{}" d="M14 2l4 7h-8z"/>'),
-    "square": Markup('<path class="{}" d="M11 3h6v6h-6z"/>'),
-    "diamond": Markup('<path class="{}" d="M14 2l4 4l-4 4l-4-4z"/>'),
-    "ring": Markup('<circle class="{}" cx="14" cy="6" r="3.5"/>'),
-    "arrow": Markup('<path class="{}" d="M14 11V2m-3 3l3-3l3 3"/>'),
-    "arrow-down": Markup('<path class="{}" d="M14 1V10m-3-3l3 3l3-3"/>'),
-    "arrow-right": Markup('<path class="{}" d="M7 6H20m-3-3l3 3l-3 3"/>'),
-    "arrow-left": Markup('<path class="{}" d="M20 6H7m3-3l-3 3l3 3"/>'),
-    "box": Markup('<rect class="{}" x="8" y="1" width="12" height="10" rx="2"/>'),
-    "bar-up": Markup('<path class="{}" d="M14 1V11"/>'),
-    "line": Markup('<path class="{}" d="M2 6H26"/>'),
-}
-
-
-def _legend_entry(css: str, said: str) -> Markup:
-    kind = next((k for k in css.split() if k in _LEGEND_MARKS), "line")
-    mark = Markup(_LEGEND_MARKS[kind].format(css))
-    return el("li", el("svg", mark, viewBox="0 0 28 12", class_="key", aria_hidden="true"), said)
-
-
-_SPREAD_LEFT = 12
-#: Largest over smallest value from which the axis is logarithmic.
-_SPREAD_LOG_FROM = 12.0
-#: Height of a row's name, and of its dots below it.
-_SPREAD_NAME, _SPREAD_DOTS = 16, 20
-_SPREAD_FOOT = 44
-#: Dots are laid over this many levels, so that equal values do not hide each other.
-_DOT_LEVELS = 5
-#: More dots than this only thicken the page.
-_MOST_DOTS = 400
+def _text(said: str, x: float, y: float, css: str, *children: object) -> Markup:
+    return el("text", *children, said, x=coordinate(x), y=coordinate(y), class_=css)
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadRow:
-    """One quantity.
+class _Frame:
+    x: Scale
+    y: Scale
+    rows: bool
+    left: float
+    top: float
+    foot: float
 
-    Attributes:
-        name: What it is of: "64 octets".
-        spread: Its values; None: not measured.
-        arrow: True when it is a least value: the DUT may do more.
-    """
+    def place(self, series: Series, point: Point) -> tuple[float, float]:
+        down = series.shift if self.rows else 0.0
+        return self.x(point.x) + series.shift - down, self.y(point.y) + down
 
-    name: str
-    spread: Spread | None
-    arrow: bool = False
-
-
-def _spread_extent(spread: Spread) -> tuple[float, float]:
-    low = min(spread.minimum, spread.low if spread.low is not None else spread.minimum)
-    return low, max(spread.maximum, spread.high if spread.high is not None else spread.maximum)
+    def range(self, low: float, high: float) -> tuple[float, float]:
+        values = self.x if self.rows else self.y
+        return values(low), values(high)
 
 
-def _spread_dots(spread: Spread, x: Scale, middle: float) -> Iterator[Markup]:
-    plain: list[tuple[float, float]] = []
-    far: list[tuple[float, float]] = []
-    outliers = set(spread.outliers)
-    for index, value in enumerate(spread.values[:_MOST_DOTS]):
-        level = (index * 2 % _DOT_LEVELS - _DOT_LEVELS // 2) * 2.2 if spread.n > 1 else 0.0
-        (far if index in outliers else plain).append((x(value), middle + level))
-    if plain:
-        strokes = "".join(f"M{coordinate(a)} {coordinate(b)}h0" for a, b in plain)
-        yield el("path", d=strokes, class_="sample")
-    for a, b in far:
-        yield el("circle", cx=coordinate(a), cy=coordinate(b), r="3", class_="outlier")
+def _values(plot: Plot, axis: Literal["x", "y"]) -> list[float]:
+    along = (axis == "x") == bool(plot.y.names)
+    found = [getattr(p, axis) for s in plot.series for p in s.points]
+    if along:
+        ends = [(p.low, p.high) for s in plot.series for p in s.points]
+        found += [v for pair in ends for v in pair if v is not None]
+    return found + [rule.value for rule in plot.rules if rule.axis == axis and not rule.label]
 
 
-def _spread_middle(spread: Spread, x: Scale, y: float) -> Iterator[Markup]:
-    if len(spread.modes) > 1:
-        for mode in spread.modes:
-            yield el(
-                "path",
-                d=f"M{coordinate(x(mode))} {coordinate(y)}m0-6l5 6l-5 6l-5-6z",
-                class_="mode",
+def _scale(axis: Axis, values: Sequence[float], start: float, end: float) -> Scale:
+    if axis.names:
+        return LinearScale(-0.5, len(axis.names) - 0.5, start, end)
+    inward = math.copysign(axis.pad, end - start)
+    start, end = start + inward, end - inward
+    if axis.scale == "loss":
+        low = max(_FLOOR, min((v for v in values if v > 0), default=1e-3))
+        room = _LANE if any(map(math.isnan, values)) else 6
+        decade = 10.0 ** min(-2, math.floor(math.log10(low)))
+        return LossScale(decade, end + room, start - _LANE - 8, start - _LANE / 2, end + 4)
+    if axis.low is not None and axis.high is not None:
+        made = LogScale if axis.scale == "log" else LinearScale
+        return made(axis.low, axis.high, start, end)
+    ratio = {"linear": math.inf, "log": 0.0}.get(axis.scale, axis.log_from)
+    return fitting_scale(values, start, end, ratio=ratio, zero=axis.zero)
+
+
+def _frame(plot: Plot) -> _Frame:
+    rows = bool(plot.y.names)
+    labels = sum(bool(rule.label) for rule in plot.rules)
+    top = TOP + (_LABEL_LINE * labels + 2 if labels else 0)
+    left = LEFT if plot.inline or not rows else _ROW_LEFT
+    x = _scale(plot.x, _values(plot, "x"), left, RIGHT)
+    if not rows:
+        return _Frame(x, _scale(plot.y, _values(plot, "y"), BOTTOM, top), rows, left, top, BOTTOM)
+    foot = top + plot.row * len(plot.y.names) + 4
+    first = top + (plot.row if plot.inline else plot.row + _ROW_HEAD) / 2
+    return _Frame(x, LinearScale(0, 1, first, first + plot.row), rows, left, top, foot)
+
+
+def _scale_name(axis: Axis, scale: Scale) -> str:
+    return axis.name if axis.names else f"{axis.name}, {'log' if scale.log else 'linear'} scale"
+
+
+def _axes(plot: Plot, f: _Frame) -> Iterator[Markup]:
+    middle = (f.top + f.foot) / 2
+    if plot.y.scale == "loss":
+        lane = {"x": LEFT, "y": BOTTOM - _LANE, "width": RIGHT - LEFT, "height": _LANE}
+        yield el("rect", **lane, class_="lane")
+        yield _text("no loss", LEFT - 6, f.y(0.0) + 3.5, "tick end strong")
+        if any(math.isnan(p.y) for s in plot.series for p in s.points):
+            yield _text("no number", LEFT - 6, f.y(math.nan) + 3.5, "tick end")
+    if f.rows:
+        yield from _row_names(plot, f)
+    else:
+        for value in f.y.ticks():
+            yield _path("grid", f"M{LEFT} ", f.y(value), f"H{RIGHT}")
+            yield _text(plot.y.tick(value), LEFT - 6, f.y(value) + 3.5, "tick end")
+        turned = f"translate(8 {coordinate(middle)}) rotate(-90)"
+        yield el("text", _scale_name(plot.y, f.y), class_="name", transform=turned)
+    if plot.x.names:
+        ticks = [(float(i), name) for i, name in enumerate(plot.x.names)]
+    else:
+        ticks = [(v, said) for v in f.x.ticks() if (said := plot.x.tick(v))]
+        yield from (_path("grid", "M", f.x(v), " ", f.top, "V", f.foot) for v, _ in ticks)
+    yield from (_text(said, f.x(v), f.foot + 15, "tick mid") for v, said in ticks)
+    yield _path("axis", "M", f.left, " ", f.foot, f"H{RIGHT}")
+    place = WIDTH / 2 if f.rows else (LEFT + RIGHT) / 2
+    yield _text(_scale_name(plot.x, f.x), place, f.foot + 36, "name")
+
+
+def _row_names(plot: Plot, f: _Frame) -> Iterator[Markup]:
+    for index, name in enumerate(plot.y.names):
+        top = f.top + plot.row * index + 12
+        if plot.inline:
+            yield _text(name, f.left - 6, f.y(index) + 3.5, "tick end strong")
+            continue
+        shown = name if len(name) <= 56 else f"{name[:55]}\N{HORIZONTAL ELLIPSIS}"
+        yield _text(shown, f.left, top, "strong")
+        if index < len(plot.beside):
+            yield _text(plot.beside[index], RIGHT, top, "end")
+
+
+def _rules(plot: Plot, f: _Frame) -> Iterator[Markup]:
+    labelled = [rule for rule in plot.rules if rule.label]
+    for rule in plot.rules:
+        if rule.axis == "y":
+            yield _path(rule.css, f"M{LEFT} ", f.y(rule.value), f"H{RIGHT}")
+            continue
+        place, top = f.x(rule.value), f.top
+        if rule.label:
+            top -= 4 + _LABEL_LINE * (len(labelled) - 1 - labelled.index(rule))
+            side = place + _CHARACTER_WIDTH * len(rule.label) >= RIGHT + 8
+            css = "strong haloed end" if side else "strong haloed"
+            yield _text(rule.label, place + (-4 if side else 4), top + 3, css)
+        yield _path(rule.css, "M", place, " ", top, "V", f.foot)
+
+
+def _steps(series: Series, f: _Frame) -> Markup:
+    """A line that stays level up to the next point; equal neighbours are one piece."""
+    first, *others = series.points
+    parts = [f"M{coordinate(f.x(first.x))} {coordinate(f.y(first.y))}"]
+    last = first.y
+    for point in others:
+        if point.y != last:
+            parts.append(f"H{coordinate(f.x(point.x))}V{coordinate(f.y(point.y))}")
+        last = point.y
+    parts.append(f"H{coordinate(f.x(series.points[-1].x))}")
+    if series.mark == "area":
+        parts.append(f"V{coordinate(f.foot)}H{coordinate(f.x(first.x))}z")
+    return _path(series.css, *parts)
+
+
+def _series(series: Series, f: _Frame) -> Iterator[Markup]:
+    if series.mark in ("steps", "area"):
+        yield _steps(series, f)
+        return
+    places = [f.place(series, p) for p in series.points]
+    if series.mark in ("trials", "sample"):
+        stroke = _STROKES[series.css.partition(" ")[0]] if series.mark == "trials" else "h0"
+        css = series.css if series.mark == "trials" else "sample"
+        marks = "".join(
+            f"M{coordinate(x)} {coordinate(y + _level(series, index))}{stroke}"
+            for index, (x, y) in enumerate(places)
+        )
+        numbers = ",".join(str(p.trial) for p in series.points) if series.mark == "trials" else None
+        yield _path(css, marks, data_n=numbers)
+        return
+    if series.line and len(places) > 1:
+        d = "M" + "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in places)
+        drawn = el("path", d=d, class_=f"series {series.css}")
+        hit = el("path", d=d, class_="hit")
+        hover = [el("title", series.hover), hit] if series.hover else None
+        yield el("g", hover, drawn, class_="tip") if hover else drawn
+    yield from (
+        _point(series, p, *place, f) for p, place in zip(series.points, places, strict=True)
+    )
+
+
+def _level(series: Series, index: int) -> float:
+    """Samples are laid over several levels, so that equal values do not hide each other."""
+    if series.mark != "sample" or len(series.points) == 1:
+        return 0.0
+    return (index * 2 % _LEVELS - _LEVELS // 2) * 2.2
+
+
+def _point(series: Series, point: Point, x: float, y: float, f: _Frame) -> Markup:
+    css, parts = series.css, list[Markup]()
+    if point.hover:
+        parts.append(el("title", point.hover))
+        if f.rows and series.mark not in ("bar", "tick"):
+            parts.append(_path("hit", "M", f.left, " ", y, f"H{RIGHT}"))
+    if series.mark == "reach":
+        parts.append(_path(f"reach {css}", "M", f.left, " ", y, "H", x))
+    if point.low is not None and point.high is not None:
+        parts.append(_range(series, f.range(point.low, point.high), x, y, f))
+    if point.open:
+        turn = {("at least", True): "h13m-3-3l3 3l-3 3", ("at most", True): "h-13m3-3l-3 3l3 3"}
+        up = "v-13m-3 3l3-3l3 3" if point.open == "at least" else "v13m-3-3l3 3l3-3"
+        parts.append(_path(f"bar {css}", "M", x, " ", y, turn.get((point.open, f.rows), up)))
+    match series.mark:
+        case "dot" | "reach":
+            kind = "point hollow" if point.hollow else "point"
+            parts.append(_circle(x, y, 3.5, f"{kind} {css}"))
+        case "outlier":
+            parts.append(_circle(x, y, 3, "outlier"))
+        case "mean" if not (f.x.log and point.x <= 0):
+            parts.append(_path("middle", "M", x, " ", y - 8, "v16"))
+        case "tick":
+            parts.append(_path(css, "M", x, " ", y - 11, "v22"))
+        case "mode":
+            parts.append(_path(f"mode {css}", "M", x, " ", y, "m0-6l5 6l-5 6l-5-6z"))
+    return el("g", parts, class_="tip") if point.hover else Markup("").join(parts)
+
+
+def _circle(x: float, y: float, r: float, css: str) -> Markup:
+    return el("circle", cx=coordinate(x), cy=coordinate(y), r=r, class_=css)
+
+
+def _range(series: Series, ends: tuple[float, float], x: float, y: float, f: _Frame) -> Markup:
+    low, high = ends
+    if series.mark == "bar":
+        place = {"x": coordinate(low), "y": coordinate(y - 6), "height": 12}
+        width = coordinate(max(0.0, high - low - 0.8))
+        return el("rect", **place, width=width, class_=series.css)
+    if series.mark == "mean":
+        return _path("interval", "M", low, " ", y, "H", max(high, low + 1))
+    if f.rows:
+        caps = ("M", low, " ", y - 3.5, "v7M", high, " ", y - 3.5, "v7")
+        return _path(f"bar {series.css}", "M", low, " ", y, "H", high, *caps)
+    caps = ("M", x - 3.5, " ", low, "h7M", x - 3.5, " ", high, "h7")
+    return _path(f"bar {series.css}", "M", x, " ", low, "V", high, *caps)
+
+
+def _note(note: Note, f: _Frame) -> Markup:
+    hover = el("title", note.hover) if note.hover else None
+    if f.rows:
+        return _text(note.text, f.left, f.y(note.category) + note.shift + 3.5, "absent", hover)
+    turned = (
+        f"translate({coordinate(f.x(note.category) + 3.5)} {coordinate(f.foot - 8)}) rotate(-90)"
+    )
+    return el("text", hover, note.text, transform=turned, class_="absent")
+
+
+def svg(plot: Plot) -> Markup:
+    """The drawing; its places of columns lead a pointer to the row of the table of its data."""
+    f = _frame(plot)
+    parts = [*_axes(plot, f), *_rules(plot, f)]
+    for series in plot.series:
+        if series.points:
+            parts += _series(series, f)
+    parts += [_note(note, f) for note in plot.notes]
+    steps = next((s for s in plot.series if s.mark in ("steps", "area")), None)
+    at = None
+    if plot.wide and steps:
+        at = " ".join(coordinate(f.x(p.x)) for p in steps.points[:-1])
+    return el(
+        "svg",
+        parts,
+        viewBox=f"0 0 {WIDTH} {round(f.foot + 44)}",
+        class_=f"plot {'trial-marks ' if plot.trials else ''}{plot.css}".strip(),
+        role="img",
+        aria_label=plot.title,
+        data_at=at,
+    )
+
+
+_KEYS = {
+    "dot": "M14 6h0",
+    "cross": "M11 3l6 6m0-6l-6 6",
+    "triangle": "M14 2l4 7h-8z",
+    "square": "M11 3h6v6h-6z",
+    "diamond": "M14 2l4 4l-4 4l-4-4z",
+    "ring": "M10.5 6a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0",
+    "arrow": "M14 11V2m-3 3l3-3l3 3",
+    "arrow-down": "M14 1V10m-3-3l3 3l3-3",
+    "arrow-right": "M7 6H20m-3-3l3 3l-3 3",
+    "arrow-left": "M20 6H7m3-3l-3 3l3 3",
+    "box": "M8 1h12v10h-12z",
+    "bar-up": "M14 1V11",
+    "line": "M2 6H26",
+}
+_KEY_OF_MARK = {
+    "mean": "bar-up middle",
+    "tick": "bar-up",
+    "mode": "diamond mode",
+    "sample": "dot sample",
+    "outlier": "ring outlier",
+    "bar": "box",
+    "area": "box",
+    "trials": "",
+    "steps": "line",
+}
+_OPEN_KEYS = {
+    ("at least", False): "arrow",
+    ("at most", False): "arrow-down",
+    ("at least", True): "arrow-right",
+    ("at most", True): "arrow-left",
+}
+
+
+def _legend_entries(plots: Iterable[Plot]) -> Iterator[tuple[str, str]]:
+    special: dict[tuple[str, str], None] = {}
+    for plot in plots:
+        for series in plot.series:
+            if not series.points:
+                continue
+            if series.name:
+                yield f"{_KEY_OF_MARK.get(series.mark, 'line series')} {series.css}", series.name
+            if series.range_name and any(p.low is not None for p in series.points):
+                yield "line interval", series.range_name
+            if any(p.hollow for p in series.points):
+                special["ring hollow", "irregular"] = None
+            for word in {p.open for p in series.points if p.open}:
+                special[f"{_OPEN_KEYS[word, bool(plot.y.names)]} key-mark", word] = None
+        yield from ((f"line {rule.css}", rule.name) for rule in plot.rules if rule.name)
+    yield from sorted(special, reverse=True)
+
+
+def key(entries: Iterable[tuple[str, str]]) -> Markup:
+    """A legend that wraps with the page, of class names and words."""
+    shown = []
+    for css, said in dict.fromkeys(entries):
+        kind = next(k for k in css.split() if k in _KEYS)
+        mark = el("path", class_=css.strip(), d=_KEYS[kind])
+        drawn = el("svg", mark, viewBox="0 0 28 12", class_="key", aria_hidden="true")
+        shown.append(el("li", drawn, said))
+    return el("ul", shown, class_="legend") if shown else Markup("")
+
+
+def legend(plots: Iterable[Plot]) -> Markup:
+    """What the marks of the plots stand for, of those that occur."""
+    return key(_legend_entries(plots))
+
+
+def data(plot: Plot) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Head and rows of the table of what is drawn."""
+    if plot.wide:
+        return _wide_data(plot)
+    rows = bool(plot.y.names)
+    place, value = (plot.y, plot.x) if rows else (plot.x, plot.y)
+    shown = [s for s in plot.series if s.points and s.mark != "trials"]
+    named = len({s.name for s in shown}) > 1
+    ranged = any(p.low is not None for s in shown for p in s.points)
+    head = (place.name or "of", *(["what"] if named else []), value.name)
+    body = []
+    for series in shown:
+        for point in series.points:
+            at, number = (point.y, point.x) if rows else (point.x, point.y)
+            ends = [point.low, point.high] if ranged else []
+            body.append(
+                (
+                    place.text(at),
+                    *([series.name] if named else []),
+                    f"{point.open} {value.text(number)}".strip(),
+                    *("" if end is None else value.text(end) for end in ends),
+                )
             )
-        return
-    if spread.low is not None and spread.high is not None:
-        low, high = x(spread.low), x(spread.high)
-        yield el(
-            "path",
-            d=f"M{coordinate(low)} {coordinate(y)}H{coordinate(max(high, low + 1))}",
-            class_="interval",
-        )
-    yield el("path", d=f"M{coordinate(x(spread.mean))} {coordinate(y - 8)}v16", class_="middle")
+    return (*head, *(["from", "to"] if ranged else [])), body
 
 
-def _spread_scale(values: Sequence[float]) -> Scale:
-    """Unlike rates these may be 0, and the end of an interval below it."""
-    low, high = min(values), max(values)
-    if low > 0:
-        return fitting_scale(
-            values, _SPREAD_LEFT + 6, RIGHT - 10, ratio=_SPREAD_LOG_FROM, zero=False
-        )
-    room = (high - low) * 0.06
-    return LinearScale(low - room, high + room, _SPREAD_LEFT + 6, RIGHT - 10)
-
-
-def _spread_row(row: SpreadRow, x: Scale, top: float, kind: text.ValueKind) -> Markup:
-    name = el("text", row.name, x=_SPREAD_LEFT, y=coordinate(top + 12), class_="strong")
-    y = top + _SPREAD_NAME + _SPREAD_DOTS / 2
-    if row.spread is None:
-        return el(
-            "g",
-            name,
-            el("text", "not measured", x=_SPREAD_LEFT, y=coordinate(y + 3.5), class_="absent"),
-        )
-    said = text.mean_with_n(row.spread, kind)
-    number = el("text", said, x=RIGHT, y=coordinate(top + 12), class_="end")
-    shape = [
-        el("title", _spread_hover(row, row.spread, kind)),
-        el("path", d=f"M{_SPREAD_LEFT} {coordinate(y)}H{RIGHT}", class_="hit"),
-        el("path", d=f"M{_SPREAD_LEFT} {coordinate(y)}H{RIGHT}", class_="grid"),
-        *_spread_middle(row.spread, x, y),
-        *_spread_dots(row.spread, x, y),
-    ]
-    if row.arrow:
-        place = coordinate(x(row.spread.maximum))
-        shape.append(el("path", d=f"M{place} {coordinate(y)}h-13m10-3l3 3l-3 3", class_="middle"))
-    return el("g", name, number, el("g", shape, class_="tip"))
-
-
-def _spread_hover(row: SpreadRow, spread: Spread, kind: text.ValueKind) -> str:
-    said = [f"{row.name}: {text.mean_with_n(spread, kind)}"]
-    low, high = text.single(spread.minimum, kind), text.single(spread.maximum, kind)
-    said.append(f"median {text.single(spread.median, kind)}, {low} to {high}")
-    return "\n".join([*said, *text.remarks(spread, kind)])
-
-
-def spread_plot(title: str, axis: str, rows: Sequence[SpreadRow], kind: text.ValueKind) -> Markup:
-    """A plot of several quantities of one kind."""
-    values = [end for row in rows if row.spread is not None for end in _spread_extent(row.spread)]
-    if not values or not any(values):
-        return Markup("")
-    height = _SPREAD_NAME + _SPREAD_DOTS + 4
-    foot = TOP + height * len(rows) + 4
-    x = _spread_scale(values)
-    scale = "log scale" if x.log else "linear scale"
-    parts: list[Markup] = []
-    for value in x.ticks():
-        place = coordinate(x(value))
-        parts.append(el("path", d=f"M{place} {TOP}V{coordinate(foot)}", class_="grid"))
-        said = text.tick_label(value, kind)
-        parts.append(el("text", said, x=place, y=coordinate(foot + 15), class_="tick mid"))
-    parts.append(el("path", d=f"M{_SPREAD_LEFT} {coordinate(foot)}H{RIGHT}", class_="axis"))
-    parts.append(
-        el(
-            "text",
-            f"{axis}, {scale}",
-            x=coordinate(WIDTH / 2),
-            y=coordinate(foot + 34),
-            class_="name",
-        )
-    )
-    parts += [_spread_row(row, x, TOP + height * i, kind) for i, row in enumerate(rows)]
-    caption = el("figcaption", el("b", title))
-    drawn = svg(f"{title}, {axis}", parts, css="spread", height=round(foot + _SPREAD_FOOT))
-    return el("figure", caption, drawn)
-
-
-def spread_legend(known: Sequence[Spread]) -> Markup:
-    """The legend of such plots."""
-    entries = [("dot sample", "one measurement")]
-    single = [s for s in known if len(s.modes) < 2]
-    if single:
-        entries.append(("bar-up middle", "mean"))
-    if any(s.low is not None for s in single):
-        entries.append(("line interval", "interval of the mean"))
-    if any(s.outliers for s in known):
-        entries.append(("ring outlier", "far from the others, counted all the same"))
-    if len(single) < len(known):
-        entries.append(("diamond mode", "centre of one of two groups"))
-    return legend(entries)
-
-
-_BY_SIZE_LOG_FROM = 10.0
-_SERIES_COLOURS = 7
-#: Name -> frame size -> quantity.
-SizeSeries = Mapping[str, Mapping[int, Spread]]
-
-
-def _interval_ends(spread: Spread) -> tuple[float, float]:
-    if spread.low is None or spread.high is None:
-        return spread.minimum, spread.maximum
-    return spread.low, spread.high
-
-
-def _by_size_point(
-    name: str, spread: Spread, *, x: float, y: Scale, css: str, kind: text.ValueKind
-) -> Iterator[Markup]:
-    said = f"{name}: {text.mean_with_n(spread, kind)}"
-    if len(spread.modes) > 1:
-        for mode in spread.modes:
-            place = f"M{coordinate(x)} {coordinate(y(mode))}m0-4l4 4l-4 4l-4-4z"
-            mark = el("path", d=place, class_=f"dot-of {css}")
-            yield el("g", el("title", said), mark, class_="tip")
-        return
-    low, high = _interval_ends(spread)
-    bottom, top = y(low) if low > 0 else BOTTOM, y(high)
-    whisker = f"M{coordinate(x)} {coordinate(bottom)}V{coordinate(top)}M{coordinate(x - 3)} {coordinate(bottom)}h6M{coordinate(x - 3)} {coordinate(top)}h6"
-    yield el(
-        "g",
-        el("title", said),
-        el("path", d=whisker, class_=f"line-of whisker {css}"),
-        el(
-            "circle",
-            cx=coordinate(x),
-            cy=coordinate(y(spread.mean)),
-            r="3.2",
-            class_=f"dot-of {css}",
-        ),
-        class_="tip",
-    )
-
-
-def by_size_plot(
-    title: str, axis: str, results: Sequence[Result], series: SizeSeries, kind: text.ValueKind
-) -> Markup:
-    """The plot."""
-    sizes = {size for held in series.values() for size in held}
-    if len(sizes) < 2:
-        return Markup("")
-    step = (RIGHT - LEFT) / len(results)
-    places = {r.frame_size: LEFT + step * (i + 0.5) for i, r in enumerate(results)}
-    every = [s for held in series.values() for s in held.values()]
-    ends = [v for s in every for v in (*_interval_ends(s), *s.modes)]
-    y = fitting_scale(ends, BOTTOM, TOP, ratio=_BY_SIZE_LOG_FROM, zero=True)
-    scale = "log scale" if y.log else "linear scale"
-    parts: list[Markup] = list(y_axis(y, f"{axis}, {scale}", lambda v: text.tick_label(v, kind)))
-    ticks = [(places[r.frame_size], r.size_name) for r in results]
-    parts += x_axis(ticks, "frame size, octets with FCS (equal steps)", grid=False)
-    for index, (name, held) in enumerate(series.items()):
-        shift = (index - (len(series) - 1) / 2) * 7
-        css = f"s{index % _SERIES_COLOURS}"
-        line = [(places[size] + shift, y(s.mean)) for size, s in held.items() if len(s.modes) < 2]
-        parts.append(polyline(line, f"line-of {css}"))
-        for size, spread in held.items():
-            x = places[size] + shift
-            parts += _by_size_point(f"{size}, {name}", spread, x=x, y=y, css=css, kind=kind)
-    caption = el("figcaption", el("b", title), el("span", _by_size_caption(every)))
-    entries = [(f"line line-of s{i % _SERIES_COLOURS}", name) for i, name in enumerate(series)]
-    shown = legend(entries) if len(series) > 1 else None
-    return el("figure", caption, svg(title, parts, css="by-size"), shown)
-
-
-def _by_size_caption(every: Sequence[Spread]) -> str:
-    intervals = any(s.low is not None for s in every)
-    bars = "intervals of the mean" if intervals else "least to most"
-    modes = "; diamonds: two modes" if any(len(s.modes) > 1 for s in every) else ""
-    return f"bars: {bars}{modes}"
+def _wide_data(plot: Plot) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """A row for each place on the x axis, a column for each series."""
+    found: dict[float, dict[int, str]] = {}
+    for index, series in enumerate(plot.series):
+        last = len(series.points) - (series.mark in ("steps", "area"))
+        for point in series.points[:last]:
+            found.setdefault(point.x, {})[index] = plot.y.text(point.y)
+    columns = range(len(plot.series))
+    rows = [(plot.x.text(x), *(found[x].get(i, "") for i in columns)) for x in sorted(found)]
+    return (plot.x.name, *(s.name or plot.y.name for s in plot.series)), rows

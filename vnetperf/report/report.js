@@ -1,5 +1,6 @@
 "use strict";
-// Tooltips only: without this script every number is still in a table.
+// Tooltips, saving of plots, sorting and filtering of trials: without this script every number
+// is still in a table.
 (() => {
   const tip = document.createElement("div");
   tip.className = "tooltip";
@@ -85,6 +86,29 @@
     });
   }
 
+  // Over time: the columns of the drawing are the rows of the table of its data.
+  for (const svg of document.querySelectorAll("svg[data-at]")) {
+    const places = svg.dataset.at.split(" ").map(Number);
+    const table = svg.closest("figure").querySelector(".data table");
+    const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+    const line = document.createElementNS(svgns, "path");
+    line.setAttribute("class", "halo");
+    svg.addEventListener("pointermove", (event) => {
+      const matrix = svg.getScreenCTM();
+      if (!matrix) return;
+      const x = new DOMPoint(event.clientX, event.clientY).matrixTransform(matrix.inverse()).x;
+      const row = Math.max(0, places.findLastIndex((place) => place <= x));
+      const cells = [...table.tBodies[0].rows[row].cells];
+      line.setAttribute("d", `M${places[row]} 12V226`);
+      svg.append(line);
+      show(cells.map((cell, i) => `${heads[i]}: ${cell.textContent.trim()}`).join("\n"), event.clientX, event.clientY);
+    });
+    svg.addEventListener("pointerleave", () => {
+      line.remove();
+      hide();
+    });
+  }
+
   // Everything else carries its text in a title, which a browser shows late or not at all.
   for (const shape of document.querySelectorAll("g.tip")) {
     const title = shape.querySelector("title");
@@ -94,6 +118,119 @@
     shape.addEventListener("pointermove", (event) => show(text, event.clientX, event.clientY));
     shape.addEventListener("pointerleave", hide);
   }
+  // A saved drawing stands alone: what the style sheet gives it is written into it.
+  const looks = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap",
+    "stroke-linejoin", "opacity", "font-size", "font-weight", "font-family", "text-anchor", "paint-order"];
+  const standalone = (svg) => {
+    const copy = svg.cloneNode(true);
+    const made = copy.querySelectorAll("*");
+    svg.querySelectorAll("*").forEach((shape, i) => {
+      const style = getComputedStyle(shape);
+      for (const name of looks) made[i].setAttribute(name, style.getPropertyValue(name));
+    });
+    const box = svg.viewBox.baseVal;
+    const ground = document.createElementNS(svgns, "rect");
+    const paper = getComputedStyle(svg.closest("figure")).backgroundColor;
+    for (const [name, value] of Object.entries({ width: box.width, height: box.height, fill: paper }))
+      ground.setAttribute(name, value);
+    copy.prepend(ground);
+    copy.setAttribute("xmlns", svgns);
+    copy.setAttribute("width", 2 * box.width);
+    copy.setAttribute("height", 2 * box.height);
+    return new XMLSerializer().serializeToString(copy);
+  };
+  for (const figure of document.querySelectorAll("figure")) {
+    const svg = figure.querySelector("svg.plot");
+    const button = document.createElement("button");
+    button.className = "save";
+    button.type = "button";
+    button.textContent = "Save as SVG";
+    button.addEventListener("click", () => {
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([standalone(svg)], { type: "image/svg+xml" }));
+      link.download = `${svg.getAttribute("aria-label").replace(/[^\w.]+/g, "-")}.svg`;
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+    figure.append(button);
+  }
+
+  // A cell as a number: "12.3 Mfps", "2 min 05 s", "1.00e-05 %"; as its words where it has none.
+  const factors = { Gfps: 1e9, Mfps: 1e6, kfps: 1e3, h: 3600, min: 60, ms: 1e-3, "\u00b5s": 1e-6, ns: 1e-9 };
+  const value = (cell) => {
+    const said = cell.textContent.replaceAll("\u00a0", "").trim();
+    const parts = [...said.matchAll(/(-?[\d.]+(?:e[+-]?\d+)?)\s*([a-z\u00b5%]*)/gi)];
+    if (!parts.length) return said === "no number" ? -Infinity : said;
+    return parts.reduce((sum, [, number, unit]) => sum + number * (factors[unit] ?? 1), 0);
+  };
+  const sort = (head) => {
+    const table = head.closest("table");
+    const down = head.getAttribute("aria-sort") === "ascending";
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const number = head.classList.contains("num");
+    const rows = [...table.tBodies[0].rows].map((row) => {
+      const cell = row.cells[head.cellIndex];
+      return [number ? value(cell) : cell.textContent, row];
+    });
+    const turn = down ? -1 : 1;
+    rows.sort(([a], [b]) => turn * (number ? a - b : a.localeCompare(b)));
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+  };
+  const lists = [...document.querySelectorAll(".trials-list")];
+  for (const table of lists) {
+    table.classList.add("sortable");
+    for (const head of table.tHead.rows[0].cells) {
+      head.tabIndex = 0;
+      head.title = "Sort by this column";
+      head.addEventListener("click", () => sort(head));
+      head.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" || event.key === " ") {
+          event.preventDefault();
+          sort(head);
+        }
+      });
+    }
+  }
+  if (lists.length) {
+    const bar = document.createElement("div");
+    bar.className = "filter";
+    const field = document.createElement("input");
+    field.type = "search";
+    field.placeholder = "Filter trials: words that a row must have";
+    field.setAttribute("aria-label", field.placeholder);
+    const count = document.createElement("span");
+    count.setAttribute("role", "status");
+    bar.append(field, count);
+    document.querySelector("#trials .folds").before(bar);
+    const known = lists.map((table) => {
+      const fold = table.closest("details");
+      const name = fold.querySelector("summary b").textContent.toLowerCase();
+      return { fold, name, rows: [...table.tBodies[0].rows] };
+    });
+    const filter = () => {
+      const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let matches = 0;
+      for (const { fold, name, rows } of known) {
+        let mine = 0;
+        for (const row of rows) {
+          const said = words.length ? `${name} ${row.textContent.toLowerCase()}` : "";
+          row.hidden = !words.every((word) => said.includes(word));
+          mine += !row.hidden;
+        }
+        fold.hidden = !mine;
+        if (words.length && mine) fold.open = true;
+        matches += mine;
+      }
+      count.textContent = words.length ? `${matches} trials` : "";
+    };
+    let soon = 0;
+    field.addEventListener("input", () => {
+      clearTimeout(soon);
+      soon = setTimeout(filter, 150);
+    });
+  }
+
   addEventListener("scroll", hide, { passive: true });
   addEventListener("beforeprint", () => {
     hide();

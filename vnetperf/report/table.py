@@ -11,8 +11,6 @@ from rich import box
 from rich.table import Table as Drawn
 from rich.text import Text
 
-from vnetperf.report.plot import Markup, el
-from vnetperf.report.summary import is_missing
 from vnetperf.report.text import printable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|~#])")
@@ -36,97 +34,8 @@ def markdown_code(said: object) -> str:
     return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are escaped already."""
-    body = ["| " + " | ".join(row) + " |" for row in rows]
-    if not body:
-        return "None."
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + " --- |" * len(head), *body])
-
-
-def section(anchor: str, title: str, *children: object) -> Markup:
-    """A section with its heading."""
-    return el("section", el("h2", title), *children, id=anchor)
-
-
-def scroller(label: str, *children: object) -> Markup:
-    """A box that scrolls sideways by itself, so that the page never does."""
-    return el("div", *children, class_="scroll", tabindex=0, role="region", aria_label=label)
-
-
-def html_row(cells: Iterable[object], *, tag: str = "td", css: Sequence[str] = ()) -> Markup:
-    """A table row."""
-    done = []
-    for index, cell in enumerate(cells):
-        if isinstance(cell, Markup) and cell.startswith(("<td", "<th")):
-            done.append(cell)
-            continue
-        name = css[index] if index < len(css) else ""
-        scope = "col" if tag == "th" else None
-        done.append(el(tag, cell, class_=name or None, scope=scope))
-    return el("tr", done)
-
-
-def html_table(
-    label: str,
-    head: Sequence[object],
-    rows: Iterable[Sequence[object]],
-    *,
-    css: Sequence[str] = (),
-    kind: str = "",
-) -> Markup:
-    """A table in a box of its own."""
-    body = [html_row(cells, css=css) for cells in rows]
-    if not body:
-        return el("p", "None recorded.", class_="muted")
-    inner = el(
-        "table",
-        el("thead", html_row(head, tag="th", css=css)),
-        el("tbody", body),
-        class_=kind or None,
-    )
-    return scroller(label, inner)
-
-
-def facts_table(label: str, rows: Iterable[tuple[str, str]]) -> Markup:
-    """Names and values; a value that says it is unknown stands out."""
-    body = [
-        el(
-            "tr",
-            el("th", breakable(name), scope="row"),
-            el("td", value, class_="unknown" if is_missing(value) else None),
-        )
-        for name, value in rows
-    ]
-    if not body:
-        return el("p", "None recorded.", class_="muted")
-    return el("table", el("tbody", body), class_="facts", aria_label=label)
-
-
-def breakable(path: str) -> Markup:
-    """A dotted path that may break after its dots."""
-    pieces: list[object] = []
-    for index, part in enumerate(path.split(".")):
-        if index:
-            pieces += [".", el("wbr")]
-        pieces.append(part)
-    return el("span", pieces)
-
-
-def folded(summary: object, *children: object, anchor: str | None = None) -> Markup:
-    """Content behind a line that opens it."""
-    return el("details", el("summary", summary), *children, id=anchor)
-
-
-def badge(said: str, css: str) -> Markup:
-    """A word that must not be overlooked."""
-    return el("span", said, class_=f"badge {css}")
-
-
 #: Stands for a cell that has nothing to say.
 NONE = "\N{EN DASH}"
-#: Longest words that are kept on one line.
-_SHORT = 24
 Item = TypeVar("Item")
 
 
@@ -138,6 +47,7 @@ class Cell:
         text: The text; several lines where it names several things.
         short: The same for a narrow terminal; "" for the same text.
         mark: A word that must not be overlooked, and its colour on the page: "warn", "good" ...
+        css: Its own colour on the page; "" for none.
         why: What the page shows when it is pointed at.
         code: Whether it is to be read letter by letter: a command, a path.
     """
@@ -145,6 +55,7 @@ class Cell:
     text: str
     short: str = ""
     mark: tuple[str, str] | None = None
+    css: str = ""
     why: str = ""
     code: bool = False
 
@@ -166,6 +77,11 @@ class Column(Generic[Item]):
     words: bool = False
     brief: bool = True
     bold: bool = False
+
+    def shown(self, item: Item) -> Cell:
+        """The cell of an item."""
+        value = self.cell(item)
+        return value if isinstance(value, Cell) else Cell(NONE if value is None else value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +113,7 @@ class Table:
         terminal: bool = True,
     ) -> Table:
         """Make a table with a row for each item; without one it has no notes either."""
-        rows = tuple(tuple(_as_cell(column.cell(item)) for column in columns) for item in items)
+        rows = tuple(tuple(column.shown(item) for column in columns) for item in items)
         said = dict.fromkeys(note for note in notes if note) if rows else ()
         return cls(title, tuple(columns), rows, tuple(said), terminal)
 
@@ -209,10 +125,6 @@ class Table:
     def __bool__(self) -> bool:
         """False without a row."""
         return bool(self.rows)
-
-
-def _as_cell(value: Cell | str | None) -> Cell:
-    return value if isinstance(value, Cell) else Cell(NONE if value is None else value)
 
 
 def group_sentences(said: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -233,79 +145,15 @@ def _markdown_cell(cell: Cell, column: Column[Any]) -> str:
 
 
 def table_markdown(table: Table, *, level: int = 3, empty: str = "") -> Iterator[str]:
-    """The table in report.md."""
+    """The table in report.md; `empty` stands for one without rows."""
     if table.title and (table or empty):
         yield f"{'#' * level} {escape_markdown(table.title)}"
-    if not table:
-        yield empty
-        return
-    lines = [
-        [escape_markdown(column.name) for column in table.columns],
-        ["---"] * len(table.columns),
-    ]
-    lines += [list(map(_markdown_cell, row, table.columns)) for row in table.rows]
-    yield "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    head = [escape_markdown(column.name) for column in table.columns]
+    rows = [list(map(_markdown_cell, row, table.columns)) for row in table.rows]
+    lines = [head, ["---"] * len(head), *rows] if rows else []
+    yield "\n".join(f"| {' | '.join(cells)} |" for cells in lines) or empty
     if table.notes:
         yield "\n".join(f"- {escape_markdown(note)}" for note in table.notes)
-
-
-def table_section(table: Table, anchor: str) -> Markup | None:
-    """The table as a part of the page of its own."""
-    if not table:
-        return None
-    return section(anchor, table.title, table_html(table, heading=False))
-
-
-def _column_classes(table: Table) -> Iterator[str]:
-    for index, column in enumerate(table.columns):
-        longest = max(len(row[index].text) for row in table.rows)
-        kind = "num" if not column.words else "short" if longest <= _SHORT else ""
-        yield f"{kind} {'lead' * column.bold}".strip()
-
-
-def cell_html(cell: Cell) -> object:
-    """A cell's content in the page."""
-    if cell.mark is None:
-        return el("span", cell.text, title=cell.why) if cell.why else cell.text
-    mark = badge(*cell.mark)
-    return el("span", cell.text, " ", mark, title=cell.why or None) if cell.text else mark
-
-
-def _repeats_muted(table: Table) -> Iterator[tuple[object, ...]]:
-    """Rows whose first cell stands out only where it changes."""
-    last = None
-    for first, *others in table.rows:
-        css = "short again" if first == last else "short fresh"
-        yield (el("td", first.text, class_=css), *map(cell_html, others))
-        last = first
-
-
-def table_html(
-    table: Table,
-    *,
-    label: str = "",
-    heading: bool = True,
-    kind: str = "outcome",
-    css: Sequence[str] | None = None,
-) -> Markup | None:
-    """The table in the page."""
-    if not table:
-        return None
-    rows = _repeats_muted(table) if kind == "outcome" else (map(cell_html, r) for r in table.rows)
-    notes = [el("li", note) for note in table.notes]
-    shown = html_table(
-        label or table.title,
-        [column.name for column in table.columns],
-        map(tuple, rows),
-        css=list(_column_classes(table)) if css is None else css,
-        kind=kind,
-    )
-    return el(
-        "div",
-        el("h3", table.title) if heading and table.title else None,
-        shown,
-        el("ul", notes, class_="notes") if notes else None,
-    )
 
 
 _ASCII = str.maketrans(

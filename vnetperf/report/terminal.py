@@ -3,133 +3,49 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Sequence
 
-from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vnetperf.model.result import ComparedVariant, DirectionBound, GoalResult, Result, RunResults
-from vnetperf.model.trial import Latency
-from vnetperf.report import goal_text, outcomes, summary, text, transfers
+from vnetperf.model.result import ComparedVariant, RunResults
+from vnetperf.report import goal_text, outcomes, summary, transfers
 from vnetperf.report.comparison import VariantResults, comparisons_of
-from vnetperf.report.goal_text import group_notes
+from vnetperf.report.goal_text import RateRow, group_notes
 from vnetperf.report.summary import Group, groups, missing_values, undeployed
 from vnetperf.report.table import terminal_encodable as _encodable
-from vnetperf.report.table import terminal_table
-
-_NONE = "-"
-_COLUMNS = (
-    "size, goal,\ndirection",
-    "lower bound\nfps",
-    "",
-    "upper\nfps",
-    "cond.\nfps",
-    "L1\nGbit/s",
-    "% of\ngen.",
-    "p50\nµs",
-    "p99\nµs",
-    "max\nµs",
-)
-#: Mark of an irregular result; the legend below the table spells it out.
-_IRREGULAR = "irreg."
+from vnetperf.report.table import terminal_grid, terminal_table
 
 
-def _micro(value: float | None) -> str:
-    return _NONE if value is None else text.significant(value / 1000, 3 if value < 1e6 else 4)
-
-
-def _short(value: float | None) -> str:
-    return _NONE if value is None else text.short_fps(value)
-
-
-def _share(value: float | None, of: float | None) -> str:
-    return _NONE if value is None or not of else text.significant(100 * value / of, 3)
-
-
-def _headline(goal: GoalResult) -> Text:
-    value = goal_text.headline_fps(goal)
-    number = "none met" if value is None else text.short_fps(value)
-    return Text(f"{goal.qualifier} {number}".strip(), style="bold")
-
-
-def _latency(latency: Latency | None) -> tuple[str, str, str]:
-    if latency is None:
-        return _NONE, _NONE, _NONE
-    found = latency.percentiles
-    return _micro(found.get("50")), _micro(found.get("99")), _micro(latency.max_ns)
-
-
-def _goal_row(result: Result, goal: GoalResult, *, plain: bool) -> list[Text | str]:
-    l1 = goal.throughput_l1_bps
-    return [
-        Text(_encodable(f" {goal.name}", plain=plain), style="bold"),
-        _headline(goal),
-        Text("" if goal.regular else _IRREGULAR, style="yellow"),
-        _short(goal.upper_bound_fps),
-        _short(goal.conditional_throughput_fps),
-        _NONE if l1 is None else text.gigabits(l1),
-        _share(goal_text.headline_fps(goal), result.generator_max_fps),
-        *("", "", ""),
-    ]
-
-
-def _direction_row(goal: GoalResult, bound: DirectionBound, *, plain: bool) -> list[Text | str]:
-    return [
-        Text(_encodable(f" {bound.direction}", plain=plain), style="dim"),
-        _short(bound.lower_bound_fps),
-        "",
-        _short(bound.upper_bound_fps),
-        _short(bound.conditional_throughput_fps),
-        *("", ""),
-        *_latency(goal.latency.get(bound.direction)),
-    ]
-
-
-def _rows(result: Result, *, plain: bool) -> Iterator[list[Text | str]]:
-    size = Text(result.size_short, style="bold cyan")
-    yield [size, Text(f"{result.trial_count} trials", style="dim")]
-    for goal in result.goals:
-        yield _goal_row(result, goal, plain=plain)
-        known = {b.direction: b for b in goal.per_direction}
-        for name in dict.fromkeys([*known, *goal.latency]):
-            blank = DirectionBound(
-                direction=name,
-                lower_bound_fps=None,
-                upper_bound_fps=None,
-                conditional_throughput_fps=None,
-            )
-            yield _direction_row(goal, known.get(name, blank), plain=plain)
+def _styled(row: RateRow, cells: Sequence[str]) -> list[Text]:
+    """A goal stands out, its directions do not."""
+    name, lower, mark, *rest = cells
+    style = "dim" if row.direction else "bold"
+    shown = [Text(f" {name}", style=style), Text(lower, style="" if row.direction else style)]
+    return [*shown, Text(mark, style="yellow"), *map(Text, rest)]
 
 
 def _table(group: Group, *, plain: bool) -> Table:
-    table = Table(
-        title=Text(_encodable(group.title, plain=plain), style="bold"),
-        title_justify="left",
-        box=box.ASCII2 if plain else box.SIMPLE_HEAD,
-        padding=0,
-        show_edge=False,
-        pad_edge=False,
-    )
-    for index, name in enumerate(_COLUMNS):
-        justify: Literal["left", "right"] = "right" if index else "left"
-        table.add_column(_encodable(name, plain=plain), justify=justify, overflow="fold")
+    columns = goal_text.TERMINAL_COLUMNS
+    table = terminal_grid(Text(_encodable(group.title, plain=plain), style="bold"), plain=plain)
+    table.add_column("size, goal,\ndirection", overflow="fold")
+    for column in columns:
+        name = _encodable(column.name, plain=plain)
+        table.add_column(name, justify="right", overflow="fold")
     for result in group.measured:
-        for cells in _rows(result, plain=plain):
-            table.add_row(*cells)
+        size = Text(result.size_short, style="bold cyan")
+        table.add_row(size, Text(f"{result.trial_count} trials", style="dim"))
+        for row in goal_text.rate_rows(result):
+            cells = [c.short or c.text for c in goal_text.rate_cells(row, columns)]
+            name = _encodable(row.direction or row.goal.name, plain=plain)
+            table.add_row(*_styled(row, [name, *cells]))
         table.add_section()
     return table
 
 
 def _comparison(found: VariantResults, name: str, *, plain: bool) -> Table:
-    table = Table(
-        box=box.ASCII2 if plain else box.SIMPLE_HEAD,
-        padding=0,
-        show_edge=False,
-        pad_edge=False,
-    )
+    table = terminal_grid(None, plain=plain)
     table.add_column("variant", overflow="fold")
     for size in found.sizes:
         table.add_column(f"{size}\nfps", justify="right", overflow="fold")
@@ -146,7 +62,7 @@ def _compared(
     if goal is None:
         return Text(found.absence(variant, size)[0], style="dim")
     relative = found.relative(variant, size, name)
-    shown = _headline(goal)
+    shown = Text(goal_text.short_rate(goal), style="bold")
     return shown.append(f" {_encodable(relative, plain=plain)}", "dim") if relative else shown
 
 
@@ -155,9 +71,9 @@ def _explain(group: Group) -> str:
     irregular = any(not g.regular for r in group.measured for g in r.goals)
     return (
         f"Rates of a goal: sum over {interfaces} sending interface(s); of a direction: that one "
-        "only. Sizes include the FCS. Latency: at the lower bound. cond. = conditional "
-        f"throughput, gen. = the generator's clean maximum, '{_NONE}' = no number."
-        + (f" {_IRREGULAR} = irregular, see below." if irregular else "")
+        "only. Sizes include the FCS. Loss and latency: at the lower bound. cond. = conditional "
+        "throughput, gen. = the generator's clean maximum, '-' = no number."
+        + (f" {goal_text.IRREGULAR} = irregular, see below." if irregular else "")
     )
 
 

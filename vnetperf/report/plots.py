@@ -1,0 +1,861 @@
+"""The plots of a report: what each test shows, as data for :mod:`vnetperf.report.plot`."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vnetperf.model.outcomes import Curve, Soak, Spread
+from vnetperf.model.result import GoalResult, Result, TrialPoint
+from vnetperf.model.trial import Latency, Verdict
+from vnetperf.report import goal_text, text
+from vnetperf.report.outcomes import soak_verdict
+from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series
+from vnetperf.report.summary import Group
+from vnetperf.statistics.histogram import decode_hdr
+
+_SIZES = "frame size, octets with FCS (equal steps)"
+_LIMITS = (
+    ("media_max_fps", "limit medium", "theoretical maximum of the reference medium"),
+    ("generator_max_fps", "limit generator", "the generator's calibrated clean maximum"),
+)
+#: Distance of the marks of several goals in one row, or of several series at one size.
+_LANE, _BESIDE = 11, 7
+
+
+def goal_css(index: int) -> str:
+    """The colour of a goal."""
+    return f"g{index % 4}"
+
+
+def _spread_out(index: int, count: int, distance: float) -> float:
+    return (index - (count - 1) / 2) * distance
+
+
+def _directions(results: Sequence[Result]) -> str:
+    counts = " or ".join(map(str, sorted({r.directions for r in results})))
+    return f"frames/s, sum of {counts} direction(s)"
+
+
+def _rates(
+    name: str,
+    *,
+    scale: Literal["auto", "linear"] = "auto",
+    zero: bool = False,
+    log_from: float = 10.0,
+    pad: int = 0,
+) -> Axis:
+    tick, value = text.tick_fps, text.fps
+    return Axis(
+        name=name, tick=tick, value=value, scale=scale, zero=zero, log_from=log_from, pad=pad
+    )
+
+
+def _goal_of(result: Result | None, name: str) -> GoalResult | None:
+    return next((g for g in result.goals if g.name == name), None) if result else None
+
+
+def _goal_point(goal: GoalResult, about: str, **place: float) -> Point | None:
+    """The number of a goal with its bounds: upright at x, level at y."""
+    value = goal_text.headline_fps(goal)
+    if value is None:
+        return None
+    bounded = goal.lower_bound_fps is not None and goal.upper_bound_fps is not None
+    return Point(
+        x=place.get("x", value),
+        y=place.get("y", value),
+        low=goal.lower_bound_fps if bounded else None,
+        high=goal.upper_bound_fps if bounded else None,
+        hover=goal_text.hover_text(about, goal),
+        open=goal.qualifier,
+        hollow=not goal.regular,
+    )
+
+
+def throughput_plot(group: Group) -> Plot | None:
+    """Lower bounds by frame size, under what the medium and the generator allow."""
+    places = {r.frame_size: i for i, r in enumerate(group.results)}
+    series, rules = [], []
+    for limit, css, name in _LIMITS:
+        known = [(places[r.frame_size], getattr(r, limit)) for r in group.measured]
+        of = tuple(Point(x=x, y=v) for x, v in known if v)
+        if len(of) == 1:  # of one size a limit is a level line across the plot
+            rules.append(Rule(name=name, value=of[0].y, axis="y", css=css))
+        else:
+            series.append(Series(name=name, points=of, css=css, mark="none", line=True))
+    for index, name in enumerate(group.goal_names):
+        goals = [(r, _goal_of(r, name)) for r in group.measured]
+        made = [_goal_point(goal, r.size_text, x=places[r.frame_size]) for r, goal in goals if goal]
+        points = [p for p in made if p]
+        shift = _spread_out(index, len(group.goal_names), _BESIDE)
+        series.append(
+            Series(name=name, points=tuple(points), css=goal_css(index), line=True, shift=shift)
+        )
+    if not rules and not any(s.points for s in series):
+        return None
+    absent = [r for r in group.results if r.status == "not measured"]
+    return Plot(
+        title=f"Throughput against frame size, {group.title}",
+        caption="Throughput against frame size",
+        note="Marks: lower bounds. Bars: from lower to upper bound.",
+        x=Axis(name=_SIZES, names=tuple(r.size_name for r in group.results)),
+        y=_rates(_directions(group.measured), zero=True),
+        series=tuple(series),
+        rules=tuple(rules),
+        notes=tuple(
+            Note(text="not measured", category=places[r.frame_size], hover=r.why) for r in absent
+        ),
+        key=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GoalRow:
+    """One row of a plot of goals: a scenario, or a variant of one.
+
+    Attributes:
+        name: The row's heading.
+        result: Its result; None where there is none.
+        absence: The word that stands for a missing number, and why there is none.
+    """
+
+    name: str
+    result: Result | None
+    absence: tuple[str, str] = ("", "")
+
+
+def goals_plot(
+    title: str, caption: str, rows: Sequence[GoalRow], names: Sequence[str]
+) -> Plot | None:
+    """Lower bounds of several scenarios at one frame size, below each other."""
+    series, notes = [], []
+    for index, name in enumerate(names):
+        shift = _spread_out(index, len(names), _LANE)
+        points = []
+        for place, row in enumerate(rows):
+            goal = _goal_of(row.result, name)
+            point = _goal_point(goal, row.name, y=place) if goal else None
+            if point:
+                points.append(point)
+            elif goal:
+                notes.append(Note(text=goal_text.NO_LOAD_MET, category=place, shift=shift))
+        series.append(
+            Series(name=name, points=tuple(points), css=goal_css(index), mark="reach", shift=shift)
+        )
+    if not any(s.points for s in series):
+        return None
+    for place, row in enumerate(rows):
+        if row.result is None or not row.result.goals:
+            word, why = row.absence
+            notes.append(Note(text=word, category=place, hover=why))
+    return Plot(
+        title=title,
+        caption=caption,
+        x=_rates(_directions([r.result for r in rows if r.result]), zero=True),
+        y=Axis(name="scenario", names=tuple(row.name for row in rows)),
+        series=tuple(series),
+        notes=tuple(notes),
+        row=17 + _LANE * max(1, len(names)),
+    )
+
+
+#: What the rows are of: name -> spread; None where it was not measured.
+SpreadRows = Sequence[tuple[str, Spread | None]]
+#: More samples than this only thicken the page.
+_MOST_SAMPLES = 400
+
+
+def _spread_points(row: int, spread: Spread) -> Iterator[tuple[str, Point]]:
+    far = set(spread.outliers)
+    for index, value in enumerate(spread.values[:_MOST_SAMPLES]):
+        yield ("outlier" if index in far else "sample"), Point(x=value, y=row)
+
+
+def _spread_hover(name: str, spread: Spread, kind: text.ValueKind) -> str:
+    ends = f"{text.single(spread.minimum, kind)} to {text.single(spread.maximum, kind)}"
+    median = f"median {text.single(spread.median, kind)}, {ends}"
+    first = f"{name}: {text.mean_with_n(spread, kind)}"
+    return "\n".join([first, median, *text.remarks(spread, kind)])
+
+
+def spread_plot(
+    title: str, axis: str, rows: SpreadRows, kind: text.ValueKind, *, least: bool = False
+) -> Plot | None:
+    """Quantities of one kind that were measured several times, a row each; least: a limit."""
+    points: dict[str, list[Point]] = defaultdict(list)
+    samples: list[Series] = []
+    for place, (name, spread) in enumerate(rows):
+        if spread is None:
+            continue
+        hover = _spread_hover(name, spread, kind)
+        if len(spread.modes) > 1:
+            points["mode"] += [Point(x=mode, y=place, hover=hover) for mode in spread.modes]
+        else:
+            mean = Point(
+                x=spread.mean,
+                y=place,
+                low=spread.low if spread.high is not None else None,
+                high=spread.high if spread.low is not None else None,
+                hover=hover,
+                open="at least" if least else "",
+            )
+            points["mean"].append(mean)
+        found: dict[str, list[Point]] = defaultdict(list)
+        for mark, point in _spread_points(place, spread):
+            found[mark].append(point)
+        samples.append(Series(name="one measurement", points=tuple(found["sample"]), mark="sample"))
+        points["outlier"] += found["outlier"]
+    if not any(p.x for made in points.values() for p in made):
+        return None
+    interval = "interval of the mean"
+    two = "centre of one of two groups"
+    far = "far from the others, counted all the same"
+    return Plot(
+        title=f"{title}, {axis}",
+        caption=title,
+        x=Axis(
+            name=axis,
+            tick=lambda v: text.tick_label(v, kind),
+            value=lambda v: text.single(v, kind),
+            log_from=12,
+            pad=6,
+        ),
+        y=Axis(name="", names=tuple(name for name, _ in rows)),
+        series=(
+            Series(name="mean", points=tuple(points["mean"]), mark="mean", range_name=interval),
+            Series(name=two, points=tuple(points["mode"]), css="g1", mark="mode"),
+            *samples,
+            Series(name=far, points=tuple(points["outlier"]), mark="outlier"),
+        ),
+        notes=tuple(
+            Note(text="not measured", category=i) for i, (_, s) in enumerate(rows) if s is None
+        ),
+        row=38,
+        beside=tuple(text.mean_with_n(s, kind) if s else "" for _, s in rows),
+    )
+
+
+#: Name -> frame size -> quantity.
+SizeSeries = Mapping[str, Mapping[int, Spread]]
+
+
+def by_size_plot(
+    title: str, axis: str, results: Sequence[Result], held: SizeSeries, kind: text.ValueKind
+) -> Plot | None:
+    """Means with their intervals by frame size, a line for each name."""
+    if len({size for found in held.values() for size in found}) < 2:
+        return None
+    places = {r.frame_size: i for i, r in enumerate(results)}
+    every = [s for found in held.values() for s in found.values()]
+    series = []
+    for index, (name, found) in enumerate(held.items()):
+        css, shift = f"s{index % 7}", _spread_out(index, len(held), _BESIDE)
+        points, modes = [], []
+        for size, spread in found.items():
+            hover = f"{size}, {name}: {text.mean_with_n(spread, kind)}"
+            x = places[size]
+            if len(spread.modes) > 1:
+                modes += [Point(x=x, y=mode, hover=hover) for mode in spread.modes]
+                continue
+            known = spread.low is not None and spread.high is not None
+            low, high = (spread.low, spread.high) if known else (spread.minimum, spread.maximum)
+            points.append(Point(x=x, y=spread.mean, low=low, high=high, hover=hover))
+        series.append(Series(name=name, points=tuple(points), css=css, line=True, shift=shift))
+        series.append(Series(name="", points=tuple(modes), css=css, mark="mode", shift=shift))
+    bars = "intervals of the mean" if any(s.low is not None for s in every) else "least to most"
+    modes_note = "; diamonds: two modes" if any(len(s.modes) > 1 for s in every) else ""
+    return Plot(
+        title=title,
+        caption=title,
+        note=f"bars: {bars}{modes_note}",
+        x=Axis(name=_SIZES, names=tuple(r.size_name for r in results)),
+        y=Axis(
+            name=axis,
+            tick=lambda v: text.tick_label(v, kind),
+            value=lambda v: text.single(v, kind),
+            zero=True,
+        ),
+        series=tuple(series),
+        css="by-size",
+        key=len(held) > 1,
+    )
+
+
+#: Verdict -> kind of mark.
+_VERDICT_MARKS = {
+    Verdict.VALID: "dot",
+    Verdict.GENERATOR_LIMITED: "triangle",
+    Verdict.INCONSISTENT: "square",
+    Verdict.TIMED_OUT: "cross",
+    Verdict.DUT_FAILED: "diamond",
+}
+
+
+def _verdict_css(verdict: Verdict) -> str:
+    mark = _VERDICT_MARKS.get(verdict, "square")
+    return f"{mark} v-{verdict.value.lower().replace('_', '-')}"
+
+
+def _per_interface(rate: float, result: Result) -> float:
+    return rate / (result.in_sum or 1)
+
+
+def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]) -> Plot | None:
+    """Loss against load: every trial of a search by its verdict."""
+    if not trials:
+        return None
+    points: dict[Verdict, list[Point]] = defaultdict(list)
+    for t in trials:
+        loss = math.nan if t.loss_ratio is None else t.loss_ratio
+        points[t.verdict].append(Point(x=t.load_fps, y=loss, trial=t.number))
+    rules = []
+    for goal in result.goals:
+        css = goal_css(names.index(goal.name))
+        if goal.lower_bound_fps:
+            value, name = (
+                _per_interface(goal.lower_bound_fps, result),
+                f"lower bound of {goal.name}",
+            )
+            rules.append(Rule(name=name, value=value, axis="x", css=f"bound {css}"))
+        if goal.loss_ratio > 0:
+            name = f"loss that {goal.name} allows"
+            rules.append(Rule(name=name, value=goal.loss_ratio, axis="y", css=f"allowed {css}"))
+    return Plot(
+        title=f"Loss against load, {result.scenario}, {result.test}, {result.size_text}",
+        caption=result.size_text,
+        note=f"{len(trials)} trial{'s' if len(trials) > 1 else ''}",
+        x=_rates("load per sending interface, frames/s", log_from=6, pad=7),
+        y=Axis(name="loss, worse direction", tick=text.tick_percent, scale="loss"),
+        series=tuple(
+            Series(
+                name=f"{v.value} trial", points=tuple(points[v]), css=_verdict_css(v), mark="trials"
+            )
+            for v in Verdict
+        ),
+        rules=tuple(rules),
+        css="loss",
+    )
+
+
+@dataclass(slots=True)
+class BoundsSoFar:
+    """Bounds of a goal by the trials so far: a load fails once too much of its time lost more.
+
+    Attributes:
+        loss_ratio: What a trial may lose, 0..1.
+        exceed_ratio: Share of a load's trial time that may lose more.
+    """
+
+    loss_ratio: float
+    exceed_ratio: float
+    _seconds: dict[float, tuple[float, float]] = field(default_factory=dict)
+    _met: list[float] = field(default_factory=list)
+    _failed: list[float] = field(default_factory=list)
+
+    def take(self, load: float, loss: float, seconds: float) -> None:
+        """Count one more trial."""
+        bad, whole = self._seconds.get(load, (0.0, 0.0))
+        known = load in self._seconds
+        failed = known and bad > self.exceed_ratio * whole
+        bad += seconds if loss > self.loss_ratio else 0.0
+        whole += seconds
+        self._seconds[load] = (bad, whole)
+        fails = bad > self.exceed_ratio * whole
+        if known and fails == failed:
+            return
+        if known:
+            old = self._failed if failed else self._met
+            del old[bisect_left(old, load)]
+        insort(self._failed if fails else self._met, load)
+
+    @property
+    def upper(self) -> float | None:
+        """The lowest load that fails."""
+        return self._failed[0] if self._failed else None
+
+    @property
+    def lower(self) -> float | None:
+        """The highest load below it that does not."""
+        upper = self.upper
+        below = bisect_left(self._met, upper) if upper is not None else len(self._met)
+        return self._met[below - 1] if below else None
+
+
+def _bounds_so_far(goal: GoalResult, trials: Sequence[TrialPoint], css: str) -> Iterator[Series]:
+    bounds = BoundsSoFar(goal.loss_ratio, goal.exceed_ratio)
+    points: dict[str, list[Point]] = {"lower": [], "upper": []}
+    for place, trial in enumerate(trials, start=1):
+        if trial.verdict is Verdict.VALID and trial.loss_ratio is not None:
+            bounds.take(trial.load_fps, trial.loss_ratio, trial.duration_s)
+        for name, value in (("lower", bounds.lower), ("upper", bounds.upper)):
+            if value is not None:
+                points[name].append(Point(x=place, y=value))
+    for name, found in points.items():
+        if found:
+            last = Point(x=len(trials) + 0.5, y=found[-1].y)
+            yield Series(
+                name=f"{goal.name}: {name} bound so far",
+                points=(*found, last),
+                css=f"closing {name} {css}",
+                mark="steps",
+            )
+
+
+def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]) -> Plot | None:
+    """Loads, or lengths of bursts, in the order they were tried, with the bounds so far."""
+    if len(trials) < 2:
+        return None
+    points: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    for place, t in enumerate(trials, start=1):
+        kind = (_verdict_css(t.verdict), f"{t.verdict.value} trial")
+        if t.verdict is Verdict.VALID:
+            kind = (
+                ("ring v-lossy", "VALID, with loss")
+                if t.loss_ratio
+                else (
+                    kind[0],
+                    "VALID trial without loss",
+                )
+            )
+        points[kind].append(Point(x=place, y=t.burst or t.load_fps, trial=t.number))
+    bounds = (
+        series
+        for goal in result.goals
+        for series in _bounds_so_far(goal, trials, goal_css(names.index(goal.name)))
+    )
+    marks = (
+        Series(name=name, points=tuple(found), css=css, mark="trials")
+        for (css, name), found in sorted(points.items())
+    )
+    bursts = any(t.burst for t in trials)
+    seconds = sum(t.duration_s for t in trials)
+    of = f"{result.scenario}, {result.test}, {result.size_text}"
+    return Plot(
+        title=f"{'Bursts' if bursts else 'Loads'} in order, {of}",
+        caption=result.size_text,
+        note=f"{len(trials)} trials, {text.seconds(seconds)} of traffic",
+        x=Axis(
+            name="trials of this search, in order",
+            tick=lambda v: f"{v:g}" if v == int(v) >= 1 else "",
+            low=0.5,
+            high=len(trials) + 0.5,
+        ),
+        y=_rates("burst, frames" if bursts else "load per interface, frames/s", log_from=8, pad=4),
+        series=(*bounds, *marks),
+    )
+
+
+def cpu_plot(group: Group, goal_name: str, roles: Sequence[str]) -> Plot | None:
+    """Cores that each role uses at the lower bounds of a goal; roles: all of the run."""
+    rows = []
+    for result in group.measured:
+        goal = _goal_of(result, goal_name)
+        if goal is not None and goal.threads:
+            rows.append((result, goal))
+    if not rows:
+        return None
+    points: dict[str, list[Point]] = defaultdict(list)
+    for place, (result, goal) in enumerate(rows):
+        start = 0.0
+        for role in dict.fromkeys(use.role for use in goal.threads):
+            mine = [use for use in goal.threads if use.role == role]
+            user, system = sum(use.user for use in mine), sum(use.system for use in mine)
+            end = start + user + system
+            hover = (
+                f"{result.size_text}, {role}: {text.significant(user + system, 3)} cores, "
+                f"{text.significant(user, 3)} user and {text.significant(system, 3)} system"
+            )
+            points[role].append(Point(x=end, y=place, low=start, high=end, hover=hover))
+            start = end
+    return Plot(
+        title=f"Cores by role at the lower bounds of {goal_name}, {group.title}",
+        caption=f"Lower bounds of {goal_name}",
+        x=Axis(
+            name="cores used, user and system",
+            value=lambda v: text.significant(v, 3),
+            scale="linear",
+            zero=True,
+        ),
+        y=Axis(name="octets", names=tuple(result.size_name for result, _ in rows)),
+        series=tuple(
+            Series(name=role, points=tuple(found), css=hop_css(role, roles), mark="bar")
+            for role, found in points.items()
+        ),
+        row=22,
+        inline=True,
+        css="cpu",
+        key=True,
+    )
+
+
+def hop_css(name: str, names: Sequence[str]) -> str:
+    """The fill of a hop or role: by its place in the run, so that it never changes."""
+    place = names.index(name)
+    return f"hop h{place % 12}" + (" again" if place >= 12 else "")
+
+
+_STEPS_PER_DECADE = 12
+_MOST_DECADES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyCurve:
+    """Latency over 1/(1-p).
+
+    Attributes:
+        points: 1/(1-p) and nanoseconds.
+        exact: True from a histogram, False from a few stored percentiles.
+    """
+
+    points: tuple[tuple[float, float], ...]
+    exact: bool
+
+
+def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:
+    try:
+        histogram = decode_hdr(latency.hdr)
+        count = histogram.get_total_count()
+        if not count:
+            return None
+        decades = min(_MOST_DECADES, math.log10(count))
+        steps = [i / _STEPS_PER_DECADE for i in range(math.ceil(decades * _STEPS_PER_DECADE))]
+        levels = [10**step for step in [*steps, decades]]
+        shares = [100 * (1 - 1 / level) for level in levels]
+        values = histogram.get_percentile_to_value_dict(sorted(set(shares)))
+        points = tuple((lv, float(values[s])) for lv, s in zip(levels, shares, strict=True))
+    except (ValueError, LookupError):
+        return None
+    return LatencyCurve(points, exact=True)
+
+
+def _percentile_number(said: str) -> float | None:
+    try:
+        return float(said)
+    except ValueError:
+        return None
+
+
+def latency_curve(latency: Latency) -> LatencyCurve:
+    """The curve of a latency, from its histogram or else from its percentiles."""
+    found = _curve_of_histogram(latency) if latency.hdr else None
+    if found is not None:
+        return found
+    pairs = ((_percentile_number(p), v) for p, v in latency.percentiles.items())
+    points = sorted((100 / (100 - p), v) for p, v in pairs if p is not None and 0 <= p < 100)
+    return LatencyCurve(tuple(points), exact=False)
+
+
+#: What latencies are of (a goal, a load), their direction, and the latency.
+LatencyLine = tuple[str, str, Latency]
+
+
+def latency_lines(result: Result) -> list[LatencyLine]:
+    """Latencies at the lower bounds of a search."""
+    return [(goal.name, d, latency) for goal in result.goals for d, latency in goal.latency.items()]
+
+
+def _latency_hover(result: Result, name: str, direction: str, latency: Latency) -> str:
+    known = ", ".join(f"p{p} {text.nanoseconds(v)}" for p, v in latency.percentiles.items())
+    return (
+        f"{result.size_text}, {name}, {direction}\n{known}\n"
+        f"min {text.nanoseconds(latency.min_ns)}, max {text.nanoseconds(latency.max_ns)}, "
+        f"{text.frames(latency.count)} frames"
+    )
+
+
+def _percentile_tick(level: float) -> str:
+    return f"{100 - 100 / level:.10f}".rstrip("0").rstrip(".") or "0"
+
+
+def latency_plot(
+    result: Result, lines: Sequence[LatencyLine], names: Sequence[str], directions: Sequence[str]
+) -> Plot | None:
+    """Latency over percentiles, a line for each load and direction."""
+    series, exact, most = [], True, 100.0
+    for name, direction, latency in lines:
+        curve = latency_curve(latency)
+        if not curve.points:
+            continue
+        most, exact = max(most, curve.points[-1][0]), exact and curve.exact
+        hover = _latency_hover(result, name, direction, latency)
+        mine = "" if curve.exact else hover
+        series.append(
+            Series(
+                name=f"{name}, {direction}",
+                points=tuple(Point(x=x, y=max(v, 1.0), hover=mine) for x, v in curve.points),
+                css=f"{goal_css(names.index(name))} d{directions.index(direction) % 3}",
+                mark="none" if curve.exact else "dot",
+                line=True,
+                hover=hover,
+            )
+        )
+    if not series:
+        return None
+    return Plot(
+        title=f"Latency percentiles, {result.scenario}, {result.test}, {result.size_text}",
+        caption=result.size_text,
+        note="" if exact else "dots: stored percentiles, no readable histogram",
+        x=Axis(
+            name="percentile p in %, axis 1/(1 - p)",
+            tick=_percentile_tick,
+            value=lambda level: f"{100 - 100 / level:.7f}".rstrip("0").rstrip("."),
+            scale="log",
+            low=1.0,
+            high=most * 1.04,
+        ),
+        y=Axis(name="latency", tick=text.tick_time, value=text.nanoseconds, zero=True, log_from=15),
+        series=tuple(series),
+        wide=True,
+    )
+
+
+def _loss_series(members: Sequence[Result]) -> Iterator[Series]:
+    for index, result in enumerate(members):
+        points = []
+        for step in sorted(result.loss_steps, key=lambda s: s.load_fps):
+            hover = (
+                f"{result.size_text}: {text.percent(step.loss_ratio)} lost at "
+                f"{text.percent(step.input_ratio)} = {text.fps(step.load_fps)}\n"
+                f"forwarded: {text.fps(step.forwarded_fps)}, aggregate"
+            )
+            points.append(Point(x=step.input_ratio, y=max(0.0, step.loss_ratio), hover=hover))
+        css = f"s{index % 7}"
+        yield Series(name=result.size_text, points=tuple(points), css=css, line=True)
+
+
+_INPUT_RATE = "input rate, % of the largest load"
+_LOSS = "loss, worse direction"
+
+
+def loss_rate_plot(group: Group) -> Plot | None:
+    """Loss against load, both axes from 0 to 100 %, as RFC 2544 section 26.3 requires."""
+    members = [r for r in group.measured if r.loss_steps]
+    if not members:
+        return None
+    return Plot(
+        title=f"Frame loss rate, {group.title}",
+        caption="Frame loss rate",
+        note="axes 0 to 100 %",
+        x=Axis(name=_INPUT_RATE, tick=_whole_percent, value=text.percent, low=0.0, high=1.0),
+        y=Axis(name=f"{_LOSS}, %", tick=_whole_percent, value=text.percent, low=0.0, high=1.0),
+        series=tuple(_loss_series(members)),
+        css="loss-rate",
+    )
+
+
+def _whole_percent(ratio: float) -> str:
+    return f"{ratio * 100:.0f}"
+
+
+def loss_detail_plot(group: Group) -> Plot | None:
+    """The same with the loss on a logarithmic axis: small losses count as much as large ones."""
+    members = [r for r in group.measured if r.loss_steps]
+    if not members:
+        return None
+    return Plot(
+        title=f"Loss against input rate, log scale, {group.title}",
+        caption="Loss around the throughput" if group.test == "loss_profile" else "Small losses",
+        note="log scale",
+        x=Axis(
+            name=_INPUT_RATE,
+            tick=lambda v: text.percent(v, 3).removesuffix(" %"),
+            value=text.percent,
+            scale="linear",
+        ),
+        y=Axis(name=_LOSS, tick=text.tick_percent, value=text.percent, scale="loss"),
+        series=tuple(_loss_series(members)),
+        css="loss-rate",
+    )
+
+
+def rate_curve_plot(group: Group) -> Plot | None:
+    """Forwarded frames over offered ones, with the line on which all are forwarded."""
+    members = [r for r in group.measured if r.rates]
+    if not any(len(r.rates) > 1 for r in members):
+        return None
+    series = []
+    for index, result in enumerate(members):
+        points = []
+        for found in sorted(result.rates, key=lambda f: f.load_fps):
+            rate = found.forwarded_fps
+            hover = (
+                f"{result.size_text}, {found.of}: {text.mean_with_n(rate, 'fps')}\n"
+                f"load {text.fps(found.load_fps)}, {text.percent(found.loss_ratio.mean)} lost"
+            )
+            points.append(
+                Point(x=found.load_fps, y=rate.mean, low=rate.low, high=rate.high, hover=hover)
+            )
+        css = f"s{index % 7}"
+        series.append(Series(name=result.size_text, points=tuple(points), css=css, line=True))
+    end = min(
+        max(p.x for s in series for p in s.points), max(p.y for s in series for p in s.points)
+    )
+    ideal = (Point(x=0.0, y=0.0), Point(x=end, y=end))
+    lossless = Series(name="", points=ideal, css="limit medium", mark="none", line=True)
+    return Plot(
+        title=f"Forwarding rate against load, {group.title}",
+        caption="Forwarding rate against load",
+        note="broken line: every frame is forwarded",
+        x=_rates("load, frames/s, aggregate", scale="linear", zero=True),
+        y=_rates("forwarded, frames/s, aggregate", scale="linear", zero=True),
+        series=(lossless, *series),
+        css="rate-curve",
+    )
+
+
+#: Columns of a plot over time: more than this is finer than a screen.
+_COLUMNS = 160
+#: Bins shown before the first and after the last event, at least.
+_AROUND = 25
+_OVER_TIME = "seconds after the first frame"
+
+
+def _window(curve: Curve) -> tuple[int, int]:
+    """First and last bin to show: around the events, or all of it."""
+    count = len(curve.offered)
+    lossy = [i for i, lost in enumerate(curve.lost) if lost > 0]
+    places = [math.floor(seconds / curve.bin_s) for seconds in curve.marks.values()]
+    if not places:
+        return 0, count
+    # Loss before the first mark is what the trial is about only after it.
+    first = min(places)
+    places += [i for i in lossy[-1:] if i >= first]
+    around = max(_AROUND, round((max(places) - first) * 0.6))
+    # More room after an event than before it: that is where its name stands.
+    return max(0, first - around), min(count, max(places) + 2 * around + 1)
+
+
+def _stairs(
+    values: Sequence[int], first: int, group: int, bin_s: float, per: float
+) -> tuple[Point, ...]:
+    """Sums of whole groups of bins, divided by `per`, and the end of the last."""
+    count = len(values) // group
+    sums = [sum(values[i * group : (i + 1) * group]) / per for i in range(count)]
+    times = [(first + i * group) * bin_s for i in range(count + 1)]
+    return tuple(Point(x=at, y=v) for at, v in zip(times, [*sums, *sums[-1:]], strict=False))
+
+
+def timeline_plot(title: str, curve: Curve) -> Plot | None:
+    """Offered, arrived and lost frames of one trial over time, around its events."""
+    first, last = _window(curve)
+    if last - first < 2:
+        return None
+    group = math.ceil((last - first) / _COLUMNS)
+    step = curve.bin_s * group
+    lines = {
+        name: _stairs(values[first:last], first, group, curve.bin_s, step)
+        for name, values in (
+            ("lost, when they were offered", curve.lost),
+            ("offered", curve.offered),
+            ("arrived", curve.arrived),
+        )
+    }
+    styles = ("lost-area", "over-time offered", "over-time arrived")
+    whole = f", part of {text.seconds(len(curve.offered) * curve.bin_s)}"
+    part = first > 0 or last < len(curve.offered)
+    start, end = first * curve.bin_s, lines["offered"][-1].x
+    return Plot(
+        title=f"{title}, trial {curve.trial}",
+        caption=title,
+        note=f"trial {curve.trial}, bins of {text.time_s(step)}{whole if part else ''}",
+        x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=start, high=end),
+        y=_rates("frames/s, all directions", scale="linear", zero=True),
+        series=tuple(
+            Series(name=name, points=points, css=css, mark="area" if index == 0 else "steps")
+            for index, ((name, points), css) in enumerate(zip(lines.items(), styles, strict=True))
+        ),
+        rules=tuple(
+            Rule(
+                name="event",
+                value=seconds,
+                axis="x",
+                css="mark",
+                label=f"{words}, {seconds:.4g} s",
+            )
+            for words, seconds in curve.marks.items()
+            if start <= seconds <= end
+        ),
+        css="curve",
+        wide=True,
+    )
+
+
+def loss_over_time_plot(title: str, curve: Curve) -> Plot | None:
+    """Lost frames alone, on a scale of their own: of a long run they are few."""
+    if not any(lost > 0 for lost in curve.lost):
+        return None
+    count = len(curve.lost)
+    group = math.ceil(count / _COLUMNS)
+    padded = [*curve.lost, *[0] * (-count % group)]
+    points = _stairs(padded, 0, group, curve.bin_s, 1.0)
+    step = text.time_s(curve.bin_s * group)
+    return Plot(
+        title=f"Frames lost over time, {title}",
+        caption=title,
+        note=f"in each {step} of {text.seconds(count * curve.bin_s)}",
+        x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=0.0, high=points[-1].x),
+        y=Axis(
+            name="frames lost",
+            tick=text.tick_fps,
+            value=lambda v: text.frames(round(v)),
+            scale="linear",
+            zero=True,
+        ),
+        series=(Series(name="", points=points, css="lost-area edged", mark="area"),),
+        css="curve",
+        wide=True,
+    )
+
+
+#: No ratio below this is drawn: it would stand for none.
+_SOAK_FLOOR = 1e-12
+
+
+def soak_plot(group: Group) -> Plot | None:
+    """Loss ratios of long runs, with their intervals, beside their goals."""
+    known: list[tuple[Result, Soak]] = [(r, r.soak) for r in group.measured if r.soak]
+    if not known:
+        return None
+    seen = [v for _, f in known for v in (f.loss_low, f.loss_ratio, f.loss_high, f.goal) if v > 0]
+    low = max(_SOAK_FLOOR, min(seen, default=1e-9)) / 3
+    high = min(1.0, max(seen, default=1e-6) * 3)
+    floor, ceiling = 10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high))
+    means, goals = [], []
+    for place, (result, found) in enumerate(known):
+        hover = (
+            f"{result.size_text}: {text.percent(found.loss_ratio)} lost, {found.lost} of "
+            f"{text.frames(found.offered)} frames\n95 % interval "
+            f"{text.percent(found.loss_low, 3)} to {text.percent(found.loss_high, 3)}\n"
+            f"limit {text.percent(found.goal)}: {soak_verdict(found)}"
+        )
+        means.append(
+            Point(
+                x=found.loss_ratio, y=place, low=found.loss_low, high=found.loss_high, hover=hover
+            )
+        )
+        goals.append(Point(x=found.goal, y=place, hover=hover))
+    return Plot(
+        title=f"Loss ratio of the long run, {group.title}",
+        caption="Loss of the long run",
+        x=Axis(
+            name="loss ratio, worse direction",
+            tick=text.tick_percent,
+            value=text.percent,
+            scale="log",
+            low=floor,
+            high=ceiling,
+        ),
+        y=Axis(name="", names=tuple(result.size_text for result, _ in known)),
+        series=(
+            Series(name="loss ratio", points=tuple(means), mark="mean", range_name="95 % interval"),
+            Series(name="limit", points=tuple(goals), css="goal-mark", mark="tick"),
+        ),
+        row=36,
+        beside=tuple(soak_verdict(found).partition(":")[0] for _, found in known),
+        css="soak",
+        key=True,
+    )
