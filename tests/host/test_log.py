@@ -61,6 +61,9 @@ def test_the_file_takes_everything_and_others_what_they_ask_for(
     assert [record.message for record in caplog.records] == ["a command"]
     assert len(_lines(run_log)) == 2
     assert run_log.last_lines().strip() == "a command"
+    for level, text in ((logging.ERROR, "undoing"), (logging.INFO, "undone")):
+        replay_record({"name": "vnetperf.test", "levelno": level, "msg": text})
+    assert run_log.last_lines().strip() == "a command"
     run_log.forget_lines()
     assert run_log.last_lines() == ""
     assert run_log.path.stat().st_mode & 0o777 == 0o600

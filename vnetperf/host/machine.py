@@ -36,6 +36,7 @@ class Machine:
         self._elsewhere: dict[str, Path] = {}
         #: Interfaces of PCI devices that were moved into the run's namespace.
         self._borrowed: dict[str, str] = {}
+        self._last_run = ""
 
     @property
     def netns(self) -> Path:
@@ -136,8 +137,7 @@ class Machine:
     ) -> links.Link:
         """Make a link of any kind in the run's network namespace: quiet, and up."""
         links.create_link(self._run.journal, name, kind, netns=self.netns, **options)
-        if mtu is not None:
-            links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
+        links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
         return links.get(name, self.netns)
 
     def set_link_up(self, name: str, *, up: bool = True) -> None:
@@ -285,7 +285,10 @@ class Machine:
             ) from error
         except subprocess.TimeoutExpired as error:
             raise HostError(f"did not end within {timeout:.0f} s", where=line) from error
-        log.info("run: %s (%.3f s, status %d)", line, time.monotonic() - began, done.returncode)
+        level = logging.DEBUG if line == self._last_run else logging.INFO  # polled, or news
+        self._last_run = line
+        spent = time.monotonic() - began
+        log.log(level, "run: %s (%.3f s, status %d)", line, spent, done.returncode)
         if done.returncode:
             said = (done.stderr or done.stdout).strip()[-2000:]
             raise HostError(f"failed with status {done.returncode}: {said}", where=line)
