@@ -19,7 +19,7 @@ from vnetperf.traffic.base import host_failures
 from vnetperf.traffic.frames import pcap_file
 
 log = logging.getLogger(__name__)
-#: Requests that change nothing, many a second while a trial runs: a record of each would disturb it.
+#: Requests that change nothing, many a second while a trial runs: records of them would disturb.
 QUERIES = tuple(f"/loadgen/{name}" for name in ("info", "worker", "port", "trial"))
 CHANGES = ("/loadgen/port/", "/loadgen/trial/start", "/loadgen/trial/stop")
 
