@@ -336,16 +336,9 @@ def _results_of_round(
     results = [_result_of_test(t, media, run, otherwise) for t in final.values()]
     # A test that was to begin again and never did has no reason of its own in the log.
     missing = dict.fromkeys((t.case for t in tests), ("the run was interrupted", False))
-    missing |= {
-        (r.scenario, r.test, r.frame_size): (r.why, r.kind == "failed")
-        for r in records
-        if isinstance(r, NotMeasuredRecord)
-    }
-    mixes = {
-        (r.scenario, r.test, r.frame_size): r.imix
-        for r in records
-        if isinstance(r, NotMeasuredRecord | BeginRecord)
-    }
+    whys = [r for r in records if isinstance(r, NotMeasuredRecord)]
+    missing |= {r.case: (r.why, r.kind == "failed") for r in whys}
+    mixes = {t.case: t.begin.imix for t in tests} | {r.case: r.imix for r in whys}
     results += [
         Result(
             scenario=case[0],

@@ -105,6 +105,10 @@ class CoresConfig(Frozen):
         slice_us: EEVDF scheduler slice of threads on shared cores, microseconds; 0 leaves the
             kernel's own.
         tester: Threads of the traffic generator, each on a processor of its own.
+        governor: Frequency governor of dedicated cores during a run, e.g. "performance"; "" leaves
+            the machine's.
+        irqs: "off-pollers" has interrupts served by other processors than dedicated cores during
+            a run, as far as the kernel moves them; "anywhere" leaves them.
     """
 
     policy: Literal["auto", "dedicated", "shared"] = "auto"
@@ -112,6 +116,8 @@ class CoresConfig(Frozen):
     housekeeping: tuple[int, ...] = ()
     slice_us: int = Field(default=100, ge=0, le=100_000)
     tester: int = Field(default=1, ge=1, le=64)
+    governor: str = Field(default="", pattern="^[a-z_]*$")
+    irqs: Literal["anywhere", "off-pollers"] = "anywhere"
 
 
 class MediaConfig(Frozen):
@@ -236,12 +242,14 @@ class CpuFacts(Frozen):
         core: Identity of its physical core; SMT siblings share it.
         node: NUMA node.
         isolated: True when the kernel keeps other work away from it (isolcpus).
+        governors: Frequency governors that can be chosen; empty where none can.
     """
 
     cpu: int
     core: int
     node: int
     isolated: bool = False
+    governors: tuple[str, ...] = ()
 
 
 class HugepageFacts(Frozen):

@@ -334,12 +334,12 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if results is None:
         return
     from vnetperf.report.terminal import terminal_text
-    from vnetperf.runner import trial_runner
+    from vnetperf.runner import verdict
 
     terminalreporter.section("vnetperf results")
     width = max(80, terminalreporter._tw.fullwidth)
     terminalreporter.write(terminal_text(results, width=width, plain=not terminalreporter.isatty))
     terminalreporter.line(f"results: {session.folder}")
     terminalreporter.line(f"report:  {session.folder}/report.html")
-    if session.folder is not None and (line := trial_runner.captures_summary(session.folder)):
+    if session.folder is not None and (line := verdict.captures_summary(session.folder)):
         terminalreporter.line(line)
