@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes.machine import PROGRAMS, facts
+from vnetperf import registry
 from vnetperf.agent import client
 from vnetperf.cli import main
-from vnetperf.model.testbed import MachineFacts
+from vnetperf.model.testbed import INSTALLED_BY_MAKE, MachineFacts
 
 
 def doctor(
@@ -70,6 +73,28 @@ def test_options_are_part_of_the_question(
 ) -> None:
     _, text = doctor(facts(), monkeypatch, capsys, "--set", "mode=vepa")
     assert "dpdk has no mode 'vepa'" in text
+
+
+def test_a_plugin_that_raises_on_import_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "broken_plugin.py").write_text("raise RuntimeError('no licence')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(registry._registered, "vswitches", {"broken": "broken_plugin:Switch"})
+    status, text = doctor(facts(), monkeypatch, capsys)
+    assert status == 0
+    assert text.count("no licence") == 1
+    assert "\n  dpdk\n" in text
+
+
+def test_make_deps_is_named_for_what_it_installs() -> None:
+    script = (Path(__file__).parents[2] / "scripts" / "install-deps").read_text()
+    for package in INSTALLED_BY_MAKE - {"openvswitch-switch"}:  # which the one with DPDK brings
+        assert re.search(rf"(?<![\w-]){package}(?![\w-])", script), package
+    machine = facts(programs={})
+    assert "make deps" in machine.missing_program("gcc", "gcc")
+    assert "make deps" not in machine.missing_program("vpp", "vpp (from its project)")
+    assert "make deps" not in machine.missing_program("mine")
 
 
 @pytest.mark.parametrize(

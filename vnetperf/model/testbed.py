@@ -226,9 +226,8 @@ LIBVIRT_PYTHON = "libvirt-python"
 #: Packages of programs that `make deps` installs (scripts/install-deps).
 INSTALLED_BY_MAKE = frozenset(
     {
-        *("openvswitch-switch-dpdk", "openvswitch-switch", "openvswitch-common", "dpdk-dev"),
-        *("dpdk", "gcc", "make", "pkg-config", "iproute2", "util-linux", "osmo-ggsn"),
-        *("libvirt-daemon-driver-qemu", "iperf3", "sockperf", "netperf"),
+        *("openvswitch-switch-dpdk", "openvswitch-switch", "dpdk-dev", "gcc", "pkg-config"),
+        *("iproute2", "osmo-ggsn", "iperf3", "sockperf", "netperf"),
     }
 )
 #: Before the address of a program that somebody else has started, in place of its path.
