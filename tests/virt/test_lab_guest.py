@@ -115,7 +115,7 @@ def test_a_qemu_that_hangs_at_its_start_is_started_again(start: Start, tmp_path:
     process = start("hang", str(tmp_path / "hung"))
     _, err = process.communicate(timeout=30)
     assert process.returncode == 0
-    assert "hung before the command started, once more: no word" in err
+    assert "hung before the command started, once more: nothing printed" in err
     assert nothing_left(tmp_path)
 
 
