@@ -21,11 +21,10 @@ from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import restore
 from vnetperf.model.errors import HostError
 
-PREFIX = {"create": "new-", "tree": "tree-"}
 NAMES = st.sampled_from(["a", "b", "c"])
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["value", "create", "replace", "tree", "undo"]),
+        st.sampled_from(["value", "directory", "tree", "undo"]),
         NAMES,
         st.integers(min_value=0, max_value=99),
     ),
@@ -43,7 +42,7 @@ class Place:
         self.machine.mkdir()
         for name in "abc":
             (self.machine / f"value-{name}").write_text("1\n")
-            (self.machine / f"file-{name}").write_text(f"content of {name}")
+            (self.machine / f"file-{name}").write_text(f"content of {name}\n")
         self.before = self.picture()
         self.changes: list[Change] = []
 
@@ -54,17 +53,14 @@ class Place:
         }
 
     def act(self, journal: Journal, action: str, name: str, number: int) -> None:
-        if action in ("create", "tree") and (self.machine / f"{PREFIX[action]}{name}").exists():
+        if action == "tree" and (self.machine / f"tree-{name}").exists():
             return
         if action == "value":
             path = self.machine / f"value-{name}"
             self.changes.append(kernel.write_value(journal, path, str(number)))
-        elif action == "create":
-            path = self.machine / f"new-{name}"
-            self.changes.append(files.create_file(journal, path, str(number)))
-        elif action == "replace":
-            path = self.machine / f"file-{name}"
-            self.changes.append(files.replace_file(journal, path, str(number)))
+        elif action == "directory":
+            if made := files.ensure_directory(journal, self.machine / f"shared-{name}"):
+                self.changes.append(made)
         elif action == "tree":
             path = self.machine / f"tree-{name}"
             self.changes.append(files.create_tree(journal, path))
@@ -200,7 +196,7 @@ def test_after_a_reboot_only_files_are_undone(
     value.write_text("1\n")
     journal = Journal.create(roots, "r1")
     kernel.write_value(journal, value, "2")
-    files.create_file(journal, tmp_path / "file", "x")
+    files.create_tree(journal, tmp_path / "file")
     journal.close()
     for module in ("journal", "session"):
         monkeypatch.setattr(f"vnetperf.host.{module}.boot_id", lambda: "another boot")
@@ -213,8 +209,8 @@ def test_after_a_reboot_only_files_are_undone(
 
 def test_an_error_stops_only_its_own_step(roots: HostRoots, tmp_path: Path) -> None:
     journal = Journal.create(roots, "r1")
-    files.create_file(journal, tmp_path / "first", "x")
-    files.create_file(journal, tmp_path / "last", "x")
+    files.create_tree(journal, tmp_path / "first")
+    files.create_tree(journal, tmp_path / "last")
     journal.append({"t": "change", "n": 50, "kind": "gone", "what": "?", "boot": "", "data": {}})
     report = journal.undo()
     assert [step.kind for step in report.failed] == ["gone"]

@@ -69,17 +69,6 @@ def test_frames_cross_into_a_namespace_and_all_is_gone_after(
     )
 
 
-def test_settings_of_a_link_come_back(journal: Journal, names: tuple[str, str]) -> None:
-    links.create_link(journal, names[0], "bridge")
-    before = links.get(names[0])
-    change = links.set_existing(journal, names[0], up=True, mtu=1400, promiscuous=True)
-    during = links.get(names[0])
-    assert (during.up, during.mtu, during.promiscuous) == (True, 1400, True)
-    change.undo()
-    after = links.get(names[0])
-    assert (after.up, after.mtu, after.promiscuous) == (before.up, before.mtu, False)
-
-
 @pytest.mark.parametrize("bad", ["", "x" * 16, "a/b"])
 def test_a_bad_name_is_told(journal: Journal, bad: str) -> None:
     with pytest.raises(HostError, match="accepted: 1 to 15"):

@@ -1,20 +1,16 @@
-"""Directories, files and mounts that a run makes, journaled."""
+"""Directories that a run makes, journaled."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import errno
 import os
 import shutil
 from pathlib import Path
 
-from vnetperf.host import linux
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.model.errors import HostError
 
 PROC_MOUNTS = Path("/proc/self/mountinfo")
-MAX_KEPT_BYTES = 1 << 20
 
 
 def create_tree(journal: Journal, path: Path, *, mode: int = 0o700) -> Change:
@@ -37,43 +33,6 @@ def ensure_directory(journal: Journal, path: Path, *, mode: int = 0o700) -> Chan
             path.mkdir(mode=mode, exist_ok=True)
         except OSError as error:
             raise _cannot_create(path, error) from error
-    return change
-
-
-def create_file(journal: Journal, path: Path, content: str | bytes, *, mode: int = 0o600) -> Change:
-    """Create a file outside the run directory; undoing removes it."""
-    _must_be_new(path)
-    data = content.encode() if isinstance(content, str) else content
-    with journal.changing("tree", f"create {path}", {"path": str(path)}) as change:
-        try:
-            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
-            with os.fdopen(fd, "wb") as file:
-                file.write(data)
-        except OSError as error:
-            raise _cannot_create(path, error) from error
-    return change
-
-
-def replace_file(journal: Journal, path: Path, content: str | bytes) -> Change:
-    """Replace the content of an existing file of up to 1 MiB; undoing puts the old one back."""
-    if not path.is_file() or path.is_symlink() or path.stat().st_size > MAX_KEPT_BYTES:
-        raise HostError(
-            "only a regular file of up to 1 MiB can be replaced and put back",
-            where=str(path),
-            cure="create a file of its own in the run directory",
-        )
-    old = path.stat()
-    data = {
-        "path": str(path),
-        "content": base64.b64encode(path.read_bytes()).decode(),
-        "mode": old.st_mode & 0o7777,
-        "uid": old.st_uid,
-        "gid": old.st_gid,
-        "mtime_ns": old.st_mtime_ns,
-    }
-    new = content.encode() if isinstance(content, str) else content
-    with journal.changing("content", f"replace {path}", data) as change:
-        _replace_content(path, new, old.st_mode & 0o7777, old.st_uid, old.st_gid)
     return change
 
 
@@ -105,19 +64,6 @@ def undo_directory(data: UndoData) -> str:
     return "kept, others use it" if path.exists() else "already gone"
 
 
-def undo_content(data: UndoData) -> str:
-    """Put the previous content, mode and owner of a file back."""
-    path = Path(data["path"])
-    old = base64.b64decode(data["content"])
-    if path.is_file() and path.read_bytes() == old:
-        outcome = "already as before"
-    else:
-        _replace_content(path, old, data["mode"], data["uid"], data["gid"])
-        outcome = "previous content put back"
-    os.utime(path, ns=(data["mtime_ns"], data["mtime_ns"]))
-    return outcome
-
-
 def mounts_below(path: Path) -> list[str]:
     """Mount points at or below a path, deepest last."""
     found = []
@@ -127,22 +73,6 @@ def mounts_below(path: Path) -> list[str]:
         if target == str(path) or target.startswith(f"{path}/"):
             found.append(target)
     return sorted(found)
-
-
-def _replace_content(path: Path, content: bytes, mode: int, uid: int, gid: int) -> None:
-    # Written beside and renamed: a kill leaves the old file or the new one, never half of one.
-    beside = path.with_name(f".{path.name}.vnetperf")
-    try:
-        beside.write_bytes(content)
-        os.chown(beside, uid, gid)
-        beside.chmod(mode)
-        fd = os.open(beside, os.O_RDONLY)
-        os.fsync(fd)
-        os.close(fd)
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise _cannot_create(path, error) from error
 
 
 def _must_be_new(path: Path) -> None:
@@ -160,49 +90,3 @@ def _cannot_create(path: Path, error: OSError) -> HostError:
         where=str(path),
         cure="check free space and that you are root",
     )
-
-
-def mount_file_system(
-    journal: Journal, source: str, target: Path, fstype: str, *, options: str = ""
-) -> Change:
-    """Mount a file system on an existing directory for this run."""
-    if not target.is_dir() or str(target) in mounts_below(target):
-        raise HostError(
-            "a directory that is there and not yet a mount point is needed",
-            where=str(target),
-            cure="use a fresh subdirectory of the run directory",
-        )
-    with journal.changing("mount", f"mount {fstype} on {target}", {"target": str(target)}) as done:
-        try:
-            linux.mount_syscall(source, target, fstype, options=options)
-        except OSError as error:
-            raise HostError(
-                f"{fstype} could not be mounted: {error.strerror}",
-                where=str(target),
-                cure="run as root on a kernel that has this file system",
-            ) from error
-    return done
-
-
-def mount_hugetlbfs(journal: Journal, target: Path, size_kb: int) -> Change:
-    """Mount a private hugetlbfs, for programs that map hugepages as files (libvirt guests)."""
-    return mount_file_system(
-        journal, "none", target, "hugetlbfs", options=f"pagesize={size_kb}K,mode=0700"
-    )
-
-
-def undo_mount(data: UndoData) -> str:
-    """Unmount; what is still open there is detached and goes with its last user."""
-    target = Path(data["target"])
-    if str(target) not in mounts_below(target):
-        return "already gone"
-    try:
-        linux.unmount_syscall(target)
-    except OSError as error:
-        if error.errno == errno.EINVAL:  # somebody unmounted it just now
-            return "already gone"
-        if error.errno != errno.EBUSY:
-            raise
-        linux.unmount_syscall(target, linux.MNT_DETACH)
-        return "detached, somebody still has files open there"
-    return "unmounted"

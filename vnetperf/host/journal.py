@@ -61,17 +61,14 @@ CHANGE_KINDS: dict[str, ChangeKind] = {
     "driver": ChangeKind("vnetperf.host.nic.pci:undo_driver"),
     "link": ChangeKind("vnetperf.host.links:undo_link"),
     "netdev": ChangeKind("vnetperf.host.nic.netdev:undo_netdev"),
-    "link-state": ChangeKind("vnetperf.host.links:undo_link_state"),
     "eswitch": ChangeKind("vnetperf.host.nic.eswitch:undo_mode"),
     "uplink": ChangeKind("vnetperf.host.nic.eswitch:undo_uplink"),
     "netns": ChangeKind("vnetperf.host.links:undo_netns"),
     "cgroup": ChangeKind("vnetperf.host.cpu:undo_cgroup"),
-    "mount": ChangeKind("vnetperf.host.files:undo_mount"),
     "modules": ChangeKind("vnetperf.host.kernel:undo_modules"),
     # Files outlive a reboot, and on some systems /run does too.
     "tree": ChangeKind("vnetperf.host.files:undo_tree", volatile=False),
     "directory": ChangeKind("vnetperf.host.files:undo_directory", volatile=False),
-    "content": ChangeKind("vnetperf.host.files:undo_content", volatile=False),
 }
 
 

@@ -136,7 +136,6 @@ def create_veth(
     *,
     netns: tuple[Path | None, Path | None] = (None, None),
     mtu: int = 1500,
-    quiet: bool = True,
     offloads: bool = False,
     queues: int | None = None,
 ) -> Change:
@@ -153,11 +152,7 @@ def create_veth(
         for name, where in zip(names, netns, strict=True):
             if where is not None:
                 _move_from_root(name, where)
-            set_mtu(name, mtu, netns=where)
-            if not offloads:
-                ethtool.disable_offloads(name, netns=where)
-            if quiet:
-                silence(name, netns=where)
+            prepare(name, where, mtu=mtu, offloads=offloads)
         for name, where in zip(names, netns, strict=True):
             set_up(name, netns=where)
     return change
@@ -198,20 +193,23 @@ def silence(name: str, *, netns: Path | None = None) -> None:
     run_in(netns, lambda: _disable_ipv6(name))
 
 
-def set_existing(
-    journal: Journal,
-    name: str,
-    *,
-    up: bool | None = None,
-    mtu: int | None = None,
-    promiscuous: bool | None = None,
-) -> Change:
-    """Change settings of a link that was there before; undoing puts the previous ones back."""
-    before = get(name)
-    data = {"name": name, "up": before.up, "mtu": before.mtu, "promiscuous": before.promiscuous}
-    with journal.changing("link-state", f"settings of {name}", data) as change:
-        _apply_state(name, up=up, mtu=mtu, promiscuous=promiscuous)
-    return change
+def prepare(
+    name: str, netns: Path | None, *, mtu: int | None = None, offloads: bool = False
+) -> None:
+    """Set a link of this run up to carry test frames alone; it stays down."""
+    if mtu is not None:
+        set_mtu(name, mtu, netns=netns)
+    if not offloads:
+        ethtool.disable_offloads(name, netns=netns)
+    silence(name, netns=netns)
+
+
+def make_ready(
+    name: str, netns: Path | None, *, mtu: int | None = None, offloads: bool = False
+) -> None:
+    """Set a link of this run up to carry test frames alone, and bring it up."""
+    prepare(name, netns, mtu=mtu, offloads=offloads)
+    set_up(name, netns=netns)
 
 
 def undo_link(data: UndoData) -> str:
@@ -228,31 +226,6 @@ def undo_link(data: UndoData) -> str:
                 _link_request(name, path, "del", index=link.index)
                 outcome = "deleted"
     return outcome
-
-
-def undo_link_state(data: UndoData) -> str:
-    """Put the previous settings of a link back."""
-    name = data["name"]
-    now = find(name)
-    if now is None:
-        return "gone with its device"
-    before = {key: data[key] for key in ("up", "mtu", "promiscuous")}
-    changed = {key: value for key, value in before.items() if getattr(now, key) != value}
-    if not changed:
-        return "already as before"
-    _apply_state(name, **changed)
-    return "put back: " + ", ".join(sorted(changed))
-
-
-def _apply_state(
-    name: str, up: bool | None = None, mtu: int | None = None, promiscuous: bool | None = None
-) -> None:
-    if mtu is not None:
-        _set_link(name, None, mtu=mtu)
-    if promiscuous is not None:
-        _set_link(name, None, flags=IFF_PROMISC if promiscuous else 0, change=IFF_PROMISC)
-    if up is not None:
-        _set_link(name, None, flags=IFF_UP if up else 0, change=IFF_UP)
 
 
 def _move_from_root(name: str, netns: Path) -> None:

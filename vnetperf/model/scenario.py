@@ -331,6 +331,11 @@ class Placement(Frozen):
         return self.mode == "shared"
 
     @property
+    def pollers(self) -> tuple[int, ...]:
+        """Processors of all roles."""
+        return tuple(sorted({cpu for cpus in self.cores.values() for cpu in cpus}))
+
+    @property
     def home_of_vnfs(self) -> int:
         """NUMA node of VNFs' memory."""
         return self.node if self.vnf_node is None else self.vnf_node
