@@ -52,7 +52,7 @@ def misbehave(request: dict[str, Any]) -> None:
     changes: list[Any] = []
 
     def change(number: int) -> Any:  # noqa: PLR0911 - one for each kind
-        kind = chance.randrange(9)
+        kind = chance.randrange(8)
         if kind == 0:
             return host.processes.spawn("sleeper", ["sleep", "71"])
         if kind == 1:
@@ -74,9 +74,6 @@ def misbehave(request: dict[str, Any]) -> None:
             spaces.append(path)
             return made
         if kind == 6:
-            target = host.rundir.subdir(f"huge{number}")
-            return files.mount_hugetlbfs(host.journal, target, 2048)
-        if kind == 7:
             value = machine / chance.choice(["value-a", "value-b"])
             return kernel.write_value(host.journal, value, str(chance.randrange(100)))
         if request["hugepages"]:

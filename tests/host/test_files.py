@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from vnetperf.host import files
 from vnetperf.host.files import create_tree
 from vnetperf.host.journal import Journal
 from vnetperf.host.paths import HostRoots
@@ -35,6 +34,8 @@ def test_run_directory(journal: Journal, roots: HostRoots) -> None:
     assert rundir.path.stat().st_mode & 0o777 == 0o700
     (rundir.subdir("ovs") / "db").write_text("x")
     assert rundir.logs.is_dir()
+    with pytest.raises(HostError, match="107 bytes"):
+        rundir.socket("x" * 108)
     journal.undo()
     assert not roots.run.exists()
 
@@ -44,19 +45,3 @@ def test_a_run_root_that_others_use_stays(journal: Journal, roots: HostRoots) ->
     (roots.run / "other").mkdir()
     journal.undo()
     assert (roots.run / "other").is_dir()
-
-
-@pytest.mark.real
-def test_a_mount_goes_before_its_directory(journal: Journal, roots: HostRoots) -> None:
-    rundir = RunDir.create(journal, roots)
-    target = rundir.subdir("huge")
-    files.mount_hugetlbfs(journal, target, 2048)
-    assert "hugetlbfs" in Path("/proc/self/mounts").read_text()
-    assert f"{target} " in Path("/proc/self/mounts").read_text()
-    with pytest.raises(HostError, match="not yet a mount point"):
-        files.mount_hugetlbfs(journal, target, 2048)
-    held = (target / "open").open("w")  # busy: it is detached
-    assert journal.undo().complete
-    held.close()
-    assert f"{target} " not in Path("/proc/self/mounts").read_text()
-    assert not roots.run.exists()

@@ -42,7 +42,7 @@ class Place:
         self.machine.mkdir()
         for name in "abc":
             (self.machine / f"value-{name}").write_text("1\n")
-            (self.machine / f"file-{name}").write_text(f"content of {name}")
+            (self.machine / f"file-{name}").write_text(f"content of {name}\n")
         self.before = self.picture()
         self.changes: list[Change] = []
 

@@ -4,16 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from vnetperf.host import cpu
 from vnetperf.host.cpu import (
+    available_governors,
     device_irqs,
     format_cpus,
+    interrupts_on,
+    move_interrupts,
     parse_cpus,
     read_governor,
     set_governor,
-    set_irq_affinity,
 )
 from vnetperf.host.journal import Journal
-from vnetperf.host.kernel import read_value, set_sysctl, undo_value, write_value
+from vnetperf.host.kernel import read_value, undo_value, write_value
 from vnetperf.model.errors import HostError
 
 
@@ -36,25 +39,18 @@ def test_a_cpu_list_is_not_a_mask(tmp_path: Path) -> None:
     assert path.read_text() == "2\n"
 
 
-def test_a_sysctl_that_the_kernel_lacks_is_told(journal: Journal) -> None:
-    with pytest.raises(HostError, match="no/such"):
-        set_sysctl(journal, "net.no.such", "1")
-
-
 def test_a_value_of_a_device_that_is_gone(tmp_path: Path) -> None:
     data = {"path": str(tmp_path / "gone"), "previous": "2", "zero_first": False}
     assert undo_value(data) == "gone with its device"
 
 
-def test_irq_affinity_and_governor(journal: Journal, tmp_path: Path) -> None:
-    (tmp_path / "irq/7").mkdir(parents=True)
-    affinity = tmp_path / "irq/7/smp_affinity_list"
-    affinity.write_text("0-3\n")
-    set_irq_affinity(journal, 7, [2, 3], proc=tmp_path)
-    assert affinity.read_text() == "2-3\n"
+def test_a_governor_is_set_and_comes_back(journal: Journal, tmp_path: Path) -> None:
     cpu0 = tmp_path / "devices/system/cpu/cpu0/cpufreq"
     cpu0.mkdir(parents=True)
     (cpu0 / "scaling_governor").write_text("powersave\n")
+    (cpu0 / "scaling_available_governors").write_text("performance powersave\n")
+    assert available_governors(0, sys=tmp_path) == ("performance", "powersave")
+    assert available_governors(1, sys=tmp_path) == ()
     set_governor(journal, [0], "performance", sys=tmp_path)
     assert read_governor(0, sys=tmp_path) == "performance"
     assert read_governor(1, sys=tmp_path) is None
@@ -62,8 +58,51 @@ def test_irq_affinity_and_governor(journal: Journal, tmp_path: Path) -> None:
         set_governor(journal, [1], "performance", sys=tmp_path)
     assert device_irqs("0000:00:00.0", sys=tmp_path) == ()
     journal.undo()
-    assert affinity.read_text() == "0-3\n"
     assert read_governor(0, sys=tmp_path) == "powersave"
+
+
+def interrupts(tmp_path: Path, served: dict[int, str], default: str) -> Path:
+    """A machine with processors 0 to 3 and some interrupts; its /proc."""
+    online = tmp_path / "devices/system/cpu/online"
+    online.parent.mkdir(parents=True)
+    online.write_text("0-3\n")
+    for number, cpus in served.items():
+        (tmp_path / f"irq/{number}/eth{number}").mkdir(parents=True)
+        (tmp_path / f"irq/{number}/smp_affinity_list").write_text(f"{cpus}\n")
+    (tmp_path / "irq/default_smp_affinity").write_text(f"{default}\n")
+    return tmp_path
+
+
+def test_interrupts_leave_the_pollers_and_come_back(
+    journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc = interrupts(tmp_path, {7: "0-3", 8: "2", 9: "0", 10: "3"}, "f")
+    real = cpu._accepts
+    fixed = proc / "irq/10/smp_affinity_list"
+    monkeypatch.setattr(cpu, "_accepts", lambda file, text: file != fixed and real(file, text))
+    move_interrupts(journal, [2, 3], sys=tmp_path, proc=proc)
+    now = {n: (proc / f"irq/{n}/smp_affinity_list").read_text().strip() for n in (7, 8, 9, 10)}
+    assert now == {7: "0-1", 8: "0-1", 9: "0", 10: "3"}
+    assert (proc / "irq/default_smp_affinity").read_text() == "3\n"
+    assert interrupts_on([2, 3], proc=proc) == {10: "eth10"}
+    assert journal.undo().complete
+    assert (proc / "irq/7/smp_affinity_list").read_text() == "0-3\n"
+    assert (proc / "irq/default_smp_affinity").read_text() == "f\n"
+
+
+def test_a_processor_is_left_for_interrupts(journal: Journal, tmp_path: Path) -> None:
+    proc = interrupts(tmp_path, {7: "0-3"}, "f")
+    with pytest.raises(HostError, match="no processor is left"):
+        move_interrupts(journal, range(4), sys=tmp_path, proc=proc)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "mask"),
+    [({0}, "1"), ({0, 31}, "80000001"), ({0, 32, 70}, "00000040,00000001,00000001")],
+)
+def test_masks_of_many_processors(cpus: set[int], mask: str) -> None:
+    assert cpu._mask_of_cpus(cpus) == mask
+    assert cpu._cpus_of_mask(mask) == cpus
 
 
 @pytest.mark.parametrize(
@@ -83,10 +122,12 @@ def test_a_bad_cpu_list_is_told() -> None:
 def test_a_real_sysctl(journal: Journal) -> None:
     path = Path("/proc/sys/net/core/busy_read")
     before = path.read_text()
-    change = set_sysctl(journal, "net.core.busy_read", "7")
+    change = write_value(journal, path, "7")
     assert path.read_text().strip() == "7"
     change.undo()
     assert path.read_text() == before
     with pytest.raises(HostError, match="refused"):
         write_value(journal, path, "nonsense")
     assert path.read_text() == before
+    with pytest.raises(HostError, match="no/such"):
+        write_value(journal, path.with_name("no") / "such", "1")

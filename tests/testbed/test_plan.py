@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes.backends import FakeSwitch
 from tests.fakes.machine import PROGRAMS, facts
+from vnetperf.deployment.deploy import dedicated_facts
 from vnetperf.deployment.planner import make_loop_plan, make_plan
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import CapabilityError, ConfigError
@@ -264,3 +265,29 @@ def test_a_generator_of_one_thread_refuses_more() -> None:
     said = refusal(scenario(deployment="phy2phy"), facts(12), cores=CoresConfig(tester=2))
     assert "fakegen sends from 1 thread, not from 2" in said
     assert "set cores.tester" in said
+
+
+GOVERNED = tuple(c.model_copy(update={"governors": ("performance",)}) for c in facts().cpus)
+
+
+def test_dedicated_cores_get_the_governor_and_no_interrupts() -> None:
+    cores = CoresConfig(policy="dedicated", governor="performance", irqs="off-pollers")
+    made = plan(scenario(), facts(cpus=GOVERNED), cores=cores)
+    pollers = ", ".join(map(str, made.placement.pollers))
+    assert made.commands[f"processors {pollers}"] == "governor performance, interrupts elsewhere"
+    assert not any("processors" in command for command in plan(scenario()).commands)
+
+
+def test_shared_cores_keep_governor_and_interrupts() -> None:
+    cores = CoresConfig(policy="shared", governor="performance", irqs="off-pollers")
+    made = plan(scenario(), cores=cores)
+    assert not any("processors" in command for command in made.commands)
+    assert "left as they are" in dedicated_facts(made)["processors"]
+
+
+@pytest.mark.parametrize(("cpus", "accepted"), [(GOVERNED, "performance"), (facts().cpus, "none")])
+def test_a_governor_that_is_not_there_is_refused(cpus: Any, accepted: str) -> None:
+    cores = CoresConfig(policy="dedicated", governor="ondemand")
+    told = refusal(scenario(), facts(cpus=cpus), cores=cores)
+    assert "no frequency governor ondemand" in told
+    assert f"accepted: {accepted}" in told

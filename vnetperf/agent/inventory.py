@@ -53,7 +53,13 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     software = attempt(lambda: software_facts(declared.values(), paths))
     return MachineFacts(
         cpus=tuple(
-            CpuFacts(cpu=c.number, core=min(c.siblings), node=c.node, isolated=c.isolated)
+            CpuFacts(
+                cpu=c.number,
+                core=min(c.siblings),
+                node=c.node,
+                isolated=c.isolated,
+                governors=cpu.available_governors(c.number),
+            )
             for c in topology.allowed
         ),
         hugepages=tuple(

@@ -50,6 +50,7 @@ def calibrate(
         on_wait=on_wait,
     ) as run:
         machine = Machine(run, facts)
+        deploy.dedicate_cores(machine, plan)
         for memory in plan.memory:
             machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
         generator: TrafficGenerator = registry.load("traffic", plan.scenario.generator)(

@@ -13,7 +13,7 @@ from typing import Any
 from vnetperf import registry
 from vnetperf.deployment.capability_check import attachment_kind
 from vnetperf.deployment.trial import check_path, run_trial
-from vnetperf.host import threads
+from vnetperf.host import cpu, threads
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.machine import Machine
 from vnetperf.host.paths import HostRoots
@@ -59,6 +59,34 @@ def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str
         group = threads.set_autogroup_nice(poller.pid, nice)
         taken[poller.role] = f"{described}, {preferred} (session: {group})"
     return taken
+
+
+def dedicate_cores(machine: Machine, plan: Plan) -> None:
+    """Set the governor of dedicated cores and move interrupts off them, where configured."""
+    cores, cpus = plan.testbed.cores, plan.placement.pollers
+    if plan.placement.shared:
+        return
+    if cores.governor:
+        machine.set_governor(cpus, cores.governor)
+    if cores.irqs == "off-pollers":
+        machine.move_interrupts(cpus)
+
+
+def dedicated_facts(plan: Plan) -> dict[str, Any]:
+    """Governor and interrupts of the pollers' processors as the kernel has them now."""
+    cores, cpus = plan.testbed.cores, plan.placement.pollers
+    if not cores.governor and cores.irqs == "anywhere":
+        return {}
+    if plan.placement.shared:
+        return {"processors": "cores are shared: governor and interrupts are left as they are"}
+    there = cpu.interrupts_on(cpus)
+    return {
+        "processors": {
+            "pollers": cpu.format_cpus(cpus),
+            "governors": {str(n): cpu.read_governor(n) or "none to choose" for n in cpus},
+            "interrupts on pollers": [f"{n} ({users})" for n, users in there.items()] or "none",
+        }
+    }
 
 
 def _place_of(end: WireEnd | Attachment) -> str:
@@ -175,6 +203,7 @@ class LiveDeployment:
 
     def _build(self) -> None:
         """Wires, vSwitch, VNFs, connections, tester; what can start together does."""
+        dedicate_cores(self.machine, self.plan)
         for memory in self.plan.memory:
             self.machine.reserve_hugepages(memory.node, memory.size_kb, memory.pages)
         scenario = self.plan.scenario
@@ -304,6 +333,7 @@ class LiveDeployment:
             "wire": self.plan.wire,
             "MTU": self.plan.scenario.mtu,
             "scheduler slices": self.slices or "the kernel's own",
+            **dedicated_facts(self.plan),
         }
 
     def prepare(self, frame_size: int) -> None:

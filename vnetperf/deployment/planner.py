@@ -162,10 +162,28 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
     plan = plan.model_copy(update={"memory": _memory(plan, facts, vswitch, vnf, generator)})
-    commands = dict(vswitch.launch_lines(plan, facts))
+    commands = {**dedicated_commands(plan, facts), **vswitch.launch_lines(plan, facts)}
     for number in vnfs:
         commands |= vnf.launch_lines(plan, facts, number)
     return plan.model_copy(update={"commands": commands})
+
+
+def dedicated_commands(plan: Plan, facts: MachineFacts) -> dict[str, str]:
+    """What is set of dedicated cores, for `--plan`; refuses a governor that they cannot have."""
+    cores, pollers = plan.testbed.cores, plan.placement.pollers
+    if plan.placement.shared or not (cores.governor or cores.irqs == "off-pollers"):
+        return {}
+    for cpu in (cpu for cpu in facts.cpus if cpu.cpu in pollers and cores.governor):
+        if cores.governor not in cpu.governors:
+            raise CapabilityError(
+                f"processor {cpu.cpu} has no frequency governor {cores.governor}",
+                where="cores.governor",
+                accepted=", ".join(cpu.governors) or "none: the firmware or a hypervisor decides",
+                cure="leave governor out of the testbed file, or name another one",
+            )
+    settings = [f"governor {cores.governor}"] if cores.governor else []
+    settings += ["interrupts elsewhere"] if cores.irqs == "off-pollers" else []
+    return {f"processors {', '.join(map(str, pollers))}": ", ".join(settings)}
 
 
 def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan:

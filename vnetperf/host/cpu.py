@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.host.journal import Journal, UndoData
 from vnetperf.host.kernel import read_value, write_value
 from vnetperf.model.errors import HostError
 
@@ -221,26 +222,28 @@ def _read_text(path: Path, default: str) -> str:
 
 
 def read_governor(cpu: int, *, sys: Path = SYS) -> str | None:
-    """The frequency governor of a CPU, or None when the machine lets nobody choose one."""
+    """The frequency governor of a CPU; None when the machine has none to choose from."""
     path = _governor_file(cpu, sys)
     return read_value(path) if path.exists() else None
 
 
-def set_governor(
-    journal: Journal, cpus: Iterable[int], name: str, *, sys: Path = SYS
-) -> tuple[Change, ...]:
+def available_governors(cpu: int, *, sys: Path = SYS) -> tuple[str, ...]:
+    """Frequency governors that a CPU can have; empty when the machine has none to choose from."""
+    file = _governor_file(cpu, sys).with_name("scaling_available_governors")
+    return tuple(_read_text(file, "").split())
+
+
+def set_governor(journal: Journal, cpus: Iterable[int], name: str, *, sys: Path = SYS) -> None:
     """Set the frequency governor of CPUs for this run."""
-    changes = []
     for cpu in cpus:
         path = _governor_file(cpu, sys)
         if not path.exists():
             raise HostError(
-                "this machine lets nobody choose a frequency governor",
+                "this machine has no frequency governor to choose",
                 where=f"cpu{cpu}",
                 cure="leave it out: a virtual machine or the firmware decides",
             )
-        changes.append(write_value(journal, path, name))
-    return tuple(changes)
+        write_value(journal, path, name)
 
 
 def _governor_file(cpu: int, sys: Path) -> Path:
@@ -253,11 +256,64 @@ def device_irqs(address: str, *, sys: Path = SYS) -> tuple[int, ...]:
     return tuple(sorted(int(path.name) for path in directory.glob("[0-9]*")))
 
 
-def set_irq_affinity(
-    journal: Journal, irq: int, cpus: Iterable[int], *, proc: Path = PROC
-) -> Change:
-    """Have an interrupt served on these CPUs only, for this run."""
-    return write_value(journal, proc / f"irq/{irq}/smp_affinity_list", format_cpus(cpus))
+def move_interrupts(
+    journal: Journal, cpus: Iterable[int], *, sys: Path = SYS, proc: Path = PROC
+) -> None:
+    """Have interrupts served by other CPUs for this run, those of devices that come later too.
+
+    Some belong to one CPU, or their driver has spread them: those stay, see `interrupts_on`.
+    """
+    avoided = set(cpus)
+    online = set(parse_cpus((sys / "devices/system/cpu/online").read_text()))
+    if not (others := online - avoided):
+        raise HostError(
+            "no processor is left for interrupts",
+            where="cores.irqs",
+            cure="leave a processor to the system, or leave irqs out",
+        )
+    default = proc / "irq/default_smp_affinity"
+    usual = _cpus_of_mask(_read_text(default, "")) - avoided or others
+    write_value(journal, default, _mask_of_cpus(usual))
+    for number in interrupts_on(avoided, proc=proc):
+        file = proc / f"irq/{number}/smp_affinity_list"
+        served = set(parse_cpus(_read_text(file, "")))
+        if _accepts(file, format_cpus(served)):
+            with contextlib.suppress(HostError):  # it may have gone with its device meanwhile
+                write_value(journal, file, format_cpus(served - avoided or others))
+
+
+def interrupts_on(cpus: Iterable[int], *, proc: Path = PROC) -> dict[int, str]:
+    """Interrupts that CPUs may serve: number -> what they are of.
+
+    One that was moved is served elsewhere from the next time on that it comes.
+    """
+    wanted, found = set(cpus), {}
+    for directory in sorted((proc / "irq").glob("[0-9]*"), key=lambda path: int(path.name)):
+        if wanted & set(parse_cpus(_read_text(directory / "smp_affinity_list", ""))):
+            users = sorted(path.name for path in directory.glob("*/"))
+            found[int(directory.name)] = ", ".join(users)
+    return found
+
+
+def _accepts(file: Path, value: str) -> bool:
+    """Whether the kernel lets an interrupt be moved: it refuses even what is already so if not."""
+    try:
+        file.write_text(value)
+    except OSError:
+        return False
+    return True
+
+
+def _cpus_of_mask(mask: str) -> set[int]:
+    bits = int(mask.replace(",", "") or "0", 16)
+    return {number for number in range(bits.bit_length()) if bits >> number & 1}
+
+
+def _mask_of_cpus(cpus: Iterable[int]) -> str:
+    """A mask as /proc/irq has it: groups of eight hexadecimal digits."""
+    digits = f"{sum(1 << cpu for cpu in cpus):x}"
+    digits = digits.zfill(-(-len(digits) // 8) * 8) if len(digits) > 8 else digits
+    return ",".join(digits[i : i + 8] for i in range(0, len(digits), 8)) or "0"
 
 
 PROC_MOUNTS = Path("/proc/self/mounts")

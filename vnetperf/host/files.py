@@ -1,14 +1,12 @@
-"""Directories, files and mounts that a run makes, journaled."""
+"""Directories that a run makes, journaled."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 from pathlib import Path
 
-from vnetperf.host import linux
 from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.model.errors import HostError
 
@@ -92,49 +90,3 @@ def _cannot_create(path: Path, error: OSError) -> HostError:
         where=str(path),
         cure="check free space and that you are root",
     )
-
-
-def mount_file_system(
-    journal: Journal, source: str, target: Path, fstype: str, *, options: str = ""
-) -> Change:
-    """Mount a file system on an existing directory for this run."""
-    if not target.is_dir() or str(target) in mounts_below(target):
-        raise HostError(
-            "a directory that is there and not yet a mount point is needed",
-            where=str(target),
-            cure="use a fresh subdirectory of the run directory",
-        )
-    with journal.changing("mount", f"mount {fstype} on {target}", {"target": str(target)}) as done:
-        try:
-            linux.mount_syscall(source, target, fstype, options=options)
-        except OSError as error:
-            raise HostError(
-                f"{fstype} could not be mounted: {error.strerror}",
-                where=str(target),
-                cure="run as root on a kernel that has this file system",
-            ) from error
-    return done
-
-
-def mount_hugetlbfs(journal: Journal, target: Path, size_kb: int) -> Change:
-    """Mount a private hugetlbfs, for programs that map hugepages as files (libvirt guests)."""
-    return mount_file_system(
-        journal, "none", target, "hugetlbfs", options=f"pagesize={size_kb}K,mode=0700"
-    )
-
-
-def undo_mount(data: UndoData) -> str:
-    """Unmount; what is still open there is detached and goes with its last user."""
-    target = Path(data["target"])
-    if str(target) not in mounts_below(target):
-        return "already gone"
-    try:
-        linux.unmount_syscall(target)
-    except OSError as error:
-        if error.errno == errno.EINVAL:  # somebody unmounted it just now
-            return "already gone"
-        if error.errno != errno.EBUSY:
-            raise
-        linux.unmount_syscall(target, linux.MNT_DETACH)
-        return "detached, somebody still has files open there"
-    return "unmounted"

@@ -65,7 +65,6 @@ CHANGE_KINDS: dict[str, ChangeKind] = {
     "uplink": ChangeKind("vnetperf.host.nic.eswitch:undo_uplink"),
     "netns": ChangeKind("vnetperf.host.links:undo_netns"),
     "cgroup": ChangeKind("vnetperf.host.cpu:undo_cgroup"),
-    "mount": ChangeKind("vnetperf.host.files:undo_mount"),
     "modules": ChangeKind("vnetperf.host.kernel:undo_modules"),
     # Files outlive a reboot, and on some systems /run does too.
     "tree": ChangeKind("vnetperf.host.files:undo_tree", volatile=False),

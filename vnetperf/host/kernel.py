@@ -20,8 +20,6 @@ from vnetperf.host.journal import Change, Journal, UndoData
 from vnetperf.model.errors import HostError
 from vnetperf.model.testbed import KernelModule
 
-PROC_SYS = Path("/proc/sys")
-
 # A CPU mask is padded and split into groups of eight by the kernel; a CPU list ("0,2") is not one.
 _CPU_MASK = re.compile(r"[0-9a-f]{1,8}(,[0-9a-f]{8})*")
 
@@ -61,14 +59,6 @@ def write_value(journal: Journal, path: Path, value: str, *, zero_first: bool = 
                 cure="see dmesg for why the kernel did not take it",
             )
     return change
-
-
-def set_sysctl(journal: Journal, name: str, value: str, *, root: Path = PROC_SYS) -> Change:
-    """Set a sysctl such as ``vm.max_map_count`` for this run; see `write_value`.
-
-    A dot inside an interface's name is written as ``/``, as sysctl(8) has it.
-    """
-    return write_value(journal, root / name.translate(str.maketrans("./", "/.")), value)
 
 
 def undo_value(data: UndoData) -> str:

@@ -294,6 +294,14 @@ class Machine:
             raise HostError(f"failed with status {done.returncode}: {said}", where=line)
         return done.stdout
 
+    def set_governor(self, cpus: Iterable[int], name: str) -> None:
+        """Set the frequency governor of CPUs until the run's end."""
+        cpu.set_governor(self._run.journal, cpus, name)
+
+    def move_interrupts(self, cpus: Iterable[int]) -> None:
+        """Have interrupts served by other CPUs until the run's end."""
+        cpu.move_interrupts(self._run.journal, cpus)
+
     def reserve_hugepages(self, node: int, size_kb: int, pages: int) -> None:
         """Make hugepages free on a node; the previous number comes back with the run's end."""
         hugepages.reserve(self._run.journal, node, size_kb, pages)

@@ -105,6 +105,10 @@ class CoresConfig(Frozen):
         slice_us: EEVDF scheduler slice of threads on shared cores, microseconds; 0 leaves the
             kernel's own.
         tester: Threads of the traffic generator, each on a processor of its own.
+        governor: Frequency governor of dedicated cores during a run, e.g. "performance"; "" leaves
+            the machine's.
+        irqs: "off-pollers" has interrupts served by other processors than dedicated cores during
+            a run, as far as the kernel moves them; "anywhere" leaves them.
     """
 
     policy: Literal["auto", "dedicated", "shared"] = "auto"
@@ -112,6 +116,8 @@ class CoresConfig(Frozen):
     housekeeping: tuple[int, ...] = ()
     slice_us: int = Field(default=100, ge=0, le=100_000)
     tester: int = Field(default=1, ge=1, le=64)
+    governor: str = Field(default="", pattern="^[a-z_]*$")
+    irqs: Literal["anywhere", "off-pollers"] = "anywhere"
 
 
 class MediaConfig(Frozen):
@@ -217,6 +223,14 @@ class Testbed(Frozen):
 
 #: The Python package that guests are started with; its version is among `MachineFacts.versions`.
 LIBVIRT_PYTHON = "libvirt-python"
+#: Packages of programs that `make deps` installs (scripts/install-deps).
+INSTALLED_BY_MAKE = frozenset(
+    {
+        *("openvswitch-switch-dpdk", "openvswitch-switch", "openvswitch-common", "dpdk-dev"),
+        *("dpdk", "gcc", "make", "pkg-config", "iproute2", "util-linux", "osmo-ggsn"),
+        *("libvirt-daemon-driver-qemu", "iperf3", "sockperf", "netperf"),
+    }
+)
 #: Before the address of a program that somebody else has started, in place of its path.
 LOCATED_AT = "at "
 
@@ -229,12 +243,14 @@ class CpuFacts(Frozen):
         core: Identity of its physical core; SMT siblings share it.
         node: NUMA node.
         isolated: True when the kernel keeps other work away from it (isolcpus).
+        governors: Frequency governors that can be chosen; empty where none can.
     """
 
     cpu: int
     core: int
     node: int
     isolated: bool = False
+    governors: tuple[str, ...] = ()
 
 
 class HugepageFacts(Frozen):
@@ -343,7 +359,8 @@ class MachineFacts(Frozen):
         if trouble := self.program_troubles.get(name):
             return f"{name} cannot be used: {trouble}"
         cure = f"install the package {package}" if package else "put it on PATH"
-        return f"{name} is not installed; {cure} or run `make deps`"
+        more = ", or run `make deps`" if package in INSTALLED_BY_MAKE else ""
+        return f"{name} is not installed; {cure}{more}"
 
     def missing_module(self, module: KernelModule | str, purpose: str = "") -> str:
         """What keeps a kernel module from being used.
