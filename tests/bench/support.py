@@ -66,7 +66,7 @@ class Bench:
         return make_scenario(scenario_id, self.configuration)
 
     def throughput(self, size: int = 64, scenario_id: str = "pvp_dpdk") -> Result:
-        return Conductor(self.run, self.scenario(scenario_id)).throughput(size)
+        return self.measure("throughput", size, scenario_id)
 
     def measure(self, test: str, size: int = 64, scenario_id: str = "pvp_dpdk") -> Result:
         return Conductor(self.run, self.scenario(scenario_id)).measure(test, size)

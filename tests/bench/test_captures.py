@@ -13,7 +13,7 @@ from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.trial import CaptureSpec, parse_capture
 from vnetperf.results.log import read_log
 from vnetperf.results.records import TrialRecord
-from vnetperf.runner.trial_runner import captures_summary, write_captures
+from vnetperf.runner.verdict import captures_summary, write_captures
 
 
 class Keeper(FakeAgent):

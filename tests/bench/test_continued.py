@@ -76,8 +76,8 @@ def test_a_variant_that_stands_for_other_settings_is_not_continued(tmp_path: Pat
     other = again.scenario().model_copy(update={"rules": "stream"})
     case = ("pvp_dpdk", "throughput", 64)
     with pytest.raises(ConfigError, match="now stands for other settings"):
-        again.run.before.test(other, case)
-    assert again.run.before.test(again.scenario(), case) is not None
+        again.run.resumed.test(other, case)
+    assert again.run.resumed.test(again.scenario(), case) is not None
 
 
 def test_a_log_that_lost_its_opening_is_not_continued(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_a_real_medium_carries_what_frames_are_in_besides(tmp_path: Path) -> Non
     slow = replace(loaded, testbed=loaded.testbed.model_copy(update={"media": media}))
     bench = Bench(tmp_path, settings=slow)
     limits = {
-        name: bench.run.ceiling(bench.scenario(name), 512)[0] for name in ("pvp_bridge", CORE)
+        name: bench.run.max_load(bench.scenario(name), 512)[0] for name in ("pvp_bridge", CORE)
     }
     assert limits["pvp_bridge"] == pytest.approx(1e8 / 8 / (512 + 20))
     assert limits[CORE] == pytest.approx(1e8 / 8 / (512 + 36 + 20))  # GTP-U in UDP in IPv4

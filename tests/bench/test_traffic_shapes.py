@@ -16,7 +16,7 @@ from vnetperf.model.scenario import Variant
 from vnetperf.model.trial import TrialResult
 from vnetperf.results.log import read_log
 from vnetperf.results.records import TrialRecord
-from vnetperf.runner.trial_runner import offerable_load
+from vnetperf.runner.verdict import offerable_load
 
 
 def with_traffic(name: str) -> Configuration:

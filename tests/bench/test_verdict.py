@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
-from vnetperf.runner.trial_runner import judge, offerable_load
+from vnetperf.runner.verdict import judge, offerable_load
 
 TOLERANCE = 0.001
 FRAMES = st.integers(0, 10**7)

@@ -20,7 +20,7 @@ def doctor(
     *options: str,
 ) -> tuple[int, str]:
     class FakeClient:
-        def __init__(self, *_: Any) -> None:
+        def __init__(self, *_: Any, read_only: bool) -> None:
             pass
 
         def inventory(self) -> MachineFacts:
@@ -92,4 +92,4 @@ def test_what_guests_need_is_told(
     _, text = doctor(facts(images=images), monkeypatch, capsys)
     (line,) = [ln for ln in text.splitlines() if ln.startswith("  image vloop")]
     assert says in line
-    assert "libvirt-python     MISSING: run `make deps`" in text
+    assert "libvirt-python     MISSING: `pip install 'vnetperf[vm]'`" in text

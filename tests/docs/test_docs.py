@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from vnetperf import registry
 from vnetperf.config import ENV_PREFIX, Settings
 from vnetperf.config.settings import settings_table
-from vnetperf.model.options import CoreOptions, GuestOptions
+from vnetperf.model.options import GuestOptions, MobileCoreOptions
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.preset import Preset
 from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
@@ -70,7 +70,7 @@ KEYS = [
     *(("Traffic profile", *key) for key in keys_of(TrafficProfile)),
     *(("vSwitch options", *key) for key in keys_of(registry.switch_options_model())),
     *(("Guest options", *key) for key in keys_of(GuestOptions)),
-    *(("Core options", *key) for key in keys_of(CoreOptions)),
+    *(("Core options", *key) for key in keys_of(MobileCoreOptions)),
 ]
 
 
@@ -96,7 +96,7 @@ def test_every_key_stands_in_its_table_with_its_default(title: str, key: str, de
         ("Traffic profile", {key for key, _ in keys_of(TrafficProfile)}),
         ("vSwitch options", {key for key, _ in keys_of(registry.switch_options_model())}),
         ("Guest options", {key for key, _ in keys_of(GuestOptions)}),
-        ("Core options", {key for key, _ in keys_of(CoreOptions)}),
+        ("Core options", {key for key, _ in keys_of(MobileCoreOptions)}),
     ],
 )
 def test_no_table_describes_a_key_that_is_gone(title: str, keys: set[str]) -> None:

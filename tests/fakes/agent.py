@@ -204,7 +204,9 @@ def hops_of(deployment: Deployment, counts: Sequence[DirectionCounts]) -> tuple[
 class EnvironmentAgent(FakeAgent):
     """The FakeAgent that `install` puts in the client's place, shaped by FAKE_AGENT (JSON)."""
 
-    def __init__(self, testbed: Testbed | None = None, on_event: Any = None) -> None:
+    def __init__(
+        self, testbed: Testbed | None = None, on_event: Any = None, *, read_only: bool = False
+    ) -> None:
         wishes = json.loads(os.environ.get("FAKE_AGENT", "{}"))
         changes: dict[str, Any] = {"programs": {}} if wishes.get("no_programs") else {}
         if "programs" in wishes:

@@ -70,7 +70,7 @@ def test_a_terminal_that_goes_away_ends_no_run() -> None:
 def test_a_terminal_without_a_size_is_not_drawn_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.open", lambda *_: GoneTerminal())
     lines: list[str] = []
-    progress = LiveProgress(SimpleNamespace(line=lines.append), live=True)
+    progress = LiveProgress(SimpleNamespace(write_line=lines.append), live=True)
     progress.say("deploying")
     progress.say("deploying")
     assert not progress.live

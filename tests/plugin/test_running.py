@@ -88,6 +88,10 @@ def test_progress_is_a_line_each_where_nobody_watches(site: Site) -> None:
     assert any("calibrating loadgen over memif: 2 frame sizes" in line for line in lines)
     assert any("deploying pvp_dpdk" in line for line in lines)
     assert len(lines) < 6  # and no line for each trial
+    first, second = (line for line in lines if "test_throughput" in line)
+    assert "1/2 test_throughput[pvp_dpdk-64] passed in" in first
+    assert "to go" in first
+    assert "2/2 test_throughput[pvp_dpdk-1518] passed in" in second
 
 
 def test_reports_are_written_without_a_terminal_too(site: Site) -> None:
@@ -297,7 +301,7 @@ def test_a_wait_is_told_once_for_each_holder() -> None:
     lines: list[str] = []
 
     class Terminal:
-        line = staticmethod(lines.append)
+        write_line = staticmethod(lines.append)
 
     progress = LiveProgress(Terminal(), live=False)
     for holder in ("a", "a", "b", "b", "a"):

@@ -21,7 +21,7 @@ from vnetperf.model.trial import TrialOutcome, TrialSpec
 from vnetperf.procedures import ProcedureInputs
 from vnetperf.procedures.addresses import SPARE, address_caching, address_learning
 from vnetperf.runner.scenarios import address_scenario, make_scenario
-from vnetperf.runner.trial_runner import judge
+from vnetperf.runner.verdict import judge
 from vnetperf.search import Procedure
 
 Unchanged = Callable[[], tuple[str, ...]]

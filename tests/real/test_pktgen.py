@@ -142,5 +142,5 @@ def test_its_death_in_a_run_is_told(start: Callable[..., UserRun], unchanged: Un
     for pid in pids_of("--main-lcore"):
         os.kill(pid, signal.SIGKILL)
     assert run.finish(200.0) != 0
-    assert "Pktgen has ended" in run.output, run.output
+    assert "Pktgen exited" in run.output, run.output
     assert unchanged() == ()

@@ -72,7 +72,8 @@ def _with_probe(page: Path, send: str, script: str) -> str:
     source = page.read_text("utf-8")
     bare = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", source)
     assert bare != source
-    added = f"<script>{send}(JSON.stringify((() => {{{script}}})()));</script></body>"
+    given = f"Promise.resolve((() => {{{script}}})())"
+    added = f"<script>{given}.then((value) => {send}(JSON.stringify(value)));</script></body>"
     return bare.replace("</body>", added)
 
 

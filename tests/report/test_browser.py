@@ -3,6 +3,7 @@ import time
 
 import pytest
 
+from vnetperf.model.trial import Verdict
 from vnetperf.report import write_all
 
 from . import chromium
@@ -110,6 +111,62 @@ return { shown, target: row && row.id, opened: row && row.closest("details").ope
 """
 
 
+SAVE = """
+const saved = [];
+URL.createObjectURL = (blob) => { saved.push(blob); return "#"; };
+const names = [];
+document.addEventListener("click", (event) => {
+  if (event.target.tagName === "A") { names.push(event.target.download); event.preventDefault(); }
+});
+HTMLAnchorElement.prototype.click = function () { names.push(this.download); };
+const figures = [...document.querySelectorAll("figure")];
+const figure = figures.find((f) => f.querySelector("svg.loss"));
+const before = XMLSerializer.prototype.serializeToString;
+let text = "";
+XMLSerializer.prototype.serializeToString = function (node) {
+  return text = before.call(this, node);
+};
+figure.querySelector(".save").click();
+const drawn = new DOMParser().parseFromString(text, "image/svg+xml");
+return { names, type: saved[0].type, root: drawn.documentElement.tagName,
+  buttons: figures.every((f) => f.querySelector(".save")),
+  styled: [...drawn.querySelectorAll("path")].every((p) => p.getAttribute("stroke")) };
+"""
+TRIALS = """
+const field = document.querySelector(".filter input");
+const rows = () => [...document.querySelectorAll(".trials-list tbody tr")].filter((r) => !r.hidden);
+const all = rows().length;
+field.value = "pvp_dpdk TIMED_OUT";
+field.dispatchEvent(new Event("input"));
+const done = performance.now() + 400;
+while (performance.now() < done);
+return new Promise((resolve) => setTimeout(() => {
+  const found = rows().map((r) => r.cells[6].textContent);
+  const open = [...document.querySelectorAll("#trials details")].filter((d) => !d.hidden);
+  const table = document.querySelector(".trials-list");
+  const loads = () => [...table.tBodies[0].rows].map((r) => r.cells[1].textContent);
+  const head = table.tHead.rows[0].cells[1];
+  head.click();
+  const up = loads();
+  head.click();
+  resolve({ all, found, open: open.every((d) => d.open), up, down: loads(),
+    sorted: head.getAttribute("aria-sort") });
+}, 300));
+"""
+OVER_TIME = """
+const svg = document.querySelector("svg[data-at]");
+const x = Number(svg.dataset.at.split(" ")[3]);
+const at = new DOMPoint(x + 0.2, 100).matrixTransform(svg.getScreenCTM());
+svg.dispatchEvent(new PointerEvent("pointermove", { clientX: at.x, clientY: at.y, bubbles: true }));
+const row = svg.closest("figure").querySelector(".data tbody").rows[3];
+return { said: document.querySelector(".tooltip").textContent, row: row.textContent };
+"""
+LOSSES = """
+return [...document.querySelectorAll(".losses")].map((t) => t.closest(".scroll"))
+  .filter((b) => b.scrollWidth > b.clientWidth + 1).map((b) => b.getAttribute("aria-label"));
+"""
+
+
 @pytest.fixture(scope="module")
 def page(every, tmp_path_factory):
     directory = tmp_path_factory.mktemp("report")
@@ -164,6 +221,52 @@ def test_a_point_shows_its_trial_and_leads_to_it(page):
     assert found["target"] == f"t{number}"
     assert found["opened"]
     assert "upper bound" in found["bound"]
+
+
+def test_a_plot_is_saved_with_its_looks(page):
+    found = chromium.probe(page, SAVE)
+    assert found["buttons"]
+    assert found["styled"]
+    assert (found["type"], found["root"]) == ("image/svg+xml", "svg")
+    assert found["names"][0].startswith("Loss-against-load")
+
+
+def test_trials_are_filtered_and_sorted(every, page):
+    found = chromium.probe(page, TRIALS)
+    assert found["all"] == len(every.trials)
+    timed_out = [
+        t for t in every.trials if t.verdict is Verdict.TIMED_OUT and t.scenario == "pvp_dpdk"
+    ]
+    assert found["found"] == ["TIMED_OUT"] * len(timed_out)
+    assert found["open"]
+    assert found["sorted"] == "descending"
+    assert found["up"] == found["down"][::-1]
+    assert _rate(found["up"][0]) == min(map(_rate, found["up"]))
+
+
+def _rate(said: str) -> float:
+    number, unit = said.split()
+    return float(number) * {"fps": 1, "kfps": 1e3, "Mfps": 1e6}[unit]
+
+
+def test_a_curve_over_time_shows_its_values(page):
+    found = chromium.probe(page, OVER_TIME)
+    assert "offered: " in found["said"]
+    assert found["said"].split("\n")[0].split(": ")[1] in found["row"]
+
+
+def test_no_hop_is_cut_off_beside_a_plot(results, tmp_path):
+    hops = [f"vSwitch to vnf{i // 2}.{i % 2} vhost ring" for i in range(8)]
+
+    def spread_over(trial, count):
+        lost = {hop: 1_234_567 + i for i, hop in enumerate(hops[:count])} if trial.lost_at else {}
+        return trial.model_copy(update={"lost_at": lost})
+
+    for count in (2, 3, 8):
+        trials = tuple(spread_over(trial, count) for trial in results.trials)
+        written = write_all(results.model_copy(update={"trials": trials}), tmp_path)
+        page = next(p for p in written if p.name == "report.html")
+        assert chromium.probe(page, LOSSES) == []
 
 
 def test_nothing_is_written_to_the_console(page):

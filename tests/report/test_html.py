@@ -149,6 +149,33 @@ def test_each_plot_has_a_name(page):
     assert all(a["role"] == "img" and a["aria-label"] for a in plots)
 
 
+def test_each_plot_shows_its_data_or_leads_to_its_trials(source):
+    figures = re.findall(r"<figure>.*?</figure>", source, re.DOTALL)
+    assert figures
+    for figure in figures:
+        assert figure.count("<table>") == ("trial-marks" not in figure)
+        assert ('<p class="data"><a href="#t' in figure) == ("trial-marks" in figure)
+
+
+def test_the_page_opens_with_what_was_measured_on_what_and_what_it_is_worth(page):
+    said = page.shown.partition("Measured")[2].partition("Overview")[0]
+    for words in (
+        "throughput of phy2phy_dpdk and pvp_dpdk at 7 frame sizes, 64 to 1518 octets",
+        "Example 8-core server processor",
+        "Linux 6.12.9-amd64",
+        "ovs-vswitchd (Open vSwitch) 3.1.0, DPDK 22.11",
+        "pvp_dpdk, 64 octets: ndr 5.964 Mfps",
+        "a benchmark; 9 of 26 bounds irregular",
+        "1 of 14 cases not measured",
+    ):
+        assert words in said
+
+
+def test_a_page_of_no_benchmark_says_so_in_its_headline(smoke):
+    said = Page(html_report(smoke)).shown.partition("Worth")[2]
+    assert said.startswith(" not a benchmark")
+
+
 def test_names_never_become_markup(hostile):
     page = Page(html_report(hostile))
     tags = [tag for tag, _ in page.elements]

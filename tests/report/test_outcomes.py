@@ -172,6 +172,18 @@ def test_rounds_of_a_search_are_shown(results):
         assert "18.10 ± 0.50 Mfps" in shown
 
 
+def test_rounds_that_all_met_the_largest_load_are_a_limit(results):
+    first = results.results[0]
+    update = {"repeats": spread([18e6, 18e6, 18e6]), "qualifier": "at least", "regular": False}
+    goal = first.goals[0].model_copy(update=update)
+    changed = first.model_copy(update={"goals": (goal, *first.goals[1:])})
+    run = results.model_copy(update={"results": (changed,)})
+    for shown in (_flat(markdown_report(run)), Page(html_report(run)).shown):
+        rounds = shown.partition("Rounds")[2].partition("All other figures")[0]
+        assert "at least 18.00 Mfps" in rounds
+        assert "± 0 " not in rounds
+
+
 def test_a_test_that_was_not_measured_says_why(page, markdown, wide):
     said = "there is no throughput at 1518 octets to measure latency at"
     assert all(said in shown for shown in (page.shown, markdown, wide))

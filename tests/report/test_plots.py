@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report.goal_text import account_losses
+from vnetperf.report.page import html_report
 from vnetperf.report.plot import (
     BOTTOM,
     LEFT,
@@ -17,10 +19,19 @@ from vnetperf.report.plot import (
     LinearScale,
     LogScale,
     LossScale,
+    data,
     fitting_scale,
+    legend,
     svg,
 )
-from vnetperf.report.plots import latency_curve, loss_plot, throughput_plot
+from vnetperf.report.plots import (
+    by_size_plot,
+    hop_css,
+    latency_curve,
+    loss_plot,
+    spread_plot,
+    throughput_plot,
+)
 from vnetperf.report.summary import groups
 
 from .sample import histogram
@@ -39,6 +50,66 @@ def test_a_fitting_scale_keeps_every_value_inside(values, zero):
 def test_the_axis_is_logarithmic_where_the_range_needs_it():
     assert fitting_scale([1e6, 9e6], 0, 1, ratio=10, zero=True) == LinearScale(0, 9e6 * 1.08, 0, 1)
     assert isinstance(fitting_scale([1e6, 11e6], 0, 1, ratio=10, zero=True), LogScale)
+
+
+def test_the_axis_is_linear_where_a_value_or_an_interval_reaches_0_or_below():
+    scale = fitting_scale([-5.0, 1.0, 1000.0], 0, 100, ratio=10, zero=True)
+    assert isinstance(scale, LinearScale)
+    assert 0 < scale(-5.0) < scale(1.0) < scale(1000.0) < 100
+
+
+def _around(mean: float, half: float) -> Spread:
+    ends = {"low": mean - half, "high": mean + half, "method": "t"}
+    held = {"n": 2, "mean": mean, "median": mean, "minimum": mean, "maximum": mean}
+    return Spread.model_validate(held | ends | {"values": (mean, mean)})
+
+
+def test_an_interval_below_0_is_drawn_where_it_is(results):
+    held = {"rate": {64: _around(19.0, 137.0), 128: _around(900.0, 1.0)}}
+    plot = by_size_plot("Latency", "latency", groups(results)[0].results, held, "ns")
+    ((_, first),) = [(p.x, p) for p in plot.series[0].points if p.x == 0]
+    assert (first.low, first.high) == (-118.0, 156.0)
+    shown = svg(plot)
+    assert "linear scale" in shown
+    (bar,) = re.findall(r'<path d="M[\d.]+ ([\d.]+)V([\d.]+)M[^"]*" class="bar', shown)[:1]
+    middle = float(re.findall(r'cy="([\d.]+)"', shown)[0])
+    assert BOTTOM > float(bar[0]) > middle > float(bar[1])
+    assert float(bar[0]) - middle == pytest.approx(middle - float(bar[1]), abs=0.2)
+
+
+def test_a_hop_keeps_its_colour_and_twelve_differ():
+    names = [f"hop {i}" for i in range(15)]
+    assert len({hop_css(name, names) for name in names}) == 15
+    assert hop_css("hop 3", names) == hop_css("hop 3", names[:4])
+
+
+def test_the_same_hop_has_one_colour_in_every_section(results):
+    page = html_report(results)
+    colours = dict.fromkeys(
+        re.findall(r'class="box hop (h\d+)" d="[^"]+"></path></svg>([^<]+)', page)
+    )
+    hops = [name for _, name in colours if "ring" in name]
+    assert len(hops) == len(set(hops)) > 2
+
+
+def test_each_plot_has_its_data_as_a_table(results):
+    group = groups(results)[1]
+    head, rows = data(throughput_plot(group))
+    assert head[:3] == (
+        "frame size, octets with FCS (equal steps)",
+        "what",
+        "frames/s, sum of 2 direction(s)",
+    )
+    assert ("512", "ndr", "4.445 Mfps", "4.445 Mfps", "4.801 Mfps") in rows
+    head, rows = data(spread_plot("Rounds", "rate", [("all", _around(5e6, 1e5))], "fps"))
+    assert ("all", "mean", "5.000 Mfps", "4.900 Mfps", "5.100 Mfps") in rows
+    assert sum(row[1] == "one measurement" for row in rows) == 2
+
+
+def test_the_legend_names_what_occurs_and_nothing_else(results):
+    shown = legend([throughput_plot(groups(results)[0])])
+    assert "at least" in shown
+    assert "at most" not in shown
 
 
 def test_no_loss_has_a_lane_of_its_own_below_every_loss():

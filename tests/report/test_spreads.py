@@ -47,6 +47,20 @@ def test_every_spread_can_be_said_with_its_n(values, kind):
     assert all("far from" in r or "groups" in r for r in text.remarks(found, kind))
 
 
+@pytest.mark.parametrize(
+    ("values", "kind", "said"),
+    [
+        ((0.018, 0.020), "s", "18.00 and 20.00 ms (n 2)"),
+        ((20e6, 900e3), "fps", "900.0 kfps and 20.00 Mfps (n 2)"),
+        ((14.88e6, 14.88e6), "fps", "14.88 Mfps (n 2)"),
+    ],
+)
+def test_two_values_are_both_shown_and_have_no_interval(values, kind, said):
+    found = spread(values)
+    assert text.mean_with_n(found, kind) == said
+    assert text.interval_note([found]) == ""
+
+
 def test_the_note_names_level_and_method():
     assert text.interval_note([made(1.0, 0.1)]) == (
         "±, or in brackets: 95 % interval of the mean (Student's t)."

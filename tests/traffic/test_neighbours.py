@@ -12,8 +12,8 @@ from vnetperf.model.frames import TESTER_ADDRESS
 from vnetperf.model.options import GN_TESTER, Bearers
 from vnetperf.model.traffic import TrafficProfile, make_streams
 from vnetperf.traffic.frames import compile_traffic
+from vnetperf.traffic.loadgen.driver import macs_of, neighbours_of
 from vnetperf.traffic.loadgen.engine import NeighbourSpec
-from vnetperf.traffic.loadgen.trials import macs_of, neighbours_of
 
 
 def known(

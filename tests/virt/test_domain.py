@@ -15,10 +15,9 @@ from vnetperf.virt.domain import (
     BootFiles,
     Domain,
     GuestNic,
-    MacvtapBacking,
+    NetdevBacking,
     NumaCell,
     Offloads,
-    TapBacking,
     VfBacking,
     VhostUserBacking,
     domain_xml,
@@ -68,18 +67,23 @@ GUESTS = {
         nics=(
             nic(
                 0,
-                backing=TapBacking(netdev="t0", vhost=True),
+                backing=NetdevBacking(netdev="t0", vhost=True),
                 offloads=Offloads(csum=True, tso=False, ufo=False, ecn=True, gso=False),
             ),
-            nic(1, backing=TapBacking(netdev="t1"), model="e1000"),
+            nic(1, backing=NetdevBacking(netdev="t1"), model="e1000"),
         ),
         iothread_pins=((1,),),
         boot=BOOT.model_copy(update={"disk": Path("/i/root.img")}),
     ),
     "macvtaps_of_models": guest(
         nics=(
-            nic(0, backing=MacvtapBacking(netdev="m0", vhost=True), queues=2, mtu=9000),
-            nic(1, backing=MacvtapBacking(netdev="m1"), model="rtl8139"),
+            nic(
+                0,
+                backing=NetdevBacking(kind="macvtap", netdev="m0", vhost=True),
+                queues=2,
+                mtu=9000,
+            ),
+            nic(1, backing=NetdevBacking(kind="macvtap", netdev="m1"), model="rtl8139"),
         ),
     ),
     "a_function_and_a_disk_of_its_own": guest(
@@ -119,7 +123,10 @@ def test_what_does_not_add_up_is_no_guest(changes: dict[str, Any], says: str) ->
     ("changes", "says"),
     [
         ({"model": "e1000"}, "a vhost-user NIC is virtio, not e1000"),
-        ({"model": "e1000", "queues": 2, "backing": TapBacking(netdev="t")}, "has one queue pair"),
+        (
+            {"model": "e1000", "queues": 2, "backing": NetdevBacking(netdev="t")},
+            "has one queue pair",
+        ),
         ({"rx_ring": 300}, "power of two"),
         ({"backing": {"kind": "vf", "pci": "eth0"}}, "pci"),
     ],
@@ -137,7 +144,7 @@ def test_a_guest_boots_something() -> None:
 def test_memory_is_shared_exactly_when_another_process_maps_it() -> None:
     shared = tree_of(guest(nics=(nic(),)))
     assert shared.find("memoryBacking/access[@mode='shared']") is not None
-    alone = tree_of(guest(nics=(nic(0, backing=TapBacking(netdev="t")),)))
+    alone = tree_of(guest(nics=(nic(0, backing=NetdevBacking(netdev="t")),)))
     assert alone.find("memoryBacking") is None
 
 

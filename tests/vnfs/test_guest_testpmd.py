@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from vnetperf.model.errors import DutError
-from vnetperf.virt.domain import BootFiles, Domain, GuestNic, TapBacking, VfBacking
+from vnetperf.virt.domain import BootFiles, Domain, GuestNic, NetdevBacking, VfBacking
 from vnetperf.virt.guest import Guest
 from vnetperf.vnfs.vloop.guest_forwarders import NOIOMMU, GuestTestpmd
 
@@ -39,7 +39,7 @@ class FakeAgent:
 
 
 def taken(
-    backing: TapBacking | VfBacking, *, noiommu: bool
+    backing: NetdevBacking | VfBacking, *, noiommu: bool
 ) -> tuple[GuestTestpmd, FakeAgent, list[str]]:
     agent = FakeAgent(noiommu=noiommu)
     domain = Domain(
@@ -64,13 +64,13 @@ VF = VfBacking(pci="0000:41:10.0")
 @pytest.mark.parametrize(
     ("backing", "noiommu", "driver"),
     [
-        (TapBacking(netdev="t"), True, "vfio-pci"),
-        (TapBacking(netdev="t"), False, "uio_pci_generic"),
+        (NetdevBacking(netdev="t"), True, "vfio-pci"),
+        (NetdevBacking(netdev="t"), False, "uio_pci_generic"),
         (VF, True, "vfio-pci"),
     ],
 )
 def test_it_drives_nics_itself_where_a_driver_gives_them_away(
-    backing: TapBacking | VfBacking, noiommu: bool, driver: str
+    backing: NetdevBacking | VfBacking, noiommu: bool, driver: str
 ) -> None:
     testpmd, agent, devices = taken(backing, noiommu=noiommu)
     assert devices == ["-a0000:06:00.0", "-a0000:05:00.0"]

@@ -14,7 +14,7 @@ from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Placement, Scenario
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.virt import guest_plan
-from vnetperf.virt.domain import NumaCell, TapBacking, VfBacking, VhostUserBacking
+from vnetperf.virt.domain import NetdevBacking, NumaCell, VfBacking, VhostUserBacking
 from vnetperf.virt.images import Image
 from vnetperf.vnfs.vloop.guest_forwarders import STATS_BLOCK, STATS_FIELD
 from vnetperf.vnfs.vloop.vm import VmVloop
@@ -85,7 +85,7 @@ def test_nics_plug_in_where_they_are_told() -> None:
     assert first.backing == VhostUserBacking(socket="/r/0", server=True)
     assert (second.mac, second.tx_ring, second.queues) == (MACS[1], 1024, 1)
     tap = domain("tap", mtu=9000).nics[0]
-    assert (tap.backing, tap.tx_ring, tap.mtu) == (TapBacking(netdev="t0"), 256, 9000)
+    assert (tap.backing, tap.tx_ring, tap.mtu) == (NetdevBacking(netdev="t0"), 256, 9000)
     assert tap.queues == 1
     assert domain("tap", queues=2).nics[0].queues == 2
     with pytest.raises(DutError, match="cannot plug into a memif"):

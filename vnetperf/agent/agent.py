@@ -23,7 +23,7 @@ from vnetperf.deployment.transfers import transfer_endpoints, transfer_users
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.log import ROOT, ForwardingHandler
 from vnetperf.host.paths import HostRoots
-from vnetperf.host.session import RestoreReport, restore
+from vnetperf.host.session import RestoreReport, is_root, restore
 from vnetperf.host.wait import wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.outcomes import ServerPlace, TransferSpec
@@ -102,7 +102,8 @@ class Agent:
         for family, backends in plugins.items():
             for name, target in backends.items():
                 registry.register(family, name, target)
-        report = _restore_patiently(self.roots)
+        # One that is not root only looks and plans.
+        report = _restore_patiently(self.roots) if is_root() else RestoreReport()
         return {"pid": os.getpid(), "restored": report.to_dict(), "complete": report.complete}
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
 import sys
 import time
 from base64 import b64decode
@@ -37,15 +38,28 @@ def _last_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
+def _can_sudo() -> bool:
+    try:
+        done = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
 class AgentClient:
     """A connection to the agent of a testbed; the agent is started on first use.
+
+    One that only looks and plans need not be root: without root and sudo it is the user's own.
 
     Attributes:
         follow: True asks for events "live" with the counts of trials that are going on.
     """
 
-    def __init__(self, testbed: Testbed, on_event: Event | None = None) -> None:
+    def __init__(
+        self, testbed: Testbed, on_event: Event | None = None, *, read_only: bool = False
+    ) -> None:
         self.testbed = testbed
+        self._read_only = read_only
         self.on_event = on_event or (lambda event: None)
         self.follow = False
         self.restored: list[dict[str, Any]] = []
@@ -79,18 +93,26 @@ class AgentClient:
         return self._channel
 
     def _cannot_start(self, error: Exception) -> errors.HostError:
+        where = self.testbed.agent.transport
+        if where == "local" and os.geteuid() and not _can_sudo():
+            return errors.HostError(
+                "the agent cannot be started: it changes this machine as root, you are not root, "
+                "and `sudo -n true` fails",
+                where=where,
+                cure="run as root, or allow this user sudo without a password",
+            )
         return errors.HostError(
             f"the agent cannot be started: {_last_line(error)}",
-            where=self.testbed.agent.transport,
-            cure="check that this Python and vnetperf are installed there"
-            + ("" if os.geteuid() == 0 else ", and that `sudo -n true` works"),
+            where=where,
+            cure="check that this Python and vnetperf are installed there",
         )
 
     def _specification(self) -> str:
         if self.testbed.agent.transport != "local":
             return f"{self.testbed.agent.transport}//execmodel=main_thread_only"
         # Only the agent needs root; the controller keeps the user's rights.
-        sudo = "" if os.geteuid() == 0 else "sudo -n "
+        own = os.geteuid() == 0 or (self._read_only and not _can_sudo())
+        sudo = "" if own else "sudo -n "
         return f"popen//python={sudo}{sys.executable}//execmodel=main_thread_only"
 
     def call(self, name: str, *, length_s: float = 0.0, **args: Any) -> Any:

@@ -49,7 +49,7 @@ class Logged(Generic[Begin_co]):
     @property
     def case(self) -> Case:
         """Scenario, test, frame size."""
-        return self.begin.scenario, self.begin.test, self.begin.frame_size
+        return self.begin.case
 
     @property
     def final(self) -> bool:
@@ -138,10 +138,10 @@ def by_round(records: Sequence[Record]) -> dict[int, list[Record]]:
 
 def merge_rounds(results: Sequence[Sequence[Result]]) -> list[Result]:
     """One result for each case of several rounds."""
-    cases: dict[tuple[str, str, int], list[Result]] = {}
+    cases: dict[Case, list[Result]] = {}
     for each in results:
         for result in each:
-            cases.setdefault((result.scenario, result.test, result.frame_size), []).append(result)
+            cases.setdefault(result.case, []).append(result)
     return [_middle_round(found) for found in cases.values()]
 
 

@@ -84,8 +84,8 @@ def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Rean
             for goal, trials in lacking.items()
         ]
     results = derive(records)
-    known = {(r.scenario, r.test, r.frame_size): r for r in merge_rounds(answered)}
-    update = {"results": tuple(known[r.scenario, r.test, r.frame_size] for r in results.results)}
+    known = {r.case: r for r in merge_rounds(answered)}
+    update = {"results": tuple(known[r.case] for r in results.results)}
     return Reanalysis(results.model_copy(update=update), tuple(missing))
 
 
@@ -94,8 +94,7 @@ def _with_goals(
 ) -> tuple[Result, dict[str, MissingTrials]]:
     """A result with goals, and what each of them lacks."""
     missing: dict[str, MissingTrials] = {}
-    case = (result.scenario, result.test, result.frame_size)
-    logged = final.get(case)
+    logged = final.get(result.case)
     if logged is None:
         return result, missing
     found = list(result.goals)

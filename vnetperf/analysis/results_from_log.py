@@ -29,6 +29,7 @@ from vnetperf.model.result import (
     CalibrationPoint,
     ComparedVariant,
     ComparisonResult,
+    GoalResult,
     Redaction,
     Result,
     RunResults,
@@ -236,6 +237,11 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
     return said
 
 
+def headline_is_open(goal: GoalResult) -> bool:
+    """Whether no load has met a goal, and smaller ones were still to be tried."""
+    return goal.lower_bound_fps is None and goal.qualifier != "at most"
+
+
 def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) -> Result:
     """The result of a test."""
     begin = logged.begin
@@ -255,10 +261,14 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         "verdicts": dict(Counter(t.verdict for t in logged.trials)),
     }
     if isinstance(begin, SearchRecord):
+        goals = (goals_by_trials if by_trials else goals_of)(begin, logged)
+        if logged.end is None and any(headline_is_open(goal) for goal in goals):
+            why = f"the run was interrupted after {len(logged.trials)} trials of this test"
+            return Result(**common, status="not measured", why=why, algorithm=begin.algorithm)
         return Result(
             algorithm=begin.algorithm,
             search_inputs=search_inputs(begin.limits),
-            goals=(goals_by_trials if by_trials else goals_of)(begin, logged),
+            goals=goals,
             min_load_fps=begin.limits.min_load_fps,
             max_load_fps=begin.limits.max_load_fps,
             **common,
@@ -326,16 +336,9 @@ def _results_of_round(
     results = [_result_of_test(t, media, run, otherwise) for t in final.values()]
     # A test that was to begin again and never did has no reason of its own in the log.
     missing = dict.fromkeys((t.case for t in tests), ("the run was interrupted", False))
-    missing |= {
-        (r.scenario, r.test, r.frame_size): (r.why, r.kind == "failed")
-        for r in records
-        if isinstance(r, NotMeasuredRecord)
-    }
-    mixes = {
-        (r.scenario, r.test, r.frame_size): r.imix
-        for r in records
-        if isinstance(r, NotMeasuredRecord | BeginRecord)
-    }
+    whys = [r for r in records if isinstance(r, NotMeasuredRecord)]
+    missing |= {r.case: (r.why, r.kind == "failed") for r in whys}
+    mixes = {t.case: t.begin.imix for t in tests} | {r.case: r.imix for r in whys}
     results += [
         Result(
             scenario=case[0],

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     loaded = config.load(given(arguments))
     check_backends(loaded)
-    client = AgentClient(loaded.testbed)
+    client = AgentClient(loaded.testbed, read_only=True)
     try:
         facts = client.inventory()
     finally:
@@ -61,7 +61,7 @@ def _print_guests(facts: MachineFacts) -> None:
     from vnetperf.virt.images import DEFAULT_IMAGE
 
     print("guests (VNFs in virtual machines, --vnf vloop:vm)")
-    libvirt = facts.versions.get(LIBVIRT_PYTHON) or "MISSING: run `make deps`"
+    libvirt = facts.versions.get(LIBVIRT_PYTHON) or "MISSING: `pip install 'vnetperf[vm]'`"
     print(f"  {LIBVIRT_PYTHON:<18} {libvirt}")
     for name in dict.fromkeys((DEFAULT_IMAGE, *facts.images)):
         trouble = facts.missing_image(name)
@@ -70,15 +70,21 @@ def _print_guests(facts: MachineFacts) -> None:
 
 
 def _print_scenarios(loaded: Configuration, facts: MachineFacts) -> int:
+    from vnetperf import registry
     from vnetperf.deployment.planner import make_plan
-    from vnetperf.model.errors import CapabilityError
+    from vnetperf.model.errors import CapabilityError, ConfigError
     from vnetperf.runner.scenarios import make_scenario, scenario_ids
 
     print("scenarios")
     runnable = 0
     by_vswitch: dict[str, list[Scenario]] = {}
+    for error in registry.broken():
+        print(f"  {error}")
     for scenario_id in scenario_ids():
-        scenario = make_scenario(scenario_id, loaded)
+        try:
+            scenario = make_scenario(scenario_id, loaded)
+        except ConfigError:  # a vSwitch among the broken ones
+            continue
         by_vswitch.setdefault(scenario.vswitch, []).append(scenario)
     for vswitch, scenarios in by_vswitch.items():
         ways: dict[str, list[str]] = {}

@@ -21,16 +21,16 @@ from vnetperf.config.settings import (
     OF_THE_RUN,
     CommandLine,
     Settings,
-    core_options,
     guest_options,
     mobile_core,
+    mobile_core_options,
     parse_seconds,
     read_testbed,
     switch_options,
     variable_name,
 )
 from vnetperf.model.errors import ConfigError, did_you_mean
-from vnetperf.model.options import CoreOptions, GuestOptions, MobileCore, SwitchOptions
+from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.preset import Preset, check_budget, check_goals, check_traffic
 from vnetperf.model.scenario import Variant
 from vnetperf.model.testbed import Testbed
@@ -81,7 +81,7 @@ class Configuration:
     traffic: TrafficProfile
     switch: SwitchOptions
     guest: GuestOptions
-    core: CoreOptions
+    core: MobileCoreOptions
 
     @property
     def capture(self) -> CaptureSpec | None:
@@ -240,5 +240,5 @@ def _read(
         traffic=traffic,
         switch=switch_options(settings.switch, settings.set),
         guest=guest_options(settings.guest),
-        core=core_options(settings.core),
+        core=mobile_core_options(settings.core),
     )

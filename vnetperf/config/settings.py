@@ -23,9 +23,9 @@ from vnetperf.model.errors import ConfigError, did_you_mean
 from vnetperf.model.frames import TunnelKind
 from vnetperf.model.options import (
     DEFAULT_STACK,
-    CoreOptions,
     GuestOptions,
     MobileCore,
+    MobileCoreOptions,
     SwitchOptions,
 )
 from vnetperf.model.outcomes import AUTO, MAX_INSTANCES, MAX_MESSAGE, ServerPlace
@@ -345,10 +345,10 @@ def guest_options(given: tuple[str, ...]) -> GuestOptions:
     return _options(GuestOptions, path, pairs, "--guest")
 
 
-def core_options(given: tuple[str, ...]) -> CoreOptions:
+def mobile_core_options(given: tuple[str, ...]) -> MobileCoreOptions:
     """Options of a mobile core."""
     _, pairs = _name_and_pairs(given, "--core")
-    return _options(CoreOptions, None, pairs, "--core")
+    return _options(MobileCoreOptions, None, pairs, "--core")
 
 
 def mobile_core(given: tuple[str, ...]) -> MobileCore:

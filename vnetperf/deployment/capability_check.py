@@ -24,6 +24,7 @@ from vnetperf.model.frames import (
 from vnetperf.model.scenario import ETHERNET_OCTETS, RoleDemand, Scenario, Variant
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import fields_sent_by, header_stack, own_ethernet
+from vnetperf.model.trial import TrialSpec
 from vnetperf.traffic.base import GeneratorCapabilities
 
 #: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
@@ -53,6 +54,15 @@ def require_size(scenario: Scenario, frame_size: int, largest: int) -> None:
             accepted=f"{profile.least_frame_size} octets or more",
             cure="choose sizes with --frame-sizes, or another profile with --traffic",
         )
+
+
+def require_trial(name: str, generator: Any, trial: TrialSpec, where: str) -> None:
+    """Refuse a trial that a generator cannot do, whatever is deployed."""
+    if why := generator.lacks(trial):
+        names = registry.names("traffic")
+        able = [one for one in names if not registry.load("traffic", one).lacks(trial)]
+        cure = f"--generator {' or '.join(able)} can" if able else ""
+        raise CapabilityError(f"{name} cannot {why}", where=where, cure=cure)
 
 
 def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
 from vnetperf.collectors import Collector
+from vnetperf.deployment.capability_check import require_trial
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import Deployment as Graph
 from vnetperf.model.errors import (
@@ -391,12 +392,7 @@ def _counts_text(result: TrialResult) -> str:
 
 def _check_trial(deployment: LiveDeployment, spec: TrialSpec) -> None:
     scenario = deployment.plan.scenario
-    if why := type(deployment.generator).lacks(spec):
-        raise CapabilityError(
-            f"{scenario.generator} cannot {why}",
-            where=scenario.id,
-            cure="--generator loadgen can",
-        )
+    require_trial(scenario.generator, type(deployment.generator), spec, scenario.id)
     if spec.event is not None:
         check_event(deployment.plan, spec.event, spec.duration_s)
 

@@ -122,7 +122,7 @@ def _find_program(program: Program, override: str, beside: Sequence[str]) -> Fou
             if is_unknown(text)
             else f"has no {program.version_contains}"
         )
-        cure = CORRECT_PATH if override else "run `make deps`, or name another under [programs]"
+        cure = CORRECT_PATH if override else "name another under [programs] of the testbed file"
         problem = problem or f"{path} {wrong} ({text.splitlines()[0]}); {cure}"
     return FoundProgram(problem=problem)
 

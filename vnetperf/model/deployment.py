@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.errors import ConfigError
+from vnetperf.model.errors import ConfigError, DutError
 
 
 class PhyPort(Frozen):
@@ -106,6 +106,23 @@ class Attachment(Frozen):
     multi_queue: bool = True
     mac: str | None = None
     peer_mac: str | None = None
+
+    def require(self, what: Literal["socket", "netdev", "pci"]) -> str:
+        """A field that plugging in requires.
+
+        Args:
+            what: Name of the field.
+
+        Returns:
+            Its value.
+
+        Raises:
+            DutError: When the vSwitch left it out.
+        """
+        value: str | None = getattr(self, what)
+        if not value:
+            raise DutError(f"the {self.kind} attachment has no {what}", where=str(self.port))
+        return value
 
     def as_tester_end(self, number: int) -> WireEnd:
         """The attachment as an end for the tester, which plugs in where a VNF would.

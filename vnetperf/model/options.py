@@ -234,15 +234,15 @@ class GuestOptions(Frozen):
 
 
 GtpuMode = Literal["tun", "kernel"]
-#: Addresses of the core and of the tester on Gn, from TEST-NET-1 (RFC 5737).
+#: Addresses of the mobile core and of the tester on Gn, from TEST-NET-1 (RFC 5737).
 GN_CORE, GN_TESTER, GN_PREFIX = "192.0.2.1", "192.0.2.2", 24
 #: Where UEs and servers are: the test networks beyond tester ports 0 and 1 (RFC 2544 C.2.2).
 UE_NETWORK, SERVER_NETWORK = "198.18.0.0/16", "198.19.0.0/16"
-#: File under conf/stacks/ of the core that is taken when none is named.
+#: File under conf/stacks/ of the mobile core that is taken when none is named.
 DEFAULT_STACK = "osmo-ggsn"
 #: Sessions that a stream carries at most: addresses of UEs in 198.18.0.0/16.
 MOST_SESSIONS = 65_000
-#: What no file of a core can be called in its directory: its network namespace is there.
+#: What no file of a mobile core can be called in its directory: its network namespace is there.
 RESERVED_NAMES = frozenset({"netns", ".", ".."})
 
 
@@ -250,7 +250,7 @@ class Bearers(Frozen):
     """Sessions whose tunnel endpoints and addresses rise by one.
 
     Attributes:
-        teid: Tunnel endpoint of the first, at the core for uplink.
+        teid: Tunnel endpoint of the first, at the mobile core for uplink.
         ue: Address of the first one's UE.
         count: Number of sessions.
     """
@@ -280,7 +280,7 @@ class UeAttach(Frozen):
     """How UEs attach to a stack.
 
     Attributes:
-        by: "gtpc" for GTPv1-C to the core's Gn address, "command" for a program that prints
+        by: "gtpc" for GTPv1-C to the mobile core's Gn address, "command" for a program that prints
             a line of JSON for each session: {"ue": "198.18.0.1", "teid": 1}.
         apn: Access point name, for gtpc.
         argv: The program, for command.
@@ -303,12 +303,12 @@ class MobileCore(Frozen):
     Attributes:
         name: Name of the file.
         description: One sentence for the report.
-        programs: What runs, in order of its start; the first is the core's user plane.
+        programs: What runs, in order of its start; the first is the mobile core's user plane.
         files: Name -> text of files that programs read, with `${NAME}` for values.
         gtpu_modes: Ways in which it forwards user traffic: "tun", "kernel" -> its own name for it.
         mode_marks: Mode -> library that the first program must be linked with to have it.
         max_sessions: Sessions that it has room for, one more kept for the UE of users' traffic.
-        tun: Name of the interface that UEs' packets leave and enter the core's kernel by.
+        tun: Name of the interface that UEs' packets leave and enter the mobile core's kernel by.
         image: Guest image that has it, where it runs in a VM.
         attach: How UEs attach.
         ue: A UE that makes itself an interface `${tun}` and routes by it, for users' own traffic.
@@ -331,17 +331,19 @@ class MobileCore(Frozen):
     def _plain_names(cls, files: dict[str, str]) -> dict[str, str]:
         for name in files:
             if "/" in name or not name or name in RESERVED_NAMES:
-                raise ValueError(f"{name!r} is no plain name of a file in the core's directory")
+                raise ValueError(
+                    f"{name!r} is no plain name of a file in the mobile core's directory"
+                )
         return files
 
 
-class CoreOptions(Frozen):
+class MobileCoreOptions(Frozen):
     """What a scenario asks of its mobile core.
 
     Attributes:
         sessions: UEs that attach before anything is measured; user traffic is of all of them.
         ramp: Sessions asked for in a second; 0 for one after the other, as fast as they are made.
-        gtpu_mode: "tun" forwards in the core's own program, "kernel" in the kernel's gtp module.
+        gtpu_mode: "tun" forwards in its own program, "kernel" in the kernel's gtp module.
     """
 
     sessions: int = Field(default=1, ge=1, le=MOST_SESSIONS)
@@ -354,4 +356,4 @@ class CoreOptions(Frozen):
         Returns:
             Name -> value.
         """
-        return _given(self, CoreOptions())
+        return _given(self, MobileCoreOptions())

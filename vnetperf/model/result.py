@@ -221,6 +221,11 @@ class Result(Frozen):
         return IMIX if self.imix else str(self.frame_size)
 
     @property
+    def case(self) -> tuple[str, str, int]:
+        """Scenario, test, frame size."""
+        return self.scenario, self.test, self.frame_size
+
+    @property
     def size_text(self) -> str:
         """The frame size in a sentence: "64 octets", or a mix with its mean."""
         if not self.frame_size:

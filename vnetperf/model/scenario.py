@@ -13,7 +13,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import Deployment, VnfPort, make_deployment, peer_mac
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.frames import GTPU, TunnelKind, overhead
-from vnetperf.model.options import CoreOptions, GuestOptions, MobileCore, SwitchOptions
+from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import Addressing, Stream, make_streams
@@ -128,7 +128,7 @@ class Scenario(Frozen):
     tunnel: TunnelKind = "vxlan"
     options: SwitchOptions = SwitchOptions()
     guest: GuestOptions = GuestOptions()
-    core: CoreOptions = CoreOptions()
+    core: MobileCoreOptions = MobileCoreOptions()
     stack: MobileCore | None = None
     max_frame_size: int = STANDARD_FRAME_SIZE
     variant: str = ""

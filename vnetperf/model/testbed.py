@@ -223,6 +223,14 @@ class Testbed(Frozen):
 
 #: The Python package that guests are started with; its version is among `MachineFacts.versions`.
 LIBVIRT_PYTHON = "libvirt-python"
+#: Packages of programs that `make deps` installs (scripts/install-deps).
+INSTALLED_BY_MAKE = frozenset(
+    {
+        *("openvswitch-switch-dpdk", "openvswitch-switch", "openvswitch-common", "dpdk-dev"),
+        *("dpdk", "gcc", "make", "pkg-config", "iproute2", "util-linux", "osmo-ggsn"),
+        *("libvirt-daemon-driver-qemu", "iperf3", "sockperf", "netperf"),
+    }
+)
 #: Before the address of a program that somebody else has started, in place of its path.
 LOCATED_AT = "at "
 
@@ -351,7 +359,8 @@ class MachineFacts(Frozen):
         if trouble := self.program_troubles.get(name):
             return f"{name} cannot be used: {trouble}"
         cure = f"install the package {package}" if package else "put it on PATH"
-        return f"{name} is not installed; {cure} or run `make deps`"
+        more = ", or run `make deps`" if package in INSTALLED_BY_MAKE else ""
+        return f"{name} is not installed; {cure}{more}"
 
     def missing_module(self, module: KernelModule | str, purpose: str = "") -> str:
         """What keeps a kernel module from being used.

@@ -33,84 +33,6 @@ from vnetperf.procedures.soak import soak
 from vnetperf.search import Procedure
 
 
-@dataclass(frozen=True)
-class StandardTest:
-    """A test as the bench knows it.
-
-    Attributes:
-        run: The generator, called with its inputs.
-        inputs: `Inputs` of its parameters.
-        parameters: Takes the parameters out of a preset.
-        fills: Field of `Result` that holds what it finds.
-        needs_throughput: True when its inputs must have one: it is searched if need be.
-    """
-
-    run: Callable[[Any], Procedure[Any]]
-    inputs: type[ProcedureInputs[Any]]
-    parameters: Callable[[Preset], Any]
-    fills: str
-    needs_throughput: bool = False
-
-
-#: Test to how it is run; "throughput" is a search, and not among them.
-PROCEDURES: dict[str, StandardTest] = {
-    "latency": StandardTest(
-        latency,
-        ProcedureInputs[LatencyTest],
-        lambda p: p.latency,
-        "latency_at",
-        needs_throughput=True,
-    ),
-    "frame_loss": StandardTest(
-        frame_loss, ProcedureInputs[FrameLossTest], lambda p: p.frame_loss, "loss_steps"
-    ),
-    "back_to_back": StandardTest(
-        back_to_back,
-        ProcedureInputs[BackToBackTest],
-        lambda p: p.back_to_back,
-        "back_to_back",
-        needs_throughput=True,
-    ),
-    "recovery": StandardTest(
-        recovery,
-        ProcedureInputs[RecoveryTest],
-        lambda p: p.recovery,
-        "recovery",
-        needs_throughput=True,
-    ),
-    "reset": StandardTest(reset, ResetInputs, lambda p: p.reset, "resets", needs_throughput=True),
-    "mrr": StandardTest(mrr, ProcedureInputs[MrrTest], lambda p: p.mrr, "rates"),
-    "loss_profile": StandardTest(
-        loss_profile,
-        ProcedureInputs[LossProfileTest],
-        lambda p: p.loss_profile,
-        "loss_steps",
-        needs_throughput=True,
-    ),
-    "soak": StandardTest(
-        soak, ProcedureInputs[SoakTest], lambda p: p.soak, "soak", needs_throughput=True
-    ),
-    "forwarding_rate": StandardTest(
-        forwarding_rate, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "rates"
-    ),
-    "address_caching": StandardTest(
-        address_caching, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"
-    ),
-    "address_learning": StandardTest(
-        address_learning, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"
-    ),
-}
-
-
-def standard_test(test: str) -> StandardTest:
-    """Look up a test."""
-    if test not in PROCEDURES:
-        raise ConfigError(
-            f"there is no test {test!r}", where="test case", accepted=", ".join(PROCEDURES)
-        )
-    return PROCEDURES[test]
-
-
 @dataclass(frozen=True, slots=True)
 class DurationEstimate:
     """The most that a test asks for at one frame size.
@@ -130,12 +52,6 @@ class DurationEstimate:
         times = preset.trial
         waits = times.learning_wait_s + times.drain_s + max(times.settle_s, self.idle_s)
         return self.traffic_s + self.trials * waits
-
-
-def duration_estimate(test: str, preset: Preset, rate_fps: float) -> DurationEstimate | None:
-    """The most that a test asks for at one frame size."""
-    count = _ESTIMATES.get(test)
-    return None if count is None else count(preset, rate_fps)
 
 
 def _equal_trials(trials: int, seconds: float) -> DurationEstimate:
@@ -183,16 +99,118 @@ def _estimate_loss_profile(preset: Preset, _: float) -> DurationEstimate:
     return _equal_trials(len(test.shares) * test.repeats, test.duration_s)
 
 
-_ESTIMATES: dict[str, Callable[[Preset, float], DurationEstimate]] = {
-    "latency": _estimate_latency,
-    "frame_loss": _estimate_frame_loss,
-    "back_to_back": _estimate_back_to_back,
-    "recovery": _estimate_recovery,
-    "reset": _estimate_reset,
-    "mrr": lambda preset, _: _equal_trials(preset.mrr.repeats, preset.mrr.duration_s),
-    "loss_profile": _estimate_loss_profile,
-    "soak": _estimate_soak,
+def _estimate_mrr(preset: Preset, _: float) -> DurationEstimate:
+    return _equal_trials(preset.mrr.repeats, preset.mrr.duration_s)
+
+
+@dataclass(frozen=True)
+class StandardTest:
+    """A test as the bench knows it.
+
+    Attributes:
+        run: The generator, called with its inputs.
+        inputs: `Inputs` of its parameters.
+        parameters: Takes the parameters out of a preset.
+        fills: Field of `Result` that holds what it finds.
+        needs_throughput: True when its inputs must have one: it is searched if need be.
+        estimate: The most that it requests at one frame size of a preset, at a rate; None for as
+            many trials as it takes.
+    """
+
+    run: Callable[[Any], Procedure[Any]]
+    inputs: type[ProcedureInputs[Any]]
+    parameters: Callable[[Preset], Any]
+    fills: str
+    needs_throughput: bool = False
+    estimate: Callable[[Preset, float], DurationEstimate] | None = None
+
+
+#: Test to how it is run; "throughput" is a search, and not among them.
+PROCEDURES: dict[str, StandardTest] = {
+    "latency": StandardTest(
+        latency,
+        ProcedureInputs[LatencyTest],
+        lambda p: p.latency,
+        "latency_at",
+        needs_throughput=True,
+        estimate=_estimate_latency,
+    ),
+    "frame_loss": StandardTest(
+        frame_loss,
+        ProcedureInputs[FrameLossTest],
+        lambda p: p.frame_loss,
+        "loss_steps",
+        estimate=_estimate_frame_loss,
+    ),
+    "back_to_back": StandardTest(
+        back_to_back,
+        ProcedureInputs[BackToBackTest],
+        lambda p: p.back_to_back,
+        "back_to_back",
+        needs_throughput=True,
+        estimate=_estimate_back_to_back,
+    ),
+    "recovery": StandardTest(
+        recovery,
+        ProcedureInputs[RecoveryTest],
+        lambda p: p.recovery,
+        "recovery",
+        needs_throughput=True,
+        estimate=_estimate_recovery,
+    ),
+    "reset": StandardTest(
+        reset,
+        ResetInputs,
+        lambda p: p.reset,
+        "resets",
+        needs_throughput=True,
+        estimate=_estimate_reset,
+    ),
+    "mrr": StandardTest(
+        mrr, ProcedureInputs[MrrTest], lambda p: p.mrr, "rates", estimate=_estimate_mrr
+    ),
+    "loss_profile": StandardTest(
+        loss_profile,
+        ProcedureInputs[LossProfileTest],
+        lambda p: p.loss_profile,
+        "loss_steps",
+        needs_throughput=True,
+        estimate=_estimate_loss_profile,
+    ),
+    "soak": StandardTest(
+        soak,
+        ProcedureInputs[SoakTest],
+        lambda p: p.soak,
+        "soak",
+        needs_throughput=True,
+        estimate=_estimate_soak,
+    ),
+    "forwarding_rate": StandardTest(
+        forwarding_rate, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "rates"
+    ),
+    "address_caching": StandardTest(
+        address_caching, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"
+    ),
+    "address_learning": StandardTest(
+        address_learning, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"
+    ),
 }
+
+
+def standard_test(test: str) -> StandardTest:
+    """Look up a test."""
+    if test not in PROCEDURES:
+        raise ConfigError(
+            f"there is no test {test!r}", where="test case", accepted=", ".join(PROCEDURES)
+        )
+    return PROCEDURES[test]
+
+
+def duration_estimate(test: str, preset: Preset, rate_fps: float) -> DurationEstimate | None:
+    """The most that a test asks for at one frame size."""
+    known = PROCEDURES.get(test)
+    return None if known is None or known.estimate is None else known.estimate(preset, rate_fps)
+
 
 __all__ = [
     "PROCEDURES",

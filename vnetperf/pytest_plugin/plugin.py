@@ -67,6 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     round_count(config)
     config.args[:] = [_moved(arg, config.invocation_params.dir) for arg in config.args]
+    if config.getoption("resume"):
+        from vnetperf.pytest_plugin.session import select_cases_of_run
+
+        select_cases_of_run(config)
     try:
         config.hook.pytest_vnetperf_register(register=registry.register)
     except ConfigError as error:
@@ -119,7 +123,7 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let -k name a variant, "rx_queues:2"."""
-    if "bench" in getattr(item, "fixturenames", ()):
+    if _measures(item):
         from vnetperf.pytest_plugin.cases import selected_of
 
         selected = selected_of(item)
@@ -135,6 +139,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _raise_wrong(config)
     if not _any_measures(items):
         return
+    session_of(config).outcomes.total = sum(map(_measures, items))
     from vnetperf.pytest_plugin.cases import comparisons_of, group_by_scenario
 
     try:
@@ -146,8 +151,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     group_by_scenario(items)
 
 
+def _measures(item: pytest.Item) -> bool:
+    return "bench" in getattr(item, "fixturenames", ())
+
+
 def _any_measures(items: list[pytest.Item]) -> bool:
-    return any("bench" in getattr(item, "fixturenames", ()) for item in items)
+    return any(map(_measures, items))
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
@@ -230,7 +239,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
     A size that the user asked for is not skipped.
     """
-    if "bench" not in getattr(item, "fixturenames", ()):
+    if not _measures(item):
         return (yield)
     from vnetperf.model.errors import FrameSizeError, NoResultError
 
@@ -273,8 +282,9 @@ def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
     """Under pytest-xdist: only now the controller knows whether anything will be measured."""
     from vnetperf.pytest_plugin.cases import scenario_in
 
-    if any(map(scenario_in, ids)):
+    if total := sum(scenario_in(one) is not None for one in ids):
         session_of(node.config).expect_workers()
+        session_of(node.config).outcomes.total = total
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -294,17 +304,23 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         ours = session.config.stash[_SESSION]
         if exitstatus == pytest.ExitCode.OK and ours.outcomes.nothing_measured:
             session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        ours.finish(int(exitstatus))
+        if ours.finish(int(exitstatus)):
+            session.exitstatus = exitstatus = pytest.ExitCode.INTERRUPTED
         wrong = ours.trouble or ours.expecting.failed
         if wrong and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
     """Show the table."""
     if _SESSION not in config.stash:
         return
     session = config.stash[_SESSION]
+    if exitstatus == pytest.ExitCode.INTERRUPTED and session.results is not None:
+        terminalreporter.write_line(
+            f"vnetperf: the run was interrupted; to continue: pytest --resume {session.folder}",
+            yellow=True,
+        )
     if session.outcomes.nothing_measured:
         terminalreporter.line(session.outcomes.explanation(), red=True)
     if session.trouble:
@@ -318,12 +334,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if results is None:
         return
     from vnetperf.report.terminal import terminal_text
-    from vnetperf.runner import trial_runner
+    from vnetperf.runner import verdict
 
     terminalreporter.section("vnetperf results")
     width = max(80, terminalreporter._tw.fullwidth)
     terminalreporter.write(terminal_text(results, width=width, plain=not terminalreporter.isatty))
     terminalreporter.line(f"results: {session.folder}")
     terminalreporter.line(f"report:  {session.folder}/report.html")
-    if session.folder is not None and (line := trial_runner.captures_summary(session.folder)):
+    if session.folder is not None and (line := verdict.captures_summary(session.folder)):
         terminalreporter.line(line)

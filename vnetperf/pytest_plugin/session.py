@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import signal
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +22,7 @@ import pytest
 
 from vnetperf.model.errors import CapabilityError, ConfigError, LogError, VnetperfError
 from vnetperf.pytest_plugin.cases import round_count, scenario_in
-from vnetperf.pytest_plugin.terminal import LiveProgress
+from vnetperf.pytest_plugin.terminal import LiveProgress, duration_text
 
 if TYPE_CHECKING:
     from vnetperf.analysis.thresholds import Expectations, Judgement
@@ -67,6 +72,46 @@ def settings_of_run(folder: Path) -> dict[str, Any]:
         for key, held in first_record(folder).get("settings", {}).items()
         if held["source"] not in ("default", "test case")
     }
+
+
+def select_cases_of_run(config: pytest.Config) -> None:
+    """With --resume and neither paths nor -k nor -m: the cases of the run that is continued."""
+    option = config.option
+    typed = config.args_source is pytest.Config.ArgsSource.ARGS
+    typed |= getattr(option, "numprocesses", None) is not None  # which is refused later
+    record = first_record(Path(option.resume))
+    if typed or option.keyword or option.markexpr or not record:
+        return
+    program, *arguments = shlex.split(record["identity"]["command"]) or [""]
+    if "pytest" not in program and "py.test" not in program:  # a worker of pytest-xdist
+        raise pytest.UsageError(
+            f"--resume {option.resume}: its log does not have the command; give its paths and -k"
+        )
+    then = config._parser.parse_known_args(arguments)
+    for name in ("keyword", "markexpr", "interleave", "expect"):
+        setattr(option, name, getattr(option, name) or getattr(then, name))
+    config.args[:] = then.file_or_dir or config.args
+
+
+@contextmanager
+def _deferred_interrupt(progress: LiveProgress | None) -> Iterator[list[int]]:
+    """Let a first Ctrl-C wait until the machine is restored; the list has it. A second one ends."""
+    pressed: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+
+    def first(number: int, _: object) -> None:
+        pressed.append(number)
+        signal.signal(signal.SIGINT, before)
+        if progress:
+            progress.line("the machine is being restored; Ctrl-C once more does not wait for it")
+
+    before = signal.signal(signal.SIGINT, first)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class ThresholdCheck:
@@ -121,16 +166,42 @@ def _load_thresholds(path: Path) -> Expectations:
 class OutcomeCounter:
     """What became of the session's bench cases, those of workers too; a plugin of pytest's."""
 
-    def __init__(self, stop_progress: Callable[[], None]) -> None:
+    def __init__(self, progress: LiveProgress | None) -> None:
         self._counts: Counter[str] = Counter()
-        self._stop_progress = stop_progress
+        self._progress = progress
+        self._began = time.monotonic()
+        self._last = ("", 0.0)
+        #: Cases of the session.
+        self.total = 0
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a phase of a case; other tests are left out."""
-        self._stop_progress()
+        if self._progress:
+            self._progress.stop()
         if (report.when == "call" or not report.passed) and scenario_in(report.nodeid):
             self._counts[report.outcome] += 1
+            self._last = (report.outcome, report.duration)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        """Take the status line away before pytest prints what was interrupted."""
+        if self._progress:
+            self._progress.stop()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Print a line for a case where no status line can follow it."""
+        if self._progress is None or self._progress.live or not scenario_in(nodeid):
+            return
+        done, spent = self._counts.total(), time.monotonic() - self._began
+        outcome, seconds = self._last
+        left = spent / max(done, 1) * (self.total - done)
+        case = f"{done}/{self.total} {nodeid.rpartition('::')[2]}"
+        to_go = f", about {duration_text(left)} to go" if done < self.total else ""
+        self._progress.line(
+            f"{case} {outcome} in {duration_text(seconds)}; {duration_text(spent)} so far{to_go}"
+        )
 
     @property
     def nothing_measured(self) -> bool:
@@ -173,12 +244,8 @@ class BenchSession:
         drawable = terminal is not None and terminal.isatty
         live = drawable and os.environ.get("TERM", "dumb") != "dumb" and not self.worker
         self.progress = LiveProgress(terminal, live=live) if terminal else None
-        self.outcomes = OutcomeCounter(self._stop_progress)
+        self.outcomes = OutcomeCounter(self.progress)
         config.pluginmanager.register(self.outcomes, "vnetperf-outcomes")
-
-    def _stop_progress(self) -> None:
-        if self.progress:
-            self.progress.stop()
 
     @property
     def configuration(self) -> Configuration:
@@ -316,9 +383,19 @@ class BenchSession:
             pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
         return Bench(run, scenario)
 
-    def finish(self, exit_status: int) -> None:
-        """End the run and write the reports."""
-        self._stop_progress()
+    def finish(self, exit_status: int) -> bool:
+        """End the run and write the reports.
+
+        Returns:
+            Whether Ctrl-C was pressed meanwhile.
+        """
+        if self.progress:
+            self.progress.stop()
+        with _deferred_interrupt(self.progress) as interrupts:
+            self._finish(exit_status)
+        return bool(interrupts)
+
+    def _finish(self, exit_status: int) -> None:
         if self._run is not None:
             try:
                 self._run.close(exit_status)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from vnetperf.model.errors import CapabilityError, ConfigError
+from vnetperf.model.errors import CapabilityError, ConfigError, VnetperfError
 from vnetperf.model.frames import LinkSpeed, l1_bits_per_frame
 from vnetperf.model.profile import IMIX
 from vnetperf.model.trial import LiveCounts, TrialSpec
-from vnetperf.procedures import duration_estimate
+from vnetperf.procedures import DurationEstimate, duration_estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,10 @@ class LiveProgress:
         self.terminal = terminal
         self.live = bool(live)  # pytest has a kind of its own
         self._status: Any = None
+        self._spinner: Any = None
         self._tty: Any = None
+        self._case: tuple[str, str, int] | None = None
+        self._again = ""
         self._trials = 0
         self._began = 0.0
         self._last = ""
@@ -49,11 +53,19 @@ class LiveProgress:
             self._show(text)
         # There may be nothing to draw on; a wait is reported ten times a second.
         if not self.live and text != self._said:
-            self.terminal.line(f"vnetperf: {text}")
+            self.line(text)
         self._said = text
 
+    def line(self, text: str) -> None:
+        """Print a line of its own."""
+        self.terminal.write_line(f"vnetperf: {text}")
+
     def test_begins(self, test: BeginRecord) -> None:
-        """A search or another test begins."""
+        """A search or another test begins, or begins again with a smaller largest load."""
+        case = (test.scenario, test.test, test.frame_size)
+        again = self._case == case and self._trials > 0
+        self._again = "again, below what the generator did not offer; " if again else ""
+        self._case = case
         self._trials, self._began, self._last = 0, time.monotonic(), ""
 
     def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
@@ -67,11 +79,10 @@ class LiveProgress:
             what = f"burst of {spec.burst} frames"
         if spec.event is not None:
             what += f", {spec.event.what} is reset"
-        name = "" if test.test == "throughput" else f" {test.test}"
         spent = time.monotonic() - self._began
         self._before = NOTHING
         self._trial = (
-            f"{test.scenario} {size}{name}: trial {self._trials + 1}, {what}, "
+            f"{test.scenario} {size} {test.test}: {self._again}trial {self._trials + 1}, {what}, "
             f"{spec.duration_s:.3g} s; {spent:.0f} s so far"
         )
         self._show(f"{self._trial}{self._last}")
@@ -106,6 +117,8 @@ class LiveProgress:
     def _show(self, text: str) -> None:
         if self._status is None:
             from rich.console import Console
+            from rich.live import Live
+            from rich.spinner import Spinner
 
             # While a test runs, pytest captures stdout: the terminal itself is what is drawn on.
             try:
@@ -115,10 +128,20 @@ class LiveProgress:
                 self.live = False
                 return
             console = Console(file=self._tty, width=columns)
-            self._status = console.status(text, spinner="dots", refresh_per_second=4)
+            self._spinner = Spinner("dots", text, style="status.spinner")
+            # sys.stdout is pytest's while a test runs: to put it back later would give it a closed
+            # file.
+            self._status = Live(
+                self._spinner,
+                console=console,
+                refresh_per_second=4,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
             self._tty.write("\n")
             self._status.start()
-        self._status.update(text)
+        self._spinner.update(text=text)
 
     def stop(self) -> None:
         """Take the status line away, before pytest prints."""
@@ -151,9 +174,12 @@ def print_plans(
 
     configuration = session.configuration
     media = LinkSpeed(configuration.testbed.media.bits_per_second)
-    client = AgentClient(configuration.testbed)
+    client = AgentClient(configuration.testbed, read_only=True)
     try:
-        facts = client.inventory()
+        try:
+            facts = client.inventory()
+        except VnetperfError as error:
+            raise pytest.UsageError(str(error)) from None
         for selected, endpoints in wanted:
             terminal.section(f"plan of {selected.id}")
             for said in selected.variant.typed:
@@ -245,16 +271,19 @@ def _longest(test: str, preset: Preset, traffic: TrafficProfile, media: LinkSpee
         seconds = preset.time_budget_s or preset.max_trial_seconds
         if seconds is None:
             return f"{test}: not limited by the preset (max_trial_seconds)"
-        more = "" if preset.time_budget_s else " of traffic, waits besides"
-        return f"{test}: at most {_duration_text(seconds)}{more}, {at}"
+        if preset.time_budget_s is None:  # its limit is of traffic: the waits of all trials besides
+            trials = ceil(seconds / min(goal.initial_trial_s for goal in preset.goals))
+            seconds = DurationEstimate(trials, seconds).wall_s(preset)
+        return f"{test}: at most {duration_text(seconds)} with all waits, {at}"
     found = duration_estimate(test, preset, media.max_frame_rate(min(sizes)))
     if found is None:
         return f"{test}: as many trials as it takes"
     return (
-        f"{test}: at most {found.trials} trials, {_duration_text(found.wall_s(preset))} with "
-        f"their waits, {at}"
+        f"{test}: at most {found.trials} trials, {duration_text(found.wall_s(preset))} with "
+        f"all waits, {at}"
     )
 
 
-def _duration_text(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
+    """A time in the unit that reads best."""
     return f"{seconds / 60:.1f} min" if seconds >= 100 else f"{seconds:.3g} s"

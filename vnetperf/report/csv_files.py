@@ -5,73 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
 from vnetperf.model.outcomes import Curve, Figures, Spread, Transfer
-from vnetperf.model.result import DirectionBound, GoalResult, Result, RunResults
+from vnetperf.model.result import GoalResult, Result, RunResults, TrialPoint
+from vnetperf.model.trial import Latency
 from vnetperf.report import summary
+from vnetperf.report.goal_text import RateRow, rate_rows
 from vnetperf.results.metrics import Metric, named_metrics_of
 
+Row = TypeVar("Row")
+#: A file's columns in order: name, and its value in a row.
+Columns = Mapping[str, Callable[[Row], object]]
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-_PERCENTILES = ("50", "90", "99", "99.9")
-
-RESULT_COLUMNS = (
-    "scenario",
-    "test",
-    "frame_size_octets",
-    "status",
-    "why",
-    "benchmark",
-    "goal",
-    "direction",
-    "qualifier",
-    "regular",
-    "irregular_reason",
-    "lower_bound_fps",
-    "upper_bound_fps",
-    "conditional_throughput_fps",
-    "lower_bound_l1_bps",
-    "loss_ratio_at_lower_bound",
-    "media_max_fps",
-    "generator_max_fps",
-    "latency_min_ns",
-    "latency_mean_ns",
-    *(f"latency_p{p}_ns" for p in _PERCENTILES),
-    "latency_max_ns",
-    "goal_loss_ratio",
-    "goal_exceed_ratio",
-    "goal_final_trial_s",
-    "goal_duration_sum_s",
-    "goal_width",
-    "min_load_fps_per_interface",
-    "max_load_fps_per_interface",
-    "sending_interfaces",
-    "imix",
-    "algorithm",
-    "trials",
-    "trial_seconds",
-    "wall_seconds",
-    "virtual_lab",
-)
-TRIAL_COLUMNS = (
-    "number",
-    "scenario",
-    "test",
-    "frame_size_octets",
-    "load_fps_per_interface",
-    "duration_s",
-    "loss_ratio_worse_direction",
-    "forwarded_fps_aggregate",
-    "offered_ratio",
-    "verdict",
-    "reason",
-    "lost_at",
-    "virtual_lab",
-    "burst_frames",
-)
 
 
-def csv_cell(value: object) -> object:
+def _cell(value: object) -> object:
     """A value as a cell: no spreadsheet may take a name for a formula."""
     if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
         return f"'{value}"
@@ -80,202 +31,182 @@ def csv_cell(value: object) -> object:
     return "" if value is None else value
 
 
-def _case_columns(result: Result, *, benchmark: bool) -> dict[str, object]:
-    return {
-        "scenario": result.scenario,
-        "test": result.test,
-        "frame_size_octets": result.frame_size,
-        "status": result.status,
-        "why": result.why,
-        "benchmark": benchmark,
-        "media_max_fps": result.media_max_fps,
-        "generator_max_fps": result.generator_max_fps,
-        "min_load_fps_per_interface": result.min_load_fps,
-        "max_load_fps_per_interface": result.max_load_fps,
-        "sending_interfaces": result.directions,
-        "imix": result.imix,
-        "algorithm": result.algorithm,
-        "trials": result.trial_count,
-        "trial_seconds": result.trial_seconds,
-        "wall_seconds": result.wall_seconds,
-    }
+def _csv(columns: Columns[Row], rows: Iterable[Row]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(of(row)) for of in columns.values()])
+    return out.getvalue()
 
 
-def _goal_columns(goal: GoalResult) -> dict[str, object]:
-    return {
-        "goal": goal.name,
-        "qualifier": goal.qualifier,
-        "regular": goal.regular,
-        "irregular_reason": goal.reason,
-        "goal_loss_ratio": goal.loss_ratio,
-        "goal_exceed_ratio": goal.exceed_ratio,
-        "goal_final_trial_s": goal.final_trial_s,
-        "goal_duration_sum_s": goal.duration_sum_s,
-        "goal_width": goal.width,
-    }
+@dataclass(frozen=True, slots=True)
+class _ResultRow:
+    """A goal or one of its directions; no rate where a result has no goal."""
+
+    results: RunResults
+    result: Result
+    rate: RateRow | None = None
 
 
-def _bound_columns(bound: GoalResult | DirectionBound) -> dict[str, object]:
-    return {
-        "lower_bound_fps": bound.lower_bound_fps,
-        "upper_bound_fps": bound.upper_bound_fps,
-        "conditional_throughput_fps": bound.conditional_throughput_fps,
-    }
+def _of_goal(get: Callable[[GoalResult], object]) -> Callable[[_ResultRow], object]:
+    return lambda row: get(row.rate.goal) if row.rate else None
 
 
-def _latency_columns(goal: GoalResult, direction: str) -> dict[str, object]:
-    latency = goal.latency.get(direction)
-    if latency is None:
-        return {}
-    columns: dict[str, object] = {
-        "latency_min_ns": latency.min_ns,
-        "latency_mean_ns": latency.mean_ns,
-        "latency_max_ns": latency.max_ns,
-    }
-    return columns | {f"latency_p{p}_ns": latency.percentiles.get(p) for p in _PERCENTILES}
+def _of_bound(name: str) -> Callable[[_ResultRow], object]:
+    return lambda row: getattr(row.rate.bound, name, None) if row.rate else None
 
 
-def _goal_rows(goal: GoalResult) -> Iterator[dict[str, object]]:
-    aggregate: dict[str, object] = {
-        "direction": "aggregate",
-        "lower_bound_l1_bps": goal.throughput_l1_bps,
-    }
-    yield _goal_columns(goal) | _bound_columns(goal) | aggregate
-    bounds = {b.direction: b for b in goal.per_direction}
-    for direction in dict.fromkeys([*bounds, *goal.latency]):
-        row = _goal_columns(goal) | {"direction": direction} | _latency_columns(goal, direction)
-        if direction in bounds:
-            bound = bounds[direction]
-            row |= _bound_columns(bound)
-            row["loss_ratio_at_lower_bound"] = bound.loss_ratio_at_lower_bound
-        yield row
+def _of_latency(get: Callable[[Latency], object]) -> Callable[[_ResultRow], object]:
+    return lambda row: get(row.rate.latency) if row.rate and row.rate.latency else None
+
+
+def _l1_of_sum(row: _ResultRow) -> float | None:
+    return None if row.rate is None or row.rate.direction else row.rate.goal.throughput_l1_bps
+
+
+_RESULTS: Columns[_ResultRow] = {
+    "scenario": lambda row: row.result.scenario,
+    "test": lambda row: row.result.test,
+    "frame_size_octets": lambda row: row.result.frame_size,
+    "status": lambda row: row.result.status,
+    "why": lambda row: row.result.why,
+    "benchmark": lambda row: summary.is_benchmark(row.results),
+    "goal": _of_goal(lambda goal: goal.name),
+    "direction": lambda row: (row.rate.direction or "aggregate") if row.rate else None,
+    "qualifier": _of_goal(lambda goal: goal.qualifier),
+    "regular": _of_goal(lambda goal: goal.regular),
+    "irregular_reason": _of_goal(lambda goal: goal.reason),
+    "lower_bound_fps": _of_bound("lower_bound_fps"),
+    "upper_bound_fps": _of_bound("upper_bound_fps"),
+    "conditional_throughput_fps": _of_bound("conditional_throughput_fps"),
+    "lower_bound_l1_bps": _l1_of_sum,
+    "loss_ratio_at_lower_bound": _of_bound("loss_ratio_at_lower_bound"),
+    "media_max_fps": lambda row: row.result.media_max_fps,
+    "generator_max_fps": lambda row: row.result.generator_max_fps,
+    "latency_min_ns": _of_latency(lambda latency: latency.min_ns),
+    "latency_mean_ns": _of_latency(lambda latency: latency.mean_ns),
+    "latency_p50_ns": _of_latency(lambda latency: latency.percentiles.get("50")),
+    "latency_p90_ns": _of_latency(lambda latency: latency.percentiles.get("90")),
+    "latency_p99_ns": _of_latency(lambda latency: latency.percentiles.get("99")),
+    "latency_p99.9_ns": _of_latency(lambda latency: latency.percentiles.get("99.9")),
+    "latency_max_ns": _of_latency(lambda latency: latency.max_ns),
+    "goal_loss_ratio": _of_goal(lambda goal: goal.loss_ratio),
+    "goal_exceed_ratio": _of_goal(lambda goal: goal.exceed_ratio),
+    "goal_final_trial_s": _of_goal(lambda goal: goal.final_trial_s),
+    "goal_duration_sum_s": _of_goal(lambda goal: goal.duration_sum_s),
+    "goal_width": _of_goal(lambda goal: goal.width),
+    "min_load_fps_per_interface": lambda row: row.result.min_load_fps,
+    "max_load_fps_per_interface": lambda row: row.result.max_load_fps,
+    "sending_interfaces": lambda row: row.result.directions,
+    "imix": lambda row: row.result.imix,
+    "algorithm": lambda row: row.result.algorithm,
+    "trials": lambda row: row.result.trial_count,
+    "trial_seconds": lambda row: row.result.trial_seconds,
+    "wall_seconds": lambda row: row.result.wall_seconds,
+    "virtual_lab": lambda row: summary.in_lab(row.results),
+}
 
 
 def results_csv(results: RunResults) -> str:
     """results.csv: a row per goal and direction, "aggregate" being their sum."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, RESULT_COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    for result in results.results:
-        case = _case_columns(result, benchmark=summary.is_benchmark(results))
-        case["virtual_lab"] = summary.in_lab(results)
-        rows = [row for goal in result.goals for row in _goal_rows(goal)] or [{}]
-        for row in rows:
-            writer.writerow({key: csv_cell(value) for key, value in (case | row).items()})
-    return out.getvalue()
+    return _csv(
+        _RESULTS,
+        (
+            _ResultRow(results, result, rate)
+            for result in results.results
+            for rate in (rate_rows(result) if result.goals else (None,))
+        ),
+    )
+
+
+_TRIALS: Columns[tuple[RunResults, TrialPoint]] = {
+    "number": lambda of: of[1].number,
+    "scenario": lambda of: of[1].scenario,
+    "test": lambda of: of[1].test,
+    "frame_size_octets": lambda of: of[1].frame_size,
+    "load_fps_per_interface": lambda of: of[1].load_fps,
+    "duration_s": lambda of: of[1].duration_s,
+    "loss_ratio_worse_direction": lambda of: of[1].loss_ratio,
+    "forwarded_fps_aggregate": lambda of: of[1].forwarded_fps,
+    "offered_ratio": lambda of: of[1].offered_ratio,
+    "verdict": lambda of: of[1].verdict.value,
+    "reason": lambda of: of[1].reason,
+    "lost_at": lambda of: json.dumps(of[1].lost_at) if of[1].lost_at else "",
+    "virtual_lab": lambda of: summary.in_lab(of[0]),
+    "burst_frames": lambda of: of[1].burst or None,
+}
 
 
 def trials_csv(results: RunResults) -> str:
     """trials.csv: every trial in order."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(TRIAL_COLUMNS)
-    for trial in results.trials:
-        row = (
-            trial.number,
-            trial.scenario,
-            trial.test,
-            trial.frame_size,
-            trial.load_fps,
-            trial.duration_s,
-            trial.loss_ratio,
-            trial.forwarded_fps,
-            trial.offered_ratio,
-            trial.verdict.value,
-            trial.reason,
-            json.dumps(trial.lost_at) if trial.lost_at else "",
-            summary.in_lab(results),
-            trial.burst or None,
-        )
-        writer.writerow([csv_cell(value) for value in row])
-    return out.getvalue()
+    return _csv(_TRIALS, ((results, trial) for trial in results.trials))
 
 
-OUTCOME_COLUMNS = (
-    "scenario",
-    "test",
-    "frame_size_octets",
-    "imix",
-    "item",
-    "direction",
-    "quantity",
-    "unit",
-    "value",
-    "n",
-    "interval_low",
-    "interval_high",
-    "confidence",
-    "interval_method",
-    "stdev",
-    "median",
-    "minimum",
-    "maximum",
-    "modes",
-    "outliers",
-    "note",
-    "benchmark",
-    "virtual_lab",
-)
-CURVE_COLUMNS = (
-    "scenario",
-    "test",
-    "frame_size_octets",
-    "item",
-    "trial",
-    "from_s",
-    "bin_s",
-    "offered_frames",
-    "lost_frames",
-    "arrived_frames",
-)
+_MetricRow = tuple[RunResults, Result, Metric]
 
 
-def _spread_columns(found: Spread) -> dict[str, object]:
-    return {
-        "n": found.n,
-        "interval_low": found.low,
-        "interval_high": found.high,
-        "confidence": found.confidence if found.method else None,
-        "interval_method": found.method,
-        "stdev": found.stdev,
-        "median": found.median,
-        "minimum": found.minimum,
-        "maximum": found.maximum,
-        "modes": " ".join(f"{mode:g}" for mode in found.modes),
-        "outliers": " ".join(f"{found.values[i]:g}" for i in found.outliers if i < found.n),
-    }
+def _of_spread(get: Callable[[Spread], object]) -> Callable[[_MetricRow], object]:
+    return lambda of: get(of[2].value) if isinstance(of[2].value, Spread) else None
 
 
-def _outcome_row(result: Result, found: Metric) -> dict[str, object]:
-    more = _spread_columns(found.value) if isinstance(found.value, Spread) else {}
-    return more | {
-        "scenario": result.scenario,
-        "test": result.test,
-        "frame_size_octets": result.frame_size,
-        "imix": result.imix,
-        "item": found.item,
-        "direction": found.direction,
-        "quantity": found.name,
-        "unit": found.unit,
-        "value": found.number,
-        "note": found.note,
-    }
+_OUTCOMES: Columns[_MetricRow] = {
+    "scenario": lambda of: of[1].scenario,
+    "test": lambda of: of[1].test,
+    "frame_size_octets": lambda of: of[1].frame_size,
+    "imix": lambda of: of[1].imix,
+    "item": lambda of: of[2].item,
+    "direction": lambda of: of[2].direction,
+    "quantity": lambda of: of[2].name,
+    "unit": lambda of: of[2].unit,
+    "value": lambda of: of[2].number,
+    "n": _of_spread(lambda found: found.n),
+    "interval_low": _of_spread(lambda found: found.low),
+    "interval_high": _of_spread(lambda found: found.high),
+    "confidence": _of_spread(lambda found: found.confidence if found.method else None),
+    "interval_method": _of_spread(lambda found: found.method),
+    "stdev": _of_spread(lambda found: found.stdev),
+    "median": _of_spread(lambda found: found.median),
+    "minimum": _of_spread(lambda found: found.minimum),
+    "maximum": _of_spread(lambda found: found.maximum),
+    "modes": _of_spread(lambda found: " ".join(f"{mode:g}" for mode in found.modes)),
+    "outliers": _of_spread(
+        lambda found: " ".join(f"{found.values[i]:g}" for i in found.outliers if i < found.n)
+    ),
+    "note": lambda of: of[2].note,
+    "benchmark": lambda of: summary.is_benchmark(of[0]),
+    "virtual_lab": lambda of: summary.in_lab(of[0]),
+}
 
 
 def outcomes_csv(results: RunResults) -> str:
     """outcomes.csv: the value of a spread is its mean; of two modes there is none."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, OUTCOME_COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    about = {"benchmark": summary.is_benchmark(results), "virtual_lab": summary.in_lab(results)}
-    for result in results.results:
-        for found in named_metrics_of(result):
-            row = about | _outcome_row(result, found)
-            writer.writerow({key: csv_cell(value) for key, value in row.items()})
-    return out.getvalue()
+    return _csv(
+        _OUTCOMES,
+        (
+            (results, result, metric)
+            for result in results.results
+            for metric in named_metrics_of(result)
+        ),
+    )
 
 
-def curves_of(result: Result) -> Iterator[tuple[str, Curve]]:
+_CurveRow = tuple[Result, str, Curve, int]
+_CURVES: Columns[_CurveRow] = {
+    "scenario": lambda of: of[0].scenario,
+    "test": lambda of: of[0].test,
+    "frame_size_octets": lambda of: of[0].frame_size,
+    "item": lambda of: of[1],
+    "trial": lambda of: of[2].trial,
+    "from_s": lambda of: round(of[3] * of[2].bin_s, 9),
+    "bin_s": lambda of: of[2].bin_s,
+    "offered_frames": lambda of: of[2].offered[of[3]],
+    "lost_frames": lambda of: of[2].lost[of[3]],
+    "arrived_frames": lambda of: of[2].arrived[of[3]],
+}
+
+
+def _curves_of(result: Result) -> Iterator[tuple[str, Curve]]:
     """Every curve over time of a result."""
     if result.recovery is not None:
         yield from (("recovery", curve) for curve in result.recovery.curves)
@@ -287,123 +218,96 @@ def curves_of(result: Result) -> Iterator[tuple[str, Curve]]:
 
 def curves_csv(results: RunResults) -> str:
     """curves.csv: a row for each bin of each curve."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CURVE_COLUMNS)
-    for result in results.results:
-        for item, curve in curves_of(result):
-            head = (result.scenario, result.test, result.frame_size, item, curve.trial)
-            counts = zip(curve.offered, curve.lost, curve.arrived, strict=False)
-            for number, bin_of in enumerate(counts):
-                start = round(number * curve.bin_s, 9)
-                writer.writerow([csv_cell(v) for v in (*head, start, curve.bin_s, *bin_of)])
-    return out.getvalue()
+    return _csv(
+        _CURVES,
+        (
+            (result, item, curve, index)
+            for result in results.results
+            for item, curve in _curves_of(result)
+            for index in range(min(map(len, (curve.offered, curve.lost, curve.arrived))))
+        ),
+    )
 
 
-_ROUND_TRIP_TIMES = ("min", "mean", "50", "90", "99", "99.9", "max")
-TRANSFER_COLUMNS = (
-    "scenario",
-    "kind",
-    "way",
-    "instance",
-    "tool",
-    "version",
-    "message_size_octets",
-    "instances",
-    "duration_s",
-    "warmup_s",
-    "offered_bps_per_instance",
-    "offered_messages_per_s",
-    "arrived_bps",
-    "sent_bps",
-    "loss_ratio",
-    "retransmitted_segments",
-    "jitter_ms",
-    "transactions_per_s",
-    *(
-        f"round_trip_{name if name in ('min', 'mean', 'max') else 'p' + name}_us"
-        for name in _ROUND_TRIP_TIMES
-    ),
-    "elapsed_s",
-    *(
-        f"{end}_{what}"
-        for end in ("client", "server")
-        for what in ("place", "address", "processors", "user_s", "system_s", "cpu_percent_by_tool")
-    ),
-    "attach_s",
-    "benchmark",
-    "virtual_lab",
-)
+@dataclass(frozen=True, slots=True)
+class _TransferRow:
+    """All instances of a transfer together, or one of them, which has no ends of its own."""
+
+    results: RunResults
+    scenario: str
+    transfer: Transfer
+    figures: Figures
+    way: str
+    instance: int | None = None
+
+
+def _of_whole(get: Callable[[Transfer], object]) -> Callable[[_TransferRow], object]:
+    return lambda row: get(row.transfer) if row.instance is None else None
+
+
+def _round_trip(name: str) -> Callable[[_TransferRow], object]:
+    return lambda row: row.figures.round_trip_us.get(name)
+
+
+def _message_rate(row: _TransferRow) -> float | None:
+    spec = row.transfer.spec
+    return spec.message_rate if spec.kind.endswith("_LOAD") else None
+
+
+_TRANSFERS: Columns[_TransferRow] = {
+    "scenario": lambda row: row.scenario,
+    "kind": lambda row: row.transfer.spec.kind,
+    "way": lambda row: row.way,
+    "instance": lambda row: row.instance or "all",
+    "tool": lambda row: row.transfer.spec.tool,
+    "version": lambda row: row.transfer.version,
+    "message_size_octets": lambda row: row.transfer.spec.message_size,
+    "instances": lambda row: row.transfer.spec.instances,
+    "duration_s": lambda row: row.transfer.spec.duration_s,
+    "warmup_s": lambda row: row.transfer.spec.warmup_s,
+    "offered_bps_per_instance": lambda row: row.transfer.spec.rate_bps or None,
+    "offered_messages_per_s": _message_rate,
+    "arrived_bps": lambda row: row.figures.bits_per_second,
+    "sent_bps": lambda row: row.figures.sent_bits_per_second,
+    "loss_ratio": lambda row: row.figures.loss_ratio,
+    "retransmitted_segments": lambda row: row.figures.retransmits,
+    "jitter_ms": lambda row: row.figures.jitter_ms,
+    "transactions_per_s": lambda row: row.figures.transactions_per_second,
+    "round_trip_min_us": _round_trip("min"),
+    "round_trip_mean_us": _round_trip("mean"),
+    "round_trip_p50_us": _round_trip("50"),
+    "round_trip_p90_us": _round_trip("90"),
+    "round_trip_p99_us": _round_trip("99"),
+    "round_trip_p99.9_us": _round_trip("99.9"),
+    "round_trip_max_us": _round_trip("max"),
+    "elapsed_s": _of_whole(lambda transfer: transfer.elapsed_s),
+    "client_place": _of_whole(lambda transfer: transfer.client.place),
+    "client_address": _of_whole(lambda transfer: transfer.client.address),
+    "client_processors": _of_whole(lambda transfer: transfer.client.cpus),
+    "client_user_s": _of_whole(lambda transfer: transfer.client.user_s),
+    "client_system_s": _of_whole(lambda transfer: transfer.client.system_s),
+    "client_cpu_percent_by_tool": lambda row: row.figures.client_cpu_percent,
+    "server_place": _of_whole(lambda transfer: transfer.server.place),
+    "server_address": _of_whole(lambda transfer: transfer.server.address),
+    "server_processors": _of_whole(lambda transfer: transfer.server.cpus),
+    "server_user_s": _of_whole(lambda transfer: transfer.server.user_s),
+    "server_system_s": _of_whole(lambda transfer: transfer.server.system_s),
+    "server_cpu_percent_by_tool": lambda row: row.figures.server_cpu_percent,
+    "attach_s": _of_whole(lambda transfer: transfer.attach_s),
+    "benchmark": lambda row: summary.is_benchmark(row.results),
+    "virtual_lab": lambda row: summary.in_lab(row.results),
+}
+
+
+def _transfer_rows(results: RunResults) -> Iterator[_TransferRow]:
+    for one in results.transfers:
+        for transfer in one.transfers:
+            of = (results, one.scenario, transfer)
+            yield _TransferRow(*of, transfer, transfer.spec.way)
+            for number, flow in enumerate(transfer.flows, 1):
+                yield _TransferRow(*of, flow.figures, flow.way, number)
 
 
 def transfers_csv(results: RunResults) -> str:
     """transfers.csv: rows of the instance "all" are sums, the others are numbered from 1."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, TRANSFER_COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    about = {
-        "benchmark": summary.is_benchmark(results),
-        "virtual_lab": summary.in_lab(results),
-    }
-    for one in results.transfers:
-        for transfer in one.transfers:
-            asked = about | {"scenario": one.scenario} | _request_columns(transfer)
-            rows = [
-                asked | _end_columns(transfer) | _figure_columns(transfer) | {"instance": "all"}
-            ]
-            rows += [
-                asked | _figure_columns(flow.figures) | {"instance": number, "way": flow.way}
-                for number, flow in enumerate(transfer.flows, 1)
-            ]
-            for row in rows:
-                writer.writerow({key: csv_cell(value) for key, value in row.items()})
-    return out.getvalue()
-
-
-def _request_columns(transfer: Transfer) -> dict[str, object]:
-    spec = transfer.spec
-    return {
-        "kind": spec.kind,
-        "way": spec.way,
-        "tool": spec.tool,
-        "version": transfer.version,
-        "message_size_octets": spec.message_size,
-        "instances": spec.instances,
-        "duration_s": spec.duration_s,
-        "warmup_s": spec.warmup_s,
-        "offered_bps_per_instance": spec.rate_bps or None,
-        "offered_messages_per_s": spec.message_rate if spec.kind.endswith("_LOAD") else None,
-    }
-
-
-def _figure_columns(found: Figures) -> dict[str, object]:
-    times = {
-        f"round_trip_{name if name in ('min', 'mean', 'max') else 'p' + name}_us": (
-            found.round_trip_us.get(name)
-        )
-        for name in _ROUND_TRIP_TIMES
-    }
-    return {
-        "arrived_bps": found.bits_per_second,
-        "sent_bps": found.sent_bits_per_second,
-        "loss_ratio": found.loss_ratio,
-        "retransmitted_segments": found.retransmits,
-        "jitter_ms": found.jitter_ms,
-        "transactions_per_s": found.transactions_per_second,
-        "client_cpu_percent_by_tool": found.client_cpu_percent,
-        "server_cpu_percent_by_tool": found.server_cpu_percent,
-        **times,
-    }
-
-
-def _end_columns(transfer: Transfer) -> dict[str, object]:
-    found: dict[str, object] = {"elapsed_s": transfer.elapsed_s, "attach_s": transfer.attach_s}
-    for name, end in (("client", transfer.client), ("server", transfer.server)):
-        found |= {
-            f"{name}_place": end.place,
-            f"{name}_address": end.address,
-            f"{name}_processors": end.cpus,
-            f"{name}_user_s": end.user_s,
-            f"{name}_system_s": end.system_s,
-        }
-    return found
+    return _csv(_TRANSFERS, _transfer_rows(results))

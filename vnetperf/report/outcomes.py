@@ -72,6 +72,15 @@ def _spread_columns(
 # Rounds of a search.
 
 
+def _rounds_text(entry: Entry[Spread]) -> str:
+    """The mean of all rounds; where each is only a limit, that limit."""
+    found = entry.found
+    goal = next(goal for goal in entry.result.goals if goal.name == entry.of)
+    if goal.qualifier and found.minimum == found.maximum:
+        return f"{goal.qualifier} {text.fps(found.mean)}"
+    return text.mean_interval(found, "fps")
+
+
 def repeated_goals(group: Group) -> list[Entry[Spread]]:
     """Goals that were searched for several times."""
     return [
@@ -85,7 +94,7 @@ def repeated_goals(group: Group) -> list[Entry[Spread]]:
 _REPETITIONS: tuple[Column[Entry[Spread]], ...] = (
     _SIZE,
     Column("goal", lambda e: e.of, words=True),
-    Column("lower bound, aggregate", lambda e: text.mean_interval(e.found, "fps"), bold=True),
+    Column("lower bound, aggregate", _rounds_text, bold=True),
     *_spread_columns(lambda e: e.found, "fps", "rounds", brief=True),
 )
 

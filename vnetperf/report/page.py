@@ -14,13 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from vnetperf.model.outcomes import Curve, Spread
-from vnetperf.model.result import (
-    GoalResult,
-    LedgerEntry,
-    Result,
-    RunResults,
-    TrialPoint,
-)
+from vnetperf.model.result import GoalResult, LedgerEntry, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
 from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, text, transfers
 from vnetperf.report.comparison import (
@@ -631,6 +625,16 @@ def _result_text(found: Sequence[Group]) -> Iterator[str]:
                 yield f"{scenario}, {size}: {_listed(said, _MOST_ANSWERS)}"
 
 
+def _transfer_answers(results: RunResults) -> Iterator[str]:
+    """Of each scenario the transfer that carried most."""
+    for one in results.transfers:
+        known = [(t.bits_per_second, t) for t in one.transfers if t.bits_per_second]
+        if known:
+            rate, transfer = max(known, key=lambda pair: pair[0])
+            what = transfers.transfer_text(transfer)
+            yield f"{one.scenario}: up to {text.gigabits(rate)} Gbit/s of payload ({what})"
+
+
 def _worth_text(results: RunResults) -> Iterator[str]:
     if summary.in_lab(results):
         yield "nothing as a number: a virtual lab shows only that things work"
@@ -662,7 +666,7 @@ def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str
         ("Measured", "; ".join(measured) or "nothing"),
         ("Machine", _machine_text(results)),
         ("Software", "; ".join(filter(None, dict.fromkeys(_software_text(results))))),
-        ("Result", "\n".join(_result_text(found))),
+        ("Result", "\n".join([*_result_text(found), *_transfer_answers(results)])),
         ("Worth", "; ".join(_worth_text(results))),
     )
     return [(name, said) for name, said in rows if said]
@@ -686,25 +690,13 @@ def _templates() -> Environment:
         finalize=_finalize,
     )
     made.filters |= {"test_words": test_words, "search_attributes": goal_text.search_attributes}
-    made.globals |= {
-        "text": text,
-        "goal_text": goal_text,
-        "summary": summary,
-        "svg": svg,
-        "legend": legend,
-        "key": key,
-        "data": data,
-        "comparison_events": event_table,
-        "short_upper_bound": short_upper_bound,
-        "column_classes": _column_classes,
-        "hop_bar": _hop_bar,
-        "cell_of": _cell_of,
-        "media_share": _media_share,
-        "outcome_headline": outcomes.headline,
-        "run_tables": run_tables,
-        "trial_head": _TRIAL_HEAD,
-        "trial_rows": _trial_rows,
-    }
+    functions: tuple[Callable[..., object], ...] = (
+        svg, legend, key, data, event_table, short_upper_bound, _column_classes, _hop_bar,
+        _cell_of, _media_share, _trial_rows,
+    )  # fmt: skip
+    made.globals |= {one.__name__.lstrip("_"): one for one in functions}
+    made.globals |= {"text": text, "goal_text": goal_text, "outcomes": outcomes}
+    made.globals |= {"summary": summary, "run_tables": run_tables, "trial_head": _TRIAL_HEAD}
     return made
 
 

@@ -160,7 +160,7 @@ class Axis:
     tick: Callable[[float], str] = "{:g}".format
     value: Callable[[float], str] | None = None
     scale: Literal["auto", "linear", "log", "loss"] = "auto"
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
     zero: bool = False
     log_from: float = 10.0
     low: float | None = None
@@ -174,7 +174,7 @@ class Axis:
         return (self.value or self.tick)(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Point:
     """One value; low and high are ends of its range along the axis of values.
 
@@ -205,7 +205,7 @@ Mark = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Series:
     """Points that are drawn alike.
 
@@ -221,7 +221,7 @@ class Series:
     """
 
     name: str
-    points: tuple[Point, ...]
+    points: Sequence[Point]
     css: str = ""
     mark: Mark = "dot"
     line: bool = False
@@ -230,7 +230,7 @@ class Series:
     shift: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A line across the plot.
 
@@ -249,7 +249,7 @@ class Rule:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Note:
     """Words in place of a value, in a category."""
 
@@ -285,11 +285,11 @@ class Plot:
     note: str = ""
     x: Axis
     y: Axis
-    series: tuple[Series, ...]
-    rules: tuple[Rule, ...] = ()
-    notes: tuple[Note, ...] = ()
+    series: Sequence[Series]
+    rules: Sequence[Rule] = ()
+    notes: Sequence[Note] = ()
     row: int = 0
-    beside: tuple[str, ...] = ()
+    beside: Sequence[str] = ()
     inline: bool = False
     css: str = ""
     key: bool = False

@@ -82,19 +82,17 @@ def throughput_plot(group: Group) -> Plot | None:
     series, rules = [], []
     for limit, css, name in _LIMITS:
         known = [(places[r.frame_size], getattr(r, limit)) for r in group.measured]
-        of = tuple(Point(x=x, y=v) for x, v in known if v)
+        of = tuple(Point(x, v) for x, v in known if v)
         if len(of) == 1:  # of one size a limit is a level line across the plot
-            rules.append(Rule(name=name, value=of[0].y, axis="y", css=css))
+            rules.append(Rule(name, of[0].y, "y", css))
         else:
-            series.append(Series(name=name, points=of, css=css, mark="none", line=True))
+            series.append(Series(name, of, css=css, mark="none", line=True))
     for index, name in enumerate(group.goal_names):
         goals = [(r, _goal_of(r, name)) for r in group.measured]
         made = [_goal_point(goal, r.size_text, x=places[r.frame_size]) for r, goal in goals if goal]
         points = [p for p in made if p]
         shift = _spread_out(index, len(group.goal_names), _BESIDE)
-        series.append(
-            Series(name=name, points=tuple(points), css=goal_css(index), line=True, shift=shift)
-        )
+        series.append(Series(name, points, css=goal_css(index), line=True, shift=shift))
     if not rules and not any(s.points for s in series):
         return None
     absent = [r for r in group.results if r.status == "not measured"]
@@ -102,13 +100,11 @@ def throughput_plot(group: Group) -> Plot | None:
         title=f"Throughput against frame size, {group.title}",
         caption="Throughput against frame size",
         note="Marks: lower bounds. Bars: from lower to upper bound.",
-        x=Axis(name=_SIZES, names=tuple(r.size_name for r in group.results)),
+        x=Axis(name=_SIZES, names=[r.size_name for r in group.results]),
         y=_rates(_directions(group.measured), zero=True),
-        series=tuple(series),
-        rules=tuple(rules),
-        notes=tuple(
-            Note(text="not measured", category=places[r.frame_size], hover=r.why) for r in absent
-        ),
+        series=series,
+        rules=rules,
+        notes=[Note("not measured", places[r.frame_size], hover=r.why) for r in absent],
         key=True,
     )
 
@@ -142,23 +138,21 @@ def goals_plot(
             if point:
                 points.append(point)
             elif goal:
-                notes.append(Note(text=goal_text.NO_LOAD_MET, category=place, shift=shift))
-        series.append(
-            Series(name=name, points=tuple(points), css=goal_css(index), mark="reach", shift=shift)
-        )
+                notes.append(Note(goal_text.NO_LOAD_MET, place, shift=shift))
+        series.append(Series(name, points, css=goal_css(index), mark="reach", shift=shift))
     if not any(s.points for s in series):
         return None
     for place, row in enumerate(rows):
         if row.result is None or not row.result.goals:
             word, why = row.absence
-            notes.append(Note(text=word, category=place, hover=why))
+            notes.append(Note(word, place, hover=why))
     return Plot(
         title=title,
         caption=caption,
         x=_rates(_directions([r.result for r in rows if r.result]), zero=True),
-        y=Axis(name="scenario", names=tuple(row.name for row in rows)),
-        series=tuple(series),
-        notes=tuple(notes),
+        y=Axis(name="scenario", names=[row.name for row in rows]),
+        series=series,
+        notes=notes,
         row=17 + _LANE * max(1, len(names)),
     )
 
@@ -172,7 +166,7 @@ _MOST_SAMPLES = 400
 def _spread_points(row: int, spread: Spread) -> Iterator[tuple[str, Point]]:
     far = set(spread.outliers)
     for index, value in enumerate(spread.values[:_MOST_SAMPLES]):
-        yield ("outlier" if index in far else "sample"), Point(x=value, y=row)
+        yield ("outlier" if index in far else "sample"), Point(value, row)
 
 
 def _spread_hover(name: str, spread: Spread, kind: text.ValueKind) -> str:
@@ -180,6 +174,10 @@ def _spread_hover(name: str, spread: Spread, kind: text.ValueKind) -> str:
     median = f"median {text.single(spread.median, kind)}, {ends}"
     first = f"{name}: {text.mean_with_n(spread, kind)}"
     return "\n".join([first, median, *text.remarks(spread, kind)])
+
+
+def _beside_text(spread: Spread | None, kind: text.ValueKind) -> str:
+    return text.mean_with_n(spread, kind).removeprefix("two modes: ") if spread else ""
 
 
 def spread_plot(
@@ -193,11 +191,11 @@ def spread_plot(
             continue
         hover = _spread_hover(name, spread, kind)
         if len(spread.modes) > 1:
-            points["mode"] += [Point(x=mode, y=place, hover=hover) for mode in spread.modes]
+            points["mode"] += [Point(mode, place, hover=hover) for mode in spread.modes]
         else:
             mean = Point(
-                x=spread.mean,
-                y=place,
+                spread.mean,
+                place,
                 low=spread.low if spread.high is not None else None,
                 high=spread.high if spread.low is not None else None,
                 hover=hover,
@@ -207,7 +205,7 @@ def spread_plot(
         found: dict[str, list[Point]] = defaultdict(list)
         for mark, point in _spread_points(place, spread):
             found[mark].append(point)
-        samples.append(Series(name="one measurement", points=tuple(found["sample"]), mark="sample"))
+        samples.append(Series("one measurement", found["sample"], mark="sample"))
         points["outlier"] += found["outlier"]
     if not any(p.x for made in points.values() for p in made):
         return None
@@ -224,18 +222,16 @@ def spread_plot(
             log_from=12,
             pad=6,
         ),
-        y=Axis(name="", names=tuple(name for name, _ in rows)),
+        y=Axis(name="", names=[name for name, _ in rows]),
         series=(
-            Series(name="mean", points=tuple(points["mean"]), mark="mean", range_name=interval),
-            Series(name=two, points=tuple(points["mode"]), css="g1", mark="mode"),
+            Series("mean", points["mean"], mark="mean", range_name=interval),
+            Series(two, points["mode"], css="g1", mark="mode"),
             *samples,
-            Series(name=far, points=tuple(points["outlier"]), mark="outlier"),
+            Series(far, points["outlier"], mark="outlier"),
         ),
-        notes=tuple(
-            Note(text="not measured", category=i) for i, (_, s) in enumerate(rows) if s is None
-        ),
+        notes=[Note("not measured", i) for i, (_, s) in enumerate(rows) if s is None],
         row=38,
-        beside=tuple(text.mean_with_n(s, kind) if s else "" for _, s in rows),
+        beside=[_beside_text(s, kind) for _, s in rows],
     )
 
 
@@ -259,27 +255,27 @@ def by_size_plot(
             hover = f"{size}, {name}: {text.mean_with_n(spread, kind)}"
             x = places[size]
             if len(spread.modes) > 1:
-                modes += [Point(x=x, y=mode, hover=hover) for mode in spread.modes]
+                modes += [Point(x, mode, hover=hover) for mode in spread.modes]
                 continue
             known = spread.low is not None and spread.high is not None
             low, high = (spread.low, spread.high) if known else (spread.minimum, spread.maximum)
-            points.append(Point(x=x, y=spread.mean, low=low, high=high, hover=hover))
-        series.append(Series(name=name, points=tuple(points), css=css, line=True, shift=shift))
-        series.append(Series(name="", points=tuple(modes), css=css, mark="mode", shift=shift))
+            points.append(Point(x, spread.mean, low=low, high=high, hover=hover))
+        series.append(Series(name, points, css=css, line=True, shift=shift))
+        series.append(Series("", modes, css=css, mark="mode", shift=shift))
     bars = "intervals of the mean" if any(s.low is not None for s in every) else "least to most"
     modes_note = "; diamonds: two modes" if any(len(s.modes) > 1 for s in every) else ""
     return Plot(
         title=title,
         caption=title,
         note=f"bars: {bars}{modes_note}",
-        x=Axis(name=_SIZES, names=tuple(r.size_name for r in results)),
+        x=Axis(name=_SIZES, names=[r.size_name for r in results]),
         y=Axis(
             name=axis,
             tick=lambda v: text.tick_label(v, kind),
             value=lambda v: text.single(v, kind),
             zero=True,
         ),
-        series=tuple(series),
+        series=series,
         css="by-size",
         key=len(held) > 1,
     )
@@ -311,7 +307,7 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
     points: dict[Verdict, list[Point]] = defaultdict(list)
     for t in trials:
         loss = math.nan if t.loss_ratio is None else t.loss_ratio
-        points[t.verdict].append(Point(x=t.load_fps, y=loss, trial=t.number))
+        points[t.verdict].append(Point(t.load_fps, loss, trial=t.number))
     rules = []
     for goal in result.goals:
         css = goal_css(names.index(goal.name))
@@ -320,23 +316,21 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
                 _per_interface(goal.lower_bound_fps, result),
                 f"lower bound of {goal.name}",
             )
-            rules.append(Rule(name=name, value=value, axis="x", css=f"bound {css}"))
+            rules.append(Rule(name, value, "x", f"bound {css}"))
         if goal.loss_ratio > 0:
             name = f"loss that {goal.name} allows"
-            rules.append(Rule(name=name, value=goal.loss_ratio, axis="y", css=f"allowed {css}"))
+            rules.append(Rule(name, goal.loss_ratio, "y", f"allowed {css}"))
     return Plot(
         title=f"Loss against load, {result.scenario}, {result.test}, {result.size_text}",
         caption=result.size_text,
         note=f"{len(trials)} trial{'s' if len(trials) > 1 else ''}",
         x=_rates("load per sending interface, frames/s", log_from=6, pad=7),
         y=Axis(name="loss, worse direction", tick=text.tick_percent, scale="loss"),
-        series=tuple(
-            Series(
-                name=f"{v.value} trial", points=tuple(points[v]), css=_verdict_css(v), mark="trials"
-            )
+        series=[
+            Series(f"{v.value} trial", points[v], css=_verdict_css(v), mark="trials")
             for v in Verdict
-        ),
-        rules=tuple(rules),
+        ],
+        rules=rules,
         css="loss",
     )
 
@@ -393,13 +387,13 @@ def _bounds_so_far(goal: GoalResult, trials: Sequence[TrialPoint], css: str) -> 
             bounds.take(trial.load_fps, trial.loss_ratio, trial.duration_s)
         for name, value in (("lower", bounds.lower), ("upper", bounds.upper)):
             if value is not None:
-                points[name].append(Point(x=place, y=value))
+                points[name].append(Point(place, value))
     for name, found in points.items():
         if found:
             last = Point(x=len(trials) + 0.5, y=found[-1].y)
             yield Series(
-                name=f"{goal.name}: {name} bound so far",
-                points=(*found, last),
+                f"{goal.name}: {name} bound so far",
+                (*found, last),
                 css=f"closing {name} {css}",
                 mark="steps",
             )
@@ -416,20 +410,16 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
             kind = (
                 ("ring v-lossy", "VALID, with loss")
                 if t.loss_ratio
-                else (
-                    kind[0],
-                    "VALID trial without loss",
-                )
+                else (kind[0], "VALID trial without loss")
             )
-        points[kind].append(Point(x=place, y=t.burst or t.load_fps, trial=t.number))
+        points[kind].append(Point(place, t.burst or t.load_fps, trial=t.number))
     bounds = (
         series
         for goal in result.goals
         for series in _bounds_so_far(goal, trials, goal_css(names.index(goal.name)))
     )
     marks = (
-        Series(name=name, points=tuple(found), css=css, mark="trials")
-        for (css, name), found in sorted(points.items())
+        Series(name, found, css=css, mark="trials") for (css, name), found in sorted(points.items())
     )
     bursts = any(t.burst for t in trials)
     seconds = sum(t.duration_s for t in trials)
@@ -469,7 +459,7 @@ def cpu_plot(group: Group, goal_name: str, roles: Sequence[str]) -> Plot | None:
                 f"{result.size_text}, {role}: {text.significant(user + system, 3)} cores, "
                 f"{text.significant(user, 3)} user and {text.significant(system, 3)} system"
             )
-            points[role].append(Point(x=end, y=place, low=start, high=end, hover=hover))
+            points[role].append(Point(end, place, low=start, high=end, hover=hover))
             start = end
     return Plot(
         title=f"Cores by role at the lower bounds of {goal_name}, {group.title}",
@@ -480,11 +470,11 @@ def cpu_plot(group: Group, goal_name: str, roles: Sequence[str]) -> Plot | None:
             scale="linear",
             zero=True,
         ),
-        y=Axis(name="octets", names=tuple(result.size_name for result, _ in rows)),
-        series=tuple(
-            Series(name=role, points=tuple(found), css=hop_css(role, roles), mark="bar")
+        y=Axis(name="octets", names=[result.size_name for result, _ in rows]),
+        series=[
+            Series(role, found, css=hop_css(role, roles), mark="bar")
             for role, found in points.items()
-        ),
+        ],
         row=22,
         inline=True,
         css="cpu",
@@ -585,8 +575,8 @@ def latency_plot(
         mine = "" if curve.exact else hover
         series.append(
             Series(
-                name=f"{name}, {direction}",
-                points=tuple(Point(x=x, y=max(v, 1.0), hover=mine) for x, v in curve.points),
+                f"{name}, {direction}",
+                tuple(Point(x, max(v, 1.0), hover=mine) for x, v in curve.points),
                 css=f"{goal_css(names.index(name))} d{directions.index(direction) % 3}",
                 mark="none" if curve.exact else "dot",
                 line=True,
@@ -608,7 +598,7 @@ def latency_plot(
             high=most * 1.04,
         ),
         y=Axis(name="latency", tick=text.tick_time, value=text.nanoseconds, zero=True, log_from=15),
-        series=tuple(series),
+        series=series,
         wide=True,
     )
 
@@ -622,9 +612,9 @@ def _loss_series(members: Sequence[Result]) -> Iterator[Series]:
                 f"{text.percent(step.input_ratio)} = {text.fps(step.load_fps)}\n"
                 f"forwarded: {text.fps(step.forwarded_fps)}, aggregate"
             )
-            points.append(Point(x=step.input_ratio, y=max(0.0, step.loss_ratio), hover=hover))
+            points.append(Point(step.input_ratio, max(0.0, step.loss_ratio), hover=hover))
         css = f"s{index % 7}"
-        yield Series(name=result.size_text, points=tuple(points), css=css, line=True)
+        yield Series(result.size_text, points, css=css, line=True)
 
 
 _INPUT_RATE = "input rate, % of the largest load"
@@ -687,15 +677,15 @@ def rate_curve_plot(group: Group) -> Plot | None:
                 f"load {text.fps(found.load_fps)}, {text.percent(found.loss_ratio.mean)} lost"
             )
             points.append(
-                Point(x=found.load_fps, y=rate.mean, low=rate.low, high=rate.high, hover=hover)
+                Point(found.load_fps, rate.mean, low=rate.low, high=rate.high, hover=hover)
             )
         css = f"s{index % 7}"
-        series.append(Series(name=result.size_text, points=tuple(points), css=css, line=True))
+        series.append(Series(result.size_text, points, css=css, line=True))
     end = min(
         max(p.x for s in series for p in s.points), max(p.y for s in series for p in s.points)
     )
-    ideal = (Point(x=0.0, y=0.0), Point(x=end, y=end))
-    lossless = Series(name="", points=ideal, css="limit medium", mark="none", line=True)
+    ideal = (Point(0.0, 0.0), Point(end, end))
+    lossless = Series("", ideal, css="limit medium", mark="none", line=True)
     return Plot(
         title=f"Forwarding rate against load, {group.title}",
         caption="Forwarding rate against load",
@@ -736,7 +726,7 @@ def _stairs(
     count = len(values) // group
     sums = [sum(values[i * group : (i + 1) * group]) / per for i in range(count)]
     times = [(first + i * group) * bin_s for i in range(count + 1)]
-    return tuple(Point(x=at, y=v) for at, v in zip(times, [*sums, *sums[-1:]], strict=False))
+    return tuple(Point(at, v) for at, v in zip(times, [*sums, *sums[-1:]], strict=False))
 
 
 def timeline_plot(title: str, curve: Curve) -> Plot | None:
@@ -764,21 +754,15 @@ def timeline_plot(title: str, curve: Curve) -> Plot | None:
         note=f"trial {curve.trial}, bins of {text.time_s(step)}{whole if part else ''}",
         x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=start, high=end),
         y=_rates("frames/s, all directions", scale="linear", zero=True),
-        series=tuple(
-            Series(name=name, points=points, css=css, mark="area" if index == 0 else "steps")
+        series=[
+            Series(name, points, css=css, mark="area" if index == 0 else "steps")
             for index, ((name, points), css) in enumerate(zip(lines.items(), styles, strict=True))
-        ),
-        rules=tuple(
-            Rule(
-                name="event",
-                value=seconds,
-                axis="x",
-                css="mark",
-                label=f"{words}, {seconds:.4g} s",
-            )
+        ],
+        rules=[
+            Rule("event", seconds, "x", "mark", label=f"{words}, {seconds:.4g} s")
             for words, seconds in curve.marks.items()
             if start <= seconds <= end
-        ),
+        ],
         css="curve",
         wide=True,
     )
@@ -805,7 +789,7 @@ def loss_over_time_plot(title: str, curve: Curve) -> Plot | None:
             scale="linear",
             zero=True,
         ),
-        series=(Series(name="", points=points, css="lost-area edged", mark="area"),),
+        series=(Series("", points, css="lost-area edged", mark="area"),),
         css="curve",
         wide=True,
     )
@@ -833,11 +817,9 @@ def soak_plot(group: Group) -> Plot | None:
             f"limit {text.percent(found.goal)}: {soak_verdict(found)}"
         )
         means.append(
-            Point(
-                x=found.loss_ratio, y=place, low=found.loss_low, high=found.loss_high, hover=hover
-            )
+            Point(found.loss_ratio, place, low=found.loss_low, high=found.loss_high, hover=hover)
         )
-        goals.append(Point(x=found.goal, y=place, hover=hover))
+        goals.append(Point(found.goal, place, hover=hover))
     return Plot(
         title=f"Loss ratio of the long run, {group.title}",
         caption="Loss of the long run",
@@ -849,13 +831,13 @@ def soak_plot(group: Group) -> Plot | None:
             low=floor,
             high=ceiling,
         ),
-        y=Axis(name="", names=tuple(result.size_text for result, _ in known)),
+        y=Axis(name="", names=[result.size_text for result, _ in known]),
         series=(
-            Series(name="loss ratio", points=tuple(means), mark="mean", range_name="95 % interval"),
-            Series(name="limit", points=tuple(goals), css="goal-mark", mark="tick"),
+            Series("loss ratio", means, mark="mean", range_name="95 % interval"),
+            Series("limit", goals, css="goal-mark", mark="tick"),
         ),
         row=36,
-        beside=tuple(soak_verdict(found).partition(":")[0] for _, found in known),
+        beside=[soak_verdict(found).partition(":")[0] for _, found in known],
         css="soak",
         key=True,
     )

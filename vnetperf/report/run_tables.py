@@ -52,7 +52,7 @@ _HEADLINES: tuple[Column[_Headline], ...] = (
     Column("scenario", lambda of: of[0].scenario, words=True),
     Column("test", lambda of: of[0].test, words=True),
     Column("octets", lambda of: of[1].size_name),
-    Column("found", lambda of: of[2][0], bold=True),
+    Column("found", lambda of: of[2][0].replace("\n", "; "), bold=True),
     Column("with", lambda of: of[2][1], words=True),
 )
 

@@ -44,7 +44,7 @@ class Cell:
     """What stands in one cell.
 
     Attributes:
-        text: The text; several lines where it names several things.
+        text: The text.
         short: The same for a narrow terminal; "" for the same text.
         mark: A word that must not be overlooked, and its colour on the page: "warn", "good" ...
         css: Its own colour on the page; "" for none.
@@ -140,7 +140,7 @@ def group_sentences(said: Iterable[tuple[str, str]]) -> Iterator[str]:
 def _markdown_cell(cell: Cell, column: Column[Any]) -> str:
     if cell.code:
         return markdown_code(cell.text)
-    shown = escape_markdown(cell.text.replace("\n", "; "))
+    shown = escape_markdown(cell.text)
     return f"**{shown}**" if column.bold and shown else shown
 
 

@@ -122,10 +122,12 @@ def _decimals(half: float, mean: float) -> int:
 
 
 def mean_interval(spread: Spread, kind: ValueKind) -> str:
-    """The mean with its interval, or two modes where the values fall into two groups."""
+    """The mean with its interval; of two modes, or of two values, both of them."""
     if len(spread.modes) > 1:
         return f"two modes: {', '.join(single(v, kind) for v in spread.modes)}"
-    if spread.low is None or spread.high is None:
+    if len(spread.values) == 2 and spread.minimum != spread.maximum:
+        return _range_text(spread.minimum, spread.maximum, kind, " and ")
+    if spread.low is None or spread.high is None or len(spread.values) == 2:
         return single(spread.mean, kind)
     below, above = spread.mean - spread.low, spread.high - spread.mean
     if abs(above - below) > _LOPSIDED * (above + below):
@@ -151,10 +153,10 @@ def _plus_minus(mean: float, half: float, kind: ValueKind) -> str:
     return f"{first} {_PLUS_MINUS} {second} {unit}"
 
 
-def _range_text(low: float, high: float, kind: ValueKind) -> str:
+def _range_text(low: float, high: float, kind: ValueKind, word: str = " to ") -> str:
     first, last = single(low, kind), single(high, kind)
     number, _, unit = first.rpartition(" ")
-    return f"{number if number and last.endswith(f' {unit}') else first} to {last}"
+    return f"{number if number and last.endswith(f' {unit}') else first}{word}{last}"
 
 
 def mean_with_n(spread: Spread, kind: ValueKind) -> str:
@@ -184,7 +186,7 @@ def remarks(spread: Spread, kind: ValueKind) -> tuple[str, ...]:
 
 def interval_note(spreads: Sequence[Spread]) -> str:
     """How the intervals of a table were found."""
-    found = [s for s in spreads if s.method and s.low is not None]
+    found = [s for s in spreads if s.method and s.low is not None and len(s.values) != 2]
     words = {"t": "Student's t", "bootstrap": "bootstrap"}
     how = " or ".join(dict.fromkeys(words[s.method] for s in found))
     levels = " or ".join(sorted({percent(s.confidence) for s in found}))

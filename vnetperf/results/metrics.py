@@ -111,6 +111,7 @@ class Metric:
 _Make: TypeAlias = Callable[..., Metric]
 #: Percentiles of latency that are compared; others move with single frames.
 _PERCENTILES = ("50", "99")
+_RESET_METHODS = {"loss": "loss", "time": "time stamps"}
 TRANSFERS_TEST = "transfers"
 
 
@@ -138,6 +139,11 @@ def metrics_of(result: Result) -> Iterator[Metric]:
     conditions: dict[str, Any] = {"directions": result.directions, "loads": list(result.loads)}
     if result.imix:
         conditions["imix"] = result.imix
+    common: dict[str, Any] = {
+        "scenario": result.scenario,
+        "test": result.test,
+        "size": result.size_name,
+    }
 
     def make(
         name: str,
@@ -146,20 +152,23 @@ def metrics_of(result: Result) -> Iterator[Metric]:
         item: str = "",
         direction: str = "",
         *,
-        conditions_of_it: Mapping[str, Any] | None = None,
-        **more: Any,
+        more: str = "",
+        less: str = "",
+        given: Mapping[str, Any] | None = None,
+        **other: Any,
     ) -> Metric:
+        """More, less: the label where runs are compared; given: conditions besides the result's."""
         return Metric(
-            scenario=result.scenario,
-            test=result.test,
-            size=result.size_name,
+            **common,
             name=name,
             unit=unit,
             value=value,
             item=item,
             direction=direction,
-            conditions={**conditions, **(conditions_of_it or {})},
-            **more,
+            label=more or less,
+            better="more" if more else "less" if less else "",
+            conditions={**conditions, **(given or {})},
+            **other,
         )
 
     if result.status != "measured":
@@ -194,24 +203,18 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
         low,
         bounds=(low or 0.0, inf if open_above or high is None else max(low or 0.0, high)),
         repeated=goal.repeats,
-        label=goal.name,
-        better="more",
+        more=goal.name,
         main=True,
         qualifiers=(mark,) if mark else (),
-        conditions_of_it=conditions,
+        given=conditions,
     )
     if goal.repeats is not None:
         yield make("lower_bound_of_rounds", "fps", goal.repeats, goal.name)
     for direction, latency in goal.latency.items():
         for percentile in _PERCENTILES:
-            yield make(
-                "",
-                "ns",
-                latency.percentiles.get(percentile),
-                label=f"{goal.name} latency p{percentile} {direction}",
-                better="less",
-                conditions_of_it=conditions,
-            )
+            value = latency.percentiles.get(percentile)
+            label = f"{goal.name} latency p{percentile} {direction}"
+            yield make("", "ns", value, less=label, given=conditions)
 
 
 def latency_directions(at: LatencyAt) -> tuple[str, ...]:
@@ -224,30 +227,21 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
     yield make("load", "fps", at.load_fps, at.of)
     yield make("loss_ratio", "ratio", at.loss_ratio, at.of)
     for direction in latency_directions(at):
-
-        def compared(
-            name: str, value: Any, what: str, direction: str = direction, **more: Any
-        ) -> Metric:
-            label = f"{what} at {at.of} {direction}"
-            more |= {"label": label, "better": "less", "conditions_of_it": conditions}
-            return make(name, "ns", value, at.of, direction, **more)
-
+        of, there = (at.of, direction), f"at {at.of} {direction}"
         mean, found = at.mean_ns.get(direction), at.latency.get(direction)
         if mean is not None:
-            yield compared("latency_mean", mean, "mean", main=True)
+            label = f"mean {there}"
+            yield make("latency_mean", "ns", mean, *of, less=label, main=True, given=conditions)
         if found is not None:
-            yield make("latency_min", "ns", found.min_ns, at.of, direction)
+            yield make("latency_min", "ns", found.min_ns, *of)
             for level, value in found.percentiles.items():
-                if level in _PERCENTILES:
-                    yield compared(f"latency_p{level}", value, f"p{level}")
-                else:
-                    yield make(f"latency_p{level}", "ns", value, at.of, direction)
-            yield make("latency_max", "ns", found.max_ns, at.of, direction)
+                label = f"p{level} {there}" if level in _PERCENTILES else ""
+                yield make(f"latency_p{level}", "ns", value, *of, less=label, given=conditions)
+            yield make("latency_max", "ns", found.max_ns, *of)
         varied = at.variation.get(direction)
         if varied is not None:
             for part in ("pdv", "ipdv_min", "ipdv_median", "ipdv_max"):
-                value = getattr(varied, f"{part}_ns")
-                yield make(part, "ns", value, at.of, direction, note=varied.why)
+                yield make(part, "ns", getattr(varied, f"{part}_ns"), *of, note=varied.why)
 
 
 def _of_loss_steps(make: _Make, result: Result) -> Iterator[Metric]:
@@ -261,9 +255,7 @@ def _of_loss_steps(make: _Make, result: Result) -> Iterator[Metric]:
             item = f"{percent(step.input_ratio)} of {fps(step.load_fps / step.input_ratio)}"
         yield make("load", "fps", step.load_fps, item)
         yield make("input_ratio", "ratio", step.input_ratio, item)
-        yield make(
-            "loss_ratio", "ratio", step.loss_ratio, item, label=label, better="less", main=True
-        )
+        yield make("loss_ratio", "ratio", step.loss_ratio, item, less=label, main=True)
         yield make("forwarded", "fps", step.forwarded_fps, item)
         for direction, value in step.per_direction.items():
             yield make("loss_ratio", "ratio", value, item, direction)
@@ -275,20 +267,16 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
         return
     capped = "every burst up to the longest one tried came through" if found.capped else ""
     note = "; ".join(filter(None, (capped, found.note)))
-    compared = {
-        "better": "more",
-        "qualifiers": ("at least",) if found.capped else (),
-        "conditions_of_it": {"step, frames": found.step_frames},
-        "note": note,
-    }
-    yield make("back_to_back_frames", "frames", found.frames, label="burst", main=True, **compared)
+    about = {"qualifiers": ("at least",) if found.capped else (), "note": note}
+    burst = {"more": "burst", "main": True, "given": {"step, frames": found.step_frames}}
+    yield make("back_to_back_frames", "frames", found.frames, **burst, **about)
     yield make("capped", "", found.capped)
     yield make("step", "frames", float(found.step_frames))
     yield make("longest_burst_tried", "frames", float(found.max_burst_frames))
     yield make("implied_buffer_time", "s", found.implied_s, note=note)
     why = found.note or "no throughput to correct with"
     label = "corrected buffer time"
-    yield make("corrected_buffer_time", "s", found.corrected_s, label=label, why=why, **compared)
+    yield make("corrected_buffer_time", "s", found.corrected_s, more=label, why=why, **about)
     yield make("throughput_used", "fps", found.throughput_fps)
     yield make("theoretical_rate_per_interface", "fps", found.max_rate_fps)
     yield make("burst_gap_mean", "ns", found.gap_ns)
@@ -297,55 +285,33 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
 def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
     recovery = result.recovery
     if recovery is not None:
-        yield make(
-            "recovery_time",
-            "s",
-            recovery.seconds,
-            label="recovery",
-            better="less",
-            main=True,
-            note=recovery.note,
-            qualifiers=(recovery.note,) if recovery.note else (),
-        )
+        note = recovery.note
+        about: dict[str, Any] = {"note": note, "qualifiers": (note,) if note else ()}
+        yield make("recovery_time", "s", recovery.seconds, less="recovery", main=True, **about)
         yield make("throughput_used", "fps", recovery.throughput_fps)
         yield make("overload", "fps", recovery.overload_fps)
         yield make("load_after", "fps", recovery.relaxed_fps)
         yield make("overload_duration", "s", recovery.overload_s)
     for reset in result.resets:
-        methods = (
-            ("by_loss", "loss", reset.by_loss_s),
-            ("by_time", "time stamps", reset.by_time_s),
-        )
-        for name, method, spread in methods:
-            yield make(
-                f"reset_time_{name}",
-                "s",
-                spread,
-                reset.what,
-                label=f"{reset.what} ({reset.type}) by {method}",
-                better="less",
-                main=name == "by_loss",
-                note=reset.why or reset.note,
-                why=reset.why,
-            )
+        methods = (("loss", reset.by_loss_s), ("time", reset.by_time_s))
+        for method, spread in methods:
+            label = f"{reset.what} ({reset.type}) by {_RESET_METHODS[method]}"
+            about = {
+                "note": reset.why or reset.note,
+                "why": reset.why,
+                "main": method == "loss",
+            }
+            yield make(f"reset_time_by_{method}", "s", spread, reset.what, less=label, **about)
         yield make("event_took", "s", reset.event_s, reset.what)
         yield make("load", "fps", reset.load_fps, reset.what)
 
 
 def _of_rates(make: _Make, result: Result) -> Iterator[Metric]:
     for rate in result.rates:
-        forwarded, lost = f"forwarded at {rate.of}", f"loss at {rate.of}"
+        label = f"forwarded at {rate.of}"
         yield make("load", "fps", rate.load_fps, rate.of)
-        yield make(
-            "forwarding_rate",
-            "fps",
-            rate.forwarded_fps,
-            rate.of,
-            label=forwarded,
-            better="more",
-            main=True,
-        )
-        yield make("loss_ratio", "ratio", rate.loss_ratio, rate.of, label=lost, better="less")
+        yield make("forwarding_rate", "fps", rate.forwarded_fps, rate.of, more=label, main=True)
+        yield make("loss_ratio", "ratio", rate.loss_ratio, rate.of, less=f"loss at {rate.of}")
         yield make("trial_duration", "s", rate.duration_s, rate.of)
 
 
@@ -357,17 +323,9 @@ def _of_soak(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("duration", "s", soak.seconds, soak.of)
     yield make("offered", "frames", float(soak.offered), soak.of)
     yield make("lost", "frames", float(soak.lost), soak.of)
-    yield make(
-        "loss_ratio",
-        "ratio",
-        soak.loss_ratio,
-        soak.of,
-        bounds=(soak.loss_low, soak.loss_high),
-        label=f"loss at {soak.of}",
-        better="less",
-        main=True,
-        note=soak.note,
-    )
+    label, ends = f"loss at {soak.of}", (soak.loss_low, soak.loss_high)
+    about = {"bounds": ends, "main": True, "note": soak.note}
+    yield make("loss_ratio", "ratio", soak.loss_ratio, soak.of, less=label, **about)
     yield make("loss_ratio_low", "ratio", soak.loss_low, soak.of)
     yield make("loss_ratio_high", "ratio", soak.loss_high, soak.of)
     yield make("loss_ratio_goal", "ratio", soak.goal, soak.of)
@@ -379,17 +337,11 @@ def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:
     table = result.addresses
     if table is None:
         return
-    compared = {
-        "better": "more",
-        "qualifiers": ("at least",) if table.capped else (),
-        "note": table.note,
-    }
-    learning = result.test == "address_learning"
+    about = {"qualifiers": ("at least",) if table.capped else (), "note": table.note}
+    learning, label = result.test == "address_learning", "learning rate"
     count = float(table.addresses)
-    yield make("addresses", "addresses", count, label="addresses", main=not learning, **compared)
-    yield make(
-        "learning_rate", "fps", table.learning_fps, label="learning rate", main=learning, **compared
-    )
+    yield make("addresses", "addresses", count, more="addresses", main=not learning, **about)
+    yield make("learning_rate", "fps", table.learning_fps, more=label, main=learning, **about)
     yield make("capped", "", table.capped)
 
 

@@ -124,6 +124,11 @@ class BeginRecord(Frozen):
     loads: tuple[float, ...] = ()
 
     @property
+    def case(self) -> tuple[str, str, int]:
+        """Scenario, test, frame size."""
+        return self.scenario, self.test, self.frame_size
+
+    @property
     def size(self) -> float:
         """Mean size of a frame, octets including FCS."""
         return self.frame_size if self.mean_size is None else self.mean_size
@@ -227,6 +232,11 @@ class NotMeasuredRecord(Frozen):
     why: str
     kind: Literal["failed", "incapable"] = "failed"
     imix: str = ""
+
+    @property
+    def case(self) -> tuple[str, str, int]:
+        """Scenario, test, frame size."""
+        return self.scenario, self.test, self.frame_size
 
 
 class TransfersRecord(Frozen):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from vnetperf.model.outcomes import Kind, Transfer, Transfers, Way
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
-from vnetperf.runner.conductor import Conductor
+from vnetperf.runner.conductor import THROUGHPUT, Conductor
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario
 from vnetperf.runner.transfers import (
@@ -126,7 +126,8 @@ class Bench:
         Raises:
             VnetperfError: There is no number: the DUT or the generator failed.
         """
-        return ThroughputResult(self._conductor.throughput(frame_size), tuple(self._run.checks))
+        result = self._conductor.measure(THROUGHPUT, frame_size)
+        return ThroughputResult(result, tuple(self._run.checks))
 
     def measure(self, test: str, frame_size: int) -> CaseResult:
         """Run a test besides the throughput search at one frame size.

@@ -1,19 +1,24 @@
-"""Conducts tests: checks the generator, logs the record that opens a test.
+"""Conducts the tests of a scenario: opens each, runs its trials, and logs how it ended.
 
-Drives it to its end or begins it anew below what the generator can offer.
+A trial that is no measurement is repeated where that helps; a test whose load the generator cannot
+offer begins anew below what it can.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
 from vnetperf import registry
-from vnetperf.analysis.logged_tests import Case, Logged, LoggedTest, procedure_of
+from vnetperf.analysis.attribution import lost_at
+from vnetperf.analysis.logged_tests import Case, Logged, LoggedTest, outcome_of, procedure_of
 from vnetperf.analysis.results_from_log import result_of
+from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.trial import why_no_event
 from vnetperf.model.errors import (
     CapabilityError,
+    DutError,
     GeneratorError,
     HostError,
     NoResultError,
@@ -22,7 +27,7 @@ from vnetperf.model.errors import (
 from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.scenario import Scenario
-from vnetperf.model.trial import TrialSpec
+from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
 from vnetperf.procedures import KnownThroughput, StandardTest, standard_test
 from vnetperf.procedures.reset import ResetInputs, events_of
 from vnetperf.results.records import (
@@ -31,10 +36,17 @@ from vnetperf.results.records import (
     ProcedureRecord,
     SearchEndRecord,
     SearchRecord,
+    TrialRecord,
 )
-from vnetperf.runner.run import Run
-from vnetperf.runner.trial_runner import LimitedError, TrialRunner
+from vnetperf.runner.run import Run, utc_now
+from vnetperf.runner.verdict import OFFERED_MARGIN, judge, offerable_load, write_captures
 from vnetperf.search import replay
+
+log = logging.getLogger(__name__)
+
+THROUGHPUT = "throughput"
+#: What helps a generator that cannot offer a load.
+FREE_THE_TESTER = "give the tester a core of its own, or free this machine of other work"
 
 #: Figures that no test stumbles over: its first trial is looked at, and never run.
 _ANY_RATE_FPS = 1e6
@@ -58,12 +70,8 @@ def require_generator(run: Run, scenario: Scenario, test: str) -> None:
     except (StopIteration, NoResultError):
         return  # it requests no trial
     trial = TrialSpec(frame_size=64, **request.model_dump())
-    if why := registry.load("traffic", scenario.generator).lacks(trial):
-        raise CapabilityError(
-            f"{scenario.generator} cannot {why}",
-            where=f"{scenario.id}, test {test}",
-            cure="--generator loadgen can",
-        )
+    generator = registry.load("traffic", scenario.generator)
+    require_trial(scenario.generator, generator, trial, f"{scenario.id}, test {test}")
 
 
 def reset_inputs(
@@ -79,72 +87,23 @@ def reset_inputs(
     return {"impossible": {what: why for what, why in whys.items() if why}}
 
 
-def begin_search(run: Run, scenario: Scenario, frame_size: int) -> SearchRecord:
-    """Open a throughput search."""
-    preset = run.configuration.preset
-    ceiling, _ = _max_load(run, scenario, frame_size)
-    return SearchRecord(
-        test="throughput",
-        algorithm=preset.algorithm,
-        goals=preset.goals,
-        limits=preset.limits(ceiling),
-        **_common_fields(run, scenario, frame_size),
-    )
-
-
-def begin_procedure(
+def begin_test(
     run: Run, scenario: Scenario, test: str, frame_size: int, known: KnownThroughput | None
-) -> ProcedureRecord:
-    """Open a test that is no throughput search."""
-    kind, preset = standard_test(test), run.configuration.preset
-    media = run.configuration.testbed.media
-    ceiling, reason = _max_load(run, scenario, frame_size)
-    common = _common_fields(run, scenario, frame_size)
-    inputs = kind.inputs(
-        parameters=kind.parameters(preset),
-        frame_size=frame_size,
-        directions=common["directions"],
-        ends=common["ends"],
-        loads=common["loads"],
-        min_load_fps=preset.min_load_fps,
-        ceiling_fps=ceiling,
-        ceiling_reason=reason,
-        media_fps=LinkSpeed(media.bits_per_second).max_frame_rate(
-            common["mean_size"] or frame_size
-        ),
-        nominal=media.nominal,
-        definition=registry.load("traffic", scenario.generator).capabilities.latency_definition,
-        throughput=known,
-        **reset_inputs(run, scenario, kind, common["ends"]),
-    )
-    return ProcedureRecord(test=test, inputs=inputs.model_dump(mode="json"), **common)
-
-
-def _max_load(run: Run, scenario: Scenario, frame_size: int) -> tuple[float, str]:
-    preset = run.configuration.preset
-    ceiling, reason = run.ceiling(scenario, frame_size)
-    if ceiling <= preset.min_load_fps:
-        raise GeneratorError(
-            f"the largest load that can be offered, {ceiling:.0f} frames/s, is not above the "
-            f"preset's smallest, {preset.min_load_fps:.0f}",
-            where=f"{scenario.id}, {frame_size} octets",
-            cure="lower min_load_fps in the preset file",
-        )
-    return ceiling, reason
-
-
-def _common_fields(run: Run, scenario: Scenario, frame_size: int) -> dict[str, Any]:
-    """Fields of `BeginRecord` that all tests have alike."""
+) -> SearchRecord | ProcedureRecord:
+    """The record that opens a test: everything it is given."""
+    configuration, generator = run.configuration, registry.load("traffic", scenario.generator)
+    preset, media = configuration.preset, configuration.testbed.media
+    max_load, reason = _max_load(run, scenario, frame_size)
     directions = len({stream.direction for stream in scenario.streams})
     profile = scenario.traffic
     mix, equal = profile.mix, profile.loads == (1.0, 1.0)
     loads = () if equal or directions < 2 else profile.loads
     first, second = scenario.deployment.ends
     point = run.calibrated(frame_size)
-    _, reason = run.ceiling(scenario, frame_size)
-    return {
+    common: dict[str, Any] = {
         "search": run.log.next_search(),
         "scenario": scenario.id,
+        "test": test,
         "frame_size": frame_size,
         "directions": directions,
         "ends": (str(first), str(second)),
@@ -157,6 +116,42 @@ def _common_fields(run: Run, scenario: Scenario, frame_size: int) -> dict[str, A
         "mean_size": mix.mean_size if mix is not None else None,
         "loads": loads,
     }
+    if test == THROUGHPUT:
+        limits = preset.limits(max_load)
+        return SearchRecord(algorithm=preset.algorithm, goals=preset.goals, limits=limits, **common)
+    kind = standard_test(test)
+    inputs = kind.inputs(
+        parameters=kind.parameters(preset),
+        frame_size=frame_size,
+        directions=directions,
+        ends=common["ends"],
+        loads=loads,
+        min_load_fps=preset.min_load_fps,
+        ceiling_fps=max_load,
+        ceiling_reason=reason,
+        media_fps=LinkSpeed(media.bits_per_second).max_frame_rate(
+            common["mean_size"] or frame_size
+        ),
+        nominal=media.nominal,
+        definition=generator.capabilities.latency_definition,
+        throughput=known,
+        **reset_inputs(run, scenario, kind, common["ends"]),
+    )
+    return ProcedureRecord(inputs=inputs.model_dump(mode="json"), **common)
+
+
+def _max_load(run: Run, scenario: Scenario, frame_size: int) -> tuple[float, str]:
+    """The largest load worth requesting, frames/s per interface, and what it is limited by."""
+    least = run.configuration.preset.min_load_fps
+    max_load, reason = run.max_load(scenario, frame_size)
+    if max_load <= least:
+        raise GeneratorError(
+            f"the largest load that can be offered, {max_load:.0f} frames/s (limited by {reason}), "
+            f"is not above the preset's smallest, {least:.0f}",
+            where=f"{scenario.id}, {frame_size} octets",
+            cure=f"{FREE_THE_TESTER}; or lower min_load_fps in the preset file",
+        )
+    return max_load, reason
 
 
 def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
@@ -191,9 +186,21 @@ def _goal_of(result: Result) -> GoalResult:
     return (zero or no_loss or list(result.goals))[0]
 
 
+#: Loss ratio above which a load that could not be offered in full is not tried again.
+HOPELESS = 0.05
+
+
+class LimitedError(Exception):
+    """The generator could not offer a load, repeatedly."""
+
+    def __init__(self, load_fps: float, reason: str) -> None:
+        super().__init__(reason)
+        self.load_fps = load_fps
+        self.reason = reason
+
+
 #: Tests begun again with a lower maximum because the generator could not offer the load.
 MAX_RESTARTS = 12
-THROUGHPUT = "throughput"
 
 
 class Conductor:
@@ -202,11 +209,6 @@ class Conductor:
     def __init__(self, run: Run, scenario: Scenario) -> None:
         self.run = run
         self.scenario = scenario
-        self._trials = TrialRunner(run, scenario)
-
-    def throughput(self, frame_size: int) -> Result:
-        """Search for all goals of the preset at a frame size."""
-        return self.measure(THROUGHPUT, frame_size)
 
     def measure(self, test: str, frame_size: int) -> Result:
         """Run a test at a frame size; the throughput is searched first where it needs one."""
@@ -244,7 +246,7 @@ class Conductor:
         """
         if case in self.run.done:
             return self.run.done[case]
-        held = self.run.before.test(self.scenario, case)
+        held = self.run.resumed.test(self.scenario, case)
         if held is not None and not held.final:
             held = None
         if held is not None and held.end is not None:
@@ -283,16 +285,18 @@ class Conductor:
             if held is not None:
                 logged = held  # an interrupted test goes on with its own limits
             else:
-                begin = self._begin(test, frame_size, known)
+                begin = begin_test(self.run, self.scenario, test, frame_size, known)
                 self.run.log.append(begin)
                 logged = Logged(begin)
             held = None
             began = time.monotonic()
             self.run.progress.test_begins(logged.begin)
+            log.info("%s, %d octets: %s begins", self.scenario.id, frame_size, test)
             try:
                 self._drive(logged)
             except LimitedError as limited:
-                self.run.lower_ceiling(self.scenario, frame_size, limited.load_fps)
+                self.run.max_loads.lower(self.scenario, frame_size, limited.load_fps)
+                log.warning("%s begins anew below %.0f frames/s", test, limited.load_fps)
                 self._end(logged, began, superseded=True, stopped=limited.reason)
                 continue
             except VnetperfError as error:
@@ -304,15 +308,8 @@ class Conductor:
         raise GeneratorError(
             f"the generator could not offer a steady load in {MAX_RESTARTS} attempts",
             where=f"{self.scenario.id}, {frame_size} octets",
-            cure="give the tester a core of its own, or free this machine of other work",
+            cure=FREE_THE_TESTER,
         )
-
-    def _begin(
-        self, test: str, frame_size: int, known: KnownThroughput | None
-    ) -> SearchRecord | ProcedureRecord:
-        if test == THROUGHPUT:
-            return begin_search(self.run, self.scenario, frame_size)
-        return begin_procedure(self.run, self.scenario, test, frame_size, known)
 
     def _end(
         self, logged: LoggedTest, began: float, *, stopped: str = "", superseded: bool = False
@@ -324,14 +321,98 @@ class Conductor:
             superseded=superseded,
         )
         self.run.log.append(logged.end)
+        log.info("%s ended after %g s %s", logged.begin.test, logged.end.wall_s, stopped)
 
     def _drive(self, logged: LoggedTest) -> None:
         """Drive a test to its end, from the first trial that the log does not have."""
         procedure = procedure_of(logged.begin)
         request = replay(procedure, logged.outcomes()).next_request
         while request is not None:
-            outcome = self._trials.counted(logged, request)
+            outcome = self._counted(logged, request)
             try:
                 request = procedure.send(outcome)
             except StopIteration:
                 request = None
+
+    def _counted(self, logged: LoggedTest, request: TrialRequest) -> TrialOutcome:
+        """Run a trial until it is a measurement, or give up with the reason."""
+        times = self.run.configuration.preset.trial
+        for attempt in range(times.repeats_when_limited + 1):
+            trial = self._trial(logged, request)
+            outcome = outcome_of(trial)
+            if outcome.answers(request):
+                self._renew(logged, outcome)
+                return outcome
+            where = f"{self.scenario.id}, {logged.begin.frame_size} octets, trial {trial.number}"
+            if trial.result.failed:  # DUT or generator died or hung: never a number
+                self.run.forget_deployment()
+                of_dut = trial.verdict is Verdict.DUT_FAILED
+                raise (DutError if of_dut else GeneratorError)(trial.reason, where=where)
+            if attempt == times.repeats_when_limited or _is_hopeless(request, trial):
+                break
+            log.warning("%s is repeated: %s", where, trial.reason)
+        cure = "counters that do not add up are never a number; see the trial in trials.jsonl"
+        if trial.verdict is Verdict.GENERATOR_LIMITED:
+            cure = FREE_THE_TESTER
+            offerable = offerable_load(trial.result, logged.begin.loads)
+            if offerable and request.when_limited == "lower":
+                raise LimitedError(min(offerable, request.load_fps * OFFERED_MARGIN), trial.reason)
+        raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=cure)
+
+    def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:
+        """Deploy anew what did not come back after its reset: that was counted, and is broken."""
+        event = outcome.result.event
+        if event is not None and event.failure:
+            self.run.forget_deployment()
+            self.run.deploy(self.scenario, logged.begin.frame_size)
+
+    def _trial(self, logged: LoggedTest, request: TrialRequest) -> TrialRecord:
+        run, times = self.run, self.run.configuration.preset.trial
+        spec = self._spec(logged, request)
+        run.progress.trial_begins(logged.begin, spec)
+        started, began = utc_now(), time.monotonic()
+        result = run.client.run_trial(spec)
+        wall = time.monotonic() - began
+        verdict, reason = judge(result, times.offered_tolerance)
+        number = run.log.next_trial()
+        captures: tuple[str, ...] = ()
+        if spec.capture is not None and not result.failed:
+            captures = write_captures(run.log.path, number, run.client.captured())
+        trial = TrialRecord(
+            number=number,
+            search=logged.begin.search,
+            spec=spec,
+            result=result,
+            verdict=verdict,
+            reason=reason,
+            started=started,
+            lost_at=lost_at(self.scenario.deployment, result),
+            captures=captures,
+        )
+        run.log.append(trial)
+        logged.trials.append(trial)
+        log.info("trial %d, %s: %s %s", number, spec, verdict, reason)
+        run.progress.trial_ends(logged.begin, trial)
+        waits, pause = times.learning_wait_s + result.drain_s, max(times.settle_s, request.idle_s)
+        run.spend("trial", request.duration_s)
+        run.spend("wait", waits + pause)
+        run.spend("around trials", max(0.0, wall - request.duration_s - waits))
+        time.sleep(pause)
+        return trial
+
+    def _spec(self, logged: LoggedTest, request: TrialRequest) -> TrialSpec:
+        times = self.run.configuration.preset.trial
+        return TrialSpec(
+            **request.model_dump(),
+            frame_size=logged.begin.frame_size,
+            drain_s=times.drain_s,
+            full_drain=times.full_drain,
+            learning_frames=self.scenario.traffic.learning_frames_per_stream,
+            learning_wait_s=times.learning_wait_s,
+            capture=self.run.configuration.capture,
+        )
+
+
+def _is_hopeless(request: TrialRequest, trial: TrialRecord) -> bool:
+    """Where the DUT drowns as well it was no noise: repeating would only cost time."""
+    return request.when_limited == "lower" and trial.result.worst_loss_ratio() > HOPELESS

@@ -103,7 +103,7 @@ class MaxLoads:
     def of(
         self, scenario: Scenario, frame_size: int, point: CalibrationPoint | None
     ) -> tuple[float, str]:
-        """Largest load worth asking for, frames/s per interface, and what sets it."""
+        """Largest load worth requesting, frames/s per interface, and what limits it."""
         limits = []
         if point is not None:
             limits.append((point.max_clean_fps / 2, "the generator's calibrated clean maximum"))
@@ -196,14 +196,14 @@ class Run:
         self.client = client or AgentClient(configuration.testbed, self._on_event)
         self.client.follow = self.progress.follows
         self.store = calibrations or CalibrationCache()
-        self.before = ResumedRun(log_path)
+        self.resumed = ResumedRun(log_path)
         self.spent: dict[str, float] = {}
         self._facts: MachineFacts | None = None
         self._deployed: Scenario | None = None
         self._failed: dict[str, VnetperfError] = {}
         self._calibration: Calibration | None = None
         self._calibrated = ""  # what the calibration depends on
-        self._ceilings = MaxLoads(configuration.testbed)
+        self.max_loads = MaxLoads(configuration.testbed)
         #: What this run has measured, and what it could not: each case's last test, or why not.
         self.done: dict[Case, LoggedTest] = {}
         self.failed: dict[Case, VnetperfError] = {}
@@ -212,7 +212,7 @@ class Run:
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
         if resumed:
-            self.before = ResumedRun.read(log_path, run_record(configuration, resumed=True))
+            self.resumed = ResumedRun.read(log_path, run_record(configuration, resumed=True))
         self.log = TrialLog(log_path)
         self.log.append(run_record(configuration, resumed=resumed))
         self.run_log = RunLog(run_log(log_path))
@@ -233,8 +233,8 @@ class Run:
         if self._facts is None:
             found = self.client.inventory()
             machine = machine_identity(found)
-            if self.before.machine:
-                require_same_machine(self.before.machine, machine, str(self.log.path))
+            if self.resumed.machine:
+                require_same_machine(self.resumed.machine, machine, str(self.log.path))
             self._facts = found
             self.log.append(EnvironmentRecord(facts=found.record, machine=machine))
             for report in self.client.restored:
@@ -256,7 +256,7 @@ class Run:
         if number == self._round:
             return
         self._round = number
-        self.before = self.before.at_round(number)
+        self.resumed = self.resumed.at_round(number)
         self.done.clear()
         self.failed.clear()
         self._failed.clear()  # what could not be deployed may be now: each round deploys anew
@@ -296,7 +296,7 @@ class Run:
             self.log.append(ScenarioRecord(scenario=scenario, facts=failed))
             raise
         finally:
-            self._spend("deploy", time.monotonic() - began)
+            self.spend("deploy", time.monotonic() - began)
         self._deployed = scenario
         log.info("%s is deployed: %.2f s", scenario.id, facts.deploy_s)
         self.log.append(ScenarioRecord(scenario=scenario, facts=facts))
@@ -323,7 +323,7 @@ class Run:
             began = time.monotonic()
             self._deployed = None  # the generator cannot be in a loop and in a deployment
             held = self.store.add(key, self.client.calibrate(plan, missing))
-            self._spend("calibrate", time.monotonic() - began)
+            self.spend("calibrate", time.monotonic() - began)
         assert held is not None  # noqa: S101 - for the type checker: missing was not empty
         self._calibration, self._calibrated = held, key
         self.log.append(CalibrationRecord(calibration=held))
@@ -333,27 +333,20 @@ class Run:
         """What the generator can do over the wire of what is deployed."""
         return self._calibration.at(frame_size) if self._calibration else None
 
-    def ceiling(self, scenario: Scenario, frame_size: int) -> tuple[float, str]:
-        """Largest load worth asking for, frames/s per interface, and what sets it."""
-        return self._ceilings.of(scenario, frame_size, self.calibrated(frame_size))
-
-    def lower_ceiling(self, scenario: Scenario, frame_size: int, load_fps: float) -> None:
-        """Note that the generator cannot offer more than a load in this scenario."""
-        self._ceilings.lower(scenario, frame_size, load_fps)
-
-    def _spend(self, what: str, seconds: float) -> None:
-        self.spent[what] = self.spent.get(what, 0.0) + seconds
+    def max_load(self, scenario: Scenario, frame_size: int) -> tuple[float, str]:
+        """Largest load worth requesting, frames/s per interface, and what limits it."""
+        return self.max_loads.of(scenario, frame_size, self.calibrated(frame_size))
 
     def spend(self, what: str, seconds: float) -> None:
         """Account wall time, for the overhead figures of the log."""
-        self._spend(what, seconds)
+        self.spent[what] = self.spent.get(what, 0.0) + seconds
 
     def release(self) -> None:
         """Take what is deployed away; the agent stays."""
         began = time.monotonic()
         self._deployed = None
         troubles = self.client.teardown()
-        self._spend("teardown", time.monotonic() - began)
+        self.spend("teardown", time.monotonic() - began)
         for trouble in troubles:
             self._say(f"could not be undone: {trouble}; run `vnetperf restore`")
 

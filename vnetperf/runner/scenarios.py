@@ -7,7 +7,7 @@ from vnetperf.config import Configuration, Settings
 from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
 from vnetperf.model.errors import ConfigError, NoResultError, did_you_mean
 from vnetperf.model.frames import GTPU, overhead
-from vnetperf.model.options import CoreOptions, GuestOptions
+from vnetperf.model.options import GuestOptions, MobileCoreOptions
 from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
@@ -67,7 +67,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
         tunnel=settings.tunnel,
         options=configuration.switch,
         guest=guest,
-        core=configuration.core if graph.gtp else CoreOptions(),
+        core=configuration.core if graph.gtp else MobileCoreOptions(),
         stack=stack,
         max_frame_size=max(usual_size, *sizes),
         variant=variant,

@@ -359,6 +359,10 @@ def split_by_share(count: int, shares: Sequence[float]) -> tuple[int, ...]:
     return tuple(upto - begin for begin, upto in pairwise(bounds))
 
 
+#: Octets of a pcap file's header, and before each frame.
+PCAP_HEADER, PCAP_RECORD = 24, 16
+
+
 def pcap_file(records: Iterable[tuple[int, bytes, int]], *, nanoseconds: bool = True) -> bytes:
     """A pcap file of times in ns, kept octets without FCS, and lengths of whole frames."""
     magic, unit = (0xA1B23C4D, 1) if nanoseconds else (0xA1B2C3D4, 1000)

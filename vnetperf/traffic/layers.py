@@ -103,26 +103,16 @@ def build_frame(
 
 
 Get = Callable[[str], int]
+#: Makes a header of its fields, the kind of the next header, and the octets from here to the end.
+Maker = Callable[[Get, HeaderKind | None, int], bytes]
 
 
-def _ethernet(get: Get, after: HeaderKind | None, rest: int) -> bytes:
-    del rest
-    addresses = get("eth_dst").to_bytes(6, "big") + get("eth_src").to_bytes(6, "big")
-    return addresses + struct.pack("!H", ETHERTYPES[after or "raw"])
+def _mac(address: int) -> bytes:
+    return address.to_bytes(6, "big")
 
 
-def _tag(field: str) -> Callable[[Get, HeaderKind | None, int], bytes]:
-    def make(get: Get, after: HeaderKind | None, rest: int) -> bytes:
-        del rest
-        return struct.pack("!HH", get(field), ETHERTYPES[after or "raw"])
-
-    return make
-
-
-def _mpls(get: Get, after: HeaderKind | None, rest: int) -> bytes:
-    del rest
-    bottom = 0 if after == "mpls" else 1
-    return struct.pack("!I", get("mpls_label") << 12 | bottom << 8 | 64)
+def _ethertype(after: HeaderKind | None) -> int:
+    return ETHERTYPES[after or "raw"]
 
 
 def _ipv4(get: Get, after: HeaderKind | None, rest: int, flags: int) -> bytes:
@@ -139,49 +129,26 @@ def _ipv6(get: Get, after: HeaderKind | None, rest: int) -> bytes:
     return head + get("ipv6_src").to_bytes(16, "big") + get("ipv6_dst").to_bytes(16, "big")
 
 
-def _udp(get: Get, after: HeaderKind | None, rest: int) -> bytes:
-    del after
-    return struct.pack("!HHHH", get("udp_src"), get("udp_dst"), rest, 0)
-
-
-def _tcp(get: Get, after: HeaderKind | None, rest: int) -> bytes:
-    del after, rest
-    ports = struct.pack("!HH", get("tcp_src"), get("tcp_dst"))
-    return ports + struct.pack("!IIBBHHH", 0, 0, 5 << 4, TCP_ACK, TCP_WINDOW, 0, 0)
-
-
-def _vxlan(get: Get, after: HeaderKind | None, rest: int) -> bytes:
-    del after, rest
-    return struct.pack("!II", VXLAN_VNI_VALID << 24, get("vni") << 8)
-
-
-def _geneve(get: Get, after: HeaderKind | None, rest: int) -> bytes:
-    del after, rest
-    return struct.pack("!HHI", 0, ETHERTYPES["ethernet"], get("vni") << 8)
-
-
-def _gre(get: Get, after: HeaderKind | None, rest: int) -> bytes:
-    del get, after, rest
-    return struct.pack("!HH", 0, ETHERTYPES["ethernet"])
-
-
-def _gtpu(get: Get, after: HeaderKind | None, rest: int) -> bytes:
-    del after
-    return struct.pack("!BBHI", GTP_FLAGS, GTP_GPDU, rest - OCTETS["gtpu"], get("teid"))
-
-
-_MAKERS: dict[HeaderKind, Callable[[Get, HeaderKind | None, int], bytes]] = {
-    "ethernet": _ethernet,
-    "qinq": _tag("qinq_id"),
-    "vlan": _tag("vlan_id"),
-    "mpls": _mpls,
+_MAKERS: dict[HeaderKind, Maker] = {
+    "ethernet": lambda get, after, _: (
+        _mac(get("eth_dst")) + _mac(get("eth_src")) + struct.pack("!H", _ethertype(after))
+    ),
+    "qinq": lambda get, after, _: struct.pack("!HH", get("qinq_id"), _ethertype(after)),
+    "vlan": lambda get, after, _: struct.pack("!HH", get("vlan_id"), _ethertype(after)),
+    "mpls": lambda get, after, _: struct.pack(
+        "!I", get("mpls_label") << 12 | (after != "mpls") << 8 | 64
+    ),
     "ipv6": _ipv6,
-    "udp": _udp,
-    "tcp": _tcp,
-    "vxlan": _vxlan,
-    "geneve": _geneve,
-    "gre": _gre,
-    "gtpu": _gtpu,
+    "udp": lambda get, _, rest: struct.pack("!HHHH", get("udp_src"), get("udp_dst"), rest, 0),
+    "tcp": lambda get, _, __: struct.pack(
+        "!HHIIBBHHH", get("tcp_src"), get("tcp_dst"), 0, 0, 5 << 4, TCP_ACK, TCP_WINDOW, 0, 0
+    ),
+    "vxlan": lambda get, _, __: struct.pack("!II", VXLAN_VNI_VALID << 24, get("vni") << 8),
+    "geneve": lambda get, _, __: struct.pack("!HHI", 0, ETHERTYPES["ethernet"], get("vni") << 8),
+    "gre": lambda *_: struct.pack("!HH", 0, ETHERTYPES["ethernet"]),
+    "gtpu": lambda get, _, rest: struct.pack(
+        "!BBHI", GTP_FLAGS, GTP_GPDU, rest - OCTETS["gtpu"], get("teid")
+    ),
 }
 
 
@@ -196,7 +163,7 @@ def has_checksum(layers: Sequence[Layer], place: int) -> bool:
 
 def write_checksum(frame: bytearray, kind: str, offset: int, ip_offset: int) -> None:
     """Write a header's checksum."""
-    sum_at = offset + _SUM_AT[kind]
+    sum_at = offset + CHECKSUM_AT[kind]
     frame[sum_at : sum_at + 2] = bytes(2)
     if kind == "ipv4":
         checksum = internet_checksum(bytes(frame[offset : offset + OCTETS["ipv4"]]))
@@ -212,4 +179,4 @@ def write_checksum(frame: bytearray, kind: str, offset: int, ip_offset: int) -> 
 
 
 #: Octets from the start of a header to its checksum.
-_SUM_AT = {"ipv4": 10, "udp": 6, "tcp": 16}
+CHECKSUM_AT = {"ipv4": 10, "udp": 6, "tcp": 16}

@@ -7,6 +7,7 @@ frame.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from vnetperf.host.cpu import format_cpus
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import HostError
+
+log = logging.getLogger(__name__)
 
 NETNS = "netns"
 
@@ -39,6 +42,7 @@ class Container:
         self._made += 1  # what an earlier one had stays there until the run ends
         name = NETNS if self._made == 1 else f"{NETNS}{self._made}"
         self.netns = self.machine.create_netns(self.directory / name)
+        log.info("container %s: namespace %s", self.name, self.netns)
         if self.group:
             return
         self.why_no_group = cpu.why_no_cpusets() if cpuset else "affinity is enough"
@@ -52,6 +56,7 @@ class Container:
 
     def take(self, netdev: str, *, mac: str = "") -> None:
         """Move an interface from the run's namespace into the container, quiet and up."""
+        log.info("container %s takes %s", self.name, netdev)
         self.machine.move_link(netdev, self._namespace())
         self._taken.append(netdev)
         # The kernel's settings of an interface by its name stay behind in the namespace it leaves.

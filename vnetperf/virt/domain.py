@@ -72,28 +72,16 @@ class VhostUserBacking(Frozen):
     server: bool
 
 
-class TapBacking(Frozen):
-    """A NIC at a tap that is there already, in the network namespace of the session.
+class NetdevBacking(Frozen):
+    """A NIC at a tap or macvtap that is there already, in the network namespace of the session.
 
     Attributes:
-        netdev: Name of the tap.
+        kind: Which of both.
+        netdev: Name of the interface.
         vhost: True when vhost-net in the kernel moves the frames, False when QEMU does.
     """
 
-    kind: Literal["tap"] = "tap"
-    netdev: str
-    vhost: bool = False
-
-
-class MacvtapBacking(Frozen):
-    """A NIC at a macvtap that is there already.
-
-    Attributes:
-        netdev: Name of the macvtap.
-        vhost: As of a tap.
-    """
-
-    kind: Literal["macvtap"] = "macvtap"
+    kind: Literal["tap", "macvtap"] = "tap"
     netdev: str
     vhost: bool = False
 
@@ -109,9 +97,7 @@ class VfBacking(Frozen):
     pci: str = Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 
 
-Backing = Annotated[
-    VhostUserBacking | TapBacking | MacvtapBacking | VfBacking, Field(discriminator="kind")
-]
+Backing = Annotated[VhostUserBacking | NetdevBacking | VfBacking, Field(discriminator="kind")]
 
 
 class Offloads(Frozen):
@@ -365,7 +351,7 @@ def _disk(devices: Element, domain: Domain) -> None:
 def _nic(devices: Element, nic: GuestNic) -> None:
     backing = nic.backing
     if isinstance(backing, VfBacking):
-        _function(devices, nic, backing)
+        _function(devices, backing)
         return
     is_socket = isinstance(backing, VhostUserBacking)
     element = SubElement(devices, "interface", type="vhostuser" if is_socket else "ethernet")
@@ -387,11 +373,9 @@ def _nic(devices: Element, nic: GuestNic) -> None:
     SubElement(element, "rom", enabled="no")
 
 
-def _virtio(
-    element: Element, nic: GuestNic, backing: VhostUserBacking | TapBacking | MacvtapBacking
-) -> None:
+def _virtio(element: Element, nic: GuestNic, backing: VhostUserBacking | NetdevBacking) -> None:
     driver = SubElement(element, "driver")
-    if isinstance(backing, TapBacking | MacvtapBacking):
+    if isinstance(backing, NetdevBacking):
         driver.set("name", "vhost" if backing.vhost else "qemu")
     if nic.queues > 1:
         driver.set("queues", str(nic.queues))
@@ -410,8 +394,7 @@ def _virtio(
             SubElement(driver, side, given)
 
 
-def _function(devices: Element, nic: GuestNic, function: VfBacking) -> None:
-    del nic
+def _function(devices: Element, function: VfBacking) -> None:
     domain, bus, rest = function.pci.split(":")
     slot, number = rest.split(".")
     device = SubElement(devices, "hostdev", mode="subsystem", type="pci", managed="no")

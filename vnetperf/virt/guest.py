@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import socket
@@ -27,6 +28,8 @@ from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt.domain import Domain, domain_xml
 from vnetperf.virt.guest_agent import GuestAgent
 from vnetperf.virt.session_server import EMBEDDED
+
+log = logging.getLogger(__name__)
 
 OPEN_S = 20.0
 CALL_S = 60.0
@@ -190,6 +193,7 @@ class Guest:
             self.stop()  # nobody else knows of it
             raise self.error("was stopped while it started")
         self._process = ProcessId.of(self._find_process())
+        log.info("guest %s started, accelerator %s", self.domain.name, self.domain.accelerator)
 
     def wait_ready(self, timeout_s: float) -> None:
         """Wait until its agent answers."""
@@ -214,6 +218,7 @@ class Guest:
             ),
         )
         self.boot_s = time.monotonic() - began
+        log.info("guest %s: its agent answers after %.1f s", self.domain.name, self.boot_s)
 
     def boot(self, timeout_s: float) -> None:
         """Start it and wait until its agent answers.
@@ -233,6 +238,7 @@ class Guest:
                 aborted = QEMU_ABORT.search(self._log()[said_before:]) or not self._console()
                 if not again or self._alive() or not aborted:
                     raise
+                log.warning("guest %s: QEMU aborted, it is started again", self.domain.name)
 
     def _alive(self) -> bool:
         if self._process is not None:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import DutError, HostError
+
+log = logging.getLogger(__name__)
 
 ANSWER_S = 10
 POLL_S = 0.03
@@ -53,14 +56,9 @@ class GuestAgent:
             return False
         return True
 
-    def start(self, argv: Sequence[str], *, capture: bool = False, given: str = "") -> int:
+    def start(self, argv: Sequence[str], *, capture: bool = False) -> int:
         """Start a program."""
-        more: dict[str, Any] = (
-            {"input_data": base64.b64encode(given.encode()).decode()} if given else {}
-        )
-        started = self.ask(
-            "guest-exec", path=argv[0], arg=list(argv[1:]), capture_output=capture, **more
-        )
+        started = self.ask("guest-exec", path=argv[0], arg=list(argv[1:]), capture_output=capture)
         return int(started["pid"])
 
     def ended(self, pid: int) -> ProcessExit | None:
@@ -72,9 +70,10 @@ class GuestAgent:
         texts = (base64.b64decode(status.get(key, "")) for key in ("out-data", "err-data"))
         return ProcessExit(int(code), "".join(text.decode(errors="replace") for text in texts))
 
-    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0, given: str = "") -> str:
+    def run(self, argv: Sequence[str], *, timeout_s: float = 20.0) -> str:
         """Run a program to its end."""
-        pid = self.start(argv, capture=True, given=given)
+        log.debug("guest %s runs %s", self.name, " ".join(argv))
+        pid = self.start(argv, capture=True)
         where = f"{self.name}: {' '.join(argv)}"
         ended = wait_for(
             lambda: self.ended(pid),

@@ -87,7 +87,6 @@ def parse_ethtool(text: str) -> dict[str, str]:
 
 #: Larger disk images take too long to read for a hash.
 MAX_HASHED: Final = 8 << 30
-HASH_BLOCK: Final = 1 << 20
 CLOCKSOURCE: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 #: Beginnings of the names of packages that decide the speed of a guest.
 SPEED_PACKAGES: Final = ("linux-image", "dpdk", "libc6", "busybox", "iproute2")
@@ -161,8 +160,5 @@ def disk_hash(disk: Path, most: int = MAX_HASHED) -> str:
     state = disk.stat()
     if state.st_size > most:
         return unknown(f"{state.st_size} octets are too many to read; changed {state.st_mtime:.0f}")
-    digest = hashlib.sha256()
     with disk.open("rb") as file:
-        while block := file.read(HASH_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

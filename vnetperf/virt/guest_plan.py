@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from vnetperf.host.cpu import format_cpus, parse_cpus
 from vnetperf.model.deployment import Attachment
@@ -15,10 +16,9 @@ from vnetperf.virt.domain import (
     BootFiles,
     Domain,
     GuestNic,
-    MacvtapBacking,
+    NetdevBacking,
     NumaCell,
     Offloads,
-    TapBacking,
     VfBacking,
     VhostUserBacking,
 )
@@ -241,15 +241,14 @@ def guest_nic(attachment: Attachment, options: GuestOptions, where: GuestResourc
     """A NIC of the guest."""
     vhost = where.vhost_net if options.vhost is None else options.vhost
     vhost = vhost and options.nic == "virtio"
-    backing: VhostUserBacking | TapBacking | MacvtapBacking | VfBacking
+    backing: VhostUserBacking | NetdevBacking | VfBacking
     if attachment.kind == "vhost-user":
         backing = VhostUserBacking(
-            socket=_required(attachment, "socket"), server=attachment.vnf_is_server
+            socket=attachment.require("socket"), server=attachment.vnf_is_server
         )
-    elif attachment.kind == "tap":
-        backing = TapBacking(netdev=_required(attachment, "netdev"), vhost=vhost)
-    elif attachment.kind == "macvtap":
-        backing = MacvtapBacking(netdev=_required(attachment, "netdev"), vhost=vhost)
+    elif attachment.kind in ("tap", "macvtap"):
+        kind: Literal["tap", "macvtap"] = "tap" if attachment.kind == "tap" else "macvtap"
+        backing = NetdevBacking(kind=kind, netdev=attachment.require("netdev"), vhost=vhost)
     elif attachment.kind == "vf":
         backing = _vf_backing(attachment)
     else:
@@ -287,7 +286,7 @@ def _vf_backing(attachment: Attachment) -> VfBacking:
             cure="turn the IOMMU on (boot with intel_iommu=on or amd_iommu=on), and leave "
             "vf_driver out",
         )
-    return VfBacking(pci=_required(attachment, "pci"))
+    return VfBacking(pci=attachment.require("pci"))
 
 
 def describe_nic(nic: GuestNic) -> str:
@@ -309,12 +308,3 @@ def own_mac(attachment: Attachment) -> str:
     """An address that no frame carries."""
     octets = (attachment.mac or "").split(":")
     return ":".join((*octets[:2], GUEST_OCTET, *octets[3:]))
-
-
-def _required(attachment: Attachment, what: str) -> str:
-    value = getattr(attachment, what)
-    if not value:
-        raise DutError(
-            f"the {attachment.kind} attachment has no {what}", where=str(attachment.port)
-        )
-    return str(value)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import selectors
+import shlex
 import shutil
 import signal
 import socket
@@ -24,6 +26,8 @@ from vnetperf.virt.kernel import Kernel, make_lab_dir
 from vnetperf.virt.kvm import kvm_proof
 from vnetperf.virt.lab_boot import LabMachine
 from vnetperf.virt.tools import with_pdeathsig
+
+log = logging.getLogger(__name__)
 
 CHUNK = 65536
 
@@ -332,12 +336,13 @@ def _cure(directory: Path) -> str:
 @contextlib.contextmanager
 def _qemu(argv: list[str], directory: Path, fds: list[int]) -> Iterator[subprocess.Popen[bytes]]:
     """QEMU, which the kernel kills when this process ends, however that comes about."""
-    with (directory / "qemu.log").open("wb") as log:
+    log.info("starting the lab: %s", shlex.join(argv))
+    with (directory / "qemu.log").open("wb") as output:
         process = subprocess.Popen(
             with_pdeathsig(argv),
             stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
             pass_fds=fds,
             start_new_session=True,  # Ctrl-C on the terminal is ours to handle
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -20,6 +21,8 @@ from urllib.parse import unquote
 from filelock import FileLock, Timeout
 
 from vnetperf.model.errors import HostError
+
+log = logging.getLogger(__name__)
 
 QEMU = "qemu-system-x86_64"
 QEMU_LEAST = (8, 0)
@@ -137,7 +140,8 @@ def run_tool(
     """Run a tool to its end; it dies with this process."""
     command = [need_program(argv[0], TOOLS[argv[0]]), *argv[1:]]
     kept = {name: value for name, value in os.environ.items() if name not in without}
-    told = " ".join(argv[:8]) + (" ..." if len(argv) > 8 else "")
+    shown = " ".join(argv[:8]) + (" ..." if len(argv) > 8 else "")
+    log.debug("running %s", shown)
     try:
         done = subprocess.run(
             with_pdeathsig(command),
@@ -152,13 +156,13 @@ def run_tool(
         )
     except subprocess.TimeoutExpired as error:
         raise HostError(
-            f"did not end within {timeout_s:g} s", where=told, cure="try again"
+            f"did not end within {timeout_s:g} s", where=shown, cure="try again"
         ) from error
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
         raise HostError(
             f"failed: {' / '.join(last) or f'status {done.returncode}'}",
-            where=told,
+            where=shown,
             cure=APT_CURE if argv[0].startswith("apt-") else "see what it says; is the disk full?",
         )
     return done.stdout

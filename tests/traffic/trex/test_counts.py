@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.traffic.trex.test_streams import compiled
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import TrialSpec, Verdict
-from vnetperf.runner.trial_runner import judge
+from vnetperf.runner.verdict import judge
 from vnetperf.traffic.trex.driver import Trex
 from vnetperf.traffic.trex.trials import latency_of, plan_trial, recorded, to_trial_result
 
@@ -25,10 +25,17 @@ PROBED = {str(n): {"histogram": {"10": 90, "20": 10}} for n in PLAN.probes()}
 
 def answer(sent: tuple[int, int], received: tuple[int, int], **more: Any) -> dict[str, Any]:
     ports = {
-        str(n): {"planned": 1000, "sent": sent[n], "received": received[n], "seconds": 1.0}
+        str(n): {"sent": sent[n], "received": received[n], "samples": [(1.0, sent[n], 0.0)]}
         for n in (0, 1)
     }
-    return {"ports": ports, "dropped": 0, "latency": {}, **more}
+    return {
+        "ports": ports,
+        "dropped": 0,
+        "latency": {},
+        "started": 0.0,
+        "stopped": 1.0,
+        **more,
+    }
 
 
 @settings(deadline=None, max_examples=50)
@@ -41,7 +48,7 @@ def test_every_intended_frame_is_accounted_for(
     sent: tuple[int, int], kept: tuple[float, float], dropped: int
 ) -> None:
     received = (int(sent[1] * kept[1]), int(sent[0] * kept[0]))
-    result = to_trial_result(PLAN, answer(sent, received, dropped=dropped))
+    result = to_trial_result(PLAN, answer(sent, received, dropped=dropped), 1.0)
     for d in result.directions:
         assert d.sent + d.refused + d.unsent == d.intended == 1000
         assert min(d.refused, d.unsent) >= 0
@@ -51,7 +58,7 @@ def test_every_intended_frame_is_accounted_for(
 
 
 def test_each_direction_has_its_own_loss() -> None:
-    result = to_trial_result(PLAN, answer((1000, 1000), (1000, 900)))
+    result = to_trial_result(PLAN, answer((1000, 1000), (1000, 900)), 1.0)
     assert [result.loss_ratio(d) for d in result.directions] == [0.1, 0.0]
 
 
@@ -60,11 +67,11 @@ def test_refused_frames_drop_the_histogram_only_where_they_are_loss(
     refusal_is_loss: bool, make: Callable[..., Trex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # 100 of 1000 frames of a direction were refused; all that were sent came back.
-    said = answer((900, 900), (900, 900), dropped=200, latency=PROBED, took={"drain": 0.0})
+    said = answer((900, 900), (900, 900), dropped=200, latency=PROBED, drained=0.0)
     trex = make(connect=False)
     trex.plan = trex.plan.model_copy(update={"refusal_is_loss": refusal_is_loss})
     trex._frames = compiled()
-    monkeypatch.setattr(trex, "_send", lambda *_: said)
+    monkeypatch.setattr(trex, "_send", lambda *_, **__: said)
     trial = TrialSpec(frame_size=64, load_fps=1000.0, duration_s=1.0, histogram_up_to_loss=0.05)
     result = trex.run(trial, lambda: None)
     assert result.refusal_is_loss is refusal_is_loss
@@ -75,12 +82,12 @@ def test_refused_frames_drop_the_histogram_only_where_they_are_loss(
 
 def test_more_sent_than_asked_for_is_somebody_else() -> None:
     with pytest.raises(GeneratorError, match="port 1 sent 5 frames more"):
-        to_trial_result(PLAN, answer((1000, 1005), (1005, 1000)))
+        to_trial_result(PLAN, answer((1000, 1005), (1005, 1000)), 1.0)
 
 
 def test_counters_that_stand_still_are_no_result() -> None:
     with pytest.raises(GeneratorError, match="do not change"):
-        to_trial_result(PLAN, answer((0, 0), (0, 0)))
+        to_trial_result(PLAN, answer((0, 0), (0, 0)), 1.0)
 
 
 @settings(deadline=None, max_examples=50)
@@ -108,7 +115,7 @@ def test_a_coarse_histogram_is_better_than_none() -> None:
 
 
 def test_probes_that_nobody_saw_are_said() -> None:
-    result = to_trial_result(PLAN, answer((1000, 1000), (1000, 1000)))
+    result = to_trial_result(PLAN, answer((1000, 1000), (1000, 1000)), 1.0)
     assert "no probe was seen" in result.uncollected["latency"]
 
 

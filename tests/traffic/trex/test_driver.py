@@ -22,7 +22,7 @@ from vnetperf.model.errors import GeneratorError
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec, Verdict
-from vnetperf.runner.trial_runner import judge
+from vnetperf.runner.verdict import judge
 from vnetperf.traffic.trex import worker
 from vnetperf.traffic.trex.driver import Trex
 

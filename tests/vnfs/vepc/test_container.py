@@ -16,7 +16,7 @@ from vnetperf.model.scenario import Placement
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.vnfs.vepc import container
 from vnetperf.vnfs.vepc.container import ContainerPrograms, Vepc
-from vnetperf.vnfs.vepc.stack import CoreInterfaces
+from vnetperf.vnfs.vepc.stack import MobileCoreInterfaces
 
 Cpus = tuple[int, ...]
 STACK = MobileCore(
@@ -58,7 +58,7 @@ def started(vepc: Vepc) -> tuple[MagicMock, MagicMock]:
         place.spawn.return_value = running
         place.statistics.return_value = {"tun0": MagicMock()}
         vepc.mobile_core = ContainerPrograms(vepc)
-        vepc.mobile_core.start(CoreInterfaces("gn0", "sgi0"))
+        vepc.mobile_core.start(MobileCoreInterfaces("gn0", "sgi0"))
     return place.spawn, pin
 
 

@@ -29,7 +29,7 @@ def accepted(message: gtpc.Message, number: int) -> gtpc.Message:
         0,
         message.sequence,
         (
-            (gtpc.CAUSE, bytes((gtpc.ACCEPTED,))),
+            (gtpc.CAUSE, bytes(gtpc.ACCEPTED[:1])),
             (gtpc.TEID_DATA, struct.pack("!I", number)),
             (gtpc.TEID_CONTROL, struct.pack("!I", number)),
             (gtpc.END_USER_ADDRESS, gtpc.IPV4 + ue.packed),

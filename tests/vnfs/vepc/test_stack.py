@@ -10,7 +10,7 @@ import pytest
 from vnetperf import config
 from vnetperf.host.programs import linked_libraries
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.options import CoreOptions, MobileCore, StackProgram, UeAttach
+from vnetperf.model.options import MobileCore, MobileCoreOptions, StackProgram, UeAttach
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.runner.scenarios import make_scenario
@@ -19,7 +19,7 @@ from vnetperf.vnfs.vepc import stack
 from vnetperf.vnfs.vepc.vm import VmVepc
 from vnetperf.vnfs.vloop import Vloop
 
-INTERFACES = stack.CoreInterfaces("gn0", "sgi0")
+INTERFACES = stack.MobileCoreInterfaces("gn0", "sgi0")
 
 
 def shipped() -> list[str]:
@@ -44,12 +44,14 @@ def test_a_stack_that_ships_has_nothing_that_stands_for_nothing(name: str) -> No
     found = config.load({"core": (name,)}, environment={}).stack
     assert found.name == name
     for mode in found.gtpu_modes:
-        assert stack.stack_problem(found, CoreOptions(gtpu_mode=mode)) == ""
+        assert stack.stack_problem(found, MobileCoreOptions(gtpu_mode=mode)) == ""
 
 
 def test_values_reach_files_and_command_lines() -> None:
     osmo = config.load({}, environment={}).stack
-    known = stack.stack_values(osmo, CoreOptions(gtpu_mode="kernel"), INTERFACES, Path("/run/x"))
+    known = stack.stack_values(
+        osmo, MobileCoreOptions(gtpu_mode="kernel"), INTERFACES, Path("/run/x")
+    )
     (text,) = stack.stack_files(osmo, known).values()
     assert "gtpu-mode kernel-gtp\n" in text
     assert "gtp bind-ip 192.0.2.1\n" in text
@@ -62,14 +64,16 @@ def test_values_reach_files_and_command_lines() -> None:
 
 def test_an_unknown_name_is_told_with_those_there_are() -> None:
     wrong = with_text(files={"a.conf": "listen ${gn_adress}"})
-    said = stack.stack_problem(wrong, CoreOptions())
+    said = stack.stack_problem(wrong, MobileCoreOptions())
     assert "${gn_adress} stands for nothing" in said
     assert "gn_address" in said
     assert "mine.toml" in said
 
 
 def test_a_mode_that_a_core_has_not_is_told() -> None:
-    assert "accepted: tun" in stack.stack_problem(with_text(), CoreOptions(gtpu_mode="kernel"))
+    assert "accepted: tun" in stack.stack_problem(
+        with_text(), MobileCoreOptions(gtpu_mode="kernel")
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,8 +134,8 @@ def test_sessions_are_options() -> None:
 
 def test_more_sessions_than_a_core_has_room_for_are_told() -> None:
     osmo = config.load({}, environment={}).stack
-    assert stack.stack_problem(osmo, CoreOptions(sessions=1023)) == ""
-    assert "up to 1023" in stack.stack_problem(osmo, CoreOptions(sessions=1024))
+    assert stack.stack_problem(osmo, MobileCoreOptions(sessions=1023)) == ""
+    assert "up to 1023" in stack.stack_problem(osmo, MobileCoreOptions(sessions=1024))
 
 
 @pytest.mark.parametrize("name", ["/etc/cron.d/x", "../x", "", "..", "netns"])
@@ -142,15 +146,17 @@ def test_a_file_stays_in_the_directory_of_its_core(name: str) -> None:
 
 def test_a_file_is_not_called_like_a_value() -> None:
     assert "${gn} would be either" in stack.stack_problem(
-        with_text(files={"gn": ""}), CoreOptions()
+        with_text(files={"gn": ""}), MobileCoreOptions()
     )
 
 
 def test_a_ue_is_looked_at_before_anything_starts() -> None:
     ue = StackProgram(role="ue", argv=("ue", "--tun", "${tun}", "--to", "${sgsn}"), ready="up")
-    assert "${sgsn} stands for nothing" in stack.stack_problem(with_text(ue=ue), CoreOptions())
+    assert "${sgsn} stands for nothing" in stack.stack_problem(
+        with_text(ue=ue), MobileCoreOptions()
+    )
     right = ue.model_copy(update={"argv": ("ue", "${tun}", "${gn_address}", "${ue_network}")})
-    assert stack.stack_problem(with_text(ue=right), CoreOptions()) == ""
+    assert stack.stack_problem(with_text(ue=right), MobileCoreOptions()) == ""
 
 
 @pytest.mark.parametrize("linked", [False, True])

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import GeneratorError, HostError, TrialTimeoutError
 from vnetperf.model.trial import CaptureWhat
 from vnetperf.traffic.base import host_failures
 from vnetperf.traffic.loadgen.build import engine_executable
 from vnetperf.traffic.loadgen.telemetry import (
+    POLL_S,
     CapturedFrame,
     DelayDifferences,
     EngineInfo,
@@ -30,6 +30,7 @@ from vnetperf.traffic.loadgen.telemetry import (
     StreamResult,
     StreamTimeline,
     WorkerInfo,
+    connect_engine,
     parse_reply,
     read_capture,
     read_histogram,
@@ -279,7 +280,6 @@ class EngineTrial:
         }
 
 
-POLL_S = 0.002
 #: Starts a command with additions to the environment.
 Spawn = Callable[[list[str], dict[str, str]], ManagedProcess]
 Record = TypeVar("Record")
@@ -356,9 +356,7 @@ class Engine:
 
     def _expect_alive(self, cause: Exception) -> None:
         # The socket closes a moment before the process can be waited for.
-        deadline = time.monotonic() + 1.0
-        while self._process.alive() and time.monotonic() < deadline:
-            time.sleep(POLL_S)
+        wait_at_most(lambda: not self._process.alive(), 1.0, "the engine's exit", poll_s=POLL_S)
         try:
             self._process.expect_alive()
         except HostError as error:
@@ -404,15 +402,21 @@ class Engine:
     def plug(self, port: int, timeout_s: float = 10.0) -> None:
         """Take a port up again once its far end is there."""
         log.info("plug in port %d", port)
-        deadline = time.monotonic() + patient(timeout_s)
-        while True:
+        refused: list[GeneratorError] = []
+
+        def plugged() -> bool:
             try:
                 self._ask("port/plug", port=port)
-                break
             except GeneratorError as error:
-                if not error.accepted.startswith("a far end") or time.monotonic() > deadline:
+                if not error.accepted.startswith("a far end"):
                     raise
-            time.sleep(POLL_S)
+                refused.append(error)
+                return False
+            return True
+
+        wait_for(
+            plugged, timeout_s, f"the far end of port {port}", poll_s=POLL_S, error=refused.pop
+        )
         self._wait_link(port, timeout_s)
 
     def set_streams(self, streams: Iterable[StreamSpec]) -> None:
@@ -471,16 +475,17 @@ class Engine:
         return self.result()
 
     def _wait_state(self, states: set[str], timeout_s: float) -> Mapping[str, Any]:
-        deadline = time.monotonic() + patient(timeout_s)
-        while True:
+        def status() -> tuple[bool, Mapping[str, Any]]:
             reply: Mapping[str, Any] = self._ask("trial/status")
-            if reply["state"] in states:
-                return reply
-            if time.monotonic() > deadline:
-                if reply["state"] != "idle":
-                    self.stop()
-                raise TrialTimeoutError(f"the engine is still {reply['state']} after {timeout_s} s")
-            time.sleep(POLL_S)
+            return reply["state"] in states, reply
+
+        wait_at_most(lambda: status()[0], timeout_s, "the engine to be done", poll_s=POLL_S)
+        there, reply = status()
+        if there:
+            return reply
+        if reply["state"] != "idle":
+            self.stop()
+        raise TrialTimeoutError(f"the engine is still {reply['state']} after {timeout_s} s")
 
     def result(self) -> EngineResult:
         """Return the result of the last trial; it stays until the next one starts."""
@@ -572,33 +577,3 @@ class Engine:
         """End the engine; may be called again.  One that does not end by itself is killed."""
         self._socket.close()
         self._process.stop(timeout_s)
-
-
-def connect_engine(process: ManagedProcess, run_dir: Path, timeout_s: float) -> EngineSocket:
-    """Wait for the socket of this very process to reply."""
-    found: list[EngineSocket] = []
-
-    def connected() -> bool:
-        # EAL adds ":1" and so on to the name when it finds it taken.
-        for path in (run_dir / "dpdk").rglob("dpdk_telemetry.v2*"):
-            with contextlib.suppress(GeneratorError):
-                socket = EngineSocket(path)
-                # DPDK opens the socket before the ports are up and the workers run.
-                if socket.pid == process.pid and _works(socket):
-                    found.append(socket)
-                    return True
-                socket.close()
-        return False
-
-    began = time.monotonic()
-    with host_failures():
-        process.wait_for(connected, timeout_s, "its telemetry socket", POLL_S)
-    log.info("engine %d replies after %.2f s", process.pid, time.monotonic() - began)
-    return found[0]
-
-
-def _works(socket: EngineSocket) -> bool:
-    try:
-        return bool(socket.ask("/loadgen/worker", worker=0)["tid"])
-    except GeneratorError:
-        return False

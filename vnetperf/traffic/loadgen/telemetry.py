@@ -5,8 +5,10 @@ Times in replies are nanoseconds after the trial's start.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
+import time
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 from vnetperf.host.dpdk import DpdkTelemetry
+from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import GeneratorError
 from vnetperf.traffic.base import host_failures
 from vnetperf.traffic.frames import pcap_file
@@ -23,6 +26,7 @@ log = logging.getLogger(__name__)
 _PATH_MAX = 107  # sun_path, without its terminator
 #: Longer than the engine gives its workers (worker.c), so that its own message arrives.
 REPLY_TIMEOUT_S = 30.0
+POLL_S = 0.002
 
 
 class EngineSocket:
@@ -89,6 +93,36 @@ def _accepted(command: str, value: Any) -> Any:
             str(value["error"]), where=command, accepted=str(value.get("accepted", ""))
         )
     return value
+
+
+def connect_engine(process: ManagedProcess, run_dir: Path, timeout_s: float) -> EngineSocket:
+    """Wait for the socket of this very process to reply."""
+    found: list[EngineSocket] = []
+
+    def connected() -> bool:
+        # EAL adds ":1" and so on to the name when it finds it taken.
+        for path in (run_dir / "dpdk").rglob("dpdk_telemetry.v2*"):
+            with contextlib.suppress(GeneratorError):
+                socket = EngineSocket(path)
+                # DPDK opens the socket before the ports are up and the workers run.
+                if socket.pid == process.pid and _works(socket):
+                    found.append(socket)
+                    return True
+                socket.close()
+        return False
+
+    began = time.monotonic()
+    with host_failures():
+        process.wait_for(connected, timeout_s, "its telemetry socket", POLL_S)
+    log.info("engine %d replies after %.2f s", process.pid, time.monotonic() - began)
+    return found[0]
+
+
+def _works(socket: EngineSocket) -> bool:
+    try:
+        return bool(socket.ask("/loadgen/worker", worker=0)["tid"])
+    except GeneratorError:
+        return False
 
 
 ReplyType = TypeVar("ReplyType")

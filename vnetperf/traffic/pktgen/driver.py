@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pydantic import field_validator
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import ConfigError, GeneratorError
@@ -23,10 +23,10 @@ from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenar
 from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
+from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
-from vnetperf.traffic.pktgen import trials as latency
 from vnetperf.traffic.pktgen.process import (
+    WIRES,
     LuaClient,
     PktgenCommand,
     PktgenProcess,
@@ -42,12 +42,21 @@ from vnetperf.traffic.pktgen.streams import (
     frame_settings,
     unsupported_settings,
 )
-from vnetperf.traffic.pktgen.trials import ATTEMPTS, LinkRate, PktgenTrials, SendingPort
+from vnetperf.traffic.pktgen.trials import (
+    ATTEMPTS,
+    PROBE_OCTETS,
+    LinkRate,
+    PktgenTrials,
+    SendingPort,
+    can_probe,
+    probe_settings,
+)
+
+log = logging.getLogger(__name__)
 
 LINK_S, LINK_POLL_S, WAKE_S = 4.0, 0.02, 10.0
 #: Starts until links are up.
 STARTS = 3
-LEARN_FPS, LEARN_S = 10_000.0, 2.0
 #: On shared cores the tester goes before all others, so that a shortage shows as the DUT's loss.
 TESTER_NICE = -15
 LARGEST = 1518
@@ -93,7 +102,7 @@ class Pktgen(TrafficGenerator):
     programs: ClassVar[tuple[Program, ...]] = (Program(name="pktgen", records_build=True),)
     Section: ClassVar[type[Frozen]] = PktgenConfig
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
-        wires=("memif", "veth", "nic"),
+        wires=WIRES,
         tunnels=(*TUNNELS, GTPU),
         nic_drivers=("vfio-pci", "kernel"),
         max_frame_size=LARGEST,
@@ -107,7 +116,7 @@ class Pktgen(TrafficGenerator):
         self._ends: tuple[WireEnd, ...] = ()
         self._started: PktgenProcess | None = None
         self._launch: PktgenCommand | None = None
-        self._repl: LuaClient | None = None
+        self._lua_client: LuaClient | None = None
         self._loaded = ""
         self._files: dict[int, tuple[Path, PortTraffic]] = {}
         self._trials: PktgenTrials | None = None
@@ -186,7 +195,7 @@ class Pktgen(TrafficGenerator):
         """Start Pktgen, or connect to the one that the testbed names."""
         self._ends = ends
         if self._server:
-            self._repl = connect_server(self._server)
+            self._lua_client = connect_server(self._server)
             self._check_server()
             return
         scenario = self.plan.scenario
@@ -208,11 +217,13 @@ class Pktgen(TrafficGenerator):
         prefix = f"vnp{self.machine.run_id}{self._starts}"[:40]
         self._launch = pktgen_command(program, self.plan, self._ends, files, prefix)
         self._started = PktgenProcess(self.machine, self._launch)
-        self._repl = self._started.connect()
-        self._repl.call("pktgen.screen('off')")
+        self._lua_client = self._started.connect()
+        self._lua_client.call("pktgen.screen('off')")
         placement = self.plan.placement  # who deployed it does this once, and it starts often
-        self._started.prefer(TESTER_NICE, placement.slice_us if placement.shared else 0)
-        self._started.calm_others()
+        self._started.set_slices_and_nice(
+            TESTER_NICE, placement.slice_us if placement.shared else 0
+        )
+        self._started.deprioritise_helper_threads()
 
     def _check_server(self) -> None:
         ports = self._lua("return pktgen.portCount()")
@@ -229,9 +240,9 @@ class Pktgen(TrafficGenerator):
         return f"0-{len(self._ends) - 1}" if len(self._ends) > 1 else "0"
 
     def _connected(self) -> LuaClient:
-        if self._repl is None:
+        if self._lua_client is None:
             raise GeneratorError("Pktgen has not been started", where=self.name)
-        return self._repl
+        return self._lua_client
 
     def _lua(self, source: str) -> Any:
         return self._connected().call(source)
@@ -243,7 +254,7 @@ class Pktgen(TrafficGenerator):
 
     def reconnect(self) -> None:
         """Start it again."""
-        if self._repl is None:
+        if self._lua_client is None:
             self.connect(self._ends)
 
     def links_down(self) -> tuple[str, ...]:
@@ -308,7 +319,7 @@ class Pktgen(TrafficGenerator):
         return SendingPort(
             load=cycle.load,
             octets=len(kinds[0].template) if cycle.equal else 0,
-            probes=latency.can_probe(kinds, equal=cycle.equal),
+            probes=can_probe(kinds, equal=cycle.equal),
             ipv6_is_own=any(k.template[12:14] == b"\x86\xdd" for k in kinds),
         )
 
@@ -322,7 +333,7 @@ class Pktgen(TrafficGenerator):
             self._lua(frame_settings(port, mine[0]))
             octets = len(mine[0].template)
             senders[port] = SendingPort(
-                load=mine[0].share, octets=octets, probes=octets != latency.PROBE_OCTETS
+                load=mine[0].share, octets=octets, probes=octets != PROBE_OCTETS
             )
         return senders
 
@@ -333,14 +344,13 @@ class Pktgen(TrafficGenerator):
         was added, lets go of a client that was quicker.
         """
         for attempt in range(STARTS):
-            deadline = time.monotonic() + patient(LINK_S)
-            while (down := self.links_down()) and time.monotonic() < deadline:
-                time.sleep(LINK_POLL_S)
+            down = self._down_after(LINK_S)
             if not down:
                 return
             if self._server:
                 break
             if attempt < STARTS - 1:
+                log.info("start Pktgen again: no link at %s", ", ".join(down))
                 loaded = self._loaded
                 self._start(self._files)
                 self._loaded = loaded
@@ -350,13 +360,17 @@ class Pktgen(TrafficGenerator):
             cure="see whether the other end of the wire is there, and Pktgen's terminal",
         )
 
+    def _down_after(self, seconds: float) -> tuple[str, ...]:
+        wait_at_most(lambda: not self.links_down(), seconds, "links of Pktgen", poll_s=LINK_POLL_S)
+        return self.links_down()
+
     def _probe_addresses(
         self, kinds: tuple[CompiledFrame, ...], senders: Mapping[int, SendingPort]
     ) -> None:
         for port, sender in senders.items():
             if sender.probes and not self._server:
                 stream = next(k.stream for k in kinds if k.stream.tx_port == port)
-                self._lua(latency.probe_settings(port, stream))
+                self._lua(probe_settings(port, stream))
 
     def _link(self, port: int) -> LinkRate:
         """What a port's rates are made of: all of the link, and a rate that is slow enough.
@@ -366,7 +380,7 @@ class Pktgen(TrafficGenerator):
         full = int(self._paced(port, 100.0)["tx_pps"])
         if full < 1:
             raise GeneratorError(
-                f"Pktgen says that port {port} can send {full} frames/s",
+                f"Pktgen reports that port {port} can send {full} frames/s",
                 where="tx_debug.tx_pps at 100 %",
                 cure="its link may be down",
             )
@@ -403,12 +417,12 @@ class Pktgen(TrafficGenerator):
         """Send learning frames."""
         frames = frames_per_stream * self._streams_of_port
         if frames:
-            self._prepared().learn(frames, max(LEARN_FPS, frames / LEARN_S), lambda: None)
+            self._prepared().learn(frames, learning_rate(frames), lambda: None)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send, drain, settle, count."""
         if self._started is not None:
-            self._started.calm_others()
+            self._started.deprioritise_helper_threads()
         result = self._prepared().run(trial, watch)
         return result.model_copy(update={"refusal_is_loss": self.refusal_is_loss(trial)})
 
@@ -442,16 +456,16 @@ class Pktgen(TrafficGenerator):
 
     def close(self) -> None:
         """Stop traffic and Pktgen; someone else's goes on without traffic."""
-        if self._server and self._repl is not None:
+        if self._server and self._lua_client is not None:
             with contextlib.suppress(GeneratorError):
-                self._repl.call(f"pktgen.stop('{self._every_port}')")
+                self._lua_client.call(f"pktgen.stop('{self._every_port}')")
         self._end()
 
     def _end(self) -> None:
         self._trials, self._loaded = None, ""
-        if self._repl is not None:
-            self._repl.close()
-            self._repl = None
+        if self._lua_client is not None:
+            self._lua_client.close()
+            self._lua_client = None
         if self._started is not None:
             self._started.stop()
             self._started = None

@@ -14,22 +14,23 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib.resources import files
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-from vnetperf.host import dpdk, threads
+from vnetperf.host import threads
 from vnetperf.host.machine import Machine
-from vnetperf.host.processes import ManagedProcess
 from vnetperf.host.threads import list_threads
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_at_most, wait_for
 from vnetperf.model.deployment import WireEnd
-from vnetperf.model.errors import GeneratorError, HostError
+from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Plan
+from vnetperf.traffic.base import host_failures
+from vnetperf.traffic.devices import dpdk_device
 from vnetperf.traffic.pktgen.streams import PortTraffic
 
+WIRES = ("memif", "veth", "nic")
 PORT = 22022
 #: Pktgen reads lines into a buffer of 8 KiB and takes what is beyond for a line of its own.
 MAX_LINE = 8191
@@ -38,8 +39,6 @@ ANSWER_S = 8.0
 MARK = b"@vp "
 #: Functions that end Pktgen when they are called from its socket.
 FATAL_CALLS = ("pktgen.load", "pktgen.quit")
-
-OpenSocket = Callable[[], socket.socket]
 
 
 def helper_line() -> str:
@@ -53,20 +52,13 @@ class LuaClient:
     """A connection to Pktgen."""
 
     def __init__(
-        self, connect: OpenSocket, where: str, death: Callable[[], str] = lambda: ""
+        self, connection: socket.socket, where: str, failure: Callable[[], str] = lambda: ""
     ) -> None:
         self.where = where
-        self._death = death
+        self._failure = failure
         self._rest = b""
         self._tag = 0
-        try:
-            self._socket = connect()
-        except OSError as error:
-            raise GeneratorError(
-                f"nobody listens there: {error}",
-                where=where,
-                cure="start Pktgen with -G, or correct `server` under [pktgen] of the testbed file",
-            ) from None
+        self._socket = connection
         try:
             self._send(helper_line())
             self.call("return 1")
@@ -91,7 +83,7 @@ class LuaClient:
         self._send(f"vp({self._tag}, [==[{source}]==])")
         answer = self._answer(time.monotonic() + patient(timeout_s))
         if "error" in answer:
-            raise GeneratorError(f"Pktgen says: {answer['error']}", where=source[:120])
+            raise GeneratorError(f"Pktgen reports: {answer['error']}", where=source[:120])
         return answer.get("ok")
 
     def close(self) -> None:
@@ -139,14 +131,14 @@ class LuaClient:
             except OSError as error:
                 raise self._gone(str(error)) from None
             if not received:
-                raise self._gone("it hung up")
+                raise self._gone("it closed the connection")
             self._rest += received
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
     def _gone(self, how: str) -> GeneratorError:
-        death = self._death()
-        return GeneratorError(death or f"Pktgen is gone or stuck: {how}", where=self.where)
+        what = self._failure() or f"Pktgen is gone or stuck: {how}"
+        return GeneratorError(what, where=self.where)
 
 
 def server_address(server: str) -> tuple[str, int]:
@@ -155,7 +147,6 @@ def server_address(server: str) -> tuple[str, int]:
     return (host, int(port)) if host else (server, PORT)
 
 
-USER_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 #: Pktgen makes a pool of 24576 buffers of 10 KiB for each receive queue of a port, and for each of
 #: its four ways of sending, whether they are used or not.
 POOL_MIB, WAYS, BASE_MIB = 259, 4, 480
@@ -198,12 +189,20 @@ def pktgen_command(
     queues = plan.tester_rx_queues
     workers = tuple(range(MAX_LCORE, MAX_LCORE - queues, -1))
     lcores = ",".join([f"{main}@{main}", *(f"{worker}@{core}" for worker in workers)])
-    devices = [_device(number, end, plan) for number, end in enumerate(ends)]
-    hugepages = any(device.startswith("-a") for device in devices)
+    devices = [
+        dpdk_device(number, end, plan.scenario.mtu, WIRES) for number, end in enumerate(ends)
+    ]
     argv = [program, f"--lcores={lcores}", f"--main-lcore={main}", f"--file-prefix={prefix}"]
     argv += [f"-m{pktgen_memory_mib(len(ends), queues, list(files.values()))}", "--no-telemetry"]
-    argv += ["--in-memory"] if hugepages else ["--no-huge", "--no-pci"]
-    argv += [*devices, "--", "-g", f"127.0.0.1:{PORT}", "-m", _matrix(len(ends), workers)]
+    argv += ["--in-memory"] if any(device.pci for device in devices) else ["--no-huge", "--no-pci"]
+    argv += [
+        *(device.argument for device in devices),
+        "--",
+        "-g",
+        f"127.0.0.1:{PORT}",
+        "-m",
+        _matrix(len(ends), workers),
+    ]
     argv += [f"-s{port}:{path}" for port, (path, _) in sorted(files.items())]
     sockets = tuple(Path(end.socket) for end in ends if end.socket and end.role == "server")
     return PktgenCommand(tuple(argv), sockets, workers, PORT)
@@ -224,29 +223,7 @@ def _matrix(ports: int, workers: Sequence[int]) -> str:
     return ",".join(f"{cores}.{port}" for port in range(ports))
 
 
-def _device(number: int, end: WireEnd, plan: Plan) -> str:
-    mtu = plan.scenario.mtu
-    if end.kind == "memif" and end.socket:
-        argument = dpdk.memif_devargs(
-            number,
-            role=end.role or "client",
-            identity=end.wire,
-            socket=end.socket,
-            mtu=mtu,
-            mac=end.mac or "",
-        )
-        return f"--vdev={argument}"
-    if end.pci and end.driver in USER_DRIVERS:
-        return f"-a{end.pci}"
-    if end.netdev:
-        return f"--vdev={dpdk.af_packet_devargs(number, end.netdev, mtu)}"
-    raise GeneratorError(
-        f"cannot plug into a {end.kind}", where="pktgen", accepted="memif, veth, nic"
-    )
-
-
 START_S, STOP_S = 30.0, 3.0
-POLL_S = 0.02
 LOG_LINES = 12
 #: What it writes when it draws its screen, not what it has to say.
 ESCAPE = "\x1b"
@@ -260,45 +237,38 @@ class PktgenProcess:
     def __init__(self, machine: Machine, launch: PktgenCommand) -> None:
         self._machine = machine
         self._launch = launch
-        for path in launch.sockets:  # it does not replace one that a predecessor left
-            path.unlink(missing_ok=True)
+        self._remove_sockets()  # it does not replace one that a predecessor left
         argv = [sys.executable, "-m", "vnetperf.traffic.pktgen.tty", *launch.argv]
-        try:
-            self._process: ManagedProcess = machine.spawn(
-                "pktgen",
-                argv,
-                isolated=True,
-                # DPDK leaves files there; they go with the run's directory.
-                env={"TERM": "xterm", "RUNTIME_DIRECTORY": str(machine.subdir("pktgen"))},
-            )
-        except HostError as error:
-            raise GeneratorError(error.what, where="pktgen", cure=error.cure) from error
+        # DPDK leaves files there; they go with the run's directory.
+        env = {"TERM": "xterm", "RUNTIME_DIRECTORY": str(machine.subdir("pktgen"))}
+        with host_failures():
+            self._process = machine.spawn("pktgen", argv, isolated=True, env=env)
 
     def connect(self) -> LuaClient:
         """Wait until it listens, and connect."""
-        deadline = time.monotonic() + patient(START_S)
-        while True:
-            if why := self.death():
-                raise GeneratorError(why, where=" ".join(self._launch.argv))
-            if (opened := self._try_open()) is not None:
-                return LuaClient(
-                    partial(_already_open, opened), f"127.0.0.1:{self._launch.port}", self.death
-                )
-            if time.monotonic() > deadline:
-                raise GeneratorError(
-                    f"Pktgen does not listen after {START_S:g} s; its terminal ends with:\n"
-                    + self.last_words(),
-                    where=str(self._process.log),
-                )
-            time.sleep(POLL_S)
+        address = ("127.0.0.1", self._launch.port)
 
-    def _try_open(self) -> socket.socket | None:
-        try:
-            return self._machine.in_netns(
-                lambda: socket.create_connection(("127.0.0.1", self._launch.port), timeout=2.0)
-            )
-        except OSError:
+        def opened() -> socket.socket | None:
+            with contextlib.suppress(OSError):
+                return self._machine.in_netns(lambda: socket.create_connection(address, 2.0))
             return None
+
+        def failed(what: str) -> GeneratorError:
+            return GeneratorError(what, where=" ".join(self._launch.argv))
+
+        def check() -> None:
+            if what := self.failure():
+                raise failed(what)
+
+        silent = f"Pktgen does not listen after {START_S:g} s"
+        connection = wait_for(
+            opened,
+            START_S,
+            "Pktgen's Lua socket",
+            check=check,
+            error=lambda: failed(f"{silent}; its terminal ends with:\n{self.log_tail()}"),
+        )
+        return LuaClient(connection, f"127.0.0.1:{self._launch.port}", self.failure)
 
     @property
     def pid(self) -> int:
@@ -315,7 +285,7 @@ class PktgenProcess:
         known = ("lcore-worker", "rte-worker", "dpdk-worker")
         return next((k for k in known if any(name.startswith(k) for name in names)), known[0])
 
-    def calm_others(self) -> None:
+    def deprioritise_helper_threads(self) -> None:
         """Let the threads that only spin come last wherever they run.
 
         The first one asks its terminal for keys, without a pause; the one of the statistics must
@@ -329,7 +299,7 @@ class PktgenProcess:
                 elif thread.name == "pktgen":
                     os.setpriority(os.PRIO_PROCESS, thread.tid, STATISTICS_NICE)
 
-    def prefer(self, nice: int, slice_us: int) -> None:
+    def set_slices_and_nice(self, nice: int, slice_us: int) -> None:
         """Let it go first on shared cores, as the deployment does with what it starts."""
         pid = self.pid
         threads.set_nice(pid, nice)
@@ -337,18 +307,16 @@ class PktgenProcess:
             threads.set_slice(pid, slice_us * 1000)
         threads.set_autogroup_nice(pid, nice)
 
-    def death(self) -> str:
-        """Why it has ended."""
-        deadline = time.monotonic() + 0.2
-        while self._process.alive():
-            # Its child ends a moment before it does; who asks because a socket closed may be early.
-            if self.pid or time.monotonic() > deadline:
-                return ""
-            time.sleep(0.01)
+    def failure(self) -> str:
+        """How it exited; "" while it runs."""
+        # Its child ends a moment before it does; who asks because a socket closed may be early.
+        wait_at_most(lambda: bool(self.pid) or not self._process.alive(), 0.2, "Pktgen's exit")
+        if self._process.alive():
+            return ""
         status = self._process.returncode
-        return f"Pktgen has ended (status {status}); its terminal ends with:\n{self.last_words()}"
+        return f"Pktgen exited (status {status}); its terminal ends with:\n{self.log_tail()}"
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """What it wrote last, without the drawing."""
         lines = (line.strip() for line in self._process.log_tail(200).splitlines())
         said = [line for line in lines if line and not line.startswith("vp(")]
@@ -357,15 +325,22 @@ class PktgenProcess:
     def stop(self) -> None:
         """End it; its sockets are removed."""
         self._process.stop(timeout_s=STOP_S)
+        self._remove_sockets()
+
+    def _remove_sockets(self) -> None:
         for path in self._launch.sockets:
             path.unlink(missing_ok=True)
 
 
-def _already_open(opened: socket.socket) -> socket.socket:
-    return opened
-
-
 def connect_server(server: str) -> LuaClient:
-    """Connect to someone else's Pktgen."""
+    """Connect to a Pktgen that another program has started."""
     host, port = server_address(server)
-    return LuaClient(lambda: socket.create_connection((host, port), timeout=5.0), f"{host}:{port}")
+    where = f"{host}:{port}"
+    try:
+        return LuaClient(socket.create_connection((host, port), timeout=5.0), where)
+    except OSError as error:
+        raise GeneratorError(
+            f"cannot connect: {error}",
+            where=where,
+            cure="start Pktgen with -G, or correct `server` under [pktgen] of the testbed file",
+        ) from None

@@ -9,24 +9,32 @@ frames for each port, every kind as often as its share says, every flow equally 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
 from vnetperf.model.errors import GeneratorError
-from vnetperf.traffic.frames import Checksum, CompiledFrame, VariedField
+from vnetperf.model.traffic import Stream
+from vnetperf.traffic.frames import (
+    HEADER_LEN,
+    IPV4_LEN,
+    PCAP_HEADER,
+    PCAP_RECORD,
+    Checksum,
+    CompiledFrame,
+    VariedField,
+    pcap_file,
+)
+from vnetperf.traffic.layers import CHECKSUM_AT
 
 #: Most frames of a cycle; each takes memory of Pktgen for as long as it runs.
 MAX_CYCLE = 1 << 20
 #: Shares are taken for fractions with denominators up to this.
 FINEST_SHARE = 1000
-IPV4_LEN, ADDRESSES = 20, 12
+ADDRESSES = 12
 #: Least octets without FCS; Pktgen pads shorter ones with what lies behind.
 LEAST_OCTETS = 60
-PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
-PCAP_RECORD = struct.Struct("<IIII")
 
 
 @dataclass(frozen=True)
@@ -83,23 +91,17 @@ def _cycle(kinds: Sequence[CompiledFrame]) -> tuple[tuple[int, ...], int]:
 def _port_cycle(kinds: Sequence[CompiledFrame]) -> PortTraffic:
     counts, times = _cycle(kinds)
     total = times * sum(counts)
-    out = bytearray(PCAP_HEADER)
-    octets = 0
     makers = [frames_of(kind) for kind in kinds]
-    order = _interleave(counts)
-    for _ in range(times):
-        for number in order:
-            frame = next(makers[number])
-            octets += len(frame)
-            out += PCAP_RECORD.pack(0, 0, len(frame), len(frame))
-            out += frame
+    frames = (next(makers[number]) for number in _interleave(counts) * times)
+    pcap = pcap_file(((0, frame, len(frame)) for frame in frames), nanoseconds=False)
     sizes = {len(kind.template) for kind in kinds}
+    octets = len(pcap) - PCAP_HEADER - total * PCAP_RECORD
     return PortTraffic(
         load=sum(kind.share for kind in kinds),
         frames=total,
         octets=octets / total,
         equal=len(sizes) == 1,
-        pcap=bytes(out),
+        pcap=pcap,
     )
 
 
@@ -184,7 +186,7 @@ class _ChecksumUpdate:
     def of(
         cls, template: bytes, checksum: Checksum, fields: Sequence[VariedField]
     ) -> _ChecksumUpdate:
-        at = checksum.offset + {"ipv4": 10, "udp": 6, "tcp": 16}[checksum.kind]
+        at = checksum.offset + CHECKSUM_AT[checksum.kind]
         stored = int.from_bytes(template[at : at + 2], "big")
         return cls(
             place=slice(at, at + 2),
@@ -215,15 +217,12 @@ def _weight(template: bytes, checksum: Checksum, field: VariedField) -> int:
     return 256 if (end - ip) % 2 else 1
 
 
-PLAIN_OCTETS = 42
-
-
 def unsupported_settings(kinds: Sequence[CompiledFrame]) -> str:
     """What of the traffic cannot be set through the socket."""
     for port in dict.fromkeys(kind.stream.tx_port for kind in kinds):
         if why := _unsupported([kind for kind in kinds if kind.stream.tx_port == port]):
             return (
-                f"a Pktgen that someone else started cannot send {why}, but one stream a port, of "
+                f"an external Pktgen cannot send {why}, but one stream a port, of "
                 "one flow, Ethernet, IPv4 and UDP; leave `server` under [pktgen] out, and vnetperf "
                 "starts one that can"
             )
@@ -236,7 +235,7 @@ def _unsupported(kinds: Sequence[CompiledFrame]) -> str:
         return f"{len(kinds)} kinds of frame"
     if first.fields:
         return "several flows"
-    plain = first.header_octets == PLAIN_OCTETS and first.template[12:14] == b"\x08\x00"
+    plain = first.header_octets == HEADER_LEN and first.template[12:14] == b"\x08\x00"
     if not plain or first.template[23] != 17 or first.broadcast:
         return "tags, tunnels or other protocols"
     return ""
@@ -255,9 +254,15 @@ def frame_settings(port: int, kind: CompiledFrame) -> str:
         f"pktgen.set({number},'size',{kind.size}) pktgen.set({number},'ttl',64) "
         f"pktgen.set({number},'sport',{stream.udp_src}) "
         f"pktgen.set({number},'dport',{stream.udp_dst}) "
-        f"pktgen.set_mac({number},'dst','{stream.eth_dst}') "
-        f"pktgen.set_mac({number},'src','{stream.eth_src}') "
-        f"pktgen.set_ipaddr({number},'dst','{stream.ipv4_dst}') "
-        f"pktgen.set_ipaddr({number},'src','{stream.ipv4_src}/24') "
-        f"pktgen.pattern({number},'zero') "
+        f"{address_settings(port, stream)}pktgen.pattern({number},'zero') "
+    )
+
+
+def address_settings(port: int, stream: Stream) -> str:
+    """Lua that gives a port's own frames and its probes the addresses of a stream."""
+    return (
+        f"pktgen.set_mac('{port}','dst','{stream.eth_dst}') "
+        f"pktgen.set_mac('{port}','src','{stream.eth_src}') "
+        f"pktgen.set_ipaddr('{port}','dst','{stream.ipv4_dst}') "
+        f"pktgen.set_ipaddr('{port}','src','{stream.ipv4_src}/24') "
     )

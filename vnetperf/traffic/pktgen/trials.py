@@ -17,13 +17,14 @@ from vnetperf.host.wait import patient
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult, TrialSpec
+from vnetperf.traffic.base import NUMBERED, WATCH_S, sleep_watching
 from vnetperf.traffic.frames import CompiledFrame
 from vnetperf.traffic.pktgen.process import LuaClient
+from vnetperf.traffic.pktgen.streams import address_settings
 
 #: Counters are believed this long after the last frame can have come back, seconds.
 SETTLE_S = 2.0
 POLL_S = 0.05
-SETTLE_WATCH_S = 0.25
 READ_COUNTERS = "return {{stats=pktgen.portStats('{0}','port'),packets=pktgen.pktStats('{0}')}}"
 
 
@@ -72,9 +73,9 @@ class PortCounters:
     probes: ProbeCounts = ProbeCounts()
 
 
-def read_counters(repl: LuaClient, ports: int) -> tuple[PortCounters, ...]:
+def read_counters(client: LuaClient, ports: int) -> tuple[PortCounters, ...]:
     """Read the counters of all ports, as fresh as they are."""
-    found = repl.call(READ_COUNTERS.format(f"0-{ports - 1}" if ports > 1 else "0"))
+    found = client.call(READ_COUNTERS.format(f"0-{ports - 1}" if ports > 1 else "0"))
     return tuple(_port_counters(found, port) for port in range(ports))
 
 
@@ -105,7 +106,7 @@ def _port_counters(found: Mapping[str, Any], port: int) -> PortCounters:
     for name, value in (("sent", counters.sent), ("received", counters.received)):
         if value < 0:
             raise GeneratorError(
-                f"port {port} says {value} frames {name}",
+                f"port {port} reports {value} frames {name}",
                 where="portStats",
                 cure="another client may have cleared the counters meanwhile",
             )
@@ -113,7 +114,7 @@ def _port_counters(found: Mapping[str, Any], port: int) -> PortCounters:
 
 
 def settled_counters(
-    repl: LuaClient,
+    client: LuaClient,
     ports: int,
     drained_at: float,
     complete: Callable[[tuple[PortCounters, ...]], bool],
@@ -123,19 +124,19 @@ def settled_counters(
     settled_at = drained_at + SETTLE_S
     watched = time.monotonic()
     while (left := settled_at - time.monotonic()) > 0:
-        counters = read_counters(repl, ports)
+        counters = read_counters(client, ports)
         if complete(counters):
             return counters
         time.sleep(min(left, POLL_S))
-        if time.monotonic() - watched > SETTLE_WATCH_S:
+        if time.monotonic() - watched > WATCH_S:
             watched = time.monotonic()
             watch()
-    counters = read_counters(repl, ports)
+    counters = read_counters(client, ports)
     # Where processors are shared, the thread that refreshes them may be late.
     last = time.monotonic() + patient(SETTLE_S)
     while not any(port.sent for port in counters) and time.monotonic() < last:
         time.sleep(POLL_S)
-        counters = read_counters(repl, ports)
+        counters = read_counters(client, ports)
     if not any(port.sent for port in counters):
         raise GeneratorError(
             "Pktgen's counters are frozen: ports were started and no frame is counted",
@@ -164,14 +165,8 @@ def can_probe(kinds: tuple[CompiledFrame, ...], *, equal: bool) -> bool:
 
 def probe_settings(port: int, stream: Stream) -> str:
     """Lua that gives a port's probes the addresses of a stream."""
-    number = f"'{port}'"
-    return (
-        f"pktgen.set_mac({number},'dst','{stream.eth_dst}') "
-        f"pktgen.set_mac({number},'src','{stream.eth_src}') "
-        f"pktgen.set_ipaddr({number},'dst','{stream.ipv4_dst}') "
-        f"pktgen.set_ipaddr({number},'src','{stream.ipv4_src}/24') "
-        f"pktgen.set_proto({number},'udp') pktgen.set_type({number},'ipv4') "
-    )
+    kind = f"pktgen.set_proto('{port}','udp') pktgen.set_type('{port}','ipv4') "
+    return address_settings(port, stream) + kind
 
 
 def probes_sent(counters: PortCounters, octets: int) -> int:
@@ -255,7 +250,7 @@ MAX_COUNT = (1 << 32) - 1
 #: What is not sent this long after it was due is not sent any more: a share of the trial, seconds.
 LATE_SHARE, LATE_S = 0.02, 0.05
 #: Looks at whether it still sends: rarely on the way, often at the end, seconds.
-WATCH_S, NEAR_S, LOOK_S, WAKE_S = 0.25, 0.02, 0.0003, 0.01
+NEAR_S, LOOK_S, WAKE_S = 0.02, 0.0003, 0.01
 #: Of a sending time that is longer than it should be, so much can be the clock's.
 CLOCK_SHARE, CLOCK_S = 0.002, 0.0005
 #: The sending thread looks at the link at the very time that a rate is set, and Pktgen may compute
@@ -317,9 +312,9 @@ class PktgenTrials:
     """Conducts trials over a connection."""
 
     def __init__(
-        self, repl: LuaClient, links: tuple[LinkRate, ...], senders: Mapping[int, SendingPort]
+        self, client: LuaClient, links: tuple[LinkRate, ...], senders: Mapping[int, SendingPort]
     ) -> None:
-        self._repl = repl
+        self._client = client
         self._links = links
         self._senders = dict(senders)
         self._gap_s = 0.0
@@ -358,7 +353,7 @@ class PktgenTrials:
         sending = self._send(trial.duration_s, watch, pace)
         drained_at = sending.ended + trial.drain_s
         if trial.full_drain:
-            _sleep_watching(drained_at, watch)
+            sleep_watching(drained_at, watch)
 
         def accounted(ports: tuple[PortCounters, ...]) -> bool:
             try:
@@ -370,12 +365,12 @@ class PktgenTrials:
             except GeneratorError:
                 return False  # it was read while it was being refreshed
 
-        found = settled_counters(self._repl, len(self._links), drained_at, accounted, watch)
+        found = settled_counters(self._client, len(self._links), drained_at, accounted, watch)
         return self._result(trial, pace, sending, counts, found)
 
     def stop(self) -> None:
         """End traffic, whoever started it."""
-        self._repl.call(f"pktgen.stop('{self._all}')")
+        self._client.call(f"pktgen.stop('{self._all}')")
 
     @property
     def _all(self) -> str:
@@ -398,9 +393,9 @@ class PktgenTrials:
         source += f"pktgen.latency('{ports}','rate',{every}) pktgen.latency('{ports}','{state}') "
         source += f"pktgen.clear('{ports}') "
         for attempt in range(ATTEMPTS):
-            self._repl.call(source)
+            self._client.call(source)
             # In a call of its own: the sending thread may still be at it.
-            debug = self._repl.call("return pktgen.portInfo('0')[0].info.tx_debug")
+            debug = self._client.call("return pktgen.portInfo('0')[0].info.tx_debug")
             effective = link.effective(int(debug["tx_pps"]))
             try:
                 check_read_back(fps, effective, link.full_fps)
@@ -423,7 +418,7 @@ class PktgenTrials:
             "end return n"
         )
         due_s = max(duration_s, duration_s * pace.fps / pace.effective)
-        self._repl.call(f"pktgen.start('{asked}')")
+        self._client.call(f"pktgen.start('{asked}')")
         began = time.monotonic()
         limit = began + due_s + pace.waits_s + patient(LATE_S + LATE_SHARE * duration_s)
         last_seen, sending = began, 1
@@ -435,7 +430,7 @@ class PktgenTrials:
                     time.sleep(min(near - NEAR_S, WATCH_S))
                     watch()
                 asked_at = time.monotonic()
-                sending = self._repl.call(still)
+                sending = self._client.call(still)
                 if not sending:
                     break
                 last_seen = asked_at
@@ -491,15 +486,11 @@ class PktgenTrials:
                     refused=0,
                     unsent=intended - sent,
                     received=self._received(port, found[1 - port]),
-                    duplicated=None,
-                    reordered=None,
-                    late=None,
-                    misrouted=None,
+                    **dict.fromkeys(NUMBERED),
                     tx_seconds=round(seconds, 9),
                     latency=probe_latency(found[1 - port].probes, self._links[0].hz),
                 )
             )
-        names = ("duplicated", "reordered", "late", "misrouted")
         return TrialResult(
             directions=tuple(directions),
             foreign={
@@ -509,11 +500,5 @@ class PktgenTrials:
             },
             drain_s=trial.drain_s,
             max_burst=pace.burst,
-            uncollected=dict.fromkeys(names, UNCOUNTED),
+            uncollected=dict.fromkeys(NUMBERED, UNCOUNTED),
         )
-
-
-def _sleep_watching(until: float, watch: Callable[[], None]) -> None:
-    while (left := until - time.monotonic()) > 0:
-        time.sleep(min(left, WATCH_S))
-        watch()

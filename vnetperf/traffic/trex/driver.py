@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any, ClassVar
 
@@ -58,23 +57,6 @@ SYNC_TIMEOUT_S, ASYNC_TIMEOUT_S = 1.0, 15.0
 LONGEST = WHOLE + FCS_OCTETS
 #: Each port's streams on a worker of its own, whose frames then keep their order.
 PIN = 2
-
-
-@dataclass(frozen=True)
-class SendingTimes:
-    """Times of a trial, seconds.
-
-    Attributes:
-        duration: Sending.
-        slack: How much later the last frame may leave; what has not left by then is unsent.
-        drain: Longest wait for frames on their way.
-        full_drain: True waits all of it.
-    """
-
-    duration: float
-    slack: float
-    drain: float
-    full_drain: bool = False
 
 
 class TrexConfig(Frozen):
@@ -311,36 +293,56 @@ class Trex(TrafficGenerator):
         """Send learning frames."""
         rate = learning_rate(frames_per_stream)
         plan = plan_burst(self._frames, frames_per_stream, rate)
-        times = SendingTimes(frames_per_stream / rate, LEARN_SLACK_S, LEARN_DRAIN_S)
-        self._send(plan, times, lambda: None)
+        self._send(plan, frames_per_stream / rate, LEARN_SLACK_S, LEARN_DRAIN_S)
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:
         """Send, drain, count."""
         plan = plan_trial(self._frames, trial.load_fps, trial.duration_s, self._short)
         slack = patient(max(SLACK_S, SLACK * trial.duration_s))
-        times = SendingTimes(trial.duration_s, slack, trial.drain_s, trial.full_drain)
-        said = self._send(plan, times, watch)
+        said = self._send(
+            plan,
+            trial.duration_s,
+            slack,
+            trial.drain_s,
+            full_drain=trial.full_drain,
+            watch=watch,
+        )
         result = to_trial_result(
             plan,
             said,
+            trial.duration_s,
             refusal_is_loss=self.refusal_is_loss(trial),
             histogram_up_to_loss=trial.histogram_up_to_loss,
         )
-        drained = trial.drain_s if trial.full_drain else round(said["took"]["drain"], 4)
+        drained = trial.drain_s if trial.full_drain else round(said["drained"], 4)
         return result.model_copy(update={"drain_s": drained})
 
     def _send(
-        self, plan: TrialPlan, times: SendingTimes, watch: Callable[[], None]
+        self,
+        plan: TrialPlan,
+        duration: float,
+        slack: float,
+        drain: float,
+        *,
+        full_drain: bool = False,
+        watch: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
+        """Send for a duration; what has not left `slack` later is unsent; then wait for the rest.
+
+        All times are seconds; `full_drain` waits the whole drain.
+        """
         if not self._frames:
             raise GeneratorError("no traffic is prepared", where=self.name)
         several = self._server is not None and len(self._server.threads.workers) > 1
         return self._running().call(
             "run",
-            within_s=times.duration + times.slack + times.drain + GRACE_S,
+            within_s=duration + slack + drain + GRACE_S,
             watch=watch,
             streams=plan.describe(),
-            **asdict(times),
+            duration=duration,
+            slack=slack,
+            drain=drain,
+            full_drain=full_drain,
             probes=list(plan.probes()),
             core_mask=PIN if several else None,
         )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
 
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult
@@ -206,16 +206,10 @@ def describe_stream(sent: SentStream) -> dict[str, Any]:
         "pps": sent.fps,
         "after_us": round(sent.after_us, 3),
         "probe": sent.probe,
-        "variables": [
-            {"name": f"v{number}"} | {name: getattr(v, name) for name in _NAMES}
-            for number, v in enumerate(made)
-        ],
+        "variables": [{"name": f"v{number}"} | asdict(v) for number, v in enumerate(made)],
         "ipv4": [one.offset for one in fixes if one.kind == "ipv4"],
         "layer4": [[one.kind, one.ip_offset, one.offset] for one in fixes if one.kind != "ipv4"],
     }
-
-
-_NAMES = ("size", "first", "last", "step", "random", "offset", "mask", "shift")
 
 
 def field_variables(fields: Iterable[VariedField]) -> list[Variable]:
@@ -301,6 +295,7 @@ WHERE = "trex"
 def to_trial_result(
     plan: TrialPlan,
     said: Mapping[str, Any],
+    duration_s: float,
     *,
     refusal_is_loss: bool = True,
     histogram_up_to_loss: float = 1.0,
@@ -311,7 +306,7 @@ def to_trial_result(
     short = {d: plan.intended(d) - ports[d]["sent"] for d in directions}
     check_counters(plan, ports, short)
     refused = _share_refused(int(said["dropped"]), short)
-    counts = tuple(_direction(d, plan, ports, refused[d], said["latency"]) for d in directions)
+    counts = tuple(_direction(d, plan, said, refused[d], duration_s) for d in directions)
     result = TrialResult(
         directions=counts, refusal_is_loss=refusal_is_loss, uncollected=dict(UNCOLLECTED)
     )
@@ -357,25 +352,77 @@ def _share_refused(dropped: int, short: Mapping[int, int]) -> dict[int, int]:
 
 
 def _direction(
-    direction: int,
-    plan: TrialPlan,
-    ports: Mapping[int, Mapping[str, Any]],
-    refused: int,
-    latency: Mapping[str, Any],
+    direction: int, plan: TrialPlan, said: Mapping[str, Any], refused: int, duration_s: float
 ) -> DirectionCounts:
-    intended, sent = plan.intended(direction), ports[direction]["sent"]
+    port, far, latency = (
+        said["ports"][str(direction)],
+        said["ports"][str(1 - direction)],
+        said["latency"],
+    )
+    intended, sent = plan.intended(direction), port["sent"]
     refused = min(refused, intended - sent)
+    probes = [latency[str(n)] for n in plan.probes(direction) if str(n) in latency]
+    # On the clock of the trial's start.
+    started, stopped = said["started"], said["stopped"]
+    samples = [CounterSample(when - started, *rest) for when, *rest in port["samples"]]
     return DirectionCounts(
         direction=direction,
         intended=intended,
         sent=sent,
         refused=refused,
         unsent=intended - sent - refused,
-        received=ports[1 - direction]["received"],
+        received=far["received"],
         **dict.fromkeys(NUMBERED),
-        tx_seconds=ports[direction]["seconds"],
-        latency=latency_of([latency[str(n)] for n in plan.probes(direction) if str(n) in latency]),
+        tx_seconds=sending_seconds(samples, intended, stopped - started, SPAN * duration_s),
+        latency=latency_of(probes),
     )
+
+
+#: Least share of the time that lies between the two samples which the pace is measured by.
+SPAN = 0.3
+
+
+class CounterSample(NamedTuple):
+    """Frames that a port had sent.
+
+    Attributes:
+        when: Seconds after the trial's start.
+        sent: Frames since the start.
+        within: How long the reply took, seconds: `when` is its middle.
+    """
+
+    when: float
+    sent: int
+    within: float
+
+
+def sending_seconds(
+    samples: Sequence[CounterSample], planned: int, stopped: float, span: float
+) -> float:
+    """Time that the frames took which were sent, at the pace they were seen to leave at.
+
+    It lies between the last sample at which some were missing and the first at which none were;
+    the pace is that between two samples that are at least `span` apart.
+    """
+    sent = min(planned, max((one.sent for one in samples), default=0))
+    most = min((one.when for one in samples if one.sent >= sent), default=stopped)
+    least = max((one.when for one in samples if one.sent < sent), default=0.0)
+    pace = _pace([s for s in samples if 0 < s.sent < planned and s.when <= stopped], span)
+    return round(min(max(sent / pace, least), most) if pace else most, 9)
+
+
+def _pace(samples: Sequence[CounterSample], span: float) -> float:
+    """Frames/s between the two samples that show it best; 0 when none are far enough apart."""
+    best, pace = 0.0, 0.0
+    for last in samples:
+        for first in samples:
+            apart = last.when - first.when
+            if first.when - samples[0].when > span or apart < span or last.sent <= first.sent:
+                continue
+            worth = apart / (first.within + last.within + 1e-9)
+            if worth > best:
+                best, pace = worth, (last.sent - first.sent) / apart
+    return pace
 
 
 def latency_of(probes: Sequence[Mapping[str, Any]]) -> Latency | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import getpass
 import importlib
 import json
 import re
@@ -18,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 #: Longer messages are a mistake: a thousand streams of jumbo frames take 15 MB.
 MAX_MESSAGE = 64 << 20
@@ -87,14 +86,6 @@ def _cannot_import(error: BaseException) -> WorkerError:
     return WorkerError(MISSING if nowhere else BROKEN, f"{type(error).__name__}: {error}")
 
 
-def client_versions(api: Any) -> dict[str, str]:
-    """What is known about the client that was imported."""
-    return {
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "client": str(Path(api.__file__).parents[2]),
-    }
-
-
 #: Pieces of what the client and the server say -> kind of trouble.
 _ERROR_TEXTS = (
     ("version", ("version mismatch", "mismatch between client and server")),
@@ -148,7 +139,7 @@ class ServerSession:
         self.ports: list[int] = []
         self._address = (where["server"], where["sync"])
         self.client = api.STLClient(
-            username=getpass.getuser() if not where.get("user") else where["user"],
+            username=where["user"],
             server=where["server"],
             sync_port=where["sync"],
             async_port=where["publisher"],
@@ -182,20 +173,18 @@ class ServerSession:
         raise WorkerError("gone", "connection to {}:{} refused".format(*self._address))
 
     def describe(self) -> dict[str, Any]:
-        """What the server says of itself."""
-        version = self.client.get_server_version()
-        info = self.client.get_server_system_info()
+        """Versions, and the server's ports."""
+        ports = []
+        for number in self.client.get_all_ports():
+            known = self.client.get_port_attr(number)
+            keys = ("driver", "speed", "src_mac")
+            ports.append({"port": number, **{key: known.get(key) for key in keys}})
         return {
-            "version": version.get("version", "unknown"),
-            "mode": version.get("mode", ""),
-            "cores": info.get("dp_core_count"),
-            "ports": [self._port(n) for n in self.client.get_all_ports()],
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "client": str(Path(self.api.__file__).parents[2]),
+            "version": self.client.get_server_version().get("version", "unknown"),
+            "ports": ports,
         }
-
-    def _port(self, number: int) -> dict[str, Any]:
-        attributes = self.client.get_port_attr(number)
-        keys = ("driver", "speed", "src_mac", "link", "owner", "status", "description")
-        return {"port": number, **{key: attributes.get(key) for key in keys}}
 
     def acquire(self, ports: list[int], force: bool) -> None:
         """Take ports, and stop what a client that vanished has left running on them."""
@@ -203,11 +192,7 @@ class ServerSession:
             self.client.acquire(ports=ports, force=force)
         self.ports = list(ports)
         self.clear(everything=True)
-        self._see_everything()
-
-    def _see_everything(self) -> None:
-        """Have frames for any address counted, where the driver can be told so."""
-        with contextlib.suppress(self.api.TRexError):  # virtual ones see all, and cannot be told
+        with contextlib.suppress(self.api.TRexError):  # virtual ports take frames for any address
             self.client.set_port_attr(ports=self.ports, promiscuous=True)
 
     def clear(self, everything: bool = False) -> None:
@@ -334,26 +319,10 @@ def _layer4(api: Any, kind: str, l3_offset: int, l4_offset: int) -> Any:
 SELDOM_S, OFTEN_S = 0.2, 0.002
 #: How long before the end it is near, seconds.
 NEAR_S = 0.004
-#: Share of the time at which the first look is taken: the pace is measured from there on.
+#: Share of the time at which the first sample is taken: the pace is measured from there on.
 EARLY = 0.1
-#: Least share of the time that lies between the two looks which the pace is measured by.
-SPAN = 0.3
 #: Longest wait for the counters to stand still before they are read, seconds.
 STILL_S = 0.5
-
-
-class CounterSample(NamedTuple):
-    """Frames that a port had sent.
-
-    Attributes:
-        when: Time, seconds.
-        sent: Frames since the start.
-        within: How long the answer took, seconds: `when` is its middle.
-    """
-
-    when: float
-    sent: int
-    within: float
 
 
 class WorkerTrial:
@@ -369,7 +338,8 @@ class WorkerTrial:
         for stream in order["streams"]:
             self.planned[stream["port"]] += stream["frames"]
         self.senders = [port for port, frames in self.planned.items() if frames]
-        self.looks: dict[int, list[CounterSample]] = {port: [] for port in self.senders}
+        #: When, frames sent by then, and how long the reply took (`when` is its middle).
+        self.samples: dict[int, list[tuple[float, int, float]]] = {p: [] for p in self.senders}
         self.base: dict[int, tuple[int, int]] = {}
         self.dropped_before = 0
         self.sent: dict[int, int] = {}
@@ -377,11 +347,10 @@ class WorkerTrial:
 
     def run(self) -> dict[str, Any]:
         """Send, drain, count; nothing is being sent afterwards, whatever happens."""
-        began = time.monotonic()
         with translated(classify_error):
-            return self._run(began)
+            return self._run()
 
-    def _run(self, began: float) -> dict[str, Any]:
+    def _run(self) -> dict[str, Any]:
         self.session.clear()
         for port in self.senders:
             mine = [
@@ -391,7 +360,6 @@ class WorkerTrial:
             ]
             self.session.client.add_streams(mine, ports=[port])
         self._remember()
-        loaded = time.monotonic()
         try:
             # By force: a virtual port's speed is invented, and so is "too little bandwidth".
             self.session.client.start(
@@ -411,15 +379,19 @@ class WorkerTrial:
         self._stop()
         ended = time.monotonic()
         return {
-            "ports": {str(p): self._counts(p, started, stopped) for p in self.session.ports},
+            "ports": {
+                str(port): {
+                    "sent": self.sent[port],
+                    "received": self.received[port],
+                    "samples": self.samples.get(port, []),
+                }
+                for port in self.session.ports
+            },
             "dropped": self.session.dropped() - self.dropped_before,
             "latency": latency,
-            "took": {
-                "load": round(loaded - began, 6),
-                "start": round(started - loaded, 6),
-                "send": round(stopped - started, 6),
-                "drain": round(ended - stopped, 6),
-            },
+            "started": started,
+            "stopped": stopped,
+            "drained": round(ended - stopped, 6),
         }
 
     def _stop_after(self, error: BaseException) -> None:
@@ -450,9 +422,9 @@ class WorkerTrial:
             now = self.session.counters_of(port)
             known = time.monotonic()
             self.sent[port], self.received[port] = self._since(port, now)
-            if port in self.looks:
-                look = CounterSample((asked + known) / 2, self.sent[port], known - asked)
-                self.looks[port].append(look)
+            if port in self.samples:
+                sample = ((asked + known) / 2, self.sent[port], known - asked)
+                self.samples[port].append(sample)
         return time.monotonic()
 
     def _since(self, port: int, now: tuple[int, int]) -> tuple[int, int]:
@@ -516,48 +488,6 @@ class WorkerTrial:
         said = self.session.client.get_pgid_stats(probes).get("latency", {})
         return {str(p): _probe_statistics(said[p]) for p in probes if p in said}
 
-    def _counts(self, port: int, started: float, stopped: float) -> dict[str, Any]:
-        counts: dict[str, Any] = {
-            "planned": self.planned[port],
-            "sent": self.sent[port],
-            "received": self.received[port],
-        }
-        if port in self.looks:
-            looks, frames = self.looks[port], self.planned[port]
-            counts["seconds"] = _sending_seconds(
-                looks, frames, started, stopped, self.order["duration"]
-            )
-        return counts
-
-
-def _sending_seconds(
-    looks: list[CounterSample], planned: int, started: float, stopped: float, duration: float
-) -> float:
-    """Time that the frames took which were sent, at the pace they were seen to leave at.
-
-    It lies between the last look at which some were missing and the first at which none were.
-    """
-    sent = min(planned, max((look.sent for look in looks), default=0))
-    most = min((look.when for look in looks if look.sent >= sent), default=stopped) - started
-    least = max((look.when for look in looks if look.sent < sent), default=started) - started
-    moving = [look for look in looks if 0 < look.sent < planned and look.when <= stopped]
-    pace = _pace(moving, SPAN * duration)
-    return round(min(max(sent / pace, least), most) if pace else most, 9)
-
-
-def _pace(looks: list[CounterSample], span: float) -> float:
-    """Frames/s between the two looks that tell it best; 0 when none are far enough apart."""
-    best, pace = 0.0, 0.0
-    firsts = [look for look in looks if look.when - looks[0].when <= span]
-    for last in looks:
-        for first in firsts:
-            apart = last.when - first.when
-            if apart >= span and last.sent > first.sent:
-                worth = apart / (first.within + last.within + 1e-9)
-                if worth > best:
-                    best, pace = worth, (last.sent - first.sent) / apart
-    return pace
-
 
 def _probe_statistics(said: dict[str, Any]) -> dict[str, Any]:
     """What is wanted of a probe's statistics, as JSON values."""
@@ -614,7 +544,7 @@ class Worker:
         if do == "open":
             api = import_client(self._place)
             self._session = ServerSession(api, order)
-            return {**client_versions(api), **self._session.connect(order["patience"])}
+            return self._session.connect(order["patience"])
         if self._session is None:
             raise WorkerError("gone", "not connected to a server")
         if do == "acquire":
@@ -639,7 +569,7 @@ def main(path: str, place: str) -> int:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.connect(path)
     connection = Connection(sock.detach())
-    send_message(connection, {"protocol": PROTOCOL, "python": sys.version.split()[0]})
+    send_message(connection, {"protocol": PROTOCOL})
     worker = Worker(connection, place)
     try:
         worker.serve()

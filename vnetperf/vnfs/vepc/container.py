@@ -41,7 +41,7 @@ class ContainerPrograms(MobileCorePrograms):
         self.container, self.cpus = vnf.container, vnf.cpus
         self.processes: list[ManagedProcess] = []
 
-    def start(self, interfaces: stack.CoreInterfaces) -> None:
+    def start(self, interfaces: stack.MobileCoreInterfaces) -> None:
         """Start them; the first is what moves users' packets."""
         super().start(interfaces)
         if self.cpus:  # threads that it has started meanwhile, wherever it put them
@@ -108,7 +108,7 @@ class Vepc(MobileCoreVnf, ContainerVloop):
             self.machine.load_module(module)
         gn, sgi = (str(attachment.netdev) for attachment in attachments)
         self.mobile_core = ContainerPrograms(self)
-        self.mobile_core.start(stack.CoreInterfaces(gn, sgi))
+        self.mobile_core.start(stack.MobileCoreInterfaces(gn, sgi))
 
     def wait_ready(self, timeout_s: float) -> None:
         """Have the UEs attach; users' packets are forwarded from then on."""
@@ -185,7 +185,7 @@ class Vepc(MobileCoreVnf, ContainerVloop):
             "mode": scenario.vnf_mode,
             "GTP-U in": "the kernel's gtp module"
             if scenario.core.gtpu_mode == "kernel"
-            else "the core's program, behind a tun interface",
+            else "the mobile core's program, behind a tun interface",
             "attach": self.phase.facts() if self.phase else "by the stack's own command",
             "sessions": self.session_facts(),
             "files": programs.files,

@@ -13,7 +13,7 @@ CREATE_REQUEST, CREATE_RESPONSE = 16, 17
 FLAGS, FLAG_SEQUENCE, FLAG_NEXT, FLAGS_OPTIONAL = 0x32, 0x02, 0x04, 0x07
 HEADER, OPTIONAL = 8, 4
 #: Causes: up to 191 a request was accepted (clause 7.7.1).
-ACCEPTED, ALL_ACCEPTED = 128, range(128, 192)
+ACCEPTED = range(128, 192)
 CAUSES = {
     192: "non-existent",
     193: "invalid message format",
@@ -179,13 +179,13 @@ def create_request(sequence: int, who: Subscriber, control: str, user: str) -> M
 
 @dataclass(frozen=True)
 class Context:
-    """A PDP context that the core made.
+    """A PDP context that the mobile core made.
 
     Attributes:
-        teid_data: The core's tunnel endpoint for user traffic.
-        teid_control: The core's for signalling.
+        teid_data: The mobile core's tunnel endpoint for user traffic.
+        teid_control: The mobile core's for signalling.
         ue: Address of the UE.
-        gateway: The core's address for user traffic.
+        gateway: The mobile core's address for user traffic.
     """
 
     teid_data: int
@@ -200,7 +200,7 @@ def refusal_cause(message: Message) -> str:
     if content is None:
         return "the response has no cause"
     number = content[0]
-    return "" if number in ALL_ACCEPTED else f"{CAUSES.get(number, 'refused')} (cause {number})"
+    return "" if number in ACCEPTED else f"{CAUSES.get(number, 'refused')} (cause {number})"
 
 
 def parse_context(message: Message) -> Context:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from vnetperf.vnfs.vepc import stack, ue
 from vnetperf.vnfs.vepc.sgsn import AttachPhase, bearer_runs
 from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPlace, FormPort, Step, run_step
 
+log = logging.getLogger(__name__)
+
 #: Longest wait for each program, and between two looks, seconds.
 PROGRAM_S, POLL_S = 60.0, 0.1
 #: The interface goes with its program; that the program has ended shows a moment later.
@@ -43,7 +46,7 @@ class MobileCoreForm(Form):
     def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
         """Its network commands."""
         gn, sgi = ports
-        interfaces = stack.CoreInterfaces(gn=gn.netdev, sgi=sgi.netdev)
+        interfaces = stack.MobileCoreInterfaces(gn=gn.netdev, sgi=sgi.netdev)
         return tuple(map(run_step, stack.network_commands(interfaces, gn.peer_mac, sgi.peer_mac)))
 
 
@@ -66,7 +69,7 @@ class MobileCorePrograms(ABC):
         """What gives the interface that the first program makes the MTU of the others."""
         return f"ip link set dev {self.stack.tun} mtu {self.mtu}"
 
-    def start(self, interfaces: stack.CoreInterfaces) -> None:
+    def start(self, interfaces: stack.MobileCoreInterfaces) -> None:
         """Start the programs, each once the one before is up."""
         self.values = stack.stack_values(self.stack, self.options, interfaces, self.directory)
         self.files = stack.stack_files(self.stack, self.values)
@@ -77,6 +80,7 @@ class MobileCorePrograms(ABC):
             self.spawn(number, line)
             self.lines.append(line)
             self._wait(number, program.ready)
+            log.info("%s: %s is up", self.role, program.argv[0])
         if self.stack.tun not in self.place.statistics():
             raise self.error(0, f"runs, but has made no interface {self.stack.tun}")
         self.place.run(self.mtu_line.split())
@@ -177,6 +181,8 @@ class MobileCoreVnf(UserPlane):
     def take_sessions(self, phase: AttachPhase, programs: MobileCorePrograms) -> None:
         """The sessions of an attach phase, which must be complete."""
         self.phase = phase
+        made, wanted = len(phase.contexts), phase.asked
+        log.info("%s: %d of %d sessions after %.2f s", self.role, made, wanted, phase.seconds)
         if phase.refusals:
             programs.check()
         phase.require_complete(self.attach_place, programs.tail)

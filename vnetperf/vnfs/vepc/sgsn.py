@@ -1,4 +1,4 @@
-"""The SGSN of a run: attaches UEs to a core by GTPv1-C, from the host or on the tester's wire."""
+"""The SGSN of a run: attaches UEs to a mobile core by GTPv1-C."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from vnetperf.vnfs.vepc import gtpc
 
 #: A request is sent this often, this many seconds apart (T3-RESPONSE and N3-REQUESTS).
 TRIES, ANSWER_S = 4, 1.0
-#: Sessions that may be under way at a time when there is a ramp: a core takes in so many at once.
+#: Sessions under way at a time when there is a ramp: a mobile core takes in so many at once.
 WINDOW = 256
 BUFFER = 4096
 SEQUENCES = 1 << 16
 #: Why a request may not be sent now: it is repeated when it is due.
 TRANSIENT = (errno.ECONNREFUSED, errno.EAGAIN, errno.ENOBUFS)
-#: Longest wait for a core that has just started to answer, and between two questions, seconds.
+#: Longest wait for the answer of a mobile core that has just started, and between two requests.
 ECHO_S, ECHO_EVERY_S = 10.0, 0.1
 
 
@@ -113,7 +113,7 @@ class Sgsn:
     """
 
     def __init__(
-        self, local: str, core: str, user: str, apn: str, check: Callable[[], None]
+        self, local: str, mobile_core: str, user: str, apn: str, check: Callable[[], None]
     ) -> None:
         self.local, self.user, self.apn, self.check = local, user, apn, check
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -121,10 +121,10 @@ class Sgsn:
         self._sequence = 0
         try:
             self.socket.bind((local, gtpc.PORT_C))
-            self.socket.connect((core, gtpc.PORT_C))
+            self.socket.connect((mobile_core, gtpc.PORT_C))
         except OSError as error:
             self.socket.close()
-            raise self._error("cannot speak to the core", error) from error
+            raise self._error("cannot bind or connect to the mobile core", error) from error
 
     def close(self) -> None:
         """Let go of the socket."""
@@ -145,7 +145,7 @@ class Sgsn:
             return None  # nothing yet, nobody there yet, or nothing that we know
         except OSError as error:
             self.check()
-            raise self._error("cannot hear the core", error) from error
+            raise self._error("cannot receive from the mobile core", error) from error
 
     def _send(self, octets: bytes) -> None:
         try:
@@ -153,10 +153,10 @@ class Sgsn:
         except OSError as error:
             self.check()
             if error.errno not in TRANSIENT:
-                raise self._error("cannot ask the core", error) from error
+                raise self._error("cannot send to the mobile core", error) from error
 
     def echo(self) -> None:
-        """Wait until the core answers."""
+        """Wait until the mobile core answers."""
         deadline = time.monotonic() + patient(ECHO_S)
         while time.monotonic() < deadline:
             asked = time.monotonic()
@@ -167,7 +167,9 @@ class Sgsn:
             self.check()
             # A port that nobody listens on is told at once.
             time.sleep(max(0.0, asked + ECHO_EVERY_S - time.monotonic()))
-        raise DutError("the core does not answer an echo request", where=f"GTP-C, {self.local}")
+        raise DutError(
+            "the mobile core does not answer an echo request", where=f"GTP-C, {self.local}"
+        )
 
     def attach(self, sessions: int, ramp: float) -> AttachPhase:
         """Ask for sessions."""
@@ -271,13 +273,13 @@ def sgsn_on_wire(
     netdev = ends[0].netdev if ends and ends[0].kind == "veth" else None
     if netdev is None:
         raise CapabilityError(
-            f"a core in a VM is attached to over its wire, and {ends[0].kind if ends else 'none'} "
-            "is no interface of the kernel",
+            "a mobile core in a VM is attached to over its wire, and "
+            f"{ends[0].kind if ends else 'none'} is no interface of the kernel",
             where="vepc:vm",
             cure="--wire veth, or --vnf vepc:container",
         )
     before = machine.link(netdev).mac
-    core = vnf_mac(VnfPort(vnf=number, index=0))
+    gn_mac = vnf_mac(VnfPort(vnf=number, index=0))
 
     def tool(line: str) -> None:
         machine.run(line.split(), isolated=True)
@@ -285,7 +287,7 @@ def sgsn_on_wire(
     machine.set_link(netdev, mac=tester_mac(0, 0))
     tool(f"ip address replace {GN_TESTER}/{GN_PREFIX} dev {netdev}")
     try:
-        tool(f"ip neigh replace {GN_CORE} lladdr {core} dev {netdev} nud permanent")
+        tool(f"ip neigh replace {GN_CORE} lladdr {gn_mac} dev {netdev} nud permanent")
         made = machine.in_netns(lambda: Sgsn(GN_TESTER, GN_CORE, GN_TESTER, apn, check))
         try:
             yield made

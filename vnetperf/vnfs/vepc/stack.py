@@ -17,8 +17,8 @@ from vnetperf.model.options import (
     GN_TESTER,
     SERVER_NETWORK,
     UE_NETWORK,
-    CoreOptions,
     MobileCore,
+    MobileCoreOptions,
     StackProgram,
 )
 from vnetperf.model.scenario import Scenario
@@ -42,15 +42,15 @@ TUN_MODULE = KernelModule(name="tun", symbol="tun_net_xmit", optional=True)
 VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 #: First address beyond tester port 1: the server, which is the resolver that UEs are told too.
 SERVER = "198.19.0.1"
-#: Where the SGSN's signalling comes from: an address of the core's own loopback interface.
+#: Where the SGSN's signalling comes from: an address of the mobile core's own loopback interface.
 SGSN = "127.0.0.2"
 #: Interface that the packets of a UE of users' traffic leave by.
 UE_TUN = "ue0"
 
 
 @dataclass(frozen=True)
-class CoreInterfaces:
-    """Names of the core's interfaces.
+class MobileCoreInterfaces:
+    """Names of the mobile core's interfaces.
 
     Attributes:
         gn: Towards the radio network.
@@ -62,7 +62,7 @@ class CoreInterfaces:
 
 
 def stack_values(
-    stack: MobileCore, options: CoreOptions, interfaces: CoreInterfaces, directory: Path
+    stack: MobileCore, options: MobileCoreOptions, interfaces: MobileCoreInterfaces, directory: Path
 ) -> dict[str, str]:
     """What `${NAME}` can stand for, besides the names of the stack's files."""
     return {
@@ -130,7 +130,7 @@ def program_argv(
     )
 
 
-def stack_problem(stack: MobileCore, options: CoreOptions) -> str:
+def stack_problem(stack: MobileCore, options: MobileCoreOptions) -> str:
     """What is wrong with a stack, or with what is asked of it, before anything is started."""
     if options.gtpu_mode not in stack.gtpu_modes:
         return (
@@ -139,10 +139,10 @@ def stack_problem(stack: MobileCore, options: CoreOptions) -> str:
         )
     if options.sessions > stack.max_sessions:
         return (
-            f"{stack.name} has no room for {options.sessions} sessions; "
+            f"{stack.name} supports at most {stack.max_sessions} sessions; "
             f"accepted: --core sessions=N with N up to {stack.max_sessions}"
         )
-    known = stack_values(stack, options, CoreInterfaces("gn", "sgi"), Path("/"))
+    known = stack_values(stack, options, MobileCoreInterfaces("gn", "sgi"), Path("/"))
     for name in known.keys() & stack.files.keys():
         return (
             f"the file {name!r} in conf/stacks/{stack.name}.toml is called like a value: "
@@ -167,13 +167,12 @@ SGI_HOP = "169.254.0.2"
 
 
 def network_commands(
-    interfaces: CoreInterfaces, radio_mac: str, server_mac: str
+    interfaces: MobileCoreInterfaces, radio_mac: str, server_mac: str
 ) -> tuple[str, ...]:
-    """Commands that address the core's interfaces; nothing is ever asked by ARP."""
+    """Commands that address the mobile core's interfaces; nothing is ever asked by ARP."""
     gn, sgi = interfaces.gn, interfaces.sgi
     return (
-        # The interface to the core's program is made by that program: silent from the start, on a
-        # kernel that has IPv6 at all.
+        # The interface that the program makes is silent from the start, on a kernel with IPv6.
         "sysctl -q -e -w net.ipv6.conf.default.disable_ipv6=1",
         "sysctl -q -w net.ipv4.ip_forward=1",
         # Users' packets come in by one interface and are answered by another.
@@ -212,12 +211,12 @@ def kernel_modules(scenario: Scenario) -> tuple[KernelModule, ...]:
 
 
 def mobile_core_problem(facts: MachineFacts, scenario: Scenario, name: str) -> str:
-    """What keeps a core from a scenario."""
+    """What keeps a mobile core from a scenario."""
     return scenario_problem(scenario, name) or _machine_problem(facts, scenario)
 
 
 def scenario_problem(scenario: Scenario, name: str) -> str:
-    """What of a scenario no core can do, or this one, wherever it runs."""
+    """What of a scenario no mobile core can do, or this one, wherever it runs."""
     if not scenario.deployment.gtp:
         return (
             f"{name} takes users' packets in GTP-U, which {scenario.deployment.name} does not "
@@ -225,17 +224,18 @@ def scenario_problem(scenario: Scenario, name: str) -> str:
         )
     varied = [field for field in scenario.traffic.vary if field in ADDRESS_FIELDS]
     found = {
-        f"{name} has no mode {scenario.vnf_mode!r}: a core routes; leave --vnf-mode out": (
+        f"{name} has no mode {scenario.vnf_mode!r}: a mobile core routes; leave --vnf-mode out": (
             scenario.vnf_mode != "route"
         ),
-        "a vSwitch that routes knows the test networks, and not the core's Gn network; "
+        "a vSwitch that routes knows the test networks, and not the mobile core's Gn network; "
         "leave --forwarding out": scenario.routed,
         "rules by flow look at addresses that GTP-U hides; choose --rules port or learning": (
             scenario.rules == "stream"
         ),
         f"the sessions decide on addresses of UEs, so that {', '.join(varied)} cannot be varied; "
         "ask for more sessions with --core sessions=N, and vary udp_src or udp_dst": bool(varied),
-        "no core has been chosen; name one of conf/stacks/ with --core": scenario.stack is None,
+        "no mobile core has been chosen; name one of conf/stacks/ with --core": scenario.stack
+        is None,
     }
     first = next((said for said, holds in found.items() if holds), "")
     return first or (stack_problem(scenario.stack, scenario.core) if scenario.stack else "")
@@ -255,10 +255,10 @@ def _machine_problem(facts: MachineFacts, scenario: Scenario) -> str:
 
 
 def _build_problem(facts: MachineFacts, scenario: Scenario) -> str:
-    """Whether the core that is installed was built with the mode."""
-    core, mode = scenario.stack, scenario.core.gtpu_mode
-    mark = core.mode_marks.get(mode, "") if core is not None else ""
-    name = core.programs[0].argv[0] if core is not None else ""
+    """Whether the mobile core that is installed was built with the mode."""
+    mobile_core, mode = scenario.stack, scenario.core.gtpu_mode
+    mark = mobile_core.mode_marks.get(mode, "") if mobile_core is not None else ""
+    name = mobile_core.programs[0].argv[0] if mobile_core is not None else ""
     linked = facts.libraries.get(name)
     if not mark or linked is None or mark in linked:  # unknown: its log says so when it starts
         return ""
@@ -269,30 +269,30 @@ def _build_problem(facts: MachineFacts, scenario: Scenario) -> str:
 
 
 def guest_mobile_core_problem(scenario: Scenario) -> str:
-    """What of a scenario a core in a VM cannot do."""
-    core, mode = scenario.stack, scenario.core.gtpu_mode
-    if core is None:
+    """What of a scenario a mobile core in a VM cannot do."""
+    mobile_core, mode = scenario.stack, scenario.core.gtpu_mode
+    if mobile_core is None:
         return ""
-    if core.attach.by == "command":
+    if mobile_core.attach.by == "command":
         return (
-            f"UEs attach to a core in a VM by GTPv1-C over its wire, and to {core.name} by a "
-            "command of its own; choose --vnf vepc:container"
+            "UEs attach to a mobile core in a VM by GTPv1-C over its wire, and to "
+            f"{mobile_core.name} by a command of its own; choose --vnf vepc:container"
         )
     # An image of ours has the distribution's build.
     if (
-        core.mode_marks.get(mode)
+        mobile_core.mode_marks.get(mode)
         and scenario.guest.image == MobileCore.model_fields["image"].default
     ):
         return (
-            f"the core in the image {scenario.guest.image} has no gtpu_mode {mode}: it is not "
-            f"linked with {core.mode_marks[mode]}; name an image whose is with --guest image=NAME, "
-            "or leave gtpu_mode out"
+            f"the mobile core in the image {scenario.guest.image} has no gtpu_mode {mode}: it is "
+            f"not linked with {mobile_core.mode_marks[mode]}; name an image whose is with --guest "
+            "image=NAME, or leave gtpu_mode out"
         )
     return ""
 
 
 def mobile_core_version(facts: MachineFacts, stack: MobileCore) -> str:
-    """Version of a core."""
+    """Version of a mobile core."""
     program = Path(stack.programs[0].argv[0]).name
     text = facts.versions.get(program, "")
-    return text.splitlines()[0] if text else f"unknown: {program} is not asked"
+    return text.splitlines()[0] if text else f"unknown: the version of {program} is not read"

@@ -79,17 +79,17 @@ class UeAndServer:
             self._unplug(macs)
 
     def _plug_in(self, netdevs: tuple[str, str]) -> None:
-        core = [vnf_mac(VnfPort(vnf=self.number, index=index)) for index in (0, 1)]
+        macs = [vnf_mac(VnfPort(vnf=self.number, index=index)) for index in (0, 1)]
         radio, server = netdevs
         lines: dict[Container, tuple[str, ...]] = {
             self.radio: (
                 f"ip address replace {GN_TESTER}/{GN_PREFIX} dev {radio}",
-                f"ip neigh replace {GN_CORE} lladdr {core[0]} dev {radio} nud permanent",
+                f"ip neigh replace {GN_CORE} lladdr {macs[0]} dev {radio} nud permanent",
             ),
             self.sgi: (
                 f"ip address replace {stack.SERVER}/{SERVER_NETWORK.partition('/')[2]} "
                 f"dev {server}",
-                f"ip neigh replace {SGI_HOP} lladdr {core[1]} dev {server} nud permanent",
+                f"ip neigh replace {SGI_HOP} lladdr {macs[1]} dev {server} nud permanent",
                 f"ip route replace {UE_NETWORK} via {SGI_HOP} dev {server} onlink",
             ),
         }
@@ -180,7 +180,7 @@ def ue_problem(facts: MachineFacts, scenario: Scenario, wire: str) -> str:
     """What keeps users' traffic from being measured."""
     what = scenario.stack
     if what is None or what.ue is None:
-        name = what.name if what else "no core"
+        name = what.name if what else "no mobile core"
         return f"{name} names no program for a UE; describe one under [ue] of its stack file"
     if wire != "veth":
         return (

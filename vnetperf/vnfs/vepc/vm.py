@@ -38,7 +38,7 @@ class GuestPrograms(MobileCorePrograms):
         count = guest.domain.vcpus
         self.mask = f"{(1 << count) - 1 - (1 << SYSTEM_VCPU):x}" if count > 1 else ""
 
-    def start(self, interfaces: stack.CoreInterfaces) -> None:
+    def start(self, interfaces: stack.MobileCoreInterfaces) -> None:
         """Start them on the vCPUs that forward."""
         if self.mask:
             self.guest.agent.run(["sh", "-c", MOVE_INTERRUPTS.format(mask=self.mask)])
@@ -101,7 +101,7 @@ class VmVepc(MobileCoreVnf, VmVloop):
             guest.agent.run(["modprobe", module.name])
         programs = GuestPrograms(self, guest)
         gn, sgi = (guest.interface(nic.mac) for nic in guest.domain.nics)
-        programs.start(stack.CoreInterfaces(gn, sgi))
+        programs.start(stack.MobileCoreInterfaces(gn, sgi))
         self.mobile_core = programs
 
     def wait_ready(self, timeout_s: float) -> None:
@@ -109,14 +109,14 @@ class VmVepc(MobileCoreVnf, VmVloop):
         super().wait_ready(timeout_s)
         if self.sessions:
             return
-        options, programs = self.plan.scenario.core, self._required_core()
+        options, programs = self.plan.scenario.core, self._launched()
         apn = self.stack.attach.apn
         with sgsn_on_wire(self.machine, self.tester_ends, self.number, apn, programs.check) as sgsn:
             sgsn.echo()
             phase = sgsn.attach(options.sessions, options.ramp)
         self.take_sessions(phase, programs)
 
-    def _required_core(self) -> GuestPrograms:
+    def _launched(self) -> GuestPrograms:
         if self.mobile_core is None:
             raise DutError("its mobile core is not up", where=self.role)
         return self.mobile_core
@@ -131,7 +131,7 @@ class VmVepc(MobileCoreVnf, VmVloop):
         guest = super().facts()
         return {
             **guest,
-            **self._required_core().facts(),
+            **self._launched().facts(),
             "kernel": guest.get("version", ""),
             "version": f"of image {self.options.image}",
             "attach": self.phase.facts() if self.phase else {},

@@ -122,11 +122,8 @@ class GuestTestpmd:
         argv = [*self.argv[: separator + 1], "-i", *self.argv[separator + 1 :]]
         agent.run(["mkfifo", INPUT_FIFO])
         self._pid = agent.start(["sh", "-c", START_SCRIPT, "sh", *argv])
-        self._wait_up()
-        self._input = agent.open(INPUT_FIFO, "w")
-
-    def _wait_up(self) -> None:
         self._wait(lambda: PROMPT in self._said(), START_S, "come up")
+        self._input = agent.open(INPUT_FIFO, "w")
 
     def _wait(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
         wait_for(
@@ -206,10 +203,9 @@ class GuestTestpmd:
                 self.check()  # a testpmd that ended says more than its broken pipe
             raise self.guest.error(f"lost its agent: {error.what}") from error
         stats = {int(block[1]): dict(STATS_FIELD.findall(block[2])) for block in found}
-        return tuple(_counters(f"{self.role}.{n} (inside)", stats[d]) for n, d in self._order())
-
-    def _order(self) -> list[tuple[int, int]]:
-        return list(enumerate(self._numbers))
+        return tuple(
+            _counters(f"{self.role}.{n} (inside)", stats[d]) for n, d in enumerate(self._numbers)
+        )
 
 
 def _counters(name: str, stats: dict[str, str]) -> HopCounters:

@@ -54,7 +54,7 @@ def device_for(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool
     """The device that plugs into an attachment."""
     kind, mac = attachment.kind, attachment.mac or ""
     if kind == "vhost-user":
-        path, server = _required(attachment, "socket"), attachment.vnf_is_server
+        path, server = attachment.require("socket"), attachment.vnf_is_server
         argument = dpdk.virtio_user_devargs(
             number, path, server=server, queues=attachment.queues, ring=RING, mac=mac
         )
@@ -66,7 +66,7 @@ def device_for(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool
             number,
             role=role,
             identity=0,
-            socket=_required(attachment, "socket"),
+            socket=attachment.require("socket"),
             mtu=mtu,
             mac=mac,
         )
@@ -74,11 +74,11 @@ def device_for(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool
     if kind == "tap":
         return _tap(number, attachment, mtu, vhost_net=vhost_net)
     if kind == "vf" and attachment.driver in USER_DRIVERS:
-        pci = _required(attachment, "pci")
+        pci = attachment.require("pci")
         how = f"{pci} through {attachment.driver}"
         return VnfDevice(f"-a{pci}", how, hugepages=True, takes_mtu=True)
     if kind in ("veth", "macvtap", "macvlan", "vf"):
-        netdev = _required(attachment, "netdev")
+        netdev = attachment.require("netdev")
         note = "; a process cannot use the macvtap's character device, VMs do"
         how = f"af_packet on {netdev}{note if kind == 'macvtap' else ''}"
         # As many sockets as queue pairs; the kernel spreads flows over them.
@@ -92,7 +92,7 @@ def device_for(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool
 
 
 def _tap(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) -> VnfDevice:
-    netdev, mac = _required(attachment, "netdev"), attachment.mac or ""
+    netdev, mac = attachment.require("netdev"), attachment.mac or ""
     if vhost_net:
         argument = dpdk.virtio_user_devargs(
             number,
@@ -117,15 +117,6 @@ def _tap(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) -> V
 def needs_hugepages(kind: str) -> bool:
     """Whether a kind of attachment may need hugepages."""
     return kind in ("vhost-user", "tap", "vf")
-
-
-def _required(attachment: Attachment, what: str) -> str:
-    value = getattr(attachment, what)
-    if not value:
-        raise DutError(
-            f"the {attachment.kind} attachment has no {what}", where=str(attachment.port)
-        )
-    return str(value)
 
 
 PORTS = 2

@@ -418,8 +418,8 @@ class VmVloop(EndpointHost):
 def _missing_software(facts: MachineFacts) -> str:
     if importlib.util.find_spec("libvirt") is None:
         return (
-            "the Python package libvirt-python is not installed; run `make deps`, "
-            "or `pip install libvirt-python` with libvirt-dev and pkg-config installed"
+            "the Python package libvirt-python is not installed; run `pip install 'vnetperf[vm]'`, "
+            "which requires libvirt-dev and pkg-config"
         )
     return facts.missing_program(QEMU_PROGRAM)
 

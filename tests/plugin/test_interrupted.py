@@ -1,0 +1,96 @@
+"""Ctrl-C: the exit status, what is printed, and how the run is continued."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+
+import pytest
+
+from tests.plugin.conftest import REGISTER, Site
+
+INTERRUPT = (
+    REGISTER
+    + """
+from pathlib import Path
+
+run_trial = agent.EnvironmentAgent.run_trial
+
+def interrupted(self, spec):
+    if len(self.trials) == {trials} and not Path("continued").exists():
+        raise KeyboardInterrupt
+    return run_trial(self, spec)
+
+agent.EnvironmentAgent.run_trial = interrupted
+"""
+)
+
+
+@pytest.fixture
+def interrupted(site: Site) -> Site:
+    site.pytester.makeconftest(INTERRUPT.replace("{trials}", "1"))
+    return site
+
+
+OPTIONS = ("-k", "pvp_dpdk", "--traffic", "multi-flow", "--frame-sizes", "64,512")
+
+
+def test_the_run_ends_with_status_2_and_names_the_command_that_continues_it(
+    interrupted: Site,
+) -> None:
+    result = interrupted.run_apart(*OPTIONS)
+    text = result.stdout.str() + result.stderr.str()
+    assert result.ret == 2
+    (folder,) = interrupted.folders
+    assert f"to continue: pytest --resume results/{folder.name}" in text
+    assert "none met" not in text
+    assert "interrupted after 1 trials" in " ".join(text.split())
+    assert "Traceback" not in text
+    (first, *_) = interrupted.results()["results"]
+    assert (first["frame_size"], first["status"], first["failed"]) == (64, "not measured", False)
+
+
+def test_a_resumed_run_needs_no_option_again(interrupted: Site) -> None:
+    assert interrupted.run_apart(*OPTIONS).ret == 2
+    (interrupted.path / "continued").touch()
+    result = interrupted.run_apart("--resume", "results/latest")
+    result.assert_outcomes(passed=2)
+    content = interrupted.results()
+    assert [r["frame_size"] for r in content["results"]] == [64, 512]
+    assert content["settings"]["traffic"]["value"] == "multi-flow"
+    assert len(interrupted.folders) == 1
+    assert interrupted.calls("deploy") == {"deploy pvp_dpdk": 2}
+
+
+def test_what_is_typed_beside_resume_is_meant(interrupted: Site) -> None:
+    assert interrupted.run_apart(*OPTIONS).ret == 2
+    (interrupted.path / "continued").touch()
+    more = ("-k", "pvp_dpdk and 512", "--resume", "results/latest")
+    interrupted.run_apart(*more).assert_outcomes(passed=1)
+    result = interrupted.run_apart("--resume", "results/latest", "--traffic", "imix")
+    assert result.ret == 4
+
+
+def test_ctrl_c_on_a_terminal_leaves_no_crash(interrupted: Site) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:  # the child has the terminal as its own, as a shell's would
+        os.chdir(interrupted.path)
+        os.environ["TERM"] = "xterm"
+        argv = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *OPTIONS]
+        os.execv(argv[0], argv)  # noqa: S606 - no shell is wanted
+    seen = b""
+    while True:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # the last process of the terminal has gone
+            break
+        if not piece:
+            break
+        seen += piece
+    text = seen.decode(errors="replace")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2, text
+    assert "\x1b[?25l" in text  # the status line was there
+    assert "to continue: pytest --resume" in text
+    assert "lost sys.stderr" not in text
+    assert "Traceback" not in text

@@ -1,0 +1,103 @@
+"""Verdicts on trials, the load that a generator can offer, and the files of captured frames."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from vnetperf.model.errors import LogError
+from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
+
+_VERDICT_OF_FAILURE = {
+    "dut": Verdict.DUT_FAILED,
+    "timeout": Verdict.TIMED_OUT,
+    "generator": Verdict.GENERATOR_LIMITED,
+}
+
+
+def judge(result: TrialResult, tolerance: float) -> tuple[Verdict, str]:
+    """Judge a trial, each direction by itself."""
+    if result.failed:
+        return _VERDICT_OF_FAILURE[result.failed], result.failure
+    if not result.directions:
+        return Verdict.INCONSISTENT, "no direction was counted"
+    for counts in result.directions:
+        if reason := _inconsistency(result, counts):
+            return Verdict.INCONSISTENT, f"direction {counts.direction}: {reason}"
+    for counts in result.directions:
+        offered = result.offered(counts)
+        if offered < counts.intended * (1 - tolerance):
+            shortfall = 1 - offered / counts.intended
+            return (
+                Verdict.GENERATOR_LIMITED,
+                f"direction {counts.direction}: offered {shortfall:.2%} less than intended "
+                f"({counts.unsent} frames unsent, {counts.refused} refused)",
+            )
+    return Verdict.VALID, ""
+
+
+def _inconsistency(result: TrialResult, counts: DirectionCounts) -> str:
+    if counts.intended <= 0:
+        return "no frame was intended"
+    accounted = counts.sent + counts.refused + counts.unsent
+    if accounted != counts.intended:
+        return f"{counts.intended} frames intended but {accounted} accounted for"
+    if counts.received > counts.sent:  # what the wire refused cannot have come back
+        return f"{counts.received - counts.sent} more frames received than sent"
+    if counts.misrouted:
+        return f"{counts.misrouted} frames came back at the wrong port"
+    return ""
+
+
+#: A new maximum stays below what the generator was just seen to offer ...
+OFFERED_MARGIN = 0.9
+#: ... and need not be far above what the DUT forwarded: on shared cores an overload also takes the
+#: DUT's processor away, so leave room for it to forward more at a lower load.
+FORWARDED_ROOM = 2.5
+
+
+def offerable_load(result: TrialResult, loads: tuple[float, ...] = ()) -> float | None:
+    """A maximum load for the next search, after the generator could not offer one."""
+    found = [
+        min(
+            OFFERED_MARGIN * result.offered(counts) / counts.tx_seconds,
+            FORWARDED_ROOM * max(counts.received, 1) / counts.tx_seconds,
+        )
+        / (loads[counts.direction] if loads else 1.0)
+        for counts in result.directions
+        if counts.tx_seconds > 0
+    ]
+    return min(found) if found else None
+
+
+CAPTURES_FOLDER = "captures"
+
+
+def write_captures(log: Path, trial: int, files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Write what was captured in a trial; frames may be anybody's, so only the user reads them."""
+    folder = log.parent / CAPTURES_FOLDER
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        names = [f"{log.stem}-{trial:05d}-{name}" for name in files]
+        for name, octets in zip(names, files.values(), strict=True):
+            _write_private(folder / name, octets)
+    except OSError as error:
+        raise LogError(
+            f"captured frames cannot be written: {error.strerror}",
+            where=str(folder),
+            cure="make room, or leave --pcap out",
+        ) from error
+    return tuple(f"{CAPTURES_FOLDER}/{name}" for name in names)
+
+
+def _write_private(path: Path, octets: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(octets)
+
+
+def captures_summary(folder: Path) -> str:
+    """What to tell a user about a run's captures."""
+    files = sorted((folder / CAPTURES_FOLDER).glob("*.pcap"))
+    return f"captures: {len(files)} pcap files in {folder / CAPTURES_FOLDER}" if files else ""
