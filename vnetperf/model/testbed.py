@@ -26,7 +26,8 @@ class Program(Frozen):
         software: Its name in the environment record; "" when it is not listed there.
         debian: Debian packages whose version is recorded, the first installed one counts; empty
             for `package`.
-        optional: True when only some scenarios need it: the backend's own `missing` looks.
+        optional: True when only some scenarios need it: the backend's own `missing` looks, and it
+            is listed only where it was found.
     """
 
     name: str

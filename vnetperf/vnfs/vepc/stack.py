@@ -32,9 +32,8 @@ PROGRAMS = (
         package="osmo-ggsn",
         version_args=("--version",),
         records_libraries=True,
-        optional=True,
     ),
-    Program(name="sgsnemu", package="osmo-ggsn", optional=True),
+    Program(name="sgsnemu", package="osmo-ggsn"),
 )
 GTP_MODULE = KernelModule(name="gtp", symbol="gtp_dev_xmit", optional=True)
 TUN_MODULE = KernelModule(name="tun", symbol="tun_net_xmit", optional=True)
