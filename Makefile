@@ -66,6 +66,7 @@ check: deps-test $(VENV)/.dev-stamp
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/pydoclint $(CONTRACTS)
+	$(PYTHON) -m tests.house
 	$(PYTHON) -m vnetperf.report.schema docs/results.schema.json --check
 	$(MAKE) --no-print-directory -C vnetperf/traffic/loadgen/engine lint
 

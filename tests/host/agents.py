@@ -5,6 +5,7 @@ Forking from a process that has everything imported makes dozens of kills afford
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -19,6 +20,7 @@ import pyroute2  # noqa: F401 - imported here once for all forks
 from vnetperf.host import files, hugepages, kernel, links
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
+from vnetperf.model.errors import HostError
 
 GIB_KB = 1048576
 
@@ -59,7 +61,7 @@ def misbehave(request: dict[str, Any]) -> None:
         if kind == 2:
             return files.create_tree(host.journal, machine / f"new{number}")
         if kind == 3:
-            return kernel.write_value(host.journal, machine / "file", f"{number}")
+            return files.ensure_directory(host.journal, machine / "shared")
         if kind == 4:
             return links.create_veth(
                 host.journal,
@@ -76,7 +78,8 @@ def misbehave(request: dict[str, Any]) -> None:
             return kernel.write_value(host.journal, value, str(chance.randrange(100)))
         if request["hugepages"]:
             free = hugepages.pool(0, GIB_KB).free
-            return hugepages.reserve(host.journal, 0, GIB_KB, free + 1).change
+            with contextlib.suppress(HostError):  # the machine has no more memory in one piece
+                return hugepages.reserve(host.journal, 0, GIB_KB, free + 1).change
         return None
 
     for number in range(request["changes"]):

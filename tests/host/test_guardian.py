@@ -21,6 +21,7 @@ from vnetperf.host.linux import ProcessId
 from vnetperf.host.paths import HostRoots
 from vnetperf.host.processes import find_processes
 from vnetperf.host.session import HostRun, restore
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import TestbedBusyError
 from vnetperf.testing import snapshot
 
@@ -144,7 +145,8 @@ def test_agent_and_guardian_killed_then_restored(
     )
     _until(lambda: roots.journal(run_id).exists(), 10)
     time.sleep(chance.random() * 0.4)
-    os.kill(_guardian(roots), signal.SIGKILL)
+    guardian = _guardian_of(roots)
+    os.kill(guardian, signal.SIGKILL)
     agents.kill(agent)
     _until(lambda: not is_held(roots.lock("bed")))
     report = restore(roots)
@@ -160,8 +162,8 @@ def test_a_guardian_killed_while_it_restores(
     witness = Witness(roots, run_id, machine)
     request = {"base": str(machine.parent), "run_id": run_id, "close": False, "seed": 7}
     agent = agents.start(changes=12, hugepages=False, **request)
-    time.sleep(0.5)
-    guardian = _guardian(roots)
+    guardian = _guardian_of(roots)
+    time.sleep(0.3)
     agents.kill(agent)
     time.sleep(0.05)
     os.kill(guardian, signal.SIGKILL)
@@ -204,7 +206,8 @@ def test_a_run_restores_what_a_dead_one_left(
     request = {"base": str(machine.parent), "run_id": run_id, "close": False, "seed": 3}
     agent = agents.start(changes=8, hugepages=False, **request)
     time.sleep(0.4)
-    os.kill(_guardian(roots), signal.SIGKILL)
+    guardian = _guardian_of(roots)
+    os.kill(guardian, signal.SIGKILL)
     agents.kill(agent)
     with HostRun.open(roots=roots, testbed="bed") as host:
         assert [run.run_id for run in host.restored.restored] == [run_id]
@@ -224,12 +227,14 @@ def test_an_error_in_a_run_is_kept_and_the_machine_restored(roots: HostRoots) ->
     assert not roots.run.exists()
 
 
-def _guardian(roots: HostRoots) -> int:
-    """Process id of a run's guardian, once the run has written it: 0 would be our own group."""
-    _until(lambda: getattr(locks.read_holder(roots.lock("bed")), "guardian", 0) > 0)
-    holder = locks.read_holder(roots.lock("bed"))
-    assert holder is not None
-    return holder.guardian
+def _guardian_of(roots: HostRoots) -> int:
+    """Pid of the run's guardian; 0, which the lock names before, would be our own group."""
+
+    def named() -> int:
+        holder = locks.read_holder(roots.lock("bed"))
+        return holder.guardian if holder is not None else 0
+
+    return wait_for(named, 30.0, "the guardian")
 
 
 def _log(roots: HostRoots) -> str:

@@ -21,11 +21,10 @@ from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import restore
 from vnetperf.model.errors import HostError
 
-PREFIX = {"create": "new-", "tree": "tree-"}
 NAMES = st.sampled_from(["a", "b", "c"])
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["value", "create", "replace", "tree", "undo"]),
+        st.sampled_from(["value", "directory", "tree", "undo"]),
         NAMES,
         st.integers(min_value=0, max_value=99),
     ),
@@ -54,17 +53,14 @@ class Place:
         }
 
     def act(self, journal: Journal, action: str, name: str, number: int) -> None:
-        if action in ("create", "tree") and (self.machine / f"{PREFIX[action]}{name}").exists():
+        if action == "tree" and (self.machine / f"tree-{name}").exists():
             return
         if action == "value":
             path = self.machine / f"value-{name}"
             self.changes.append(kernel.write_value(journal, path, str(number)))
-        elif action == "create":
-            path = self.machine / f"new-{name}"
-            self.changes.append(files.create_tree(journal, path))
-        elif action == "replace":
-            path = self.machine / f"file-{name}"
-            self.changes.append(kernel.write_value(journal, path, str(number)))
+        elif action == "directory":
+            if made := files.ensure_directory(journal, self.machine / f"shared-{name}"):
+                self.changes.append(made)
         elif action == "tree":
             path = self.machine / f"tree-{name}"
             self.changes.append(files.create_tree(journal, path))

@@ -61,6 +61,9 @@ def test_the_file_takes_everything_and_others_what_they_ask_for(
     assert [record.message for record in caplog.records] == ["a command"]
     assert len(_lines(run_log)) == 2
     assert run_log.last_lines().strip() == "a command"
+    for level, text in ((logging.ERROR, "undoing"), (logging.INFO, "undone")):
+        replay_record({"name": "vnetperf.test", "levelno": level, "msg": text})
+    assert run_log.last_lines().strip() == "a command"
     run_log.forget_lines()
     assert run_log.last_lines() == ""
     assert run_log.path.stat().st_mode & 0o777 == 0o600
@@ -80,7 +83,7 @@ def test_after_its_end_records_go_their_old_way(tmp_path: Path) -> None:
 
 def test_waiting_looks_once_more_after_the_deadline() -> None:
     values = iter([0, 7])
-    assert wait_for(lambda: next(values), 0.0001, "a value", poll_s=0.01) == 7
+    assert wait_for(lambda: next(values), 0.2, "a value", poll_s=0.3) == 7
 
 
 def test_what_does_not_come_is_an_error_of_the_caller() -> None:

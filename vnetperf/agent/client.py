@@ -15,7 +15,7 @@ from typing import Any
 
 from vnetperf import registry
 from vnetperf.host.log import replay_record
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model import errors
 from vnetperf.model.result import Calibration, ScenarioFacts
 from vnetperf.model.scenario import Plan
@@ -207,10 +207,9 @@ class AgentClient:
     def abort(self) -> None:
         """Let go of the agent in the middle of a call, and wait until it has cleaned up."""
         self._drop()
-        deadline = time.monotonic() + FAREWELL_S
-        local = self.testbed.agent.transport == "local" and self.pid
-        while local and time.monotonic() < deadline and Path(f"/proc/{self.pid}").exists():
-            time.sleep(0.05)
+        if self.testbed.agent.transport == "local" and self.pid:
+            there = Path(f"/proc/{self.pid}")
+            wait_at_most(lambda: not there.exists(), FAREWELL_S, "the agent's end", poll_s=0.05)
 
     def _drop(self) -> None:
         group, self._group, self._channel = self._group, None, None

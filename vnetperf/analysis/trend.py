@@ -19,7 +19,7 @@ from vnetperf.statistics.samples import outliers
 
 
 @dataclass(frozen=True)
-class Point:
+class TrendPoint:
     """A number of one round of one run.
 
     Attributes:
@@ -50,8 +50,8 @@ class LevelChange:
         environment: What differs in how both were measured.
     """
 
-    before: Point
-    after: Point
+    before: TrendPoint
+    after: TrendPoint
     old: float
     new: float
     environment: tuple[FactDifference, ...]
@@ -88,7 +88,7 @@ class Trend:
     test: str
     size: str
     name: str
-    points: tuple[Point, ...]
+    points: tuple[TrendPoint, ...]
     levels: tuple[Level, ...]
     changes: tuple[LevelChange, ...]
     far: tuple[int, ...]
@@ -119,14 +119,14 @@ def read_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
 
 def trends(runs: Iterable[StoredRun], *, everything: bool = False) -> list[Trend]:
     """Follow every number."""
-    series: dict[tuple[str, str, str, str, str], list[Point]] = {}
+    series: dict[tuple[str, str, str, str, str], list[TrendPoint]] = {}
     for run in runs:
         for results in run.rounds:
             for metric in compared_metrics(results):
                 if metric.measured is None or not (metric.main or everything):
                     continue
                 key = (metric.scenario, *metric.key, _series_conditions(metric, results))
-                series.setdefault(key, []).append(Point(run, results, metric))
+                series.setdefault(key, []).append(TrendPoint(run, results, metric))
     named: dict[tuple[str, ...], int] = {}
     for *name, _ in series:
         named[tuple(name)] = named.get(tuple(name), 0) + 1
@@ -142,7 +142,7 @@ def _series_conditions(metric: Metric, results: RunResults) -> str:
     return f"preset {results.preset}: {held}"
 
 
-def _trend(points: Sequence[Point], apart: str) -> Trend:
+def _trend(points: Sequence[TrendPoint], apart: str) -> Trend:
     values = [point.value for point in points]
     widths = [
         m.high - m.low for p in points if (m := p.metric.measured) is not None and m.is_bounded
@@ -167,7 +167,7 @@ def _trend(points: Sequence[Point], apart: str) -> Trend:
     )
 
 
-def _change(points: Sequence[Point], old: Level, new: Level) -> LevelChange:
+def _change(points: Sequence[TrendPoint], old: Level, new: Level) -> LevelChange:
     before, after = points[new.begin - 1], points[new.begin]
     differing = environment_differences(before.results, after.results)
     return LevelChange(before, after, old.median, new.median, differing)

@@ -187,6 +187,7 @@ class LiveDeployment:
             on_error.callback(run.close)
             deployment = cls(plan, facts, run)
             on_error.callback(deployment._stop_backends)
+            on_error.callback(lambda: log.error("undoing the deployment of %s", plan.scenario.id))
             deployment._build()
             path_check = check_path(deployment)
             log.info("frames come through: %s", path_check)

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import socket
 import struct
+from collections.abc import Collection
 from pathlib import Path
 
 from vnetperf.host.linux import run_in
@@ -31,27 +32,15 @@ def disable_offloads(name: str, *, netns: Path | None = None) -> tuple[str, ...]
 
 
 def _disable_offloads(name: str) -> tuple[str, ...]:
-    stuck = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
-        for offload, command in OFFLOAD_SETTERS.items():
-            value = array.array("B", struct.pack("=II", command, 0))
-            address, _ = value.buffer_info()
-            # struct ifreq: name, then a pointer to struct ethtool_value, padded to 40 bytes.
-            request = struct.pack("16sP16x", name.encode(), address)
-            try:
-                fcntl.ioctl(handle, SIOCETHTOOL, request)
-            except OSError as error:
-                if error.errno not in UNSUPPORTED:
-                    raise HostError(
-                        f"offload {offload} cannot be turned off: {error.strerror}",
-                        where=f"link {name}",
-                        cure="run as root, with a link that exists",
-                    ) from error
-                stuck.append(offload)
-    return tuple(stuck)
+    return tuple(
+        offload
+        for offload, command in OFFLOAD_SETTERS.items()
+        if _ethtool_ioctl(name, struct.pack("=II", command, 0), UNSUPPORTED) is None
+    )
 
 
 GET_SET_INFO, GET_STRINGS, GET_STATS = 0x37, 0x1B, 0x1D
+GET_DRIVER_INFO = 0x03
 GET_CHANNELS, SET_CHANNELS = 0x3C, 0x3D
 STRING_SET_STATS = 1  # ETH_SS_STATS
 STRING_LENGTH = 32  # ETH_GSTRING_LEN
@@ -137,6 +126,13 @@ def set_channels(name: str, counts: list[int], *, netns: Path | None = None) -> 
     )
 
 
+def firmware_version(name: str) -> str:
+    """Firmware of an interface in the caller's namespace; empty when the driver reports none."""
+    # struct ethtool_drvinfo: command, then driver, version and fw_version of 32 bytes each.
+    answer = _ethtool_ioctl(name, struct.pack("=I", GET_DRIVER_INFO) + bytes(192))
+    return (answer or b"")[68:100].partition(b"\0")[0].decode(errors="replace").strip()
+
+
 def _read_statistics(name: str) -> dict[str, int]:
     # struct ethtool_sset_info: command, reserved, mask of sets asked for, then their sizes.
     answer = _ethtool_ioctl(name, struct.pack("=IIQI", GET_SET_INFO, 0, 1 << STRING_SET_STATS, 0))
@@ -156,7 +152,9 @@ def _read_statistics(name: str) -> dict[str, int]:
     }
 
 
-def _ethtool_ioctl(name: str, request: bytes) -> bytes | None:
+def _ethtool_ioctl(
+    name: str, request: bytes, tolerated: Collection[int] = UNSUPPORTED | {errno.EPERM}
+) -> bytes | None:
     """One ioctl; None when the driver does not know the command."""
     buffer = array.array("B", request)
     address, _ = buffer.buffer_info()
@@ -165,10 +163,10 @@ def _ethtool_ioctl(name: str, request: bytes) -> bytes | None:
         try:
             fcntl.ioctl(handle, SIOCETHTOOL, struct.pack("16sP16x", name.encode(), address))
         except OSError as error:
-            if error.errno in UNSUPPORTED | {errno.EPERM}:
+            if error.errno in tolerated:
                 return None
             raise HostError(
-                f"the driver cannot be asked: {error.strerror}",
+                f"the driver refuses the request: {error.strerror}",
                 where=f"link {name}",
                 cure="run as root, with a link that exists",
             ) from error

@@ -136,7 +136,6 @@ def create_veth(
     *,
     netns: tuple[Path | None, Path | None] = (None, None),
     mtu: int = 1500,
-    quiet: bool = True,
     offloads: bool = False,
     queues: int | None = None,
 ) -> Change:
@@ -153,11 +152,7 @@ def create_veth(
         for name, where in zip(names, netns, strict=True):
             if where is not None:
                 _move_from_root(name, where)
-            set_mtu(name, mtu, netns=where)
-            if not offloads:
-                ethtool.disable_offloads(name, netns=where)
-            if quiet:
-                silence(name, netns=where)
+            prepare(name, where, mtu=mtu, offloads=offloads)
         for name, where in zip(names, netns, strict=True):
             set_up(name, netns=where)
     return change
@@ -196,6 +191,25 @@ def silence(name: str, *, netns: Path | None = None) -> None:
     """Keep the kernel from sending frames of its own on a link that this run created."""
     _set_link(name, netns, flags=IFF_NOARP, change=IFF_NOARP | IFF_MULTICAST)
     run_in(netns, lambda: _disable_ipv6(name))
+
+
+def prepare(
+    name: str, netns: Path | None, *, mtu: int | None = None, offloads: bool = False
+) -> None:
+    """Set a link of this run up to carry test frames alone; it stays down."""
+    if mtu is not None:
+        set_mtu(name, mtu, netns=netns)
+    if not offloads:
+        ethtool.disable_offloads(name, netns=netns)
+    silence(name, netns=netns)
+
+
+def make_ready(
+    name: str, netns: Path | None, *, mtu: int | None = None, offloads: bool = False
+) -> None:
+    """Set a link of this run up to carry test frames alone, and bring it up."""
+    prepare(name, netns, mtu=mtu, offloads=offloads)
+    set_up(name, netns=netns)
 
 
 def undo_link(data: UndoData) -> str:

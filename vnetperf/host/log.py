@@ -45,6 +45,8 @@ class ForwardingHandler(logging.Handler):
                     "levelname": record.levelname,
                     "msg": record.getMessage(),
                     "created": record.created,
+                    "filename": record.filename,
+                    "lineno": record.lineno,
                 }
             )
         except (OSError, EOFError):
@@ -77,6 +79,7 @@ class RunLog(logging.Handler):
         self._file = path.open("a", encoding="utf-8")
         path.chmod(0o600)
         self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self._failed = False
         self.setFormatter(UtcFormatter(LINE))
         for other in _run_logs():
             other.close()  # a process has one run at a time
@@ -88,15 +91,17 @@ class RunLog(logging.Handler):
         text = self.format(record)
         self._file.write(text + "\n")
         self._file.flush()
-        if record.levelno >= logging.INFO:
+        self._failed = self._failed or record.levelno >= logging.ERROR
+        if record.levelno >= logging.INFO and not self._failed:
             self._last.append(record.getMessage())
 
     def forget_lines(self) -> None:
         """Begin something new: `last_lines` are of what follows."""
         self._last.clear()
+        self._failed = False
 
     def last_lines(self) -> str:
-        """The last records without the waits, for the message of what failed."""
+        """The last records before the first error, without the waits, for its message."""
         return "\n".join(f"    {line}" for line in self._last)
 
     def close(self) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vnetperf.host import cpu, ethtool, hugepages, kernel, links, nic
-from vnetperf.host.ethtool import disable_offloads
 from vnetperf.host.linux import RUN_ID_VARIABLE, run_in
 from vnetperf.host.nic import eswitch, netdev, vfs
 from vnetperf.host.processes import ManagedProcess
@@ -24,8 +23,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class MachineBase:
-    """A machine in the hands of one run."""
+class Machine:
+    """A machine in the hands of one run: its files, processes, memory, links and NICs."""
 
     def __init__(self, run: HostRun, facts: MachineFacts) -> None:
         self._run = run
@@ -35,6 +34,9 @@ class MachineBase:
         self._netns: Path | None = None
         #: Links that are in another namespace of the run than its own.
         self._elsewhere: dict[str, Path] = {}
+        #: Interfaces of PCI devices that were moved into the run's namespace.
+        self._borrowed: dict[str, str] = {}
+        self._last_run = ""
 
     @property
     def netns(self) -> Path:
@@ -66,10 +68,6 @@ class MachineBase:
     def in_netns(self, function: Callable[[], T]) -> T:
         """Call a function in the run's network namespace, in a thread of its own."""
         return run_in(self.netns, function)
-
-
-class MachineLinks(MachineBase):
-    """The links of the run's network namespace, those among them that it lent to containers."""
 
     def move_link(self, name: str, target: Path | None = None) -> None:
         """Move a link into a container's namespace, or back; it is down then.
@@ -113,11 +111,7 @@ class MachineLinks(MachineBase):
         """Make a persistent tap device in the run's network namespace, up and quiet."""
         self.load_module("tun")
         links.create_tap(self._run.journal, name, netns=self.netns, multi_queue=multi_queue)
-        links.set_mtu(name, mtu, netns=self.netns)
-        if not offloads:
-            disable_offloads(name, netns=self.netns)
-        links.silence(name, netns=self.netns)
-        links.set_up(name, netns=self.netns)
+        links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
 
     def delete_link(self, name: str) -> None:
         """Delete a link of the run's network namespace before the run ends."""
@@ -143,12 +137,7 @@ class MachineLinks(MachineBase):
     ) -> links.Link:
         """Make a link of any kind in the run's network namespace: quiet, and up."""
         links.create_link(self._run.journal, name, kind, netns=self.netns, **options)
-        if mtu is not None:
-            links.set_mtu(name, mtu, netns=self.netns)
-        if not offloads:
-            disable_offloads(name, netns=self.netns)
-        links.silence(name, netns=self.netns)
-        links.set_up(name, netns=self.netns)
+        links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
         return links.get(name, self.netns)
 
     def set_link_up(self, name: str, *, up: bool = True) -> None:
@@ -185,14 +174,6 @@ class MachineLinks(MachineBase):
             links.set_mtu(name, mtu, netns=self._home(name))
         if up is not None and now.up != up:
             links.set_up(name, up=up, netns=self._home(name))
-
-
-class MachineNics(MachineBase):
-    """The PCI NICs of a machine."""
-
-    def __init__(self, run: HostRun, facts: MachineFacts) -> None:
-        super().__init__(run, facts)
-        self._borrowed: dict[str, str] = {}
 
     def give_nic(self, address: str, driver: str, *, isolated: bool = False) -> None:
         """Give a PCI device to a driver for programs; it comes back with the run's end."""
@@ -242,10 +223,6 @@ class MachineNics(MachineBase):
     def take_uplink(self, name: str, *, mtu: int, promiscuous: bool = False) -> None:
         """Make the uplink of a switch in switchdev mode ready for rules: quiet, and up."""
         eswitch.take_uplink(self._run.journal, name, mtu=mtu, promiscuous=promiscuous)
-
-
-class Machine(MachineLinks, MachineNics):
-    """A machine in the hands of one run: its files, processes, memory, links and NICs."""
 
     def subdir(self, name: str) -> Path:
         """A private directory of the run, for a backend's sockets and files."""
@@ -308,7 +285,10 @@ class Machine(MachineLinks, MachineNics):
             ) from error
         except subprocess.TimeoutExpired as error:
             raise HostError(f"did not end within {timeout:.0f} s", where=line) from error
-        log.info("run: %s (%.3f s, status %d)", line, time.monotonic() - began, done.returncode)
+        level = logging.DEBUG if line == self._last_run else logging.INFO  # polled, or news
+        self._last_run = line
+        spent = time.monotonic() - began
+        log.log(level, "run: %s (%.3f s, status %d)", line, spent, done.returncode)
         if done.returncode:
             said = (done.stderr or done.stdout).strip()[-2000:]
             raise HostError(f"failed with status {done.returncode}: {said}", where=line)

@@ -25,8 +25,6 @@ from vnetperf.host.processes import Processes
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
-# sun_path holds 108 bytes with the final NUL.
-MAX_SOCKET_PATH = 107
 
 
 class RunDir:
@@ -57,19 +55,6 @@ class RunDir:
         """A subdirectory, made when it is missing."""
         path = self.path / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return path
-
-    def socket(self, name: str) -> Path:
-        """Path for a unix socket, short enough for the kernel."""
-        path = self.path / name
-        length = len(str(path).encode())
-        if length > MAX_SOCKET_PATH:
-            raise HostError(
-                f"the path of a socket would have {length} bytes",
-                where=str(path),
-                accepted=f"up to {MAX_SOCKET_PATH} bytes",
-                cure="use a shorter run id or run root",
-            )
         return path
 
 

@@ -88,14 +88,19 @@ def _poll(
 ) -> T:
     began = time.monotonic()
     deadline = began + patient(timeout_s)
-    log.debug("waiting for %s, at most %g s", what, patient(timeout_s))
+    waited = False
     while True:
         late = time.monotonic() >= deadline
         value = predicate()
-        if not value and check is not None:
-            check()
+        if not value:
+            if not waited:
+                log.debug("waiting for %s, at most %g s", what, deadline - began)
+                waited = True
+            if check is not None:
+                check()
         if value or late:
-            outcome = "there" if value else "missing"
-            log.debug("%s: %s after %.2f s", what, outcome, time.monotonic() - began)
+            if waited:
+                outcome = "there" if value else "missing"
+                log.debug("%s: %s after %.2f s", what, outcome, time.monotonic() - began)
             return value
         time.sleep(poll_s)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import re
-import socket
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from vnetperf.host import hugepages
+from vnetperf.host import ethtool, hugepages
 from vnetperf.host.cpu import device_irqs, format_cpus
 from vnetperf.host.facts import attempt, file_number, file_text, is_unknown, unknown
 from vnetperf.host.facts.system import (
@@ -321,8 +317,6 @@ def _meminfo_kb(info: str, name: str) -> int | str:
     return info if is_unknown(info) else unknown(f"meminfo has no {name}")
 
 
-SIOCETHTOOL = 0x8946
-ETHTOOL_GDRVINFO = 0x03
 _PCI_IDS = (Path("/usr/share/misc/pci.ids"), Path("/usr/share/hwdata/pci.ids"))
 
 
@@ -424,15 +418,7 @@ def _link_speed(interface: Path) -> int | str:
 
 def _firmware(interface: str) -> str:
     """Firmware version, by the ethtool ioctl: starting a program would take longer."""
-    # struct ethtool_drvinfo: command, then driver, version and fw_version of 32 bytes each.
-    information = bytearray(196)
-    struct.pack_into("=I", information, 0, ETHTOOL_GDRVINFO)
-    buffer = (ctypes.c_char * len(information)).from_buffer(information)
-    request = struct.pack("16sP16x", interface.encode(), ctypes.addressof(buffer))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
-        fcntl.ioctl(handle, SIOCETHTOOL, request)
-    text = bytes(information[68:100]).partition(b"\0")[0].decode(errors="replace").strip()
-    return text or unknown("the driver does not say")
+    return ethtool.firmware_version(interface) or unknown("the driver does not say")
 
 
 def _model(nic: pci.PciNic) -> str:

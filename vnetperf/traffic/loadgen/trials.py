@@ -310,7 +310,7 @@ def run_trial(
         drain_s=trial.drain_s if trial.full_drain else round(drained, 4),
         timelines=timelines,
     )
-    log.info("trial %d: %s", result.epoch, _summary(counts))
+    log.debug("trial %d: %s", result.epoch, _summary(counts))
     if counts.worst_loss_ratio() > trial.histogram_up_to_loss:
         return counts
     own = [result.stream(part.spec.id) for part in prepared.parts if not part.broadcast]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import re
 import socket
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
 from vnetperf.traffic.trex import worker
 from vnetperf.traffic.trex.worker import PROTOCOL
@@ -106,6 +107,7 @@ def _check_python(place: ClientInstall, version: tuple[int, ...]) -> ClientInsta
 
 
 #: Importing the client's scapy takes one to three seconds.
+log = logging.getLogger(__name__)
 START_S = 30.0
 #: Longest time an order takes that waits for nothing but the server.
 ANSWER_S = 20.0
@@ -175,19 +177,27 @@ class TrexClient:
             listener.settimeout(WATCH_S)
             argv = place.argv(path)
             process = machine.spawn("trex-client", argv, isolated=isolated)
-            deadline = time.monotonic() + patient(START_S)
-            while True:
+
+            def connected() -> socket.socket | None:
                 with contextlib.suppress(TimeoutError):
-                    sock, _ = listener.accept()
-                    break
-                if not process.alive() or time.monotonic() > deadline:
-                    process.stop(timeout_s=0.0)
-                    raise GeneratorError(
-                        f"the process of TRex's client did not start; log ends with:\n"
-                        f"{process.log_tail()}",
-                        where=f"{WHERE}, {place.python}",
-                        cure=ERRORS["broken"][1],
-                    )
+                    return listener.accept()[0]
+                return None
+
+            def not_started() -> GeneratorError:
+                process.stop(timeout_s=0.0)
+                return GeneratorError(
+                    f"the process of TRex's client did not start; log ends with:\n"
+                    f"{process.log_tail()}",
+                    where=f"{WHERE}, {place.python}",
+                    cure=ERRORS["broken"][1],
+                )
+
+            def check() -> None:
+                if not process.alive():
+                    raise not_started()
+
+            what = "the process of TRex's client"
+            sock = wait_for(connected, START_S, what, poll_s=0.0, check=check, error=not_started)
         made = cls(process, Connection(sock.detach()), alive)
         hello = made._receive(time.monotonic() + patient(ANSWER_S), lambda: None)
         if hello.get("protocol") != PROTOCOL:
@@ -211,6 +221,7 @@ class TrexClient:
         """Give an order and wait for its answer."""
         self._number += 1
         number = self._number
+        log.debug("order %d: %s", number, do)
         with self._connection_errors():
             worker.send_message(self._connection, {"do": do, "number": number, **values})
         deadline = time.monotonic() + patient(within_s)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -58,6 +59,9 @@ def ovs_version_problem(facts: MachineFacts, daemon: Program) -> str:
     )
 
 
+log = logging.getLogger(__name__)
+
+
 class UnixCtl:
     """A connection to a control socket (JSON-RPC 1.0 over a stream)."""
 
@@ -74,6 +78,7 @@ class UnixCtl:
         except (OSError, ValueError) as error:
             self.close()
             raise DutError(f"no answer to {command}: {error}", where=self.path) from error
+        log.debug("%s: %s %s", Path(self.path).name, command, " ".join(parameters))
         if answer.get("error"):
             raise DutError(f"{command}: {answer['error']}", where=self.path)
         return str(answer["result"])

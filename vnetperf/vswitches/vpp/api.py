@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import logging
 import mmap
 import os
 import socket
@@ -20,6 +21,8 @@ from typing import Any, Final, TypeVar
 
 from vnetperf.model.errors import DutError
 from vnetperf.vswitches.vpp.install import TELLS_MESSAGES, VppInstallation
+
+log = logging.getLogger(__name__)
 
 RETVAL_TEXTS = {
     -1: "unspecified error",
@@ -194,6 +197,7 @@ class VppApi:
         with _as_dut_error(message, self):
             answer = function(_timeout=timeout_s or self.timeout_s, **fields)
         retval = getattr(answer, "retval", 0)
+        log.debug("%s(%s): %d", message, fields, retval)
         if retval and retval not in tolerated:
             raise DutError(
                 f"VPP refuses {message}: {retval_text(retval)} ({retval})",

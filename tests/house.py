@@ -1,0 +1,253 @@
+"""The house rules of docs/architecture.md that a few lines can check; run by ``make check``.
+
+Prints the figures of the package, beside those before its modules were merged, and fails on a rule
+that is broken.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from configparser import ConfigParser
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+PACKAGE = "vnetperf"
+#: A module that a single sibling imports is part of that sibling, unless it is longer than this.
+SLICE_LINES = 120
+#: Lines of code, docstring lines, files and modules with a single importer, before the merge.
+BEFORE = {"files": 568, "code": 44300, "docstrings": 20000, "single": 209, "single siblings": 139}
+#: Registered with pluggy, which no entry point names.
+REGISTERED = {"vnetperf.pytest_plugin.hooks"}
+#: Rooms that name no backend, neither ours nor a plugin's.
+NEUTRAL = ("model", "host")
+#: Families of backends: the entry points of setup.cfg.
+FAMILIES = ("vswitches", "vnfs", "traffic", "wires", "collectors", "endpoints")
+#: Names of backends that are words of another thing too: a library, a program, a kind of link, a
+#: deployment, an image.
+OTHER_MEANINGS = {
+    "dpdk",
+    "testpmd",
+    "veth",
+    "memif",
+    "nic",
+    "cpu",
+    "bridge",
+    "macvtap",
+    "sriov",
+    "vepc",
+}
+#: What is measured with unless the user says otherwise.
+DEFAULTS = {"vloop", "loadgen", "iperf3"}
+_NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+
+
+@dataclass
+class Module:
+    """One file of the package."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+    code: int = 0
+    docstrings: int = 0
+    #: Modules of the package that it imports when it is imported itself, and all that it imports.
+    at_start: set[str] = field(default_factory=set)
+    imports: set[str] = field(default_factory=set)
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is an __init__.py."""
+        return self.path.name == "__init__.py"
+
+    @property
+    def room(self) -> str:
+        """Its folder, as a module's name."""
+        return self.name if self.is_package else self.name.rpartition(".")[0]
+
+
+def read_modules() -> dict[str, Module]:
+    """Read every module of the package."""
+    found = {}
+    for path in sorted((TOP / PACKAGE).rglob("*.py")):
+        inner = path.relative_to(TOP).with_suffix("")
+        name = ".".join(inner.parts).removesuffix(".__init__")
+        text = path.read_text()
+        module = Module(name, path, ast.parse(text))
+        _count_lines(module, text)
+        found[name] = module
+    for module in found.values():
+        module.imports = set(_imported(ast.walk(module.tree), found))
+        module.at_start = set(_imported(_statements_at_start(module.tree), found))
+    return found
+
+
+def _count_lines(module: Module, text: str) -> None:
+    documented: set[int] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module
+        ) and (ast.get_docstring(node, clean=False) is not None):
+            first = node.body[0]
+            documented.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    lines = {n for t in tokens if t.type not in _NO_CODE for n in range(t.start[0], t.end[0] + 1)}
+    module.code, module.docstrings = len(lines - documented), len(documented)
+
+
+def _statements_at_start(node: ast.AST) -> Iterator[ast.AST]:
+    """Statements that run when a module is imported."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from _statements_at_start(child)
+
+
+def _imported(nodes: Iterator[ast.AST], known: dict[str, Module]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                name = inner if inner in known else node.module
+                if name in known:
+                    yield name
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+
+
+def registered() -> tuple[set[str], set[str]]:
+    """Modules that entry points name, and the names of backends."""
+    setup = ConfigParser()
+    setup.read(TOP / "setup.cfg")
+    modules = set(REGISTERED)
+    names: set[str] = set()
+    for group, text in setup["options.entry_points"].items():
+        for line in filter(None, map(str.strip, text.splitlines())):
+            name, _, target = (part.strip() for part in line.partition("="))
+            modules.add(target.partition(":")[0])
+            if group.removeprefix(f"{PACKAGE}.") in FAMILIES:
+                names.add(name)
+    return modules, names
+
+
+def single_importers(modules: dict[str, Module]) -> dict[str, str]:
+    """Modules that only one other imports, and which."""
+    importers: dict[str, set[str]] = defaultdict(set)
+    for module in modules.values():
+        for name in module.imports - {module.name}:
+            importers[name].add(module.name)
+    found = {name: next(iter(who)) for name, who in importers.items() if len(who) == 1}
+    return {name: who for name, who in found.items() if not modules[name].is_package}
+
+
+def slices(modules: dict[str, Module], named: set[str]) -> Iterator[str]:
+    """Short modules that are part of the one sibling that imports them."""
+    for name, who in sorted(single_importers(modules).items()):
+        module = modules[name]
+        lines = len(module.path.read_text().splitlines())
+        if name in named or modules[who].room != module.room or lines >= SLICE_LINES:
+            continue
+        if modules[who].is_package:  # a package's table of tests, clause sets or algorithms
+            continue
+        yield f"{name} ({lines} lines) is imported by its sibling {who} alone: it belongs there"
+
+
+def class_names_twice(modules: dict[str, Module]) -> Iterator[str]:
+    """Public classes of one name in two modules."""
+    where: dict[str, list[str]] = defaultdict(list)
+    for module in modules.values():
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where[node.name].append(module.name)
+    for name, places in sorted(where.items()):
+        if len(places) > 1:
+            yield f"class {name} is in {' and in '.join(places)}"
+
+
+def cycles(modules: dict[str, Module]) -> Iterator[str]:
+    """Modules that import each other when they are imported."""
+    state: dict[str, str] = {}
+    stack: list[str] = []
+
+    def visit(name: str) -> Iterator[str]:
+        state[name] = "open"
+        stack.append(name)
+        for other in sorted(modules[name].at_start - {name}):
+            if state.get(other) == "open":
+                yield " -> ".join([*stack[stack.index(other) :], other])
+            elif other not in state:
+                yield from visit(other)
+        stack.pop()
+        state[name] = "done"
+
+    for name in modules:
+        if name not in state:
+            yield from visit(name)
+
+
+def named_backends(modules: dict[str, Module], names: set[str]) -> Iterator[str]:
+    """Backends that a neutral room names in a string."""
+    for module in modules.values():
+        if module.name.split(".")[1:2] not in [[room] for room in NEUTRAL]:
+            continue
+        documented = {
+            id(node.body[0].value)
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(module.tree):
+            if (
+                isinstance(node, ast.Constant)
+                and node.value in names
+                and id(node) not in documented
+            ):
+                yield f"{module.name}:{node.lineno} names the backend {node.value!r}"
+
+
+def main() -> int:
+    """Print the figures, then what breaks a rule."""
+    modules = read_modules()
+    named, backends = registered()
+    single = single_importers(modules)
+    siblings = [name for name, who in single.items() if modules[who].room == modules[name].room]
+    now = {
+        "files": len(modules),
+        "code": sum(module.code for module in modules.values()),
+        "docstrings": sum(module.docstrings for module in modules.values()),
+        "single": len(single),
+        "single siblings": len(siblings),
+    }
+    titles = ("files", "code lines", "docstring lines", "single importer", "a single sibling")
+    print(f"{'':8}" + "".join(f"{title:>18}" for title in titles))
+    for label, figures in (("before", BEFORE), ("now", now)):
+        print(f"{label:8}" + "".join(f"{figure:>18}" for figure in figures.values()))
+    broken = [
+        *slices(modules, named),
+        *class_names_twice(modules),
+        *cycles(modules),
+        *named_backends(modules, backends - OTHER_MEANINGS - DEFAULTS),
+    ]
+    for line in broken:
+        print(line)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
