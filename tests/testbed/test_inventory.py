@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
+from vnetperf import registry
 from vnetperf.agent.inventory import take_inventory
-from vnetperf.model.testbed import Testbed
+from vnetperf.model.scenario import Scenario
+from vnetperf.model.testbed import KernelModule, Program, Testbed
+from vnetperf.vswitches.base import VSwitch
 
 
 def program(directory: Path, text: str) -> str:
@@ -33,3 +38,25 @@ def test_another_build_of_a_generator_has_another_version(tmp_path: Path) -> Non
     one = version("#!/bin/sh\n")
     assert version("#!/bin/sh\n") == one
     assert version("#!/bin/sh\ntrue\n") != one
+
+
+def test_an_optional_program_is_listed_only_where_it_is_found() -> None:
+    facts = take_inventory(Testbed())
+    missing = [name for name, program in registry.programs().items() if program.optional]
+    assert missing
+    assert all(facts.programs.get(name, "found") for name in missing)
+    assert "osmo-ggsn" in facts.programs  # whose absence keeps a scenario from running
+
+
+def test_what_a_backend_declares_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(VSwitch):
+        programs = (Program(name="sh", version_args=("-c", "echo mine 1")),)
+        kernel_modules = (KernelModule(name="no-such-module"),)
+
+    monkeypatch.setattr(registry, "backends", lambda: {"vswitches mine": Mine})
+    facts = take_inventory(Testbed())
+    assert facts.programs["sh"].endswith("/sh")
+    assert facts.versions["sh"] == "mine 1"
+    assert Mine.missing(facts, Scenario.model_construct()).startswith(
+        "the kernel has no module no-such-module"
+    )

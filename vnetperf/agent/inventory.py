@@ -42,10 +42,11 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
     declared = {program.name: program for program in COMMON_PROGRAMS} | registry.programs()
     modules = {module.name: module for module in kernel.COMMON_MODULES} | registry.kernel_modules()
     found = find_programs(declared.values(), testbed.programs)
-    paths = {name: program.path for name, program in found.items()}
+    # Missing optional ones are nobody's lack until a scenario asks for them.
+    paths = {n: one.path for n, one in found.items() if one.path or not declared[n].optional}
     for backend in registry.backends().values():
         if first := next(iter(getattr(backend, "programs", ())), None):
-            paths[first.name] = backend.external_program(testbed, paths[first.name])
+            paths[first.name] = backend.external_program(testbed, paths.get(first.name, ""))
     versions = {name: program.version for name, program in found.items() if program.version}
     topology = cpu.read_topology()
     pools = hugepages.pools()
@@ -74,7 +75,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
         libraries={
             name: linked_libraries(paths[name])
             for name, program in declared.items()
-            if program.records_libraries and paths[name]
+            if program.records_libraries and paths.get(name)
         },
         modules={name: kernel.module_problem(module) for name, module in modules.items()},
         nics=nic.inventory(),

@@ -32,7 +32,7 @@ from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters, LiveCounts, TrialResult, TrialSpec
 from vnetperf.traffic.base import TrafficGenerator
-from vnetperf.vnfs.base import Vnf
+from vnetperf.vnfs.base import UserPlane, Vnf
 from vnetperf.vswitches.base import VSwitch
 
 log = logging.getLogger(__name__)
@@ -231,8 +231,8 @@ class LiveDeployment:
         )
         log.info("connecting %s", scenario.generator)
         self.generator.connect(self._tester_ends)
-        for vnf in self.vnfs:
-            vnf.tester_ends = self._tester_ends
+        for core in self._mobile_cores():
+            core.tester_ends = self._tester_ends
         self._add_vnf_ports(attachment for pair in offers for attachment in pair)
         self._launch(offers, [n for n, listens in enumerate(listening) if not listens])
         self._connect()
@@ -256,6 +256,9 @@ class LiveDeployment:
         self.vswitch.connect(self.plan.scenario.streams)
         self._wait_vnfs()
         self.slices = self._cut_slices()
+
+    def _mobile_cores(self) -> list[UserPlane]:
+        return [vnf for vnf in self.vnfs if isinstance(vnf, UserPlane)]
 
     def _offer_vnf(self, vnf: Vnf, index: int) -> Attachment:
         """Where a port of a VNF plugs in."""
@@ -341,8 +344,8 @@ class LiveDeployment:
         if frame_size != self._prepared_size:
             scenario = self.plan.scenario
             streams = scenario.streams
-            for vnf in self.vnfs:
-                streams = vnf.streams(streams)
+            for core in self._mobile_cores():
+                streams = core.streams(streams)
             self.generator.prepare(streams, scenario.traffic, frame_size)
             self._prepared_size = frame_size
 

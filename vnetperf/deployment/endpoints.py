@@ -20,7 +20,7 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.virt.container import Container
 from vnetperf.virt.endpoint import ContainerPlace, Endpoint, EndpointPair, EndpointPlace
-from vnetperf.vnfs.base import Vnf
+from vnetperf.vnfs.base import EndpointHost
 
 #: Addresses are those of RFC 2544 appendix C.2.2, on one link for the ends themselves.
 PREFIX_LENGTH = 15
@@ -73,7 +73,7 @@ def _streams(scenario: Scenario) -> tuple[Stream, Stream]:
 
 @contextmanager
 def in_place_of_tester(
-    machine: Machine, plan: Plan, ends: tuple[WireEnd, ...], inside: Vnf | None
+    machine: Machine, plan: Plan, ends: tuple[WireEnd, ...], inside: EndpointHost | None
 ) -> Iterator[EndpointPair]:
     """Put endpoints at the tester's ports, and take them away again."""
     forth, back = _streams(plan.scenario)

@@ -12,6 +12,7 @@ from vnetperf.deployment.placement import place_roles, place_with_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import MemoryPlan, NicUse, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, NicFacts, Testbed
+from vnetperf.vnfs.base import UserPlane, Vnf
 
 #: Kernel drivers that DPDK works on top of: vfio-pci is nothing for their devices.
 BIFURCATED = ("mlx4_core", "mlx5_core", "mana")
@@ -261,8 +262,8 @@ def _choose_wire(
             )
     reasons = []
     # Some VNFs have business of their own at the tester's end.
-    vnf = registry.load_vnf(scenario.vnf) if scenario.deployment.vnf_count else None
-    needed: tuple[str, ...] = vnf.wires if vnf is not None and scenario.vswitch else ()
+    vnf: type[Vnf] = registry.load_vnf(scenario.vnf) if scenario.deployment.vnf_count else Vnf
+    needed = vnf.wires if issubclass(vnf, UserPlane) and scenario.vswitch else ()
     for kind in wishes:
         if needed and kind not in needed:
             reasons.append(f"{kind}: {scenario.vnf} needs {' or '.join(needed)}")

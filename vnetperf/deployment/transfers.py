@@ -26,6 +26,7 @@ from vnetperf.model.outcomes import (
     TransferSpec,
 )
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram
+from vnetperf.vnfs.base import EndpointHost, UserPlane
 
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
@@ -434,9 +435,10 @@ def transfer_users(
     deployment: LiveDeployment, specs: Sequence[TransferSpec], watch: Callable[[], None] = _no_watch
 ) -> tuple[Transfer, ...]:
     """Let users of the VNF talk to a server in place of the tester."""
-    if not deployment.vnfs:
+    core = next((vnf for vnf in deployment.vnfs if isinstance(vnf, UserPlane)), None)
+    if core is None:
         raise CapabilityError("nothing here has users", where=deployment.plan.scenario.id)
-    return _in_place_of_tester(deployment, deployment.vnfs[0].users, specs, watch)
+    return _in_place_of_tester(deployment, core.users, specs, watch)
 
 
 def transfer_endpoints(
@@ -449,6 +451,8 @@ def transfer_endpoints(
     if server == "vnf" and not deployment.vnfs:
         raise CapabilityError("there is no VNF to be in", where=deployment.plan.scenario.id)
     inside = deployment.vnfs[0] if server == "vnf" else None
+    if inside is not None and not isinstance(inside, EndpointHost):
+        raise CapabilityError(f"{inside.name} cannot be an endpoint", where="endpoints")
 
     def plug_in(ends: tuple[WireEnd, ...]) -> AbstractContextManager[EndpointPair]:
         return in_place_of_tester(deployment.machine, deployment.plan, ends, inside)

@@ -35,6 +35,7 @@ from vnetperf.model.trial import (
     TrialResult,
     TrialSpec,
 )
+from vnetperf.vnfs.base import UserPlane
 
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
@@ -205,7 +206,7 @@ def why_no_event(plan: Plan, what: str) -> str:
         return _why_no_link(plan, port)
     if what not in [f"vnf{number}" for number in range(graph.vnf_count)]:
         return f"{graph.name} has no {what}; it has {_parts(graph)}"
-    if registry.load_vnf(plan.scenario.vnf).user_plane:
+    if issubclass(registry.load_vnf(plan.scenario.vnf), UserPlane):
         return f"sessions of {plan.scenario.vnf} end with it, so that no frame could come after"
     return ""
 

@@ -19,7 +19,7 @@ class Iperf3(EndpointTool):
     name: ClassVar[str] = "iperf3"
     package: ClassVar[str] = "iperf3"
     programs: ClassVar[tuple[Program, ...]] = (
-        Program(name="iperf3", package="iperf3", version_args=("--version",)),
+        Program(name="iperf3", package="iperf3", version_args=("--version",), by_make=True),
     )
     kinds: ClassVar[tuple[Kind, ...]] = ("TCP_STREAM", "UDP_STREAM")
     version_argv: ClassVar[tuple[str, ...]] = ("iperf3", "--version")

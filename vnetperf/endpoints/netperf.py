@@ -47,8 +47,8 @@ class Netperf(EndpointTool):
     name: ClassVar[str] = "netperf"
     package: ClassVar[str] = "netperf"
     programs: ClassVar[tuple[Program, ...]] = (
-        Program(name="netperf", package="netperf", version_args=("-V",)),
-        Program(name="netserver", package="netperf"),
+        Program(name="netperf", package="netperf", version_args=("-V",), by_make=True),
+        Program(name="netserver", package="netperf", by_make=True),
     )
     kinds: ClassVar[tuple[Kind, ...]] = ("TCP_STREAM", "UDP_STREAM", "TCP_RR", "UDP_RR")
     version_argv: ClassVar[tuple[str, ...]] = ("netperf", "-V")

@@ -40,7 +40,7 @@ class Sockperf(EndpointTool):
     name: ClassVar[str] = "sockperf"
     package: ClassVar[str] = "sockperf"
     programs: ClassVar[tuple[Program, ...]] = (
-        Program(name="sockperf", package="sockperf", version_args=("--version",)),
+        Program(name="sockperf", package="sockperf", version_args=("--version",), by_make=True),
     )
     kinds: ClassVar[tuple[Kind, ...]] = (
         *("TCP_RR", "UDP_RR", "TCP_LOAD", "UDP_LOAD"),

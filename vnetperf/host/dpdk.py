@@ -188,6 +188,7 @@ TESTPMD_PROGRAM = Program(
     key="testpmd",
     software="dpdk",
     debian=("dpdk", "libdpdk-dev"),
+    by_make=True,
 )
 #: RTE_MAX_LCORE of distributions' builds.
 MAX_LCORE = 128

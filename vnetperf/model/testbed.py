@@ -26,7 +26,9 @@ class Program(Frozen):
         software: Its name in the environment record; "" when it is not listed there.
         debian: Debian packages whose version is recorded, the first installed one counts; empty
             for `package`.
-        optional: True when only some scenarios need it: the backend's own `missing` looks.
+        by_make: True when `make deps` installs it (scripts/install-deps).
+        optional: True when only some scenarios need it: the backend's own `missing` looks, and it
+            is listed only where it was found.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Program(Frozen):
     beside: tuple[str, ...] = ()
     software: str = ""
     debian: tuple[str, ...] = ()
+    by_make: bool = False
     optional: bool = False
 
     @property
@@ -223,13 +226,6 @@ class Testbed(Frozen):
 
 #: The Python package that guests are started with; its version is among `MachineFacts.versions`.
 LIBVIRT_PYTHON = "libvirt-python"
-#: Packages of programs that `make deps` installs (scripts/install-deps).
-INSTALLED_BY_MAKE = frozenset(
-    {
-        *("openvswitch-switch-dpdk", "openvswitch-switch", "dpdk-dev", "gcc", "pkg-config"),
-        *("iproute2", "osmo-ggsn", "iperf3", "sockperf", "netperf"),
-    }
-)
 #: Before the address of a program that somebody else has started, in place of its path.
 LOCATED_AT = "at "
 
@@ -358,7 +354,7 @@ class MachineFacts(Frozen):
         if trouble := self.program_troubles.get(name):
             return f"{name} cannot be used: {trouble}"
         cure = f"install the package {package}" if package else "put it on PATH"
-        more = ", or run `make deps`" if package in INSTALLED_BY_MAKE else ""
+        more = ", or run `make deps`" if wanted.by_make else ""
         return f"{name} is not installed; {cure}{more}"
 
     def missing_module(self, module: KernelModule | str, purpose: str = "") -> str:

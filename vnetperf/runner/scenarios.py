@@ -12,6 +12,7 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.scenario import ADDRESSING_MODES, STANDARD_FRAME_SIZE, Scenario, split_id
 from vnetperf.procedures.addresses import SPARE
+from vnetperf.vnfs.base import UserPlane
 
 
 def scenario_ids() -> list[str]:
@@ -21,7 +22,9 @@ def scenario_ids() -> list[str]:
 
 def _mobile_core() -> str:
     """The VNF of deployments that are for a mobile core."""
-    cores = [name for name in registry.names("vnfs") if registry.load_vnf(name).user_plane]
+    cores = [
+        name for name in registry.names("vnfs") if issubclass(registry.load_vnf(name), UserPlane)
+    ]
     if not cores:
         raise ConfigError("no mobile core is registered", where="vnfs")
     return cores[0]
@@ -37,7 +40,7 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     learned = settings.rules == "learning" and graph.chains > 1
     by_port = learned or capabilities.addressing == "port"
     vnf = settings.vnf
-    if graph.gtp and not registry.load_vnf(vnf).user_plane:
+    if graph.gtp and not issubclass(registry.load_vnf(vnf), UserPlane):
         vnf = _mobile_core()  # whatever else is asked for, only one takes users' packets
     rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
     usual = "route" if graph.gtp else "mac" if rewrites else "io"

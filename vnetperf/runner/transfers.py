@@ -17,6 +17,7 @@ from vnetperf.model.scenario import Scenario, variant_id
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.results.records import NotMeasuredRecord, TransfersRecord
 from vnetperf.runner.run import Run
+from vnetperf.vnfs.base import EndpointHost, UserPlane, Vnf
 
 #: What it is called in a scenario's name: endpoints deploy it otherwise than a generator does.
 ENDPOINTS_VARIANT = "endpoints"
@@ -33,8 +34,11 @@ WARMUP_S = 1
 def why_no_users_traffic(run: Run, scenario: Scenario) -> str:
     """What keeps users' traffic of a scenario from being measured; it is noted."""
     if scenario.deployment.vnf_count:
-        vnf = registry.load_vnf(scenario.vnf)
-        why = str(vnf.no_users(run.facts(), run.plan(scenario)))
+        vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
+        if issubclass(vnf, UserPlane):
+            why = vnf.no_users(run.facts(), run.plan(scenario))
+        else:
+            why = f"{vnf.name} has no users of its own; choose a deployment with a core: -k vepc"
         why = why or registry.load("endpoints", USERS_TOOL)().missing(run.facts())
     else:
         why = f"{scenario.id} has no VNF, and so no users"
@@ -55,7 +59,8 @@ def measure_users_traffic(run: Run, scenario: Scenario) -> Transfers:
         for way in ways
     ]
     found = _measured(run, scenario, "users_transfer", specs)
-    if registry.load_vnf(scenario.vnf).ends_with_users:
+    vnf = registry.load_vnf(scenario.vnf)
+    if issubclass(vnf, UserPlane) and vnf.ends_with_users:
         run.forget_deployment()
     return found
 
@@ -94,7 +99,13 @@ def _no_inside(run: Run, scenario: Scenario) -> str:
         return ""
     if not scenario.deployment.vnf_count:
         return f"{scenario.deployment.name} has no VNF to be in; leave --endpoint-server out"
-    return str(registry.load_vnf(scenario.vnf).no_inside(run.facts(), scenario))
+    vnf: type[Vnf] = registry.load_vnf(scenario.vnf)
+    if issubclass(vnf, EndpointHost):
+        return vnf.no_inside(run.facts(), scenario)
+    return (
+        f"{vnf.name} has no kernel with an address of its own; choose --vnf vloop:container or "
+        "vloop:vm with --vnf-mode route, or --endpoint-server far"
+    )
 
 
 def measure_endpoints(
@@ -134,7 +145,8 @@ def choose_tool(
         why = tool.cannot(spec) or tool.missing(facts)
         if not why and inside is not None:
             names = [program.name for program in tool.programs]
-            why = str(registry.load_vnf(inside.vnf).lacks_inside(inside, names))
+            vnf: type[Vnf] = registry.load_vnf(inside.vnf)
+            why = vnf.lacks_inside(inside, names) if issubclass(vnf, EndpointHost) else ""
         if not why:
             return name
         reasons.append(why)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import ClassVar
 
 from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Attachment, WireEnd
-from vnetperf.model.errors import CapabilityError
 from vnetperf.model.scenario import STANDARD_FRAME_SIZE, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
@@ -31,18 +30,11 @@ class Vnf(Backend):
             that implements the contract there, "module:Class". Users write "vloop:vm".
         attachments: Kinds of attachment it plugs into.
         modes: Ways it forwards.
-        wires: Kinds of wire that the tester must be on, because the VNF has business of its own at
-            the tester's end; empty for any.
-        user_plane: True for a mobile core, whose port 0 takes users' packets in GTP-U.
-        ends_with_users: True when `users` ends the sessions that trials need.
     """
 
     places: ClassVar[Mapping[str, str]] = {}
     attachments: ClassVar[tuple[str, ...]]
     modes: ClassVar[tuple[str, ...]]
-    wires: ClassVar[tuple[str, ...]] = ()
-    user_plane: ClassVar[bool] = False
-    ends_with_users: ClassVar[bool] = False
     #: Largest frame it forwards, octets including FCS.
     max_frame_size: ClassVar[int] = STANDARD_FRAME_SIZE
     #: True when it opens a tap with IFF_MULTI_QUEUE even for one queue, as DPDK does.
@@ -54,8 +46,6 @@ class Vnf(Backend):
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan)
         self.number = number
-        #: The tester's ends of the wires, from the moment that it is plugged in.
-        self.tester_ends: tuple[WireEnd, ...] = ()
 
     @property
     def path_s(self) -> float:
@@ -182,101 +172,6 @@ class Vnf(Backend):
             DutError: When it died or is not ready in time.
         """
 
-    def streams(self, streams: tuple[Stream, ...]) -> tuple[Stream, ...]:
-        """Streams with what is known only once it is ready, such as sessions of UEs.
-
-        Args:
-            streams: The scenario's.
-
-        Returns:
-            As many, with the same ids.
-        """
-        return streams
-
-    @classmethod
-    def no_users(cls, facts: MachineFacts, plan: Plan) -> str:
-        """What keeps `users` from being possible, told before anything is deployed.
-
-        Args:
-            facts: The machine.
-            plan: The plan.
-
-        Returns:
-            "" when nothing does; otherwise what and the cure, in one sentence.
-        """
-        del facts, plan
-        return f"{cls.name} has no users of its own; choose a deployment with a core: -k vepc"
-
-    @contextmanager
-    def users(self, ends: tuple[WireEnd, ...]) -> Iterator[EndpointPair]:
-        """Put a user and a server in the tester's places.
-
-        Args:
-            ends: The tester's ends of the wires; the tester has let go of them.
-
-        Yields:
-            The user as the client's end, and the server; the ends of the wires are as they were
-            when it is over.
-
-        Raises:
-            CapabilityError: It has no users, or they cannot plug in there.
-            DutError: It has ended, or a user cannot attach.
-        """
-        del ends
-        raise CapabilityError(
-            f"{self.name} has no users of its own", where="users' traffic", cure="-k vepc"
-        )
-        yield  # a generator, for those who override it
-
-    @classmethod
-    def no_inside(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps `inside` from being possible, told before anything is deployed.
-
-        Args:
-            facts: The machine.
-            scenario: The scenario.
-
-        Returns:
-            "" when nothing does; otherwise what and the cure, in one sentence.
-        """
-        del facts, scenario
-        return (
-            f"{cls.name} has no kernel with an address of its own; choose --vnf vloop:container or "
-            "vloop:vm with --vnf-mode route, or --endpoint-server far"
-        )
-
-    @classmethod
-    def lacks_inside(cls, scenario: Scenario, programs: Sequence[str]) -> str:
-        """Which programs cannot be run in it, as far as that is known before it is deployed.
-
-        Args:
-            scenario: The scenario.
-            programs: Their names.
-
-        Returns:
-            "" when it has them, or nobody knows; otherwise what is missing and the cure.
-        """
-        del scenario, programs
-        return ""
-
-    @contextmanager
-    def inside(self, address: str) -> Iterator[Endpoint]:
-        """Give its port 0 an address, for programs that run in it.
-
-        Args:
-            address: IPv4 address, of the network beyond port 0.
-
-        Yields:
-            The endpoint.
-
-        Raises:
-            CapabilityError: No program can have an address in it.
-            HostError: The address cannot be set.
-        """
-        del address
-        raise CapabilityError(f"{self.name} cannot be an endpoint", where="endpoints")
-        yield  # a generator, for those who override it
-
     @abstractmethod
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters the VNF itself keeps, one entry per port; empty when it has none to read.
@@ -296,3 +191,103 @@ class Vnf(Backend):
     @abstractmethod
     def stop(self) -> None:
         """Stop it. Idempotent."""
+
+
+class UserPlane(Vnf):
+    """A VNF that is a mobile core: its port 0 takes users' packets in GTP-U.
+
+    Attributes:
+        wires: Kinds of wire that the tester must be on, because the VNF has business of its own at
+            the tester's end; empty for any.
+        ends_with_users: True when `users` ends the sessions that trials need.
+        tester_ends: The tester's ends of the wires, from the moment that it is plugged in.
+    """
+
+    wires: ClassVar[tuple[str, ...]] = ()
+    ends_with_users: ClassVar[bool] = False
+    tester_ends: tuple[WireEnd, ...] = ()
+
+    @abstractmethod
+    def streams(self, streams: tuple[Stream, ...]) -> tuple[Stream, ...]:
+        """Streams with what is known only once it is ready, such as sessions of UEs.
+
+        Args:
+            streams: The scenario's.
+
+        Returns:
+            As many, with the same ids.
+        """
+
+    @classmethod
+    @abstractmethod
+    def no_users(cls, facts: MachineFacts, plan: Plan) -> str:
+        """What keeps `users` from being possible, before anything is deployed.
+
+        Args:
+            facts: The machine.
+            plan: The plan.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
+
+    @abstractmethod
+    def users(self, ends: tuple[WireEnd, ...]) -> AbstractContextManager[EndpointPair]:
+        """Put a user and a server in the tester's places.
+
+        Args:
+            ends: The tester's ends of the wires; the tester has let go of them.
+
+        Returns:
+            The user as the client's end, and the server; the ends of the wires are as they were
+            when it is over.
+
+        Raises:
+            CapabilityError: They cannot plug in there.
+            DutError: It has ended, or a user cannot attach.
+        """
+
+
+class EndpointHost(Vnf):
+    """A VNF with a kernel in which programs can have an address."""
+
+    @classmethod
+    @abstractmethod
+    def no_inside(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """What keeps `inside` from being possible, before anything is deployed.
+
+        Args:
+            facts: The machine.
+            scenario: The scenario.
+
+        Returns:
+            "" when nothing does; otherwise what and the cure, in one sentence.
+        """
+
+    @classmethod
+    def lacks_inside(cls, scenario: Scenario, programs: Sequence[str]) -> str:
+        """Which programs cannot be run in it, as far as that is known before it is deployed.
+
+        Args:
+            scenario: The scenario.
+            programs: Their names.
+
+        Returns:
+            "" when it has them, or nobody knows; otherwise what is missing and the cure.
+        """
+        del scenario, programs
+        return ""
+
+    @abstractmethod
+    def inside(self, address: str) -> AbstractContextManager[Endpoint]:
+        """Give its port 0 an address, for programs that run in it.
+
+        Args:
+            address: IPv4 address, of the network beyond port 0.
+
+        Returns:
+            The endpoint.
+
+        Raises:
+            HostError: The address cannot be set.
+        """

@@ -185,6 +185,7 @@ DAEMON = Program(
     key="ovs_vswitchd",
     beside=(KERNEL_DAEMON,),
     software="ovs-dpdk",
+    by_make=True,
 )
 
 

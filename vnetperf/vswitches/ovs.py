@@ -38,6 +38,7 @@ DAEMON = Program(
     beside=(DPDK_DAEMON,),
     software="ovs",
     debian=("openvswitch-switch", "openvswitch-common"),
+    by_make=True,
 )
 DATAPATH = KernelModule(
     name="openvswitch", purpose="the kernel's datapath", symbol="ovs_dp_process_packet"

@@ -14,6 +14,7 @@ from vnetperf.model.options import MobileCore, MobileCoreOptions, StackProgram, 
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.runner.scenarios import make_scenario
+from vnetperf.vnfs.base import UserPlane
 from vnetperf.vnfs.vepc import stack
 from vnetperf.vnfs.vepc.vm import VmVepc
 from vnetperf.vnfs.vloop import Vloop
@@ -109,7 +110,7 @@ def test_the_deployment_chooses_the_vnf() -> None:
     assert scenario(vnf="vloop:container").vnf == "vepc"
     assert scenario(vnf="vepc:container").vnf == "vepc:container"
     assert scenario("pvp_bridge").stack is None
-    assert not Vloop.user_plane
+    assert not issubclass(Vloop, UserPlane)
     facts = MachineFacts.model_construct()
     elsewhere = stack.mobile_core_problem(facts, scenario("pvp_bridge", vnf="vepc"), "vepc")
     assert "-k vepc_bridge" in elsewhere

@@ -32,4 +32,3 @@ def test_what_keeps_users_away_is_known_before_anything_is_deployed(vnf: str) ->
     assert here.stack is not None
     alone = here.model_copy(update={"stack": here.stack.model_copy(update={"ue": None})})
     assert "[ue]" in loaded.no_users(facts(), plan.model_copy(update={"scenario": alone}))
-    assert "-k vepc" in registry.load_vnf("vloop").no_users(facts(), plan)

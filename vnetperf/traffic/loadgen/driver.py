@@ -338,8 +338,11 @@ class Loadgen(TrafficGenerator):
             places=("gcc", "cc"),
             version_args=("-dumpfullversion",),
             software="gcc",
+            by_make=True,
         ),
-        Program(name="pkg-config", package="pkg-config", places=("pkg-config", "pkgconf")),
+        Program(
+            name="pkg-config", package="pkg-config", places=("pkg-config", "pkgconf"), by_make=True
+        ),
     )
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=WIRES,

@@ -22,7 +22,7 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import EndpointPair
-from vnetperf.vnfs.base import Vnf
+from vnetperf.vnfs.base import UserPlane
 from vnetperf.vnfs.vepc import stack, ue
 from vnetperf.vnfs.vepc.sgsn import AttachPhase, bearer_runs
 from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPlace, FormPort, Step, run_step
@@ -148,11 +148,10 @@ class MobileCorePrograms(ABC):
         return {"application": self.stack.description or self.stack.name, "programs": self.lines}
 
 
-class MobileCoreVnf(Vnf):
+class MobileCoreVnf(UserPlane):
     """What a mobile core has besides what forwards: sessions, and users of its own."""
 
     modes: ClassVar[tuple[str, ...]] = ("route",)
-    user_plane: ClassVar[bool] = True
     far_mib: ClassVar[int] = 0
     max_frame_size: ClassVar[int] = 9000
 

@@ -32,9 +32,9 @@ PROGRAMS = (
         package="osmo-ggsn",
         version_args=("--version",),
         records_libraries=True,
-        optional=True,
+        by_make=True,
     ),
-    Program(name="sgsnemu", package="osmo-ggsn", optional=True),
+    Program(name="sgsnemu", package="osmo-ggsn", by_make=True),
 )
 GTP_MODULE = KernelModule(name="gtp", symbol="gtp_dev_xmit", optional=True)
 TUN_MODULE = KernelModule(name="tun", symbol="tun_net_xmit", optional=True)
@@ -243,15 +243,22 @@ def scenario_problem(scenario: Scenario, name: str) -> str:
 
 def _machine_problem(facts: MachineFacts, scenario: Scenario) -> str:
     for program in scenario.stack.programs if scenario.stack else ():
-        name = program.argv[0]
-        # Programs of a stack of the user's own are not looked for: its log says what is missing.
-        if name in facts.programs and (found := facts.missing_program(name, program.package)):
+        if found := missing_stack_program(facts, program):
             return found
     if found := _build_problem(facts, scenario):
         return found
     purpose = f"gtpu_mode {scenario.core.gtpu_mode}"
     found_all = (facts.missing_module(module, purpose) for module in kernel_modules(scenario))
     return next((text for text in found_all if text), "")
+
+
+def missing_stack_program(facts: MachineFacts, program: StackProgram) -> str:
+    """What keeps a program of a stack from being started."""
+    declared = {one.name: one for one in PROGRAMS}
+    # Programs of a stack of the user's own are not looked for: its log says what is missing.
+    if (name := program.argv[0]) not in facts.programs:
+        return ""
+    return facts.missing_program(declared.get(name, name), program.package)
 
 
 def _build_problem(facts: MachineFacts, scenario: Scenario) -> str:

@@ -187,5 +187,4 @@ def ue_problem(facts: MachineFacts, scenario: Scenario, wire: str) -> str:
             f"a UE and a server plug into veth wires; these are {wire}: choose --wire veth, on a "
             "vSwitch that takes them"
         )
-    name, package = what.ue.argv[0], what.ue.package
-    return facts.missing_program(name, package) if name in facts.programs else ""
+    return stack.missing_stack_program(facts, what.ue)

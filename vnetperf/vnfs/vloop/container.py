@@ -17,6 +17,7 @@ from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.container import Container
 from vnetperf.virt.endpoint import ContainerPlace, Endpoint
+from vnetperf.vnfs.base import EndpointHost
 from vnetperf.vnfs.vloop.kernel_forwarders import (
     FORMS,
     Form,
@@ -52,7 +53,7 @@ def vf_driver_problem(facts: MachineFacts, scenario: Scenario, what: str) -> str
 LAUNCHER = "container"
 
 
-class ContainerVloop(Vloop):
+class ContainerVloop(Vloop, EndpointHost):
     """vloop in a network namespace of its own, which takes the interfaces it plugs into.
 
     In the modes of testpmd it is testpmd; in the others nothing of it runs, and the kernel forwards

@@ -25,7 +25,7 @@ from vnetperf.virt.domain import BootFiles
 from vnetperf.virt.endpoint import Endpoint
 from vnetperf.virt.guest import Guest, pin_vhost, session_of, vhost_placement
 from vnetperf.virt.kvm import KvmProof, guest_kvm_proof
-from vnetperf.vnfs.base import Vnf
+from vnetperf.vnfs.base import EndpointHost
 from vnetperf.vnfs.vloop import guest_requirements
 from vnetperf.vnfs.vloop.guest_forwarders import GuestBuiltin, GuestKernel, GuestTestpmd
 from vnetperf.vnfs.vloop.guest_requirements import BUILTIN
@@ -62,7 +62,7 @@ SET_UP_S = 120.0
 SYSTEM_MIB = 192
 
 
-class VmVloop(Vnf):
+class VmVloop(EndpointHost):
     """A guest that forwards between two NICs."""
 
     name: ClassVar[str] = "vloop:vm"

@@ -25,7 +25,7 @@ SUPPORTED_OVS = ((2, 17), (4, 99))
 DPDK_DAEMON, KERNEL_DAEMON = "ovs-vswitchd-dpdk", "ovs-vswitchd"
 #: Tools of the private instance; those of another version may not understand a daemon's database.
 OVS_TOOLS = tuple(
-    Program(name=name, package=package, beside=(DPDK_DAEMON, KERNEL_DAEMON))
+    Program(name=name, package=package, beside=(DPDK_DAEMON, KERNEL_DAEMON), by_make=True)
     for name, package in (
         ("ovsdb-server", "openvswitch-common"),
         ("ovs-vsctl", "openvswitch-switch"),
