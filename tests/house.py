@@ -28,19 +28,11 @@ REGISTERED = {"vnetperf.pytest_plugin.hooks"}
 NEUTRAL = ("model", "host")
 #: Families of backends: the entry points of setup.cfg.
 FAMILIES = ("vswitches", "vnfs", "traffic", "wires", "collectors", "endpoints")
-#: Names of backends that are words of another thing too: a library, a program, a kind of link, a
-#: deployment, an image.
+#: Names of backends that are words of another thing too: a library, a program, a Debian package, a
+#: kind of link, a deployment, an image.
 OTHER_MEANINGS = {
-    "dpdk",
-    "testpmd",
-    "veth",
-    "memif",
-    "nic",
-    "cpu",
-    "bridge",
-    "macvtap",
-    "sriov",
-    "vepc",
+    *("dpdk", "testpmd", "veth", "memif", "nic", "cpu", "bridge", "macvtap", "sriov", "vepc"),
+    *("sockperf", "netperf"),
 }
 #: What is measured with unless the user says otherwise.
 DEFAULTS = {"vloop", "loadgen", "iperf3"}

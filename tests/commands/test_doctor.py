@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes.machine import PROGRAMS, facts
+from vnetperf import registry
 from vnetperf.agent import client
 from vnetperf.cli import main
 from vnetperf.model.testbed import MachineFacts
@@ -70,6 +73,31 @@ def test_options_are_part_of_the_question(
 ) -> None:
     _, text = doctor(facts(), monkeypatch, capsys, "--set", "mode=vepa")
     assert "dpdk has no mode 'vepa'" in text
+
+
+def test_a_plugin_that_raises_on_import_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "broken_plugin.py").write_text("raise RuntimeError('no licence')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(registry._registered, "vswitches", {"broken": "broken_plugin:Switch"})
+    status, text = doctor(facts(), monkeypatch, capsys)
+    assert status == 0
+    assert text.count("no licence") == 1
+    assert "\n  dpdk\n" in text
+
+
+def test_make_deps_is_named_for_what_it_installs() -> None:
+    script = (Path(__file__).parents[2] / "scripts" / "install-deps").read_text()
+    programs = registry.programs()
+    installed = {program.package for program in programs.values() if program.by_make}
+    brought = {"openvswitch-switch", "openvswitch-common"}  # by the one with DPDK
+    for package in installed - brought:
+        assert re.search(rf"(?<![\w-]){package}(?![\w-])", script), package
+    machine = facts(programs={})
+    assert "make deps" in machine.missing_program(programs["gcc"])
+    assert "make deps" not in machine.missing_program(programs["vpp"])
+    assert "make deps" not in machine.missing_program("mine")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def trials(records: list[dict[str, Any]]) -> int:
     [
         ("ovs-vswitchd-dpdk unix:", "ovs-vswitchd has ended"),
         ("dpdk-testpmd", "vnf0 (dpdk-testpmd) has ended"),
-        ("--rx-burst=", "the engine has ended"),
+        ("--rx-burst=", "ended by signal"),
     ],
     ids=["vswitch", "vnf", "engine"],
 )

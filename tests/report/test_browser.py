@@ -129,7 +129,7 @@ XMLSerializer.prototype.serializeToString = function (node) {
 figure.querySelector(".save").click();
 const drawn = new DOMParser().parseFromString(text, "image/svg+xml");
 return { names, type: saved[0].type, root: drawn.documentElement.tagName,
-  buttons: figures.every((f) => f.querySelector(".save")),
+  words: drawn.documentElement.textContent, buttons: figures.every((f) => f.querySelector(".save")),
   styled: [...drawn.querySelectorAll("path")].every((p) => p.getAttribute("stroke")) };
 """
 TRIALS = """
@@ -229,6 +229,8 @@ def test_a_plot_is_saved_with_its_looks(page):
     assert found["styled"]
     assert (found["type"], found["root"]) == ("image/svg+xml", "svg")
     assert found["names"][0].startswith("Loss-against-load")
+    assert "Loss against load, " in found["words"]
+    assert "VALID trial" in found["words"]  # its legend goes along
 
 
 def test_trials_are_filtered_and_sorted(every, page):

@@ -25,7 +25,7 @@ SAID = {
     "reset": ("vswitch", "1.684 ± 0.084 s", "link phy0", "vnf0 was not back within 30 s"),
     "mrr": ("forwarding rate", "two modes: 3.501 Mfps, 4.063 Mfps", "far from the others"),
     "loss_profile": ("1.961 %",),
-    "soak": ("2.69e-08 %", "2.10e-07 %", "cannot be told"),
+    "soak": ("2.69e-08 %", "2.10e-07 %", "undecided"),
     "forwarding_rate": ("80 % of the maximum",),
     "address_caching": ("at least 65 536",),
     "address_learning": ("200.1 kfps",),

@@ -71,9 +71,9 @@ def test_every_report_has_the_figures() -> None:
             assert figure in text.replace("\\", ""), figure
     for text in (markdown_report(run), html_report(run)):
         for said in (
-            "Programs of UE (198.18.0.2) and server (198.19.0.1) share processors 1; the UE "
+            "Programs of UE (198.18.0.2) and server (198.19.0.1) share cores 1; the UE "
             "attached in 0.5 s.",
-            "and vnf0 (VM) (198.19.0.1) are on processors 2,4 and 2 vCPU on 3,5.",
+            "and vnf0 (VM) (198.19.0.1) are on cores 2,4 and 2 vCPU on 3,5.",
         ):
             assert said in text
         assert "percentiles the largest" in text

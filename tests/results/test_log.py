@@ -93,6 +93,9 @@ def test_a_log_cut_after_any_line_still_gives_results_and_says_so(
         assert len(derived.trials) <= len(complete.trials)
         for found in derived.results:
             final = next(r for r in complete.results if r.frame_size == found.frame_size)
+            if found.status != "measured":
+                assert "interrupted" in found.why
+                continue
             for then, now in zip(final.goals, found.goals, strict=True):
                 if now.regular:
                     assert (now.lower_bound_fps, now.upper_bound_fps) == (

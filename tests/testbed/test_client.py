@@ -11,6 +11,7 @@ import pytest
 
 from tests.fakes.machine import facts
 from vnetperf.agent import agent as agent_module
+from vnetperf.agent import client as client_module
 from vnetperf.agent.agent import Agent
 from vnetperf.agent.client import AgentClient
 from vnetperf.model.errors import CapabilityError, DutError, HostError
@@ -148,3 +149,14 @@ def test_a_trial_that_goes_on_is_told_to_who_follows(loop: Loop, follow: bool) -
 def test_captured_frames_come_whole(client: AgentClient, loop: Loop) -> None:
     loop.agent.deployment = Deployed()  # type: ignore[assignment]  # a double
     assert client.captured() == {"port0-sent.pcap": b"\x00\xff"}
+
+
+@pytest.mark.parametrize(("read_only", "sudo"), [(True, False), (False, True)])
+def test_only_an_agent_that_changes_the_machine_needs_root(
+    monkeypatch: pytest.MonkeyPatch, read_only: bool, sudo: bool
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr(client_module, "_can_sudo", lambda: False)
+    client = AgentClient(Testbed(), read_only=read_only)
+    assert ("sudo -n" in client._specification()) is sudo
+    assert "not root" in str(client._cannot_start(OSError("no sudo")))

@@ -65,7 +65,7 @@ def nothing_left(tmp_path: Path) -> bool:
 
 def test_status_and_both_outputs_come_back_whole(start: Start, tmp_path: Path) -> None:
     process = start("status", "7")
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 7
     assert out == "said\n" * 20000
     assert err == "complained\n"
@@ -74,7 +74,7 @@ def test_status_and_both_outputs_come_back_whole(start: Start, tmp_path: Path) -
 
 def test_input_goes_in_to_its_end(start: Start) -> None:
     process = start("echo")
-    out, _ = process.communicate("a word\n" * 5000, timeout=30)
+    out, _ = process.communicate("a word\n" * 5000, timeout=120)
     assert process.returncode == 0
     assert out == "a word\n" * 5000
 
@@ -91,7 +91,7 @@ def test_a_guest_that_fails_is_one_clear_error(
     start: Start, tmp_path: Path, play: str, words: tuple[str, ...]
 ) -> None:
     process = start(play)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 1
     tries = [line for line in err.splitlines() if line.startswith("lab: QEMU hung")]
     assert len(tries) == (lab_guest.STARTS - 1 if play == "mute" else 0)
@@ -105,7 +105,7 @@ def test_a_guest_that_fails_is_one_clear_error(
 
 def test_a_qemu_that_crashes_at_its_start_is_started_again(start: Start, tmp_path: Path) -> None:
     process = start("crash", str(tmp_path / "crashed"))
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0
     assert "crashed before the command started, once more: qemu: Assertion failed" in err
     assert nothing_left(tmp_path)
@@ -113,15 +113,15 @@ def test_a_qemu_that_crashes_at_its_start_is_started_again(start: Start, tmp_pat
 
 def test_a_qemu_that_hangs_at_its_start_is_started_again(start: Start, tmp_path: Path) -> None:
     process = start("hang", str(tmp_path / "hung"))
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert "hung before the command started, once more: no word" in err
+    assert "hung before the command started, once more: nothing printed" in err
     assert nothing_left(tmp_path)
 
 
 def test_a_command_is_ended_when_its_time_is_over(start: Start, tmp_path: Path) -> None:
     process = start("stubborn", timeout=1)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 124
     assert "did not end within 1 s" in err
     assert nothing_left(tmp_path)
@@ -136,7 +136,7 @@ def test_ctrl_c_interrupts_the_command_and_its_status_is_returned(start: Start) 
     process = start("signals")
     running(process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert out == "got INT\n"
     assert "once more" in err
@@ -149,7 +149,7 @@ def test_a_command_that_does_not_mind_is_ended(start: Start, tmp_path: Path, pre
     for _ in range(presses):
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "interrupted" in err
     assert nothing_left(tmp_path)
@@ -160,7 +160,7 @@ def test_a_signal_ends_it_all(start: Start, tmp_path: Path, number: signal.Signa
     process = start("stubborn")
     running(process)
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert nothing_left(tmp_path)
 
@@ -170,17 +170,17 @@ def test_the_guest_dies_with_us_and_the_next_run_cleans_up(start: Start, tmp_pat
     running(process)
     (guest,) = guests(process.pid)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     wait_for(lambda: guest not in guests())
     assert not nothing_left(tmp_path)
-    start("status", "0").communicate(timeout=30)
+    start("status", "0").communicate(timeout=120)
     assert nothing_left(tmp_path)
 
 
 def test_a_full_reader_does_not_lose_output(start: Start) -> None:
     process = start("status", "0")
     time.sleep(1)  # nobody reads yet, and the pipe is full
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
     assert len(out) == len("said\n") * 20000
 
 

@@ -140,7 +140,7 @@ def _conclusions(result: Result, records: Sequence[Record], case: Case) -> list[
     if throughput:
         note = f" ({throughput['note']})" if throughput.get("note") else ""
         said.append(
-            f"its loads are taken of the throughput that search {throughput['search']} found for "
+            f"its loads are shares of the throughput that search {throughput['search']} found for "
             f"goal {throughput['goal']}: {throughput['load_fps']:.0f} frames/s per interface{note}"
         )
     said += [
@@ -182,8 +182,8 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
         word = "regular" if goal.regular else "irregular"
         why = f": {goal.reason}" if goal.reason else ""
         said.append(
-            f"{goal.name}: the bounds are {100 * far:.3g} % apart, {100 * goal.width:g} % were "
-            f"asked for: {word}{why}"
+            f"{goal.name}: the bounds are {100 * far:.3g} % apart, {100 * goal.width:g} % are "
+            f"required: {word}{why}"
         )
     elif goal.qualifier:
         said.append(f"{goal.name}: {goal.qualifier}: {goal.reason}")

@@ -47,10 +47,10 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
     # Threads are watched while the generator arms and waits for the last frames, too.
     seconds = result.collected_s or trial.spec.duration_s
     frames = sum(d.received for d in result.directions)
-    # Threads of a role may have one name: they are told in the same order by every collector.
+    # Threads of a role may have one name: every collector reports them in the same order.
     events: dict[tuple[str, str], list[ThreadEvents]] = defaultdict(list)
-    for told in result.events:
-        events[told.role, told.thread].append(told)
+    for one in result.events:
+        events[one.role, one.thread].append(one)
     found = []
     for load in result.threads:
         same = events[load.role, load.thread]
@@ -71,7 +71,7 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
 
 
 def uncollected_of(trials: Sequence[TrialRecord]) -> dict[str, str]:
-    """What could not be told of the threads in that trial."""
+    """What could not be measured in that trial."""
     trial = last_of_longest(trials)
     return {} if trial is None else dict(trial.result.uncollected)
 
@@ -158,7 +158,7 @@ def goals_of(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
 
 
 def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> GoalResult:
-    """A goal's result as it is told: summed up over directions, with what was seen at its bound."""
+    """A goal's result: summed over directions, with latency and threads at its bound."""
     goal, n = found.goal, begin.in_sum
     lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
     upper = found.relevant_upper_bound.load_fps if found.relevant_upper_bound else None
@@ -279,7 +279,7 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
 
 
 def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
-    """What the trials of a search say of its own goals, whatever the search asks for today."""
+    """What the trials of a search say of its own goals, whatever the search requests today."""
     found = (answer_goal(begin, logged, goal).result for goal in begin.goals)
     return tuple(r.model_copy(update={"reason": ""}) if r.regular else r for r in found)
 

@@ -98,8 +98,8 @@ def _with_goals(
     if logged is None:
         return result, missing
     found = list(result.goals)
-    for asked in goals:
-        goal = asked.of(logged.begin.goals[0])
+    for wanted in goals:
+        goal = wanted.of(logged.begin.goals[0])
         if goal.name in [one.name for one in found]:
             raise ConfigError(
                 f"there is a goal {goal.name!r} already",

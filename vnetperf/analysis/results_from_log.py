@@ -96,7 +96,7 @@ def merge_transfers(found: Iterable[Transfers]) -> tuple[Transfers, ...]:
 
 
 def _without_given_rate(spec: TransferSpec) -> TransferSpec:
-    """What was asked, without a rate that an earlier transfer gave."""
+    """The transfer without a rate that an earlier one gave."""
     return spec.model_copy(update={"rate_bps": 0.0}) if spec.rate_of_tcp else spec
 
 
@@ -167,12 +167,12 @@ def warnings_of(
         warnings.append(
             "this run was interrupted or is still going on: some results may be missing"
         )
-    said: dict[str, list[str]] = {}  # what holds for several scenarios is told once
+    texts: dict[str, list[str]] = {}  # what holds for several scenarios stands once
     for look in (_placement_warnings, _scenario_warnings):
         for record in scenarios:
             for text in look(record):
-                said.setdefault(text, []).append(record.facts.scenario)
-    warnings += [f"{'; '.join(names)}: {text}" for text, names in said.items()]
+                texts.setdefault(text, []).append(record.facts.scenario)
+    warnings += [f"{'; '.join(names)}: {text}" for text, names in texts.items()]
     warnings += run.preset.warnings
     if run.testbed.media.nominal and scenarios:
         warnings.append(
@@ -317,7 +317,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
 def _result_of_test(
     logged: LoggedTest, media: LinkSpeed, run: RunRecord, otherwise: list[LoggedTest]
 ) -> Result:
-    """A result; by its trials where another version's search had asked for them."""
+    """A result; by its trials where another version's search had requested them."""
     try:
         return result_of(logged, media)
     except ReplayMismatchError:

@@ -63,17 +63,17 @@ def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
         for latency in latencies
         if PDV_PERCENTILE in latency.percentiles
     ]
-    told = [latency.ipdv for latency in latencies if latency.ipdv]
+    differences = [latency.ipdv for latency in latencies if latency.ipdv]
     missing = []
     if not spans:
         missing.append(f"PDV: no {PDV_PERCENTILE}th percentile")
-    if not told:
+    if not differences:
         missing.append("IPDV: the generator does not tell delays of successive frames")
     return DelayVariation(
         pdv_ns=max(spans, default=None),
-        ipdv_min_ns=min((one["min"] for one in told), default=None),
-        ipdv_median_ns=median(one["median"] for one in told) if told else None,
-        ipdv_max_ns=max((one["max"] for one in told), default=None),
+        ipdv_min_ns=min((one["min"] for one in differences), default=None),
+        ipdv_median_ns=median(one["median"] for one in differences) if differences else None,
+        ipdv_max_ns=max((one["max"] for one in differences), default=None),
         why=f"not measured: {'; '.join(missing)}" if missing else "",
     )
 
@@ -123,16 +123,18 @@ def _result_at(
     trials: Sequence[TrialOutcome],
     note: str,
 ) -> LatencyAt:
-    told = latencies_by_direction(inputs, trials)
+    by_direction = latencies_by_direction(inputs, trials)
     return LatencyAt(
         load_fps=load_fps * inputs.in_sum,
         of=of,
         tag_at_s=inputs.parameters.tag_at_s,
         repeats=len(trials),
         definition=inputs.definition,
-        mean_ns={name: spread([one.mean_ns for one in held]) for name, held in told.items()},
-        latency={name: merge_latencies(held) for name, held in told.items()},
-        variation={name: delay_variation(held) for name, held in told.items()},
+        mean_ns={
+            name: spread([one.mean_ns for one in held]) for name, held in by_direction.items()
+        },
+        latency={name: merge_latencies(held) for name, held in by_direction.items()},
+        variation={name: delay_variation(held) for name, held in by_direction.items()},
         loss_ratio=max((outcome.result.worst_loss_ratio() for outcome in trials), default=0.0),
         trials=tuple(outcome.number for outcome in trials),
         note=note,

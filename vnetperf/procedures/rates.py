@@ -40,17 +40,17 @@ def rate_at(
 
 def loss_at(inputs: ProcedureInputs[Any], trials: Sequence[TrialOutcome], share: float) -> LossStep:
     """Loss of trials at one load."""
-    told: dict[str, list[float]] = {}
+    by_direction: dict[str, list[float]] = {}
     for outcome in trials:
         for counts in outcome.result.directions:
             ratio = outcome.result.loss_ratio(counts)
-            told.setdefault(inputs.direction(counts.direction), []).append(ratio)
+            by_direction.setdefault(inputs.direction(counts.direction), []).append(ratio)
     return LossStep(
         load_fps=trials[0].load_fps * inputs.in_sum,
         input_ratio=share,
         loss_ratio=fmean([outcome.result.worst_loss_ratio() for outcome in trials]),
         forwarded_fps=fmean([forwarded_fps(outcome) for outcome in trials]),
-        per_direction={name: fmean(ratios) for name, ratios in told.items()},
+        per_direction={name: fmean(ratios) for name, ratios in by_direction.items()},
         trials=tuple(outcome.number for outcome in trials),
     )
 

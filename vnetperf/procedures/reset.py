@@ -100,11 +100,11 @@ def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
 
 
 def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why: str) -> Reset:
-    told = [] if why else [(s, s.result.event) for s in trials if s.result.event is not None]
+    measured = [] if why else [(s, s.result.event) for s in trials if s.result.event is not None]
     by_loss = [
-        max(_by_loss(t, event, s.duration_s) for t in s.result.timelines) for s, event in told
+        max(_by_loss(t, event, s.duration_s) for t in s.result.timelines) for s, event in measured
     ]
-    by_time = [max(_by_time(t, event) for t in s.result.timelines) for s, event in told]
+    by_time = [max(_by_time(t, event) for t in s.result.timelines) for s, event in measured]
     curves = (curve_of(outcome, _marks(outcome.result.event)) for outcome in trials)
     return Reset(
         what=what,
@@ -112,7 +112,7 @@ def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why
         load_fps=inputs.parameters.share * inputs.known.load_fps * inputs.in_sum,
         by_loss_s=spread(by_loss) if by_loss else None,
         by_time_s=spread(by_time) if by_time else None,
-        event_s=spread([e.ended_s - e.began_s for _, e in told]) if told else None,
+        event_s=spread([e.ended_s - e.began_s for _, e in measured]) if measured else None,
         why=why,
         note="; ".join(_notes(inputs, trials)),
         curves=tuple(curve for curve in curves if curve is not None),

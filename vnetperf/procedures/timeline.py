@@ -22,17 +22,17 @@ def bin_width(asked_s: float, total_s: float) -> float:
 
 def curve_of(outcome: TrialOutcome, marks: Mapping[str, float]) -> Curve | None:
     """The curve of a trial."""
-    told = outcome.result.timelines
-    if not told:
+    timelines = outcome.result.timelines
+    if not timelines:
         return None
-    offered = _sums(one.sent for one in told)
-    received = _sums(one.received for one in told)
-    arrived = _sums(one.arrived for one in told)
+    offered = _sums(one.sent for one in timelines)
+    received = _sums(one.received for one in timelines)
+    arrived = _sums(one.arrived for one in timelines)
     together = ceil(max(len(offered), len(arrived)) / MOST_BINS) or 1
     lost = [o - r for o, r in zip_longest(offered, received, fillvalue=0)]
     return Curve(
         trial=outcome.number,
-        bin_s=told[0].bin_s * together,
+        bin_s=timelines[0].bin_s * together,
         offered=_merged(offered, together),
         lost=_merged(lost, together),
         arrived=_merged(arrived, together),

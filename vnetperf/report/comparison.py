@@ -174,7 +174,7 @@ def _why_text(of: _Compared) -> str:
 _NUMBERS: tuple[Column[_Compared], ...] = (
     Column("variant", lambda of: of[1].variant, words=True),
     Column(
-        "laid over the settings",
+        "changed options",
         lambda of: Cell(" ".join(of[1].typed), code=True) if of[1].typed else "nothing",
         words=True,
     ),

@@ -460,7 +460,7 @@ _THREADS: tuple[Column[_ThreadRow], ...] = (
     Column("system", lambda of: text.percent(of[2].system, 3)),
     Column("descheduled per s", lambda of: text.significant(of[2].involuntary_switches_per_s, 3)),
 )
-_EVENTS_NOTE = "Events: a second, and a frame that came through in brackets."
+_EVENTS_NOTE = "Events: a second, and for each frame that passed in brackets."
 
 
 def thread_table(group: Group) -> Table:
@@ -500,6 +500,6 @@ def group_notes(group: Group) -> Iterator[str]:
         bad = {v: n for v, n in result.verdicts.items() if n and v is not Verdict.VALID}
         if bad:
             counts = ", ".join(f"{n} {v.value}" for v, n in bad.items())
-            yield f"{result.size_text}: trials that classify nothing: {counts}"
+            yield f"{result.size_text}: trials not counted (verdict): {counts}"
     for said, where in irregular.items():
         yield f"{', '.join(where)}: {said}"

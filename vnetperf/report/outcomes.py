@@ -239,7 +239,7 @@ def _loss_columns(names: Iterable[str]) -> Iterator[Column[Entry[LossStep]]]:
 def _loss_of(name: str) -> Callable[[Entry[LossStep]], str]:
     def cell(entry: Entry[LossStep]) -> str:
         each = entry.found.per_direction
-        return percent(each[name]) if name in each else "not told"
+        return percent(each[name]) if name in each else "not reported"
 
     return cell
 
@@ -494,12 +494,12 @@ def _rate_headline(result: Result) -> tuple[str, str]:
 
 
 def soak_verdict(found: Soak) -> str:
-    """Whether the loss ratio that it is held against was met, as far as can be told."""
+    """Whether the limit of the loss ratio was met, as far as the interval shows."""
     if found.loss_high <= found.goal:
         return "met"
     if found.loss_low > found.goal:
         return "not met"
-    return "cannot be told: the interval holds it"
+    return "undecided: the interval holds the limit"
 
 
 def _largest_pdv(found: Soak) -> str | None:
@@ -517,8 +517,8 @@ _SOAK: tuple[Column[Entry[Soak]], ...] = (
         "95 % interval",
         lambda e: f"{percent(e.found.loss_low, 3)} to {percent(e.found.loss_high, 3)}",
     ),
-    Column("held against", lambda e: percent(e.found.goal)),
-    Column("so", lambda e: soak_verdict(e.found), words=True),
+    Column("limit", lambda e: percent(e.found.goal)),
+    Column("verdict", lambda e: soak_verdict(e.found), words=True),
     Column("lost, frames", lambda e: frames(e.found.lost), brief=False),
     Column("offered, frames", lambda e: frames(e.found.offered), brief=False),
     Column("PDV, worse direction", lambda e: _largest_pdv(e.found), brief=False),

@@ -121,22 +121,42 @@
   // A saved drawing stands alone: what the style sheet gives it is written into it.
   const looks = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap",
     "stroke-linejoin", "opacity", "font-size", "font-weight", "font-family", "text-anchor", "paint-order"];
-  const standalone = (svg) => {
-    const copy = svg.cloneNode(true);
+  const dressed = (shape) => {
+    const copy = shape.cloneNode(true);
     const made = copy.querySelectorAll("*");
-    svg.querySelectorAll("*").forEach((shape, i) => {
-      const style = getComputedStyle(shape);
+    shape.querySelectorAll("*").forEach((each, i) => {
+      const style = getComputedStyle(each);
       for (const name of looks) made[i].setAttribute(name, style.getPropertyValue(name));
     });
-    const box = svg.viewBox.baseVal;
-    const ground = document.createElementNS(svgns, "rect");
-    const paper = getComputedStyle(svg.closest("figure")).backgroundColor;
-    for (const [name, value] of Object.entries({ width: box.width, height: box.height, fill: paper }))
-      ground.setAttribute(name, value);
-    copy.prepend(ground);
-    copy.setAttribute("xmlns", svgns);
-    copy.setAttribute("width", 2 * box.width);
-    copy.setAttribute("height", 2 * box.height);
+    return copy;
+  };
+  const element = (tag, attributes, text = "") => {
+    const made = document.createElementNS(svgns, tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.textContent = text;
+    return made;
+  };
+  // With its title above it and its legend below it, on the ground of its figure.
+  const standalone = (svg) => {
+    const figure = svg.closest("figure");
+    const shared = figure.closest(".plots")?.parentElement.querySelector(":scope > .legend");
+    const entries = [...(figure.querySelector(".legend") ?? shared)?.children ?? []];
+    const { width, height } = svg.viewBox.baseVal;
+    const box = [-12, -22, width + 24, height + 30 + 15 * Math.ceil(entries.length / 2)];
+    const style = getComputedStyle(figure);
+    const words = { fill: style.color, "font-family": style.fontFamily, "font-size": 10 };
+    const copy = dressed(svg);
+    const ground = { x: box[0], y: box[1], width: box[2], height: box[3], fill: style.backgroundColor };
+    copy.prepend(element("rect", ground));
+    copy.append(element("text", { ...words, x: 0, y: -8, "font-weight": 600 }, svg.getAttribute("aria-label")));
+    entries.forEach((entry, i) => {
+      const [x, y] = [(i % 2) * 210, height + 4 + 15 * Math.floor(i / 2)];
+      const key = dressed(entry.querySelector("svg"));
+      for (const [name, value] of Object.entries({ x, y, width: 28, height: 12 })) key.setAttribute(name, value);
+      copy.append(key, element("text", { ...words, x: x + 34, y: y + 10 }, entry.textContent));
+    });
+    const size = { xmlns: svgns, viewBox: box.join(" "), width: 2 * box[2], height: 2 * box[3] };
+    for (const [name, value] of Object.entries(size)) copy.setAttribute(name, value);
     return new XMLSerializer().serializeToString(copy);
   };
   for (const figure of document.querySelectorAll("figure")) {

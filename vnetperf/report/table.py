@@ -164,6 +164,9 @@ _ASCII = str.maketrans(
         "\N{NO-BREAK SPACE}": " ",
         "\N{MULTIPLICATION SIGN}": "x",
         "\N{PLUS-MINUS SIGN}": "+-",
+        "\N{RIGHTWARDS ARROW}": "->",
+        "\N{MINUS SIGN}": "-",
+        "\N{HORIZONTAL ELLIPSIS}": "...",
     }
 )
 

@@ -54,7 +54,7 @@ _ATTACH: tuple[Column[tuple[str, dict[str, Any]]], ...] = (
     Column("scenario", lambda of: of[0], words=True),
     Column("attached", lambda of: f"{of[1]['attached']} of {of[1]['sessions asked for']}"),
     Column("success", lambda of: text.percent(of[1]["success rate"])),
-    Column("ramp asked", lambda of: _ramp(of[1])),
+    Column("ramp", lambda of: _ramp(of[1])),
     Column("reached", lambda of: f"{text.significant(of[1]['reached, sessions/s'])}/s"),
     Column("whole", lambda of: text.seconds(of[1]["whole, s"])),
     Column("median", lambda of: _attach_time(of[1], "median")),
@@ -149,7 +149,7 @@ _TRANSFERS: tuple[Column[tuple[str, Transfer]], ...] = (
     Column("largest", lambda of: _time_text(of[1], "max")),
     Column("lost or sent again", lambda of: _loss_text(of[1])),
     Column("jitter", lambda of: _jitter_text(of[1])),
-    Column("processor time, client + server", lambda of: _cpu_text(of[1])),
+    Column("CPU time, client + server", lambda of: _cpu_text(of[1])),
 )
 
 
@@ -169,7 +169,7 @@ def transfer_sentences(results: RunResults) -> list[str]:
         parts = [f"{rate} Mbit/s arrived"] if trips == NONE else [f"round trips {times}"]
         parts += [lost] if lost != NONE else []
         parts += [f"jitter {jitter}"] if jitter != NONE else []
-        parts += [f"processor time {processors}"] if processors != NONE else []
+        parts += [f"CPU time {processors}"] if processors != NONE else []
         found.append(f"{scenario}: {said}: {', '.join(parts)}")
     return found
 
@@ -195,9 +195,9 @@ def _transfer_ends(transfer: Transfer) -> str:
         return ""
     ends = f"{client.place} ({client.address}) and {server.place} ({server.address})"
     where = (
-        f"share processors {client.cpus}"
+        f"share cores {client.cpus}"
         if client.cpus == server.cpus
-        else f"are on processors {client.cpus} and {server.cpus}"
+        else f"are on cores {client.cpus} and {server.cpus}"
     )
     attach = transfer.attach_s
     attached = "" if attach is None else f"; the UE attached in {text.seconds(attach)}"

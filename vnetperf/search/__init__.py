@@ -27,21 +27,21 @@ from vnetperf.search.tst009 import OfferedLoads, tst009_search
 
 def search_inputs(limits: SearchLimits) -> dict[str, str]:
     """Name the inputs of a search."""
-    told: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     if limits.steps is not None:
         loads = OfferedLoads(limits.max_load_fps, limits.steps.step_fps)
         z = limits.steps.z
-        told |= {
+        inputs |= {
             "StepSize": f"{limits.steps.step_fps:.10g} frames/s per interface",
             "n": str(loads.count),
             "max(r)": str(limits.steps.max_r),
             "z": "unset" if z is None else f"{z} frames",
         }
     if limits.max_trial_seconds is not None:
-        told["budget"] = f"{limits.max_trial_seconds:g} s"
+        inputs["budget"] = f"{limits.max_trial_seconds:g} s"
         if limits.trial_overhead_s:
-            told["budget"] += f", {limits.trial_overhead_s:g} s around each trial included"
-    return told
+            inputs["budget"] += f", {limits.trial_overhead_s:g} s around each trial included"
+    return inputs
 
 
 #: Name to algorithm. Each is called with the goals and the limits.

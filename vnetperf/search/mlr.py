@@ -73,7 +73,7 @@ _WIDER = 4.0
 def best_bounds(
     goal: SearchGoal, ladder: Sequence[Criterion], session: SearchSession, stopped: str
 ) -> GoalOutcome:
-    """The result of a goal, from the longest trials that have told anything of use."""
+    """The result of a goal, from the longest trials that narrow it."""
     own = session.result(goal, stopped)
     if not stopped or own.regular or own.at_least or own.at_most:
         return own

@@ -136,5 +136,5 @@ def bisect_bounds(situation: SearchState) -> int | None:
     return middle
 
 
-#: Each is asked only if those before it have nothing to say.
+#: Tried in this order until one names a load.
 STRATEGIES: tuple[Strategy, ...] = (confirm_hints, extend_hints, bisect_bounds)

@@ -12,7 +12,7 @@ from vnetperf.model.trial import TrialOutcome, TrialRequest
 from vnetperf.search.base import Bound, GoalOutcome, Procedure, SearchOutcome, StopSearch
 from vnetperf.search.classification import Criterion, History, conditional_throughput
 
-#: Rungs are this much (relative) closer than asked, so that float rounding cannot widen a bound.
+#: Rungs are this much (relative) closer than a width: float rounding cannot widen a bound.
 _SAFETY = 1e-6
 
 

@@ -71,17 +71,17 @@ def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     grid = OfferedLoads(limits.max_load_fps, inputs.step_fps)
     budget = Budget(limits.max_trial_seconds, around_s=limits.trial_overhead_s)
     sessions = [SearchSession(grid, budget, goals) for _ in goals]
-    asked = [_as_mlr_goal(goal, inputs) for goal in goals]
+    wanted = [_as_mlr_goal(goal, inputs) for goal in goals]
     founds = [_Found(failed=grid.count) for _ in goals]
     stopped = ""
     try:
-        for goal, session, found in zip(asked, sessions, founds, strict=True):
+        for goal, session, found in zip(wanted, sessions, founds, strict=True):
             yield from _search(goal, session, inputs, found)
     except StopSearch as stop:
         stopped = stop.reason
     results = [
         _result(goal, session, found, stopped)
-        for goal, session, found in zip(asked, sessions, founds, strict=True)
+        for goal, session, found in zip(wanted, sessions, founds, strict=True)
     ]
     return sessions[0].outcome(ALGORITHM, results)
 

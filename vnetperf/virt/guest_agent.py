@@ -82,7 +82,6 @@ class GuestAgent:
             poll_s=POLL_S,
             error=lambda: DutError(f"did not end within {timeout_s:g} s", where=where),
         )
-        log.info("run in %s: %s (status %d)", self.name, " ".join(argv), ended.status)
         if ended.status:
             said = ended.output.strip()[-1000:]
             raise DutError(f"failed with status {ended.status}: {said}", where=where)

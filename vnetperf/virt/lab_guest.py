@@ -183,14 +183,26 @@ def run(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str], N
         try:
             return _start(task, kernel, machine, tell)
         except _CrashedError as error:
-            tell(f"QEMU {error.how} before the command started, once more: {error.last_word}")
+            tell(f"QEMU {error.how} before the command started, once more: {error.last_line}")
     return _start(task, kernel, machine, tell)
 
 
-class _CrashedError(HostError):
+class _LabError(HostError):
+    """The lab's machine failed; the cure ends with what QEMU and the console printed last."""
+
+    def __init__(self, what: str, directory: Path) -> None:
+        logs = [_tail(directory / name) for name in ("qemu.log", "console.log")]
+        last = "\n".join(text for text in logs if text)
+        cure = "see `vnetperf lab doctor`" + (f"; its last lines:\n{last}" if last else "")
+        super().__init__(what, where="vnetperf lab", cure=cure)
+
+
+class _CrashedError(_LabError):
     """QEMU ended by a signal, or hangs, before the command started; nothing has been done yet."""
 
-    how, last_word = "crashed", ""
+    def __init__(self, what: str, directory: Path, how: str, file: str) -> None:
+        super().__init__(what, directory)
+        self.how, self.last_line = how, _tail(directory / file, 1) or "nothing printed"
 
 
 def _start(task: Task, kernel: Kernel, machine: LabMachine, tell: Callable[[str], None]) -> int:
@@ -257,7 +269,7 @@ class _Watch:
                     relay.drain()
                     return int(rest)
                 elif word == "failed":
-                    raise _died(f"the guest could not be prepared: {rest}", directory)
+                    raise _LabError(f"the guest could not be prepared: {rest}", directory)
             if relay.closed or qemu.poll() is not None:
                 relay.drain()
                 raise self._ended(qemu, directory)
@@ -268,15 +280,13 @@ class _Watch:
 
     def _ended(self, qemu: subprocess.Popen[bytes], directory: Path) -> HostError:
         if self._relay is not None:
-            return _died("the lab's machine ended while the command ran", directory)
+            return _LabError("the lab's machine ended while the command ran", directory)
         with contextlib.suppress(subprocess.TimeoutExpired):
             qemu.wait(END_S)  # its sockets close before it can be waited for
         what = "the lab's machine ended before the command started"
         if qemu.returncode is None or qemu.returncode >= 0:
-            return _died(what, directory)
-        crash = _CrashedError(what, where="vnetperf lab", cure=_cure(directory))
-        crash.last_word = _tail(directory / "qemu.log", 1)
-        return crash
+            return _LabError(what, directory)
+        return _CrashedError(what, directory, "crashed", "qemu.log")
 
     def interrupt(self) -> None:
         """Interrupt the command; before it runs, and the second time, the whole lab."""
@@ -304,10 +314,7 @@ class _Watch:
 
 
 def _hung(limit: str, directory: Path) -> _CrashedError:
-    what = f"the lab did not start within {limit}"
-    hung = _CrashedError(what, where="vnetperf lab", cure=_cure(directory))
-    hung.how, hung.last_word = "hung", _tail(directory / "console.log", 1) or "no word"
-    return hung
+    return _CrashedError(f"the lab did not start within {limit}", directory, "hung", "console.log")
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -321,16 +328,6 @@ def _cpu_seconds(pid: int) -> float:
 
 def _below(path: Path, shares: Sequence[Path]) -> bool:
     return any(path.is_relative_to(share) for share in shares)
-
-
-def _died(what: str, directory: Path) -> HostError:
-    return HostError(what, where="vnetperf lab", cure=_cure(directory))
-
-
-def _cure(directory: Path) -> str:
-    told = [_tail(directory / name) for name in ("qemu.log", "console.log")]
-    last = "\n".join(text for text in told if text)
-    return "see `vnetperf lab doctor`" + (f"; its last words:\n{last}" if last else "")
 
 
 @contextlib.contextmanager

@@ -355,7 +355,7 @@ class Pktgen(TrafficGenerator):
                 self._start(self._files)
                 self._loaded = loaded
         raise GeneratorError(
-            f"no link at {', '.join(self.links_down())} after {LINK_S:g} s",
+            f"no link at {', '.join(down)} after {LINK_S:g} s",
             where=self.name,
             cure="see whether the other end of the wire is there, and Pktgen's terminal",
         )

@@ -73,7 +73,7 @@ def find_client(named: str, server: str) -> ClientInstall | str:
     if spec is None or not spec.submodule_search_locations:
         return (
             "TRex's Python client was not found beside its server; name its directory as client "
-            "under [trex] of the testbed file, or install lbr-trex-client"
+            "under [trex] of the testbed file, or `pip install 'vnetperf[trex]'` (Python 3.11)"
         )
     place = Path(next(iter(spec.submodule_search_locations))) / "interactive"
     return _check_python(ClientInstall(place, Path(sys.executable), PYPI), sys.version_info[:2])
@@ -118,7 +118,7 @@ ERRORS = {
     "missing": (
         "TRex's Python client was not found",
         "give the directory of TRex's client: client under [trex] of the testbed file; the "
-        "server's tree has one, and `pip install lbr-trex-client` brings one",
+        "server's tree has one, and `pip install 'vnetperf[trex]'` brings one for Python 3.11",
     ),
     "broken": (
         "TRex's Python client cannot be imported",
