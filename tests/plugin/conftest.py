@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np  # noqa: F401 - loaded once a process: pytester forgets what a run loads
 import pytest
+import scipy.special  # noqa: F401 - likewise
 
 from tests.bench.support import NDR, PDR
 from vnetperf import registry
