@@ -17,6 +17,8 @@ from vnetperf.deployment.transfers import Exchange, offered_rate
 from vnetperf.model.errors import CapabilityError, DutError, GeneratorError, HostError
 from vnetperf.model.outcomes import Transfer, TransferSpec, Way
 
+pytestmark = pytest.mark.slow
+
 TCP = TransferSpec(kind="TCP_STREAM", message_size=1024, duration_s=1)
 JSON = (Path(__file__).with_name("recorded") / "iperf3_3.12_tcp.json").read_text()
 ARRIVED = 342420926.658915

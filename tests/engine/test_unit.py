@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hdrh.histogram import HdrHistogram
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "suite",

@@ -10,7 +10,7 @@ import numpy as np  # noqa: F401 - loaded once a process: pytester forgets what 
 import pytest
 import scipy.special  # noqa: F401 - likewise
 
-from tests.bench.support import NDR, PDR
+from tests.runner.support import NDR, PDR
 from vnetperf import registry
 from vnetperf.agent import client as client_module
 from vnetperf.runner import run as run_module

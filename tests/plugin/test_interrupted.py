@@ -10,6 +10,8 @@ import pytest
 
 from tests.plugin.conftest import REGISTER, Site
 
+pytestmark = pytest.mark.slow
+
 INTERRUPT = (
     REGISTER
     + """

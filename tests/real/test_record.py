@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.publish.server import serve
 from tests.real.conftest import TOP, UserRun
+from tests.report.publish_server import serve
 from vnetperf.cli import main
 from vnetperf.model.result import RunResults
 from vnetperf.results.checklist import checklist

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.support import Bench
+from tests.runner.support import Bench
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import LogError
 from vnetperf.results.folder import merge_worker_logs, new_folder, read_run, worker_log

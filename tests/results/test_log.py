@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.bench.support import NDR, PDR, PRESET, Bench, configuration
 from tests.fakes.agent import FakeAgent
+from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.model.errors import ConfigError, LogError
 from vnetperf.model.result import RunResults

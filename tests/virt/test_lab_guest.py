@@ -14,6 +14,8 @@ import pytest
 
 from vnetperf.virt import lab_guest
 
+pytestmark = pytest.mark.slow
+
 TOP = Path(__file__).parents[2]
 Start = Callable[..., subprocess.Popen[str]]
 

@@ -1,0 +1,1 @@
+"""The agent, its client, its inventory."""

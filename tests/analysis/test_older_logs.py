@@ -1,0 +1,50 @@
+"""A log outlives the search that made it: bounds are then those that its trials show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.runner.support import Bench
+from vnetperf import search
+from vnetperf.analysis import goals
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.parameters import SearchGoal, SearchLimits
+from vnetperf.results.log import read_log, unseal
+from vnetperf.search import ReplayMismatchError
+
+
+def another_search(algorithm: str, asked: Sequence[SearchGoal], limits: SearchLimits) -> object:
+    """The algorithm of a later version under the same name."""
+    assert algorithm == "mlr"
+    return search.binary_search(asked, limits)
+
+
+def test_a_search_that_has_changed_leaves_the_numbers_of_old_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    bench.throughput()
+    bench.run.close()
+    (then,) = bench.derived().results
+    monkeypatch.setattr(goals, "make_search", another_search)
+    now = bench.derived()
+    assert now.results == (then,)
+    (said,) = (w for w in now.warnings if "searched by other trials" in w)
+    assert said.startswith("pvp_dpdk: vnetperf ")
+
+
+def test_without_checksums_it_is_not_told_from_an_edited_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    bench.throughput()
+    bench.run.close()
+    lines = [unseal(line)[0] for line in bench.path.read_bytes().splitlines()]
+    lines[0] = lines[0].replace(b'"version":3', b'"version":2')
+    bench.path.write_bytes(b"\n".join([*lines, b""]))
+    monkeypatch.setattr(goals, "make_search", another_search)
+    with pytest.raises(ReplayMismatchError):
+        derive(read_log(bench.path))

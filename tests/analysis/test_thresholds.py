@@ -1,0 +1,109 @@
+"""Numbers against bounds: what is proven, what is not, and what the message says."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vnetperf.analysis.thresholds import Expectation, judge_metric
+from vnetperf.results.metrics import Metric
+from vnetperf.statistics import spread
+
+RATES = st.floats(1.0, 1e9)
+
+
+def number(value: float | None, low: float = 0.0, high: float = inf, **more: object) -> Metric:
+    fields: dict[str, object] = {
+        **{"scenario": "pvp_dpdk", "test": "throughput", "size": "64", "label": "ndr"},
+        **{"unit": "fps", "better": "more", "value": value, "bounds": (low, high)},
+    }
+    return Metric(**(fields | more))  # type: ignore[arg-type]  # as the test says
+
+
+def expected(**bounds: object) -> Expectation:
+    return Expectation(scenario="pvp_dpdk", **bounds)  # type: ignore[arg-type]  # see above
+
+
+def met(quantity: Metric, base: Metric | None = None, **bounds: object) -> bool | None:
+    return judge_metric(expected(**bounds), quantity, "file: expect.0", base).met
+
+
+@given(RATES, RATES, RATES)
+def test_a_bound_is_kept_or_not(value: float, width: float, bound: float) -> None:
+    found = number(value, value, value + width)
+    assert met(found, at_least=bound) is (value >= bound)
+    assert met(found, at_most=bound) is (value <= bound)
+    assert met(found, at_most=bound, certain=True) is (value + width <= bound)
+
+
+@given(RATES, RATES, RATES)
+def test_what_is_certain_is_met_without_certainty_too(
+    low: float, more: float, bound: float
+) -> None:
+    found = number(low + more / 2, low, low + more)
+    for key in ("at_least", "at_most"):
+        if met(found, **{key: bound}, certain=True):
+            assert met(found, **{key: bound})
+
+
+def test_a_result_that_is_open_above_proves_only_what_it_reached() -> None:
+    found = number(100.0, 100.0, inf, qualifiers=("at least",))
+    assert met(found, at_least=90.0)
+    judged = judge_metric(expected(at_least=200.0), found, "f")
+    assert judged.met is False
+    assert "is at least 100.0 fps [100.0 fps .. open]: open above, and not shown to reach" in str(
+        judged
+    )
+    judged = judge_metric(expected(at_most=200.0), found, "f")
+    assert judged.met is False
+    assert "not shown to be no more than the allowed 200.0 fps" in str(judged)
+
+
+def test_a_dut_that_carried_nothing_reaches_nothing() -> None:
+    found = number(None, 0.0, 1000.0, qualifiers=("at most",))
+    assert met(found, at_least=1.0) is False
+    assert met(found, at_most=2000.0)
+    assert (
+        "at most no number [0 fps .. 1.000 kfps]"
+        in judge_metric(expected(at_least=1), found, "f").said
+    )
+
+
+def test_a_ratio_has_an_interval_of_its_own() -> None:
+    ours, theirs = number(900.0, 900.0, 990.0), number(300.0, 300.0, 330.0, scenario="pvp_ovs")
+    judged = judge_metric(expected(at_least=3), ours, "f", theirs)
+    assert judged.met
+    assert "ratio 3 [2.727 .. 3.3]: as expected, at least 3 times it" in judged.said
+    assert met(ours, theirs, at_least=3, certain=True) is False
+    assert met(ours, theirs, at_most=3.1)
+    assert met(ours, theirs, at_most=3.1, certain=True) is False
+
+
+def test_no_ratio_is_shown_to_what_is_open_above() -> None:
+    ours, theirs = number(900.0, 900.0, 990.0), number(100.0, 100.0, inf, scenario="pvp_ovs")
+    assert met(ours, theirs, at_least=3) is False
+    assert met(ours, theirs, at_most=10.0)
+
+
+@pytest.mark.parametrize("base", [number(0.0, 0.0, 0.0), number(None, bounds=None, why="x")])
+def test_nothing_is_a_multiple_of_nothing(base: Metric) -> None:
+    judged = judge_metric(expected(at_least=3), number(9.0, 9.0, 9.0), "f", base)
+    assert judged.met is False
+    assert "nothing to be a multiple of" in judged.said
+
+
+def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
+    found = number(100.0, 100.0, 102.0, repeated=spread((100.0, 80.0, 130.0)))
+    judged = judge_metric(expected(at_least=103.0), found, "f")
+    assert judged.met
+    assert ", n = 3: as expected" in judged.said
+    assert met(found, at_least=103.0, certain=True) is False
+
+
+def test_what_was_not_measured_fails_with_its_reason() -> None:
+    judged = judge_metric(expected(at_least=1), number(None, bounds=None, why="no\nroom"), "f")
+    assert judged.met is False
+    assert judged.said.endswith("was not measured: no")

@@ -1,0 +1,97 @@
+"""Numbers over many runs: levels, changes with what else changed, and runs that cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.agent import FakeAgent
+from tests.runner.support import PRESET, Bench, configuration
+from vnetperf.analysis.trend import read_runs, trends
+from vnetperf.model.errors import LogError
+from vnetperf.results.log import LOG_NAME
+from vnetperf.testing.sim import SimulatedDut
+
+WOBBLE = (1.0, 1.03, 0.98, 1.01, 0.97, 1.02)
+
+
+def run_at(folder: Path, capacity: float, preset: str = "test", size: int = 64) -> None:
+    folder.mkdir()
+    dut = SimulatedDut(capacity)
+    settings = configuration(PRESET.model_copy(update={"name": preset}))
+    bench = Bench(folder, FakeAgent(duts=(dut, dut)), settings)
+    bench.throughput(size)
+    bench.run.close()
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six runs on one level and six on another."""
+    folder = tmp_path_factory.mktemp("results")
+    for n, factor in enumerate((*WOBBLE, *(0.7 * w for w in WOBBLE))):
+        run_at(folder / f"run{n:02d}", 600e3 * factor)
+    (folder / "latest").symlink_to("run11")
+    return folder
+
+
+def test_a_change_is_found_at_its_run(history: Path) -> None:
+    runs, unread = read_runs(history)
+    assert [run.name for run in runs] == [f"run{n:02d}" for n in range(12)]
+    assert unread == []
+    (ndr,) = (t for t in trends(runs) if t.name == "ndr")
+    (change,) = ndr.changes
+    assert (change.before.run.name, change.after.run.name) == ("run05", "run06")
+    assert change.is_worse
+    assert change.ratio == pytest.approx(-0.3, abs=0.05)
+    assert change.environment == ()
+    assert [(level.begin, level.end) for level in ndr.levels] == [(0, 6), (6, 12)]
+
+
+def test_what_changed_with_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n, factor in enumerate((*WOBBLE, *(2 * w for w in WOBBLE))):
+        monkeypatch.setattr("vnetperf.runner.run._git_commit", lambda new=n > 5: f"commit{new:d}")
+        run_at(tmp_path / f"run{n:02d}", 300e3 * factor)
+    found = trends(read_runs(tmp_path)[0])
+    (change,) = found[0].changes
+    assert not change.is_worse
+    assert [(d.path, d.a, d.b) for d in change.environment] == [("run.git", "commit0", "commit1")]
+
+
+def test_noise_is_no_change(tmp_path: Path) -> None:
+    for n, factor in enumerate((*WOBBLE, *WOBBLE)):
+        run_at(tmp_path / f"run{n:02d}", 600e3 * factor)
+    assert all(t.changes == () for t in trends(read_runs(tmp_path)[0]))
+
+
+def test_other_presets_are_a_series_of_their_own(tmp_path: Path) -> None:
+    for n, preset in enumerate(("one", "other", "one")):
+        run_at(tmp_path / f"run{n}", 600e3, preset)
+    found = [t for t in trends(read_runs(tmp_path)[0]) if t.name == "ndr"]
+    assert [(t.apart.partition(":")[0], len(t.points)) for t in found] == [
+        ("preset one", 2),
+        ("preset other", 1),
+    ]
+
+
+def test_a_damaged_log_is_said_and_the_others_are_read(tmp_path: Path) -> None:
+    run_at(tmp_path / "good", 600e3)
+    run_at(tmp_path / "bad", 600e3)
+    log = tmp_path / "bad" / LOG_NAME
+    log.write_text(log.read_text().replace('"received":', '"received":9', 1))
+    (tmp_path / "empty").mkdir()
+    runs, unread = read_runs(tmp_path)
+    assert [run.name for run in runs] == ["good"]
+    assert len(unread) == 1
+    assert unread[0].startswith("bad: trial 1 is not as it was written")
+    log.rename(tmp_path / "bad" / "gone")
+    (tmp_path / "good" / LOG_NAME).write_text("damage\n" * 3)
+    with pytest.raises(LogError, match="no run in it can be read"):
+        read_runs(tmp_path)
+
+
+def test_no_runs_are_said(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="there is no run in it"):
+        read_runs(tmp_path)
+    with pytest.raises(LogError, match="no such folder"):
+        read_runs(tmp_path / "nothing")

@@ -1,0 +1,61 @@
+"""What a number of a scenario stands for is said beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.runner.support import configuration
+from vnetperf.analysis.results_from_log import warnings_of
+from vnetperf.model.result import RunIdentity, ScenarioFacts
+from vnetperf.model.testbed import MediaConfig, Testbed
+from vnetperf.results.records import RunRecord, ScenarioRecord
+from vnetperf.runner.scenarios import make_scenario
+
+
+def warnings(scenario_id: str, facts: dict[str, Any] | None = None, **settings: Any) -> str:
+    loaded = configuration(**settings)
+    run = RunRecord(
+        identity=RunIdentity(tool="", git="", command="", started="", testbed=""),
+        preset=loaded.preset,
+        testbed=Testbed(media=MediaConfig(nominal=False)),
+        settings={},
+        fingerprint="",
+    )
+    scenario = make_scenario(scenario_id, loaded)
+    record = ScenarioRecord(
+        scenario=scenario, facts=ScenarioFacts(scenario=scenario.id, facts=facts or {})
+    )
+    return "\n".join(warnings_of(run, [run, record], [record], []))
+
+
+def test_nothing_is_said_of_a_scenario_without_conditions() -> None:
+    assert "pvp_dpdk" not in warnings("pvp_dpdk")
+
+
+def test_what_was_asked_of_the_vswitch_stands_beside_its_numbers() -> None:
+    text = warnings("phy2phy_dpdk", switch="jumbo", set=("rx_queues=2",), forwarding="l3")
+    assert "phy2phy_dpdk: l3 forwarding, rx_queues = 2, mtu = 9000" in text
+    assert "a rule for each flow" in warnings("pvp_dpdk", rules="stream")
+    assert "learned addresses" in warnings("pvp_dpdk", rules="learning")
+
+
+def test_sizes_in_a_tunnel_are_explained() -> None:
+    text = warnings("op2p_dpdk", tunnel="gre")
+    assert "gre tunnel (+38 octets a frame)" in text
+    assert "sizes and rates are those of the plain frame" in text
+
+
+def test_a_kernel_that_forwards_in_others_time_is_said() -> None:
+    assert "carry the switch's work" in warnings(
+        "phy2phy_dpdk", {"vswitch": {"forwards in": "the kernel"}}
+    )
+
+
+def test_what_holds_for_several_scenarios_is_told_once() -> None:
+    loaded = configuration(set=("mtu=4000",))
+    records = []
+    for name in ("pvp_dpdk", "pvvp_dpdk"):
+        scenario = make_scenario(name, loaded)
+        records.append(ScenarioRecord(scenario=scenario, facts=ScenarioFacts(scenario=scenario.id)))
+    run = RunRecord.model_construct(testbed=loaded.testbed, preset=loaded.preset)
+    assert "pvp_dpdk; pvvp_dpdk: mtu = 4000" in warnings_of(run, [], records, [])

@@ -1,0 +1,157 @@
+"""Commands that answer from logs: what they print, and what they say of wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.agent import FakeAgent
+from tests.runner.support import PRESET, Bench, configuration
+from vnetperf.cli import main
+from vnetperf.testing.sim import SimulatedDut
+
+
+def a_run(folder: Path, capacity: float, **update: object) -> None:
+    folder.mkdir(parents=True)
+    dut = SimulatedDut(capacity)
+    settings = configuration(PRESET.model_copy(update=update))
+    bench = Bench(folder, FakeAgent(duts=(dut, dut)), settings)
+    bench.throughput()
+    bench.run.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working directory with runs."""
+    folder = tmp_path_factory.mktemp("site")
+    for name, capacity in (("fast", 600e3), ("slow", 400e3), ("same", 601e3)):
+        a_run(folder / "results" / name, capacity)
+    (folder / "results" / "latest").symlink_to("same")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(site)
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def told(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 0) -> str:
+    assert main(list(argv)) == status
+    captured = capsys.readouterr()
+    return captured.out if status == 0 else captured.out + captured.err
+
+
+def test_compare_says_what_differs_and_what_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told(capsys, "compare", "fast", "slow")
+    assert "bounds apart: B has less (worse)" in text
+    assert "n = 1" in text
+    assert "no difference seen" in told(capsys, "compare", "results/fast", "latest")
+
+
+def test_compare_fails_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "compare", "fast", "slow", "--fail-if-worse", status=1)
+    told(capsys, "compare", "slow", "fast", "--fail-if-worse")
+
+
+def test_compare_in_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(told(capsys, "compare", "fast", "slow", "--json"))
+    (ndr,) = (row for row in found["rows"] if row["number"] == "ndr")
+    assert ndr["difference"]["high"] < 0
+    assert ndr["unit"] == "frames/s"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("compare", "fast", "gone"), "gone: there is no such run; accepted: a folder with"),
+        (("compare", "fast", "fast"), "both sides are the same"),
+        (("compare", "fast:pvp_ovs", "slow"), "there is no scenario 'pvp_ovs'; accepted: pvp_dpdk"),
+        (("compare", "fast", "slow", "--confidence", "95"), "95 is no level"),
+        (("trend", "nowhere"), "nowhere: there is no such folder"),
+        (("trend", "--scenario", "x*"), "no number of 2 runs or more is what was asked for"),
+        (("why", "gone"), "gone: there is no such run"),
+        (("why", "fast", "pvp_x"), "no results are pvp_x; accepted: one of: pvp_dpdk throughput"),
+        (("why", "fast", "pvp_dpdk", "throughput", "65"), "no result of frame size '65'"),
+        (("report", "gone"), "gone: there is no such run"),
+        (("report", "fast", "--width", "0.1"), "cure: add --goals"),
+        (("report", "fast", "--goals", "many"), "--goals: 'many' is no loss ratio"),
+        (("report", "fast", "--goals", "=0.1"), "'=0.1' has no name"),
+        (("report", "fast", "--goals", "x=1.5"), "loss_ratio = 1.5 is not possible"),
+        (("report", "fast", "--goals", "ndr=0.1"), "there is a goal 'ndr' already"),
+    ],
+)
+def test_wrong_input_is_said_in_one_message(
+    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], said: str
+) -> None:
+    text = told(capsys, *argv, status=1)
+    assert text.startswith("vnetperf: ")
+    assert said in text
+    assert "Traceback" not in text
+
+
+def test_trend_shows_each_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told(capsys, "trend", "results")
+    places = [text.index(name) for name in ("fast", "slow", "same")]
+    assert places == sorted(places)
+    assert "no change seen; 3 runs show none yet" in text
+    found = json.loads(told(capsys, "trend", "--json"))
+    assert [len(series["points"]) for series in found] == [3, 3]
+
+
+def test_why_finds_the_only_result(capsys: pytest.CaptureFixture[str]) -> None:
+    text = told(capsys, "why", "fast")
+    assert "pvp_dpdk, throughput, 64 octets" in text
+    assert "lower bound of ndr" in text
+    assert text == told(capsys, "why", "fast", "pvp_dpdk", "throughput", "64")
+
+
+def test_report_answers_other_goals_and_leaves_the_reports_alone(
+    capsys: pytest.CaptureFixture[str], site: Path, tmp_path: Path
+) -> None:
+    before = sorted(p.name for p in (site / "results" / "fast").iterdir())
+    text = told(capsys, "report", "fast", "--goals", "lax=2%,0.5")
+    assert " lax " in text
+    assert "loss 50 %" in text
+    assert "Missing trials" in text
+    assert sorted(p.name for p in (site / "results" / "fast").iterdir()) == before
+    told(capsys, "report", "fast", "--goals", "lax=2%", "--output", str(tmp_path / "out"))
+    written = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [goal["name"] for goal in written["results"][0]["goals"]] == ["ndr", "pdr", "lax"]
+
+
+def test_an_edited_log_is_used_by_no_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_run(tmp_path / "results" / "edited", 500e3)
+    a_run(tmp_path / "results" / "other", 500e3)
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "results" / "edited" / "trials.jsonl"
+    log.write_text(log.read_text().replace('"received":', '"received":1', 1))
+    for argv in (("report", "edited"), ("why", "edited"), ("compare", "edited", "other")):
+        text = told(capsys, *argv, status=1)
+        assert "trial 1 is not as it was written: its checksum does not match" in text
+    assert "1 runs could not be read" in told(capsys, "trend", "--least", "1")
+
+
+def test_a_stored_run_is_held_against_expectations(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "expect.toml"
+    one = '[[expect]]\nscenario = "{}"\n{} = {}\n'
+    good, bad = one.format("pvp_dpdk", "at_least", 1e6), one.format("pvp_*", "at_most", 1000)
+    other = one.format("pvp_ovs", "at_least", 1)
+    file.write_text(good + other)
+    text = told(capsys, "expect", str(file), "fast")
+    assert "met: pvp_dpdk, throughput, 64 octets, ndr is 1.19" in text
+    assert "not judged: pvp_ovs, throughput: this run has no result" in text
+    file.write_text(good + bad)
+    text = told(capsys, "expect", str(file), "fast", status=1)
+    assert "FAILED: pvp_dpdk, throughput, 64 octets, ndr is 1.19" in text
+    assert "above the allowed 1.000 kfps" in text
+    file.write_text(other)
+    assert "nothing in it is what" in told(capsys, "expect", str(file), "fast", status=1)
+    file.write_text("[[expect]]\n")
+    assert "expect.0.scenario: Field required" in told(capsys, "expect", str(file), status=1)

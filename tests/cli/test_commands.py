@@ -1,0 +1,164 @@
+"""The console script, in this process: what it prints, where, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.runner.support import Bench
+from vnetperf.cli import COMMANDS, main
+from vnetperf.host import session
+from vnetperf.report import REPORTS, write_all
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory and an environment without anything of ours."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("TESTBED", "PRESET", "TRAFFIC", "VNFS", "NOTES"):
+        monkeypatch.delenv(f"VNETPERF_{name}", raising=False)
+    return tmp_path
+
+
+def shown(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, dict[str, object]]:
+    assert main(["show-config", "--json", *args]) == 0
+    content: dict[str, dict[str, object]] = json.loads(capsys.readouterr().out)
+    return content
+
+
+def test_show_config_tells_values_and_sources(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (elsewhere / "vnetperf.toml").write_text('notes = "from the file"\n')
+    monkeypatch.setenv("VNETPERF_VNFS", "4")
+    found = shown(capsys, "--preset", "smoke", "--frame-sizes", "64,128")
+    assert found["notes"] == {
+        "value": "from the file",
+        "source": str(elsewhere / "vnetperf.toml"),
+    }
+    assert found["vnfs"] == {"value": 4, "source": "environment VNETPERF_VNFS"}
+    assert found["preset"] == {"value": "smoke", "source": "command line"}
+    assert found["wire"] == {"value": "auto", "source": "default"}
+    assert found["preset:frame_sizes"] == {"value": [64, 128], "source": "command line"}
+    assert found["preset:benchmark"]["value"] is False
+    assert str(found["preset:benchmark"]["source"]).endswith("conf/presets/smoke.toml")
+    assert found["testbed:cores.policy"]["value"] == "auto"
+    assert found["preset:trial.offered_tolerance"]["source"] == "default"
+
+
+def test_show_config_knows_every_option_of_pytest(
+    capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
+) -> None:
+    group = pytestconfig._parser.getgroup("vnetperf")
+    options = {name.removeprefix("--") for one in group.options for name in one.names()}
+    found = shown(capsys, "--interleave", "3", "--pcap", "5", "--plan")
+    assert {name.replace("-", "_") for name in options} == {k for k in found if ":" not in k}
+    assert found["interleave"] == {"value": 3, "source": "command line"}
+    assert found["plan"] == {"value": True, "source": "command line"}
+    assert found["resume"] == {"value": "", "source": "default"}
+
+
+def test_list_prints_the_names_that_options_accept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    for name in ("pvp_dpdk", "back_to_back", "rfc2544", "multi-flow", "loadgen", "jumbo"):
+        assert name in text
+    assert main(["list", "scenarios"]) == 0
+    assert "pvpv_vpp" in capsys.readouterr().out.splitlines()
+
+
+def test_show_config_as_text_has_the_same_content(capsys: pytest.CaptureFixture[str]) -> None:
+    found = shown(capsys)
+    assert main(["show-config"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(found)
+    for line, (key, entry) in zip(lines, found.items(), strict=True):
+        name, _, rest = line.partition(" = ")
+        assert name.strip() == key
+        assert rest == f"{json.dumps(entry['value'])}   # {entry['source']}"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["show-config", "--preset", "rfc2455"], "did you mean 'rfc2544'?"),
+        (["show-config", "--frame-sizes", "x"], "command line: frame_sizes"),
+        (["show-config", "--vnfs", "0"], "command line: vnfs"),
+        (["show-config", "--forwarding", "l22"], "did you mean 'l2'?"),
+        (["show-config", "--interleave", "1"], "a case is repeated from 2 on"),
+        (["doctor", "--generator", "trx"], "did you mean 'trex'?"),
+        (["list", "preset"], "did you mean 'presets'?"),
+        (["report", "nowhere"], "trials.jsonl"),
+    ],
+)
+def test_an_error_is_one_message_on_stderr(
+    argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("vnetperf: ")
+    assert words in told.err
+    assert "Traceback" not in told.err
+
+
+def test_restore_without_root_says_how(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(session, "is_root", lambda: False)
+    assert main(["restore"]) == 1
+    assert "with sudo" in capsys.readouterr().err
+
+
+def test_report_rebuilds_the_same_results_from_the_log_alone(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = Bench(elsewhere)
+    bench.throughput()
+    bench.run.close()
+    write_all(bench.derived(), elsewhere / "first")
+    assert main(["report", str(elsewhere), "--output", str(elsewhere / "again")]) == 0
+    assert "pvp_dpdk" in capsys.readouterr().out
+    for name in REPORTS:
+        first, again = (elsewhere / d / name for d in ("first", "again"))
+        assert again.read_bytes() == first.read_bytes(), name
+    # The log itself can be named too.
+    assert main(["report", str(bench.path), "--output", str(elsewhere / "third")]) == 0
+    assert (elsewhere / "third" / "results.json").is_file()
+
+
+def test_report_of_a_damaged_log_names_the_line(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (elsewhere / "trials.jsonl").write_text("garbage\n{}\n")
+    assert main(["report", str(elsewhere)]) == 1
+    assert "trials.jsonl:1" in capsys.readouterr().err
+
+
+def test_wrong_use_is_status_2_and_help_names_every_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for argv in ([], ["nonesuch"], ["report", "--nonesuch"]):
+        with pytest.raises(SystemExit) as caught:
+            main(argv)
+        assert caught.value.code == 2
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert all(command in text for command in COMMANDS)
+
+
+def test_a_folder_that_cannot_be_written_is_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Bench(tmp_path).throughput()
+    (tmp_path / "file").write_text("")
+    assert main(["report", str(tmp_path), "--output", str(tmp_path / "file" / "reports")]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("vnetperf: ")
+    assert "Not a directory" in told
+    assert "cure:" in told

@@ -1,0 +1,186 @@
+"""What happens to the DUT in the middle of a trial, and what cannot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from tests.deployment.test_plan import plan, scenario
+from vnetperf.deployment import trial
+from vnetperf.deployment.deploy import LiveDeployment
+from vnetperf.model.errors import CapabilityError, DutError
+from vnetperf.model.scenario import NicUse, Plan
+from vnetperf.model.trial import EventSpec, LiveCounts, TrialSpec
+
+pytestmark = pytest.mark.usefixtures("fakes")
+
+
+def why_not(what: str, made: Plan | None = None, **changes: Any) -> str:
+    return trial.why_no_event(made or plan(scenario(**changes)), what)
+
+
+def test_switches_and_vnfs_are_restarted_on_any_wire() -> None:
+    for wire in ("memif", "veth"):
+        assert why_not("vswitch", wire=wire) == why_not("vnf0", wire=wire) == ""
+
+
+def test_only_what_is_there_can_be_reset() -> None:
+    assert "pvp has no vnf1; it has vswitch, vnf0, link phy0, link phy1" in why_not("vnf1")
+    assert "phy2phy has no vnf0" in why_not("vnf0", deployment="phy2phy")
+    assert "has no flux" in why_not("flux")
+    assert "has no physical port phy7" in why_not("link phy7", wire="veth")
+    assert "has no physical port vnf0.0" in why_not("link vnf0.0", wire="veth")
+
+
+def test_links_that_have_an_interface_of_the_kernel_go_down() -> None:
+    assert "a memif wire has no link" in why_not("link phy0")
+    assert why_not("link phy1", wire="veth") == ""
+    made = plan(scenario()).model_copy(update={"wire": "nic"})
+    for kernel, said in ((False, "drives itself"), (True, "")):
+        driver = "igb" if kernel else "vfio-pci"
+        uses = (NicUse(wire=0, side="dut", pci="01:00.0", node=0, driver=driver, kernel=kernel),)
+        assert said in why_not("link phy0", made.model_copy(update={"nics": uses}))
+
+
+def test_sessions_of_a_core_end_with_it() -> None:
+    made = plan(scenario())
+    vepc = made.model_copy(update={"scenario": made.scenario.model_copy(update={"vnf": "vepc"})})
+    assert "sessions of vepc end with it" in why_not("vnf0", vepc)
+
+
+def test_an_event_at_the_very_end_is_refused() -> None:
+    made = plan(scenario(wire="veth"))
+    trial.check_event(made, EventSpec(what="vswitch", at_s=1.0), 2.0)
+    with pytest.raises(CapabilityError, match=r"an event after 1.8 s of a trial of 2 s"):
+        trial.check_event(made, EventSpec(what="vswitch", at_s=1.8), 2.0)
+    with pytest.raises(CapabilityError, match="has no vnf3"):
+        trial.check_event(made, EventSpec(what="vnf3", at_s=1.0), 2.0)
+
+
+class Deployed:
+    """As much of a deployment as an event sees."""
+
+    def __init__(self, trouble: Callable[[], None] = lambda: None) -> None:
+        self.done: list[str] = []
+        self.trouble = trouble
+        self.began = time.monotonic()
+        self.generator = self.machine = self
+        self.down: tuple[str, ...] = ("tester port 0",)
+
+    def live(self) -> LiveCounts:
+        elapsed = time.monotonic() - self.began
+        return LiveCounts(elapsed_s=elapsed, sent=0, refused=0, received=0)
+
+    def links_down(self) -> tuple[str, ...]:
+        down, self.down = self.down, ()
+        return down
+
+    def restart_vswitch(self) -> None:
+        self.done.append("vswitch")
+        self.trouble()
+
+    def restart_vnf(self, number: int) -> None:
+        self.done.append(f"vnf{number}")
+
+    def dut_netdev(self, port: str) -> str:
+        return f"d{port}"
+
+    def set_link_up(self, name: str, *, up: bool = True) -> None:
+        self.done.append(f"{name} {'up' if up else 'down'}")
+
+
+def happening(
+    deployed: Deployed, what: str, at_s: float, down_s: float = 0.0
+) -> trial.EventInjector:
+    event = EventSpec(what=what, at_s=at_s, down_s=down_s)
+    return trial.EventInjector(cast("LiveDeployment", deployed), event)
+
+
+def through(_: Any) -> dict[str, Any]:
+    return {}
+
+
+def test_it_happens_once_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "check_path", through)
+    deployed = Deployed()
+    soon = happening(deployed, "vswitch", 0.65)
+    soon.look()
+    assert deployed.done == []  # it would keep others from looking for too long
+    deployed.began -= 0.55
+    soon.look()
+    soon.look()
+    assert deployed.done == ["vswitch"]
+    assert deployed.down == ()  # the tester's links were waited for
+    times = soon.over()
+    assert (times.what, times.failure) == ("vswitch", "")
+    assert 0.65 <= times.began_s <= times.ended_s < 5
+
+
+def test_a_link_goes_down_and_up_and_keeps_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "check_path", through)
+    deployed = Deployed()
+    link = happening(deployed, "link phy1", 0.0, 0.05)
+    link.look()
+    assert deployed.done == ["dphy1 down", "dphy1 up"]
+    times = link.over()
+    assert times.ended_s - times.began_s >= 0.05
+    assert not link.resets_counters
+    assert happening(deployed, "vnf0", 0.0).resets_counters
+
+
+def test_the_vnf_of_the_number_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployed = Deployed()
+    happening(deployed, "vnf3", 0.0).look()
+    assert deployed.done == ["vnf3"]
+
+
+def refuse() -> None:
+    raise DutError("it does not start; log ends with: no memory", where="dpdk")
+
+
+def test_what_does_not_come_back_is_told_and_not_looked_for() -> None:
+    gone = happening(Deployed(refuse), "vswitch", 0.0)
+    gone.look()
+    assert gone.failed
+    assert "vswitch does not come back: dpdk: it does not start" in gone.over().failure
+
+
+def test_a_way_that_stays_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_: Any) -> None:
+        raise DutError("the path check failed", where="pvp_fake")
+
+    monkeypatch.setattr(trial, "check_path", closed)
+    restarted = happening(Deployed(), "vswitch", 0.0)
+    restarted.look()
+    assert not restarted.failed
+    assert "after the trial still no way through: pvp_fake" in restarted.over().failure
+
+
+def test_links_that_stay_down_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unplugged(Deployed):
+        def links_down(self) -> tuple[str, ...]:
+            return ("tester port 1",)
+
+    monkeypatch.setattr(trial, "LINKS_S", 0.05)
+    restarted = happening(Unplugged(), "vswitch", 0.0)
+    restarted.look()
+    assert "links down after 0.05 s: tester port 1" in restarted.over().failure
+
+
+def test_an_event_that_did_not_happen_is_no_result() -> None:
+    with pytest.raises(DutError, match="the trial ended before vswitch"):
+        happening(Deployed(), "vswitch", 60.0).over()
+
+
+def test_a_generator_that_cannot_is_said_before_the_trial() -> None:
+    class Stub(LiveDeployment):
+        def __init__(self, made: Plan) -> None:
+            self.plan = made
+            self.generator = type("Fake", (), {"lacks": classmethod(lambda c, t: "sing")})()
+
+    spec = TrialSpec(frame_size=64, load_fps=1, duration_s=1, burst=3)
+    with pytest.raises(CapabilityError, match="fakegen cannot sing"):
+        Stub(plan(scenario())).run_trial(spec)

@@ -1,0 +1,75 @@
+"""Where VNFs go when a user says so."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.deployment.test_placement import PMD, TESTER, demands, machines
+from tests.fakes.machine import cpus, facts
+from vnetperf.deployment.placement import place_roles, place_with_vnfs
+from vnetperf.model.errors import CapabilityError
+from vnetperf.model.scenario import Placement, VnfPlacement
+from vnetperf.model.testbed import CoresConfig, MachineFacts
+
+
+def placed(
+    machine: MachineFacts, where: VnfPlacement, vnfs: int = 1, policy: str = "auto"
+) -> Placement:
+    config = CoresConfig.model_validate({"policy": policy})
+    return place_with_vnfs(demands(vnfs), config, machine, None, where)
+
+
+def nodes_of(placement: Placement, machine: MachineFacts, *roles: str) -> set[int]:
+    node = {cpu.cpu: cpu.node for cpu in machine.cpus}
+    return {node[cpu] for role in roles for cpu in placement.cores[role]}
+
+
+@given(machines(), st.integers(1, 3))
+def test_auto_is_the_plain_placement(machine: MachineFacts, vnfs: int) -> None:
+    plain = place_roles(demands(vnfs), CoresConfig(), machine)
+    assert placed(machine, "auto", vnfs) == plain
+
+
+@given(machines(), st.integers(1, 3), st.sampled_from(["auto", "shared"]))
+def test_remote_is_another_node_and_local_the_same(
+    machine: MachineFacts, vnfs: int, policy: str
+) -> None:
+    names = tuple(f"vnf{n}" for n in range(vnfs))
+    if len({cpu.node for cpu in machine.cpus}) < 2:
+        for where in ("local", "remote"):
+            with pytest.raises(CapabilityError, match="one NUMA node"):
+                placed(machine, where, vnfs, policy)
+        return
+    near, far = (placed(machine, where, vnfs, policy) for where in ("local", "remote"))
+    assert nodes_of(near, machine, *names, "tester", "pmd") == {near.node} == {near.home_of_vnfs}
+    assert nodes_of(far, machine, "tester", "pmd") == {far.node}
+    assert nodes_of(far, machine, *names) == {far.vnf_node}
+    assert far.vnf_node != far.node
+    for placement in (near, far):
+        assert placement.shared or not any(map(placement.takes_turns, placement.cores))
+
+
+@given(machines(), st.integers(1, 3))
+def test_unpinned_leaves_pollers_as_they_would_be_alone(machine: MachineFacts, vnfs: int) -> None:
+    placement = placed(machine, "unpinned", vnfs)
+    alone = place_roles((TESTER, PMD), CoresConfig(), machine)
+    assert (placement.mode, placement.cores) == (alone.mode, alone.cores)
+    everywhere = tuple(sorted(cpu.cpu for cpu in machine.cpus))
+    assert placement.unpinned == {f"vnf{n}": everywhere for n in range(vnfs)}
+
+
+def test_two_nodes_of_four_cores() -> None:
+    machine = facts(cpus=cpus(8, nodes=2))
+    far = placed(machine, "remote")
+    assert (far.mode, far.node, far.vnf_node) == ("dedicated", 0, 1)
+    assert "VNFs on node 1, away from the pollers on node 0" in far.reason
+    assert placed(machine, "local").cores["vnf0"] == (3,)
+
+
+def test_a_policy_of_dedicated_cores_is_kept() -> None:
+    machine = facts(cpus=cpus(8, nodes=2))
+    assert not placed(machine, "remote", 3, "dedicated").shared
+    with pytest.raises(CapabilityError, match="5 dedicated cores for VNFs are needed on node 1"):
+        placed(machine, "remote", 5, "dedicated")

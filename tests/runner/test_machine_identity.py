@@ -1,0 +1,53 @@
+"""A run goes on only on the machine it began on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.agent import FakeAgent
+from tests.fakes.machine import VERSIONS, facts
+from tests.runner.support import Bench
+from vnetperf.model.errors import ConfigError
+from vnetperf.runner.resume import machine_identity
+
+RECORD = {"cpu": {"model": "A", "flags": "x"}, "kernel": {"release": "6.6.6"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"record": RECORD | {"kernel": {"release": "6.6.7"}}}, "kernel was '6.6.6', is '6.6.7'"),
+        ({"record": RECORD | {"cpu": {"model": "B"}}}, "CPU model was 'A', is 'B'"),
+        ({"versions": VERSIONS | {"dpdk-testpmd": "9"}}, "version of dpdk-testpmd was 'none'"),
+    ],
+    ids=["kernel", "cpu", "program"],
+)
+def test_what_differs_is_named_and_no_trial_is_run(
+    tmp_path: Path, changes: dict[str, object], told: str
+) -> None:
+    first = Bench(tmp_path, FakeAgent(facts=facts(record=RECORD)))
+    first.throughput()
+    first.run.close(exit_status=2)
+    again = Bench(tmp_path, FakeAgent(facts=facts(**{"record": RECORD, **changes})))
+    with pytest.raises(ConfigError) as caught:
+        again.throughput(1518)
+    assert told in str(caught.value)
+    assert "--resume" in caught.value.cure
+    assert not again.agent.trials
+    again.run.close(exit_status=4)
+    assert any("interrupted" in w for w in again.derived().warnings)
+
+
+def test_what_does_not_set_rates_may_change(tmp_path: Path) -> None:
+    Bench(tmp_path, FakeAgent(facts=facts(record=RECORD))).throughput()
+    other = RECORD | {"cpu": {"model": "A", "flags": "y"}, "hostname": "elsewhere"}
+    assert Bench(tmp_path, FakeAgent(facts=facts(record=other))).throughput(1518).goals
+
+
+def test_a_fact_that_could_not_be_read_is_compared_as_it_is_told() -> None:
+    assert (
+        machine_identity(facts(record={"cpu": "unknown: no file"}))["CPU model"]
+        == "unknown: no file"
+    )

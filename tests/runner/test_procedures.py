@@ -1,0 +1,392 @@
+"""Tests besides the throughput search: conducted, logged, derived, interrupted and resumed."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fakes.agent import GENERATOR_FPS, FakeAgent
+from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.errors import (
+    CapabilityError,
+    ConfigError,
+    DutError,
+    GeneratorError,
+    NoResultError,
+)
+from vnetperf.model.parameters import (
+    BackToBackTest,
+    FrameLossTest,
+    LatencyTest,
+    LossProfileTest,
+    MrrTest,
+    RecoveryTest,
+    ResetTest,
+    SoakTest,
+    TestName,
+)
+from vnetperf.model.preset import Preset
+from vnetperf.model.result import Result
+from vnetperf.model.trial import DirectionCounts, TrialResult, TrialSpec, Verdict
+from vnetperf.results.folder import merge_worker_logs, worker_log
+from vnetperf.results.log import read_log
+from vnetperf.results.records import (
+    NotMeasuredRecord,
+    ProcedureRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
+from vnetperf.runner.bench import Bench as UserBench
+from vnetperf.testing.sim import SimulatedDut
+
+SHORT = PRESET.model_copy(
+    update={
+        "latency": LatencyTest(shares=(1.0, 0.5), duration_s=1, tag_at_s=0.5, repeats=3),
+        "frame_loss": FrameLossTest(step=0.1, duration_s=1),
+        "back_to_back": BackToBackTest(searches=2, max_burst_s=0.01, idle_s=0),
+    }
+)
+TESTS = ("latency", "frame_loss", "back_to_back")
+
+
+def short(folder: Path, agent: FakeAgent | None = None, **changes: Any) -> Bench:
+    preset: Preset = SHORT.model_copy(update=changes)
+    return Bench(folder, agent, configuration(preset))
+
+
+def opened(bench: Bench) -> list[tuple[str, int]]:
+    records = read_log(bench.path)
+    begun = [r for r in records if isinstance(r, SearchRecord | ProcedureRecord)]
+    return [(r.test, r.search) for r in begun]
+
+
+def test_the_throughput_is_searched_first_where_there_is_none(tmp_path: Path) -> None:
+    bench = short(tmp_path)
+    result = bench.measure("latency")
+    assert opened(bench) == [("throughput", 1), ("latency", 2)]
+    at, half = result.latency_at
+    throughput = bench.derived().results[0].goals[0].lower_bound_fps
+    assert at.load_fps == pytest.approx(throughput)
+    assert half.load_fps == pytest.approx((throughput or 0) / 2)
+    assert at.mean_ns["phy1->phy0"].mean == 2001
+    assert at.note == ""
+    specs = [t.spec for t in trials(bench) if t.number in at.trials]
+    assert [(s.duration_s, s.tag_at_s, s.ipdv) for s in specs] == [(1, 0.5, True)] * 3
+
+
+def trials(bench: Bench) -> list[TrialRecord]:
+    return [r for r in read_log(bench.path) if isinstance(r, TrialRecord)]
+
+
+def test_the_throughput_of_the_same_run_is_taken(tmp_path: Path) -> None:
+    bench = short(tmp_path)
+    bench.throughput()
+    for test in TESTS:
+        bench.measure(test)
+    assert opened(bench) == [
+        ("throughput", 1),
+        ("latency", 2),
+        ("frame_loss", 3),
+        ("back_to_back", 4),
+    ]
+    assert bench.agent.calls.count("deploy pvp_dpdk") == 1
+
+
+def test_frame_loss_needs_no_throughput(tmp_path: Path) -> None:
+    bench = short(tmp_path, FakeAgent(duts=[SimulatedDut(1.5e6), SimulatedDut(1.2e6)]))
+    result = bench.measure("frame_loss")
+    assert opened(bench) == [("frame_loss", 1)]
+    losses = [step.loss_ratio for step in result.loss_steps]
+    expected = [max(0.0, 1 - 1.2 / (2 - 0.2 * n)) for n in range(len(losses))]
+    assert losses == pytest.approx(expected, abs=1e-6)
+    assert len(losses) == 6
+    assert result.max_load_fps == GENERATOR_FPS
+
+
+def test_a_known_buffer_is_found_through_the_whole_bench(tmp_path: Path) -> None:
+    held = 500
+    agent = FakeAgent(duts=[SimulatedDut(700e3, buffer_frames=held) for _ in range(2)])
+    result = short(tmp_path, agent).measure("back_to_back")
+    found = result.back_to_back
+    assert found is not None
+    assert found.corrected_s == pytest.approx(held / GENERATOR_FPS, rel=0.05)
+    assert found.frames.n == 2
+
+
+def test_what_a_test_case_is_told_is_what_the_log_says(tmp_path: Path) -> None:
+    bench = short(tmp_path)
+    told = [bench.throughput(), *(bench.measure(test) for test in TESTS)]
+    bench.run.close()
+    derived = bench.derived()
+    assert sorted(derived.results, key=lambda r: r.test) == sorted(told, key=lambda r: r.test)
+    assert bench.derived() == derived
+    assert [r.test for r in derived.results] == ["throughput", *TESTS]  # not by their names
+    assert {t.test for t in derived.trials} == {"throughput", *TESTS}
+    assert not any("interrupted" in w for w in derived.warnings)
+
+
+def test_which_throughput_it_is_and_how_sure_is_said(tmp_path: Path) -> None:
+    lossy = short(tmp_path, goals=(PDR,))
+    assert lossy.measure("latency").latency_at[0].note == (
+        "the throughput is that of goal pdr, loss 0.01"
+    )
+    fast = FakeAgent(duts=[SimulatedDut(50e6), SimulatedDut(50e6)])
+    (tmp_path / "fast").mkdir()
+    bench = short(tmp_path / "fast", fast, goals=(PDR, NDR))
+    note = bench.measure("latency").latency_at[0].note
+    assert note.startswith("the throughput is at least that: the maximum load is carried")
+    with pytest.raises(NoResultError, match="at least the largest load that can be offered"):
+        bench.measure("back_to_back")
+    missing = next(r for r in bench.derived().results if r.test == "back_to_back")
+    assert (missing.status, missing.failed) == ("not measured", False)
+    assert "RFC 9004" in missing.why
+
+
+def test_without_a_throughput_there_is_no_number_and_no_second_search(tmp_path: Path) -> None:
+    bench = short(tmp_path, FakeAgent(duts=[SimulatedDut(10), SimulatedDut(10)]))
+    for _ in range(2):
+        with pytest.raises(NoResultError, match="no load met goal ndr"):
+            bench.measure("latency")
+    assert opened(bench) == [("throughput", 1)]
+    assert [r.test for r in bench.derived().results] == ["throughput", "latency"]
+
+
+def test_a_throughput_that_failed_is_the_reason_of_what_needs_it(tmp_path: Path) -> None:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if number == 2:
+            return TrialResult(directions=(), failed="dut", failure="segfault")
+        return result
+
+    bench = short(tmp_path, FakeAgent(spoil=spoil))
+    with pytest.raises(DutError):
+        bench.throughput()
+    with pytest.raises(NoResultError, match=r"needs the throughput.*segfault"):
+        bench.measure("latency")
+    assert opened(bench) == [("throughput", 1)]
+    assert bench.measure("frame_loss").loss_steps  # needs none, and is deployed anew
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_a_death_in_the_middle_is_never_a_number(tmp_path: Path, test: str) -> None:
+    agent = FakeAgent()
+    bench = short(tmp_path, agent)
+    bench.throughput()
+    before = len(agent.trials)
+
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if number == before + 2:
+            return TrialResult(directions=(), failed="dut", failure="segfault")
+        return result
+
+    agent.spoil = spoil
+    with pytest.raises(DutError, match="segfault"):
+        bench.measure(test)
+    result = next(r for r in bench.derived().results if r.test == test)
+    assert (result.status, result.failed) == ("not measured", True)
+    assert "segfault" in result.why
+    assert bench.measure(test).status == "measured"
+    again = next(r for r in bench.derived().results if r.test == test)
+    assert again.status == "measured"
+
+
+def test_a_first_load_that_cannot_be_offered_lowers_the_largest(tmp_path: Path) -> None:
+    bench = short(tmp_path, FakeAgent(offers_fps=900e3))
+    result = bench.measure("frame_loss")
+    assert result.loss_steps[0].input_ratio == 1
+    assert 700e3 < result.loss_steps[0].load_fps / 2 <= 900e3
+    ends = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
+    assert [e.superseded for e in ends][-1] is False
+    assert ends[0].superseded
+
+
+def offered_by_half(counts: DirectionCounts) -> DirectionCounts:
+    sent = counts.sent // 2
+    fewer = {"sent": sent, "unsent": counts.sent - sent, "received": min(counts.received, sent)}
+    return counts.model_copy(update=fewer)
+
+
+def test_a_later_load_that_cannot_be_offered_is_tried_again_and_then_no_number(
+    tmp_path: Path,
+) -> None:
+    agent = FakeAgent()
+
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if not 3 <= number < until:
+            return result
+        directions = tuple(map(offered_by_half, result.directions))
+        return result.model_copy(update={"directions": directions})
+
+    agent.spoil = spoil
+    until = 5
+    verdicts = short(tmp_path, agent).measure("frame_loss").verdicts
+    assert verdicts[Verdict.GENERATOR_LIMITED] == 2
+    until, agent.trials = 99, []
+    (tmp_path / "never").mkdir()
+    with pytest.raises(GeneratorError, match="give the tester a core of its own"):
+        short(tmp_path / "never", agent).measure("frame_loss")
+
+
+def test_an_unknown_test_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no test 'jitter'"):
+        short(tmp_path).measure("jitter")
+
+
+def test_expectations_of_the_run_are_checked_with_each_result(tmp_path: Path) -> None:
+    bench = short(tmp_path)
+    seen: list[str] = []
+
+    def check(result: Result) -> None:
+        seen.append(result.test)
+        if result.test == "frame_loss":
+            raise AssertionError("too much is lost")
+
+    bench.run.checks.append(check)
+    user = UserBench(bench.run, bench.scenario())
+    user.search_throughput(64).check_expectations()
+    user.measure("latency", 64).check_expectations()
+    with pytest.raises(AssertionError, match="too much is lost"):
+        user.measure("frame_loss", 64).check_expectations()
+    assert seen == ["throughput", "latency", "frame_loss"]
+
+
+class Killed(FakeAgent):
+    """Its run dies in a trial.
+
+    Args:
+        after: Trials that are finished before.
+    """
+
+    def __init__(self, after: int) -> None:
+        super().__init__(duts=[SimulatedDut(700e3, buffer_frames=300) for _ in range(2)])
+        self.left = after
+
+    def run_trial(self, spec: TrialSpec) -> TrialResult:
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return super().run_trial(spec)
+
+
+def finish(bench: Bench) -> list[Result]:
+    """Everything in order; what is found, without the time it took."""
+    results = [bench.throughput(), *(bench.measure(test) for test in TESTS)]
+    return [r.model_copy(update={"wall_seconds": 0}) for r in results]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Result], list[TrialSpec]]:
+    agent = Killed(-1)
+    return finish(short(tmp_path_factory.mktemp("whole"), agent)), agent.trials
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_a_run_killed_after_any_trials_ends_as_if_it_had_not_been(
+    whole: tuple[list[Result], list[TrialSpec]], data: st.DataObject
+) -> None:
+    results, specs = whole
+    kills = data.draw(st.lists(st.integers(0, len(specs) - 1), min_size=1, max_size=3, unique=True))
+    done = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for kill in sorted(kills):
+            agent = Killed(kill - done)
+            with pytest.raises(KeyboardInterrupt):
+                finish(short(Path(folder), agent))
+            assert agent.trials == specs[done:kill]
+            done = kill
+        agent = Killed(-1)
+        last = short(Path(folder), agent)
+        assert finish(last) == results
+        assert agent.trials == specs[done:]
+        assert not [r for r in read_log(last.path) if isinstance(r, NotMeasuredRecord)]
+        numbers = [t.number for t in trials(last)]
+        assert numbers == list(range(1, len(specs) + 1))
+
+
+def test_an_interrupted_test_is_not_measured_until_it_is_resumed(tmp_path: Path) -> None:
+    bench = short(tmp_path, Killed(3))
+    with pytest.raises(KeyboardInterrupt):
+        bench.measure("frame_loss")
+    (result,) = bench.derived().results
+    assert (result.status, result.loss_steps) == ("not measured", ())
+    assert result.why == "the run was interrupted after 3 trials of this test"
+
+
+def test_logs_of_workers_become_one_with_the_searches_that_tests_name(tmp_path: Path) -> None:
+    for worker, scenario in (("gw0", "phy2phy_dpdk"), ("gw1", "pvp_dpdk")):
+        bench = Bench(tmp_path, None, configuration(SHORT), worker_log(tmp_path, worker).name)
+        bench.measure("back_to_back", 64, scenario)
+        bench.run.close()
+    merge_worker_logs(tmp_path)
+    records = read_log(tmp_path / "trials.jsonl")
+    tests = [r for r in records if isinstance(r, ProcedureRecord)]
+    assert [(t.search, t.inputs["throughput"]["search"]) for t in tests] == [(2, 1), (4, 3)]
+    points = {p.number: p for p in derive(records).trials}
+    for result in derive(records).results:
+        if result.back_to_back is not None:
+            bursts = [points[number] for number in result.back_to_back.trials]
+            assert {(p.scenario, p.test) for p in bursts} == {(result.scenario, "back_to_back")}
+            assert all(p.burst > 0 for p in bursts)
+
+
+def test_a_run_killed_right_after_it_asked_for_what_has_no_result_is_read(tmp_path: Path) -> None:
+    bench = short(tmp_path, FakeAgent(duts=[SimulatedDut(50e6), SimulatedDut(50e6)]))
+    with pytest.raises(NoResultError):
+        bench.measure("back_to_back")
+    lines = bench.path.read_bytes().splitlines(keepends=True)
+    begun = next(n for n, line in enumerate(lines) if b'"procedure"' in line)
+    bench.path.write_bytes(b"".join(lines[: begun + 1]))
+    missing = bench.derived().results[-1]
+    assert (missing.test, missing.status, missing.failed) == (
+        "back_to_back",
+        "not measured",
+        False,
+    )
+    assert "RFC 9004" in missing.why
+    with pytest.raises(NoResultError):  # and is resumed
+        short(tmp_path).measure("back_to_back")
+
+
+@pytest.fixture(scope="module")
+def every(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The log of a run with every test there is, line by line."""
+    brief = {
+        "mrr": MrrTest(duration_s=1, repeats=2),
+        "loss_profile": LossProfileTest(shares=(0.9, 1.1), duration_s=1, repeats=1),
+        "soak": SoakTest(duration_s=2, trial_s=1),
+        "recovery": RecoveryTest(overload_s=1, relaxed_s=1, repeats=1),
+        "reset": ResetTest(what=("vswitch",), before_s=1, after_s=1, repeats=1),
+    }
+    bench = short(tmp_path_factory.mktemp("every"), Killed(-1), **brief)
+    for test in get_args(TestName):
+        with suppress(CapabilityError, GeneratorError):  # logged, and to be read as well
+            bench.measure(test)
+    bench.run.close()
+    return bench.path.read_bytes().splitlines(keepends=True)
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_a_log_of_every_test_is_read_wherever_it_was_cut(
+    every: list[bytes], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(1, len(every)))
+    torn = data.draw(st.integers(0, 60))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trials.jsonl"
+        path.write_bytes(b"".join(every[:cut]) + b"".join(every[cut : cut + 1])[:torn])
+        results = derive(read_log(path)).results
+    cases = [(r.scenario, r.test, r.frame_size) for r in results]
+    assert len(set(cases)) == len(cases)
+    for result in results:
+        assert result.status == "measured" or result.why
+    if cut == len(every):
+        assert [r.test for r in results] == list(get_args(TestName))

@@ -1,0 +1,451 @@
+"""A run from search to results, on a fake agent that measures simulated DUTs."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fakes.agent import GENERATOR_FPS, FakeAgent
+from tests.fakes.machine import facts
+from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from vnetperf.model.errors import (
+    CapabilityError,
+    DutError,
+    GeneratorError,
+    HostError,
+    VnetperfError,
+)
+from vnetperf.model.parameters import SearchGoal
+from vnetperf.model.result import GoalResult, Result
+from vnetperf.model.trial import TrialResult, Verdict
+from vnetperf.procedures.base import direction_name
+from vnetperf.report import results_json
+from vnetperf.results.log import read_log
+from vnetperf.results.records import CalibrationRecord, SearchEndRecord, TrialRecord
+from vnetperf.runner.bench import ThroughputResult
+from vnetperf.testing.sim import SimulatedDut
+
+CORE = "vepc_bridge"
+
+
+def duts(forth: float, back: float | None = None) -> tuple[SimulatedDut, SimulatedDut]:
+    return SimulatedDut(forth), SimulatedDut(forth if back is None else back)
+
+
+def goal(result: Result, name: str) -> GoalResult:
+    return next(g for g in result.goals if g.name == name)
+
+
+def brackets(found: GoalResult, asked: SearchGoal, dut: SimulatedDut, directions: int = 2) -> bool:
+    assert found.lower_bound_fps is not None
+    assert found.upper_bound_fps is not None
+    truth = dut.truth_fps(asked) * directions
+    slack = 4.0 * directions  # frames are whole
+    return found.lower_bound_fps - slack <= truth <= found.upper_bound_fps + slack
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.floats(3e3, 1.9e6), st.sampled_from(["mlr", "binary"]))
+def test_bounds_bracket_what_the_dut_carries(capacity: float, algorithm: str) -> None:
+    preset = PRESET.model_copy(update={"algorithm": algorithm})
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), FakeAgent(duts=duts(capacity)), configuration(preset))
+        result = bench.throughput()
+    for asked in (NDR, PDR):
+        found = goal(result, asked.name)
+        assert found.regular
+        assert brackets(found, asked, SimulatedDut(capacity))
+        assert found.upper_bound_fps is not None
+        assert found.lower_bound_fps is not None
+        assert 1 - found.lower_bound_fps / found.upper_bound_fps <= asked.width + 1e-9
+
+
+def test_the_weaker_direction_sets_the_rate_and_is_seen(tmp_path: Path) -> None:
+    fine = PRESET.model_copy(update={"goals": (NDR, replace(PDR, width=0.002))})
+    bench = Bench(tmp_path, FakeAgent(duts=duts(900e3, 300e3)), configuration(fine))
+    ndr, pdr = bench.throughput().goals
+    assert brackets(ndr, NDR, SimulatedDut(300e3))
+    assert [d.direction for d in pdr.per_direction] == ["phy0->phy1", "phy1->phy0"]
+    forth, back = pdr.per_direction
+    assert forth.loss_ratio_at_lower_bound == 0
+    assert back.loss_ratio_at_lower_bound is not None
+    assert 0 < back.loss_ratio_at_lower_bound <= PDR.loss_ratio
+    assert forth.lower_bound_fps == back.lower_bound_fps == (pdr.lower_bound_fps or 0) / 2
+    assert back.conditional_throughput_fps == pytest.approx(300e3, rel=0.001)
+    assert forth.conditional_throughput_fps == forth.lower_bound_fps
+
+
+def test_rates_are_sums_over_the_directions_that_send(tmp_path: Path) -> None:
+    one_way = Bench(tmp_path, settings=configuration(traffic="unidirectional"))
+    result = one_way.throughput()
+    assert result.directions == 1
+    assert brackets(goal(result, "ndr"), NDR, SimulatedDut(700e3), directions=1)
+    assert [d.direction for d in result.goals[0].per_direction] == [
+        direction_name(0, ("phy0", "phy1"))
+    ]
+    assert result.generator_max_fps == GENERATOR_FPS
+    assert result.media_max_fps == pytest.approx(14_880_952.38)
+    assert result.goals[0].throughput_l1_bps == pytest.approx(
+        (result.goals[0].lower_bound_fps or 0) * 84 * 8
+    )
+
+
+def test_a_deployment_of_one_direction_is_told_by_its_own_ends(tmp_path: Path) -> None:
+    result = Bench(tmp_path).throughput(64, "p2v_dpdk")
+    assert result.directions == 1
+    assert brackets(goal(result, "ndr"), NDR, SimulatedDut(700e3), directions=1)
+    assert [d.direction for d in result.goals[0].per_direction] == ["phy0->vnf0.0"]
+    assert set(result.goals[0].latency) == {"phy0->vnf0.0"}
+
+
+def test_a_dut_faster_than_the_generator_is_at_least_as_fast(tmp_path: Path) -> None:
+    result = Bench(tmp_path, FakeAgent(duts=duts(50e6))).throughput()
+    for found in result.goals:
+        assert found.lower_bound_fps == 2 * GENERATOR_FPS
+        assert found.qualifier == "at least"
+        assert not found.regular
+        assert "the generator's calibrated clean maximum" in found.reason
+
+
+def test_a_dut_that_carries_nothing_fails_its_expectations(tmp_path: Path) -> None:
+    result = Bench(tmp_path, FakeAgent(duts=duts(10))).throughput()
+    assert result.goals[0].lower_bound_fps is None
+    assert result.goals[0].qualifier == "at most"
+    with pytest.raises(AssertionError) as caught:
+        ThroughputResult(result).check_expectations()
+    assert "pvp_dpdk, 64 octets, goal ndr" in str(caught.value)
+    assert "1000 frames/s" in str(caught.value)
+
+
+def test_a_dut_that_carries_something_meets_them(tmp_path: Path) -> None:
+    ThroughputResult(Bench(tmp_path).throughput()).check_expectations()
+
+
+def test_what_a_test_case_is_told_is_what_the_log_says(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    told = [bench.throughput(size, s) for s in ("phy2phy_dpdk", "pvp_dpdk") for size in (64, 1518)]
+    bench.run.close()
+    derived = bench.derived()
+    assert list(derived.results) == told
+    assert bench.derived() == derived
+    assert not any("interrupted" in w for w in derived.warnings)
+    assert len(derived.trials) == sum(r.trial_count for r in told) == len(bench.agent.trials)
+
+
+def test_latency_is_that_of_the_trials_at_the_lower_bound(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    found = goal(bench.throughput(), "ndr")
+    assert set(found.latency) == {"phy0->phy1", "phy1->phy0"}
+    assert found.latency["phy1->phy0"].mean_ns == 2001.0
+    assert found.latency["phy0->phy1"].percentiles  # a full-length trial's
+    trials = {t.number: t for t in bench.derived().trials}
+    assert found.trials_at_lower_bound
+    for number in found.trials_at_lower_bound:
+        assert trials[number].load_fps * 2 == found.lower_bound_fps
+
+
+def test_a_scenario_is_deployed_once_and_taken_away_for_the_next(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    for scenario in ("phy2phy_dpdk", "pvp_dpdk"):
+        for size in (64, 1518):
+            bench.throughput(size, scenario)
+    bench.run.close()
+    calls = [c for c in bench.agent.calls if not c.startswith("trial")]
+    assert calls == [
+        "inventory",
+        "calibrate 64,1518",
+        "deploy phy2phy_dpdk",
+        "deploy pvp_dpdk",
+        "teardown",
+        "close",
+    ]
+
+
+def test_calibrations_are_kept_and_only_what_is_missing_is_measured(tmp_path: Path) -> None:
+    Bench(tmp_path).throughput()
+    larger = PRESET.model_copy(update={"frame_sizes": (64, 512, 1518)})
+    second = Bench(tmp_path, settings=configuration(larger), name="second.jsonl")
+    second.throughput(512)
+    assert [c for c in second.agent.calls if c.startswith("calibrate")] == ["calibrate 512"]
+    third = Bench(tmp_path, settings=configuration(larger), name="third.jsonl")
+    third.throughput(1518)
+    assert not [c for c in third.agent.calls if c.startswith("calibrate")]
+    (record,) = [r for r in read_log(third.path) if isinstance(r, CalibrationRecord)]
+    assert [p.frame_size for p in record.calibration.points] == [64, 512, 1518]
+
+
+def test_a_damaged_stored_calibration_is_measured_anew(tmp_path: Path) -> None:
+    Bench(tmp_path).throughput()
+    (stored,) = (tmp_path / "calibrations").iterdir()
+    stored.write_text("{")
+    again = Bench(tmp_path, name="again.jsonl")
+    again.throughput()
+    assert "calibrate 64,1518" in again.agent.calls
+
+
+def test_a_real_medium_limits_the_search(tmp_path: Path) -> None:
+    loaded = configuration()
+    media = loaded.testbed.media.model_copy(update={"bits_per_second": 1e8, "nominal": False})
+    slow = replace(loaded, testbed=loaded.testbed.model_copy(update={"media": media}))
+    result = Bench(tmp_path, settings=slow).throughput()
+    assert result.max_load_fps == pytest.approx(148_809.52, abs=0.01)
+    assert "medium" in result.goals[0].reason
+
+
+def test_a_real_medium_carries_what_frames_are_in_besides(tmp_path: Path) -> None:
+    loaded = configuration()
+    media = loaded.testbed.media.model_copy(update={"bits_per_second": 1e8, "nominal": False})
+    slow = replace(loaded, testbed=loaded.testbed.model_copy(update={"media": media}))
+    bench = Bench(tmp_path, settings=slow)
+    limits = {
+        name: bench.run.max_load(bench.scenario(name), 512)[0] for name in ("pvp_bridge", CORE)
+    }
+    assert limits["pvp_bridge"] == pytest.approx(1e8 / 8 / (512 + 20))
+    assert limits[CORE] == pytest.approx(1e8 / 8 / (512 + 36 + 20))  # GTP-U in UDP in IPv4
+
+
+# --- what goes wrong -------------------------------------------------------------------------
+
+
+def test_a_generator_that_offers_less_lowers_the_ceiling(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(offers_fps=200e3))
+    result = bench.throughput()
+    assert result.max_load_fps is not None
+    assert 100e3 < result.max_load_fps <= 200e3
+    ndr = goal(result, "ndr")
+    assert ndr.qualifier == "at least"
+    assert "what the generator offered" in ndr.reason
+    ends = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
+    assert [e.superseded for e in ends] == [True] * (len(ends) - 1) + [False]
+    assert len(ends) >= 2
+    assert any("GENERATOR_LIMITED" in w for w in bench.derived().warnings)
+    limited = [t for t in bench.derived().trials if t.verdict == "GENERATOR_LIMITED"]
+    assert all(t.load_fps > 200e3 for t in limited)
+    # Another frame size has a limit of its own.
+    second = bench.throughput(1518)
+    assert second.max_load_fps is not None
+    assert 100e3 < second.max_load_fps <= 200e3
+
+
+def test_a_generator_that_offers_next_to_nothing_is_not_measured(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(offers_fps=500))
+    with pytest.raises(GeneratorError, match="min_load_fps"):
+        bench.throughput()
+    (result,) = bench.derived().results
+    assert result.status == "not measured"
+
+
+def broken(at: int, failed: str) -> FakeAgent:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if number != at:
+            return result
+        return TrialResult(directions=(), failed=failed, failure="it died: segfault")
+
+    return FakeAgent(spoil=spoil)
+
+
+@pytest.mark.parametrize(
+    ("failed", "error", "verdict"),
+    [
+        ("dut", DutError, "DUT_FAILED"),
+        ("generator", GeneratorError, "GENERATOR_LIMITED"),
+        ("timeout", GeneratorError, "TIMED_OUT"),
+    ],
+)
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_death_is_never_a_number_and_the_next_case_works(
+    tmp_path: Path, failed: str, error: type[VnetperfError], verdict: str, at: int
+) -> None:
+    bench = Bench(tmp_path, broken(at, failed))
+    with pytest.raises(error, match="it died: segfault"):
+        bench.throughput(64)
+    second = bench.throughput(1518)
+    assert second.goals[0].regular
+    bench.run.close()
+    derived = bench.derived()
+    first, last = derived.results
+    assert (first.frame_size, first.status) == (64, "not measured")
+    assert "it died: segfault" in first.why
+    assert first.goals == ()
+    assert last == second
+    point = derived.trials[at - 1]
+    assert point.verdict == verdict
+    assert point.loss_ratio is None
+    assert point.forwarded_fps is None
+    assert bench.agent.calls.count("deploy pvp_dpdk") == 2
+
+
+def test_an_agent_that_dies_is_deployed_to_again(tmp_path: Path) -> None:
+    agent = FakeAgent()
+
+    def die(number: int, result: TrialResult) -> TrialResult:
+        if number == 3:
+            agent.deployed = None  # the new agent holds nothing
+            raise HostError("the agent ended during run_trial (EOFError)", where="local")
+        return result
+
+    agent.spoil = die
+    bench = Bench(tmp_path, agent)
+    with pytest.raises(HostError, match="the agent ended"):
+        bench.throughput(64)
+    assert bench.throughput(1518).goals[0].regular
+    first = bench.derived().results[0]
+    assert first.status == "not measured"
+    assert "the agent ended" in first.why
+
+
+def test_counters_that_do_not_add_up_are_repeated_and_then_no_number(tmp_path: Path) -> None:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        first = result.directions[0]
+        more = first.model_copy(update={"received": first.sent + 1})
+        return result.model_copy(update={"directions": (more, *result.directions[1:])})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil))
+    with pytest.raises(GeneratorError, match="INCONSISTENT"):
+        bench.throughput()
+    assert bench.derived().results[0].status == "not measured"
+
+
+def test_one_inconsistent_trial_is_repeated_and_told(tmp_path: Path) -> None:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if number != 2:
+            return result
+        wrong = result.directions[1].model_copy(update={"misrouted": 1})
+        return result.model_copy(update={"directions": (result.directions[0], wrong)})
+
+    # A loss below 5 % everywhere, or the conductor does not try again.
+    bench = Bench(tmp_path, FakeAgent(duts=duts(1.95e6), spoil=spoil))
+    result = bench.throughput()
+    assert result.verdicts[Verdict.INCONSISTENT] == 1
+    assert result.goals[0].regular
+    trials = bench.agent.trials
+    assert trials[1] == trials[2]
+    assert any("1 INCONSISTENT" in w for w in bench.derived().warnings)
+
+
+def test_a_scenario_that_cannot_be_deployed_is_tried_once(tmp_path: Path) -> None:
+    agent = FakeAgent()
+    agent.fail_deploy = "the switch refuses port phy0"
+    bench = Bench(tmp_path, agent)
+    for size in (64, 1518):
+        with pytest.raises(DutError, match="refuses port phy0"):
+            bench.throughput(size)
+    assert agent.calls.count("deploy pvp_dpdk") == 1
+    agent.fail_deploy = ""
+    assert bench.throughput(64, "phy2phy_dpdk").goals
+    bench.run.close()
+    derived = bench.derived()
+    assert [r.status for r in derived.results] == ["measured", "not measured", "not measured"]
+    failed = next(s for s in derived.scenarios if s.scenario == "pvp_dpdk")
+    assert "refuses port phy0" in failed.error
+    assert failed.plan["wire"] == "memif"
+
+
+def test_an_interrupt_leaves_a_log_that_says_so(tmp_path: Path) -> None:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if number == 3:
+            raise KeyboardInterrupt
+        return result
+
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil))
+    with pytest.raises(KeyboardInterrupt):
+        bench.throughput()
+    bench.run.close(exit_status=2)
+    derived = bench.derived()
+    assert any("interrupted" in w for w in derived.warnings)
+    assert not any(g.regular for r in derived.results for g in r.goals)
+    assert all("interrupted" in g.reason for r in derived.results for g in r.goals)
+
+
+# --- what results.json says ------------------------------------------------------------------
+
+
+def test_names_in_results_json_are_stable(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.throughput()
+    bench.run.close()
+    content = json.loads(results_json(bench.derived()))
+    assert {"run", "preset", "environment", "calibrations", "deviations", "results"} <= set(content)
+    result = content["results"][0]
+    assert (result["scenario"], result["test"], result["frame_size"]) == (
+        *("pvp_dpdk", "throughput"),
+        64,
+    )
+    for found in result["goals"]:
+        assert {
+            *("name", "loss_ratio", "lower_bound_fps", "upper_bound_fps"),
+            *("conditional_throughput_fps", "regular"),
+        } <= set(found)
+    assert content["preset"] == "test"
+    assert content["environment"]["cpu"] == "a processor"
+    assert content["calibrations"][0]["points"][0]["max_clean_fps"] == 2 * GENERATOR_FPS
+    assert {"clause", "requirement", "value", "reason"} <= set(content["deviations"][0])
+    assert content["settings"]["preset"] == {"value": "quick", "source": "default"}
+
+
+def test_the_ledger_says_what_a_preset_deviates_from(tmp_path: Path) -> None:
+    quick = Bench(tmp_path)
+    quick.throughput()
+    deviated = {d.clause: d for d in quick.derived().deviations}
+    assert deviated["RFC 2544 section 24"].value == "1 s"
+    assert "preset test" in deviated["RFC 2544 section 24"].reason
+    assert "RFC 2544 section 26.1" not in deviated
+    assert "RFC 2544 section 6" in deviated  # one machine is tester and DUT
+
+    lossy = Bench(
+        tmp_path, settings=configuration(PRESET.model_copy(update={"goals": (PDR,)})), name="b"
+    )
+    lossy.throughput()
+    assert "RFC 2544 section 26.1" in {d.clause for d in lossy.derived().deviations}
+
+
+def test_full_length_trials_meet_the_clause(tmp_path: Path) -> None:
+    long = replace(NDR, initial_trial_s=60.0, final_trial_s=60.0, duration_sum_s=60.0)
+    preset = PRESET.model_copy(update={"goals": (long,)})
+    bench = Bench(tmp_path, settings=configuration(preset))
+    bench.throughput()
+    assert "RFC 2544 section 24" not in {d.clause for d in bench.derived().deviations}
+
+
+def test_shared_cores_are_the_first_thing_a_reader_is_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(facts=facts(2)))
+    bench.throughput()
+    assert any(w.startswith("pvp_dpdk: ") and "share" in w for w in bench.derived().warnings)
+
+
+def test_where_frames_were_lost_is_kept_with_each_trial(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.throughput()
+    lossy = [r for r in read_log(bench.path) if isinstance(r, TrialRecord) if r.lost_at]
+    assert lossy
+    for record in lossy:
+        lost = sum(record.result.lost(d) for d in record.result.directions)
+        assert sum(record.lost_at.values()) == lost
+        assert set(record.lost_at) <= {"vSwitch to vnf0.0", "vSwitch to vnf0.1"}
+
+
+def test_a_frame_size_besides_the_presets_is_calibrated_when_it_is_needed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.throughput(64)
+    assert bench.throughput(512).goals[0].regular
+    assert bench.throughput(1518).goals[0].regular
+    calibrated = [c for c in bench.agent.calls if c.startswith("calibrate")]
+    assert calibrated == ["calibrate 64,1518", "calibrate 512"]
+
+
+def test_a_frame_nothing_on_the_path_carries_is_refused_before_anything_is_done(
+    tmp_path: Path,
+) -> None:
+    jumbo = PRESET.model_copy(update={"frame_sizes": (64, 9300)})
+    bench = Bench(tmp_path, settings=configuration(jumbo))
+    with pytest.raises(CapabilityError, match="carries no frames of 9300 octets"):
+        bench.throughput(9300)
+    assert not [c for c in bench.agent.calls if c.startswith(("calibrate", "deploy"))]
+    assert bench.throughput(64).goals[0].regular
+    assert "calibrate 64" in bench.agent.calls
