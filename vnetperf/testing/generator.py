@@ -330,7 +330,7 @@ def _kill(pids: set[int]) -> None:
 
 def _lossless(generator: TrafficGenerator, spec: TrialSpec) -> TrialResult:
     """A trial in which every frame came back, of a few."""
-    result = whole_trial(lambda: generator.run(spec, _no_frames))
+    result = whole_trial(lambda: generator.run(spec, _no_frames), all_sent=True)
     for counts in result.directions:
         assert counts.intended == counts.sent == counts.received > 0, f"{counts}"
     return result
