@@ -129,6 +129,7 @@ def test_agent_and_guardian_killed_then_restored(
     assert unchanged() == ()
 
 
+@pytest.mark.daily  # waits for the whole run that it finds
 def test_a_second_run_says_who_holds_the_testbed(
     start: Start, tmp_path: Path, unchanged: Unchanged
 ) -> None:

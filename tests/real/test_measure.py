@@ -23,8 +23,12 @@ Unchanged = Callable[[], tuple[str, ...]]
         pytest.param("phy2phy_dpdk", ["--frame-sizes=64"], marks=pytest.mark.daily),
         pytest.param("pvvp_dpdk", ["--frame-sizes=512"], marks=pytest.mark.daily),
         pytest.param("pvpv_dpdk", ["--frame-sizes=64", "--vnfs=3"], marks=pytest.mark.daily),
-        ("pvp_dpdk", ["--frame-sizes=64", "--wire=veth"]),
-        ("pvp_dpdk", ["--frame-sizes=128", "--vnf-mode=macswap", "--traffic=multi-flow"]),
+        pytest.param("pvp_dpdk", ["--frame-sizes=64", "--wire=veth"], marks=pytest.mark.daily),
+        pytest.param(
+            "pvp_dpdk",
+            ["--frame-sizes=128", "--vnf-mode=macswap", "--traffic=multi-flow"],
+            marks=pytest.mark.daily,
+        ),
         pytest.param(
             "phy2phy_dpdk",
             ["--frame-sizes=256", "--traffic=unidirectional"],

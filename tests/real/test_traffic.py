@@ -65,7 +65,11 @@ def on_time(deployment: LiveDeployment, trial: TrialSpec) -> TrialResult:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "wire"), [("phy2phy_testpmd", "memif"), ("phy2phy_testpmd", "veth")]
+    ("scenario", "wire"),
+    [
+        ("phy2phy_testpmd", "memif"),
+        pytest.param("phy2phy_testpmd", "veth", marks=pytest.mark.daily),
+    ],
 )
 def test_every_profile_crosses_a_switch(scenario: str, wire: str, unchanged: Unchanged) -> None:
     with deployed(scenario, wire=wire) as deployment:

@@ -128,6 +128,7 @@ def test_a_ue_talks_to_a_server_and_the_tester_comes_back(unchanged: Unchanged) 
     assert unchanged() == ()
 
 
+@pytest.mark.daily
 @pytest.mark.skipif(images.find("vepc") is None, reason="no image: vnetperf image build vepc")
 def test_a_core_in_a_guest_carries_every_frame_at_some_load(unchanged: Unchanged) -> None:
     with deployed("vepc_bridge", vnf="vepc:vm", core=("sessions=20",)) as deployment:

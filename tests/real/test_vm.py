@@ -27,9 +27,9 @@ from vnetperf.vnfs.vloop.vm import VmVloop
 Unchanged = Callable[[], tuple[str, ...]]
 
 
-def daily(scenario: str, settings: dict[str, Any]) -> Any:
-    """Another form of guest than the one that every merge boots."""
-    return pytest.param(scenario, settings, marks=pytest.mark.daily)
+def daily(*values: Any) -> Any:
+    """Another form of guest, or of bad luck, than the one that every merge sees."""
+    return pytest.param(*values, marks=pytest.mark.daily)
 
 
 def _why_not() -> str:
@@ -136,10 +136,10 @@ def _end_testpmd(deployment: LiveDeployment) -> None:
     ("luck", "says"),
     [
         (_kill, "the guest has ended"),
-        (_panic, "the guest panicked"),
-        (_hang, "lost its agent|no answer"),
-        (_end_testpmd, "runs no testpmd any more"),
-        pytest.param(_end_agent, "lost its agent|no answer", marks=pytest.mark.daily),
+        daily(_panic, "the guest panicked"),
+        daily(_hang, "lost its agent|no answer"),
+        daily(_end_testpmd, "runs no testpmd any more"),
+        daily(_end_agent, "lost its agent|no answer"),
     ],
 )
 def test_bad_luck_in_mid_trial_is_no_number(

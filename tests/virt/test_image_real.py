@@ -135,6 +135,7 @@ def test_a_guest_is_ready_in_time_and_does_what_vloop_needs(vloop: Image, tmp_pa
     assert cpu_s < READY_CPU_S
 
 
+@pytest.mark.daily
 def test_a_guest_without_its_disk_says_so_and_ends(vloop: Image, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(bytes(1 << 20))
@@ -144,6 +145,7 @@ def test_a_guest_without_its_disk_says_so_and_ends(vloop: Image, tmp_path: Path)
     assert f"vnetperf: no virtio disk holds image {vloop.key}" in console
 
 
+@pytest.mark.daily
 def test_the_same_packages_give_the_same_bytes(vloop: Image, tmp_path: Path) -> None:
     work, out = tmp_path / "work", tmp_path / "image"
     work.mkdir()
