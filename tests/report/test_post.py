@@ -25,7 +25,8 @@ def api() -> Iterator[Api]:
 
 
 def endpoint(api: Api, **changed: object) -> PostEndpoint:
-    return replace(PostEndpoint(api.url, token=TOKEN, timeout_s=5.0, tries=3), **changed)  # type: ignore[arg-type]
+    endpoint = PostEndpoint(api.url, token=TOKEN, timeout_s=5.0, tries=3)
+    return replace(endpoint, **changed)  # type: ignore[arg-type]  # the caller names its fields
 
 
 def refused(target: PostEndpoint) -> tuple[str, list[float]]:
