@@ -14,8 +14,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 
 WORKERS = str(min(4, os.cpu_count() or 1))
+MEMORY = "/dev/shm"
 #: Guest images that a lane's tests boot: without them they would be skipped on a new machine.
 IMAGES = {"fast": (), "merge": ("vloop",), "daily": ("vloop", "vepc")}
 #: Arguments of pytest, a list for each time that it is started.
@@ -37,9 +39,21 @@ def main(lane: str = "merge") -> int:
     for image in IMAGES[lane]:  # one that cannot be built is the business of its own test
         build = [sys.executable, "-m", "vnetperf.cli", "image", "build", image]
         subprocess.run(build, check=False)
-    pytest = [sys.executable, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider"]
-    statuses = [subprocess.run([*pytest, *part], check=False).returncode for part in LANES[lane]]
+    statuses = [pytest(part) for part in LANES[lane]]
     return next((status for status in statuses if status), 0)
+
+
+def pytest(arguments: list[str]) -> int:
+    """Run pytest; its exit status."""
+    # Every worker, agent and pytest in a test compiles all that it imports anew without its cache.
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", *arguments]
+    if "-n" not in arguments or not os.access(MEMORY, os.W_OK):
+        return subprocess.run(command, env=env, check=False).returncode
+    # Thousands of logs are forced to the disk in these: most of their time on a slow one.
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="vnetperf-tests.") as folder:
+        env["PYTEST_DEBUG_TEMPROOT"] = folder
+        return subprocess.run(command, env=env, check=False).returncode
 
 
 if __name__ == "__main__":

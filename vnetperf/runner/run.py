@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -166,6 +167,7 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
+@cache
 def _git_commit() -> str:
     """Commit of the tool when it runs from a checkout."""
     top = Path(__file__).resolve().parents[2]
