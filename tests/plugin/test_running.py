@@ -269,6 +269,45 @@ def test_workers_of_xdist_share_one_run(site: Site) -> None:
 
 
 @pytest.mark.slow
+def test_tests_of_the_project_itself_are_no_cases(site: Site) -> None:
+    site.pytester.makepyfile(
+        test_own="""
+import pytest
+
+@pytest.mark.parametrize("scenario", ["pvp_dpdk", "pvp_vpp"])
+def test_x(scenario): pass
+
+@pytest.mark.parametrize("scenario", ["pvp_dpdk"])
+def test_skipped(scenario): pytest.skip("not today")
+"""
+    )
+    for workers in (("-n", "2"), ()):
+        result = site.run_apart(*workers, "-k", "pvp_dpdk", "--frame-sizes", "64")
+        result.assert_outcomes(passed=2, skipped=1)
+        counted = [line.partition("vnetperf: ")[2] for line in result.outlines]
+        cases = [text.partition(" passed")[0] for text in counted if "so far" in text]
+        assert cases == ["1/1 test_throughput[pvp_dpdk-64]"]
+
+
+@pytest.mark.slow
+def test_a_run_of_workers_is_resumed_without_its_options(site: Site) -> None:
+    assert site.run_apart(*WORKERS, "--frame-sizes", "64").ret == 0
+    before = site.calls("trial")
+    result = site.run_apart("--resume", "results/latest")
+    result.assert_outcomes(passed=3)
+    assert site.calls("trial") == before
+    assert len(site.folders) == 1
+
+
+@pytest.mark.slow
+def test_a_misspelt_name_is_reported_with_and_without_workers(site: Site) -> None:
+    for workers in (("-n", "2"), ()):
+        result = site.run_apart(*workers, "-k", "pvp_dkdp")
+        assert result.ret == 5
+        assert result.stdout.str().count("did you mean 'pvp_dpdk'") == 1
+
+
+@pytest.mark.slow
 def test_workers_of_other_projects_leave_no_results(site: Site) -> None:
     (site.path / "test_rfc2544.py").unlink()
     site.pytester.makepyfile(test_plain="def test_plain(): pass\ndef test_other(): pass")

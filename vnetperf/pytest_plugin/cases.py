@@ -20,7 +20,6 @@ from vnetperf.config import CommandLine, Configuration, validate
 from vnetperf.config.settings import given
 from vnetperf.model.deployment import DEPLOYMENTS
 from vnetperf.model.errors import CapabilityError, ConfigError, did_you_mean
-from vnetperf.model.frames import MIN_FRAME_SIZE
 from vnetperf.model.parameters import TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.scenario import Comparison, Value, Variant, split_id, variant_id
@@ -334,30 +333,6 @@ def parametrize(
     return bool(params)
 
 
-def _parameters(nodeid: str) -> list[str]:
-    return nodeid.rpartition("[")[2].rstrip("]").split("-")
-
-
-def scenario_in(nodeid: str) -> str | None:
-    """The scenario a test measures, by its id."""
-    known = scenario_ids()
-    return next((part for part in _parameters(nodeid) if part in known), None)
-
-
-def deployment_in(nodeid: str) -> str | None:
-    """What is deployed once for tests that follow each other, by their ids."""
-    scenario = scenario_in(nodeid)
-    if scenario is None:
-        return None
-    parts = _parameters(nodeid)
-    found = [scenario]
-    for part in parts[parts.index(scenario) + 1 :]:
-        if part == IMIX or (part.isdecimal() and int(part) >= MIN_FRAME_SIZE):
-            break
-        found.append(part)
-    return "-".join(found)
-
-
 def group_by_scenario(items: list[pytest.Item]) -> None:
     """Bring the cases of a scenario, and of each variant, together, so that it is deployed once.
 
@@ -380,12 +355,15 @@ def group_by_scenario(items: list[pytest.Item]) -> None:
 class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Keeps the cases of a scenario, or of a variant of it, on one worker: it is deployed once.
 
-    It reads the scenario from the test id: xdist's own `loadgroup` marks ids in a way that
-    pytest 9.2 no longer sees.
+    xdist's own `loadgroup` marks ids in a way that pytest 9.2 no longer sees.
     """
 
+    def __init__(self, config: Any, log: Any, cases: Mapping[str, str]) -> None:
+        super().__init__(config, log)
+        self._cases = cases
+
     def _split_scope(self, nodeid: str) -> str:
-        return deployment_in(nodeid) or nodeid
+        return self._cases.get(nodeid, nodeid)
 
 
 class LateScheduling:
@@ -394,8 +372,8 @@ class LateScheduling:
     Which cases there are is known only then, and a session without any is not ours to reorder.
     """
 
-    def __init__(self, config: Any, log: Any) -> None:
-        self._config, self._log = config, log
+    def __init__(self, config: Any, log: Any, cases: Mapping[str, str]) -> None:
+        self._config, self._log, self._cases = config, log, cases
         kind = LoadGroupScheduling if config.getoption("dist") == "loadgroup" else LoadScheduling
         self._chosen: Any = kind(config, log)
         self._collections: dict[Any, Sequence[str]] = {}
@@ -413,13 +391,13 @@ class LateScheduling:
         """Every worker has collected: choose, and hand out tests."""
         if not self._decided:
             self._decided = True
-            if any(map(scenario_in, next(iter(self._collections.values()), ()))):
+            if self._cases:
                 self._replace()
         self._chosen.schedule()
 
     def _replace(self) -> None:
         nodes = list(self._chosen.nodes)
-        self._chosen = ScenarioScheduling(self._config, self._log)
+        self._chosen = ScenarioScheduling(self._config, self._log, self._cases)
         for node in nodes:
             self._chosen.add_node(node)
         for node in nodes:

@@ -6,6 +6,7 @@ It is loaded by every pytest on a machine that has vnetperf installed, so it imp
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -24,6 +25,9 @@ _WRONG: pytest.StashKey[pytest.UsageError] = pytest.StashKey()
 #: Names of the test functions that measure, and tests that the preset or --tests leaves out.
 _FUNCTIONS: pytest.StashKey[set[str]] = pytest.StashKey()
 _LEFT_OUT: pytest.StashKey[list[str]] = pytest.StashKey()
+
+#: Longest wait for the cases of a pytest-xdist worker, seconds: they were sent before its ids.
+COLLECTED_S = 1.0
 
 
 def session_of(config: pytest.Config) -> BenchSession:
@@ -139,9 +143,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _raise_wrong(config)
     if not _any_measures(items):
         return
-    session_of(config).outcomes.total = sum(map(_measures, items))
-    from vnetperf.pytest_plugin.cases import comparisons_of, group_by_scenario
+    from vnetperf.pytest_plugin.cases import comparisons_of, group_by_scenario, selected_of
 
+    session_of(config).outcomes.cases.update(
+        (item.nodeid, selected.in_test_id)
+        for item in items
+        if (selected := selected_of(item)) is not None
+    )
     try:
         if any(item.get_closest_marker("vary") for item in items):
             ours = session_of(config)
@@ -275,16 +283,25 @@ def pytest_runtest_makereport(
 def pytest_configure_node(node: Any) -> None:
     """Under pytest-xdist: every worker writes into the controller's results folder."""
     node.workerinput["vnetperf_run"] = session_of(node.config).reserve_name()
+    node.workerinput["vnetperf_cases"] = node.gateway.newchannel()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Under pytest-xdist: a worker sends its cases before the ids of all tests."""
+    config = session.config
+    channel = getattr(config, "workerinput", {}).get("vnetperf_cases")
+    if channel is not None:
+        cases = session_of(config).outcomes.cases if _SESSION in config.stash else {}
+        channel.send((cases, pytest_report_collectionfinish(config, session.items)))
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+def pytest_xdist_node_collection_finished(node: Any) -> None:
     """Under pytest-xdist: only now the controller knows whether anything will be measured."""
-    from vnetperf.pytest_plugin.cases import scenario_in
-
-    if total := sum(scenario_in(one) is not None for one in ids):
-        session_of(node.config).expect_workers()
-        session_of(node.config).outcomes.total = total
+    channel = node.workerinput["vnetperf_cases"]
+    with suppress(channel.TimeoutError):  # vnetperf is not installed where the worker runs
+        session_of(node.config).collected_by_worker(*channel.receive(timeout=COLLECTED_S))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -294,7 +311,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None  # the user wants another order
     from vnetperf.pytest_plugin.cases import LateScheduling
 
-    return LateScheduling(config, log)
+    return LateScheduling(config, log, session_of(config).outcomes.cases)
 
 
 @pytest.hookimpl(trylast=True)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from vnetperf.model.errors import CapabilityError, ConfigError, LogError, VnetperfError
-from vnetperf.pytest_plugin.cases import round_count, scenario_in
+from vnetperf.pytest_plugin.cases import round_count
 from vnetperf.pytest_plugin.terminal import LiveProgress, duration_text
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def select_cases_of_run(config: pytest.Config) -> None:
     if typed or option.keyword or option.markexpr or not record:
         return
     program, *arguments = shlex.split(record["identity"]["command"]) or [""]
-    if "pytest" not in program and "py.test" not in program:  # a worker of pytest-xdist
+    if "pytest" not in program and "py.test" not in program:  # a program that called pytest.main
         raise pytest.UsageError(
             f"--resume {option.resume}: its log does not have the command; give its paths and -k"
         )
@@ -171,15 +171,15 @@ class OutcomeCounter:
         self._progress = progress
         self._began = time.monotonic()
         self._last = ("", 0.0)
-        #: Cases of the session.
-        self.total = 0
+        #: Id of each test of the session that measures, and what is deployed for it.
+        self.cases: dict[str, str] = {}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a phase of a case; other tests are left out."""
         if self._progress:
             self._progress.stop()
-        if (report.when == "call" or not report.passed) and scenario_in(report.nodeid):
+        if report.nodeid in self.cases and (report.when == "call" or not report.passed):
             self._counts[report.outcome] += 1
             self._last = (report.outcome, report.duration)
 
@@ -192,13 +192,14 @@ class OutcomeCounter:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Print a line for a case where no status line can follow it."""
-        if self._progress is None or self._progress.live or not scenario_in(nodeid):
+        if self._progress is None or self._progress.live or nodeid not in self.cases:
             return
         done, spent = self._counts.total(), time.monotonic() - self._began
         outcome, seconds = self._last
-        left = spent / max(done, 1) * (self.total - done)
-        case = f"{done}/{self.total} {nodeid.rpartition('::')[2]}"
-        to_go = f", about {duration_text(left)} to go" if done < self.total else ""
+        total = len(self.cases)
+        left = spent / max(done, 1) * (total - done)
+        case = f"{done}/{total} {nodeid.rpartition('::')[2]}"
+        to_go = f", about {duration_text(left)} to go" if done < total else ""
         self._progress.line(
             f"{case} {outcome} in {duration_text(seconds)}; {duration_text(spent)} so far{to_go}"
         )
@@ -239,6 +240,7 @@ class BenchSession:
         #: Why there are no reports.
         self.trouble = ""
         self._name = ""
+        self._lines: Sequence[str] = ()
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         # A worker of xdist has no terminal; a CI log or `-q` into a file is no place for a spinner.
         drawable = terminal is not None and terminal.isatty
@@ -318,9 +320,15 @@ class BenchSession:
         self._name = self._name or reserve_name()
         return self._name
 
-    def expect_workers(self) -> None:
-        """Under pytest-xdist: the workers will measure; refuse wrong options before they do."""
-        if self.folder is None:
+    def collected_by_worker(self, cases: Mapping[str, str], lines: Sequence[str]) -> None:
+        """Under pytest-xdist: a worker has collected; refuse wrong options before it measures."""
+        if lines and lines != self._lines and self.progress:
+            self.progress.terminal.ensure_newline()
+            for line in lines:
+                self.progress.terminal.write_line(line)
+        self._lines = lines
+        self.outcomes.cases.update(cases)
+        if cases and self.folder is None:
             self.folder = self._named(self._name)
 
     def _named(self, name: str) -> Path:
@@ -347,7 +355,9 @@ class BenchSession:
             from vnetperf.runner.run import Run
 
             log = worker_log(self.results_folder(), self.worker)
-            self._run = Run(self.configuration, log, progress=self.progress)
+            # A worker's own arguments are xdist's; those of its controller can be typed again.
+            argv = getattr(self.config, "workerinput", {}).get("mainargv")
+            self._run = Run(self.configuration, log, progress=self.progress, argv=argv)
             self._run.note_comparisons(self._comparisons)
             self.expecting.attach(self._run)
         return self._run

@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
@@ -127,14 +127,14 @@ class MaxLoads:
         self._lowered[case] = min(load_fps, self._lowered.get(case, load_fps))
 
 
-def run_record(configuration: Configuration, *, resumed: bool) -> RunRecord:
+def run_record(configuration: Configuration, command: str, *, resumed: bool) -> RunRecord:
     """The record of a run that begins now."""
     c = configuration
     return RunRecord(
         identity=RunIdentity(
             tool=f"vnetperf {__version__}",
             git=_git_commit(),
-            command=shlex.join(sys.argv),
+            command=command,
             started=utc_now(),
             isolation=c.testbed.isolation_statement,
             testbed=c.testbed.name,
@@ -153,9 +153,10 @@ def fingerprint_of(configuration: Configuration) -> str:
     c = configuration
     chosen = c.settings.model_dump_json(exclude=set(NOT_OF_TRIALS))
     preset = c.preset.model_dump_json(exclude={"frame_sizes", "tests"})
+    testbed = c.testbed.model_dump_json(exclude={"lock_timeout_s"})  # a worker of xdist waits longer
     text = "\n".join(
         [
-            *(__version__, preset, c.testbed.model_dump_json(), c.traffic.model_dump_json()),
+            *(__version__, preset, testbed, c.traffic.model_dump_json()),
             *(c.switch.model_dump_json(), chosen),
         ]
     )
@@ -192,6 +193,7 @@ class Run:
         client: AgentClient | None = None,
         progress: Progress | None = None,
         calibrations: CalibrationCache | None = None,
+        argv: Sequence[str] | None = None,
     ) -> None:
         self.configuration = configuration
         self.progress = progress or NoProgress()
@@ -213,12 +215,13 @@ class Run:
         #: Called with each result that a test case checks; raise AssertionError.
         self.checks: list[Callable[[Result], None]] = []
         resumed = log_path.exists() and log_path.stat().st_size > 0
+        record = run_record(configuration, shlex.join(argv or sys.argv), resumed=resumed)
         if resumed:
-            self.resumed = ResumedRun.read(log_path, run_record(configuration, resumed=True))
+            self.resumed = ResumedRun.read(log_path, record)
         self.log = TrialLog(log_path)
-        self.log.append(run_record(configuration, resumed=resumed))
+        self.log.append(record)
         self.run_log = RunLog(run_log(log_path))
-        log.info("vnetperf %s: %s", __version__, shlex.join(sys.argv))
+        log.info("vnetperf %s: %s", __version__, record.identity.command)
 
     def _on_event(self, event: dict[str, object]) -> None:
         if event.get("event") == "live":
