@@ -107,14 +107,14 @@ def test_it_happens_once_at_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "check_path", through)
     deployed = Deployed()
     soon = happening(deployed, "vswitch", 0.65)
-    soon.look()
+    soon.poll()
     assert deployed.done == []  # it would keep others from looking for too long
     deployed.began -= 0.55
-    soon.look()
-    soon.look()
+    soon.poll()
+    soon.poll()
     assert deployed.done == ["vswitch"]
     assert deployed.down == ()  # the tester's links were waited for
-    times = soon.over()
+    times = soon.result()
     assert (times.what, times.failure) == ("vswitch", "")
     assert 0.65 <= times.began_s <= times.ended_s < 5
 
@@ -123,9 +123,9 @@ def test_a_link_goes_down_and_up_and_keeps_the_counters(monkeypatch: pytest.Monk
     monkeypatch.setattr(trial, "check_path", through)
     deployed = Deployed()
     link = happening(deployed, "link phy1", 0.0, 0.05)
-    link.look()
+    link.poll()
     assert deployed.done == ["dphy1 down", "dphy1 up"]
-    times = link.over()
+    times = link.result()
     assert times.ended_s - times.began_s >= 0.05
     assert not link.resets_counters
     assert happening(deployed, "vnf0", 0.0).resets_counters
@@ -133,7 +133,7 @@ def test_a_link_goes_down_and_up_and_keeps_the_counters(monkeypatch: pytest.Monk
 
 def test_the_vnf_of_the_number_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     deployed = Deployed()
-    happening(deployed, "vnf3", 0.0).look()
+    happening(deployed, "vnf3", 0.0).poll()
     assert deployed.done == ["vnf3"]
 
 
@@ -143,9 +143,9 @@ def refuse() -> None:
 
 def test_what_does_not_come_back_is_told_and_not_looked_for() -> None:
     gone = happening(Deployed(refuse), "vswitch", 0.0)
-    gone.look()
+    gone.poll()
     assert gone.failed
-    assert "vswitch does not come back: dpdk: it does not start" in gone.over().failure
+    assert "vswitch does not come back: dpdk: it does not start" in gone.result().failure
 
 
 def test_a_way_that_stays_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,9 +154,9 @@ def test_a_way_that_stays_closed_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(trial, "check_path", closed)
     restarted = happening(Deployed(), "vswitch", 0.0)
-    restarted.look()
+    restarted.poll()
     assert not restarted.failed
-    assert "after the trial still no way through: pvp_fake" in restarted.over().failure
+    assert "after the trial still no way through: pvp_fake" in restarted.result().failure
 
 
 def test_links_that_stay_down_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,13 +166,13 @@ def test_links_that_stay_down_are_a_failure(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(trial, "LINKS_S", 0.05)
     restarted = happening(Unplugged(), "vswitch", 0.0)
-    restarted.look()
-    assert "links down after 0.05 s: tester port 1" in restarted.over().failure
+    restarted.poll()
+    assert "links down after 0.05 s: tester port 1" in restarted.result().failure
 
 
 def test_an_event_that_did_not_happen_is_no_result() -> None:
     with pytest.raises(DutError, match="the trial ended before vswitch"):
-        happening(Deployed(), "vswitch", 60.0).over()
+        happening(Deployed(), "vswitch", 60.0).result()
 
 
 def test_a_generator_that_cannot_is_said_before_the_trial() -> None:

@@ -232,7 +232,7 @@ def test_without_slices_none_are_asked_for_and_the_reason_is_kept() -> None:
 def test_shared_policy_shares_even_where_there_are_cores_enough() -> None:
     placement = place_roles(demands(1), CoresConfig(policy="shared"), facts(16))
     assert placement.shared
-    assert "asks for it" in placement.reason
+    assert "the testbed file requires it" in placement.reason
 
 
 @pytest.mark.parametrize("key", ["allowed", "housekeeping"])

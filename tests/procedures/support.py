@@ -16,7 +16,7 @@ from vnetperf.model.trial import (
     TrialSpec,
     Verdict,
 )
-from vnetperf.procedures import KnownThroughput, ProcedureInputs
+from vnetperf.procedures.base import KnownThroughput, ProcedureInputs
 from vnetperf.search import Procedure
 from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
 

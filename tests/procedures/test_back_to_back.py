@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.procedures.support import CEILING, Dut, drive, inputs
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.parameters import BackToBackTest
-from vnetperf.procedures import KnownThroughput
 from vnetperf.procedures.back_to_back import back_to_back
+from vnetperf.procedures.base import KnownThroughput
 
 TEN_G = 14_880_952.38
 

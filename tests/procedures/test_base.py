@@ -22,7 +22,8 @@ from vnetperf.model.trial import (
     TrialRequest,
     Verdict,
 )
-from vnetperf.procedures import PROCEDURES, ProcedureInputs, standard_test
+from vnetperf.procedures import PROCEDURES, standard_test
+from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.search import replay
 
 ALL: dict[str, Parameters] = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.trial import Latency
-from vnetperf.procedures import KnownThroughput
+from vnetperf.procedures.base import KnownThroughput
 from vnetperf.procedures.latency import delay_variation, latency, merge_latencies
 
 TEST = LatencyTest(duration_s=120, tag_at_s=60, repeats=20)

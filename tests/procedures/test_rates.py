@@ -10,7 +10,7 @@ from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_
 from vnetperf.model.outcomes import ForwardingRate, LossStep, Soak
 from vnetperf.model.parameters import LossProfileTest, MrrTest, Rfc2889Test, SoakTest
 from vnetperf.model.trial import TrialOutcome, TrialRequest
-from vnetperf.procedures import KnownThroughput
+from vnetperf.procedures.base import KnownThroughput
 from vnetperf.procedures.rates import forwarding_rate, loss_profile, mrr
 from vnetperf.procedures.soak import soak
 from vnetperf.search import replay

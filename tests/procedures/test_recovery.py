@@ -22,7 +22,7 @@ from vnetperf.model.trial import (
     TrialResult,
     Verdict,
 )
-from vnetperf.procedures import KnownThroughput
+from vnetperf.procedures.base import KnownThroughput
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import ResetInputs, events_of, reset
 from vnetperf.procedures.timeline import MOST_BINS, curve_of

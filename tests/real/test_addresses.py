@@ -18,8 +18,8 @@ from vnetperf.deployment.planner import make_plan
 from vnetperf.model.outcomes import AddressTable
 from vnetperf.model.parameters import Rfc2889Test
 from vnetperf.model.trial import TrialOutcome, TrialSpec
-from vnetperf.procedures import ProcedureInputs
 from vnetperf.procedures.addresses import SPARE, address_caching, address_learning
+from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.runner.scenarios import address_scenario, make_scenario
 from vnetperf.runner.verdict import judge
 from vnetperf.search import Procedure

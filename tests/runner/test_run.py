@@ -28,7 +28,7 @@ from vnetperf.procedures.base import direction_name
 from vnetperf.report import results_json
 from vnetperf.results.log import read_log
 from vnetperf.results.records import CalibrationRecord, SearchEndRecord, TrialRecord
-from vnetperf.runner.bench import ThroughputResult
+from vnetperf.runner.bench import CaseResult
 from vnetperf.testing.sim import SimulatedDut
 
 CORE = "vepc_bridge"
@@ -118,13 +118,13 @@ def test_a_dut_that_carries_nothing_fails_its_expectations(tmp_path: Path) -> No
     assert result.goals[0].lower_bound_fps is None
     assert result.goals[0].qualifier == "at most"
     with pytest.raises(AssertionError) as caught:
-        ThroughputResult(result).check_expectations()
+        CaseResult(result).check_expectations()
     assert "pvp_dpdk, 64 octets, goal ndr" in str(caught.value)
     assert "1000 frames/s" in str(caught.value)
 
 
 def test_a_dut_that_carries_something_meets_them(tmp_path: Path) -> None:
-    ThroughputResult(Bench(tmp_path).throughput()).check_expectations()
+    CaseResult(Bench(tmp_path).throughput()).check_expectations()
 
 
 def test_what_a_test_case_is_told_is_what_the_log_says(tmp_path: Path) -> None:
@@ -203,8 +203,10 @@ def test_a_real_medium_carries_what_frames_are_in_besides(tmp_path: Path) -> Non
     media = loaded.testbed.media.model_copy(update={"bits_per_second": 1e8, "nominal": False})
     slow = replace(loaded, testbed=loaded.testbed.model_copy(update={"media": media}))
     bench = Bench(tmp_path, settings=slow)
+    run = bench.run
     limits = {
-        name: bench.run.max_load(bench.scenario(name), 512)[0] for name in ("pvp_bridge", CORE)
+        name: run.max_loads.of(bench.scenario(name), 512, run.calibrated(512))[0]
+        for name in ("pvp_bridge", CORE)
     }
     assert limits["pvp_bridge"] == pytest.approx(1e8 / 8 / (512 + 20))
     assert limits[CORE] == pytest.approx(1e8 / 8 / (512 + 36 + 20))  # GTP-U in UDP in IPv4

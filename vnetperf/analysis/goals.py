@@ -21,7 +21,7 @@ from vnetperf.model.trial import (
     Latency,
     ThreadEvents,
 )
-from vnetperf.procedures import direction_name
+from vnetperf.procedures.base import direction_name
 from vnetperf.results.records import SearchRecord, TrialRecord
 from vnetperf.search import Bound, GoalOutcome, SearchOutcome, StopSearch, make_search, replay
 from vnetperf.search.classification import (

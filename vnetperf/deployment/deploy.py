@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from vnetperf import registry
+from vnetperf.deployment import trial
 from vnetperf.deployment.capability_check import attachment_kind
-from vnetperf.deployment.trial import check_path, run_trial
 from vnetperf.host import cpu, threads
 from vnetperf.host.locks import LockHolder
 from vnetperf.host.machine import Machine
@@ -30,7 +30,7 @@ from vnetperf.model.errors import (
 from vnetperf.model.result import ScenarioFacts
 from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.testbed import MachineFacts
-from vnetperf.model.trial import HopCounters, LiveCounts, TrialResult, TrialSpec
+from vnetperf.model.trial import HopCounters
 from vnetperf.traffic.base import TrafficGenerator
 from vnetperf.vnfs.base import UserPlane, Vnf
 from vnetperf.vswitches.base import VSwitch
@@ -189,7 +189,7 @@ class LiveDeployment:
             on_error.callback(deployment._stop_backends)
             on_error.callback(lambda: log.error("undoing the deployment of %s", plan.scenario.id))
             deployment._build()
-            path_check = check_path(deployment)
+            path_check = trial.check_path(deployment)
             log.info("frames come through: %s", path_check)
             deployment.facts = ScenarioFacts(
                 scenario=plan.scenario.id,
@@ -362,18 +362,7 @@ class LiveDeployment:
         for vnf in self.vnfs:
             vnf.check_alive()
 
-    def run_trial(
-        self,
-        spec: TrialSpec,
-        watch: Callable[[], None] = lambda: None,
-        on_live: Callable[[LiveCounts], None] | None = None,
-    ) -> TrialResult:
-        """Run one trial: learning frames, counters, traffic, drain, counters.
-
-        A DUT or generator that dies gives a result without numbers that says so. A part that does
-        not come back after the trial's event is said in `TrialResult.event`: what was lost counts.
-        """
-        return run_trial(self, spec, watch, on_live)
+    run_trial = trial.run_trial
 
     @contextlib.contextmanager
     def without_tester(self) -> Iterator[tuple[WireEnd, ...]]:

@@ -5,7 +5,7 @@ Dedicated or shared, near a NIC, and VNFs on the same or another NUMA node.
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, islice
 
 from vnetperf.model.errors import CapabilityError, ConfigError
 from vnetperf.model.scenario import Placement, RoleDemand, VnfPlacement
@@ -88,11 +88,8 @@ def _dedicated(
     if not fitting:
         return None
     (*_, minus_node), housekeeping, pool = max(fitting, key=lambda offer: offer[0])
-    node, room = -minus_node, len(pool)
-    cores: dict[str, tuple[int, ...]] = {}
-    for demand in demands:
-        taken, pool = pool[: demand.threads], pool[demand.threads :]
-        cores[demand.role] = tuple(cpu.cpu for cpu in taken)
+    node, room, rest = -minus_node, len(pool), (cpu.cpu for cpu in pool)
+    cores = {demand.role: tuple(islice(rest, demand.threads)) for demand in demands}
     return Placement(
         mode="dedicated",
         reason=f"{wanted} pollers fit on the {room} free physical cores of node "
@@ -135,10 +132,8 @@ def _shared(
     numbers = [cpu.cpu for cpu in order]
     cores: dict[str, tuple[int, ...]] = {}
     if wanted <= len(numbers):
-        pool = list(numbers)
-        for demand in demands:
-            cores[demand.role] = tuple(pool[: demand.threads])
-            pool = pool[demand.threads :]
+        rest = iter(numbers)
+        cores = {demand.role: tuple(islice(rest, demand.threads)) for demand in demands}
     else:
         split = 1 if len(numbers) < 3 else 2
         pools = {"switch": numbers[:split], "vnf": numbers[split:] or numbers}
@@ -150,7 +145,7 @@ def _shared(
             turn[demand.group] += demand.threads
             cores[demand.role] = tuple(dict.fromkeys(picked))
     reason = (
-        'the testbed file asks for it (cores.policy = "shared")'
+        'the testbed file requires it (cores.policy = "shared")'
         if config.policy == "shared"
         else f"{wanted} pollers and the system share {len(cpus)} processors: "
         f"{wanted + 1} physical cores on one node would be needed"
@@ -230,7 +225,7 @@ def place_with_vnfs(
     near: int | None,
     vnfs: VnfPlacement,
 ) -> Placement:
-    """Choose processors, those of VNFs as asked for."""
+    """Choose processors, those of VNFs as requested."""
     mine = tuple(demand for demand in demands if demand.group == "vnf")
     if vnfs == "auto" or not mine:
         return place_roles(demands, config, facts, near)
@@ -247,7 +242,7 @@ def place_with_vnfs(
     if vnfs == "local":
         home = place_roles(demands, config, facts, near).node
         found = place_roles(demands, _only_node(home, config, facts), facts, near)
-        return _with_reason(found, f"VNFs on node {home}, as asked for")
+        return _with_reason(found, f"VNFs on node {home}, as requested")
     home = place_roles(others, config, facts, near).node
     kept = place_roles(others, _only_node(home, config, facts), facts, near)
     return _remote(kept, mine, config, facts)
@@ -259,8 +254,8 @@ def _only_node(node: int, config: CoresConfig, facts: MachineFacts) -> CoresConf
     return config.model_copy(update={"allowed": here})
 
 
-def _with_reason(placement: Placement, said: str) -> Placement:
-    return placement.model_copy(update={"reason": f"{placement.reason}; {said}"})
+def _with_reason(placement: Placement, reason: str) -> Placement:
+    return placement.model_copy(update={"reason": f"{placement.reason}; {reason}"})
 
 
 def _unpinned(
@@ -268,21 +263,21 @@ def _unpinned(
 ) -> Placement:
     everywhere = tuple(cpu.cpu for cpu in allowed_cpus(config, facts))
     loose = {demand.role: everywhere for demand in vnfs}
-    said = "VNFs are not pinned, as asked for: the kernel moves them, onto pollers' cores too"
+    reason = "VNFs are not pinned, as requested: the kernel moves them, onto pollers' cores too"
     # Wherever a thread comes to be, its little memory must be.
     nodes = {cpu.node for cpu in allowed_cpus(config, facts)}
     far = tuple(sorted({*placement.far_nodes, *nodes} - {placement.node}))
-    return _with_reason(placement.model_copy(update={"unpinned": loose, "far_nodes": far}), said)
+    return _with_reason(placement.model_copy(update={"unpinned": loose, "far_nodes": far}), reason)
 
 
 def _remote(
     placement: Placement, vnfs: tuple[RoleDemand, ...], config: CoresConfig, facts: MachineFacts
 ) -> Placement:
     away = [cpu for cpu in allowed_cpus(config, facts) if cpu.node != placement.node]
-    node = min({cpu.node for cpu in away}, key=lambda n: (-len(_cores_of_node(away, n)), n))
-    there = [cpu for cpu in away if cpu.node == node]
-    cores = [cpu for cpu in _cores_of_node(away, node) if cpu.cpu not in placement.housekeeping]
-    wanted = sum(demand.threads for demand in vnfs)
+    by_node = {node: [cpu for cpu in away if cpu.node == node] for node in {c.node for c in away}}
+    node, there = max(by_node.items(), key=lambda item: (len(_physical(item[1])), -item[0]))
+    cores = [cpu for cpu in _physical(there) if cpu.cpu not in placement.housekeeping]
+    wanted = _wanted(vnfs)
     enough = len(cores) >= wanted and config.policy != "shared"
     if config.policy == "dedicated" and not enough:
         raise CapabilityError(
@@ -306,14 +301,5 @@ def _remote(
         else config.slice_us,
         "slice_note": placement.slice_note if enough else facts.slices,
     }
-    said = f"VNFs on node {node}, away from the pollers on node {placement.node}, as asked for"
-    return _with_reason(placement.model_copy(update=update), said)
-
-
-def _cores_of_node(cpus: list[CpuFacts], node: int) -> list[CpuFacts]:
-    """One logical processor of each physical core of a node."""
-    first: dict[int, CpuFacts] = {}
-    for cpu in cpus:
-        if cpu.node == node:
-            first.setdefault(cpu.core, cpu)
-    return list(first.values())
+    reason = f"VNFs on node {node}, away from the pollers on node {placement.node}, as requested"
+    return _with_reason(placement.model_copy(update=update), reason)

@@ -10,7 +10,7 @@ from vnetperf import registry
 from vnetperf.deployment.capability_check import attachment_kind, check_capabilities, tester_roles
 from vnetperf.deployment.placement import place_roles, place_with_vnfs
 from vnetperf.model.errors import CapabilityError, ConfigError
-from vnetperf.model.scenario import MemoryPlan, NicUse, Plan, RoleDemand, Scenario
+from vnetperf.model.scenario import MemoryPlan, NicUse, Placement, Plan, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, NicFacts, Testbed
 from vnetperf.vnfs.base import UserPlane, Vnf
 
@@ -139,26 +139,20 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
         *vswitch.roles(scenario),
         *(role for number in vnfs for role in vnf.demands(scenario, number)),
     )
-    where = scenario.vnf_placement
 
-    def refused(kind: str) -> str:
-        placement = place_with_vnfs(demands, testbed.cores, facts, None, where)
-        queues = vswitch.tx_queues(scenario, placement)
-        problem: str = generator.cannot_plug(
-            kind, queues, scenario=scenario, placement=placement, testbed=testbed, facts=facts
-        )
-        return problem
+    def place(near: int | None) -> tuple[Placement, int]:
+        placed = place_with_vnfs(demands, testbed.cores, facts, near, scenario.vnf_placement)
+        return placed, vswitch.tx_queues(scenario, placed)
 
-    wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), refused)
-    near = preferred_node(nics)
-    placement = place_with_vnfs(demands, testbed.cores, facts, near, where)
+    wire, nics = _choose_wire(scenario, testbed, facts, (generator, vswitch), place)
+    placement, queues = place(preferred_node(nics))
     plan = Plan(
         scenario=scenario,
         testbed=registry.completed(testbed),
         wire=wire,
         nics=nics,
         placement=placement,
-        tester_rx_queues=vswitch.tx_queues(scenario, placement),
+        tester_rx_queues=queues,
         memory=(),
         refusal_is_loss=registry.load("wires", wire).refusal_is_loss,
     )
@@ -195,32 +189,26 @@ def make_loop_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) ->
     if problem:
         raise CapabilityError(problem, where=scenario.generator)
     alone = scenario.model_copy(update={"vswitch": ""})
-    queues = scenario.options.rx_queues or 1  # looped to itself it gets what it sends
-
     roles = tester_roles(scenario.generator, generator, testbed)
 
-    def refused(kind: str) -> str:
-        placement = place_roles(roles, testbed.cores, facts, None)
-        problem: str = generator.cannot_plug(
-            kind, queues, scenario=scenario, placement=placement, testbed=testbed, facts=facts
-        )
-        return problem
+    def place(near: int | None) -> tuple[Placement, int]:
+        # Looped to itself it gets what it sends.
+        return place_roles(roles, testbed.cores, facts, near), scenario.options.rx_queues or 1
 
-    wire, nics = _choose_wire(alone, testbed, facts, (generator,), refused)
+    wire, nics = _choose_wire(alone, testbed, facts, (generator,), place)
+    placement, queues = place(preferred_node(nics))
     plan = Plan(
         scenario=scenario,
         testbed=testbed,
         wire=wire,
         nics=nics,
-        placement=place_roles(roles, testbed.cores, facts, preferred_node(nics)),
+        placement=placement,
         memory=(),
         refusal_is_loss=False,  # there is no DUT whose ring could be full
         tester_rx_queues=queues,
     )
-    mib = generator.hugepage_mib(scenario, (wire,))
-    nodes = _nodes(plan, ("tester", "dut"))
-    size: int = testbed.hugepage_kb
-    pools = {(node, size): {scenario.generator: mib} for node in nodes}
+    users = {scenario.generator: generator.hugepage_mib(scenario, (wire,))}
+    pools = {(node, int(testbed.hugepage_kb)): users for node in _nodes(plan, ("tester", "dut"))}
     return plan.model_copy(update={"memory": _memory_of_pools(pools, plan, facts)})
 
 
@@ -250,49 +238,46 @@ def _choose_wire(
     testbed: Testbed,
     facts: MachineFacts,
     ends: tuple[Any, ...],
-    refused: Callable[[str], str] = lambda _: "",
+    place: Callable[[int | None], tuple[Placement, int]],
 ) -> tuple[str, tuple[NicUse, ...]]:
     """The first of the testbed's wires that both ends accept and the machine can have."""
-    wishes = testbed.wires if scenario.wire == "auto" else (scenario.wire,)
+    candidates = testbed.wires if scenario.wire == "auto" else (scenario.wire,)
     known = registry.names("wires")
-    for kind in wishes:
+    for kind in candidates:
         if kind not in known:
             raise ConfigError(
                 f"unknown kind of wire {kind!r}", where="wires", accepted=", ".join(known)
             )
-    reasons = []
     # Some VNFs have business of their own at the tester's end.
     vnf: type[Vnf] = registry.load_vnf(scenario.vnf) if scenario.deployment.vnf_count else Vnf
     needed = vnf.wires if issubclass(vnf, UserPlane) and scenario.vswitch else ()
-    for kind in wishes:
+
+    def problem_of(kind: str) -> str:
         if needed and kind not in needed:
-            reasons.append(f"{kind}: {scenario.vnf} needs {' or '.join(needed)}")
-            continue
-        strangers = [
-            end.name for end in ends if kind not in _wires(end.capabilities, scenario.options.mode)
-        ]
-        if strangers:
-            reasons.append(f"{kind}: {' and '.join(strangers)} cannot plug it in")
-            continue
+            return f"{scenario.vnf} needs {' or '.join(needed)}"
+        mode = scenario.options.mode
+        if without := [end.name for end in ends if kind not in _wires(end.capabilities, mode)]:
+            return f"{' and '.join(without)} cannot plug it in"
         limit = getattr(ends[-1].capabilities, "wire_frame_sizes", {}).get(kind)
         if limit is not None and scenario.largest_on_wire > limit:
-            reasons.append(
-                f"{kind}: {ends[-1].name} carries frames of up to {limit} octets over it"
-            )
-            continue
-        if problem := refused(kind):
-            reasons.append(f"{kind}: {problem}")
-            continue
-        wire = registry.load("wires", kind)
-        if problem := wire.missing(facts, scenario, testbed):
-            reasons.append(f"{kind}: {problem}")
-            continue
-        if not wire.takes_nics:
-            return kind, ()
-        try:
-            return kind, choose_nics(scenario, testbed, facts, ends[0], ends[-1])
-        except CapabilityError as error:
-            reasons.append(f"{kind}: {error}")
+            return f"{ends[-1].name} carries frames of up to {limit} octets over it"
+        placement, queues = place(None)
+        problem: str = ends[0].cannot_plug(
+            kind, queues, scenario=scenario, placement=placement, testbed=testbed, facts=facts
+        )
+        return problem or registry.load("wires", kind).missing(facts, scenario, testbed)
+
+    reasons = []
+    for kind in candidates:
+        problem = problem_of(kind)
+        if not problem:
+            if not registry.load("wires", kind).takes_nics:
+                return kind, ()
+            try:
+                return kind, choose_nics(scenario, testbed, facts, ends[0], ends[-1])
+            except CapabilityError as error:
+                problem = str(error)
+        reasons.append(f"{kind}: {problem}")
     raise CapabilityError(
         "no wire joins the tester and the vSwitch: " + "; ".join(reasons),
         where=scenario.id,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
 from vnetperf.deployment.endpoints import TrafficWatchdog, in_place_of_tester, listening_ports
@@ -28,49 +28,34 @@ from vnetperf.model.outcomes import (
 from vnetperf.virt.endpoint import CpuTime, Endpoint, EndpointPair, EndpointProgram
 from vnetperf.vnfs.base import EndpointHost, UserPlane
 
+Reduction = Callable[[Sequence[float]], float]
+
 if TYPE_CHECKING:
     from vnetperf.deployment.deploy import LiveDeployment
 
-#: Of times of round trips: how those of instances become one; percentiles cannot be merged.
-_ROUND_TRIP: dict[str, Callable[[Sequence[float]], float]] = {"min": min}
-
 
 def sum_figures(found: Sequence[Figures], *, of_machine: bool = False) -> Figures:
-    """Figures of all instances, each way, together."""
-    sent = _values_of_all(found, lambda one: one.sent_bits_per_second)
-    losses = _values_of_all(found, lambda one: one.loss_ratio)
-    jitters = _values_of_all(found, lambda one: one.jitter_ms)
-    again = _values_of_all(found, lambda one: one.retransmits)
-    cpu = _largest if of_machine else _sum_values
-    return Figures(
-        bits_per_second=_sum_values(_values_of_all(found, lambda one: one.bits_per_second)),
-        sent_bits_per_second=_sum_values(sent),
-        retransmits=None if again is None else int(sum(again)),
-        loss_ratio=None if losses is None else _mean(losses, sent or [1.0] * len(losses)),
-        jitter_ms=_largest(jitters),
-        transactions_per_second=_sum_values(
-            _values_of_all(found, lambda one: one.transactions_per_second)
-        ),
-        round_trip_us=_round_trips(found),
-        client_cpu_percent=cpu(_values_of_all(found, lambda one: one.client_cpu_percent)),
-        server_cpu_percent=cpu(_values_of_all(found, lambda one: one.server_cpu_percent)),
-    )
-
-
-def _values_of_all(
-    found: Sequence[Figures], get: Callable[[Figures], float | None]
-) -> list[float] | None:
-    values = [get(one) for one in found]
-    known = [value for value in values if value is not None]
-    return known if known and len(known) == len(values) else None
-
-
-def _sum_values(values: list[float] | None) -> float | None:
-    return None if values is None else sum(values)
-
-
-def _largest(values: list[float] | None) -> float | None:
-    return None if values is None else max(values)
+    """Figures of all instances, each way, together; None where an instance has none."""
+    of_cpu: Reduction = max if of_machine else sum
+    reductions: dict[str, Reduction] = {
+        "bits_per_second": sum,
+        "sent_bits_per_second": sum,
+        "retransmits": sum,
+        "jitter_ms": max,
+        "transactions_per_second": sum,
+        "client_cpu_percent": of_cpu,
+        "server_cpu_percent": of_cpu,
+    }
+    values = {name: [getattr(one, name) for one in found] for name in Figures.model_fields}
+    known = {name for name, column in values.items() if column and None not in column}
+    summed: dict[str, Any] = {
+        name: reduce(values[name]) for name, reduce in reductions.items() if name in known
+    }
+    if "loss_ratio" in known:
+        sent = values["sent_bits_per_second"]
+        weights = sent if "sent_bits_per_second" in known else [1.0] * len(found)
+        summed["loss_ratio"] = _mean(values["loss_ratio"], weights)
+    return Figures(**summed, round_trip_us=_round_trips(found))
 
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
@@ -88,7 +73,7 @@ def _round_trips(found: Sequence[Figures]) -> dict[str, float]:
         if name == "mean":
             merged[name] = _mean(times, [one.transactions_per_second or 0.0 for one in found])
         else:
-            merged[name] = _ROUND_TRIP.get(name, max)(times)
+            merged[name] = min(times) if name == "min" else max(times)  # percentiles do not merge
     return merged
 
 
@@ -113,11 +98,11 @@ class _Instance:
     server: EndpointProgram | None = None
     client: EndpointProgram | None = None
     server_before: CpuTime | None = None
-    said: ToolOutput | None = None
+    output: ToolOutput | None = None
 
     @property
     def sockets(self) -> Sockets:
-        """Where it talks."""
+        """Addresses and port."""
         return Sockets(self.receiver.address, self.sender.address, self.port)
 
 
@@ -159,7 +144,7 @@ class Exchange:
                 self._end(tool, instances)
             raise
         self._end(tool, instances)
-        said = instances[0].said
+        output = instances[0].output
         client, server = (
             EndFacts(
                 place=end.what,
@@ -172,9 +157,11 @@ class Exchange:
         )
         return Transfer(
             spec=spec,
-            **_figures_of_flows(tool, flows).model_dump(),
+            **sum_figures(
+                [flow.figures for flow in flows], of_machine=tool.tells_machines_cpu
+            ).model_dump(),
             flows=flows,
-            version=tool.version(said) if said else "",
+            version=tool.version(output) if output else "",
             elapsed_s=round(elapsed_s, 3),
             client=client,
             server=server,
@@ -253,7 +240,7 @@ class Exchange:
             raise GeneratorError(
                 f"its server in the {one.receiver.what} has ended {_exit_text(code)}",
                 where=where,
-                cure=f"its last words: {_tail(_program(one.server).output())}",
+                cure=_tail(one.server),
             )
 
     def _talk(
@@ -288,7 +275,7 @@ class Exchange:
                         f"its client in the {running[0].sender.what} does not end within "
                         f"{GRACE_S:g} s after its time",
                         where=where,
-                        cure=f"its last words: {_tail(_program(running[0].client).output())}",
+                        cure=_tail(running[0].client),
                     )
                 time.sleep(POLL_S)
         return ended - began
@@ -301,7 +288,7 @@ class Exchange:
             raise GeneratorError(
                 f"its client in the {one.sender.what} has ended {_exit_text(code)}",
                 where=where,
-                cure=f"its last words: {_tail(client.output())}",
+                cure=_tail(client),
             )
         if code:
             arrivals.expect_any(where)
@@ -317,16 +304,16 @@ class Exchange:
         flows = []
         for one in instances:
             client = _program(one.client)
-            one.said = ToolOutput(client.output(), _program(one.server).output(), version)
+            one.output = ToolOutput(client.output(), _program(one.server).output(), version)
             try:
-                figures = tool.read(one.said, spec)
+                figures = tool.read(one.output, spec)
             except UnreadableError as error:
                 raise GeneratorError(str(error), where=where) from error
             if code := client.ended():
                 raise GeneratorError(
                     f"its client has ended {_exit_text(code)}",
                     where=where,
-                    cure=f"its last words: {_tail(client.output())}",
+                    cure=_tail(client),
                 )
             flows.append(Flow(way=one.way, port=one.port, figures=_at_ends(one.way, figures)))
         return tuple(flows)
@@ -394,10 +381,6 @@ def _at_ends(way: OneWay, figures: Figures) -> Figures:
     )
 
 
-def _figures_of_flows(tool: EndpointTool, flows: Sequence[Flow]) -> Figures:
-    return sum_figures([flow.figures for flow in flows], of_machine=tool.tells_machines_cpu)
-
-
 def _program(program: EndpointProgram | None) -> EndpointProgram:
     if program is None:
         raise GeneratorError("it has not been started")
@@ -420,19 +403,18 @@ def _is_signal(code: int) -> bool:
     return code < 0 or 128 < code <= 128 + signal.NSIG
 
 
-def _tail(text: str) -> str:
-    return " / ".join(text.strip().splitlines()[-3:])[-500:] or "(nothing)"
+def _tail(program: EndpointProgram | None) -> str:
+    lines = _program(program).output().strip().splitlines()
+    return f"the end of its output: {' / '.join(lines[-3:])[-500:] or '(nothing)'}"
 
 
 PlugIn = Callable[[tuple[WireEnd, ...]], AbstractContextManager[EndpointPair]]
 
 
-def _no_watch() -> None:
-    return
-
-
 def transfer_users(
-    deployment: LiveDeployment, specs: Sequence[TransferSpec], watch: Callable[[], None] = _no_watch
+    deployment: LiveDeployment,
+    specs: Sequence[TransferSpec],
+    watch: Callable[[], None] = lambda: None,
 ) -> tuple[Transfer, ...]:
     """Let users of the VNF talk to a server in place of the tester."""
     core = next((vnf for vnf in deployment.vnfs if isinstance(vnf, UserPlane)), None)
@@ -445,7 +427,7 @@ def transfer_endpoints(
     deployment: LiveDeployment,
     specs: Sequence[TransferSpec],
     server: ServerPlace = "far",
-    watch: Callable[[], None] = _no_watch,
+    watch: Callable[[], None] = lambda: None,
 ) -> tuple[Transfer, ...]:
     """Let endpoints talk in place of the tester."""
     if server == "vnf" and not deployment.vnfs:

@@ -166,22 +166,17 @@ class CollectorSession:
     def stop(self) -> dict[str, Any]:
         """Take the second samples."""
         collected_s = time.monotonic() - self._began
-        loads: list[ThreadLoad] = []
-        events: list[ThreadEvents] = []
+        found: list[ThreadLoad | ThreadEvents] = []
         for collector in self._collectors:
             try:
-                for told in collector.stop():
-                    if isinstance(told, ThreadLoad):
-                        loads.append(told)
-                    else:
-                        events.append(told)
+                found += collector.stop()
             except (VnetperfError, OSError) as error:
                 self._fail(collector, error)
-        said = {c.name: c.why for c in self._collectors if c.why}
+        reasons = {c.name: c.why for c in self._collectors if c.why}
         return {
-            "threads": tuple(loads),
-            "events": tuple(events),
-            "uncollected": said | self._failed,
+            "threads": tuple(one for one in found if isinstance(one, ThreadLoad)),
+            "events": tuple(one for one in found if isinstance(one, ThreadEvents)),
+            "uncollected": reasons | self._failed,
             "collected_s": collected_s,
         }
 
@@ -257,7 +252,7 @@ class EventInjector:
         self._event = event
         self._armed = time.monotonic()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Let it happen if it is time to; returns when it is over."""
         if self.times is not None:
             return
@@ -289,7 +284,7 @@ class EventInjector:
         """Whether counters of the DUT began anew."""
         return not self._event.what.startswith("link ")
 
-    def over(self) -> EventTimes:
+    def result(self) -> EventTimes:
         """When it happened, once the trial is over; the path is checked if it came back."""
         if self.times is None:
             raise DutError(f"the trial ended before {self._event.what}", where="event")
@@ -309,21 +304,17 @@ class EventInjector:
     def _do(self) -> None:
         kind, _, port = self._event.what.partition(" ")
         if kind == "link":
-            self._link(port)
+            machine, netdev = self._deployment.machine, self._deployment.dut_netdev(port)
+            machine.set_link_up(netdev, up=False)
+            try:
+                time.sleep(self._event.down_s)
+            finally:
+                machine.set_link_up(netdev)
         elif kind == "vswitch":
             self._deployment.restart_vswitch()
             self._links_up()
         else:
             self._deployment.restart_vnf(int(kind.removeprefix("vnf")))
-
-    def _link(self, port: str) -> None:
-        machine = self._deployment.machine
-        netdev = self._deployment.dut_netdev(port)
-        machine.set_link_up(netdev, up=False)
-        try:
-            time.sleep(self._event.down_s)
-        finally:
-            machine.set_link_up(netdev)
 
     def _links_up(self) -> None:
         """A tester on virtio-user takes the switch's connection when its link is asked for."""
@@ -347,15 +338,19 @@ LEARNED_SHARE = 0.7
 def run_trial(
     deployment: LiveDeployment,
     spec: TrialSpec,
-    watch: Callable[[], None],
-    on_live: Callable[[LiveCounts], None] | None,
+    watch: Callable[[], None] = lambda: None,
+    on_live: Callable[[LiveCounts], None] | None = None,
 ) -> TrialResult:
-    """Run one trial.
+    """Run one trial: learning frames, counters, traffic, drain, counters.
 
-    A DUT or generator that dies gives a result without numbers that says so. A part that does not
-    come back after the trial's event is said in `TrialResult.event`: what was lost counts.
+    A DUT or generator that dies gives a result without numbers that states the reason. A part that
+    does not come back after the trial's event is reported in `TrialResult.event`: what was lost
+    counts.
     """
-    _check_trial(deployment, spec)
+    scenario = deployment.plan.scenario
+    require_trial(scenario.generator, type(deployment.generator), spec, scenario.id)
+    if spec.event is not None:
+        check_event(deployment.plan, spec.event, spec.duration_s)
     began = time.monotonic()
     log.info(
         "trial: %d octets, %.0f frames/s per direction, %g s",
@@ -366,7 +361,7 @@ def run_trial(
     def watch_all() -> None:
         watch()
         if happening is not None:
-            happening.look()
+            happening.poll()
         if happening is None or not happening.failed:
             deployment.check_alive()
         if on_live is not None and (counts := deployment.generator.live()) is not None:
@@ -390,13 +385,6 @@ def _counts_text(result: TrialResult) -> str:
     )
 
 
-def _check_trial(deployment: LiveDeployment, spec: TrialSpec) -> None:
-    scenario = deployment.plan.scenario
-    require_trial(scenario.generator, type(deployment.generator), spec, scenario.id)
-    if spec.event is not None:
-        check_event(deployment.plan, spec.event, spec.duration_s)
-
-
 def _send_and_count(
     deployment: LiveDeployment,
     spec: TrialSpec,
@@ -418,16 +406,16 @@ def _send_and_count(
         result = generator.run(spec, watch)
     finally:
         collected = collecting.stop()
-    told: dict[str, Any] = {"refusal_is_loss": deployment.plan.refusal_is_loss}
+    counted: dict[str, Any] = {"refusal_is_loss": deployment.plan.refusal_is_loss}
     uncollected = result.uncollected | collected["uncollected"]
     if happening is not None:
-        told = {"event": happening.over()}
+        counted = {"event": happening.result()}
     if happening is not None and happening.resets_counters:
         uncollected["hops"] = "not measured: counters began anew in the middle of the trial"
     else:
         deployment.check_alive()
         after = deployment.counters()
-        told["hops"] = tuple(
+        counted["hops"] = tuple(
             counter_difference(before.get(name), now) for name, now in after.items()
         )
-    return result.model_copy(update={**collected, **told, "uncollected": uncollected})
+    return result.model_copy(update={**collected, **counted, "uncollected": uncollected})

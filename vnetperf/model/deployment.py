@@ -136,18 +136,8 @@ class Attachment(Frozen):
         role: Literal["server", "client"] | None = None
         if self.socket is not None:
             role = "server" if self.vnf_is_server else "client"
-        return WireEnd(
-            wire=number,
-            kind=self.kind,
-            side="tester",
-            socket=self.socket,
-            role=role,
-            netdev=self.netdev,
-            pci=self.pci,
-            driver=self.driver,
-            mac=self.mac,
-            queues=self.queues,
-        )
+        same = {"kind", "socket", "netdev", "pci", "driver", "mac", "queues"}
+        return WireEnd(wire=number, side="tester", role=role, **self.model_dump(include=same))
 
 
 PHY_PORTS = (PhyPort(index=0), PhyPort(index=1))
@@ -272,11 +262,11 @@ class Deployment(Frozen):
 
 def _both_ways(ports: list[tuple[Port, Port]], chain: int | None) -> list[Hop]:
     """Hops for cables between pairs of ports; only a physical port must tell chains apart."""
-    hops = []
-    for a, b in ports:
-        for src, dst in ((a, b), (b, a)):
-            hops.append(Hop(src=src, dst=dst, chain=chain if isinstance(src, PhyPort) else None))
-    return hops
+    return [
+        Hop(src=src, dst=dst, chain=chain if isinstance(src, PhyPort) else None)
+        for a, b in ports
+        for src, dst in ((a, b), (b, a))
+    ]
 
 
 def _cables(vnfs: range) -> list[tuple[Port, Port]]:
@@ -449,13 +439,12 @@ def port_mac(deployment: Deployment, port: Port, chain: int) -> str:
     Returns:
         Six hexadecimal octets.
     """
-    if port in deployment.ends:
-        number = deployment.ends.index(port)
-        # A tester in a VNF's place has the VNF's address: a steering NIC knows no other there.
-        return vnf_mac(port) if isinstance(port, VnfPort) else tester_mac(number, chain)
-    if isinstance(port, PhyPort):
+    if isinstance(port, VnfPort):
+        # So has a tester in a VNF's place: a steering NIC knows no other address there.
+        return vnf_mac(port)
+    if port not in deployment.ends:
         raise ValueError(f"{deployment.name}: nothing is plugged into {port}")
-    return vnf_mac(port)
+    return tester_mac(deployment.ends.index(port), chain)
 
 
 def peer_mac(deployment: Deployment, port: Port, chain: int = 0, *, routed: bool = False) -> str:

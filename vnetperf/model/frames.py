@@ -46,18 +46,6 @@ class LinkSpeed:
         return self.bits_per_second / l1_bits_per_frame(frame_size)
 
 
-def l2_bits_per_frame(frame_size: float) -> float:
-    """Bits of one frame on layer 2, FCS included.
-
-    Args:
-        frame_size: Octets including FCS.
-
-    Returns:
-        Bits.
-    """
-    return frame_size * 8
-
-
 def l1_bits_per_frame(frame_size: float) -> float:
     """Bits one frame occupies on the medium: frame, preamble, SFD and gap.
 
@@ -180,8 +168,6 @@ UDP_PORT: dict[TunnelKind, int] = {"vxlan": 4789, "geneve": 6081}
 #: Source port of the tester's tunnelled frames, whatever flow they carry: one outer flow, the
 #: hardest case for a DUT that spreads load by outer headers.
 UDP_SOURCE = 49152
-#: What follows is an Ethernet frame (Transparent Ethernet Bridging), in GRE and Geneve.
-ETHERTYPE_TEB = 0x6558
 
 
 def overhead(kind: str) -> int:

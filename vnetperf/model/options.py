@@ -5,11 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from vnetperf.model.base import Frozen
 
 Own = TypeVar("Own", bound=Frozen)
+
+
+def _power_of_two(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError("a number of descriptors is a power of two")
+    return value
+
+
+PowerOfTwo = Annotated[int, AfterValidator(_power_of_two)]
 
 
 class QueuePin(Frozen):
@@ -55,21 +64,14 @@ class SwitchOptions(Frozen):
     description: str = ""
     mode: str = ""
     rx_queues: Annotated[int, Field(ge=1, le=64)] | None = None
-    rx_descriptors: Annotated[int, Field(ge=64, le=32768)] | None = None
-    tx_descriptors: Annotated[int, Field(ge=64, le=32768)] | None = None
+    rx_descriptors: Annotated[PowerOfTwo, Field(ge=64, le=32768)] | None = None
+    tx_descriptors: Annotated[PowerOfTwo, Field(ge=64, le=32768)] | None = None
     workers: Annotated[int, Field(ge=1, le=64)] | None = None
     rxq_affinity: tuple[QueuePin, ...] = ()
     mtu: Annotated[int, Field(ge=68, le=9198)] | None = None
     offloads: bool | None = None
     memory_mib: tuple[Annotated[int, Field(ge=0)], ...] = ()
     vf_driver: Literal["vfio-pci", "kernel"] | None = None
-
-    @field_validator("rx_descriptors", "tx_descriptors")
-    @classmethod
-    def _power_of_two(cls, value: int | None) -> int | None:
-        if value is not None and value & (value - 1):
-            raise ValueError("a number of descriptors is a power of two")
-        return value
 
     @model_validator(mode="after")
     def _pins_fit(self) -> SwitchOptions:
@@ -120,7 +122,7 @@ def _given(options: Frozen, plain: Frozen, *without: str) -> dict[str, Any]:
 
 #: Processors as the kernel writes them: "2", "2-3,8".
 CpuList = Annotated[str, Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$")]
-RingSize = Annotated[int, Field(ge=256, le=1024)]
+RingSize = Annotated[PowerOfTwo, Field(ge=256, le=1024)]
 #: Endings of disk images of users, and their formats.
 DISKS = {".qcow2": "qcow2", ".img": "raw", ".raw": "raw"}
 #: Options that only a virtio NIC has.
@@ -194,13 +196,6 @@ class GuestOptions(Frozen):
     gro: bool | None = None
     vhost: bool | None = None
     boot_s: float = Field(default=60.0, gt=0, le=3600)
-
-    @field_validator("rx_ring", "tx_ring")
-    @classmethod
-    def _power_of_two(cls, value: int | None) -> int | None:
-        if value is not None and value & (value - 1):
-            raise ValueError("a number of descriptors is a power of two")
-        return value
 
     @property
     def disk(self) -> Path | None:

@@ -8,7 +8,7 @@ Defaults are those of the standard's full test; loads are intended frames/s per 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf
 from typing import ClassVar, Literal
 
 from pydantic import ConfigDict, Field
@@ -60,30 +60,17 @@ class SearchGoal:
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ConfigError(f"{self.name!r} is no goal name", where="goal", accepted="a word")
-        _in_range(self, "loss_ratio", self.loss_ratio, 0.0 <= self.loss_ratio < 1.0, "[0, 1)")
-        _in_range(self, "exceed_ratio", self.exceed_ratio, 0.0 <= self.exceed_ratio < 1.0, "[0, 1)")
-        _in_range(
-            self,
-            "final_trial_s",
-            self.final_trial_s,
-            self.final_trial_s > 0.0 and isfinite(self.final_trial_s),
-            "seconds above 0",
+        first, final, total = self.initial_trial_s, self.final_trial_s, self.duration_sum_s
+        limit = f"final_trial_s = {final:g} s"
+        _require(
+            f"goal {self.name!r}",
+            ("loss_ratio", self.loss_ratio, 0.0 <= self.loss_ratio < 1.0, "[0, 1)"),
+            ("exceed_ratio", self.exceed_ratio, 0.0 <= self.exceed_ratio < 1.0, "[0, 1)"),
+            ("final_trial_s", final, 0.0 < final < inf, "seconds above 0"),
+            ("duration_sum_s", total, final <= total < inf, f"at least {limit}"),
+            ("initial_trial_s", first, 0.0 < first <= final, f"above 0 and up to {limit}"),
+            ("width", self.width, MIN_WIDTH <= self.width < 1.0, "[1e-6, 1)"),
         )
-        _in_range(
-            self,
-            "duration_sum_s",
-            self.duration_sum_s,
-            self.final_trial_s <= self.duration_sum_s and isfinite(self.duration_sum_s),
-            f"at least final_trial_s = {self.final_trial_s:g} s",
-        )
-        _in_range(
-            self,
-            "initial_trial_s",
-            self.initial_trial_s,
-            0.0 < self.initial_trial_s <= self.final_trial_s,
-            f"above 0 and up to final_trial_s = {self.final_trial_s:g} s",
-        )
-        _in_range(self, "width", self.width, MIN_WIDTH <= self.width < 1.0, "[1e-6, 1)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +95,12 @@ class StepInputs:
     direction fails at once. None is no threshold."""
 
     def __post_init__(self) -> None:
-        for key, value, ok, accepted in (
-            ("step_fps", self.step_fps, 0.0 < self.step_fps < float("inf"), "frames/s above 0"),
+        _require(
+            "TST009 search inputs",
+            ("step_fps", self.step_fps, 0.0 < self.step_fps < inf, "frames/s above 0"),
             ("max_r", self.max_r, self.max_r >= 1, "1 or more trials"),
             ("z", self.z or 0, (self.z or 0) >= 0, "frames, 0 or more, or none for no threshold"),
-        ):
-            if not ok:
-                raise ConfigError(
-                    f"{key} = {value:g}", where="TST009 search inputs", accepted=accepted
-                )
+        )
         if self.z is not None and self.max_r == 1:
             raise ConfigError(
                 f"z = {self.z} overrides loss verification (TST009 section 12.3.3), and max_r = 1 "
@@ -155,24 +139,19 @@ class SearchLimits:
     """Inputs of the "tst009" algorithm, None for any other."""
 
     def __post_init__(self) -> None:
-        if not (0.0 < self.min_load_fps < self.max_load_fps and isfinite(self.max_load_fps)):
+        if not 0.0 < self.min_load_fps < self.max_load_fps < inf:
             raise ConfigError(
                 f"min_load_fps = {self.min_load_fps:g}, max_load_fps = {self.max_load_fps:g}",
                 where="search limits",
                 accepted="0 < min_load_fps < max_load_fps",
             )
-        if self.max_trial_seconds is not None and not self.max_trial_seconds > 0.0:
-            raise ConfigError(
-                f"max_trial_seconds = {self.max_trial_seconds:g}",
-                where="search limits",
-                accepted="seconds above 0, or none for no budget",
-            )
-        if not (self.trial_overhead_s >= 0.0 and isfinite(self.trial_overhead_s)):
-            raise ConfigError(
-                f"trial_overhead_s = {self.trial_overhead_s:g}",
-                where="search limits",
-                accepted="seconds, 0 or more",
-            )
+        budget = inf if self.max_trial_seconds is None else self.max_trial_seconds
+        around = self.trial_overhead_s
+        _require(
+            "search limits",
+            ("max_trial_seconds", budget, budget > 0.0, "seconds above 0, or none for no budget"),
+            ("trial_overhead_s", around, 0.0 <= around < inf, "seconds, 0 or more"),
+        )
         if self.steps is not None and self.steps.step_fps >= self.max_load_fps:
             raise ConfigError(
                 f"step_fps = {self.steps.step_fps:g} is no less than the maximum load, "
@@ -183,11 +162,11 @@ class SearchLimits:
             )
 
 
-def _in_range(goal: SearchGoal, key: str, value: float, ok: bool, accepted: str) -> None:
-    if not ok:
-        raise ConfigError(
-            f"{key} = {value:g} is not possible", where=f"goal {goal.name!r}", accepted=accepted
-        )
+def _require(where: str, *values: tuple[str, float, bool, str]) -> None:
+    """Refuse the first value that is not accepted: key, value, whether it is, what would be."""
+    for key, value, is_accepted, accepted in values:
+        if not is_accepted:
+            raise ConfigError(f"{key} = {value:g} is not possible", where=where, accepted=accepted)
 
 
 #: Tests that a preset can name, in the order in which they are run: later ones need the throughput.

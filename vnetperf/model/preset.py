@@ -5,7 +5,6 @@ Checked against the clauses it names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
@@ -42,20 +41,6 @@ _NEED_ZERO_LOSS = {
 
 #: Tests of a preset that is for back-to-back frames and nothing else.
 _FOR_BURSTS = {"throughput", "back_to_back"}
-
-
-def check_preset(preset: Preset) -> None:
-    """Refuse a preset that contradicts itself.
-
-    Args:
-        preset: The preset.
-
-    Raises:
-        ConfigError: With key, clause, what is accepted and the cure.
-    """
-    _check_names(preset)
-    _check_algorithm(preset)
-    _check_tests(preset)
 
 
 def check_goals(preset: Preset, where: str) -> None:
@@ -126,25 +111,6 @@ def check_budget(preset: Preset, source: str) -> None:
             accepted='presets with algorithm = "mlr"',
             cure="leave --time-budget out, or take --preset quick or mlr-strict",
         )
-
-
-def preset_warnings(preset: Preset) -> Iterator[str]:
-    """What is allowed and worth a warning.
-
-    Args:
-        preset: The preset.
-
-    Yields:
-        Sentences for the report.
-    """
-    for goal in preset.goals:
-        if preset.algorithm != "tst009" and goal.width < goal.loss_ratio:
-            yield (
-                f"goal {goal.name}: its width, {goal.width:g}, is below its loss ratio, "
-                f"{goal.loss_ratio:g}; the MLRsearch draft recommends at least that"
-            )
-    if preset.algorithm == "tst009" and preset.tst009 is not None and preset.tst009.max_r == 1:
-        yield "max_r = 1: TST009 loss verification (section 12.3.3) is off, one lossy trial decides"
 
 
 def _check_names(preset: Preset) -> None:
@@ -328,13 +294,23 @@ class Preset(Frozen):
 
     @model_validator(mode="after")
     def _says_nothing_twice_or_against_itself(self) -> Preset:
-        check_preset(self)
+        _check_names(self)
+        _check_algorithm(self)
+        _check_tests(self)
         return self
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is allowed and a reader should know, as sentences."""
-        return tuple(preset_warnings(self))
+        if self.tst009 is not None:
+            off = "TST009 loss verification (section 12.3.3) is off, one lossy trial decides"
+            return (f"max_r = 1: {off}",) if self.tst009.max_r == 1 else ()
+        return tuple(
+            f"goal {goal.name}: its width, {goal.width:g}, is below its loss ratio, "
+            f"{goal.loss_ratio:g}; the MLRsearch draft recommends at least that"
+            for goal in self.goals
+            if goal.width < goal.loss_ratio
+        )
 
     def sizes_of(self, test: str) -> tuple[int, ...]:
         """Frame sizes that a test is run at.

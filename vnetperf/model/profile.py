@@ -14,7 +14,6 @@ from pydantic import Field, field_validator, model_validator
 from vnetperf.model.base import Frozen
 from vnetperf.model.frames import (
     FCS_BYTES,
-    L1_OVERHEAD_BYTES,
     MAX_FRAME_SIZE,
     MIN_FRAME_SIZE,
     NETWORKS,
@@ -99,11 +98,6 @@ class Mix(Frozen):
             Octets including FCS, and 0..1; together 1.
         """
         return tuple((one.size, one.weight / self.total) for one in self.sizes)
-
-    @property
-    def l1_bits(self) -> float:
-        """Mean bits that a frame occupies on the medium."""
-        return (self.mean_size + L1_OVERHEAD_BYTES) * 8
 
     def _mean(self) -> Fraction:
         return Fraction(sum(one.size * one.weight for one in self.sizes), self.total)

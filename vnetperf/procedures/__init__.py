@@ -1,41 +1,28 @@
-"""Tests besides the throughput search by name.
-
-Generator, inputs, parameters, and the longest time each can take.
-"""
+"""The tests that are no search, by name: generator, parameters, field of the result, duration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, log2
-from typing import Any
+from typing import Any, get_type_hints
 
 from vnetperf.model.errors import ConfigError
-from vnetperf.model.parameters import (
-    BackToBackTest,
-    FrameLossTest,
-    LatencyTest,
-    LossProfileTest,
-    MrrTest,
-    RecoveryTest,
-    Rfc2889Test,
-    SoakTest,
-)
 from vnetperf.model.preset import Preset
 from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.procedures.back_to_back import back_to_back
-from vnetperf.procedures.base import KnownThroughput, ProcedureInputs, direction_name
+from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.procedures.latency import latency
 from vnetperf.procedures.rates import forwarding_rate, frame_loss, loss_profile, mrr
 from vnetperf.procedures.recovery import recovery
-from vnetperf.procedures.reset import ResetInputs, reset
+from vnetperf.procedures.reset import reset
 from vnetperf.procedures.soak import soak
 from vnetperf.search import Procedure
 
 
 @dataclass(frozen=True, slots=True)
 class DurationEstimate:
-    """The most that a test asks for at one frame size.
+    """The most that a test requests at one frame size.
 
     Attributes:
         trials: Number of trials.
@@ -105,95 +92,60 @@ def _estimate_mrr(preset: Preset, _: float) -> DurationEstimate:
 
 @dataclass(frozen=True)
 class StandardTest:
-    """A test as the bench knows it.
+    """A test that is no search.
 
     Attributes:
         run: The generator, called with its inputs.
-        inputs: `Inputs` of its parameters.
-        parameters: Takes the parameters out of a preset.
+        section: Field of `Preset` that holds its parameters.
         fills: Field of `Result` that holds what it finds.
-        needs_throughput: True when its inputs must have one: it is searched if need be.
         estimate: The most that it requests at one frame size of a preset, at a rate; None for as
             many trials as it takes.
+        needs_throughput: True when its inputs must have one: it is searched if need be.
     """
 
     run: Callable[[Any], Procedure[Any]]
-    inputs: type[ProcedureInputs[Any]]
-    parameters: Callable[[Preset], Any]
+    section: str
     fills: str
-    needs_throughput: bool = False
     estimate: Callable[[Preset, float], DurationEstimate] | None = None
+    needs_throughput: bool = False
+
+    @property
+    def inputs(self) -> type[ProcedureInputs[Any]]:
+        """Model of its inputs: the generator's signature states it."""
+        found: type[ProcedureInputs[Any]] = get_type_hints(self.run)["inputs"]
+        return found
+
+    def parameters(self, preset: Preset) -> Any:
+        """Its parameters in a preset."""
+        return getattr(preset, self.section)
+
+
+def _after_throughput(
+    run: Callable[[Any], Procedure[Any]],
+    section: str,
+    fills: str,
+    estimate: Callable[[Preset, float], DurationEstimate],
+) -> StandardTest:
+    return StandardTest(run, section, fills, estimate, needs_throughput=True)
 
 
 #: Test to how it is run; "throughput" is a search, and not among them.
 PROCEDURES: dict[str, StandardTest] = {
-    "latency": StandardTest(
-        latency,
-        ProcedureInputs[LatencyTest],
-        lambda p: p.latency,
-        "latency_at",
-        needs_throughput=True,
-        estimate=_estimate_latency,
+    "latency": _after_throughput(latency, "latency", "latency_at", _estimate_latency),
+    "frame_loss": StandardTest(frame_loss, "frame_loss", "loss_steps", _estimate_frame_loss),
+    "back_to_back": _after_throughput(
+        back_to_back, "back_to_back", "back_to_back", _estimate_back_to_back
     ),
-    "frame_loss": StandardTest(
-        frame_loss,
-        ProcedureInputs[FrameLossTest],
-        lambda p: p.frame_loss,
-        "loss_steps",
-        estimate=_estimate_frame_loss,
+    "recovery": _after_throughput(recovery, "recovery", "recovery", _estimate_recovery),
+    "reset": _after_throughput(reset, "reset", "resets", _estimate_reset),
+    "mrr": StandardTest(mrr, "mrr", "rates", _estimate_mrr),
+    "loss_profile": _after_throughput(
+        loss_profile, "loss_profile", "loss_steps", _estimate_loss_profile
     ),
-    "back_to_back": StandardTest(
-        back_to_back,
-        ProcedureInputs[BackToBackTest],
-        lambda p: p.back_to_back,
-        "back_to_back",
-        needs_throughput=True,
-        estimate=_estimate_back_to_back,
-    ),
-    "recovery": StandardTest(
-        recovery,
-        ProcedureInputs[RecoveryTest],
-        lambda p: p.recovery,
-        "recovery",
-        needs_throughput=True,
-        estimate=_estimate_recovery,
-    ),
-    "reset": StandardTest(
-        reset,
-        ResetInputs,
-        lambda p: p.reset,
-        "resets",
-        needs_throughput=True,
-        estimate=_estimate_reset,
-    ),
-    "mrr": StandardTest(
-        mrr, ProcedureInputs[MrrTest], lambda p: p.mrr, "rates", estimate=_estimate_mrr
-    ),
-    "loss_profile": StandardTest(
-        loss_profile,
-        ProcedureInputs[LossProfileTest],
-        lambda p: p.loss_profile,
-        "loss_steps",
-        needs_throughput=True,
-        estimate=_estimate_loss_profile,
-    ),
-    "soak": StandardTest(
-        soak,
-        ProcedureInputs[SoakTest],
-        lambda p: p.soak,
-        "soak",
-        needs_throughput=True,
-        estimate=_estimate_soak,
-    ),
-    "forwarding_rate": StandardTest(
-        forwarding_rate, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "rates"
-    ),
-    "address_caching": StandardTest(
-        address_caching, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"
-    ),
-    "address_learning": StandardTest(
-        address_learning, ProcedureInputs[Rfc2889Test], lambda p: p.rfc2889, "addresses"
-    ),
+    "soak": _after_throughput(soak, "soak", "soak", _estimate_soak),
+    "forwarding_rate": StandardTest(forwarding_rate, "rfc2889", "rates"),
+    "address_caching": StandardTest(address_caching, "rfc2889", "addresses"),
+    "address_learning": StandardTest(address_learning, "rfc2889", "addresses"),
 }
 
 
@@ -207,16 +159,6 @@ def standard_test(test: str) -> StandardTest:
 
 
 def duration_estimate(test: str, preset: Preset, rate_fps: float) -> DurationEstimate | None:
-    """The most that a test asks for at one frame size."""
+    """The most that a test requests at one frame size."""
     known = PROCEDURES.get(test)
     return None if known is None or known.estimate is None else known.estimate(preset, rate_fps)
-
-
-__all__ = [
-    "PROCEDURES",
-    "KnownThroughput",
-    "ProcedureInputs",
-    "StandardTest",
-    "direction_name",
-    "standard_test",
-]

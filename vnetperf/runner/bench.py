@@ -37,27 +37,13 @@ class CaseResult:
     checks: tuple[Check, ...] = ()
 
     def check_expectations(self) -> None:
-        """Fail the case when an expectation is not met.
-
-        Raises:
-            AssertionError: The first one that is not.
-        """
-        __tracebackhide__ = True  # pytest shows the case, and not this
-        for check in self.checks:
-            check(self.result)
-
-
-@dataclass(frozen=True)
-class ThroughputResult(CaseResult):
-    """The outcome of a throughput search: bounds and latency for each goal."""
-
-    def check_expectations(self) -> None:
         """Fail the case when the DUT did not carry what it must.
 
         Raises:
-            AssertionError: No load met a goal, not even the smallest one searched, or an
-                expectation of the run is not met.
+            AssertionError: No load met a goal of the search, not even the smallest one searched,
+                or an expectation of the run is not met.
         """
+        __tracebackhide__ = True  # pytest shows the case, and not this
         for goal in self.result.goals:
             if goal.lower_bound_fps is None:
                 raise AssertionError(
@@ -65,7 +51,8 @@ class ThroughputResult(CaseResult):
                     f"no load met a loss ratio of {goal.loss_ratio:g}, down to "
                     f"{self.result.min_load_fps:.0f} frames/s per interface ({goal.reason})"
                 )
-        super().check_expectations()
+        for check in self.checks:
+            check(self.result)
 
 
 @dataclass(frozen=True)
@@ -114,7 +101,7 @@ class Bench:
         self._run = run
         self._conductor = Conductor(run, scenario)
 
-    def search_throughput(self, frame_size: int) -> ThroughputResult:
+    def search_throughput(self, frame_size: int) -> CaseResult:
         """RFC 2544 section 26.1 throughput, and the preset's other goals, at one frame size.
 
         Args:
@@ -126,14 +113,13 @@ class Bench:
         Raises:
             VnetperfError: There is no number: the DUT or the generator failed.
         """
-        result = self._conductor.measure(THROUGHPUT, frame_size)
-        return ThroughputResult(result, tuple(self._run.checks))
+        return self.measure(THROUGHPUT, frame_size)
 
     def measure(self, test: str, frame_size: int) -> CaseResult:
-        """Run a test besides the throughput search at one frame size.
+        """Run a test at one frame size.
 
         Args:
-            test: "latency", "frame_loss" ...: one of the procedures.
+            test: "throughput", or one of the procedures: "latency", "frame_loss" ...
             frame_size: Octets including FCS.
 
         Returns:

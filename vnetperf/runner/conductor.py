@@ -28,7 +28,8 @@ from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
-from vnetperf.procedures import KnownThroughput, StandardTest, standard_test
+from vnetperf.procedures import StandardTest, standard_test
+from vnetperf.procedures.base import KnownThroughput
 from vnetperf.procedures.reset import ResetInputs, events_of
 from vnetperf.results.records import (
     BeginRecord,
@@ -143,7 +144,7 @@ def begin_test(
 def _max_load(run: Run, scenario: Scenario, frame_size: int) -> tuple[float, str]:
     """The largest load worth requesting, frames/s per interface, and what it is limited by."""
     least = run.configuration.preset.min_load_fps
-    max_load, reason = run.max_load(scenario, frame_size)
+    max_load, reason = run.max_loads.of(scenario, frame_size, run.calibrated(frame_size))
     if max_load <= least:
         raise GeneratorError(
             f"the largest load that can be offered, {max_load:.0f} frames/s (limited by {reason}), "
@@ -246,17 +247,18 @@ class Conductor:
         """
         if case in self.run.done:
             return self.run.done[case]
+        _, test, frame_size = case
         held = self.run.resumed.test(self.scenario, case)
         if held is not None and not held.final:
             held = None
         if held is not None and held.end is not None:
             return held  # measured before the run was interrupted
         known = None
-        if case[1] != THROUGHPUT:
-            require_generator(self.run, self.scenario, case[1])
-        if case[1] != THROUGHPUT and standard_test(case[1]).needs_throughput and held is None:
-            known = self._known_throughput(case[2])
-        self.run.deploy(self.scenario, case[2])
+        if test != THROUGHPUT:
+            require_generator(self.run, self.scenario, test)
+            if standard_test(test).needs_throughput and held is None:
+                known = self._known_throughput(frame_size)
+        self.run.deploy(self.scenario, frame_size)
         return self._until_offered(case, known, held)
 
     def _known_throughput(self, frame_size: int) -> KnownThroughput:
@@ -273,8 +275,7 @@ class Conductor:
         return throughput_of(self._result(logged), logged.begin)
 
     def _result(self, logged: LoggedTest) -> Result:
-        media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)
-        return result_of(logged, media)
+        return result_of(logged, LinkSpeed(self.run.configuration.testbed.media.bits_per_second))
 
     def _until_offered(
         self, case: Case, known: KnownThroughput | None, held: LoggedTest | None
@@ -368,7 +369,15 @@ class Conductor:
 
     def _trial(self, logged: LoggedTest, request: TrialRequest) -> TrialRecord:
         run, times = self.run, self.run.configuration.preset.trial
-        spec = self._spec(logged, request)
+        spec = TrialSpec(
+            **request.model_dump(),
+            frame_size=logged.begin.frame_size,
+            drain_s=times.drain_s,
+            full_drain=times.full_drain,
+            learning_frames=self.scenario.traffic.learning_frames_per_stream,
+            learning_wait_s=times.learning_wait_s,
+            capture=run.configuration.capture,
+        )
         run.progress.trial_begins(logged.begin, spec)
         started, began = utc_now(), time.monotonic()
         result = run.client.run_trial(spec)
@@ -399,18 +408,6 @@ class Conductor:
         run.spend("around trials", max(0.0, wall - request.duration_s - waits))
         time.sleep(pause)
         return trial
-
-    def _spec(self, logged: LoggedTest, request: TrialRequest) -> TrialSpec:
-        times = self.run.configuration.preset.trial
-        return TrialSpec(
-            **request.model_dump(),
-            frame_size=logged.begin.frame_size,
-            drain_s=times.drain_s,
-            full_drain=times.full_drain,
-            learning_frames=self.scenario.traffic.learning_frames_per_stream,
-            learning_wait_s=times.learning_wait_s,
-            capture=self.run.configuration.capture,
-        )
 
 
 def _is_hopeless(request: TrialRequest, trial: TrialRecord) -> bool:

@@ -74,24 +74,14 @@ class Progress(Protocol):
 
 
 class NoProgress:
-    """Tells nobody."""
+    """Nobody listens."""
 
     follows = False
 
-    def say(self, text: str) -> None:
-        """Say nothing."""
+    def ignore(self, *_: object) -> None:
+        """Report nothing."""
 
-    def test_begins(self, test: BeginRecord) -> None:
-        """Say nothing."""
-
-    def trial_begins(self, test: BeginRecord, spec: TrialSpec) -> None:
-        """Say nothing."""
-
-    def trial_runs(self, counts: LiveCounts) -> None:
-        """Say nothing."""
-
-    def trial_ends(self, test: BeginRecord, trial: TrialRecord) -> None:
-        """Say nothing."""
+    say = test_begins = trial_begins = trial_runs = trial_ends = ignore
 
 
 class MaxLoads:
@@ -153,7 +143,8 @@ def fingerprint_of(configuration: Configuration) -> str:
     c = configuration
     chosen = c.settings.model_dump_json(exclude=set(NOT_OF_TRIALS))
     preset = c.preset.model_dump_json(exclude={"frame_sizes", "tests"})
-    testbed = c.testbed.model_dump_json(exclude={"lock_timeout_s"})  # a worker of xdist waits longer
+    # A worker of pytest-xdist waits longer for its testbed.
+    testbed = c.testbed.model_dump_json(exclude={"lock_timeout_s"})
     text = "\n".join(
         [
             *(__version__, preset, testbed, c.traffic.model_dump_json()),
@@ -337,10 +328,6 @@ class Run:
     def calibrated(self, frame_size: int) -> CalibrationPoint | None:
         """What the generator can do over the wire of what is deployed."""
         return self._calibration.at(frame_size) if self._calibration else None
-
-    def max_load(self, scenario: Scenario, frame_size: int) -> tuple[float, str]:
-        """Largest load worth requesting, frames/s per interface, and what limits it."""
-        return self.max_loads.of(scenario, frame_size, self.calibrated(frame_size))
 
     def spend(self, what: str, seconds: float) -> None:
         """Account wall time, for the overhead figures of the log."""
