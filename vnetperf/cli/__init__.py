@@ -7,10 +7,14 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from vnetperf import __version__
 from vnetperf.model.errors import VnetperfError
+
+if TYPE_CHECKING:
+    from vnetperf.results.records import Record
 
 #: Subcommand -> what it does; each is a module of vnetperf.cli with `add_arguments` and `run`.
 COMMANDS = {
@@ -19,11 +23,11 @@ COMMANDS = {
     "show-config": "effective configuration, and where each value came from",
     "calibrate": "loop the traffic generator to itself and store what it can do",
     "report": "rebuild every report of a run from its trial log alone",
-    "compare": "say what differs between two runs or scenarios, and how surely",
+    "compare": "report what differs between two runs or scenarios, and how surely",
     "expect": "hold a stored run against a file of expectations",
     "why": "print the trials that led to a value, and what each of them did",
     "trend": "follow numbers over many runs, and name the run at which they changed",
-    "publish": "give results to a TestAPI-like endpoint, or as OpenMetrics text",
+    "publish": "post results to a TestAPI-like endpoint, or write OpenMetrics text",
     "redact": "copy a run without names, addresses and serials, to be given away",
     "lab": "run anything in a virtual machine with SR-IOV NICs, IOMMU and NUMA nodes",
     "image": "build, list and check the images that guests boot",
@@ -63,7 +67,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def add_results_dir(parser: argparse.ArgumentParser) -> None:
+    """Add the option of commands that take the name of a run."""
+    parser.add_argument(
+        "--results-dir", default="results", help="folder in which runs are looked for by name"
+    )
+
+
+def add_output_options(parser: argparse.ArgumentParser, everything: str, worse: str) -> None:
+    """Add the options of commands that compare numbers."""
+    parser.add_argument("--all", action="store_true", help=everything)
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+    parser.add_argument("--fail-if-worse", action="store_true", help=f"exit with 1 when {worse}")
+
+
+def read_records(name: str, results_dir: str = "results") -> tuple[Path, list[Record]]:
+    """Find a run's folder or log by its name, and read its records."""
+    from vnetperf.analysis.runs import find_run
+    from vnetperf.results.folder import read_run
+    from vnetperf.results.log import read_log
+
+    path = find_run(name, Path(results_dir))
+    return path, read_log(path) if path.is_file() else read_run(path)
+
+
 def print_event(event: dict[str, Any]) -> None:
-    """Say on the terminal what the agent waits for."""
+    """Print what the agent waits for."""
     if event.get("event") == "wait":
         print(f"\rwaiting for the testbed: {event['holder']} holds it", end="", file=sys.stderr)

@@ -9,11 +9,13 @@ from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vnetperf.cli import add_output_options, add_results_dir
+
 if TYPE_CHECKING:
     from vnetperf.analysis.comparison import ComparisonRow, Side, SideComparison
     from vnetperf.cli.tables import Out
 
-#: Differences of the environment that are shown unless `--all` asks for every one.
+#: Differences of the environment that are shown without `--all`.
 _SHOWN = 20
 
 
@@ -22,20 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "RUN, RUN:SCENARIO, or several runs of one side as RUN+RUN+RUN"
     parser.add_argument("a", metavar="A", help=what)
     parser.add_argument("b", metavar="B", help=f"the other side: {what}")
-    parser.add_argument(
-        "--results-dir", default="results", help="folder in which runs are looked for by name"
-    )
+    add_results_dir(parser)
     parser.add_argument(
         "--confidence", type=float, default=0.95, help="level of intervals (default: 0.95)"
     )
-    parser.add_argument(
-        "--all", action="store_true", help="secondary numbers and every difference of environment"
-    )
-    parser.add_argument("--json", action="store_true", help="machine-readable")
-    parser.add_argument(
-        "--fail-if-worse",
-        action="store_true",
-        help="exit with 1 when the interval of anything lies on the worse side",
+    add_output_options(
+        parser,
+        "secondary numbers and every difference of environment",
+        "the interval of anything lies on the worse side",
     )
 
 
@@ -151,26 +147,28 @@ def _interval(row: ComparisonRow) -> str:
 def _explained(found: SideComparison, *, hidden: int) -> list[str]:
     """How the table is to be read, only as far as it needs to be."""
     methods = {row.found.method for row in found.rows}
-    said = []
+    notes = []
     if "paired" in methods:
-        said.append("Rounds of one run took turns: the interval is that of their differences (t).")
+        notes.append("Rounds of one run took turns: the interval is that of their differences (t).")
     if "welch" in methods:
-        said.append("The interval is that of the difference of two means (Welch).")
+        notes.append("The interval is that of the difference of two means (Welch).")
     if methods & {"paired", "welch"}:
-        said.append("It is widened by what each search leaves open between its bounds.")
+        notes.append("It is widened by what each search leaves open between its bounds.")
     bounded = [row.found for row in found.rows if row.found.method == "bounds"]
     if any(min(one.n) > 1 for one in bounded):
-        said.append(
+        notes.append(
             "Where a result is open (at least, at most) the interval is what all leave open."
         )
     if any(min(one.n) == 1 for one in bounded):
-        said.append(
+        notes.append(
             "n = 1: the interval is what the bounds of single searches leave open; how they repeat "
             "is not known. `--interleave 5` measures both in turn."
         )
     if hidden:
-        said.append(f"{hidden} secondary numbers (percentiles ...) are left out: --all shows them.")
-    return said
+        notes.append(
+            f"{hidden} secondary numbers (percentiles ...) are left out: --all shows them."
+        )
+    return notes
 
 
 def _print_environment(found: SideComparison, out: Out, *, everything: bool) -> None:
@@ -179,16 +177,7 @@ def _print_environment(found: SideComparison, out: Out, *, everything: bool) -> 
         out.line("Environment: no difference recorded.", "bold")
         return
     out.line(f"Environment: {len(differing)} differences", "bold")
-    shown = differing if everything else differing[:_SHOWN]
-    out.bullets(f"{d.path}: {_short(d.a)} -> {_short(d.b)}" for d in shown)
-    if len(shown) < len(differing):
-        out.line(f"  ... and {len(differing) - len(shown)} more: --all shows them.")
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    text = " ".join(text.split())
-    return text if len(text) <= 100 else f"{text[:97]}..."
+    out.differences(differing, None if everything else _SHOWN)
 
 
 def _finite(value: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from vnetperf.cli import add_results_dir, read_records
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
@@ -12,25 +14,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run", nargs="?", default="latest", help="a run's folder, name or log (default: latest)"
     )
-    parser.add_argument(
-        "--results-dir", default="results", help="folder in which runs are looked for by name"
-    )
+    add_results_dir(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge and print."""
     from vnetperf.analysis.results_from_log import derive
-    from vnetperf.analysis.runs import find_run
     from vnetperf.analysis.thresholds import Expectations
     from vnetperf.cli.tables import Out
     from vnetperf.model.errors import LogError
-    from vnetperf.results.folder import read_run
-    from vnetperf.results.log import read_log
     from vnetperf.runner.scenarios import scenario_ids
 
     expectations = Expectations.load(Path(arguments.file), scenario_ids())
-    given = find_run(arguments.run, Path(arguments.results_dir))
-    results = derive(read_log(given) if given.is_file() else read_run(given))
+    given, records = read_records(arguments.run, arguments.results_dir)
+    results = derive(records)
     judged = expectations.of_run(results.results, cases_too=True)
     if all(one.met is None for one in judged):
         raise LogError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vnetperf.model.errors import HostError
 
 if TYPE_CHECKING:
-    from vnetperf.virt.images import Image
+    from vnetperf.virt.images import Image, ImageEntry
 
 ACTIONS = {
     "build": "build an image, unless it is there of the very same packages",
@@ -18,7 +18,6 @@ ACTIONS = {
     "verify": "read every image and compare it with what was built",
     "gc": "remove what is not the newest of its name, damaged or left by a killed build",
 }
-_NONE = "there is none; `vnetperf image build vloop` makes one"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,47 +30,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what is asked."""
+    """Run an action."""
     from vnetperf.virt import images
 
     if arguments.action == "build":
-        _print(images.build(arguments.name, _tell))
+        _print(images.build(arguments.name, _print_progress))
         return 0
     if arguments.action == "gc":
         for entry in images.remove_old():
             print(f"removed {entry.name} {entry.key}")
         return 0
-    return _list() if arguments.action == "list" else _verify()
-
-
-def _list() -> int:
-    from vnetperf.virt import images
-
     found = images.list_entries()
+    if not found:
+        _print_progress("there is none; `vnetperf image build vloop` makes one")
+    if arguments.action == "verify":
+        whole = [_verify(entry) for entry in found]
+        return int(not all(whole))
     for entry in found:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.built))
         size = sum(path.stat().st_size for path in entry.folder.iterdir())
         print(f"{entry.name:<12} {entry.key}  {when}  {size / 1e6:6.1f} MB  {entry.folder}")
-    if not found:
-        _tell(_NONE)
     return 0
 
 
-def _verify() -> int:
+def _verify(entry: ImageEntry) -> bool:
     from vnetperf.virt import images
 
-    status = 0
-    found = images.list_entries()
-    if not found:
-        _tell(_NONE)
-    for entry in found:
-        try:
-            images.verified_manifest(entry)
-            print(f"{entry.name:<12} {entry.key}  as it was built")
-        except HostError as error:
-            status = 1
-            print(f"{entry.name:<12} {entry.key}  {error}")
-    return status
+    try:
+        images.verified_manifest(entry)
+    except HostError as error:
+        print(f"{entry.name:<12} {entry.key}  {error}")
+        return False
+    print(f"{entry.name:<12} {entry.key}  as it was built")
+    return True
 
 
 def _print(made: Image) -> None:
@@ -82,5 +73,5 @@ def _print(made: Image) -> None:
     print(f"  in        {made.kernel.parent}")
 
 
-def _tell(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(f"image: {text}", file=sys.stderr, flush=True)

@@ -17,7 +17,6 @@ from vnetperf.model.errors import ConfigError, HostError, VnetperfError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from vnetperf.virt.lab_boot import LabMachine
     from vnetperf.virt.lab_checks import Check
 
 ACTIONS = {
@@ -72,18 +71,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what is asked."""
-    from vnetperf.virt import kernel, lab_checks, lab_guest, tools
+    """Run an action."""
+    from vnetperf.virt import kernel, lab_boot, lab_checks, lab_guest, tools
 
     if arguments.action == "doctor":
         return _print(lab_checks.checks(arguments.accel, memory_mib(arguments.memory)))
-    argv = _command(arguments)
     timeout_s = getattr(arguments, "timeout", None)
     if timeout_s is not None and not timeout_s > 0:
         raise ConfigError(f"{timeout_s:g} is no time", where="--timeout", accepted="seconds > 0")
     raw = arguments.action == "shell"
     task = lab_guest.Task(
-        argv=argv,
+        argv=_command(arguments),
         cwd=Path.cwd(),
         shares=_shares(arguments.share),
         kept=_python(),
@@ -92,13 +90,15 @@ def run(arguments: argparse.Namespace) -> int:
         raw=raw,
         timeout_s=timeout_s,
     )
-    machine = _machine(arguments)
+    machine = lab_boot.LabMachine(
+        cpus=arguments.cpus, memory_mib=memory_mib(arguments.memory), threads=arguments.threads
+    )
     qemu = tools.need_qemu()
     tools.need_virtme()
-    found = kernel.cached() or kernel.fetch(_tell)
+    found = kernel.cached() or kernel.fetch(_print_progress)
     _build_generators()
     machine = lab_guest.choose_accelerator(machine, arguments.accel, qemu, found)
-    return lab_guest.run(task, found, machine, _tell)
+    return lab_guest.run(task, found, machine, _print_progress)
 
 
 def _build_generators() -> None:
@@ -109,7 +109,7 @@ def _build_generators() -> None:
         try:
             registry.load("traffic", name).build_for_lab()
         except HostError as error:
-            _tell(f"{name} cannot be built here: {error}")
+            _print_progress(f"{name} cannot be built here: {error}")
 
 
 def _print(found: Iterable[Check]) -> int:
@@ -123,14 +123,6 @@ def _print(found: Iterable[Check]) -> int:
             print(f"  {'':<14} cure: {check.cure}")
     print("the lab can start" if ready else "the lab cannot start")
     return 0 if ready else 1
-
-
-def _machine(arguments: argparse.Namespace) -> LabMachine:
-    from vnetperf.virt.lab_boot import LabMachine
-
-    return LabMachine(
-        cpus=arguments.cpus, memory_mib=memory_mib(arguments.memory), threads=arguments.threads
-    )
 
 
 def _command(arguments: argparse.Namespace) -> list[str]:
@@ -223,5 +215,5 @@ def _testbed_named() -> bool:
         return True
 
 
-def _tell(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(f"lab: {text}", file=sys.stderr, flush=True)

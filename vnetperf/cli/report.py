@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vnetperf.cli import read_records
+
 if TYPE_CHECKING:
     from vnetperf.analysis.reanalysis import Reanalysis, WantedGoal
 
@@ -41,22 +43,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Rebuild the reports."""
     from vnetperf.analysis.reanalysis import answer_goals
     from vnetperf.analysis.results_from_log import derive
-    from vnetperf.analysis.runs import find_run
     from vnetperf.model.errors import ConfigError
     from vnetperf.report import write_all
     from vnetperf.report.terminal import print_results
-    from vnetperf.results.folder import read_run
-    from vnetperf.results.log import read_log
 
     of_goals = (arguments.trial_s, arguments.sum_s, arguments.width, arguments.exceed)
     if arguments.goals is None and any(value is not None for value in of_goals):
         raise ConfigError(
-            "--trial-s, --sum-s, --width and --exceed say what a goal of --goals is",
+            "--trial-s, --sum-s, --width and --exceed describe a goal of --goals",
             where="report",
             cure="add --goals, e.g. --goals 0.001",
         )
-    given = find_run(arguments.folder)
-    records = read_log(given) if given.is_file() else read_run(given)
+    given, records = read_records(arguments.folder)
     folder = given.parent if given.is_file() else given
     if arguments.goals is not None:
         answered = answer_goals(records, goals_of(arguments))
@@ -76,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def goals_of(arguments: argparse.Namespace) -> list[WantedGoal]:
-    """The goals that options ask for."""
+    """The goals that options describe."""
     from vnetperf.analysis.reanalysis import WantedGoal
     from vnetperf.model.errors import ConfigError
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from math import isinf
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -12,6 +14,7 @@ from rich.text import Text
 
 from vnetperf.model.units import Unit, value_text
 from vnetperf.report.text import printable
+from vnetperf.results.environment import FactDifference
 
 #: What a console that is no UTF-8 shows instead.
 _ASCII = str.maketrans({"µ": "u", "\N{MINUS SIGN}": "-", "∞": "inf", "→": "->", "…": "..."})
@@ -24,23 +27,29 @@ class Out:
         self.console = console or Console(highlight=False, soft_wrap=False)
         self.plain = not self.console.encoding.lower().startswith("utf")
 
-    def text(self, said: str, style: str = "") -> Text:
+    def text(self, text: str, style: str = "") -> Text:
         """Text as this console can show it; nothing in it is markup."""
-        shown = printable(said)
+        shown = printable(text)
         if self.plain:
             shown = shown.translate(_ASCII).encode("ascii", "backslashreplace").decode()
         return Text(shown, style=style)
 
-    def line(self, said: str = "", style: str = "") -> None:
+    def line(self, text: str = "", style: str = "") -> None:
         """Print a line."""
-        self.console.print(self.text(said, style))
+        self.console.print(self.text(text, style))
 
     def bullets(self, lines: Iterable[str]) -> None:
         """Print lines, each with a mark, the rest of a long one indented."""
-        for said in lines:
+        for line in lines:
             grid = Table.grid(padding=(0, 1, 0, 0))
-            grid.add_row("*", self.text(said))
+            grid.add_row("*", self.text(line))
             self.console.print(grid)
+
+    def differences(self, found: Sequence[FactDifference], most: int | None) -> None:
+        """Print what differs between two environments, and how many differences are left out."""
+        self.bullets(f"{d.path}: {_short(d.a)} -> {_short(d.b)}" for d in found[:most])
+        if left := len(found[most:]) if most else 0:
+            self.line(f"  ... and {left} more: --all shows them")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Print a table; columns whose name begins with ">" stand to the right."""
@@ -60,6 +69,12 @@ class Out:
         for row in rows:
             table.add_row(*(self.text(cell) for cell in row))
         self.console.print(table)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    text = " ".join(text.split())
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def number(value: float | None, unit: Unit) -> str:

@@ -10,11 +10,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vnetperf.cli import add_output_options
+
 if TYPE_CHECKING:
     from vnetperf.analysis.trend import LevelChange, Trend
     from vnetperf.cli.tables import Out
 
-#: Differences of the environment that are shown at a change unless `--all` asks for every one.
+#: Differences of the environment that are shown at a change without `--all`.
 _SHOWN = 8
 
 
@@ -30,14 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--least", type=int, default=2, metavar="N", help="only numbers of N runs or more"
     )
-    parser.add_argument(
-        "--all", action="store_true", help="secondary numbers, and every difference at a change"
-    )
-    parser.add_argument("--json", action="store_true", help="machine-readable")
-    parser.add_argument(
-        "--fail-if-worse",
-        action="store_true",
-        help="exit with 1 when the last level is a worse one",
+    add_output_options(
+        parser,
+        "secondary numbers, and every difference at a change",
+        "the last level is a worse one",
     )
 
 
@@ -48,10 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
     from vnetperf.model.errors import LogError
 
     runs, unread = read_runs(Path(arguments.folder))
-    asked = [one for one in runs if fnmatch(one.first.preset, arguments.preset)]
+    selected = [one for one in runs if fnmatch(one.first.preset, arguments.preset)]
     found = [
         trend
-        for trend in trends(asked, everything=arguments.all)
+        for trend in trends(selected, everything=arguments.all)
         if fnmatch(trend.scenario, arguments.scenario)
         and fnmatch(trend.test, arguments.test)
         and fnmatch(trend.size, arguments.size)
@@ -59,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     if not found:
         raise LogError(
-            f"no number of {arguments.least} runs or more is what was asked for",
+            f"no number of {arguments.least} runs or more matches the options",
             where=arguments.folder,
             accepted="--scenario, --test, --size and --preset of runs that are there",
         )
@@ -131,10 +129,7 @@ def _print_change(change: LevelChange, out: Out, *, everything: bool) -> None:
     if not differing:
         out.line("  no difference of the environment is recorded")
         return
-    shown = differing if everything else differing[:_SHOWN]
-    out.bullets(f"{d.path}: {_short(d.a)} -> {_short(d.b)}" for d in shown)
-    if len(shown) < len(differing):
-        out.line(f"  ... and {len(differing) - len(shown)} more differences: --all shows them")
+    out.differences(differing, None if everything else _SHOWN)
 
 
 def _print_sources(unread: list[str], notes: list[str], out: Out, *, everything: bool) -> None:
@@ -148,12 +143,6 @@ def _print_sources(unread: list[str], notes: list[str], out: Out, *, everything:
         out.line("  this one would have searched otherwise" + ("" if everything else " (--all)"))
         if everything:
             out.bullets(notes)
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    text = " ".join(text.split())
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _as_json(trend: Trend) -> dict[str, Any]:

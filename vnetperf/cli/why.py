@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from vnetperf.cli import add_results_dir, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("scenario", nargs="?", help="e.g. pvp_dpdk (default: the only one)")
     parser.add_argument("test", nargs="?", help="e.g. throughput (default: the only one)")
     parser.add_argument("size", nargs="?", help="frame size, e.g. 64 (default: the only one)")
-    parser.add_argument(
-        "--results-dir", default="results", help="folder in which runs are looked for by name"
-    )
+    add_results_dir(parser)
     parser.add_argument(
         "--round", type=int, default=0, help="round of an interleaved run (default: the last)"
     )
@@ -32,13 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Explain and print."""
     from vnetperf.analysis.explain import explain
-    from vnetperf.analysis.runs import find_run
     from vnetperf.cli.tables import Out
-    from vnetperf.results.folder import read_run
-    from vnetperf.results.log import read_log
 
-    given = find_run(arguments.run, Path(arguments.results_dir))
-    records = read_log(given) if given.is_file() else read_run(given)
+    _, records = read_records(arguments.run, arguments.results_dir)
     scenario, test, size = _chosen(records, arguments)
     found = explain(records, scenario, test, size, number=arguments.round)
     _print(found, Out())
@@ -46,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _chosen(records: Sequence[Record], arguments: argparse.Namespace) -> tuple[str, str, str]:
-    """What is asked for, what is left out being the only one there is."""
+    """The result that is selected; what is left out is the only one there is."""
     from vnetperf.analysis.results_from_log import derive
     from vnetperf.model.errors import ConfigError
 

@@ -69,48 +69,44 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
     """What a deployment cannot do with a profile's frames, whichever generator sends them."""
     profile, graph = scenario.traffic, scenario.deployment
     where = f"{scenario.id}, traffic profile {profile.name}"
-    cure = "choose another profile with --traffic, or another deployment"
+
+    def error(
+        what: str,
+        accepted: str = "",
+        cure: str = "choose another profile with --traffic, or another deployment",
+    ) -> CapabilityError:
+        return CapabilityError(what, where=where, accepted=accepted, cure=cure)
+
     tunnelled = {stream.tunnel for stream in scenario.streams} - {""}
     if profile.carrier and tunnelled:
-        yield CapabilityError(
+        yield error(
             f"the frames have a {profile.carrier} header, and {graph.name} puts them into "
             f"{', '.join(sorted(tunnelled))}: one tunnel at most",
-            where=where,
-            cure=cure,
         )
         return
     routed = scenario.routed or bool(graph.gtp)
     if routed and profile.headers[1] != "ipv4":
-        yield CapabilityError(
+        yield error(
             f"{'a router' if scenario.routed else graph.name} takes packets of IPv4 right behind "
             f"Ethernet, and these are {', '.join(profile.headers)}",
-            where=where,
-            cure=cure,
         )
     if routed and graph.chains > 1 and "udp" not in profile.headers:
-        yield CapabilityError(
-            "parallel chains that are routed are told apart by the UDP port", where=where, cure=cure
-        )
+        yield error("parallel chains that are routed are told apart by the UDP port")
     beyond = [
         str(value)
         for name, value in profile.values.items()
         if name in ("ipv4_src", "ipv4_dst") and ip_address(value) not in TEST_NETWORK
     ]
     if routed and beyond:
-        yield CapabilityError(
-            f"there is no way to {', '.join(beyond)}", where=where, accepted=str(TEST_NETWORK)
-        )
+        yield error(f"there is no way to {', '.join(beyond)}", accepted=str(TEST_NETWORK))
     if scenario.rules == "stream" and not profile.plain:
-        yield CapabilityError(
+        yield error(
             f"rules for each flow are made for frames of {', '.join(PLAIN)} with their usual "
             "values only",
-            where=where,
             cure="choose another profile with --traffic, or leave --rules out",
         )
     if profile.broadcast and graph.chains > 1:
-        yield CapabilityError(
-            "broadcast frames would circle in parallel chains", where=where, cure=cure
-        )
+        yield error("broadcast frames would circle in parallel chains")
     steered = scenario.addressing == "port" or scenario.routed or graph.chains > 1
     varied = profile.vary if profile.flows > 1 else ()
     # What is the source in direction 0 is the destination in direction 1.
@@ -120,37 +116,31 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
     }
     kept = sorted(name for name in asked if _is_examined(name, scenario))
     if kept and steered:
-        yield CapabilityError(
+        yield error(
             f"frames of {scenario.id} have to be addressed to what takes them in, and the profile "
             f"sets or varies {', '.join(kept)}",
-            where=where,
             cure="set or vary another field of the profile, or choose another deployment",
         )
     if scenario.rules == "learning" and (shared := _on_both_sides(scenario)):
-        yield CapabilityError(
+        yield error(
             f"a switch that learns would find {shared} on both sides",
-            where=where,
             accepted=f"up to {MACS_OF_A_PORT} flows by MAC address, from the usual ones",
             cure="choose --rules port where the vSwitch has them, or fewer flows",
         )
     if profile.loads != (1.0, 1.0) and len({s.direction for s in scenario.streams}) < 2:
-        yield CapabilityError(
-            f"{graph.name} sends one way, and loads are of two directions", where=where, cure=cure
-        )
+        yield error(f"{graph.name} sends one way, and loads are of two directions")
     stacks = {header_stack(stream, profile) for stream in scenario.streams}
     for names in (profile.vary, tuple(profile.values)):
         for both in sorted({same_octets(names, stack) for stack in stacks} - {""}):
-            yield CapabilityError(
+            yield error(
                 f"{both} are one in the frames of {graph.name}",
-                where=where,
                 cure="leave one of them out of the profile",
             )
     named = {*profile.vary, *profile.values}
     sent = {name for stream in scenario.streams for name in fields_sent_by(stream, profile)}
     if missing := sorted(named - sent):
-        yield CapabilityError(
+        yield error(
             f"no frame of {graph.name} has {', '.join(missing)}: it is not sent in a tunnel",
-            where=where,
             cure="leave the fields out of the profile, or choose an overlay deployment",
         )
 
