@@ -1,0 +1,46 @@
+"""docs/architecture.md, "One trial, call by call": each function is there and calls the next."""
+
+from __future__ import annotations
+
+import ast
+import re
+from itertools import pairwise
+from pathlib import Path
+
+TOP = Path(__file__).parents[2]
+#: Called by name or through a process, so that no source shows the call.
+INDIRECT = {"Agent.serve", "Agent.call_run_trial", "mlr_search"}
+
+
+def chains() -> list[list[tuple[str, str]]]:
+    """The two tables of the section: function and file of each row."""
+    text = (TOP / "docs/architecture.md").read_text()
+    section = text.partition("## One trial, call by call\n")[2].partition("\n## ")[0]
+    tables = section.split("|---|---|")[1:]
+    return [re.findall(r"^\| `([\w.]+)` \| `([\w./]+)` \|", table, re.M) for table in tables]
+
+
+def source_of(function: str, file: str) -> str:
+    text = (TOP / file).read_text()
+    nodes: list[ast.AST] = [ast.parse(text)]
+    for name in function.split("."):
+        nodes = [n for node in nodes for n in ast.iter_child_nodes(node)]
+        nodes = [n for n in nodes if getattr(n, "name", "") == name]
+    assert nodes, f"{file} has no {function}"
+    return ast.get_source_segment(text, nodes[0]) or ""
+
+
+def test_each_function_calls_the_next() -> None:
+    for chain in chains():
+        for (function, file), (following, _) in pairwise(chain):
+            name = following.rpartition(".")[2]
+            called = re.search(rf"\b{name}\(", source_of(function, file).partition("\n")[2])
+            assert called or following in INDIRECT, f"{function} does not call {following}"
+        source_of(*chain[-1])
+
+
+def test_the_document_counts_them() -> None:
+    rows = [row for chain in chains() for row in chain]
+    files = {file for _, file in rows}
+    stated = f"passes {len(rows)} functions in {len(files)} files"
+    assert stated in (TOP / "docs/architecture.md").read_text()
