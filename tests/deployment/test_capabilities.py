@@ -73,7 +73,10 @@ def test_what_everybody_can_is_accepted() -> None:
         ({"rules": "stream"}, "cannot do rules = stream"),
         ({"forwarding": "l3"}, "cannot do forwarding = l3"),
         ({"deployment": "encap"}, "cannot do tunnel = vxlan"),
-        ({"deployment": "pvpv", "vswitch": part(chains=False)}, "cannot tell parallel chains"),
+        (
+            {"deployment": "pvpv", "vswitch": part(chains=False)},
+            "cannot distinguish parallel chains",
+        ),
         (
             {
                 "options": SwitchOptions(mtu=1500),

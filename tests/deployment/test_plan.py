@@ -135,7 +135,7 @@ def test_attachments_that_do_not_meet() -> None:
 
 
 def test_parallel_chains_on_a_switch_that_cannot_tell_them_apart() -> None:
-    assert "nochains cannot tell parallel chains apart" in refusal(scenario("nochains", "pvpv"))
+    assert "nochains cannot distinguish parallel chains" in refusal(scenario("nochains", "pvpv"))
     assert plan(scenario("nochains", "pvvp"))
 
 

@@ -87,7 +87,7 @@ OWN_TUNNEL = ["ethernet", "ipv4", "udp", "vxlan", "ethernet", "ipv4", "udp"]
             "pvpv",
             {"forwarding": "l3"},
             {"headers": ["ethernet", "ipv4", "tcp"]},
-            "told apart by the UDP port",
+            "distinguished by the UDP port",
         ),
         ("phy2phy", {"forwarding": "l3"}, {"values": {"ipv4_src": "10.0.0.1"}}, "no way to 10.0"),
         ("phy2phy", {"rules": "stream"}, {"headers": TAGGED}, "rules for each flow"),

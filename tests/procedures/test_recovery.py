@@ -309,7 +309,7 @@ def test_a_generator_without_timelines_has_no_reset_time() -> None:
             )
 
     (one,) = resets(Plain(event=lambda n: event(2.0, 2.1)))
-    assert one.why == "not measured: the generator told no times (trial 1)"
+    assert one.why == "not measured: the generator reported no times (trial 1)"
 
 
 def test_where_nothing_can_be_reset_there_is_no_result() -> None:

@@ -62,7 +62,7 @@ def test_one_way_deployments_are_a_pair_too() -> None:
 def test_a_port_that_leads_to_several_is_refused() -> None:
     with pytest.raises(DutError, match="to several ports"):
         cabling.port_pairs(make_deployment("pvpv"))
-    with pytest.raises(CapabilityError, match="cannot tell parallel chains apart"):
+    with pytest.raises(CapabilityError, match="cannot distinguish parallel chains"):
         make_plan(scenario("pvpv"), Testbed(), facts())
 
 

@@ -146,7 +146,7 @@ def _sent_rate(result: TrialResult) -> float:
 
 
 def _pacing_error(result: TrialResult, load_fps: float) -> float:
-    """Relative difference of the rate frames left at to the rate asked for."""
+    """Relative difference of the rate frames left at to the intended rate."""
     errors = [
         abs(d.sent / d.tx_seconds - load_fps) / load_fps for d in result.directions if d.tx_seconds
     ]

@@ -91,7 +91,7 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
             f"Ethernet, and these are {', '.join(profile.headers)}",
         )
     if routed and graph.chains > 1 and "udp" not in profile.headers:
-        yield error("parallel chains that are routed are told apart by the UDP port")
+        yield error("parallel chains that are routed are distinguished by the UDP port")
     beyond = [
         str(value)
         for name, value in profile.values.items()
@@ -110,11 +110,11 @@ def deployment_errors(scenario: Scenario) -> Iterator[CapabilityError]:
     steered = scenario.addressing == "port" or scenario.routed or graph.chains > 1
     varied = profile.vary if profile.flows > 1 else ()
     # What is the source in direction 0 is the destination in direction 1.
-    asked = {
+    addressed = {
         *(name for name in profile.values if plain_name(name) in ("eth_src", "eth_dst")),
         *(name for name in varied if plain_name(name) == "eth_dst"),
     }
-    kept = sorted(name for name in asked if _is_examined(name, scenario))
+    kept = sorted(name for name in addressed if _is_examined(name, scenario))
     if kept and steered:
         yield error(
             f"frames of {scenario.id} have to be addressed to what takes them in, and the profile "
@@ -206,8 +206,10 @@ def generator_errors(scenario: Scenario, can: GeneratorCapabilities) -> Iterator
     if profile.burst > 1 and not can.paced_bursts:
         yield cannot(f"meet a load with bursts of {profile.burst} frames", "burst = 1")
     if (profile.answers == "any" or profile.announce) and not can.answers:
-        asked = 'answers = "any"' if profile.answers == "any" else "announce"
-        yield cannot(f"answer neighbours, as {asked} wants", 'answers = "none", announce = false')
+        setting = 'answers = "any"' if profile.answers == "any" else "announce"
+        yield cannot(
+            f"answer neighbours, as {setting} requires", 'answers = "none", announce = false'
+        )
 
 
 def check_capabilities(scenario: Scenario, vswitch: Any, vnf: Any, generator: Any) -> None:
@@ -260,14 +262,14 @@ def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityErro
                 accepted=", ".join(known) or "no options",
                 cure="leave the option out, or measure another vSwitch with it",
             )
-    for what, asked, offered in (
+    for what, value, offered in (
         ("rules", scenario.rules, can.rules),
         ("forwarding", scenario.forwarding, can.forwarding),
         ("tunnel", scenario.tunnel if scenario.deployment.tunnelled else None, can.tunnels),
     ):
-        if asked is not None and asked not in offered:
+        if value is not None and value not in offered:
             yield CapabilityError(
-                f"{name} cannot do {what} = {asked}",
+                f"{name} cannot do {what} = {value}",
                 where=where,
                 accepted=", ".join(offered) or "none of them",
                 cure=f"choose another with --{what}, or another vSwitch",
@@ -277,7 +279,7 @@ def _vswitch_errors(scenario: Scenario, vswitch: Any) -> Iterator[CapabilityErro
             "a vSwitch that routes does not learn addresses", where="rules", accepted="port, stream"
         )
     if scenario.deployment.chains > 1 and not can.chains:
-        yield CapabilityError(f"{name} cannot tell parallel chains apart", where=where)
+        yield CapabilityError(f"{name} cannot distinguish parallel chains", where=where)
     if scenario.largest_on_wire > scenario.mtu + ETHERNET_OCTETS:
         yield CapabilityError(
             f"an MTU of {scenario.mtu} carries no frames of {scenario.largest_on_wire} octets",
@@ -390,7 +392,7 @@ def _guest_nic_reasons(
     vswitch = registry.load("vswitches", scenario.vswitch)
     accepted = vnf.accepts(scenario)
     if not set(vswitch.capabilities.attachments) & set(accepted):
-        return  # which the plan says better
+        return  # which the plan reports better
     kind = attachment_kind(vswitch, accepted)
     if "nic" in keys and kind == "vf":
         yield "the guest's NIC is a function of the machine's"

@@ -379,7 +379,7 @@ class LiveDeployment:
             self.slices = self._cut_slices()
 
     def cause(self, error: VnetperfError) -> VnetperfError:
-        """A part that has died says more than the call that found it gone.
+        """The error of a part that has died, rather than of the call that found it gone.
 
         A process closes its sockets a while before its end can be seen: it gives its memory back
         first.

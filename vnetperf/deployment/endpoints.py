@@ -126,7 +126,7 @@ def _endpoint_at(
 
 
 def _add_neighbour(end: Endpoint, peer: str, mac: str) -> None:
-    """Who is behind an address is told; nothing is ever asked by ARP."""
+    """Set the address of a peer, so that no ARP request is sent."""
     line = f"ip neigh replace {peer} lladdr {mac} dev {end.netdev} nud permanent"
     end.place.run(line.split())
 

@@ -199,7 +199,7 @@ def _compromises(used: list[CpuFacts]) -> str:
 
 
 def _far(near: int | None, nodes: set[int]) -> str:
-    """What to say when pollers are not where the NICs are."""
+    """A note when pollers are not where the NICs are."""
     if near is None or nodes <= {near}:
         return ""
     return f"; the NICs are on node {near}: every frame crosses between nodes"
@@ -249,7 +249,7 @@ def place_with_vnfs(
 
 
 def _only_node(node: int, config: CoresConfig, facts: MachineFacts) -> CoresConfig:
-    """The testbed's wishes with the processors of one node."""
+    """The testbed's configuration with the processors of one node."""
     here = tuple(cpu.cpu for cpu in allowed_cpus(config, facts) if cpu.node == node)
     return config.model_copy(update={"allowed": here})
 

@@ -286,7 +286,7 @@ def _choose_wire(
 
 
 def _wires(capabilities: Any, mode: str) -> tuple[str, ...]:
-    """Wires that an end takes in the mode that is asked for."""
+    """Wires that an end takes in a mode."""
     of_modes: dict[str, tuple[str, ...]] = getattr(capabilities, "mode_wires", {})
     every: tuple[str, ...] = capabilities.wires
     return of_modes.get(mode, every)
@@ -299,7 +299,7 @@ Pool = tuple[int, int]
 def _memory(
     plan: Plan, facts: MachineFacts, vswitch: Any, vnf: Any, generator: Any
 ) -> tuple[MemoryPlan, ...]:
-    """Hugepages by node: the pollers' and the NICs' nodes, unless the scenario says others."""
+    """Hugepages by node: the pollers' and the NICs' nodes, unless the scenario names others."""
     scenario, placement, size = plan.scenario, plan.placement, plan.testbed.hugepage_kb
     graph = scenario.deployment
     kinds = [plan.wire] if graph.phy_ports else []
@@ -344,10 +344,10 @@ def _memory_of_pools(
 
 
 def _memory_of(
-    wanted: Pool, asked: dict[str, int], plan: Plan, facts: MachineFacts
+    wanted: Pool, demands: dict[str, int], plan: Plan, facts: MachineFacts
 ) -> MemoryPlan | None:
     node, size_kb = wanted
-    users = {user: mib for user, mib in asked.items() if mib}
+    users = {user: mib for user, mib in demands.items() if mib}
     pages = sum(ceil(mib * 1024 / size_kb) for mib in users.values())
     if not pages:
         return None

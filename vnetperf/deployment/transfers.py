@@ -116,8 +116,8 @@ class Exchange:
     def run(self, specs: Sequence[TransferSpec]) -> list[Transfer]:
         """Run transfers one after the other."""
         found: list[Transfer] = []
-        for asked in specs:
-            spec = offered_rate(asked, found)
+        for requested in specs:
+            spec = offered_rate(requested, found)
             tool: EndpointTool = registry.load("endpoints", spec.tool)()
             if why := tool.cannot(spec):
                 raise CapabilityError(why, where="endpoint tool", cure="--endpoint-tool auto")
@@ -140,7 +140,7 @@ class Exchange:
                 _program(one.server).end(tool.end_server_by)
             flows = self._read(tool, spec, instances, version, where)
         except BaseException:
-            with suppress(VnetperfError):  # what went wrong first says more
+            with suppress(VnetperfError):  # the first error is the cause
                 self._end(tool, instances)
             raise
         self._end(tool, instances)

@@ -100,14 +100,14 @@ def _path_error(
     return DutError(
         f"the path check failed: {counts}; counters of the last try: {hops}"
         + (f"; links down: {', '.join(down)}" if down else "")
-        + "".join(f"; {said}" for vnf in deployment.vnfs if (said := vnf.last_words())),
+        + "".join(f"; {lines}" for vnf in deployment.vnfs if (lines := vnf.last_words())),
         where=deployment.plan.scenario.id,
         cure=_path_cure(deployment, down),
     )
 
 
 def _path_cure(deployment: LiveDeployment, down: tuple[str, ...]) -> str:
-    cure = "the hop where frames stop says which part does not forward; see its log"
+    cure = "the hop where frames stop shows which part does not forward; see its log"
     wires = sorted({nic.wire for nic in deployment.plan.nics}) if down else ()
     cables = (" - ".join(n.pci for n in deployment.plan.nics if n.wire == w) for w in wires)
     joined = ", ".join(cables)
@@ -317,7 +317,7 @@ class EventInjector:
             self._deployment.restart_vnf(int(kind.removeprefix("vnf")))
 
     def _links_up(self) -> None:
-        """A tester on virtio-user takes the switch's connection when its link is asked for."""
+        """A tester on virtio-user takes the switch's connection when its link is read."""
         generator = self._deployment.generator
         wait_for(
             lambda: not generator.links_down(),

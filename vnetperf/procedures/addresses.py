@@ -53,7 +53,7 @@ PROBES = 5
 
 
 class _Not(Enum):
-    """Why a try says nothing."""
+    """Why a try has no result."""
 
     FORGOTTEN = "the DUT kept addresses that it should have forgotten, or does not flood"
     SENT = "the generator left out some of the series"
@@ -193,7 +193,7 @@ def _try(
     learning = yield _series(count, fps, when_limited="count")
     if any(counts.sent < counts.intended for counts in learning.result.directions):
         return _Not.SENT
-    # At a high rate some may be lost, which says nothing of what is known.
+    # At a high rate some may be lost, which shows nothing of what is known.
     if fps == slow and _arrived(learning) < count - known + SPARE // 2:
         return _Not.FORGOTTEN
     checked = yield _series(count, slow)

@@ -19,7 +19,7 @@ QUIET_S = 1.0
 
 @dataclass(frozen=True)
 class _TrialFinding:
-    """What one trial says.
+    """What one trial shows.
 
     Attributes:
         seconds: From the drop of the load to the last lost frame.

@@ -27,7 +27,7 @@ from vnetperf.procedures.timeline import bin_width, curve_of, lost_between
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
-#: Types of reset: what RFC 6201 tells apart.
+#: Types of reset: as RFC 6201 distinguishes them.
 SOFTWARE, INTERFACE = "software", "hardware: interface"
 
 
@@ -42,7 +42,7 @@ class ResetInputs(ProcedureInputs[ResetTest]):
 
 
 def events_of(test: ResetTest, ends: tuple[str, str]) -> tuple[str, ...]:
-    """Names of the events that a test asks for."""
+    """Names of the events of a test."""
     names = {"vswitch": "vswitch", "vnf": "vnf0", "link": f"link {ends[0]}"}
     return tuple(names[what] for what in test.what)
 
@@ -53,7 +53,7 @@ def reset(inputs: ResetInputs) -> Procedure[tuple[Reset, ...]]:
     events = events_of(inputs.parameters, inputs.ends)
     if all(inputs.impossible.get(what) for what in events):
         whys = "; ".join(f"{what}: {inputs.impossible[what]}" for what in events)
-        raise NoResultError(f"nothing of what is asked for can be reset here: {whys}")
+        raise NoResultError(f"nothing of the preset's `reset.what` can be reset here: {whys}")
     for what in events:
         if why := inputs.impossible.get(what):
             found.append(_outcome(inputs, what, [], why))
@@ -87,7 +87,7 @@ def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
     """Why a trial has no reset time; "" when it has one."""
     event, timelines = outcome.result.event, outcome.result.timelines
     if event is None or not timelines:
-        return "the generator told no times"
+        return "the generator reported no times"
     if event.failure:
         return event.failure
     end = outcome.duration_s - timelines[0].bin_s

@@ -40,7 +40,7 @@ def round_count(config: pytest.Config) -> int:
 
 #: What an id may hold: it stands in test ids, where brackets and blanks have a meaning.
 _ID = re.compile(r"[\w=:.,+%/-]+", re.ASCII)
-#: Wishes that are no setting of a variant.
+#: Keys of the mark that are no setting of a variant.
 _OWN = ("frame_sizes",)
 _PARAM = type(pytest.param())
 _HOW = (
@@ -85,10 +85,10 @@ def variants_of(node: Any, sources: Mapping[str, str]) -> list[tuple[Variant, tu
     marks = (
         list(node.iter_markers("vary"))[::-1] if node else []
     )  # the first written is the last applied
-    wishes = _case_settings(node, sources) if marks else ()
+    own = _case_settings(node, sources) if marks else ()
     found = []
     for combination in product(*(list(_variants_of_mark(mark, node.nodeid)) for mark in marks)):
-        variant, decorations = Variant(settings=wishes), ()
+        variant, decorations = Variant(settings=own), ()
         for one, more in combination:
             variant, decorations = variant.and_also(one), (*decorations, *more)
         found.append((variant, decorations))
@@ -103,15 +103,15 @@ def variants_of(node: Any, sources: Mapping[str, str]) -> list[tuple[Variant, tu
 
 def _case_settings(node: Any, sources: Mapping[str, str]) -> tuple[tuple[str, Value], ...]:
     mark = node.get_closest_marker("vnetperf")
-    asked = mark.kwargs if mark is not None else {}
+    settings = mark.kwargs if mark is not None else {}
     wrong = next(
-        (key for key, value in asked.items() if key not in _OWN and not _is_value(value)), ""
+        (key for key, value in settings.items() if key not in _OWN and not _is_value(value)), ""
     )
     if wrong:
         raise pytest.UsageError(f"{node.nodeid}: @pytest.mark.vnetperf: {wrong} is no text")
     return tuple(
         (key, value)
-        for key, value in asked.items()
+        for key, value in settings.items()
         if key not in _OWN and sources.get(key, "default") == "default"
     )
 
@@ -171,10 +171,10 @@ def comparisons_of(items: Iterable[pytest.Item], sources: Mapping[str, str]) -> 
         function = getattr(item, "originalname", item.name)
         name = f"{item.path.stem}::{function}"
         if (name, selected.scenario) not in found:
-            said = getattr(getattr(item, "function", None), "__doc__", None) or ""
+            doc = getattr(getattr(item, "function", None), "__doc__", None) or ""
             found[name, selected.scenario] = Comparison(
                 name=name,
-                title=" ".join(said.strip().partition("\n\n")[0].split()),
+                title=" ".join(doc.strip().partition("\n\n")[0].split()),
                 scenario=selected.scenario,
                 variants=tuple(variant for variant, _ in variants_of(item, sources)),
             )

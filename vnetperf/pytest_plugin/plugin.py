@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     from vnetperf.pytest_plugin.cases import round_count
 
     config.addinivalue_line(
-        "markers", "vnetperf(frame_sizes=(...)): what a test case asks for unless the user does"
+        "markers", "vnetperf(frame_sizes=(...)): sizes of a test case unless the user gives others"
     )
     config.addinivalue_line(
         "markers", "deployments(*names): a test case is for these deployments only"
@@ -201,7 +201,7 @@ def _raise_wrong(config: pytest.Config) -> None:
 
 
 def _refuse(config: pytest.Config, error: pytest.UsageError) -> None:
-    """End the session; a worker of xdist cannot, and tells each case."""
+    """End the session; a worker of xdist cannot, and fails each case."""
     if not session_of(config).worker:
         raise error
     session_of(config).refused = str(error)
@@ -245,7 +245,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Skip a test without a result by its own rules, and a size that cannot be had here.
 
-    A size that the user asked for is not skipped.
+    A size that the user gave is not skipped.
     """
     if not _measures(item):
         return (yield)
@@ -308,7 +308,7 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Under pytest-xdist: keep a scenario's cases on one worker."""
     if config.getoption("dist") not in ("load", "loadgroup"):
-        return None  # the user wants another order
+        return None  # the user chose another order
     from vnetperf.pytest_plugin.cases import LateScheduling
 
     return LateScheduling(config, log, session_of(config).outcomes.cases)

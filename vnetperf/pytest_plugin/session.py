@@ -213,7 +213,7 @@ class OutcomeCounter:
         """Why the session is not green."""
         return (
             f"vnetperf: nothing was measured: all {self._counts['skipped']} selected cases were "
-            "skipped, for the reasons that `-rs` lists; `vnetperf doctor` says what is missing"
+            "skipped, for the reasons that `-rs` lists; `vnetperf doctor` lists what is missing"
         )
 
 
@@ -222,7 +222,7 @@ WORKER_PATIENCE_S = 86_400.0
 
 
 class BenchSession:
-    """Made when the first test asks for `bench`; most sessions of pytest never have one."""
+    """Made when the first test requests `bench`; most sessions of pytest never have one."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -261,7 +261,7 @@ class BenchSession:
         return self._configuration
 
     def configuration_for(self, item: pytest.Item) -> Configuration:
-        """The configuration of a test case, its own wishes being the lowest layer."""
+        """The configuration of a test case, its own sizes being the lowest layer."""
         marker = item.get_closest_marker("vnetperf")
         if marker is None:
             return self.configuration
@@ -346,7 +346,7 @@ class BenchSession:
             except ConfigError as error:  # the machine has changed
                 raise pytest.UsageError(str(error)) from None
             except VnetperfError:
-                pass  # the agent cannot be started: each case says so
+                pass  # the agent cannot be started: each case reports it
 
     def run(self) -> Run:
         """The run, begun on first use."""
@@ -385,11 +385,11 @@ class BenchSession:
         except CapabilityError as error:
             why = str(error).replace("\n", ";")
             run.note_skipped(selected.id, why)
-            pytest.skip(why)  # told in the log and in every report
+            pytest.skip(why)  # it is in the log and in every report
         except ConfigError as error:
             if self.worker or selected.variant:
                 raise
-            # As wrong for every other case: told once.
+            # As wrong for every other case: reported once.
             pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
         return Bench(run, scenario)
 

@@ -43,7 +43,7 @@ class LiveProgress:
         self._trials = 0
         self._began = 0.0
         self._last = ""
-        self._said = ""
+        self._reported = ""
         self._trial = ""
         self._before = NOTHING
 
@@ -52,9 +52,9 @@ class LiveProgress:
         if self.live:
             self._show(text)
         # There may be nothing to draw on; a wait is reported ten times a second.
-        if not self.live and text != self._said:
+        if not self.live and text != self._reported:
             self.line(text)
-        self._said = text
+        self._reported = text
 
     def line(self, text: str) -> None:
         """Print a line of its own."""
@@ -111,8 +111,9 @@ class LiveProgress:
         self._trials += 1
         loss = f"loss {trial.result.worst_loss_ratio():.3%}" if trial.result.directions else ""
         verdict = "" if trial.verdict == "VALID" else f" {trial.verdict}"
-        asked = f"{trial.spec.burst} frames" if trial.spec.burst else rate_text(trial.spec.load_fps)
-        self._last = f"; last: {asked} {loss}{verdict}"
+        spec = trial.spec
+        load = f"{spec.burst} frames" if spec.burst else rate_text(spec.load_fps)
+        self._last = f"; last: {load} {loss}{verdict}"
 
     def _show(self, text: str) -> None:
         if self._status is None:
@@ -182,8 +183,8 @@ def print_plans(
             raise pytest.UsageError(str(error)) from None
         for selected, endpoints in wanted:
             terminal.section(f"plan of {selected.id}")
-            for said in selected.variant.typed:
-                terminal.line(f"variant     {said}")
+            for option in selected.variant.typed:
+                terminal.line(f"variant     {option}")
             try:
                 scenario = scenario_of(configuration, selected, facts)
                 if endpoints:

@@ -58,7 +58,7 @@ def _line(text: str) -> str:
 #: What a run that is continued may have otherwise: more cases, and where results go.
 NOT_OF_TRIALS = frozenset({"pcap", "results_dir", "notes", "frame_sizes", "tests"})
 
-#: Differences that are named; the first ones say which file or option it is.
+#: Differences that are named; the first ones show which file or option it is.
 _SHOWN = 5
 
 
@@ -146,7 +146,7 @@ def _configuration_differences(then: RunRecord, now: RunRecord) -> str:
         }
 
     found = tree_differences(tree(then), tree(now))
-    said = [f"{one.path} was {one.a!r}, is {one.b!r}" for one in found[:_SHOWN]]
+    texts = [f"{one.path} was {one.a!r}, is {one.b!r}" for one in found[:_SHOWN]]
     if len(found) > _SHOWN:
-        said.append(f"and {len(found) - _SHOWN} more")
-    return "; ".join(said) or "the content of a file of traffic or of the vSwitch's options"
+        texts.append(f"and {len(found) - _SHOWN} more")
+    return "; ".join(texts) or "the content of a file of traffic or of the vSwitch's options"

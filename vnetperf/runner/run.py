@@ -267,7 +267,7 @@ class Run:
         if scenario.id in self._failed:
             raise self._failed[scenario.id]
         require_size(scenario, frame_size, largest_frame(scenario))
-        if frame_size > scenario.max_frame_size:  # asked for by the test case alone
+        if frame_size > scenario.max_frame_size:  # a size of the test case alone
             scenario = scenario.model_copy(update={"max_frame_size": frame_size})
         plan = self.plan(scenario)
         # On the wire it is deployed with: each has a limit of its own.

@@ -36,12 +36,12 @@ def make_scenario(scenario_id: str, configuration: Configuration, variant: str =
     settings = configuration.settings
     graph = make_deployment(deployment, settings.vnfs)
     capabilities = registry.load("vswitches", vswitch).capabilities
-    # A chain that is not told apart by its port is told apart by address.
+    # Chains that no port distinguishes are distinguished by address.
     learned = settings.rules == "learning" and graph.chains > 1
     by_port = learned or capabilities.addressing == "port"
     vnf = settings.vnf
     if graph.gtp and not issubclass(registry.load_vnf(vnf), UserPlane):
-        vnf = _mobile_core()  # whatever else is asked for, only one takes users' packets
+        vnf = _mobile_core()  # whatever --vnf is: only a core takes users' packets
     rewrites = (by_port or settings.forwarding == "l3") and graph.vnf_count > 0
     usual = "route" if graph.gtp else "mac" if rewrites else "io"
     mode = settings.vnf_mode if settings.vnf_mode != "auto" else usual

@@ -122,7 +122,7 @@ def _spec(
     run: Run, deployed: Scenario, kind: Kind, message_size: int, way: Way = "forth"
 ) -> TransferSpec:
     settings, preset = run.configuration.settings, run.configuration.preset
-    asked = TransferSpec(
+    spec = TransferSpec(
         kind=kind,
         way=way,
         message_size=message_size,
@@ -131,8 +131,8 @@ def _spec(
         warmup_s=WARMUP_S if preset.benchmark else 0,
     )
     inside = deployed if settings.endpoint_server == "vnf" else None
-    tool = choose_tool(asked, settings.endpoint_tool, run.facts(), inside)
-    return asked.model_copy(update={"tool": tool})
+    tool = choose_tool(spec, settings.endpoint_tool, run.facts(), inside)
+    return spec.model_copy(update={"tool": tool})
 
 
 def choose_tool(

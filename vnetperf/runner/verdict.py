@@ -98,6 +98,6 @@ def _write_private(path: Path, octets: bytes) -> None:
 
 
 def captures_summary(folder: Path) -> str:
-    """What to tell a user about a run's captures."""
+    """A line about a run's captures; "" without any."""
     files = sorted((folder / CAPTURES_FOLDER).glob("*.pcap"))
     return f"captures: {len(files)} pcap files in {folder / CAPTURES_FOLDER}" if files else ""

@@ -16,12 +16,12 @@ from vnetperf.model.trial import TrialOutcome
 
 #: Duration sums are rounded to nanoseconds, so that seven trials of 0.1 s do make 0.7 s.
 _SUM_DIGITS = 9
-#: Nor does a nanosecond tell whether an exceed ratio is exceeded.
+#: Nor does a nanosecond decide whether an exceed ratio is exceeded.
 _TOLERANCE_S = 1e-9
 
 
 class LoadClass(Enum):
-    """What the trials at a load say of it."""
+    """What the trials at a load show."""
 
     LOWER = "lower bound"
     """Carried, whatever the trials still missing would show."""

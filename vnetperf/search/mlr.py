@@ -254,7 +254,7 @@ def _has_a_bound(result: GoalOutcome) -> bool:
 
 def _estimate_reason(chosen: GoalOutcome, goal: SearchGoal, stopped: str) -> str:
     by = chosen.goal
-    asked = f"{goal.final_trial_s:g} s, {goal.duration_sum_s:g} s at a load"
+    required = f"{goal.final_trial_s:g} s, {goal.duration_sum_s:g} s at a load"
     text = f"an estimate by trials of {by.final_trial_s:g} s, {by.duration_sum_s:g} s at a load"
     width = chosen.relative_width
     if width is not None:
@@ -263,7 +263,7 @@ def _estimate_reason(chosen: GoalOutcome, goal: SearchGoal, stopped: str) -> str
         text += ", which carried the maximum load: the limit is not the DUT's"
     elif chosen.at_most:
         text += ", at which the minimum load was too much"
-    return f"{text}, where {asked} are asked for: {stopped}"
+    return f"{text}, where {required} are required: {stopped}"
 
 
 #: A trial must be longer than those before by this much to be worth repeating what they found.
@@ -272,7 +272,7 @@ _WORTH = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A trial that a goal wants."""
+    """A trial that a goal needs next."""
 
     rung: int
     """Its load."""
@@ -301,8 +301,8 @@ class TargetTracker:
         self._history = history
         self._hints: tuple[int | None, int | None] = hints
 
-    def wish(self) -> Candidate | None:
-        """Say which trial this goal wants next.
+    def candidate(self) -> Candidate | None:
+        """The trial that this goal needs next; None when it is done.
 
         A target that is reached, or cannot be within the limits of load, leaves its bounds as
         hints to the next. The final one is never left: trials for other goals may still move its
@@ -340,7 +340,7 @@ class TargetTracker:
         """Prefer a short trial where its failure alone would settle the matter.
 
         That is so at each new load for an exceed ratio of 0, and after a failed full-length trial
-        for a majority of two. Once a short trial has passed, only full-length ones can tell.
+        for a majority of two. Once a short trial has passed, only full-length ones can decide.
         """
         if self._scout_s >= criterion.trial_s:
             return criterion.trial_s
@@ -394,50 +394,52 @@ def _run_trials(
     session: SearchSession,
     ladders: Sequence[list[Criterion]],
 ) -> Procedure[None]:
-    """Overload the DUT once, then grant wishes until there are none.
+    """Overload the DUT once, then run candidates until there are none.
 
     The forwarding rate under overload is the best guess of capacity that one trial can give. Of
-    the wishes, the one at the lowest load is granted, then the longest: what is too much at a low
-    load tells the other goals not to look higher. A wish that does not fit the budget any more
+    the candidates the one at the lowest load is run, then the longest: what is too much at a low
+    load rules out higher ones for the other goals. A candidate that no longer fits the budget
     leaves the time to those that do.
     """
     seconds = max(goal.initial_trial_s for goal in goals)
     overload = yield from session.measure(grid.top, seconds)
     forwarded = overload.forwarding_rate_fps
-    pursuits = [
+    trackers = [
         TargetTracker(
             goal, grid, session.history, first_hints(goal, grid, forwarded, _MARGIN), ladder
         )
         for goal, ladder in zip(goals, ladders, strict=True)
     ]
-    while wishes := _candidates(pursuits):
-        chosen = _choose_candidate([wish for _, wish in wishes], session.budget)
+    while candidates := _candidates(trackers):
+        chosen = _choose_candidate([candidate for _, candidate in candidates], session.budget)
         if chosen is None:
-            if _shorten([pursuit for pursuit, _ in wishes], session.budget):
+            if _shorten([tracker for tracker, _ in candidates], session.budget):
                 continue
-            chosen = min((wish for _, wish in wishes), key=_urgency)  # and so the search ends
+            chosen = min(
+                (candidate for _, candidate in candidates), key=_urgency
+            )  # and so the search ends
         yield from session.measure(chosen.rung, chosen.duration_s)
 
 
-def _candidates(pursuits: Sequence[TargetTracker]) -> list[tuple[TargetTracker, Candidate]]:
-    wishes = ((pursuit, pursuit.wish()) for pursuit in pursuits)
-    return [(pursuit, wish) for pursuit, wish in wishes if wish is not None]
+def _candidates(trackers: Sequence[TargetTracker]) -> list[tuple[TargetTracker, Candidate]]:
+    candidates = ((tracker, tracker.candidate()) for tracker in trackers)
+    return [(tracker, candidate) for tracker, candidate in candidates if candidate is not None]
 
 
-def _urgency(wish: Candidate) -> tuple[int, float]:
-    return wish.rung, -wish.duration_s
+def _urgency(candidate: Candidate) -> tuple[int, float]:
+    return candidate.rung, -candidate.duration_s
 
 
-def _choose_candidate(wishes: Sequence[Candidate], budget: Budget) -> Candidate | None:
-    """The wish to grant; None if none fits the budget.
+def _choose_candidate(candidates: Sequence[Candidate], budget: Budget) -> Candidate | None:
+    """The candidate to run; None if none fits the budget.
 
     A long trial that would leave too little for a goal that is still at shorter ones has to wait.
     """
-    fitting = [wish for wish in wishes if budget.fits(wish.duration_s)]
+    fitting = [candidate for candidate in candidates if budget.fits(candidate.duration_s)]
     if not fitting:
         return None
     chosen = min(fitting, key=_urgency)
-    shortest = min(fitting, key=lambda wish: (wish.duration_s, wish.rung))
+    shortest = min(fitting, key=lambda candidate: (candidate.duration_s, candidate.rung))
     after = budget.left_s - budget.cost(chosen.duration_s)
     if shortest.duration_s < chosen.duration_s and after < _RESERVED_TRIALS * budget.cost(
         shortest.duration_s
@@ -446,15 +448,15 @@ def _choose_candidate(wishes: Sequence[Candidate], budget: Budget) -> Candidate 
     return chosen
 
 
-def _shorten(pursuits: Sequence[TargetTracker], budget: Budget) -> bool:
-    """Share what is left among goals whose trials do not fit the budget; tell if it helps.
+def _shorten(trackers: Sequence[TargetTracker], budget: Budget) -> bool:
+    """Share what is left among goals whose trials do not fit the budget; return whether it helps.
 
     Where it is too little for all of them, the first has it.
     """
-    for some in (pursuits, pursuits[:1]):
+    for some in (trackers, trackers[:1]):
         each = budget.left_s / (_LAST_TRIALS * len(some))
         length = each - budget.cost(0.0)
-        shortened = [pursuit.shorten(length) for pursuit in some]
+        shortened = [tracker.shorten(length) for tracker in some]
         if any(shortened):
             return True
     return False

@@ -158,7 +158,7 @@ class SearchSession:
         return max(fits, default=-1.0)
 
     def result(self, goal: SearchGoal, stopped: str) -> GoalOutcome:
-        """Say what the trials so far answer to a goal."""
+        """What the trials so far answer to a goal."""
         criterion = Criterion.of_goal(goal)
         bounds = self.history.bounds(criterion)
         lower, upper = self.bound(bounds.lower), self.bound(bounds.upper)
@@ -174,7 +174,7 @@ class SearchSession:
             regular = far <= goal.width
             reason = "both bounds found, within the goal's width"
             if not regular:
-                reason = f"bounds are {far:.3%} apart, wider than asked: {stopped}"
+                reason = f"bounds are {far:.3%} apart, wider than required: {stopped}"
         else:
             missing = "no upper bound" if lower else "no lower bound" if upper else "no bounds"
             reason = f"{missing}: {stopped}"
