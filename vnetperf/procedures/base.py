@@ -8,6 +8,8 @@ from typing import Generic, Literal, TypeVar
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import LogError
 from vnetperf.model.parameters import ProcedureParameters as Parameters
+from vnetperf.model.trial import TrialOutcome, TrialRequest
+from vnetperf.search import Procedure
 
 
 class KnownThroughput(Frozen):
@@ -90,6 +92,22 @@ class ProcedureInputs(Frozen, Generic[P]):
             "phy0->phy1" ...
         """
         return direction_name(number, self.ends)
+
+
+def repeat_trial(request: TrialRequest, times: int) -> Procedure[list[TrialOutcome]]:
+    """Run a trial several times.
+
+    Args:
+        request: The trial.
+        times: Number of trials.
+
+    Returns:
+        Their outcomes in order.
+    """
+    outcomes = []
+    for _ in range(times):
+        outcomes.append((yield request))
+    return outcomes
 
 
 def direction_name(direction: int, ends: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from vnetperf.model.outcomes import DelayVariation, LatencyAt
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.procedures.base import ProcedureInputs, repeat_trial
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 from vnetperf.statistics.histogram import decode_hdr
@@ -93,9 +93,7 @@ def latency(inputs: ProcedureInputs[LatencyTest]) -> Procedure[tuple[LatencyAt, 
         request = TrialRequest(
             load_fps=load_fps, duration_s=test.duration_s, tag_at_s=test.tag_at_s, ipdv=True
         )
-        trials = []
-        for _ in range(test.repeats):
-            trials.append((yield request))
+        trials = yield from repeat_trial(request, test.repeats)
         found.append(_result_at(inputs, of, load_fps, trials, note))
     return tuple(found)
 

@@ -13,7 +13,7 @@ from typing import Any
 from vnetperf.model.outcomes import ForwardingRate, LossStep
 from vnetperf.model.parameters import FrameLossTest, LossProfileTest, MrrTest, Rfc2889Test
 from vnetperf.model.trial import TrialOutcome, TrialRequest, WhenLimited
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.procedures.base import ProcedureInputs, repeat_trial
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
@@ -112,9 +112,7 @@ def mrr(inputs: ProcedureInputs[MrrTest]) -> Procedure[tuple[ForwardingRate, ...
         histogram_up_to_loss=-1.0,
         when_limited="lower",
     )
-    trials = []
-    for _ in range(inputs.parameters.repeats):
-        trials.append((yield request))
+    trials = yield from repeat_trial(request, inputs.parameters.repeats)
     return (rate_at(inputs, "maximum offered load", trials),)
 
 

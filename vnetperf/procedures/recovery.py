@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from vnetperf.model.outcomes import Recovery
 from vnetperf.model.parameters import RecoveryTest
 from vnetperf.model.trial import LoadStep, TrialOutcome, TrialRequest, Verdict
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.procedures.base import ProcedureInputs, repeat_trial
 from vnetperf.procedures.timeline import bin_width, curve_of, lost_between
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
@@ -51,9 +51,7 @@ def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
         histogram_up_to_loss=-1.0,
         when_limited="count",
     )
-    outcomes = []
-    for _ in range(test.repeats):
-        outcomes.append((yield request))
+    outcomes = yield from repeat_trial(request, test.repeats)
     found = [_judge(test, one) for one in outcomes]
     marks = [{"load drops": test.overload_s} for _ in found]
     for mark, one in zip(marks, found, strict=True):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from vnetperf.model.outcomes import Curve, Soak
 from vnetperf.model.parameters import SoakTest
 from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialRequest, TrialResult, Verdict
-from vnetperf.procedures.base import ProcedureInputs
+from vnetperf.procedures.base import ProcedureInputs, repeat_trial
 from vnetperf.procedures.latency import delay_variation, latencies_by_direction
 from vnetperf.search import Procedure
 from vnetperf.statistics import clopper_pearson
@@ -28,9 +28,7 @@ def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
         when_limited="count",
         ipdv=True,
     )
-    trials = []
-    for _ in range(count):
-        trials.append((yield request))
+    trials = yield from repeat_trial(request, count)
     results = [outcome.result for outcome in trials]
     lost, offered = max(
         (_sums(results, place) for place in range(len(results[0].directions))),

@@ -118,8 +118,6 @@ class ThresholdCheck:
     """What this session expects."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from vnetperf.pytest_plugin.cases import round_count
-
         given = config.getoption("expect", None)
         self._together = bool(round_count(config))
         self._expectations: Expectations | None = _load_thresholds(Path(given)) if given else None
@@ -154,7 +152,6 @@ class ThresholdCheck:
 
 def _load_thresholds(path: Path) -> Expectations:
     from vnetperf.analysis.thresholds import Expectations
-    from vnetperf.model.errors import ConfigError
     from vnetperf.runner.scenarios import scenario_ids
 
     try:

@@ -5,10 +5,9 @@ Strategies that choose the next load for one goal, targets of a goal, and the co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log, log2
-from typing import Protocol
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.search.base import GoalOutcome, Procedure, Search, StopSearch
@@ -63,13 +62,6 @@ class SearchState:
         lowest = 0 if self.lower is None else floor + 1
         highest = self.top if self.upper is None else ceiling - 1
         return max(lowest, min(highest, rung))
-
-
-class Strategy(Protocol):
-    """One way to choose the next load for one goal."""
-
-    def __call__(self, situation: SearchState, /) -> int | None:
-        """Choose."""
 
 
 def split(lower: int, upper: int, width: int) -> int:
@@ -146,7 +138,11 @@ def bisect_bounds(situation: SearchState) -> int | None:
 
 
 #: Tried in this order until one names a load.
-STRATEGIES: tuple[Strategy, ...] = (confirm_hints, extend_hints, bisect_bounds)
+STRATEGIES: tuple[Callable[[SearchState], int | None], ...] = (
+    confirm_hints,
+    extend_hints,
+    bisect_bounds,
+)
 
 #: Trial durations grow by about this between targets: a target costs its trials, so few are used.
 _LONGER = 8.0

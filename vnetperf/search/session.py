@@ -19,9 +19,8 @@ _SAFETY = 1e-6
 class Grid(Protocol):
     """A monotonous ladder of loads from rung 0 (min load) to rung `top` (max load)."""
 
-    @property
-    def top(self) -> int:
-        """The highest rung."""
+    top: int
+    """The highest rung."""
 
     def load(self, rung: int) -> float:
         """Load of a rung."""
@@ -35,28 +34,24 @@ class GeometricGrid:
         self._max = limits.max_load_fps
         self._unit = -log1p(-width) * (1.0 - _SAFETY) / divisions
         rungs = log(self._max / self._min) / self._unit
-        self._top = max(1, ceil(rungs - _SAFETY / 2))
-
-    @property
-    def top(self) -> int:
+        self.top = max(1, ceil(rungs - _SAFETY / 2))
         """The highest rung."""
-        return self._top
 
     def load(self, rung: int) -> float:
         """Load of a rung."""
         if rung <= 0:
             return self._min
-        if rung >= self._top:
+        if rung >= self.top:
             return self._max
-        return self._max * exp((rung - self._top) * self._unit)
+        return self._max * exp((rung - self.top) * self._unit)
 
     def rung_below(self, load_fps: float) -> int:
         """The highest rung whose load is no higher than a load, within the grid."""
         if load_fps <= self._min:
             return 0
         if load_fps >= self._max:
-            return self._top
-        rung = min(self._top - 1, self._top + floor(log(load_fps / self._max) / self._unit) + 1)
+            return self.top
+        rung = min(self.top - 1, self.top + floor(log(load_fps / self._max) / self._unit) + 1)
         while rung > 0 and self.load(rung) > load_fps:
             rung -= 1
         return max(0, rung)

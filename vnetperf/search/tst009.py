@@ -12,7 +12,7 @@ well, so that the reported load was carried and the next one of S was not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import ceil
 
 from vnetperf.model.errors import ConfigError
@@ -32,11 +32,8 @@ class OfferedLoads:
     def __init__(self, max_load_fps: float, step_fps: float) -> None:
         self._max, self._step = max_load_fps, step_fps
         self.count = max(1, ceil(max_load_fps / step_fps * (1.0 - _ROUNDING)))
-
-    @property
-    def top(self) -> int:
-        """Place of the last load, n - 1."""
-        return self.count - 1
+        self.top = self.count - 1
+        """Place of the last load."""
 
     def load(self, rung: int) -> float:
         """Load at a place."""
@@ -47,11 +44,11 @@ class OfferedLoads:
 class _Found:
     """What is known of one goal."""
 
+    failed: int
+    """Lowest place whose load was not carried; n while there is none."""
+
     passed: int = -1
     """Highest place whose load was carried."""
-
-    failed: int = field(default=-1)
-    """Lowest place whose load was not; n while there is none."""
 
 
 def tst009_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
