@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Template
 from markupsafe import Markup
 
 from vnetperf.model.outcomes import Curve, Spread
@@ -24,10 +24,9 @@ from vnetperf.report.comparison import (
     short_upper_bound,
 )
 from vnetperf.report.goal_text import LossAccount, account_losses
-from vnetperf.report.plot import Plot, data, el, key, legend, render, svg
+from vnetperf.report.plot import Plot, data, legend, svg, templates
 from vnetperf.report.summary import Case, Group, case_of, flatten_facts
-from vnetperf.report.table import Table
-from vnetperf.report.text import printable
+from vnetperf.report.table import Column, Table
 
 #: The files beside the page that hold its numbers.
 _FILES = (
@@ -349,24 +348,14 @@ _OUTCOME_STRIPS: tuple[Callable[[Group], Strips], ...] = (
 )
 
 
-def _hop_bar(lost: LossAccount, view: GroupView) -> Markup:
-    """Shares of the hops as one bar."""
-    parts, left = [], 0.0
+def _hop_shares(lost: LossAccount, view: GroupView) -> Iterator[tuple[str, float, float, str]]:
+    """Of each hop: what its part of the bar shows, where that begins, its width, its colour."""
+    left = 0.0
     for hop in view.hops:
-        share = max(0, lost.by_hop.get(hop, 0)) / (lost.total or 1)
-        if not share:
-            continue
-        hover = f"{hop}: {text.frames(lost.by_hop[hop])} frames, {text.percent(share, 3)}"
-        place = {"x": f"{left:.2f}", "y": 0, "width": f"{share * 100:.2f}", "height": 10}
-        css = plots.hop_css(hop, view.palettes.hops)
-        parts.append(el("g", el("title", hover), el("rect", **place, class_=css), class_="tip"))
-        left += share * 100
-    if not parts:
-        return Markup("")
-    return el(
-        "svg", parts, viewBox="0 0 100 10", preserveAspectRatio="none", class_="share",
-        role="img", aria_label="shares of the hops",
-    )  # fmt: skip
+        if share := max(0, lost.by_hop.get(hop, 0)) / (lost.total or 1):
+            hover = f"{hop}: {text.frames(lost.by_hop[hop])} frames, {text.percent(share, 3)}"
+            yield hover, left, share * 100, plots.hop_css(hop, view.palettes.hops)
+            left += share * 100
 
 
 def _media_share(result: Result, goal: GoalResult) -> str:
@@ -502,33 +491,35 @@ def _environment(results: RunResults) -> tuple[list[tuple[str, str]], list[tuple
     return list(flatten_facts(single)), folds
 
 
-_TRIAL_HEAD = (
-    "trial", "load per interface", "duration", "loss, worse direction", "forwarded, aggregate",
-    "offered of intended", "verdict", "lost at (frames)", "reason",
-)  # fmt: skip
 _NO_NUMBER = "no number"
 
 
-def _trial_rows(trials: Sequence[TrialPoint]) -> Markup:
-    """Rows of a list of trials: ten thousand of them are too many for a template."""
-    return Markup("\n".join(map(_trial_row, trials)))  # noqa: S704 - each row escapes its cells
+def _percent(ratio: float | None, digits: int = 4) -> str:
+    return _NO_NUMBER if ratio is None else text.percent(ratio, digits)
 
 
-def _trial_row(trial: TrialPoint) -> str:
-    lost = "; ".join(f"{hop}: {text.frames(n)}" for hop, n in trial.lost_at.items())
-    css = "" if trial.verdict is Verdict.VALID else ' class="bad"'
-    cells = (
-        str(trial.number),
-        f"burst of {text.frames(trial.burst)}" if trial.burst else text.fps(trial.load_fps),
-        text.seconds(trial.duration_s),
-        _NO_NUMBER if trial.loss_ratio is None else text.percent(trial.loss_ratio),
-        _NO_NUMBER if trial.forwarded_fps is None else text.fps(trial.forwarded_fps),
-        _NO_NUMBER if trial.offered_ratio is None else text.percent(trial.offered_ratio, 7),
-        goal_text.verdict_text(trial),
-        render(lost),
-        render(trial.reason),
-    )
-    return f'<tr id="t{trial.number:d}"{css}><td>{"<td>".join(cells)}'
+def _lost_text(trial: TrialPoint) -> str:
+    return "; ".join(f"{hop}: {text.frames(n)}" for hop, n in trial.lost_at.items())
+
+
+#: Columns of a list of trials.
+_TRIALS: tuple[Column[TrialPoint], ...] = (
+    Column("trial", lambda t: str(t.number)),
+    Column(
+        "load per interface",
+        lambda t: f"burst of {text.frames(t.burst)}" if t.burst else text.fps(t.load_fps),
+    ),
+    Column("duration", lambda t: text.seconds(t.duration_s)),
+    Column("loss, worse direction", lambda t: _percent(t.loss_ratio)),
+    Column(
+        "forwarded, aggregate",
+        lambda t: _NO_NUMBER if t.forwarded_fps is None else text.fps(t.forwarded_fps),
+    ),
+    Column("offered of intended", lambda t: _percent(t.offered_ratio, 7)),
+    Column("verdict", goal_text.verdict_text, words=True),
+    Column("lost at (frames)", _lost_text, words=True),
+    Column("reason", lambda t: t.reason, words=True),
+)
 
 
 def _contents(
@@ -672,32 +663,18 @@ def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str
     return [(name, said) for name, said in rows if said]
 
 
-def _finalize(value: object) -> object:
-    """What a template prints: before it is escaped, without characters that mislead."""
-    if value is None:
-        return ""
-    return value if hasattr(value, "__html__") else printable(str(value))
-
-
 @cache
-def _templates() -> Environment:
-    made = Environment(
-        loader=PackageLoader("vnetperf.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_finalize,
-    )
+def _page() -> Template:
+    made = templates()
     made.filters |= {"test_words": test_words, "search_attributes": goal_text.search_attributes}
     functions: tuple[Callable[..., object], ...] = (
-        svg, legend, key, data, event_table, short_upper_bound, _column_classes, _hop_bar,
-        _cell_of, _media_share, _trial_rows,
+        svg, legend, data, event_table, short_upper_bound, _column_classes, _hop_shares,
+        _cell_of, _media_share,
     )  # fmt: skip
     made.globals |= {one.__name__.lstrip("_"): one for one in functions}
     made.globals |= {"text": text, "goal_text": goal_text, "outcomes": outcomes}
-    made.globals |= {"summary": summary, "run_tables": run_tables, "trial_head": _TRIAL_HEAD}
-    return made
+    made.globals |= {"summary": summary, "run_tables": run_tables, "trial_columns": _TRIALS}
+    return made.get_template("page.html.j2")
 
 
 def _asset(name: str) -> Markup:
@@ -730,35 +707,31 @@ def html_report(results: RunResults) -> str:
     goal_tables = list(_goal_tables(found))
     where = f" on {results.run.testbed}" if results.run.testbed else ""
     policy = f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}"
-    return (
-        _templates()
-        .get_template("page.html.j2")
-        .render(
-            results=results,
-            style=style,
-            script=script,
-            policy=Markup(policy),  # noqa: S704 - names and hashes of our own
-            title=f"{results.preset}{where}",
-            first_line=summary.first_line(results),
-            headline=headline(results, found),
-            warnings=[("", said) for said in summary.run_warnings(results)],
-            contents=_contents(results, views, comparisons, user_tables),
-            files=_FILES,
-            overview=_overview_text(results, bool(goal_tables)),
-            goal_tables=goal_tables,
-            other_tables=list(_other_tables(found)),
-            scenario_plots=_scenario_plots(found, compared),
-            not_deployed=[
-                (s.scenario, f"not deployed: {s.error}") for s in summary.undeployed(results)
-            ],
-            comparisons=comparisons,
-            groups=views,
-            user_tables=user_tables,
-            identity=list(run_tables.identity(results).texts),
-            ledger=ledger,
-            environment=_environment(results),
-            unknowns=[(u.where, u.what) for u in summary.missing_values(results)],
-            trials=trials,
-            bad_trials=sum(t.verdict is not Verdict.VALID for t in results.trials),
-        )
+    return _page().render(
+        results=results,
+        style=style,
+        script=script,
+        policy=Markup(policy),  # noqa: S704 - names and hashes of our own
+        title=f"{results.preset}{where}",
+        first_line=summary.first_line(results),
+        headline=headline(results, found),
+        warnings=[("", said) for said in summary.run_warnings(results)],
+        contents=_contents(results, views, comparisons, user_tables),
+        files=_FILES,
+        overview=_overview_text(results, bool(goal_tables)),
+        goal_tables=goal_tables,
+        other_tables=list(_other_tables(found)),
+        scenario_plots=_scenario_plots(found, compared),
+        not_deployed=[
+            (s.scenario, f"not deployed: {s.error}") for s in summary.undeployed(results)
+        ],
+        comparisons=comparisons,
+        groups=views,
+        user_tables=user_tables,
+        identity=list(run_tables.identity(results).texts),
+        ledger=ledger,
+        environment=_environment(results),
+        unknowns=[(u.where, u.what) for u in summary.missing_values(results)],
+        trials=trials,
+        bad_trials=sum(t.verdict is not Verdict.VALID for t in results.trials),
     )

@@ -5,34 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from typing import Literal
 
-from markupsafe import Markup, escape
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from vnetperf.report.text import printable
-
-
-def render(child: object) -> Markup:
-    """A child as HTML."""
-    if child is None:
-        return Markup("")
-    if isinstance(child, Markup):
-        return child
-    if isinstance(child, Iterable) and not isinstance(child, str):
-        return Markup("").join(render(item) for item in child)
-    return escape(printable(str(child)))
-
-
-def el(tag: str, *children: object, **attributes: object) -> Markup:
-    """An element."""
-    parts = [tag]
-    for key, value in attributes.items():
-        if value is None or value is False:
-            continue
-        name = key.rstrip("_").replace("_", "-")
-        parts.append(name if value is True else f'{name}="{render(value)}"')
-    inner = "".join(map(render, children))
-    return Markup(f"<{' '.join(parts)}>{inner}</{tag}>")  # noqa: S704 - render escapes each part
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +153,10 @@ class Axis:
             return self.names[round(value)]
         return (self.value or self.tick)(value)
 
+    def title(self, scale: Scale) -> str:
+        """Its name, with the kind of its scale where it has one."""
+        return self.name if self.names else f"{self.name}, {'log' if scale.log else 'linear'} scale"
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -301,9 +285,20 @@ class Plot:
         numbers = [p.trial for s in self.series if s.mark == "trials" for p in s.points]
         return (min(numbers), max(numbers)) if numbers else None
 
+    @property
+    def columns(self) -> list[float]:
+        """Of a plot over time: where its columns begin, which lead a pointer to a row of data."""
+        steps = next((s for s in self.series if s.mark in ("steps", "area") and s.points), None)
+        return [p.x for p in steps.points[:-1]] if self.wide and steps else []
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether it has a trial without a loss ratio."""
+        return any(math.isnan(p.y) for s in self.series for p in s.points)
+
 
 #: The drawing's own units; the page scales it to its column.
-WIDTH, HEIGHT = 420, 270
+WIDTH = 420
 LEFT, RIGHT, TOP, BOTTOM = 58, 410, 12, 226
 _ROW_LEFT, _ROW_HEAD = 12, 16
 #: Height of the lane for no loss at all.
@@ -327,13 +322,9 @@ def coordinate(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _path(css: str, *parts: object, **more: object) -> Markup:
-    d = "".join(coordinate(p) if isinstance(p, int | float) else str(p) for p in parts)
-    return el("path", d=d, class_=css, **more)
-
-
-def _text(said: str, x: float, y: float, css: str, *children: object) -> Markup:
-    return el("text", *children, said, x=coordinate(x), y=coordinate(y), class_=css)
+def _path_data(*parts: object) -> str:
+    """Data of a path, of its letters and of coordinates."""
+    return "".join(coordinate(p) if isinstance(p, int | float) else str(p) for p in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +343,37 @@ class _Frame:
     def range(self, low: float, high: float) -> tuple[float, float]:
         values = self.x if self.rows else self.y
         return values(low), values(high)
+
+    def line(self, series: Series) -> str:
+        places = (self.place(series, p) for p in series.points)
+        return "M" + "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in places)
+
+    def marks(self, series: Series) -> str:
+        """Marks as one path; samples on several levels: equal values do not hide each other."""
+        levels = series.mark == "sample" and len(series.points) > 1
+        stroke = _STROKES["dot" if series.mark == "sample" else series.css.partition(" ")[0]]
+        places = (self.place(series, p) for p in series.points)
+        return "".join(
+            _path_data("M", x, " ", y + levels * (i * 2 % _LEVELS - _LEVELS // 2) * 2.2, stroke)
+            for i, (x, y) in enumerate(places)
+        )
+
+    def stairs(self, series: Series) -> str:
+        """A line that stays level up to the next point; equal neighbours are one piece."""
+        first, last = series.points[0], series.points[-1]
+        parts = [_path_data("M", self.x(first.x), " ", self.y(first.y))]
+        for before, point in pairwise(series.points):
+            if point.y != before.y:
+                parts.append(_path_data("H", self.x(point.x), "V", self.y(point.y)))
+        parts.append(_path_data("H", self.x(last.x)))
+        if series.mark == "area":
+            parts.append(_path_data("V", self.foot, "H", self.x(first.x), "z"))
+        return "".join(parts)
+
+    def x_ticks(self, plot: Plot) -> list[tuple[float, str]]:
+        if plot.x.names:
+            return [(float(i), name) for i, name in enumerate(plot.x.names)]
+        return [(v, name) for v in self.x.ticks() if (name := plot.x.tick(v))]
 
 
 def _values(plot: Plot, axis: Literal["x", "y"]) -> list[float]:
@@ -393,193 +415,6 @@ def _frame(plot: Plot) -> _Frame:
     return _Frame(x, LinearScale(0, 1, first, first + plot.row), rows, left, top, foot)
 
 
-def _scale_name(axis: Axis, scale: Scale) -> str:
-    return axis.name if axis.names else f"{axis.name}, {'log' if scale.log else 'linear'} scale"
-
-
-def _axes(plot: Plot, f: _Frame) -> Iterator[Markup]:
-    middle = (f.top + f.foot) / 2
-    if plot.y.scale == "loss":
-        lane = {"x": LEFT, "y": BOTTOM - _LANE, "width": RIGHT - LEFT, "height": _LANE}
-        yield el("rect", **lane, class_="lane")
-        yield _text("no loss", LEFT - 6, f.y(0.0) + 3.5, "tick end strong")
-        if any(math.isnan(p.y) for s in plot.series for p in s.points):
-            yield _text("no number", LEFT - 6, f.y(math.nan) + 3.5, "tick end")
-    if f.rows:
-        yield from _row_names(plot, f)
-    else:
-        for value in f.y.ticks():
-            yield _path("grid", f"M{LEFT} ", f.y(value), f"H{RIGHT}")
-            yield _text(plot.y.tick(value), LEFT - 6, f.y(value) + 3.5, "tick end")
-        turned = f"translate(8 {coordinate(middle)}) rotate(-90)"
-        yield el("text", _scale_name(plot.y, f.y), class_="name", transform=turned)
-    if plot.x.names:
-        ticks = [(float(i), name) for i, name in enumerate(plot.x.names)]
-    else:
-        ticks = [(v, said) for v in f.x.ticks() if (said := plot.x.tick(v))]
-        yield from (_path("grid", "M", f.x(v), " ", f.top, "V", f.foot) for v, _ in ticks)
-    yield from (_text(said, f.x(v), f.foot + 15, "tick mid") for v, said in ticks)
-    yield _path("axis", "M", f.left, " ", f.foot, f"H{RIGHT}")
-    place = WIDTH / 2 if f.rows else (LEFT + RIGHT) / 2
-    yield _text(_scale_name(plot.x, f.x), place, f.foot + 36, "name")
-
-
-def _row_names(plot: Plot, f: _Frame) -> Iterator[Markup]:
-    for index, name in enumerate(plot.y.names):
-        top = f.top + plot.row * index + 12
-        if plot.inline:
-            yield _text(name, f.left - 6, f.y(index) + 3.5, "tick end strong")
-            continue
-        shown = name if len(name) <= 56 else f"{name[:55]}\N{HORIZONTAL ELLIPSIS}"
-        yield _text(shown, f.left, top, "strong")
-        if index < len(plot.beside):
-            yield _text(plot.beside[index], RIGHT, top, "end")
-
-
-def _rules(plot: Plot, f: _Frame) -> Iterator[Markup]:
-    labelled = [rule for rule in plot.rules if rule.label]
-    for rule in plot.rules:
-        if rule.axis == "y":
-            yield _path(rule.css, f"M{LEFT} ", f.y(rule.value), f"H{RIGHT}")
-            continue
-        place, top = f.x(rule.value), f.top
-        if rule.label:
-            top -= 4 + _LABEL_LINE * (len(labelled) - 1 - labelled.index(rule))
-            side = place + _CHARACTER_WIDTH * len(rule.label) >= RIGHT + 8
-            css = "strong haloed end" if side else "strong haloed"
-            yield _text(rule.label, place + (-4 if side else 4), top + 3, css)
-        yield _path(rule.css, "M", place, " ", top, "V", f.foot)
-
-
-def _steps(series: Series, f: _Frame) -> Markup:
-    """A line that stays level up to the next point; equal neighbours are one piece."""
-    first, *others = series.points
-    parts = [f"M{coordinate(f.x(first.x))} {coordinate(f.y(first.y))}"]
-    last = first.y
-    for point in others:
-        if point.y != last:
-            parts.append(f"H{coordinate(f.x(point.x))}V{coordinate(f.y(point.y))}")
-        last = point.y
-    parts.append(f"H{coordinate(f.x(series.points[-1].x))}")
-    if series.mark == "area":
-        parts.append(f"V{coordinate(f.foot)}H{coordinate(f.x(first.x))}z")
-    return _path(series.css, *parts)
-
-
-def _series(series: Series, f: _Frame) -> Iterator[Markup]:
-    if series.mark in ("steps", "area"):
-        yield _steps(series, f)
-        return
-    places = [f.place(series, p) for p in series.points]
-    if series.mark in ("trials", "sample"):
-        stroke = _STROKES[series.css.partition(" ")[0]] if series.mark == "trials" else "h0"
-        css = series.css if series.mark == "trials" else "sample"
-        marks = "".join(
-            f"M{coordinate(x)} {coordinate(y + _level(series, index))}{stroke}"
-            for index, (x, y) in enumerate(places)
-        )
-        numbers = ",".join(str(p.trial) for p in series.points) if series.mark == "trials" else None
-        yield _path(css, marks, data_n=numbers)
-        return
-    if series.line and len(places) > 1:
-        d = "M" + "L".join(f"{coordinate(x)} {coordinate(y)}" for x, y in places)
-        drawn = el("path", d=d, class_=f"series {series.css}")
-        hit = el("path", d=d, class_="hit")
-        hover = [el("title", series.hover), hit] if series.hover else None
-        yield el("g", hover, drawn, class_="tip") if hover else drawn
-    yield from (
-        _point(series, p, *place, f) for p, place in zip(series.points, places, strict=True)
-    )
-
-
-def _level(series: Series, index: int) -> float:
-    """Samples are laid over several levels, so that equal values do not hide each other."""
-    if series.mark != "sample" or len(series.points) == 1:
-        return 0.0
-    return (index * 2 % _LEVELS - _LEVELS // 2) * 2.2
-
-
-def _point(series: Series, point: Point, x: float, y: float, f: _Frame) -> Markup:
-    css, parts = series.css, list[Markup]()
-    if point.hover:
-        parts.append(el("title", point.hover))
-        if f.rows and series.mark not in ("bar", "tick"):
-            parts.append(_path("hit", "M", f.left, " ", y, f"H{RIGHT}"))
-    if series.mark == "reach":
-        parts.append(_path(f"reach {css}", "M", f.left, " ", y, "H", x))
-    if point.low is not None and point.high is not None:
-        parts.append(_range(series, f.range(point.low, point.high), x, y, f))
-    if point.open:
-        turn = {("at least", True): "h13m-3-3l3 3l-3 3", ("at most", True): "h-13m3-3l-3 3l3 3"}
-        up = "v-13m-3 3l3-3l3 3" if point.open == "at least" else "v13m-3-3l3 3l3-3"
-        parts.append(_path(f"bar {css}", "M", x, " ", y, turn.get((point.open, f.rows), up)))
-    match series.mark:
-        case "dot" | "reach":
-            kind = "point hollow" if point.hollow else "point"
-            parts.append(_circle(x, y, 3.5, f"{kind} {css}"))
-        case "outlier":
-            parts.append(_circle(x, y, 3, "outlier"))
-        case "mean" if not (f.x.log and point.x <= 0):
-            parts.append(_path("middle", "M", x, " ", y - 8, "v16"))
-        case "tick":
-            parts.append(_path(css, "M", x, " ", y - 11, "v22"))
-        case "mode":
-            parts.append(_path(f"mode {css}", "M", x, " ", y, "m0-6l5 6l-5 6l-5-6z"))
-    return el("g", parts, class_="tip") if point.hover else Markup("").join(parts)
-
-
-def _circle(x: float, y: float, r: float, css: str) -> Markup:
-    return el("circle", cx=coordinate(x), cy=coordinate(y), r=r, class_=css)
-
-
-def _range(series: Series, ends: tuple[float, float], x: float, y: float, f: _Frame) -> Markup:
-    low, high = ends
-    if series.mark == "bar":
-        place = {"x": coordinate(low), "y": coordinate(y - 6), "height": 12}
-        width = coordinate(max(0.0, high - low - 0.8))
-        return el("rect", **place, width=width, class_=series.css)
-    if series.mark == "mean":
-        return _path("interval", "M", low, " ", y, "H", max(high, low + 1))
-    if f.rows:
-        caps = ("M", low, " ", y - 3.5, "v7M", high, " ", y - 3.5, "v7")
-        return _path(f"bar {series.css}", "M", low, " ", y, "H", high, *caps)
-    caps = ("M", x - 3.5, " ", low, "h7M", x - 3.5, " ", high, "h7")
-    return _path(f"bar {series.css}", "M", x, " ", low, "V", high, *caps)
-
-
-def _note(note: Note, f: _Frame) -> Markup:
-    hover = el("title", note.hover) if note.hover else None
-    if f.rows:
-        return _text(note.text, f.left, f.y(note.category) + note.shift + 3.5, "absent", hover)
-    turned = (
-        f"translate({coordinate(f.x(note.category) + 3.5)} {coordinate(f.foot - 8)}) rotate(-90)"
-    )
-    return el("text", hover, note.text, transform=turned, class_="absent")
-
-
-def svg(plot: Plot) -> Markup:
-    """The drawing; its places of columns lead a pointer to the row of the table of its data."""
-    f = _frame(plot)
-    parts = [*_axes(plot, f), *_rules(plot, f)]
-    for series in plot.series:
-        if series.points:
-            parts += _series(series, f)
-    parts += [_note(note, f) for note in plot.notes]
-    steps = next((s for s in plot.series if s.mark in ("steps", "area")), None)
-    at = None
-    if plot.wide and steps:
-        at = " ".join(coordinate(f.x(p.x)) for p in steps.points[:-1])
-    return el(
-        "svg",
-        parts,
-        viewBox=f"0 0 {WIDTH} {round(f.foot + 44)}",
-        class_=f"plot {'trial-marks ' if plot.trials else ''}{plot.css}".strip(),
-        role="img",
-        aria_label=plot.title,
-        data_at=at,
-    )
-
-
 _KEYS = {
     "dot": "M14 6h0",
     "cross": "M11 3l6 6m0-6l-6 6",
@@ -606,11 +441,12 @@ _KEY_OF_MARK = {
     "trials": "",
     "steps": "line",
 }
-_OPEN_KEYS = {
-    ("at least", False): "arrow",
-    ("at most", False): "arrow-down",
-    ("at least", True): "arrow-right",
-    ("at most", True): "arrow-left",
+#: A limit, and whether the plot has rows -> its key in the legend, and the path of its arrow.
+_OPEN = {
+    ("at least", False): ("arrow", "v-13m-3 3l3-3l3 3"),
+    ("at most", False): ("arrow-down", "v13m-3-3l3 3l3-3"),
+    ("at least", True): ("arrow-right", "h13m-3-3l3 3l-3 3"),
+    ("at most", True): ("arrow-left", "h-13m3-3l-3 3l3 3"),
 }
 
 
@@ -621,31 +457,63 @@ def _legend_entries(plots: Iterable[Plot]) -> Iterator[tuple[str, str]]:
             if not series.points:
                 continue
             if series.name:
-                yield f"{_KEY_OF_MARK.get(series.mark, 'line series')} {series.css}", series.name
+                kind = _KEY_OF_MARK.get(series.mark, "line series")
+                yield f"{kind} {series.css}".strip(), series.name
             if series.range_name and any(p.low is not None for p in series.points):
                 yield "line interval", series.range_name
             if any(p.hollow for p in series.points):
                 special["ring hollow", "irregular"] = None
             for word in {p.open for p in series.points if p.open}:
-                special[f"{_OPEN_KEYS[word, bool(plot.y.names)]} key-mark", word] = None
+                special[f"{_OPEN[word, bool(plot.y.names)][0]} key-mark", word] = None
         yield from ((f"line {rule.css}", rule.name) for rule in plot.rules if rule.name)
     yield from sorted(special, reverse=True)
 
 
-def key(entries: Iterable[tuple[str, str]]) -> Markup:
-    """A legend that wraps with the page, of class names and words."""
-    shown = []
-    for css, said in dict.fromkeys(entries):
-        kind = next(k for k in css.split() if k in _KEYS)
-        mark = el("path", class_=css.strip(), d=_KEYS[kind])
-        drawn = el("svg", mark, viewBox="0 0 28 12", class_="key", aria_hidden="true")
-        shown.append(el("li", drawn, said))
-    return el("ul", shown, class_="legend") if shown else Markup("")
+def _key_shape(css: str) -> str:
+    return next(_KEYS[kind] for kind in css.split() if kind in _KEYS)
+
+
+def _printed(value: object) -> object:
+    """What a template prints: before it is escaped, without characters that mislead."""
+    if value is None:
+        return ""
+    return value if hasattr(value, "__html__") else printable(str(value))
+
+
+@cache
+def templates() -> Environment:
+    """The templates of the page and of the drawings in it."""
+    made = Environment(
+        loader=PackageLoader("vnetperf.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_printed,
+    )
+    made.globals |= {"n": coordinate, "d": _path_data, "key_shape": _key_shape, "OPEN": _OPEN}
+    made.globals |= {"WIDTH": WIDTH, "LEFT": LEFT, "RIGHT": RIGHT, "BOTTOM": BOTTOM, "LANE": _LANE}
+    made.globals |= {
+        "LABEL_LINE": _LABEL_LINE,
+        "CHARACTER_WIDTH": _CHARACTER_WIDTH,
+        "NAN": math.nan,
+    }
+    return made
+
+
+def _drawn(macro: str, *values: object) -> Markup:
+    module = templates().get_template("plot.html.j2").module
+    return Markup(getattr(module, macro)(*values))  # noqa: S704 - the template escapes each part
+
+
+def svg(plot: Plot) -> Markup:
+    """The drawing."""
+    return _drawn("svg", plot, _frame(plot))
 
 
 def legend(plots: Iterable[Plot]) -> Markup:
     """What the marks of the plots stand for, of those that occur."""
-    return key(_legend_entries(plots))
+    return _drawn("key", list(dict.fromkeys(_legend_entries(plots))))
 
 
 def data(plot: Plot) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
