@@ -245,8 +245,8 @@ def _latency_strips(group: Group) -> Strips:
 
 
 def _loss_strips(group: Group) -> Strips:
-    whole = None if group.test == "loss_profile" else plots.loss_rate_plot(group)
-    yield _strip("", [whole, plots.loss_detail_plot(group)])
+    whole = None if group.test == "loss_profile" else plots.loss_rate_plot(group, small=False)
+    yield _strip("", [whole, plots.loss_rate_plot(group, small=True)])
 
 
 def _back_to_back_strips(group: Group) -> Strips:

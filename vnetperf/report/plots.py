@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 from vnetperf.model.outcomes import Curve, Soak, Spread
 from vnetperf.model.result import GoalResult, Result, TrialPoint
@@ -41,18 +41,10 @@ def _directions(results: Sequence[Result]) -> str:
     return f"frames/s, sum of {counts} direction(s)"
 
 
-def _rates(
-    name: str,
-    *,
-    scale: Literal["auto", "linear"] = "auto",
-    zero: bool = False,
-    log_from: float = 10.0,
-    pad: int = 0,
-) -> Axis:
-    tick, value = text.tick_fps, text.fps
-    return Axis(
-        name=name, tick=tick, value=value, scale=scale, zero=zero, log_from=log_from, pad=pad
-    )
+def _axis(name: str, kind: text.ValueKind, **more: Any) -> Axis:
+    """An axis of values of one kind."""
+    tick, value = partial(text.tick_label, kind=kind), partial(text.single, kind=kind)
+    return Axis(name=name, **({"tick": tick, "value": value} | more))
 
 
 def _goal_of(result: Result | None, name: str) -> GoalResult | None:
@@ -101,7 +93,7 @@ def throughput_plot(group: Group) -> Plot | None:
         caption="Throughput against frame size",
         note="Marks: lower bounds. Bars: from lower to upper bound.",
         x=Axis(name=_SIZES, names=[r.size_name for r in group.results]),
-        y=_rates(_directions(group.measured), zero=True),
+        y=_axis(_directions(group.measured), "fps", zero=True),
         series=series,
         rules=rules,
         notes=[Note("not measured", places[r.frame_size], hover=r.why) for r in absent],
@@ -149,7 +141,7 @@ def goals_plot(
     return Plot(
         title=title,
         caption=caption,
-        x=_rates(_directions([r.result for r in rows if r.result]), zero=True),
+        x=_axis(_directions([r.result for r in rows if r.result]), "fps", zero=True),
         y=Axis(name="scenario", names=[row.name for row in rows]),
         series=series,
         notes=notes,
@@ -161,12 +153,6 @@ def goals_plot(
 SpreadRows = Sequence[tuple[str, Spread | None]]
 #: More samples than this only thicken the page.
 _MOST_SAMPLES = 400
-
-
-def _spread_points(row: int, spread: Spread) -> Iterator[tuple[str, Point]]:
-    far = set(spread.outliers)
-    for index, value in enumerate(spread.values[:_MOST_SAMPLES]):
-        yield ("outlier" if index in far else "sample"), Point(value, row)
 
 
 def _spread_hover(name: str, spread: Spread, kind: text.ValueKind) -> str:
@@ -184,30 +170,24 @@ def spread_plot(
     title: str, axis: str, rows: SpreadRows, kind: text.ValueKind, *, least: bool = False
 ) -> Plot | None:
     """Quantities of one kind that were measured several times, a row each; least: a limit."""
-    points: dict[str, list[Point]] = defaultdict(list)
+    means, modes, outliers = list[Point](), list[Point](), list[Point]()
     samples: list[Series] = []
     for place, (name, spread) in enumerate(rows):
         if spread is None:
             continue
         hover = _spread_hover(name, spread, kind)
         if len(spread.modes) > 1:
-            points["mode"] += [Point(mode, place, hover=hover) for mode in spread.modes]
+            modes += [Point(mode, place, hover=hover) for mode in spread.modes]
         else:
-            mean = Point(
-                spread.mean,
-                place,
-                low=spread.low if spread.high is not None else None,
-                high=spread.high if spread.low is not None else None,
-                hover=hover,
-                open="at least" if least else "",
-            )
-            points["mean"].append(mean)
-        found: dict[str, list[Point]] = defaultdict(list)
-        for mark, point in _spread_points(place, spread):
-            found[mark].append(point)
-        samples.append(Series("one measurement", found["sample"], mark="sample"))
-        points["outlier"] += found["outlier"]
-    if not any(p.x for made in points.values() for p in made):
+            known = spread.low is not None and spread.high is not None
+            low, high = (spread.low, spread.high) if known else (None, None)
+            limit: Literal["", "at least"] = "at least" if least else ""
+            means.append(Point(spread.mean, place, low, high, hover, limit))
+        shown = [Point(value, place) for value in spread.values[:_MOST_SAMPLES]]
+        outliers += [shown[i] for i in spread.outliers if i < len(shown)]
+        near = [point for i, point in enumerate(shown) if i not in spread.outliers]
+        samples.append(Series("one measurement", near, mark="sample"))
+    if not any(p.x for p in (*means, *modes, *outliers)):
         return None
     interval = "interval of the mean"
     two = "centre of one of two groups"
@@ -215,19 +195,13 @@ def spread_plot(
     return Plot(
         title=f"{title}, {axis}",
         caption=title,
-        x=Axis(
-            name=axis,
-            tick=lambda v: text.tick_label(v, kind),
-            value=lambda v: text.single(v, kind),
-            log_from=12,
-            pad=6,
-        ),
+        x=_axis(axis, kind, log_from=12, pad=6),
         y=Axis(name="", names=[name for name, _ in rows]),
         series=(
-            Series("mean", points["mean"], mark="mean", range_name=interval),
-            Series(two, points["mode"], css="g1", mark="mode"),
+            Series("mean", means, mark="mean", range_name=interval),
+            Series(two, modes, css="g1", mark="mode"),
             *samples,
-            Series(far, points["outlier"], mark="outlier"),
+            Series(far, outliers, mark="outlier"),
         ),
         notes=[Note("not measured", i) for i, (_, s) in enumerate(rows) if s is None],
         row=38,
@@ -269,12 +243,7 @@ def by_size_plot(
         caption=title,
         note=f"bars: {bars}{modes_note}",
         x=Axis(name=_SIZES, names=[r.size_name for r in results]),
-        y=Axis(
-            name=axis,
-            tick=lambda v: text.tick_label(v, kind),
-            value=lambda v: text.single(v, kind),
-            zero=True,
-        ),
+        y=_axis(axis, kind, zero=True),
         series=series,
         css="by-size",
         key=len(held) > 1,
@@ -296,10 +265,6 @@ def _verdict_css(verdict: Verdict) -> str:
     return f"{mark} v-{verdict.value.lower().replace('_', '-')}"
 
 
-def _per_interface(rate: float, result: Result) -> float:
-    return rate / (result.in_sum or 1)
-
-
 def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]) -> Plot | None:
     """Loss against load: every trial of a search by its verdict."""
     if not trials:
@@ -312,11 +277,8 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
     for goal in result.goals:
         css = goal_css(names.index(goal.name))
         if goal.lower_bound_fps:
-            value, name = (
-                _per_interface(goal.lower_bound_fps, result),
-                f"lower bound of {goal.name}",
-            )
-            rules.append(Rule(name, value, "x", f"bound {css}"))
+            load = goal.lower_bound_fps / (result.in_sum or 1)
+            rules.append(Rule(f"lower bound of {goal.name}", load, "x", f"bound {css}"))
         if goal.loss_ratio > 0:
             name = f"loss that {goal.name} allows"
             rules.append(Rule(name, goal.loss_ratio, "y", f"allowed {css}"))
@@ -324,7 +286,7 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
         title=f"Loss against load, {result.scenario}, {result.test}, {result.size_text}",
         caption=result.size_text,
         note=f"{len(trials)} trial{'s' if len(trials) > 1 else ''}",
-        x=_rates("load per sending interface, frames/s", log_from=6, pad=7),
+        x=_axis("load per sending interface, frames/s", "fps", log_from=6, pad=7),
         y=Axis(name="loss, worse direction", tick=text.tick_percent, scale="loss"),
         series=[
             Series(f"{v.value} trial", points[v], css=_verdict_css(v), mark="trials")
@@ -335,68 +297,32 @@ def loss_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]
     )
 
 
-@dataclass(slots=True)
-class BoundsSoFar:
-    """Bounds of a goal by the trials so far: a load fails once too much of its time lost more.
-
-    Attributes:
-        loss_ratio: What a trial may lose, 0..1.
-        exceed_ratio: Share of a load's trial time that may lose more.
-    """
-
-    loss_ratio: float
-    exceed_ratio: float
-    _seconds: dict[float, tuple[float, float]] = field(default_factory=dict)
-    _met: list[float] = field(default_factory=list)
-    _failed: list[float] = field(default_factory=list)
-
-    def take(self, load: float, loss: float, seconds: float) -> None:
-        """Count one more trial."""
-        bad, whole = self._seconds.get(load, (0.0, 0.0))
-        known = load in self._seconds
-        failed = known and bad > self.exceed_ratio * whole
-        bad += seconds if loss > self.loss_ratio else 0.0
-        whole += seconds
-        self._seconds[load] = (bad, whole)
-        fails = bad > self.exceed_ratio * whole
-        if known and fails == failed:
-            return
-        if known:
-            old = self._failed if failed else self._met
-            del old[bisect_left(old, load)]
-        insort(self._failed if fails else self._met, load)
-
-    @property
-    def upper(self) -> float | None:
-        """The lowest load that fails."""
-        return self._failed[0] if self._failed else None
-
-    @property
-    def lower(self) -> float | None:
-        """The highest load below it that does not."""
-        upper = self.upper
-        below = bisect_left(self._met, upper) if upper is not None else len(self._met)
-        return self._met[below - 1] if below else None
+def bounds_so_far(
+    goal: GoalResult, trials: Sequence[TrialPoint]
+) -> Iterator[tuple[float | None, float | None]]:
+    """Lower and upper bound after each trial: too much of a load's time lost more, or not."""
+    bad: dict[float, float] = {}
+    whole: dict[float, float] = defaultdict(float)
+    for t in trials:
+        if t.verdict is Verdict.VALID and t.loss_ratio is not None:
+            lossy = t.duration_s if t.loss_ratio > goal.loss_ratio else 0.0
+            bad[t.load_fps] = bad.get(t.load_fps, 0.0) + lossy
+            whole[t.load_fps] += t.duration_s
+        failed = {load for load, lost in bad.items() if lost > goal.exceed_ratio * whole[load]}
+        upper = min(failed, default=math.inf)
+        lower = max((load for load in bad if load < upper), default=None)
+        yield lower, upper if failed else None
 
 
-def _bounds_so_far(goal: GoalResult, trials: Sequence[TrialPoint], css: str) -> Iterator[Series]:
-    bounds = BoundsSoFar(goal.loss_ratio, goal.exceed_ratio)
-    points: dict[str, list[Point]] = {"lower": [], "upper": []}
-    for place, trial in enumerate(trials, start=1):
-        if trial.verdict is Verdict.VALID and trial.loss_ratio is not None:
-            bounds.take(trial.load_fps, trial.loss_ratio, trial.duration_s)
-        for name, value in (("lower", bounds.lower), ("upper", bounds.upper)):
-            if value is not None:
-                points[name].append(Point(place, value))
-    for name, found in points.items():
-        if found:
-            last = Point(x=len(trials) + 0.5, y=found[-1].y)
-            yield Series(
-                f"{goal.name}: {name} bound so far",
-                (*found, last),
-                css=f"closing {name} {css}",
-                mark="steps",
-            )
+def _bound_series(goal: GoalResult, trials: Sequence[TrialPoint], css: str) -> Iterator[Series]:
+    bounds = list(bounds_so_far(goal, trials))
+    for index, name in enumerate(("lower", "upper")):
+        known = [(place, b) for place, at in enumerate(bounds, 1) if (b := at[index]) is not None]
+        points = [Point(place, bound) for place, bound in known]
+        if points:
+            points.append(Point(len(trials) + 0.5, points[-1].y))
+            words = f"{goal.name}: {name} bound so far"
+            yield Series(words, points, css=f"closing {name} {css}", mark="steps")
 
 
 def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[str]) -> Plot | None:
@@ -416,12 +342,13 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
     bounds = (
         series
         for goal in result.goals
-        for series in _bounds_so_far(goal, trials, goal_css(names.index(goal.name)))
+        for series in _bound_series(goal, trials, goal_css(names.index(goal.name)))
     )
     marks = (
         Series(name, found, css=css, mark="trials") for (css, name), found in sorted(points.items())
     )
     bursts = any(t.burst for t in trials)
+    load = "burst, frames" if bursts else "load per interface, frames/s"
     seconds = sum(t.duration_s for t in trials)
     of = f"{result.scenario}, {result.test}, {result.size_text}"
     return Plot(
@@ -434,7 +361,7 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
             low=0.5,
             high=len(trials) + 0.5,
         ),
-        y=_rates("burst, frames" if bursts else "load per interface, frames/s", log_from=8, pad=4),
+        y=_axis(load, "fps", log_from=8, pad=4),
         series=(*bounds, *marks),
     )
 
@@ -522,20 +449,14 @@ def _curve_of_histogram(latency: Latency) -> LatencyCurve | None:
     return LatencyCurve(points, exact=True)
 
 
-def _percentile_number(said: str) -> float | None:
-    try:
-        return float(said)
-    except ValueError:
-        return None
-
-
 def latency_curve(latency: Latency) -> LatencyCurve:
     """The curve of a latency, from its histogram or else from its percentiles."""
     found = _curve_of_histogram(latency) if latency.hdr else None
     if found is not None:
         return found
-    pairs = ((_percentile_number(p), v) for p, v in latency.percentiles.items())
-    points = sorted((100 / (100 - p), v) for p, v in pairs if p is not None and 0 <= p < 100)
+    stored = latency.percentiles.items()
+    numbers = [(float(p), v) for p, v in stored if p.replace(".", "", 1).isdecimal()]
+    points = sorted((100 / (100 - p), v) for p, v in numbers if p < 100)
     return LatencyCurve(tuple(points), exact=False)
 
 
@@ -597,7 +518,7 @@ def latency_plot(
             low=1.0,
             high=most * 1.04,
         ),
-        y=Axis(name="latency", tick=text.tick_time, value=text.nanoseconds, zero=True, log_from=15),
+        y=_axis("latency", "ns", zero=True, log_from=15),
         series=series,
         wide=True,
     )
@@ -621,45 +542,35 @@ _INPUT_RATE = "input rate, % of the largest load"
 _LOSS = "loss, worse direction"
 
 
-def loss_rate_plot(group: Group) -> Plot | None:
-    """Loss against load, both axes from 0 to 100 %, as RFC 2544 section 26.3 requires."""
+def loss_rate_plot(group: Group, *, small: bool) -> Plot | None:
+    """Loss against load, both axes from 0 to 100 %, as RFC 2544 section 26.3 requires.
+
+    Small: on a logarithmic axis, where small losses count as much as large ones.
+    """
     members = [r for r in group.measured if r.loss_steps]
     if not members:
         return None
+    title, caption, note = "Frame loss rate", "Frame loss rate", "axes 0 to 100 %"
+    whole = {"tick": lambda ratio: f"{ratio * 100:.0f}", "low": 0.0, "high": 1.0}
+    x, y = _axis(_INPUT_RATE, "ratio", **whole), _axis(f"{_LOSS}, %", "ratio", **whole)
+    if small:
+        title, note = "Loss against input rate, log scale", "log scale"
+        caption = "Loss around the throughput" if group.test == "loss_profile" else "Small losses"
+        x = _axis(_INPUT_RATE, "ratio", tick=_short_percent, scale="linear")
+        y = _axis(_LOSS, "ratio", tick=text.tick_percent, scale="loss")
     return Plot(
-        title=f"Frame loss rate, {group.title}",
-        caption="Frame loss rate",
-        note="axes 0 to 100 %",
-        x=Axis(name=_INPUT_RATE, tick=_whole_percent, value=text.percent, low=0.0, high=1.0),
-        y=Axis(name=f"{_LOSS}, %", tick=_whole_percent, value=text.percent, low=0.0, high=1.0),
+        title=f"{title}, {group.title}",
+        caption=caption,
+        note=note,
+        x=x,
+        y=y,
         series=tuple(_loss_series(members)),
         css="loss-rate",
     )
 
 
-def _whole_percent(ratio: float) -> str:
-    return f"{ratio * 100:.0f}"
-
-
-def loss_detail_plot(group: Group) -> Plot | None:
-    """The same with the loss on a logarithmic axis: small losses count as much as large ones."""
-    members = [r for r in group.measured if r.loss_steps]
-    if not members:
-        return None
-    return Plot(
-        title=f"Loss against input rate, log scale, {group.title}",
-        caption="Loss around the throughput" if group.test == "loss_profile" else "Small losses",
-        note="log scale",
-        x=Axis(
-            name=_INPUT_RATE,
-            tick=lambda v: text.percent(v, 3).removesuffix(" %"),
-            value=text.percent,
-            scale="linear",
-        ),
-        y=Axis(name=_LOSS, tick=text.tick_percent, value=text.percent, scale="loss"),
-        series=tuple(_loss_series(members)),
-        css="loss-rate",
-    )
+def _short_percent(ratio: float) -> str:
+    return text.percent(ratio, 3).removesuffix(" %")
 
 
 def rate_curve_plot(group: Group) -> Plot | None:
@@ -690,8 +601,8 @@ def rate_curve_plot(group: Group) -> Plot | None:
         title=f"Forwarding rate against load, {group.title}",
         caption="Forwarding rate against load",
         note="broken line: every frame is forwarded",
-        x=_rates("load, frames/s, aggregate", scale="linear", zero=True),
-        y=_rates("forwarded, frames/s, aggregate", scale="linear", zero=True),
+        x=_axis("load, frames/s, aggregate", "fps", scale="linear", zero=True),
+        y=_axis("forwarded, frames/s, aggregate", "fps", scale="linear", zero=True),
         series=(lossless, *series),
         css="rate-curve",
     )
@@ -736,28 +647,30 @@ def timeline_plot(title: str, curve: Curve) -> Plot | None:
         return None
     group = math.ceil((last - first) / _COLUMNS)
     step = curve.bin_s * group
-    lines = {
-        name: _stairs(values[first:last], first, group, curve.bin_s, step)
-        for name, values in (
-            ("lost, when they were offered", curve.lost),
-            ("offered", curve.offered),
-            ("arrived", curve.arrived),
+    drawn = (
+        ("lost, when they were offered", curve.lost, "lost-area"),
+        ("offered", curve.offered, "over-time offered"),
+        ("arrived", curve.arrived, "over-time arrived"),
+    )
+    series = [
+        Series(
+            name,
+            _stairs(values[first:last], first, group, curve.bin_s, step),
+            css=css,
+            mark="area" if css == "lost-area" else "steps",
         )
-    }
-    styles = ("lost-area", "over-time offered", "over-time arrived")
+        for name, values, css in drawn
+    ]
     whole = f", part of {text.seconds(len(curve.offered) * curve.bin_s)}"
     part = first > 0 or last < len(curve.offered)
-    start, end = first * curve.bin_s, lines["offered"][-1].x
+    start, end = first * curve.bin_s, series[1].points[-1].x
     return Plot(
         title=f"{title}, trial {curve.trial}",
         caption=title,
         note=f"trial {curve.trial}, bins of {text.time_s(step)}{whole if part else ''}",
         x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=start, high=end),
-        y=_rates("frames/s, all directions", scale="linear", zero=True),
-        series=[
-            Series(name, points, css=css, mark="area" if index == 0 else "steps")
-            for index, ((name, points), css) in enumerate(zip(lines.items(), styles, strict=True))
-        ],
+        y=_axis("frames/s, all directions", "fps", scale="linear", zero=True),
+        series=series,
         rules=[
             Rule("event", seconds, "x", "mark", label=f"{words}, {seconds:.4g} s")
             for words, seconds in curve.marks.items()
@@ -782,13 +695,7 @@ def loss_over_time_plot(title: str, curve: Curve) -> Plot | None:
         caption=title,
         note=f"in each {step} of {text.seconds(count * curve.bin_s)}",
         x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=0.0, high=points[-1].x),
-        y=Axis(
-            name="frames lost",
-            tick=text.tick_fps,
-            value=lambda v: text.frames(round(v)),
-            scale="linear",
-            zero=True,
-        ),
+        y=_axis("frames lost", "frames", scale="linear", zero=True),
         series=(Series("", points, css="lost-area edged", mark="area"),),
         css="curve",
         wide=True,
@@ -823,10 +730,10 @@ def soak_plot(group: Group) -> Plot | None:
     return Plot(
         title=f"Loss ratio of the long run, {group.title}",
         caption="Loss of the long run",
-        x=Axis(
-            name="loss ratio, worse direction",
+        x=_axis(
+            "loss ratio, worse direction",
+            "ratio",
             tick=text.tick_percent,
-            value=text.percent,
             scale="log",
             low=floor,
             high=ceiling,
