@@ -55,14 +55,3 @@ def ledger_of(
         for clause, name in rfc2544.not_run(measured)
     )
     return [*entries, *scoped(found), *missing]
-
-
-def of_result(ledger: Sequence[LedgerEntry], result: Result) -> list[LedgerEntry]:
-    """The part of a run's ledger that speaks of one result."""
-    return [
-        entry
-        for entry in ledger
-        if entry.test in ("", result.test)
-        and entry.scenario in ("", result.scenario)
-        and entry.frame_size in (0, result.frame_size)
-    ]

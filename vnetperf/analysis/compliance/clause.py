@@ -10,11 +10,13 @@ from vnetperf.model.preset import Preset
 from vnetperf.model.result import LedgerEntry, Result
 
 Status = Literal["met", "deviated", "not applicable"]
+#: Name of a clause, its requirement, whether it is met, what was done, and why if it is not met.
+Row = tuple[str, str, bool, str] | tuple[str, str, bool, str, str]
 
 
 @dataclass(frozen=True)
 class ClauseContext:
-    """A result and what it was asked for by.
+    """A result with the settings that it was measured by.
 
     Attributes:
         preset: The run's preset.
@@ -28,8 +30,14 @@ class ClauseContext:
 
     @property
     def because(self) -> str:
-        """Why something was not done as a clause asks: the preset says so."""
+        """Why something was not done as a clause requires: the preset has another value."""
         return f"preset {self.preset.name}"
+
+    def entries(self, standard: str, *rows: Row) -> Iterator[LedgerEntry]:
+        """Entries of one standard; where a row gives no reason, the preset is the reason."""
+        for name, requirement, ok, value, *reason in rows:
+            clause = f"{standard}, {name}" if name else standard
+            yield entry(clause, requirement, ok, value, *(reason or [self.because]))
 
 
 def entry(clause: str, requirement: str, ok: bool, value: str, reason: str = "") -> LedgerEntry:

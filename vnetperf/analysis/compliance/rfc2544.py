@@ -158,97 +158,77 @@ _ROUNDING = 1e-6
 def throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Section 26.1, and 24 for its trials."""
     goals = looked.result.goals
-    final = min((g.final_trial_s for g in goals), default=0.0)
-    yield _duration(looked, final)
+    yield from _duration(looked, min((g.final_trial_s for g in goals), default=0.0))
     zero = [g for g in goals if g.loss_ratio == 0 and g.exceed_ratio == 0]
     doubtful = [g for g in zero if not g.regular]
     tolerated = "; ".join(
         f"{g.name}: loss {g.loss_ratio:g}, exceed ratio {g.exceed_ratio:g}" for g in goals
     )
     names = ", ".join(f"{g.qualifier} {g.name}".strip() for g in zero)
+    irregular = "; ".join(f"goal {g.name} is irregular: {g.reason}" for g in doubtful)
     yield entry(
         "RFC 2544 section 26.1",
         "throughput: the highest rate at which no frame is lost in any trial",
         bool(zero) and not doubtful,
         f"goal {names}" if zero else tolerated,
-        "; ".join(f"goal {g.name} is irregular: {g.reason}" for g in doubtful)
-        or "loss or exceeding trials are tolerated by every goal of the preset",
+        irregular or "loss or exceeding trials are tolerated by every goal of the preset",
     )
 
 
 def latency(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Section 26.2."""
-    asked = looked.preset.latency
+    preset = looked.preset.latency
     loads = [at for at in looked.result.latency_at if at.trials]
     there = [at for at in loads if at.of == "throughput"]
-    yield entry(
-        "RFC 2544 section 26.2, load",
-        "at the throughput of the frame size",
-        bool(there) and not any(at.note for at in there),
-        ", ".join(at.of for at in loads) or "none",
-        "; ".join(at.note for at in there if at.note) or "the throughput is not among the loads",
-    )
-    yield entry(
-        "RFC 2544 section 26.2, stream",
-        "a stream of at least 120 s, tagged after 60 s",
-        asked.duration_s >= 120 and asked.tag_at_s >= 60,
-        f"{asked.duration_s:g} s, looked at after {asked.tag_at_s:g} s",
-        looked.because,
-    )
-    yield entry(
-        "RFC 2544 section 26.2, tagged frame",
-        "one frame of the stream is timed",
-        False,
-        "every frame sent after that moment is timed",
-        "a mean over all frames is steadier than one frame, which is among them",
-    )
-    repeats = min((at.repeats for at in there or loads), default=0)
-    yield entry(
-        "RFC 2544 section 26.2, repeats",
-        "at least 20 repeats, their mean reported",
-        repeats >= 20,
-        f"{repeats} repeats",
-        looked.because,
+    at_throughput = bool(there) and not any(at.note for at in there)
+    notes = "; ".join(at.note for at in there if at.note)
+    whole_stream = preset.duration_s >= 120 and preset.tag_at_s >= 60
+    stream = f"{preset.duration_s:g} s, looked at after {preset.tag_at_s:g} s"
+    every_frame = "every frame sent after that moment is timed"
+    steadier = "a mean over all frames is steadier than one frame, which is among them"
+    n = min((at.repeats for at in there or loads), default=0)
+    loads_text = ", ".join(at.of for at in loads) or "none"
+    yield from looked.entries(
+        "RFC 2544 section 26.2",
+        (
+            "load",
+            "at the throughput of the frame size",
+            at_throughput,
+            loads_text,
+            notes or "the throughput is not among the loads",
+        ),
+        ("stream", "a stream of at least 120 s, tagged after 60 s", whole_stream, stream),
+        ("tagged frame", "one frame of the stream is timed", False, every_frame, steadier),
+        ("repeats", "at least 20 repeats, their mean reported", n >= 20, f"{n} repeats"),
     )
     kinds = sorted({at.definition for at in loads})
-    yield entry(
-        "RFC 1242 section 3.8",
-        "the definition of latency is stated",
-        bool(kinds),
-        ", ".join(kinds),
-        "nothing was timed",
-    )
+    stated = ("", "the definition of latency is stated", bool(kinds), ", ".join(kinds))
+    yield from looked.entries("RFC 1242 section 3.8", (*stated, "nothing was timed"))
 
 
 def frame_loss(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Section 26.3, and 24 for its trials."""
-    asked, steps = looked.preset.frame_loss, looked.result.loss_steps
-    yield _duration(looked, asked.duration_s)
+    preset, steps = looked.preset.frame_loss, looked.result.loss_steps
+    yield from _duration(looked, preset.duration_s)
     media, first = looked.result.media_max_fps or 0.0, steps[0].load_fps if steps else 0.0
     at_media = bool(media) and first >= media * (1 - _ROUNDING) and not looked.nominal
-    yield entry(
-        "RFC 2544 section 26.3, first load",
-        "the first trial at the maximum rate of the medium",
-        at_media,
-        f"{first:.0f} frames/s, all directions",
-        "virtual wires have no rate of their own: the most that the generator can offer"
-        if looked.nominal
-        else "the generator cannot offer more",
-    )
-    yield entry(
-        "RFC 2544 section 26.3, steps",
-        "down in steps of 10 % of the maximum or less",
-        asked.step <= 0.1 + _ROUNDING,
-        f"{asked.step:.0%}",
-        looked.because,
-    )
-    clean = [step.loss_ratio == 0 for step in steps[-2:]]
-    yield entry(
-        "RFC 2544 section 26.3, end",
-        "until two successive trials lose nothing",
-        clean == [True, True],
-        f"{len(steps)} loads",
-        "frames were lost down to the smallest load",
+    why_less = "the generator cannot offer more"
+    if looked.nominal:
+        why_less = "virtual wires have no rate of their own: the most that the generator can offer"
+    small = preset.step <= 0.1 + _ROUNDING
+    clean = [step.loss_ratio == 0 for step in steps[-2:]] == [True, True]
+    lossy = "frames were lost down to the smallest load"
+    yield from looked.entries(
+        "RFC 2544 section 26.3",
+        (
+            "first load",
+            "the first trial at the maximum rate of the medium",
+            at_media,
+            f"{first:.0f} frames/s, all directions",
+            why_less,
+        ),
+        ("steps", "down in steps of 10 % of the maximum or less", small, f"{preset.step:.0%}"),
+        ("end", "until two successive trials lose nothing", clean, f"{len(steps)} loads", lossy),
     )
 
 
@@ -258,55 +238,41 @@ def recovery(looked: ClauseContext) -> Iterator[LedgerEntry]:
     if found is None:
         return
     share = found.overload_fps / found.throughput_fps if found.throughput_fps else 0.0
-    yield entry(
-        "RFC 2544 section 26.5, overload",
-        "110 % of the throughput, or the medium's maximum, for at least 60 s",
-        share >= 1.1 - _ROUNDING and found.overload_s >= 60,
-        f"{share:.1%} for {found.overload_s:g} s",
-        found.note or looked.because,
-    )
+    enough = share >= 1.1 - _ROUNDING and found.overload_s >= 60
     drop = found.relaxed_fps / found.overload_fps if found.overload_fps else 0.0
-    yield entry(
-        "RFC 2544 section 26.5, drop",
-        "then half of that load",
-        abs(drop - 0.5) <= 1e-3,
-        f"{drop:.1%}",
-        looked.because,
-    )
-    yield entry(
-        "RFC 2544 section 26.5, repeats",
-        "the average of several trials",
-        found.seconds.n >= 2,
-        f"{found.seconds.n} trials",
-        looked.because,
+    n = found.seconds.n
+    yield from looked.entries(
+        "RFC 2544 section 26.5",
+        (
+            "overload",
+            "110 % of the throughput, or the medium's maximum, for at least 60 s",
+            enough,
+            f"{share:.1%} for {found.overload_s:g} s",
+            found.note or looked.because,
+        ),
+        ("drop", "then half of that load", abs(drop - 0.5) <= 1e-3, f"{drop:.1%}"),
+        ("repeats", "the average of several trials", n >= 2, f"{n} trials"),
     )
 
 
 def reset(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Section 26.6."""
-    share = looked.preset.reset.share
-    yield entry(
-        "RFC 2544 section 26.6, load",
-        "a stream at the throughput",
-        share == 1,
-        f"{share:.0%} of the throughput",
-        looked.because,
-    )
+    share, size = looked.preset.reset.share, looked.result.frame_size
     smallest = min(looked.preset.frame_sizes)
-    yield entry(
-        "RFC 2544 section 26.6, frame size",
-        "frames of the smallest size",
-        looked.result.frame_size == smallest,
-        f"{looked.result.frame_size} octets",
-        f"the smallest of the preset is {smallest}",
-    )
-    kinds = sorted({one.what for one in looked.result.resets if not one.why})
-    yield entry(
-        "RFC 2544 section 26.6, kinds",
-        "hardware reset, software reset and power interruption",
-        False,
-        ", ".join(kinds) or "none",
-        "a data plane in software has no power of its own; restarts and links stand for them",
+    larger = f"the smallest of the preset is {smallest}"
+    kinds = ", ".join(sorted({one.what for one in looked.result.resets if not one.why})) or "none"
+    software = "a data plane in software has no power of its own; restarts and links stand for them"
+    yield from looked.entries(
+        "RFC 2544 section 26.6",
+        ("load", "a stream at the throughput", share == 1, f"{share:.0%} of the throughput"),
+        ("frame size", "frames of the smallest size", size == smallest, f"{size} octets", larger),
+        (
+            "kinds",
+            "hardware reset, software reset and power interruption",
+            False,
+            kinds,
+            software,
+        ),
     )
 
 
@@ -318,85 +284,89 @@ def not_run(results: list[Result]) -> Iterator[tuple[str, str]]:
             yield f"RFC 2544 section {number}", test.replace("_", " ")
 
 
-def _duration(looked: ClauseContext, seconds: float) -> LedgerEntry:
-    return entry(
-        "RFC 2544 section 24",
-        "trials of at least 60 s",
-        seconds >= 60,
-        f"{seconds:g} s",
-        looked.because,
-    )
+def _duration(looked: ClauseContext, seconds: float) -> Iterator[LedgerEntry]:
+    row = ("", "trials of at least 60 s", seconds >= 60, f"{seconds:g} s")
+    return looked.entries("RFC 2544 section 24", row)
 
 
 def rfc6201_reset(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a result against it."""
-    found = [one for one in looked.result.resets if not one.why]
+    resets = looked.result.resets
+    found = [one for one in resets if not one.why]
     both = [one for one in found if one.by_loss_s is not None and one.by_time_s is not None]
-    yield entry(
-        "RFC 6201, methods",
-        "reset time by lost frames or by time stamps, the method reported",
-        bool(found) and len(both) == len(found),
-        "; ".join(f"{one.what} ({one.type}): both" for one in both) or "none",
-        "; ".join(f"{one.what}: {one.why}" for one in looked.result.resets if one.why)
-        or "one of the two has no number",
-    )
+    methods = "; ".join(f"{one.what} ({one.type}): both" for one in both) or "none"
+    missing = "; ".join(f"{one.what}: {one.why}" for one in resets if one.why)
     least = min((one.by_time_s.n for one in both if one.by_time_s is not None), default=0)
-    yield entry(
-        "RFC 6201, repeats",
-        "the number of trials is reported",
-        least > 0,
-        f"{least} for each",
-        "nothing was reset",
+    yield from looked.entries(
+        "RFC 6201",
+        (
+            "methods",
+            "reset time by lost frames or by time stamps, the method reported",
+            bool(found) and len(both) == len(found),
+            methods,
+            missing or "one of the two has no number",
+        ),
+        (
+            "repeats",
+            "the number of trials is reported",
+            least > 0,
+            f"{least} for each",
+            "nothing was reset",
+        ),
     )
 
 
 def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a result against it."""
-    asked, found = looked.preset.back_to_back, looked.result.back_to_back
+    preset, found = looked.preset.back_to_back, looked.result.back_to_back
     if found is None:
         return
     zero = any(g.loss_ratio == 0 for g in looked.preset.goals)
     known = found.throughput_fps is not None
-    yield entry(
-        "RFC 9004, prerequisites",
-        "the throughput without loss is known for the same size and directions",
-        known and zero,
-        f"{found.throughput_fps:.0f} frames/s, all directions" if known else "none",
-        "it tolerates loss" if known else "it was not measured",
-    )
-    yield entry(
-        "RFC 9004, repeats",
-        "N independent searches, N reported (50 in RFC 2544 section 26.4)",
-        found.frames.n >= 50,
-        f"N = {found.frames.n}",
-        looked.because,
-    )
-    yield entry(
-        "RFC 9004, depletion",
-        "each burst from idle, at least 2 s after the one before",
-        asked.idle_s >= 2,
-        f"{asked.idle_s:g} s",
-        looked.because,
-    )
-    yield entry(
-        "RFC 9004, longest burst",
-        "a burst near the longest that was tried is no result",
-        not found.capped,
-        f"up to {found.max_burst_frames} frames",
-        "all bursts came through: set back_to_back.max_burst_s higher",
-    )
-    repeats = asked.repeats_after_loss
+    throughput = f"{found.throughput_fps:.0f} frames/s, all directions" if known else "none"
+    n, longest = found.frames.n, found.max_burst_frames
+    repeats = preset.repeats_after_loss
     how = f"loss verification, max(r) = {1 + repeats}" if repeats else "binary search"
-    yield entry(
-        "RFC 9004, search",
-        "TST009 binary search or loss verification, its inputs and step reported",
-        True,
-        f"{how}; step {found.step_frames} frames, 1 to {found.max_burst_frames} frames",
-    )
-    yield entry(
-        "RFC 9004, corrected buffer time",
-        "the buffer time implied, corrected by the throughput",
-        found.corrected_s is not None,
-        "not known" if found.corrected_s is None else f"{found.corrected_s:.3g} s",
-        found.note or "it needs the throughput",
+    corrected = "not known" if found.corrected_s is None else f"{found.corrected_s:.3g} s"
+    yield from looked.entries(
+        "RFC 9004",
+        (
+            "prerequisites",
+            "the throughput without loss is known for the same size and directions",
+            known and zero,
+            throughput,
+            "it tolerates loss" if known else "it was not measured",
+        ),
+        (
+            "repeats",
+            "N independent searches, N reported (50 in RFC 2544 section 26.4)",
+            n >= 50,
+            f"N = {n}",
+        ),
+        (
+            "depletion",
+            "each burst from idle, at least 2 s after the one before",
+            preset.idle_s >= 2,
+            f"{preset.idle_s:g} s",
+        ),
+        (
+            "longest burst",
+            "a burst near the longest that was tried is no result",
+            not found.capped,
+            f"up to {longest} frames",
+            "all bursts came through: set back_to_back.max_burst_s higher",
+        ),
+        (
+            "search",
+            "TST009 binary search or loss verification, its inputs and step reported",
+            True,
+            f"{how}; step {found.step_frames} frames, 1 to {longest} frames",
+        ),
+        (
+            "corrected buffer time",
+            "the buffer time implied, corrected by the throughput",
+            found.corrected_s is not None,
+            corrected,
+            found.note or "it needs the throughput",
+        ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from vnetperf.analysis.compliance.clause import ClauseContext, entry
 from vnetperf.model.result import LedgerEntry
@@ -15,7 +16,7 @@ _THREE_PORTS = (
 
 def forwarding_rate(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a forwarding rate against section 5.6."""
-    rates = looked.result.rates
+    rates, seconds = looked.result.rates, looked.preset.rfc2889.duration_s
     yield entry(
         "RFC 2889 section 5.6",
         "forwarding rate at the maximum offered load and maximum forwarding rate",
@@ -23,53 +24,31 @@ def forwarding_rate(looked: ClauseContext) -> Iterator[LedgerEntry]:
         "; ".join(f"{r.forwarded_fps.mean:.0f} frames/s at {r.of}" for r in rates),
         "one of the two has no number",
     )
-    yield _duration(looked)
+    row = ("trial duration", "30 s unless there is reason", seconds >= 30, f"{seconds:g} s")
+    yield from looked.entries("RFC 2889", row)
 
 
-def address_caching(looked: ClauseContext) -> Iterator[LedgerEntry]:
-    """Hold an address caching capacity against section 5.7."""
-    yield _ports("RFC 2889 section 5.7, ports")
-    found = looked.result.addresses
-    if found is not None:
-        yield entry(
-            "RFC 2889 section 5.7, search",
-            "binary search for the largest number that is learned without flooding",
-            not found.capped,
-            f"{found.addresses} addresses, {len(found.tried)} numbers tried",
-            found.note,
-        )
-
-
-def address_learning(looked: ClauseContext) -> Iterator[LedgerEntry]:
-    """Hold an address learning rate against section 5.8."""
-    yield _ports("RFC 2889 section 5.8, ports")
-    found = looked.result.addresses
-    if found is not None:
-        yield entry(
-            "RFC 2889 section 5.8, search",
-            "binary search for the highest rate at which all are learned",
-            not found.capped and bool(found.learning_fps),
-            f"{found.learning_fps:.0f} frames/s of {found.addresses} addresses",
-            found.note,
-        )
-
-
-def _duration(looked: ClauseContext) -> LedgerEntry:
-    seconds = looked.preset.rfc2889.duration_s
-    return entry(
-        "RFC 2889, trial duration",
-        "30 s unless there is reason",
-        seconds >= 30,
-        f"{seconds:g} s",
-        looked.because,
-    )
-
-
-def _ports(clause: str) -> LedgerEntry:
-    return entry(
-        clause,
+def _addresses(section: str, looked: ClauseContext) -> Iterator[LedgerEntry]:
+    """Hold a search for addresses against its section."""
+    yield entry(
+        f"RFC 2889 section {section}, ports",
         "a learning port, a test port and a monitoring port that must see no frame",
         False,
         "two ports",
         _THREE_PORTS,
     )
+    found = looked.result.addresses
+    if found is None:
+        return
+    requirement = "binary search for the largest number that is learned without flooding"
+    value, complete = f"{found.addresses} addresses, {len(found.tried)} numbers tried", True
+    if section == "5.8":
+        requirement = "binary search for the highest rate at which all are learned"
+        value = f"{found.learning_fps:.0f} frames/s of {found.addresses} addresses"
+        complete = bool(found.learning_fps)
+    clause, met = f"RFC 2889 section {section}, search", complete and not found.capped
+    yield entry(clause, requirement, met, value, found.note)
+
+
+address_caching = partial(_addresses, "5.7")
+address_learning = partial(_addresses, "5.8")

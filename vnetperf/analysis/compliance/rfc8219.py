@@ -11,18 +11,19 @@ from vnetperf.model.result import LedgerEntry
 
 def rfc8219_latency(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a latency result against them."""
-    asked = looked.preset.latency
-    frames = [one.count for at in looked.result.latency_at for one in at.latency.values()]
-    enough = asked.duration_s >= 120 and asked.tag_at_s >= 60 and asked.repeats >= 20
+    preset = looked.preset.latency
+    counts = [one.count for at in looked.result.latency_at for one in at.latency.values()]
+    least = min(counts, default=0)
+    enough = preset.duration_s >= 120 and preset.tag_at_s >= 60 and preset.repeats >= 20
     yield entry(
         "RFC 8219, latency",
         "500 or more frames after 60 s of a stream of 120 s or more, 20 repeats",
-        enough and min(frames, default=0) >= 500,
-        f"{min(frames, default=0)} frames or more, {asked.duration_s:g} s, {asked.repeats} repeats",
+        enough and least >= 500,
+        f"{least} frames or more, {preset.duration_s:g} s, {preset.repeats} repeats",
         looked.because,
     )
-    told = [v for at in looked.result.latency_at for v in at.variation.values()]
-    yield from _variation(told, asked.duration_s - asked.tag_at_s, looked.because)
+    found = [v for at in looked.result.latency_at for v in at.variation.values()]
+    yield from _variation(found, preset.duration_s - preset.tag_at_s, looked.because)
 
 
 def soak(looked: ClauseContext) -> Iterator[LedgerEntry]:
@@ -32,8 +33,8 @@ def soak(looked: ClauseContext) -> Iterator[LedgerEntry]:
         yield from _variation(list(found.variation.values()), found.seconds, looked.because)
 
 
-def _variation(told: list[DelayVariation], seconds: float, because: str) -> Iterator[LedgerEntry]:
-    known = bool(told) and all(one.pdv_ns is not None for one in told)
+def _variation(found: list[DelayVariation], seconds: float, because: str) -> Iterator[LedgerEntry]:
+    known = bool(found) and all(one.pdv_ns is not None for one in found)
     yield entry(
         "RFC 5481, packet delay variation",
         "delay beyond the smallest, its 99.9th percentile over at least 60 s (RFC 8219)",
@@ -41,11 +42,11 @@ def _variation(told: list[DelayVariation], seconds: float, because: str) -> Iter
         f"over {seconds:g} s" if known else "not measured",
         because if known else "the generator tells no percentiles",
     )
-    successive = bool(told) and all(one.ipdv_median_ns is not None for one in told)
+    successive = bool(found) and all(one.ipdv_median_ns is not None for one in found)
     yield entry(
         "RFC 8219, inter packet delay variation",
         "smallest, median and largest difference of successive delays",
         successive,
         "reported" if successive else "not measured",
-        next((one.why for one in told if one.why), "nothing was timed"),
+        next((one.why for one in found if one.why), "nothing was timed"),
     )
