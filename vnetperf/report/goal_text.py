@@ -122,71 +122,30 @@ def load_range_text(result: Result, trials: Sequence[TrialPoint]) -> str:
     return rate_text(low) if low == high else f"{rate_text(low)} to {rate_text(high)}"
 
 
-@dataclass(frozen=True, slots=True)
-class TrialSummary:
-    """The trials of one search.
-
-    Attributes:
-        count: Trials.
-        valid: VALID ones.
-        clean: VALID ones without loss.
-        clean_max_fps: Highest load per interface of those; None without one.
-        lossy_min_fps: Lowest load per interface of a VALID trial that lost frames; None without.
-        worst_loss: Largest loss ratio of a VALID trial; None without one.
-        clean_burst: Longest burst without loss, frames; 0 where none was sent.
-        lossy_burst: Shortest burst that lost frames.
-    """
-
-    count: int
-    valid: int
-    clean: int
-    clean_max_fps: float | None
-    lossy_min_fps: float | None
-    worst_loss: float | None
-    clean_burst: int = 0
-    lossy_burst: int = 0
-
-    @property
-    def sentence(self) -> str:
-        """The summary in words, derived from the counts."""
-        if not self.count:
-            return "no trial"
-        said = [f"{self.clean} of {self.valid} VALID trials without loss"]
-        if self.clean_burst or self.lossy_burst:
-            return ", ".join([*said, *self._bursts()])
-        if self.clean_max_fps is not None:
-            said.append(f"highest load without loss {text.fps(self.clean_max_fps)}")
-        if self.lossy_min_fps is not None:
-            said.append(f"lowest load with loss {text.fps(self.lossy_min_fps)}")
-        if self.worst_loss:
-            said.append(f"largest loss {text.percent(self.worst_loss)}")
-        return ", ".join(said)
-
-    def _bursts(self) -> Iterator[str]:
-        yield f"longest burst without loss {_burst_text(self.clean_burst)}"
-        yield f"shortest with loss {_burst_text(self.lossy_burst)}"
+def trials_text(trials: Iterable[TrialPoint]) -> str:
+    """The trials of one search in a sentence; loads are those of an interface."""
+    found = list(trials)
+    if not found:
+        return "no trial"
+    valid = [t for t in found if t.verdict is Verdict.VALID and t.loss_ratio is not None]
+    clean, lossy = [t for t in valid if not t.loss_ratio], [t for t in valid if t.loss_ratio]
+    parts = [f"{len(clean)} of {len(valid)} VALID trials without loss"]
+    longest = max((t.burst for t in clean), default=0)
+    shortest = min((t.burst for t in lossy if t.burst), default=0)
+    if longest or shortest:
+        parts.append(f"longest burst without loss {_burst_text(longest)}")
+        parts.append(f"shortest with loss {_burst_text(shortest)}")
+        return ", ".join(parts)
+    if clean:
+        parts.append(f"highest load without loss {text.fps(max(t.load_fps for t in clean))}")
+    if lossy:
+        parts.append(f"lowest load with loss {text.fps(min(t.load_fps for t in lossy))}")
+        parts.append(f"largest loss {text.percent(max(t.loss_ratio or 0.0 for t in lossy))}")
+    return ", ".join(parts)
 
 
 def _burst_text(count: int) -> str:
     return f"{text.frames(count)} frames" if count else "none"
-
-
-def summarise_trials(trials: Iterable[TrialPoint]) -> TrialSummary:
-    """Summarise the trials of one search."""
-    found = list(trials)
-    valid = [t for t in found if t.verdict is Verdict.VALID and t.loss_ratio is not None]
-    clean = [t.load_fps for t in valid if t.loss_ratio == 0]
-    lossy = [t.load_fps for t in valid if t.loss_ratio]
-    return TrialSummary(
-        count=len(found),
-        valid=len(valid),
-        clean=len(clean),
-        clean_max_fps=max(clean, default=None),
-        lossy_min_fps=min(lossy, default=None),
-        worst_loss=max((t.loss_ratio or 0.0 for t in valid), default=None),
-        clean_burst=max((t.burst for t in valid if t.loss_ratio == 0), default=0),
-        lossy_burst=min((t.burst for t in valid if t.loss_ratio and t.burst), default=0),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +371,7 @@ _SEARCHES: tuple[Column[_SearchRow], ...] = (
     Column("octets", lambda of: of[0].size_name, words=True),
     Column("trials", lambda of: str(of[0].trial_count)),
     Column("verdicts", lambda of: verdict_counts(of[0]), words=True),
-    Column("loads and losses", lambda of: summarise_trials(of[1]).sentence, words=True),
+    Column("loads and losses", lambda of: trials_text(of[1]), words=True),
     Column("load range per interface", lambda of: load_range_text(*of)),
     Column("traffic", lambda of: text.seconds(of[0].trial_seconds)),
     Column("wall time", lambda of: text.seconds(of[0].wall_seconds)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from vnetperf.model.outcomes import (
@@ -210,10 +211,8 @@ def _latency_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Delay variation", _VARIATION, [d for d, _ in varied], notes)
 
 
-def _latency_headline(result: Result) -> tuple[str, str]:
-    if not result.latency_at:
-        return "", ""
-    at = result.latency_at[0]
+def _latency_headline(_: Result, loads: tuple[LatencyAt, ...]) -> tuple[str, str]:
+    at = loads[0]
     slowest = max(at.mean_ns.values(), key=lambda s: s.mean, default=None)
     if slowest is None:
         return "not measured", at.note or f"no frame arrived at {at.of}"
@@ -254,25 +253,14 @@ def _loss_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Loss by load", tuple(_loss_columns(names)), steps, [note])
 
 
-def _largest_clean(result: Result) -> LossStep | None:
-    """The largest load at and below which no frame was lost."""
-    found = None
-    for step in sorted(result.loss_steps, key=lambda s: s.load_fps):
-        if step.loss_ratio > 0:
-            break
-        found = step
-    return found
-
-
-def _loss_headline(result: Result) -> tuple[str, str]:
-    if not result.loss_steps:
-        return "", ""
-    clean = _largest_clean(result)
-    top = max(result.loss_steps, key=lambda s: s.load_fps)
+def _loss_headline(_: Result, steps: tuple[LossStep, ...]) -> tuple[str, str]:
+    rising = sorted(steps, key=lambda s: s.load_fps)
+    clean = list(takewhile(lambda s: s.loss_ratio <= 0, rising))
+    top = rising[-1]
     lost = f"{percent(top.loss_ratio, 3)} lost at {text.short_fps(top.load_fps)}"
-    if clean is None:
+    if not clean:
         return "loss at every load", lost
-    return f"no loss to {text.short_fps(clean.load_fps)}", lost
+    return f"no loss to {text.short_fps(clean[-1].load_fps)}", lost
 
 
 # Back-to-back frames.
@@ -320,10 +308,7 @@ def _back_to_back_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Back-to-back frames", _BACK_TO_BACK, known, notes)
 
 
-def _back_to_back_headline(result: Result) -> tuple[str, str]:
-    found = result.back_to_back
-    if found is None:
-        return "", ""
+def _back_to_back_headline(_: Result, found: BackToBack) -> tuple[str, str]:
     if found.capped:
         return _burst_text(found), "no result: the longest burst tried"
     buffer = "" if found.corrected_s is None else f"buffer {text.time_s(found.corrected_s)}, "
@@ -373,10 +358,7 @@ def _recovery_tables(group: Group) -> Iterator[Table]:
     yield Table.of("System recovery", _RECOVERY, known, notes)
 
 
-def _recovery_headline(result: Result) -> tuple[str, str]:
-    found = result.recovery
-    if found is None:
-        return "", ""
+def _recovery_headline(_: Result, found: Recovery) -> tuple[str, str]:
     if _recovery_text(found) == _NO_RESULT:
         return _NO_RESULT, found.note.removeprefix(f"{_NO_RESULT}: ")
     after = f"after {text.short_fps(found.overload_fps)} for {found.overload_s:g} s"
@@ -441,12 +423,12 @@ def _reset_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Reset", _RESET, every, _reset_notes(every))
 
 
-def _reset_headline(result: Result) -> tuple[str, str]:
+def _reset_headline(_: Result, resets: tuple[Reset, ...]) -> tuple[str, str]:
     parts = []
-    for found in result.resets:
+    for found in resets:
         time = found.by_loss_s or found.by_time_s
         parts.append(f"{found.what} {text.mean_interval(time, 's') if time else 'not measured'}")
-    counts = [n for found in result.resets for n in _reset_counts(found)]
+    counts = [n for found in resets for n in _reset_counts(found)]
     return "\n".join(parts), f"n {max(counts)} each" if counts else ""
 
 
@@ -482,10 +464,8 @@ def _rate_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Forwarding rate", _RATES, every, notes)
 
 
-def _rate_headline(result: Result) -> tuple[str, str]:
-    if not result.rates:
-        return "", ""
-    best = max(result.rates, key=lambda found: found.forwarded_fps.mean)
+def _rate_headline(_: Result, rates: tuple[ForwardingRate, ...]) -> tuple[str, str]:
+    best = max(rates, key=lambda found: found.forwarded_fps.mean)
     said = f"at {text.short_fps(best.load_fps)}, {percent(best.loss_ratio.mean, 3)} lost"
     return text.mean_with_n(best.forwarded_fps, "fps"), said
 
@@ -536,10 +516,7 @@ def _soak_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Soak", _SOAK, known, notes)
 
 
-def _soak_headline(result: Result) -> tuple[str, str]:
-    found = result.soak
-    if found is None:
-        return "", ""
+def _soak_headline(_: Result, found: Soak) -> tuple[str, str]:
     said = soak_verdict(found).partition(":")[0]
     return f"{percent(found.loss_ratio, 3)} lost", f"below {percent(found.loss_high, 3)}; {said}"
 
@@ -590,10 +567,7 @@ def _address_tables(group: Group) -> Iterator[Table]:
     yield Table.of("Numbers and rates tried", _TRIED, tried, terminal=False)
 
 
-def _address_headline(result: Result) -> tuple[str, str]:
-    found = result.addresses
-    if found is None:
-        return "", ""
+def _address_headline(result: Result, found: AddressTable) -> tuple[str, str]:
     count, rate = _address_texts(result.test, found)
     if result.test == _LEARNING_TEST:
         return rate, f"{count} addresses"
@@ -612,16 +586,17 @@ _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _soak_tables,
     _address_tables,
 )
-_HEADLINES: tuple[Callable[[Result], tuple[str, str]], ...] = (
-    _latency_headline,
-    _loss_headline,
-    _back_to_back_headline,
-    _recovery_headline,
-    _reset_headline,
-    _rate_headline,
-    _soak_headline,
-    _address_headline,
-)
+#: Where a result has what a test found -> the answer in few words.
+_HEADLINES: dict[str, Callable[[Result, Any], tuple[str, str]]] = {
+    "latency_at": _latency_headline,
+    "loss_steps": _loss_headline,
+    "back_to_back": _back_to_back_headline,
+    "recovery": _recovery_headline,
+    "resets": _reset_headline,
+    "rates": _rate_headline,
+    "soak": _soak_headline,
+    "addresses": _address_headline,
+}
 
 
 def tables(group: Group) -> tuple[Table, ...]:
@@ -631,4 +606,5 @@ def tables(group: Group) -> tuple[Table, ...]:
 
 def headline(result: Result) -> tuple[str, str]:
     """The answer in few words, and what it was found with, for a cell of an overview."""
-    return next((found for of in _HEADLINES if (found := of(result))[0]), ("", ""))
+    held = ((of, getattr(result, name)) for name, of in _HEADLINES.items())
+    return next((of(result, found) for of, found in held if found), ("", ""))

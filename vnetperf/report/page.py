@@ -14,7 +14,7 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from vnetperf.model.outcomes import Curve, Spread
-from vnetperf.model.result import GoalResult, LedgerEntry, Result, RunResults, TrialPoint
+from vnetperf.model.result import GoalResult, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
 from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, text, transfers
 from vnetperf.report.comparison import (
@@ -61,30 +61,23 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True)
-class Palettes:
-    """Hops and roles of a run, in the order of their colours."""
-
-    hops: tuple[str, ...]
-    roles: tuple[str, ...]
-
-
-def _palettes(results: RunResults) -> Palettes:
-    goals = [goal for result in results.results for goal in result.goals]
-    return Palettes(
-        hops=tuple(dict.fromkeys(hop for t in results.trials for hop in t.lost_at)),
-        roles=tuple(dict.fromkeys(use.role for goal in goals for use in goal.threads)),
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class GroupView:
-    """What the page shows of one test of one scenario."""
+    """What the page shows of one test of one scenario.
+
+    Attributes:
+        group: The test.
+        anchor: Where links lead to.
+        trials: Trials of each of its frame sizes.
+        hops_of_run: Every hop that lost frames in the run, in the order of their colours.
+        roles_of_run: Every role of a thread.
+        accounts: Lost frames by frame size; empty without a valid trial.
+    """
 
     group: Group
     anchor: str
     trials: Mapping[Case, list[TrialPoint]]
-    ledger: Sequence[LedgerEntry]
-    palettes: Palettes
+    hops_of_run: Sequence[str]
+    roles_of_run: Sequence[str]
     accounts: dict[str, LossAccount] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,11 +88,6 @@ class GroupView:
 
     def _trials_of(self, result: Result) -> list[TrialPoint]:
         return self.trials.get(case_of(result), [])
-
-    @property
-    def notes(self) -> list[str]:
-        """Every note of the group."""
-        return list(goal_text.group_notes(self.group))
 
     @property
     def effort(self) -> str:
@@ -114,16 +102,6 @@ class GroupView:
         return f"{count} trials{discarded}; {traffic} of traffic, {whole} in all."
 
     @property
-    def clauses(self) -> tuple[LedgerEntry, ...]:
-        """The clauses that hold for this test."""
-        return summary.ledger_of_test(self.ledger, self.group)
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """Tables of what the test measured besides a search."""
-        return outcomes.tables(self.group)
-
-    @property
     def hops(self) -> list[str]:
         """Hops that lost frames, the worst first."""
         return list(dict.fromkeys(hop for a in self.accounts.values() for hop in a.by_hop))
@@ -131,17 +109,7 @@ class GroupView:
     @property
     def hop_keys(self) -> list[tuple[str, str]]:
         """Entries of the legend of hops."""
-        return [(f"box {plots.hop_css(hop, self.palettes.hops)}", hop) for hop in self.hops]
-
-    @property
-    def lossy(self) -> bool:
-        """Whether a valid trial lost frames."""
-        return any(account.lossy for account in self.accounts.values())
-
-    @property
-    def valid(self) -> int:
-        """Number of valid trials."""
-        return sum(account.trials for account in self.accounts.values())
+        return [(f"box {plots.hop_css(hop, self.hops_of_run)}", hop) for hop in self.hops]
 
     @property
     def main(self) -> Plot | None:
@@ -174,7 +142,7 @@ class GroupView:
             _strip("Latency at the lower bounds", latencies),
             _strip(
                 "Cores by role",
-                [plots.cpu_plot(group, name, self.palettes.roles) for name in names],
+                [plots.cpu_plot(group, name, self.roles_of_run) for name in names],
                 legend=False,
             ),
         ]
@@ -354,15 +322,13 @@ def _hop_shares(lost: LossAccount, view: GroupView) -> Iterator[tuple[str, float
     for hop in view.hops:
         if share := max(0, lost.by_hop.get(hop, 0)) / (lost.total or 1):
             hover = f"{hop}: {text.frames(lost.by_hop[hop])} frames, {text.percent(share, 3)}"
-            yield hover, left, share * 100, plots.hop_css(hop, view.palettes.hops)
+            yield hover, left, share * 100, plots.hop_css(hop, view.hops_of_run)
             left += share * 100
 
 
 def _media_share(result: Result, goal: GoalResult) -> str:
-    value = goal_text.headline_fps(goal)
-    if value is None or not result.media_max_fps:
-        return ""
-    return goal_text.share_text(value, result.media_max_fps)
+    value, limit = goal_text.headline_fps(goal), result.media_max_fps
+    return goal_text.share_text(value, limit) if value is not None and limit else ""
 
 
 def _column_classes(table: Table) -> list[str]:
@@ -453,20 +419,6 @@ def _scenario_plots(found: Sequence[Group], compared: Sequence[VariantResults]) 
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonView:
-    """What the page shows of one comparison."""
-
-    compared: VariantResults
-    anchor: str
-
-    @property
-    def plots(self) -> list[Plot]:
-        """A plot for each frame size."""
-        made = [variants_plot(self.compared, size) for size in self.compared.sizes]
-        return [plot for plot in made if plot]
-
-
 def variants_plot(compared: VariantResults, size: int) -> Plot | None:
     """The variants of one comparison at one frame size, below each other."""
     rows = [
@@ -475,6 +427,10 @@ def variants_plot(compared: VariantResults, size: int) -> Plot | None:
     ]
     title = f"Throughput by variant at {size} octets, {compared.title}"
     return plots.goals_plot(title, f"{size} octets", rows, compared.goal_names)
+
+
+def _variants_plots(compared: VariantResults) -> list[Plot]:
+    return [plot for size in compared.sizes if (plot := variants_plot(compared, size))]
 
 
 def _environment(results: RunResults) -> tuple[list[tuple[str, str]], list[tuple[str, Any, str]]]:
@@ -525,7 +481,7 @@ _TRIALS: tuple[Column[TrialPoint], ...] = (
 def _contents(
     results: RunResults,
     views: Sequence[GroupView],
-    comparisons: Sequence[ComparisonView],
+    comparisons: Mapping[str, VariantResults],
     user_tables: Mapping[str, Table],
 ) -> list[tuple[str, list[tuple[str, str]]]]:
     """Links: a line for each scenario with its tests, and one for what belongs to the run."""
@@ -534,7 +490,7 @@ def _contents(
         link = (view.anchor, test_words(view.group.test))
         lines.setdefault(view.group.scenario, []).append(link)
     run = [("overview", "Overview")]
-    run += [(one.anchor, one.compared.title) for one in comparisons]
+    run += [(anchor, one.title) for anchor, one in comparisons.items()]
     run += [(anchor, table.title) for anchor, table in user_tables.items()]
     run += [
         ("identity", "Identity"),
@@ -668,8 +624,8 @@ def _page() -> Template:
     made = templates()
     made.filters |= {"test_words": test_words, "search_attributes": goal_text.search_attributes}
     functions: tuple[Callable[..., object], ...] = (
-        svg, legend, data, event_table, short_upper_bound, _column_classes, _hop_shares,
-        _cell_of, _media_share,
+        svg, legend, data, event_table, short_upper_bound, _variants_plots, _column_classes,
+        _hop_shares, _cell_of, _media_share,
     )  # fmt: skip
     made.globals |= {one.__name__.lstrip("_"): one for one in functions}
     made.globals |= {"text": text, "goal_text": goal_text, "outcomes": outcomes}
@@ -691,19 +647,16 @@ def html_report(results: RunResults) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     found, compared = summary.groups(results), comparisons_of(results)
     trials, ledger = summary.trials_by_case(results), summary.ledger(results)
-    palettes = _palettes(results)
-    views = [
-        GroupView(group, f"case-{i}", trials, ledger, palettes) for i, group in enumerate(found)
-    ]
-    comparisons = [ComparisonView(one, f"compare-{i}") for i, one in enumerate(compared)]
-    user_tables = {
-        anchor: table
-        for anchor, table in (
-            ("attach", transfers.attach_table(results)),
-            ("transfers", transfers.transfers_table(results)),
-        )
-        if table
+    threads = (use for r in results.results for goal in r.goals for use in goal.threads)
+    roles = tuple(dict.fromkeys(use.role for use in threads))
+    hops = tuple(dict.fromkeys(hop for t in results.trials for hop in t.lost_at))
+    views = [GroupView(group, f"case-{i}", trials, hops, roles) for i, group in enumerate(found)]
+    comparisons = {f"compare-{i}": one for i, one in enumerate(compared)}
+    tables = {
+        "attach": transfers.attach_table(results),
+        "transfers": transfers.transfers_table(results),
     }
+    user_tables = {anchor: table for anchor, table in tables.items() if table}
     goal_tables = list(_goal_tables(found))
     where = f" on {results.run.testbed}" if results.run.testbed else ""
     policy = f"default-src 'none'; style-src {_csp_hash(style)}; script-src {_csp_hash(script)}"
