@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults, ScenarioFacts
 from vnetperf.report import goal_text, outcomes, summary
-from vnetperf.results.metrics import Metric, named_metrics_of
+from vnetperf.results.metrics import Metric, goal_metrics_of, named_metrics_of
 
 #: Everything XML 1.0 has no place for, surrogates included.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -30,24 +30,22 @@ def _properties(parent: ET.Element, values: Iterator[tuple[str, object]]) -> Non
         ET.SubElement(holder, "property", name=_clean(name), value=_clean(text))
 
 
-def _goal_numbers(goal: GoalResult) -> Iterator[tuple[str, object]]:
-    name = goal.name
-    yield f"{name}.lower_bound_fps", goal.lower_bound_fps
-    yield f"{name}.upper_bound_fps", goal.upper_bound_fps
-    yield f"{name}.conditional_throughput_fps", goal.conditional_throughput_fps
-    yield f"{name}.lower_bound_l1_bps", goal.throughput_l1_bps
-    yield f"{name}.qualifier", goal.qualifier
-    yield f"{name}.regular", goal.regular
-    yield f"{name}.irregular_reason", goal.reason
-    yield f"{name}.goal_loss_ratio", goal.loss_ratio
-    for bound in goal.per_direction:
-        yield f"{name}.{bound.direction}.lower_bound_fps", bound.lower_bound_fps
-        yield f"{name}.{bound.direction}.upper_bound_fps", bound.upper_bound_fps
-    for direction, latency in goal.latency.items():
-        for percentile in ("50", "99"):
-            value = latency.percentiles.get(percentile)
-            yield f"{name}.{direction}.latency_p{percentile}_ns", value
-        yield f"{name}.{direction}.latency_max_ns", latency.max_ns
+#: Units that have another name in the name of a property.
+_UNITS = {"bit/s": "bps"}
+#: Percentiles and extremes of a goal's latency that are properties; OpenMetrics has them all.
+_LATENCIES = ("latency_p50", "latency_p99", "latency_max")
+
+
+def _goal_numbers(result: Result, goal: GoalResult) -> Iterator[tuple[str, object]]:
+    found = list(goal_metrics_of(result, goal))
+    sums = {f"{m.name}_{_UNITS.get(m.unit, m.unit)}": m.number for m in found if not m.direction}
+    regular = sums.pop("regular_")
+    texts = {"qualifier": goal.qualifier, "regular": regular, "irregular_reason": goal.reason}
+    for name, value in (sums | texts | {"goal_loss_ratio": goal.loss_ratio}).items():
+        yield f"{goal.name}.{name}", value
+    for m in found:
+        if m.direction and (m.unit == "fps" or m.name in _LATENCIES):
+            yield f"{goal.name}.{m.direction}.{m.name}_{m.unit}", m.number
 
 
 def _numbers(result: Result) -> Iterator[tuple[str, object]]:
@@ -61,7 +59,7 @@ def _numbers(result: Result) -> Iterator[tuple[str, object]]:
     yield "trials", result.trial_count
     yield "trial_seconds", result.trial_seconds
     for goal in result.goals:
-        yield from _goal_numbers(goal)
+        yield from _goal_numbers(result, goal)
     for metric in named_metrics_of(result):
         yield from _metric(metric)
 

@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, urlsplit
 from vnetperf.model.errors import VnetperfError
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.result import GoalResult, Result, RunResults
-from vnetperf.results.metrics import named_metrics_of
+from vnetperf.results.metrics import goal_metrics_of, named_metrics_of
 
 #: Ends every text, so that a cut one is known.
 OPENMETRICS_END: Final = "# EOF\n"
@@ -117,7 +117,7 @@ def _result_samples(families: Mapping[str, MetricFamily], result: Result) -> Non
     families["case_trials"].add(labels, result.trial_count)
     families["case_trial_seconds"].add(labels, result.trial_seconds)
     for goal in result.goals:
-        _goal_samples(families, labels | {"goal": goal.name}, goal)
+        _goal_samples(families, labels | {"goal": goal.name}, result, goal)
     for found in named_metrics_of(result):
         told = labels | {
             "item": found.item,
@@ -131,27 +131,24 @@ def _result_samples(families: Mapping[str, MetricFamily], result: Result) -> Non
                 families["quantity"].add(told | {"interval": end}, getattr(found.value, end))
 
 
-def _goal_samples(families: Mapping[str, MetricFamily], labels: Labels, goal: GoalResult) -> None:
-    numbers = {
-        "lower": goal.lower_bound_fps,
-        "upper": goal.upper_bound_fps,
-        "conditional": goal.conditional_throughput_fps,
-    }
-    for bound, number in numbers.items():
-        told = {**labels, "bound": bound, "qualifier": goal.qualifier}
-        families["throughput_fps"].add(told, number)
-    families["throughput_regular"].add(labels, goal.regular)
-    for direction in goal.per_direction:
-        told = {**labels, "direction": direction.direction, "bound": "lower"}
-        families["throughput_direction_fps"].add(told, direction.lower_bound_fps)
-    for direction_name, latency in goal.latency.items():
-        told = {**labels, "direction": direction_name}
-        for percentile, nanoseconds in latency.percentiles.items():
-            quantile = {"percentile": percentile}
-            families["latency_seconds"].add({**told, **quantile}, nanoseconds / 1e9)
-        for name in ("min", "mean", "max"):
-            value = getattr(latency, f"{name}_ns") / 1e9
-            families["latency_seconds"].add({**told, "statistic": name}, value)
+def _goal_samples(
+    families: Mapping[str, MetricFamily], labels: Labels, result: Result, goal: GoalResult
+) -> None:
+    for found in goal_metrics_of(result, goal):
+        of, value = {**labels, "direction": found.direction}, found.number
+        bound = found.name.partition("_")[0]  # "lower", "upper", "conditional"
+        if found.name == "regular":
+            families["throughput_regular"].add(of, value)
+        elif found.unit == "ns" and value is not None:
+            part = found.name.removeprefix("latency_")
+            is_level = part.startswith("p")
+            of |= {"percentile": part[1:]} if is_level else {"statistic": part}
+            families["latency_seconds"].add(of, value / 1e9)
+        elif found.direction and bound == "lower":
+            families["throughput_direction_fps"].add(of | {"bound": bound}, value)
+        elif found.unit == "fps" and not found.direction:
+            of |= {"bound": bound, "qualifier": goal.qualifier}
+            families["throughput_fps"].add(of, value)
 
 
 def _escape_label(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any, Literal, TypeAlias
 
@@ -25,6 +26,7 @@ class Metric:
         test: "throughput" ...
         size: Frame size as a table names it: "64", "imix"; "" for none.
         name: Its name in files for programs: "latency_mean"; "" where it is not in them.
+        goal: The goal of a search that it belongs to; "" for what other tests measured.
         item: What it is of, where a test has several: "90 % of throughput", "link phy0".
         direction: "phy0->phy1"; "" for all of them together.
         label: Its name where runs are compared: "mean at 90 % of throughput phy0->phy1"; "" where
@@ -45,6 +47,7 @@ class Metric:
     test: str
     size: str
     name: str = ""
+    goal: str = ""
     item: str = ""
     direction: str = ""
     label: str = ""
@@ -130,8 +133,13 @@ def compared_metrics_of(result: Result) -> Iterator[Metric]:
 
 
 def named_metrics_of(result: Result) -> Iterator[Metric]:
-    """What of a result is in files for programs, besides the bounds of goals."""
-    return (metric for metric in metrics_of(result) if metric.name)
+    """What of a result is in files for programs, besides the numbers of goals."""
+    return (metric for metric in metrics_of(result) if metric.name and not metric.goal)
+
+
+def goal_metrics_of(result: Result, goal: GoalResult) -> Iterator[Metric]:
+    """What of a goal is in files for programs."""
+    return (metric for metric in metrics_of(result) if metric.goal == goal.name)
 
 
 def metrics_of(result: Result) -> Iterator[Metric]:
@@ -215,6 +223,21 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
             value = latency.percentiles.get(percentile)
             label = f"{goal.name} latency p{percentile} {direction}"
             yield make("", "ns", value, less=label, given=conditions)
+    of = partial(make, goal=goal.name)
+    yield of("lower_bound", "fps", low)
+    yield of("upper_bound", "fps", high)
+    yield of("conditional_throughput", "fps", goal.conditional_throughput_fps)
+    yield of("lower_bound_l1", "bit/s", goal.throughput_l1_bps)
+    yield of("regular", "", goal.regular)
+    for bound in goal.per_direction:
+        yield of("lower_bound", "fps", bound.lower_bound_fps, direction=bound.direction)
+        yield of("upper_bound", "fps", bound.upper_bound_fps, direction=bound.direction)
+    for direction, latency in goal.latency.items():
+        for level, value in latency.percentiles.items():
+            yield of(f"latency_p{level}", "ns", value, direction=direction)
+        for part in ("min", "mean", "max"):
+            value = getattr(latency, f"{part}_ns")
+            yield of(f"latency_{part}", "ns", value, direction=direction)
 
 
 def latency_directions(at: LatencyAt) -> tuple[str, ...]:
