@@ -68,7 +68,7 @@ def test_a_dut_that_carried_nothing_reaches_nothing() -> None:
     assert met(found, at_most=2000.0)
     assert (
         "at most no number [0 fps .. 1.000 kfps]"
-        in judge_metric(expected(at_least=1), found, "f").said
+        in judge_metric(expected(at_least=1), found, "f").text
     )
 
 
@@ -76,7 +76,7 @@ def test_a_ratio_has_an_interval_of_its_own() -> None:
     ours, theirs = number(900.0, 900.0, 990.0), number(300.0, 300.0, 330.0, scenario="pvp_ovs")
     judged = judge_metric(expected(at_least=3), ours, "f", theirs)
     assert judged.met
-    assert "ratio 3 [2.727 .. 3.3]: as expected, at least 3 times it" in judged.said
+    assert "ratio 3 [2.727 .. 3.3]: as expected, at least 3 times it" in judged.text
     assert met(ours, theirs, at_least=3, certain=True) is False
     assert met(ours, theirs, at_most=3.1)
     assert met(ours, theirs, at_most=3.1, certain=True) is False
@@ -92,18 +92,18 @@ def test_no_ratio_is_shown_to_what_is_open_above() -> None:
 def test_nothing_is_a_multiple_of_nothing(base: Metric) -> None:
     judged = judge_metric(expected(at_least=3), number(9.0, 9.0, 9.0), "f", base)
     assert judged.met is False
-    assert "nothing to be a multiple of" in judged.said
+    assert "nothing to be a multiple of" in judged.text
 
 
 def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
     found = number(100.0, 100.0, 102.0, repeated=spread((100.0, 80.0, 130.0)))
     judged = judge_metric(expected(at_least=103.0), found, "f")
     assert judged.met
-    assert ", n = 3: as expected" in judged.said
+    assert ", n = 3: as expected" in judged.text
     assert met(found, at_least=103.0, certain=True) is False
 
 
 def test_what_was_not_measured_fails_with_its_reason() -> None:
     judged = judge_metric(expected(at_least=1), number(None, bounds=None, why="no\nroom"), "f")
     assert judged.met is False
-    assert judged.said.endswith("was not measured: no")
+    assert judged.text.endswith("was not measured: no")

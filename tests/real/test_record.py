@@ -41,7 +41,7 @@ def test_record_redaction_and_publishing(
     results = results_of(folder)
     for item in checklist(results):
         if item.name not in NOBODY_TELLS:
-            assert not re.search("did not record|does not tell", item.said), item
+            assert not re.search("did not record|does not tell", item.reason), item
     copy = tmp_path / "copy"
     assert main(["redact", str(folder), "-o", str(copy)]) == 0
     told = capsys.readouterr().out

@@ -73,18 +73,18 @@ def test_each_field_is_recorded_or_says_why_not(results: RunResults) -> None:
     items = checklist(results)
     assert {(i.group, i.name) for i in items} == {(a.group, a.name) for a in FIELDS}
     for item in items:
-        assert item.where or item.said
+        assert item.where or item.reason
         if item.state == "recorded":
-            assert not item.said
+            assert not item.reason
         else:
-            assert item.said.lower().startswith(f"{item.state}: ")
-            assert len(item.said.split()) > len(item.state.split()) + 1
+            assert item.reason.lower().startswith(f"{item.state}: ")
+            assert len(item.reason.split()) > len(item.state.split()) + 1
 
 
 def test_this_machine_answers_every_question_about_the_host() -> None:
     for item in by_name(empty(environment=take_inventory(Testbed()).record), 3).values():
         # Unknown for a reason that was found here, not because nobody looked.
-        assert "did not record" not in item.said, item
+        assert "did not record" not in item.reason, item
 
 
 def test_a_machine_that_tells_nothing_says_so_for_each_question(tmp_path: Path) -> None:
@@ -95,9 +95,9 @@ def test_a_machine_that_tells_nothing_says_so_for_each_question(tmp_path: Path) 
         "versions of software",
     )  # asked of the backends' programs
     for item in items.values():
-        assert "did not record" not in item.said or item.name in of_the_inventory, item
+        assert "did not record" not in item.reason or item.name in of_the_inventory, item
     assert items["microcode"].state == "unknown"
-    assert items["BIOS version"].said == "unknown: the firmware gives no DMI tables"
+    assert items["BIOS version"].reason == "unknown: the firmware gives no DMI tables"
 
 
 def test_a_fact_that_is_taken_away_is_missed() -> None:
@@ -109,7 +109,7 @@ def test_a_fact_that_is_taken_away_is_missed() -> None:
 
 def test_a_branch_that_could_not_be_read_gives_its_reason() -> None:
     item = by_name(empty(environment={"cpu": "unknown: no /proc"}), 3)["turbo"]
-    assert item.said == "unknown: no /proc"
+    assert item.reason == "unknown: no /proc"
 
 
 def scenario(**vnf: Any) -> ScenarioFacts:
@@ -118,7 +118,7 @@ def scenario(**vnf: Any) -> ScenarioFacts:
 
 def test_guests_are_asked_and_containers_are_not() -> None:
     inside = by_name(empty(scenarios=(scenario(application="testpmd"),)), 4)
-    assert inside["image hash"].said == "not applicable: no guest was deployed"
+    assert inside["image hash"].reason == "not applicable: no guest was deployed"
     assert inside["loop application"].state == "recorded"
     assert inside["its version"].state == "unknown"
     guest = by_name(empty(scenarios=(scenario(guest={"vCPUs": 2}),)), 4)
@@ -129,7 +129,7 @@ def test_guests_are_asked_and_containers_are_not() -> None:
 def test_a_scenario_that_could_not_be_deployed_is_not_asked() -> None:
     failed = ScenarioFacts(scenario="pvp_x", error="no hugepages")
     item = by_name(empty(scenarios=(failed,)), 2)["backend"]
-    assert item.said == "not measured: no scenario could be deployed"
+    assert item.reason == "not measured: no scenario could be deployed"
 
 
 def test_a_test_that_has_no_number_gives_its_reason() -> None:
@@ -137,7 +137,7 @@ def test_a_test_that_has_no_number_gives_its_reason() -> None:
         scenario="pvp_x", test="recovery", frame_size=64, status="not measured", why="no throughput"
     )
     item = by_name(empty(results=(result,)), 9)["recovery time"]
-    assert item.said == "not measured: no throughput"
+    assert item.reason == "not measured: no throughput"
 
 
 def test_what_redaction_took_is_among_what_is_lacking() -> None:
@@ -145,6 +145,6 @@ def test_what_redaction_took_is_among_what_is_lacking() -> None:
     found = {
         item.name: item for item in missing_items(empty(redacted=redaction)) if item.group == 10
     }
-    assert found["MAC address"].said.startswith("removed by redaction: 3 different")
-    assert found["a.pcap"].said == "removed by redaction: frames"
+    assert found["MAC address"].reason.startswith("removed by redaction: 3 different")
+    assert found["a.pcap"].reason == "removed by redaction: frames"
     assert not [item for item in missing_items(empty()) if item.group == 10]

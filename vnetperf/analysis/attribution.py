@@ -28,7 +28,7 @@ def lost_at(deployment: Deployment, result: TrialResult) -> dict[str, int]:
 
 
 def _split_inside(places: dict[str, int], hops: tuple[HopCounters, ...]) -> dict[str, int]:
-    """Name the place inside a VNF, as far as the VNF's own counters say where it dropped."""
+    """Name the place inside a VNF, as far as the VNF's own counters show where it dropped."""
     found: dict[str, int] = {}
     for place, frames in places.items():
         left = frames

@@ -30,14 +30,14 @@ def metric_name(scenario: str, key: Key) -> str:
 
 def only_on_one_side(name: str, known: MetricsByKey, also: MetricsByKey) -> list[str]:
     """What only one side has."""
-    said: list[str] = []
+    sentences: list[str] = []
     for letter, mine, other in (("A", known, also), ("B", also, known)):
-        said += [
+        sentences += [
             f"{metric_name(name, k)}: {_missing(letter, q)}" for k, q in mine.items() if not k[2]
         ]
         missing = [key for key, found in mine.items() if key not in other and found[0].main]
         if not other and missing:
-            said.append(f"{name}: only {letter} has it")
+            sentences.append(f"{name}: only {letter} has it")
             continue
         sizes = {key[:2] for key in other}
         whole: dict[str, list[str]] = {}
@@ -45,12 +45,12 @@ def only_on_one_side(name: str, known: MetricsByKey, also: MetricsByKey) -> list
             if (test, size) not in sizes:
                 whole.setdefault(test, []).append(size)
             elif number and (test, size, "") not in other:
-                said.append(f"{metric_name(name, (test, size, number))}: only {letter} has it")
-        said += [
+                sentences.append(f"{metric_name(name, (test, size, number))}: only {letter} has it")
+        sentences += [
             f"{name}, {test}: only {letter} has frame size {', '.join(dict.fromkeys(found))}"
             for test, found in whole.items()
         ]
-    return said
+    return sentences
 
 
 def why_not_comparable(ours: Sequence[Metric], theirs: Sequence[Metric]) -> str:
@@ -118,7 +118,7 @@ class ComparisonRow:
 
     @property
     def verdict(self) -> str:
-        """What to say of it: no more than its interval bears out."""
+        """The difference in words: no more than its interval bears out."""
         if self.found.method == "none":
             return "one measurement each: not known how it repeats"
         seen = self.found.seen

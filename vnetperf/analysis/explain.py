@@ -39,7 +39,7 @@ class Attempt:
     """One search or other test, from its beginning.
 
     Attributes:
-        begin: How it was asked for.
+        begin: Its parameters.
         steps: Its trials in order.
         ended: How it ended: "", or why it is no result.
     """
@@ -132,48 +132,48 @@ def _conclusions(result: Result, records: Sequence[Record], case: Case) -> list[
     if result.status != "measured":
         return [f"not measured: {result.why}"]
     tests = [t for t in tests_of(records) if t.case == case and t.final]
-    said = []
+    sentences = []
     for goal in result.goals:
-        said += _of_goal(goal, tests[-1])
+        sentences += _of_goal(goal, tests[-1])
     known = tests[-1].begin.inputs if isinstance(tests[-1].begin, ProcedureRecord) else {}
     throughput = known.get("throughput")
     if throughput:
         note = f" ({throughput['note']})" if throughput.get("note") else ""
-        said.append(
+        sentences.append(
             f"its loads are shares of the throughput that search {throughput['search']} found for "
             f"goal {throughput['goal']}: {throughput['load_fps']:.0f} frames/s per interface{note}"
         )
-    said += [
+    sentences += [
         f"measured after an attempt that failed: {r.why.splitlines()[0]}"
         for r in records
         if isinstance(r, NotMeasuredRecord) and (r.scenario, r.test, r.frame_size) == case
     ]
-    return said
+    return sentences
 
 
 def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
     n = logged.begin.in_sum
-    said = []
-    asked = (
+    sentences = []
+    rule = (
         f"{goal.name}: a load is carried when trials of {goal.final_trial_s:g} s, "
         f"{goal.duration_sum_s:g} s in all, lose no more than {100 * goal.loss_ratio:g} %"
     )
     if goal.exceed_ratio:
-        asked += f"; {100 * goal.exceed_ratio:g} % of that time may lose more"
-    said.append(asked)
+        rule += f"; {100 * goal.exceed_ratio:g} % of that time may lose more"
+    sentences.append(rule)
     for word, verb, bound in (
         ("lower", "was carried", goal.lower_bound_fps),
         ("upper", "was not carried", goal.upper_bound_fps),
     ):
         if bound is None:
-            said.append(f"{goal.name}: no {word} bound: {goal.reason or 'none was needed'}")
+            sentences.append(f"{goal.name}: no {word} bound: {goal.reason or 'none was needed'}")
             continue
         there = [t for t in logged.trials if is_valid(t) and _is_at(t.spec, bound / n)]
         trials = ", ".join(
             f"trial {t.number} ({t.spec.duration_s:g} s, {100 * t.result.worst_loss_ratio():.4g} %)"
             for t in there
         )
-        said.append(
+        sentences.append(
             f"{goal.name}: {bound:.0f} frames/s {verb}, the {word} bound: {trials or 'no trial'}"
         )
     lower = goal.lower_bound_fps
@@ -181,10 +181,10 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
         far = 1.0 - lower / goal.upper_bound_fps
         word = "regular" if goal.regular else "irregular"
         why = f": {goal.reason}" if goal.reason else ""
-        said.append(
+        sentences.append(
             f"{goal.name}: the bounds are {100 * far:.3g} % apart, {100 * goal.width:g} % are "
             f"required: {word}{why}"
         )
     elif goal.qualifier:
-        said.append(f"{goal.name}: {goal.qualifier}: {goal.reason}")
-    return said
+        sentences.append(f"{goal.name}: {goal.qualifier}: {goal.reason}")
+    return sentences

@@ -191,7 +191,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
 
 
 def _valid_at(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:
-    """The valid trials at a load, as the search tells loads apart."""
+    """The valid trials at a load, with the tolerance of the search."""
     return [
         t
         for t in logged.trials
@@ -230,7 +230,7 @@ class MissingTrials:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a log says of a goal.
+    """The answer of a log to a goal.
 
     Attributes:
         result: The goal's bounds; irregular where trials are missing.
@@ -279,7 +279,7 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
 
 
 def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult, ...]:
-    """What the trials of a search say of its own goals, whatever the search requests today."""
+    """A search's own goals by its trials alone, whatever the search requests today."""
     found = (answer_goal(begin, logged, goal).result for goal in begin.goals)
     return tuple(r.model_copy(update={"reason": ""}) if r.regular else r for r in found)
 

@@ -16,7 +16,7 @@ from vnetperf.results.records import Record
 
 @dataclass(frozen=True, kw_only=True)
 class WantedGoal:
-    """A goal as a user asks for it afterwards; what is None is as in the log.
+    """A goal that a user requests afterwards; what is None is as in the log.
 
     Attributes:
         name: What it is called; "" to be named by its loss ratio.
@@ -52,7 +52,7 @@ class WantedGoal:
 
 @dataclass(frozen=True)
 class Reanalysis:
-    """What a log says of goals that it was not measured for.
+    """The answer of a log to goals that it was not measured for.
 
     Attributes:
         results: The run, with the goals beside its own.

@@ -209,32 +209,32 @@ def _placement_warnings(record: ScenarioRecord) -> list[str]:
 
 
 def _scenario_warnings(record: ScenarioRecord) -> list[str]:
-    """What a number of this scenario stands for, where it is not what its name says at first."""
-    scenario, said = record.scenario, []
+    """What the numbers of this scenario stand for, where its name could mislead."""
+    scenario, warnings = record.scenario, []
     if scenario.conditions:
-        said.append(", ".join(scenario.conditions))
+        warnings.append(", ".join(scenario.conditions))
     if scenario.traffic.mix is not None:
-        said.append(
+        warnings.append(
             "the generator's clean maximum is that of a single size, the mean of the mix; "
             "a mix of that mean may reach less or more"
         )
     if scenario.encapsulation:
-        said.append(
+        warnings.append(
             f"sizes and rates are those of the plain frame; "
             f"in the tunnel each is {overhead(scenario.encapsulation)} octets longer"
         )
     if scenario.deployment.tester_vnf_ports:
         places = ", ".join(str(port) for port in scenario.deployment.tester_vnf_ports)
-        said.append(
+        warnings.append(
             f"the tester is in a VNF's place at {places}; "
             "what it can do there was not calibrated, only what it can do on a wire"
         )
     if record.facts.facts.get("vswitch", {}).get("forwards in") == "the kernel":
-        said.append(
+        warnings.append(
             "the kernel forwards in the time of whoever hands it a frame, "
             "so that the processors of tester and VNFs carry the switch's work too"
         )
-    return said
+    return warnings
 
 
 def headline_is_open(goal: GoalResult) -> bool:
@@ -285,7 +285,7 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     }
     try:
         replayed = replay(procedure_of(begin), logged.outcomes())
-    except NoResultError as error:  # of a run that was killed before it could say so
+    except NoResultError as error:  # of a run that was killed before it could log the reason
         return found | {"status": "not measured", "why": str(error)}
     if replayed.next_request is not None:
         why = f"the run was interrupted after {len(logged.trials)} trials of this test"
@@ -356,7 +356,7 @@ def _results_of_round(
 
 
 def derive(records: Sequence[Record]) -> RunResults:
-    """Everything a report says, from a log."""
+    """Everything in a report, from a log."""
     run = next((r for r in records if isinstance(r, RunRecord)), None)
     if run is None:
         raise LogError("the log has no run record", where="trial log", cure="measure again")

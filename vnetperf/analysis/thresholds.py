@@ -39,7 +39,7 @@ class Expectation(Frozen):
         of_run: Results folder, relative to the file: the bounds are multiples of its number.
         of_scenario: Scenario of the same run (or of `of_run`): they are multiples of its number.
         certain: True when the whole interval of the number must keep to the bounds.
-        why: Said when it is not met.
+        why: Added to the message when it is not met.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -96,15 +96,15 @@ class Judgement:
     Attributes:
         where: "expectations.toml: expect.0".
         met: Whether it is met; None when it could not be judged for want of a number.
-        said: Number, interval and bound, in one sentence.
+        text: Number, interval and bound, in one sentence.
     """
 
     where: str
     met: bool | None
-    said: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.said} ({self.where})"
+        return f"{self.text} ({self.where})"
 
 
 def judge_metric(
@@ -115,22 +115,22 @@ def judge_metric(
     if found.measured is None:
         return Judgement(where, False, f"{name} was not measured: {_first_line(found.why)}")
     number, n = mean_of_repeats(found)
-    said = _measured_text(number, n, found.unit, found.marks)
+    value = _measured_text(number, n, found.unit, found.marks)
     if base is not None:
         if base.measured is None or not mean_of_repeats(base)[0].high > 0:
             why = _first_line(base.why) or "it is 0"
             return Judgement(where, False, f"{name} has nothing to be a multiple of: {why}")
-        of, _ = mean_of_repeats(base)
-        said = (
-            f"{said}, that of {_metric_text(base)} {_measured_text(of, _, base.unit, base.marks)}"
+        of, m = mean_of_repeats(base)
+        value = (
+            f"{value}, that of {_metric_text(base)} {_measured_text(of, m, base.unit, base.marks)}"
         )
         number = _ratio(number, of)
-        said = f"{said}, ratio {_ratio_text(number)}"
+        value = f"{value}, ratio {_ratio_text(number)}"
     failures = _failures(expected, number, relative=base is not None, unit=found.unit)
     if not failures:
-        return Judgement(where, True, f"{name} is {said}: {_bounds_text(expected, found, base)}")
+        return Judgement(where, True, f"{name} is {value}: {_bounds_text(expected, found, base)}")
     why = f"; {expected.why}" if expected.why else ""
-    return Judgement(where, False, f"{name} is {said}: {' and '.join(failures)}{why}")
+    return Judgement(where, False, f"{name} is {value}: {' and '.join(failures)}{why}")
 
 
 def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
@@ -298,8 +298,8 @@ class Expectations:
                 else:
                     other = one.of_scenario or found.scenario
                     of = f"{one.of_run} has" if one.of_run else "this run has"
-                    said = f"{_expectation_text(one)}, {found.size}: {of} no such number of {other}"
-                    yield Judgement(where, False if one.of_run else None, said)
+                    text = f"{_expectation_text(one)}, {found.size}: {of} no such number of {other}"
+                    yield Judgement(where, False if one.of_run else None, text)
 
     def _where(self, number: int) -> str:
         return f"{self.path}: expect.{number}"

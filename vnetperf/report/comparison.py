@@ -40,7 +40,7 @@ class VariantResults:
 
     @property
     def title(self) -> str:
-        """What a heading says: "pvp_dpdk (dot) throughput by queues"."""
+        """Its heading: "pvp_dpdk (dot) throughput by queues"."""
         function = self.comparison.name.rpartition("::")[2].removeprefix("test_")
         return f"{self.comparison.scenario} \N{MIDDLE DOT} {function.replace('_', ' ')}"
 
@@ -96,8 +96,8 @@ class VariantResults:
     def uncollected(self) -> tuple[str, ...]:
         """What could not be counted, and why: "tlb: not measured: ..."."""
         goals = (goal for result in self.results.values() for goal in result.goals)
-        told = (item for goal in goals for item in goal.uncollected.items())
-        return tuple(dict.fromkeys(f"{name}: {why}" for name, why in told))
+        reasons = (item for goal in goals for item in goal.uncollected.items())
+        return tuple(dict.fromkeys(f"{name}: {why}" for name, why in reasons))
 
     def event_rows(self) -> Iterator[tuple[str, ...]]:
         """Events for each frame, of the switch's and VNFs' threads together."""
@@ -110,7 +110,7 @@ class VariantResults:
                         yield variant.variant, str(size), name, *numbers
 
     def _exact(self, variant: ComparedVariant, size: int, name: str) -> float | None:
-        """A lower bound that says how fast the DUT is, and not how fast the generator."""
+        """A lower bound that is the DUT's, and not the generator's limit."""
         goal = self.goal(variant, size, name)
         return goal.lower_bound_fps if goal is not None and not goal.qualifier else None
 

@@ -59,7 +59,7 @@ def headline(goal: GoalResult) -> str:
 
 
 def hover_text(about: str, goal: GoalResult) -> str:
-    """What the mark of a goal says when it is pointed at."""
+    """The tooltip of the mark of a goal."""
     return (
         f"{about}, {goal.name}: {headline(goal)}\nupper bound: {upper_bound_text(goal)}\n"
         f"{flag_with_reason(goal)}"
@@ -95,7 +95,7 @@ def verdict_text(trial: TrialPoint) -> str:
 
 
 def goal_attributes(goal: GoalResult) -> str:
-    """Every attribute of a search goal, as MLRsearch asks a report to give them."""
+    """Every attribute of a search goal, as MLRsearch requires of a report."""
     seconds = goal.initial_trial_s
     initial = "" if seconds is None else f"initial trial {text.seconds(seconds)}, "
     return (
@@ -460,5 +460,5 @@ def group_notes(group: Group) -> Iterator[str]:
         if bad:
             counts = ", ".join(f"{n} {v.value}" for v, n in bad.items())
             yield f"{result.size_text}: trials not counted (verdict): {counts}"
-    for said, where in irregular.items():
-        yield f"{', '.join(where)}: {said}"
+    for flag, where in irregular.items():
+        yield f"{', '.join(where)}: {flag}"

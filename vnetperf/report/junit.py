@@ -104,8 +104,10 @@ def _case(suite: ET.Element, result: Result) -> None:
             ET.SubElement(case_element, "skipped", type="not measured", message=_clean(why))
         case "failures":
             names = ", ".join(g.name for g in result.goals if g.lower_bound_fps is None)
-            said = f"{goal_text.NO_LOAD_MET}: {names}"
-            ET.SubElement(case_element, "failure", type=goal_text.NO_LOAD_MET, message=_clean(said))
+            words = f"{goal_text.NO_LOAD_MET}: {names}"
+            ET.SubElement(
+                case_element, "failure", type=goal_text.NO_LOAD_MET, message=_clean(words)
+            )
     for goal in result.goals:
         out = ET.SubElement(case_element, "system-out")
         out.text = _clean(

@@ -16,8 +16,8 @@ _EMPTY = "None."
 def _goals_of(group: Group) -> Iterator[str]:
     for goal in goals_used(group):
         yield f"- goal **{escape_markdown(goal.name)}**: {goal_text.goal_attributes(goal)}"
-    for said in sorted({goal_text.search_attributes(r) for r in group.measured}):
-        yield f"- {escape_markdown(said)}"
+    for attributes in sorted({goal_text.search_attributes(r) for r in group.measured}):
+        yield f"- {escape_markdown(attributes)}"
 
 
 def _group_part(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> Iterator[str]:

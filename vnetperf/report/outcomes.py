@@ -466,8 +466,8 @@ def _rate_tables(group: Group) -> Iterator[Table]:
 
 def _rate_headline(_: Result, rates: tuple[ForwardingRate, ...]) -> tuple[str, str]:
     best = max(rates, key=lambda found: found.forwarded_fps.mean)
-    said = f"at {text.short_fps(best.load_fps)}, {percent(best.loss_ratio.mean, 3)} lost"
-    return text.mean_with_n(best.forwarded_fps, "fps"), said
+    load = f"at {text.short_fps(best.load_fps)}, {percent(best.loss_ratio.mean, 3)} lost"
+    return text.mean_with_n(best.forwarded_fps, "fps"), load
 
 
 # Soak.
@@ -517,8 +517,8 @@ def _soak_tables(group: Group) -> Iterator[Table]:
 
 
 def _soak_headline(_: Result, found: Soak) -> tuple[str, str]:
-    said = soak_verdict(found).partition(":")[0]
-    return f"{percent(found.loss_ratio, 3)} lost", f"below {percent(found.loss_high, 3)}; {said}"
+    verdict = soak_verdict(found).partition(":")[0]
+    return f"{percent(found.loss_ratio, 3)} lost", f"below {percent(found.loss_high, 3)}; {verdict}"
 
 
 # Address caching and learning.

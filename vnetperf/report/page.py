@@ -386,15 +386,15 @@ def test_words(test: str) -> str:
 
 def _overview_text(results: RunResults, goals: bool) -> str:
     measured = sum(r.status == "measured" for r in results.results)
-    said = f"{measured} of {len(results.results)} cases measured, {len(results.trials)} trials."
+    line = f"{measured} of {len(results.results)} cases measured, {len(results.trials)} trials."
     if not results.results:
-        said = f"{sum(len(one.transfers) for one in results.transfers)} transfers, no other test."
+        line = f"{sum(len(one.transfers) for one in results.transfers)} transfers, no other test."
     if goals:
-        said += (
+        line += (
             " Lower bounds in frames/s, the sum of the sending directions, by frame size in octets "
             "with FCS; below each its share of the medium's theoretical maximum."
         )
-    return said
+    return line
 
 
 def _scenario_plots(found: Sequence[Group], compared: Sequence[VariantResults]) -> list[Plot]:
@@ -523,7 +523,7 @@ def _listed(words: Sequence[str], most: int = 4) -> str:
 
 
 def _measured_text(found: Sequence[Group]) -> Iterator[str]:
-    """Tests of the same scenarios and frame sizes in one sentence."""
+    """Tests of the same scenarios and frame sizes in one line."""
     of: dict[str, list[str]] = {}
     for test in dict.fromkeys(g.test for g in found):
         mine = [g for g in found if g.test == test]
@@ -563,13 +563,13 @@ def _result_text(found: Sequence[Group]) -> Iterator[str]:
         answers: dict[str, list[str]] = {}
         for group in (g for g in found if g.scenario == scenario and g.measured):
             result = group.measured[0]
-            said = [f"{goal.name} {goal_text.headline(goal)}" for goal in result.goals]
-            if not said and (number := outcomes.headline(result)[0]):
-                said = [f"{test_words(group.test)} {number.splitlines()[0]}"]
-            answers.setdefault(result.size_text, []).extend(said)
-        for size, said in answers.items():
-            if said:
-                yield f"{scenario}, {size}: {_listed(said, _MOST_ANSWERS)}"
+            numbers = [f"{goal.name} {goal_text.headline(goal)}" for goal in result.goals]
+            if not numbers and (number := outcomes.headline(result)[0]):
+                numbers = [f"{test_words(group.test)} {number.splitlines()[0]}"]
+            answers.setdefault(result.size_text, []).extend(numbers)
+        for size, numbers in answers.items():
+            if numbers:
+                yield f"{scenario}, {size}: {_listed(numbers, _MOST_ANSWERS)}"
 
 
 def _transfer_answers(results: RunResults) -> Iterator[str]:
@@ -616,7 +616,7 @@ def headline(results: RunResults, found: Sequence[Group]) -> list[tuple[str, str
         ("Result", "\n".join([*_result_text(found), *_transfer_answers(results)])),
         ("Worth", "; ".join(_worth_text(results))),
     )
-    return [(name, said) for name, said in rows if said]
+    return [(name, words) for name, words in rows if words]
 
 
 @cache
@@ -668,7 +668,7 @@ def html_report(results: RunResults) -> str:
         title=f"{results.preset}{where}",
         first_line=summary.first_line(results),
         headline=headline(results, found),
-        warnings=[("", said) for said in summary.run_warnings(results)],
+        warnings=[("", warning) for warning in summary.run_warnings(results)],
         contents=_contents(results, views, comparisons, user_tables),
         files=_FILES,
         overview=_overview_text(results, bool(goal_tables)),

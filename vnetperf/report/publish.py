@@ -91,7 +91,7 @@ def openmetrics(results: RunResults) -> str:
 
 def _run_samples(families: Mapping[str, MetricFamily], results: RunResults) -> None:
     run = results.run
-    told = {
+    labels_of_run = {
         "tool": run.tool,
         "git": run.git,
         "preset": results.preset,
@@ -100,7 +100,7 @@ def _run_samples(families: Mapping[str, MetricFamily], results: RunResults) -> N
         "virtual_lab": "yes" if results.environment.get("virtual_lab") is True else "no",
         "redacted": "yes" if results.redacted else "no",
     }
-    families["run"].add(told, 1)
+    families["run"].add(labels_of_run, 1)
     families["run_start_time_seconds"].add({}, _unix_seconds(run.started))
     families["run_end_time_seconds"].add({}, _unix_seconds(run.ended))
 
@@ -119,16 +119,16 @@ def _result_samples(families: Mapping[str, MetricFamily], result: Result) -> Non
     for goal in result.goals:
         _goal_samples(families, labels | {"goal": goal.name}, result, goal)
     for found in named_metrics_of(result):
-        told = labels | {
+        of = labels | {
             "item": found.item,
             "direction": found.direction,
             "name": found.name,
             "unit": found.unit,
         }
-        families["quantity"].add(told, found.number)
+        families["quantity"].add(of, found.number)
         if isinstance(found.value, Spread):
             for end in ("low", "high"):
-                families["quantity"].add(told | {"interval": end}, getattr(found.value, end))
+                families["quantity"].add(of | {"interval": end}, getattr(found.value, end))
 
 
 def _goal_samples(
@@ -231,7 +231,7 @@ def _result_details(result: Result) -> dict[str, Any]:
     }
     found: list[dict[str, Any]] = []
     for metric in named_metrics_of(result):
-        told = {
+        document = {
             "item": metric.item,
             "direction": metric.direction,
             "name": metric.name,
@@ -240,8 +240,8 @@ def _result_details(result: Result) -> dict[str, Any]:
             "note": metric.note,
         }
         if isinstance(metric.value, Spread):
-            told |= {key: getattr(metric.value, key) for key in ("n", "low", "high", "stdev")}
-        found.append({key: value for key, value in told.items() if value not in (None, "")})
+            document |= {key: getattr(metric.value, key) for key in ("n", "low", "high", "stdev")}
+        found.append({key: value for key, value in document.items() if value not in (None, "")})
     return {
         "status": result.status,
         "trials": result.trial_count,
@@ -381,17 +381,17 @@ def _request(endpoint: PostEndpoint, body: bytes) -> urllib.request.Request:
 
 def _refusal_text(error: urllib.error.HTTPError, token: str) -> str:
     try:
-        said = error.read(_SHOWN_OCTETS).decode(errors="replace").strip()
+        body = error.read(_SHOWN_OCTETS).decode(errors="replace").strip()
     except OSError:
-        said = ""
+        body = ""
     if token:
-        said = said.replace(token, "(token)")  # an endpoint may quote what it refuses
+        body = body.replace(token, "(token)")  # an endpoint may quote what it refuses
     to = error.headers.get("Location", "") if 300 <= error.code < 400 else ""
     try:
         phrase = HTTPStatus(error.code).phrase
     except ValueError:
         phrase = "unknown status"
-    rest = f", and sends to {to}" if to else f": {' '.join(said.split())}" if said else ""
+    rest = f", and sends to {to}" if to else f": {' '.join(body.split())}" if body else ""
     return f"the endpoint answers {error.code} ({phrase}){rest}"
 
 
@@ -405,7 +405,7 @@ def _cure(status: int) -> str:
             "check the address: TestAPI's ends in /api/v1/results; project, case and pod must "
             "be known there"
         )
-    return "the answer says what it does not take; project, case and pod must be known there"
+    return "the answer names what it does not take; project, case and pod must be known there"
 
 
 def _unreachable_text(error: OSError, timeout_s: float) -> str:
@@ -420,7 +420,7 @@ def _is_certificate(error: OSError) -> bool:
 
 
 def _retry_after_s(headers: Message) -> float:
-    """Seconds that the endpoint asks for, no more than is reasonable."""
+    """Seconds that the endpoint requires, no more than is reasonable."""
     text = headers.get("Retry-After", "")
     return min(float(text), _LONGEST_PAUSE_S) if text.isdecimal() else 0.0
 

@@ -23,11 +23,11 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8,}\S.*)*)", re.MULTILINE)
 
 
 def attribute_docs(model: type[BaseModel]) -> dict[str, str]:
-    """What a model's docstring says of its fields, and those of the models it builds on."""
+    """The fields in the docstrings of a model and of its base classes."""
     found: dict[str, str] = {}
     for one in reversed(model.__mro__):
         _, _, section = (inspect.cleandoc(one.__doc__ or "")).partition("Attributes:\n")
-        found |= {name: " ".join(said.split()) for name, said in _ATTRIBUTE.findall(section)}
+        found |= {name: " ".join(doc.split()) for name, doc in _ATTRIBUTE.findall(section)}
     return found
 
 

@@ -39,7 +39,7 @@ class Group:
 
     @property
     def title(self) -> str:
-        """What a heading says."""
+        """Its heading."""
         return f"{self.scenario} \N{MIDDLE DOT} {self.test}"
 
     @property
@@ -118,8 +118,8 @@ def first_line(results: RunResults) -> str:
     """The line every report starts with when it is no benchmark or its preset has a note."""
     note = " ".join(results.preset_note.split())
     if not results.benchmark:
-        said = f"Not a benchmark (preset {results.preset})"
-        note = f"{said}: {note}" if note else f"{said}."
+        start = f"Not a benchmark (preset {results.preset})"
+        note = f"{start}: {note}" if note else f"{start}."
     return f"{LAB} {note}".strip() if in_lab(results) else note
 
 
@@ -130,14 +130,14 @@ def run_warnings(results: RunResults) -> tuple[str, ...]:
 
 
 def redaction_rows(results: RunResults) -> tuple[tuple[str, str], ...]:
-    """What a redacted copy does not tell."""
+    """What was removed from a redacted copy."""
     copy = results.redacted
     if copy is None:
         return ()
     rows = [("redacted (UTC)", copy.when)]
     rows += [(f"replaced: {kind}", str(count)) for kind, count in copy.values.items()]
     rows += [("kept on purpose", kind) for kind in copy.kept]
-    rows += [("replaced in part", said) for said in copy.limited]
+    rows += [("replaced in part", why) for why in copy.limited]
     return (*rows, *((f"left out: {name}", why) for name, why in copy.dropped.items()))
 
 
@@ -226,7 +226,7 @@ class MissingValue:
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether a value says that it is none."""
+    """Whether a value stands for a missing one."""
     return isinstance(value, str) and _MARK.match(value.strip()) is not None
 
 
@@ -255,8 +255,8 @@ def _missing_of_run(results: RunResults) -> Iterator[MissingValue]:
         for point in calibration.points:
             if point.smallest_burst_gap_ns is None:
                 where = f"calibrations[{calibration.wire}][{point.frame_size}]"
-                said = "not measured: no reason was recorded"
-                yield MissingValue(f"{where}.smallest_burst_gap_ns", said)
+                why = "not measured: no reason was recorded"
+                yield MissingValue(f"{where}.smallest_burst_gap_ns", why)
 
 
 def _missing_of_result(result: Result) -> Iterator[MissingValue]:
@@ -268,8 +268,8 @@ def _missing_of_result(result: Result) -> Iterator[MissingValue]:
         yield MissingValue(f"{where}.generator_max_fps", "not measured: size not calibrated")
     if result.media_max_fps is None:
         yield MissingValue(f"{where}.media_max_fps", "unknown: no reference medium was recorded")
-    said = {name: why for goal in result.goals for name, why in goal.uncollected.items()}
-    for collector, why in said.items():
+    reasons = {name: why for goal in result.goals for name, why in goal.uncollected.items()}
+    for collector, why in reasons.items():
         yield MissingValue(f"{where}.{collector}", why)
     for goal in result.goals:
         if goal.lower_bound_fps is not None and not goal.latency:
@@ -296,8 +296,8 @@ def missing_values(results: RunResults) -> tuple[MissingValue, ...]:
         found += _missing_of_result(result)
     for scenario in results.scenarios:
         if scenario.error:
-            said = f"not measured: not deployed: {scenario.error}"
-            found.append(MissingValue(scenario.scenario, said))
+            why = f"not measured: not deployed: {scenario.error}"
+            found.append(MissingValue(scenario.scenario, why))
     known = {_INDEX.sub(".*", unknown.where) for unknown in found}
     found += [
         _of_checklist(item)
@@ -308,5 +308,5 @@ def missing_values(results: RunResults) -> tuple[MissingValue, ...]:
 
 
 def _of_checklist(item: Item) -> MissingValue:
-    """A field that reports must have and this one has not: by its name, which says more."""
-    return MissingValue(item.title, item.said)
+    """A field that reports must have and this one has not, by its name: clearer than its path."""
+    return MissingValue(item.title, item.reason)

@@ -16,16 +16,16 @@ from vnetperf.report.text import printable
 _SPECIAL = re.compile(r"([\\`*_{}\[\]|~#])")
 
 
-def escape_markdown(said: object) -> str:
+def escape_markdown(value: object) -> str:
     """Text for a paragraph or a table cell."""
-    line = " ".join(printable(str(said)).split())
+    line = " ".join(printable(str(value)).split())
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", line)
 
 
-def markdown_code(said: object) -> str:
+def markdown_code(value: object) -> str:
     """Text as inline code, safe in a table cell."""
-    line = "; ".join(part.strip() for part in printable(str(said)).splitlines() if part.strip())
+    line = "; ".join(part.strip() for part in printable(str(value)).splitlines() if part.strip())
     if not line:
         return ""
     runs = re.findall(r"`+", line)
@@ -34,7 +34,7 @@ def markdown_code(said: object) -> str:
     return f"{fence}{pad}{line}{pad}{fence}".replace("|", "\\|")
 
 
-#: Stands for a cell that has nothing to say.
+#: Stands in an empty cell.
 NONE = "\N{EN DASH}"
 Item = TypeVar("Item")
 
@@ -114,8 +114,8 @@ class Table:
     ) -> Table:
         """Make a table with a row for each item; without one it has no notes either."""
         rows = tuple(tuple(column.shown(item) for column in columns) for item in items)
-        said = dict.fromkeys(note for note in notes if note) if rows else ()
-        return cls(title, tuple(columns), rows, tuple(said), terminal)
+        kept = dict.fromkeys(note for note in notes if note) if rows else ()
+        return cls(title, tuple(columns), rows, tuple(kept), terminal)
 
     @property
     def texts(self) -> Iterator[tuple[str, ...]]:
@@ -127,10 +127,10 @@ class Table:
         return bool(self.rows)
 
 
-def group_sentences(said: Iterable[tuple[str, str]]) -> Iterator[str]:
+def group_sentences(sentences: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Sentences that hold for several things, each once."""
     where: dict[str, list[str]] = {}
-    for about, sentence in said:
+    for about, sentence in sentences:
         if sentence:
             where.setdefault(sentence, []).append(about)
     for sentence, abouts in where.items():
@@ -175,9 +175,9 @@ _ASCII = str.maketrans(
 _LONGEST_BOLD = 20
 
 
-def terminal_encodable(said: str, *, plain: bool) -> str:
+def terminal_encodable(value: str, *, plain: bool) -> str:
     """Text that a terminal can show."""
-    shown = printable(said)
+    shown = printable(value)
     if not plain:
         return shown
     return shown.translate(_ASCII).encode("ascii", "backslashreplace").decode()

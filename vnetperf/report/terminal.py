@@ -77,21 +77,21 @@ def _explain(group: Group) -> str:
     )
 
 
-def _bullet(said: str) -> Table:
+def _bullet(words: str) -> Table:
     grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_row("*", Text(said))
+    grid.add_row("*", Text(words))
     return grid
 
 
 def _users(results: RunResults, *, plain: bool) -> Iterator[RenderableType]:
-    for title, said in (
+    for title, sentences in (
         (transfers.ATTACH_TITLE, transfers.attach_sentences(results)),
         (transfers.TRANSFERS_TITLE, transfers.transfer_sentences(results)),
     ):
-        if said:
+        if sentences:
             yield Text("")
             yield Text(title, style="bold")
-        for sentence in said:
+        for sentence in sentences:
             yield _bullet(_encodable(sentence, plain=plain))
 
 
@@ -105,15 +105,15 @@ def _comparisons(results: RunResults, *, plain: bool) -> Iterator[RenderableType
         yield Text("Lower bounds, and their ratio to the first variant's.", style="dim")
         for variant in comparison.comparison.variants:
             if variant.skipped:
-                said = f"{variant.variant}: skipped: {variant.skipped}"
-                yield _bullet(_encodable(said, plain=plain))
+                words = f"{variant.variant}: skipped: {variant.skipped}"
+                yield _bullet(_encodable(words, plain=plain))
 
 
 def renderables(results: RunResults, *, plain: bool = False) -> Iterator[RenderableType]:
     """What to print, in order."""
 
-    def line(said: str, style: str = "") -> Text:
-        return Text(_encodable(said, plain=plain), style=style)
+    def line(words: str, style: str = "") -> Text:
+        return Text(_encodable(words, plain=plain), style=style)
 
     first = summary.first_line(results)
     if first:
@@ -129,8 +129,8 @@ def renderables(results: RunResults, *, plain: bool = False) -> Iterator[Rendera
             yield line(group.title, "bold")
         for found in filter(lambda table: table.terminal, outcomes.tables(group)):
             yield terminal_table(found, plain=plain)
-            for said in found.notes:
-                yield _bullet(_encodable(said, plain=plain))
+            for words in found.notes:
+                yield _bullet(_encodable(words, plain=plain))
         for note in group_notes(group):
             yield _bullet(_encodable(note, plain=plain))
     yield from _comparisons(results, plain=plain)

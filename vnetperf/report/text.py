@@ -51,12 +51,12 @@ __all__ = [
 _LAYOUT = frozenset("\n\t\N{NO-BREAK SPACE}")
 
 
-def printable(said: str) -> str:
+def printable(content: str) -> str:
     """Text without control, escape and direction-changing characters."""
-    if said.isprintable():
-        return said
+    if content.isprintable():
+        return content
     return "".join(
-        c if c.isprintable() or c in _LAYOUT else "\N{REPLACEMENT CHARACTER}" for c in said
+        c if c.isprintable() or c in _LAYOUT else "\N{REPLACEMENT CHARACTER}" for c in content
     )
 
 
@@ -171,17 +171,17 @@ def stdev(spread: Spread, kind: ValueKind) -> str:
 
 
 def remarks(spread: Spread, kind: ValueKind) -> tuple[str, ...]:
-    """What a mean does not say."""
-    said = []
+    """What a mean hides: two modes, outliers."""
+    notes = []
     if len(spread.modes) > 1:
         shown = " and ".join(single(v, kind) for v in spread.modes)
-        said.append(f"the values fall into two groups, around {shown}: no mean stands for both")
+        notes.append(f"the values fall into two groups, around {shown}: no mean stands for both")
     known = [spread.values[i] for i in spread.outliers if i < len(spread.values)]
     if known:
         shown = ", ".join(single(v, kind) for v in known)
         count = f"{len(known)} of {spread.n} lie far from the others"
-        said.append(f"{count} and are in all figures: {shown}")
-    return tuple(said)
+        notes.append(f"{count} and are in all figures: {shown}")
+    return tuple(notes)
 
 
 def interval_note(spreads: Sequence[Spread]) -> str:
@@ -190,7 +190,7 @@ def interval_note(spreads: Sequence[Spread]) -> str:
     words = {"t": "Student's t", "bootstrap": "bootstrap"}
     how = " or ".join(dict.fromkeys(words[s.method] for s in found))
     levels = " or ".join(sorted({percent(s.confidence) for s in found}))
-    said = f"{_PLUS_MINUS}, or in brackets: {levels} interval of the mean ({how})." if found else ""
+    note = f"{_PLUS_MINUS}, or in brackets: {levels} interval of the mean ({how})." if found else ""
     if found and any(s.low is None and len(s.modes) < 2 for s in spreads):
-        return f"{said} A mean alone: too few values for an interval."
-    return said
+        return f"{note} A mean alone: too few values for an interval."
+    return note

@@ -163,29 +163,29 @@ def transfers_table(results: RunResults) -> Table:
 def transfer_sentences(results: RunResults) -> list[str]:
     """The same for a terminal."""
     found = []
-    for scenario, said, rate, trips, median, tail, most, *rest in transfers_table(results).texts:
+    for scenario, what, rate, trips, median, tail, most, *rest in transfers_table(results).texts:
         lost, jitter, processors = rest
         times = f"{trips}/s, 50 % {median}, 99 % {tail}, max {most}"
         parts = [f"{rate} Mbit/s arrived"] if trips == NONE else [f"round trips {times}"]
         parts += [lost] if lost != NONE else []
         parts += [f"jitter {jitter}"] if jitter != NONE else []
         parts += [f"CPU time {processors}"] if processors != NONE else []
-        found.append(f"{scenario}: {said}: {', '.join(parts)}")
+        found.append(f"{scenario}: {what}: {', '.join(parts)}")
     return found
 
 
 def _transfer_notes(every: Sequence[Transfer]) -> list[str]:
     tools = dict.fromkeys(one.version for one in every if one.version)
-    said = [f"Payload by what the receiver counted ({', '.join(tools)})."]
+    notes = [f"Payload by what the receiver counted ({', '.join(tools)})."]
     if any(one.spec.rate_of_tcp and one.spec.is_udp for one in every):
-        said.append("UDP of users was offered at the rate that TCP reached the same way.")
+        notes.append("UDP of users was offered at the rate that TCP reached the same way.")
     if any(one.spec.is_udp and one.spec.is_stream and not one.spec.rate_bps for one in every):
-        said.append("UDP of endpoints was sent as fast as the sender can: what is lost says so.")
+        notes.append("UDP of endpoints was sent as fast as the sender can: what is lost says so.")
     if any(one.round_trip_us for one in every):
-        said.append("Times are those from a message to its answer.")
+        notes.append("Times are those from a message to its answer.")
     if any(one.spec.instances > 1 for one in every):
-        said.append("Of several instances rates are sums, percentiles the largest of them.")
-    return said + [f"{where}." for where in dict.fromkeys(map(_transfer_ends, every)) if where]
+        notes.append("Of several instances rates are sums, percentiles the largest of them.")
+    return notes + [f"{where}." for where in dict.fromkeys(map(_transfer_ends, every)) if where]
 
 
 def _transfer_ends(transfer: Transfer) -> str:

@@ -35,10 +35,10 @@ class RequiredField:
     Attributes:
         group: Its group, a key of `GROUPS`.
         name: What a reader looks for.
-        places: Where it is, below what `scope` says.
+        places: Where it is, below the objects of `scope`.
         scope: "run": results.json; else each scenario that was deployed, each of its VNFs, those
             that are guests, or each result.
-        why: What is said where no place holds anything.
+        why: The reason where no place holds anything.
         missing: What kind of absence that is.
         test: Of results: only those of this test.
     """
@@ -82,8 +82,8 @@ def _traffic(
 
 
 def _search(name: str, *places: str, why: str = "") -> RequiredField:
-    said = why or "the log does not say"
-    return RequiredField(7, name, places, "result", said, test="throughput")
+    why = why or "the log does not say"
+    return RequiredField(7, name, places, "result", why, test="throughput")
 
 
 def _trial(name: str, *places: str) -> RequiredField:
@@ -94,8 +94,8 @@ def _trial(name: str, *places: str) -> RequiredField:
 
 
 def _result(name: str, *places: str, test: str = "throughput", why: str = "") -> RequiredField:
-    said = why or "no trial showed it"
-    return RequiredField(9, name, places, "result", said, "not measured", test)
+    why = why or "no trial showed it"
+    return RequiredField(9, name, places, "result", why, "not measured", test)
 
 
 _NO_PROGRAM = "its form of VNF has no version of its own"
@@ -330,8 +330,8 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
 State = Literal["recorded", "unknown", "not measured", "not applicable", "removed"]
 LOG: Final = "trials.jsonl"
 REMOVED: Final = "removed by redaction"
-_SAID: Final = ("unknown", "not measured")
-#: Scope -> why it has nothing to be asked for.
+_UNKNOWN: Final = ("unknown", "not measured")
+#: Scope -> why nothing is required of it.
 _NONE: Final = {
     "vnf": "no VNF was deployed",
     "guest": "no guest was deployed",
@@ -349,7 +349,7 @@ class Item:
         name: What a reader looks for.
         state: What became of it.
         where: Where it stands, or was looked for: "pvp_dpdk.facts.vswitch.version".
-        said: "unknown: why", "not measured: why", "not applicable: why", "removed by redaction:
+        reason: "unknown: why", "not measured: why", "not applicable: why", "removed by redaction:
             how"; "" where it is recorded.
     """
 
@@ -357,7 +357,7 @@ class Item:
     name: str
     state: State
     where: str
-    said: str = ""
+    reason: str = ""
 
     @property
     def title(self) -> str:
@@ -370,79 +370,79 @@ def checklist(results: RunResults) -> tuple[Item, ...]:
     tree = results.model_dump(mode="json", exclude={"trials"})
     tree["has trials"] = bool(results.trials)
     found: dict[tuple[int, str, str], Item] = {}
-    for asked in FIELDS:
-        for item in _look(asked, tree):
-            found.setdefault((item.group, item.name, item.said), item)
+    for field in FIELDS:
+        for item in _look(field, tree):
+            found.setdefault((item.group, item.name, item.reason), item)
     return (*found.values(), *_redacted(results))
 
 
 def missing_items(results: RunResults) -> tuple[Item, ...]:
     """What a reader might look for and will not find."""
-    return tuple(i for i in checklist(results) if i.state in (*_SAID, "removed"))
+    return tuple(i for i in checklist(results) if i.state in (*_UNKNOWN, "removed"))
 
 
-def _look(asked: RequiredField, tree: Mapping[str, Any]) -> Iterator[Item]:
-    units = list(_units(asked, tree))
+def _look(field: RequiredField, tree: Mapping[str, Any]) -> Iterator[Item]:
+    units = list(_units(field, tree))
     for where, unit in units:
-        yield _item(asked, where, unit, tree)
+        yield _item(field, where, unit, tree)
     if units:
         return
-    if asked.scope != "result":
-        if asked.scope == "scenario" and tree["scenarios"]:
-            yield _absent(asked, "scenarios", "not measured", "no scenario could be deployed")
+    if field.scope != "result":
+        if field.scope == "scenario" and tree["scenarios"]:
+            yield _absent(field, "scenarios", "not measured", "no scenario could be deployed")
         else:
-            yield _absent(asked, "scenarios", "not applicable", _NONE[asked.scope])
+            yield _absent(field, "scenarios", "not applicable", _NONE[field.scope])
         return
-    tried = [r for r in tree["results"] if r["test"] == asked.test]
-    why = next((r["why"] for r in tried if r["why"]), f"no test {asked.test} was run")
-    yield _absent(asked, "results", "not measured", why)
+    tried = [r for r in tree["results"] if r["test"] == field.test]
+    why = next((r["why"] for r in tried if r["why"]), f"no test {field.test} was run")
+    yield _absent(field, "results", "not measured", why)
 
 
-def _units(asked: RequiredField, tree: Mapping[str, Any]) -> Iterator[Place]:
-    """What a field is asked of, with its name."""
-    if asked.scope == "run":
+def _units(field: RequiredField, tree: Mapping[str, Any]) -> Iterator[Place]:
+    """The objects that must have a field, with their names."""
+    if field.scope == "run":
         yield "", tree
-    elif asked.scope == "result":
+    elif field.scope == "result":
         for result in tree["results"]:
-            if result["test"] == asked.test and result["status"] == "measured":
+            if result["test"] == field.test and result["status"] == "measured":
                 size = result["imix"] or result["frame_size"]
                 yield f"{result['scenario']}.{result['test']}[{size}]", result
     else:
         for scenario in tree["scenarios"]:
             if scenario["error"]:
                 continue
-            if asked.scope == "scenario":
+            if field.scope == "scenario":
                 yield scenario["scenario"], scenario
                 continue
             for number, vnf in enumerate(scenario["facts"].get("vnfs", ())):
-                if asked.scope == "vnf" or "guest" in vnf:
+                if field.scope == "vnf" or "guest" in vnf:
                     yield f"{scenario['scenario']}.facts.vnfs[{number}]", vnf
 
 
-def _item(asked: RequiredField, where: str, unit: Any, tree: Mapping[str, Any]) -> Item:
+def _item(field: RequiredField, where: str, unit: Any, tree: Mapping[str, Any]) -> Item:
     why = ""
-    for place in asked.places:
+    for place in field.places:
         keys = place.split("|")
         if keys[0] == "log":
-            if tree["has trials"] or asked.group != 8:
-                return Item(asked.group, asked.name, "recorded", f"{LOG}: {'.'.join(keys[1:])}")
+            if tree["has trials"] or field.group != 8:
+                return Item(field.group, field.name, "recorded", f"{LOG}: {'.'.join(keys[1:])}")
             continue
         path = ".".join(filter(None, (where, *keys)))
         values = [value for value in _at(unit, keys) if _holds(value)]
         known = [value for value in values if not _why_unknown(value)]
         if known:
-            return Item(asked.group, asked.name, "recorded", path)
+            return Item(field.group, field.name, "recorded", path)
         if values and not why:
             why = _why_unknown(values[0])
-    path = ".".join(filter(None, (where, *(asked.places[0].split("|") if asked.places else ()))))
+    path = ".".join(filter(None, (where, *(field.places[0].split("|") if field.places else ()))))
     if why:
         state: State = "not measured" if why.lower().startswith("not measured") else "unknown"
-        return Item(asked.group, asked.name, state, path, why)
-    return _absent(asked, path, asked.missing, asked.why)
+        return Item(field.group, field.name, state, path, why)
+    return _absent(field, path, field.missing, field.why)
 
 
-def _absent(asked: RequiredField, where: str, state: State, why: str) -> Item:
-    return Item(asked.group, asked.name, state, where, f"{state}: {why}")
+def _absent(field: RequiredField, where: str, state: State, why: str) -> Item:
+    return Item(field.group, field.name, state, where, f"{state}: {why}")
 
 
 def _at(value: Any, keys: list[str]) -> Iterator[Any]:
@@ -455,7 +455,7 @@ def _at(value: Any, keys: list[str]) -> Iterator[Any]:
     elif isinstance(value, Mapping):
         if keys[0] in value:
             yield from _at(value[keys[0]], keys[1:])
-    elif _says_unknown(value):  # a whole branch that could not be read
+    elif _is_unknown(value):  # a whole branch that could not be read
         yield value
 
 
@@ -463,16 +463,17 @@ def _holds(value: Any) -> bool:
     return value is not None and value not in ("", [], {})
 
 
-def _says_unknown(value: Any) -> bool:
-    return isinstance(value, str) and value.lower().startswith(_SAID)
+def _is_unknown(value: Any) -> bool:
+    return isinstance(value, str) and value.lower().startswith(_UNKNOWN)
 
 
 def _why_unknown(value: Any) -> str:
     """Why a value is none; of a tree, when all its leaves are; "" when it is one."""
     if isinstance(value, Mapping | list):
-        said = [_why_unknown(v) for v in (value.values() if isinstance(value, Mapping) else value)]
-        return said[0] if said and all(said) else ""
-    return value if _says_unknown(value) else ""
+        inner = value.values() if isinstance(value, Mapping) else value
+        whys = [_why_unknown(v) for v in inner]
+        return whys[0] if whys and all(whys) else ""
+    return value if _is_unknown(value) else ""
 
 
 def _redacted(results: RunResults) -> Iterator[Item]:

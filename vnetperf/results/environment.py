@@ -12,7 +12,7 @@ from vnetperf.model.result import RunResults, ScenarioFacts
 #: In place of a value that only the other run has.
 ABSENT: Final = "not recorded"
 
-#: Path, with `*` for anything -> why a difference there says nothing about the machine.
+#: Path, with `*` for anything -> why a difference there is not the machine's.
 VOLATILE: Final[Mapping[str, str]] = {
     "environment.collected": "the time of the look",
     "environment.uptime_s": "grows with time",
@@ -28,10 +28,10 @@ VOLATILE: Final[Mapping[str, str]] = {
     "*.facts.generator.arrivals*": "the error of a clock when it was last compared",
 }
 
-#: Settings that say where results go and what people write into them, not how was measured.
+#: Settings for where results go and what people write into them, not for how is measured.
 NOT_MEASURING: Final = ("results_dir", "notes", "pcap")
 
-#: What tells the items of a list of objects apart, the first that all of them have.
+#: Keys of the items of a list of objects: the first that all of them have.
 _NAMES: Final = (("pci",), ("node", "size_kb"), ("locator",), ("name",), ("wire", "side"))
 
 UNKNOWN: Final = "unknown: "
@@ -41,7 +41,7 @@ _FACT: Final = re.compile(
     r"|scenarios\..*\.plan\.(testbed(\.\w+){1,2}|placement\.\w+)"
 )
 
-#: What is different in every run, and by what it is told.
+#: What is different in every run, and what replaces it.
 _OF_ONE_RUN: Final = (
     # A run's directory is called by date, time and process; its links by the last four digits.
     (re.compile(r"\b\d{8}-\d{6}-\w{4,}\b"), "RUN"),
@@ -74,7 +74,7 @@ def environment_differences(a: RunResults, b: RunResults) -> tuple[FactDifferenc
     shared = one["scenarios"].keys() & other["scenarios"].keys()
     for tree in (one, other):
         tree["scenarios"] = {k: v for k, v in tree["scenarios"].items() if k in shared}
-    return tuple(d for d in tree_differences(one, other) if not _says_nothing(d))
+    return tuple(d for d in tree_differences(one, other) if not _is_meaningless(d))
 
 
 def scenario_differences(a: ScenarioFacts, b: ScenarioFacts) -> tuple[FactDifference, ...]:
@@ -88,7 +88,7 @@ def tree_differences(a: Any, b: Any) -> tuple[FactDifference, ...]:
     return tuple(difference for difference in found if not why_volatile(difference.path))
 
 
-def _says_nothing(difference: FactDifference) -> bool:
+def _is_meaningless(difference: FactDifference) -> bool:
     sides = (difference.a, difference.b)
     if all(isinstance(side, str) and side.startswith(UNKNOWN) for side in sides):
         return True
@@ -96,7 +96,7 @@ def _says_nothing(difference: FactDifference) -> bool:
 
 
 def why_volatile(path: str) -> str:
-    """Why a difference at a path says nothing."""
+    """Why a difference at a path means nothing."""
     return next((why for pattern, why in VOLATILE.items() if _matches(pattern, path)), "")
 
 
@@ -160,7 +160,7 @@ def _are_objects(value: Any) -> bool:
 def _by_name(
     a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Items by what tells them apart, so that one more at the front is one difference."""
+    """Items by their keys, so that one more at the front is one difference."""
     for names in _NAMES:
         if all(name in item for item in (*a, *b) for name in names):
             keyed = [{" ".join(str(i[n]) for n in names): i for i in items} for items in (a, b)]

@@ -147,7 +147,7 @@ def _version(content: dict[str, Any], where: str) -> int:
 
 
 def _changed(content: Any, where: str) -> LogError:
-    """What is said of a line that is not as it was written."""
+    """The error of a line that is not as it was written."""
     kind = content.get("type") if isinstance(content, dict) else None
     number = content.get("number") if isinstance(content, dict) else None
     what = f"trial {number}" if kind == "trial" else f"the record {kind!r}"

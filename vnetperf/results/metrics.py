@@ -13,7 +13,7 @@ from vnetperf.model.result import GoalResult, Result, RunResults
 from vnetperf.model.units import Unit, fps, percent
 from vnetperf.statistics.difference import Measurand
 
-#: What tells the metrics of one scenario apart: test, frame size, label.
+#: Key of a metric within its scenario: test, frame size, label.
 Key: TypeAlias = tuple[str, str, str]
 
 
@@ -64,7 +64,7 @@ class Metric:
 
     @property
     def key(self) -> Key:
-        """What tells it apart from others of its scenario."""
+        """Its key among the metrics of its scenario."""
         return self.test, self.size, self.label
 
     @property
@@ -81,7 +81,7 @@ class Metric:
 
     @property
     def measured(self) -> Measurand | None:
-        """The number with what it leaves open; of two modes their mean, which `marks` tell."""
+        """The number with what it leaves open; of two modes their mean, which `marks` shows."""
         value = self.value
         if isinstance(value, Spread):
             low = value.mean if value.low is None else value.low

@@ -175,7 +175,7 @@ class TrialRecord(Frozen):
     Attributes:
         number: Number of the trial in the log, from 1.
         search: Number of the search or other test it belongs to.
-        spec: What was asked.
+        spec: What was requested.
         result: What was counted.
         verdict: Whether it may classify a load.
         reason: Why it is not VALID.

@@ -49,7 +49,7 @@ _PSEUDONYMS: Final[Mapping[Kind, str]] = {
 }
 #: The project's own (model/addresses.py): they are the same on every machine.
 _OWN_MAC: Final = "02:76:"
-#: Ranges for benchmarks and documents, loopback, masks, multicast: none tells where a machine is.
+#: Ranges for benchmarks and documents, loopback, masks, multicast: none shows where a machine is.
 _PUBLIC: Final = tuple(
     ip_network(text)
     for text in (
@@ -75,7 +75,7 @@ _HIDDEN: Final = "(redacted)"
 
 
 def names_in(text: str) -> Iterator[tuple[Kind, str]]:
-    """Names that a text tells by where they stand: below /home, in a mail address."""
+    """Names that a text reveals by where they stand: below /home, in a mail address."""
     if "/home/" in text or "/Users/" in text:
         yield from (("users", name) for name in _HOME.findall(text))
     if "@" in text:
@@ -85,7 +85,7 @@ def names_in(text: str) -> Iterator[tuple[Kind, str]]:
 
 
 class Pseudonyms:
-    """Tokens for what must not be told."""
+    """Tokens for what must not be published."""
 
     def __init__(self, kept: Iterable[Kind] = ()) -> None:
         self.kept = frozenset(kept)
@@ -142,7 +142,7 @@ class Pseudonyms:
         return _PSEUDONYMS[kind].format(number)
 
     def plain(self, text: str, *, versions: bool = False) -> str:
-        """A text without what must not be told."""
+        """A text without what must not be published."""
         if (text, versions) not in self._done:  # thread and port names stand in every trial
             made = self._known(text)
             for pattern, put in self._patterns(versions):
@@ -198,7 +198,7 @@ class Pseudonyms:
         return self.token("addresses", str(address)) + rest
 
     def _blob(self, match: re.Match[str]) -> str:
-        """Base64 of a text that has something in it which must not be told."""
+        """Base64, hidden where its text has something that must not be published."""
         try:
             text = base64.b64decode(match[0], validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
@@ -279,7 +279,7 @@ class Redactor:
                 self.tokens.know(kind, part)
 
     def redacted(self, dropped: Mapping[str, str] | None = None) -> list[Record]:
-        """The records with tokens, and one that says so."""
+        """The records with tokens, and one that lists them."""
         made = [self._record(record) for record in self.records]
         redaction = Redaction(
             when=datetime.now(UTC).isoformat(timespec="seconds"),

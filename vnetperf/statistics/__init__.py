@@ -1,4 +1,4 @@
-"""What repeated measurements say and how surely: intervals, modes, outliers, changes. Pure."""
+"""What repeated measurements show and how surely: intervals, modes, outliers, changes. Pure."""
 
 from vnetperf.statistics.samples import clopper_pearson, spread
 

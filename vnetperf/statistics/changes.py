@@ -79,7 +79,7 @@ def _has_change(values: Sequence[float]) -> bool:
 
 
 def _best_place(values: Sequence[float]) -> int:
-    """Where two levels leave the least: ranks say that there is a change, not so well where."""
+    """Where two levels leave the least: ranks show that there is a change, not so well where."""
 
     def left_over(part: Sequence[float]) -> float:
         middle = median(part)

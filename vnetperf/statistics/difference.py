@@ -13,7 +13,7 @@ from vnetperf.statistics.samples import t_quantile
 
 @dataclass(frozen=True, slots=True)
 class Measurand:
-    """One measurement, and what it says by itself of where the truth lies.
+    """One measurement, and the range that it leaves open by itself.
 
     Attributes:
         value: The number; None where there are bounds only.

@@ -28,7 +28,7 @@ def t_quantile(probability: float, degrees: float) -> float:
 def clopper_pearson(lost: int, offered: int, confidence: float = 0.95) -> tuple[float, float]:
     """The exact interval of a loss ratio, for frames lost independently of each other.
 
-    It never covers less often than it says. Losses in bursts are not independent: then it is
+    It never covers less often than its level. Losses in bursts are not independent: then it is
     narrower than the truth.
     """
     from scipy.special import betaincinv

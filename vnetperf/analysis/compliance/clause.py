@@ -58,7 +58,7 @@ def not_applicable(clause: str, requirement: str, why: str) -> LedgerEntry:
 
 
 def scoped(found: Iterable[tuple[Result, LedgerEntry]]) -> Iterator[LedgerEntry]:
-    """Entries of single results, those that say the same of all sizes or scenarios as one."""
+    """Entries of single results, those that are equal for all sizes or scenarios as one."""
     by_clause: dict[tuple[str, str, str], list[tuple[Result, LedgerEntry]]] = {}
     for result, one in found:
         by_clause.setdefault((result.test, one.clause, one.requirement), []).append((result, one))

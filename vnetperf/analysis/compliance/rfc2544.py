@@ -42,8 +42,8 @@ def setup(
     learning = min((p.learning_frames_per_stream for p in profiles), default=0)
     mixed = any(r.imix for r in results)
     routed = any(s.routed for s in scenarios)
-    told = [goal.uncollected for r in results for goal in r.goals]
-    counted_only = sorted({why["duplicated"] for why in told if "duplicated" in why})
+    reasons = [goal.uncollected for r in results for goal in r.goals]
+    counted_only = sorted({why["duplicated"] for why in reasons if "duplicated" in why})
     others = sorted({", ".join(p.headers) for p in profiles if p.headers != PLAIN})
     # The agent's machine carries tester and DUT, wherever it is, unless a server is named.
     elsewhere = bool(scenarios) and all(run.testbed.external_server(s.generator) for s in scenarios)

@@ -12,18 +12,18 @@ def tst009_throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a throughput result against them."""
     if looked.result.algorithm != "tst009":
         return
-    told = looked.result.search_inputs
+    inputs = looked.result.search_inputs
     doubtful = [g.name for g in looked.result.goals if not (g.regular or g.qualifier)]
     yield entry(
         "ETSI GS NFV-TST 009 section 12.3.2",
         "binary search over an array of offered loads, all its inputs reported",
-        bool(told) and not doubtful,
-        ", ".join(f"{name} = {value}" for name, value in told.items()),
+        bool(inputs) and not doubtful,
+        ", ".join(f"{name} = {value}" for name, value in inputs.items()),
         f"the search of {', '.join(doubtful)} did not come to its end"
         if doubtful
         else "its inputs were not recorded",
     )
-    if told.get("max(r)") == "1":
+    if inputs.get("max(r)") == "1":
         yield not_applicable(
             "ETSI GS NFV-TST 009 section 12.3.3",
             "loss verification: a lossy trial is repeated",
@@ -33,8 +33,8 @@ def tst009_throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
     yield entry(
         "ETSI GS NFV-TST 009 section 12.3.3",
         "loss verification: a lossy trial is repeated, max(r) and z reported",
-        bool(told),
-        f"max(r) = {told.get('max(r)')}, z = {told.get('z')}",
+        bool(inputs),
+        f"max(r) = {inputs.get('max(r)')}, z = {inputs.get('z')}",
         "its inputs were not recorded",
     )
 
