@@ -22,7 +22,7 @@ from pathlib import Path
 
 from vnetperf.analysis.runs import load_run
 from vnetperf.model.errors import LogError
-from vnetperf.report.text import fps
+from vnetperf.model.units import fps
 from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.statistics import spread
 

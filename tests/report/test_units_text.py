@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vnetperf.model import units
 from vnetperf.report import text
 
 
@@ -19,7 +20,7 @@ from vnetperf.report import text
     ],
 )
 def test_a_rate_has_four_significant_digits_and_its_unit(value, said):
-    assert text.fps(value) == said
+    assert units.fps(value) == said
 
 
 @pytest.mark.parametrize(
@@ -34,17 +35,17 @@ def test_a_rate_has_four_significant_digits_and_its_unit(value, said):
     ],
 )
 def test_percent(ratio, said):
-    assert text.percent(ratio) == said
+    assert units.percent(ratio) == said
 
 
 @given(st.floats(min_value=1e-12, max_value=1.0))
 def test_a_loss_is_never_rounded_to_none(ratio):
-    assert text.percent(ratio) != "0 %"
+    assert units.percent(ratio) != "0 %"
 
 
 @given(st.floats(min_value=1e-3, max_value=1e12))
 def test_rates_keep_their_value_within_their_digits(value):
-    number, unit = text.fps(value).split(" ")
+    number, unit = units.fps(value).split(" ")
     factor = {"G": 1e9, "M": 1e6, "k": 1e3, "f": 1.0}[unit[0]]
     assert float(number) * factor == pytest.approx(value, rel=6e-4)
 
@@ -54,13 +55,13 @@ def test_rates_keep_their_value_within_their_digits(value):
     [(0.5, "0.5 s"), (59.0, "59 s"), (61.2, "1 min 01 s"), (3725, "1 h 02 min 05 s")],
 )
 def test_durations(value, said):
-    assert text.seconds(value) == said
+    assert units.seconds(value) == said
 
 
 def test_latency_takes_the_unit_that_fits():
-    assert text.nanoseconds(12_310) == "12.31 µs"
-    assert text.nanoseconds(900) == "900.0 ns"
-    assert text.nanoseconds(2.5e6) == "2.500 ms"
+    assert units.nanoseconds(12_310) == "12.31 µs"
+    assert units.nanoseconds(900) == "900.0 ns"
+    assert units.nanoseconds(2.5e6) == "2.500 ms"
 
 
 @pytest.mark.parametrize(("ratio", "said"), [(1, "100 %"), (1e-3, "0.1 %"), (1e-7, "10⁻⁵ %")])

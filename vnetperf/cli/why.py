@@ -90,11 +90,11 @@ def _print_attempt(attempt: Attempt, number: int, count: int, out: Out) -> None:
 
 
 def _row(step: Step, *, parts: bool) -> tuple[str, ...]:
-    from vnetperf.report import text
+    from vnetperf.model import units
 
     trial = step.trial
     counted = bool(trial.result.directions)
-    loss = text.percent(trial.result.worst_loss_ratio()) if counted else "-"
+    loss = units.percent(trial.result.worst_loss_ratio()) if counted else "-"
     lost = ", ".join(f"{where} {frames}" for where, frames in trial.lost_at.items() if frames)
     return (
         str(trial.number),
@@ -108,11 +108,11 @@ def _row(step: Step, *, parts: bool) -> tuple[str, ...]:
 
 
 def _load(spec: TrialSpec) -> str:
-    from vnetperf.report import text
+    from vnetperf.model import units
 
     if spec.burst:
         return f"burst of {spec.burst}"
     if spec.steps:
-        return " -> ".join(text.fps(step.load_fps) for step in spec.steps)
+        return " -> ".join(units.fps(step.load_fps) for step in spec.steps)
     event = f", {spec.event.what}" if spec.event is not None else ""
-    return f"{text.fps(spec.load_fps)}{event}"
+    return f"{units.fps(spec.load_fps)}{event}"

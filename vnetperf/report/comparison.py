@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from vnetperf.model import units
 from vnetperf.model.result import (
     ComparedVariant,
     ComparisonResult,
@@ -14,7 +15,7 @@ from vnetperf.model.result import (
     RunResults,
     ThreadUse,
 )
-from vnetperf.report import goal_text, text
+from vnetperf.report import goal_text
 from vnetperf.report.table import Cell, Column, Table
 
 #: Heading of what the processor counted.
@@ -83,7 +84,7 @@ class VariantResults:
         if first is None or first == variant or not value:
             return ""
         base = self._exact(first, size, name)
-        return f"{text.significant(value / base, 3)}\N{MULTIPLICATION SIGN}" if base else ""
+        return f"{units.significant(value / base, 3)}\N{MULTIPLICATION SIGN}" if base else ""
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -126,7 +127,7 @@ def _event_text(goal: GoalResult, event: str) -> str:
         return goal_text.NOT_MEASURED
     # A sum over some of the threads only must not pass for one over all.
     part = f" ({len(found)} of {len(uses)} threads)" if len(found) < len(uses) else ""
-    return text.significant(sum(found), 3) + part
+    return units.significant(sum(found), 3) + part
 
 
 def comparisons_of(results: RunResults) -> tuple[VariantResults, ...]:
@@ -145,7 +146,7 @@ def short_upper_bound(goal: GoalResult) -> str:
     """The upper bound in a narrow cell below the lower one."""
     if goal.upper_bound_fps is None or goal_text.headline_fps(goal) == goal.upper_bound_fps:
         return ""
-    return f"to {text.short_fps(goal.upper_bound_fps)}"
+    return f"to {units.short_fps(goal.upper_bound_fps)}"
 
 
 _Compared: TypeAlias = tuple[VariantResults, ComparedVariant, int, str]

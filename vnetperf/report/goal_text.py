@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from vnetperf.model import units
 from vnetperf.model.result import DirectionBound, GoalResult, Result, ThreadUse, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
-from vnetperf.report import text
 from vnetperf.report.summary import Case, Group, case_of
 from vnetperf.report.table import NONE, Cell, Column, Table
 
@@ -31,7 +31,7 @@ def qualified_rate(goal: GoalResult, *, short: bool = False) -> str:
     value = headline_fps(goal)
     if value is None:
         return NO_LOAD_MET
-    number = text.short_fps(value) if short else text.fps(value)
+    number = units.short_fps(value) if short else units.fps(value)
     return f"{goal.qualifier} {number}".strip()
 
 
@@ -68,17 +68,17 @@ def hover_text(about: str, goal: GoalResult) -> str:
 
 def upper_bound_text(bound: GoalResult | DirectionBound) -> str:
     """The upper bound."""
-    return NO_LOAD_FAILED if bound.upper_bound_fps is None else text.fps(bound.upper_bound_fps)
+    return NO_LOAD_FAILED if bound.upper_bound_fps is None else units.fps(bound.upper_bound_fps)
 
 
 def rate_text(value: float | None) -> str:
     """A rate that may be missing."""
-    return NOT_MEASURED if value is None else text.fps(value)
+    return NOT_MEASURED if value is None else units.fps(value)
 
 
 def share_text(value: float | None, of: float | None) -> str:
     """A rate as a share of a limit."""
-    return NOT_MEASURED if value is None or not of else text.percent(value / of, 3)
+    return NOT_MEASURED if value is None or not of else units.percent(value / of, 3)
 
 
 def verdict_counts(result: Result) -> str:
@@ -97,12 +97,12 @@ def verdict_text(trial: TrialPoint) -> str:
 def goal_attributes(goal: GoalResult) -> str:
     """Every attribute of a search goal, as MLRsearch requires of a report."""
     seconds = goal.initial_trial_s
-    initial = "" if seconds is None else f"initial trial {text.seconds(seconds)}, "
+    initial = "" if seconds is None else f"initial trial {units.seconds(seconds)}, "
     return (
-        f"loss ratio {text.percent(goal.loss_ratio)}, exceed ratio "
-        f"{text.percent(goal.exceed_ratio)}, {initial}final trial "
-        f"{text.seconds(goal.final_trial_s)}, duration sum {text.seconds(goal.duration_sum_s)}, "
-        f"relative width {text.percent(goal.width)}"
+        f"loss ratio {units.percent(goal.loss_ratio)}, exceed ratio "
+        f"{units.percent(goal.exceed_ratio)}, {initial}final trial "
+        f"{units.seconds(goal.final_trial_s)}, duration sum {units.seconds(goal.duration_sum_s)}, "
+        f"relative width {units.percent(goal.width)}"
     )
 
 
@@ -137,15 +137,15 @@ def trials_text(trials: Iterable[TrialPoint]) -> str:
         parts.append(f"shortest with loss {_burst_text(shortest)}")
         return ", ".join(parts)
     if clean:
-        parts.append(f"highest load without loss {text.fps(max(t.load_fps for t in clean))}")
+        parts.append(f"highest load without loss {units.fps(max(t.load_fps for t in clean))}")
     if lossy:
-        parts.append(f"lowest load with loss {text.fps(min(t.load_fps for t in lossy))}")
-        parts.append(f"largest loss {text.percent(max(t.loss_ratio or 0.0 for t in lossy))}")
+        parts.append(f"lowest load with loss {units.fps(min(t.load_fps for t in lossy))}")
+        parts.append(f"largest loss {units.percent(max(t.loss_ratio or 0.0 for t in lossy))}")
     return ", ".join(parts)
 
 
 def _burst_text(count: int) -> str:
-    return f"{text.frames(count)} frames" if count else "none"
+    return f"{units.frames(count)} frames" if count else "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ _NO_NUMBER = "-"
 def _rate_cell(value: float | None, missing: str | None = NOT_MEASURED) -> Cell:
     if value is None:
         return Cell(NONE if missing is None else missing, _NO_NUMBER)
-    return Cell(text.fps(value), text.short_fps(value))
+    return Cell(units.fps(value), units.short_fps(value))
 
 
 def _lower_cell(row: RateRow) -> Cell:
@@ -251,7 +251,7 @@ def _loss_cell(row: RateRow) -> Cell:
     if row.loss is None:
         return Cell(NONE, _NO_NUMBER)
     tiny = 0 < row.loss < _SMALLEST_SHOWN
-    return Cell(text.percent(row.loss), "<.01" if tiny else text.significant(100 * row.loss, 2))
+    return Cell(units.percent(row.loss), "<.01" if tiny else units.significant(100 * row.loss, 2))
 
 
 #: Smallest loss ratio that fits a column of a terminal.
@@ -262,13 +262,13 @@ def _l1_cell(row: RateRow) -> Cell:
     l1 = row.goal.throughput_l1_bps
     if l1 is None:
         return Cell(NONE, _NO_NUMBER)
-    return Cell(text.gigabits(l1), text.significant(l1 / 1e9, 3))
+    return Cell(units.gigabits(l1), units.significant(l1 / 1e9, 3))
 
 
 def _share_cell(row: RateRow, of: float | None) -> Cell:
     value = headline_fps(row.goal)
     known = value is not None and of
-    short = text.significant(100 * value / of, 3) if known and value and of else _NO_NUMBER
+    short = units.significant(100 * value / of, 3) if known and value and of else _NO_NUMBER
     return Cell(share_text(value, of), short)
 
 
@@ -279,7 +279,7 @@ def _percentile_cell(row: RateRow, level: str) -> Cell:
 def _time_cell(value: float | None, missing: str) -> Cell:
     if value is None:
         return Cell(missing, _NO_NUMBER)
-    return Cell(text.nanoseconds(value), text.significant(value / 1000, 3 if value < 1e6 else 4))
+    return Cell(units.nanoseconds(value), units.significant(value / 1000, 3 if value < 1e6 else 4))
 
 
 def _largest_cell(row: RateRow) -> Cell:
@@ -373,8 +373,8 @@ _SEARCHES: tuple[Column[_SearchRow], ...] = (
     Column("verdicts", lambda of: verdict_counts(of[0]), words=True),
     Column("loads and losses", lambda of: trials_text(of[1]), words=True),
     Column("load range per interface", lambda of: load_range_text(*of)),
-    Column("traffic", lambda of: text.seconds(of[0].trial_seconds)),
-    Column("wall time", lambda of: text.seconds(of[0].wall_seconds)),
+    Column("traffic", lambda of: units.seconds(of[0].trial_seconds)),
+    Column("wall time", lambda of: units.seconds(of[0].wall_seconds)),
 )
 
 
@@ -386,7 +386,7 @@ def search_table(group: Group, trials: Mapping[Case, Sequence[TrialPoint]]) -> T
 
 def _hops_text(lost: LossAccount) -> str:
     where = "; ".join(
-        f"{hop}: {text.frames(n)} ({text.percent(n / lost.total, 3)})"
+        f"{hop}: {units.frames(n)} ({units.percent(n / lost.total, 3)})"
         for hop, n in lost.by_hop.items()
         if lost.total
     )
@@ -415,9 +415,9 @@ _THREADS: tuple[Column[_ThreadRow], ...] = (
     Column("role", lambda of: of[2].role, words=True),
     Column("thread", lambda of: of[2].thread, words=True),
     Column("processor", lambda of: str(of[2].cpu)),
-    Column("user", lambda of: text.percent(of[2].user, 3)),
-    Column("system", lambda of: text.percent(of[2].system, 3)),
-    Column("descheduled per s", lambda of: text.significant(of[2].involuntary_switches_per_s, 3)),
+    Column("user", lambda of: units.percent(of[2].user, 3)),
+    Column("system", lambda of: units.percent(of[2].system, 3)),
+    Column("descheduled per s", lambda of: units.significant(of[2].involuntary_switches_per_s, 3)),
 )
 _EVENTS_NOTE = "Events: a second, and for each frame that passed in brackets."
 
@@ -440,8 +440,8 @@ def _event_column(name: str) -> Column[_ThreadRow]:
         if name not in use.events_per_s:
             return NOT_MEASURED
         each = use.events_per_frame.get(name)
-        shown = text.significant(use.events_per_s[name], 3)
-        return shown if each is None else f"{shown} ({text.significant(each, 3)})"
+        shown = units.significant(use.events_per_s[name], 3)
+        return shown if each is None else f"{shown} ({units.significant(each, 3)})"
 
     return Column(name, cell)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from vnetperf.model import units
 from vnetperf.model.result import RunResults, ScenarioFacts, TrialPoint
-from vnetperf.report import goal_text, outcomes, run_tables, summary, text, transfers
+from vnetperf.report import goal_text, outcomes, run_tables, summary, transfers
 from vnetperf.report.comparison import comparison_table, comparisons_of, event_table
 from vnetperf.report.summary import Case, Group, goals_used, groups, missing_values, trials_by_case
 from vnetperf.report.table import escape_markdown, table_markdown
@@ -64,7 +65,7 @@ def _deployed(facts: ScenarioFacts) -> Iterator[str]:
     if facts.error:
         yield f"**Not deployed**: {escape_markdown(facts.error)}"
     else:
-        yield f"Ready after {text.seconds(facts.deploy_s)}."
+        yield f"Ready after {units.seconds(facts.deploy_s)}."
     tree = {"path_check": facts.path_check, "facts": facts.facts, "plan": facts.plan}
     known = {name: value for name, value in tree.items() if value}
     if known:

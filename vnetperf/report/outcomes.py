@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
+from vnetperf.model import units
 from vnetperf.model.outcomes import (
     AddressTable,
     BackToBack,
@@ -24,10 +25,11 @@ from vnetperf.model.outcomes import (
 )
 from vnetperf.model.result import Result
 from vnetperf.model.trial import Latency
+from vnetperf.model.units import frames, nanoseconds, percent, seconds
 from vnetperf.report import text
 from vnetperf.report.summary import Group
 from vnetperf.report.table import Column, Table, group_sentences
-from vnetperf.report.text import ValueKind, frames, nanoseconds, percent, seconds, single
+from vnetperf.report.text import ValueKind, single
 from vnetperf.results.metrics import latency_directions
 
 Found = TypeVar("Found")
@@ -78,7 +80,7 @@ def _rounds_text(entry: Entry[Spread]) -> str:
     found = entry.found
     goal = next(goal for goal in entry.result.goals if goal.name == entry.of)
     if goal.qualifier and found.minimum == found.maximum:
-        return f"{goal.qualifier} {text.fps(found.mean)}"
+        return f"{goal.qualifier} {units.fps(found.mean)}"
     return text.mean_interval(found, "fps")
 
 
@@ -162,7 +164,7 @@ _LATENCY: tuple[Column[_Direction], ...] = (
     Column("99.9 %", lambda d: d.percentile("99.9"), brief=False),
     Column("largest", lambda d: d.extreme("max_ns")),
     Column("loss", lambda d: percent(d.at.loss_ratio), brief=False),
-    Column("rate, aggregate", lambda d: text.fps(d.at.load_fps), brief=False),
+    Column("rate, aggregate", lambda d: units.fps(d.at.load_fps), brief=False),
     Column("of the medium", lambda d: _of_medium(d.at.load_fps, d.result), brief=False),
 )
 _VARIATION: tuple[Column[_Direction], ...] = (
@@ -227,11 +229,11 @@ def _latency_headline(_: Result, loads: tuple[LatencyAt, ...]) -> tuple[str, str
 def _loss_columns(names: Iterable[str]) -> Iterator[Column[Entry[LossStep]]]:
     yield _SIZE
     yield Column("input rate", lambda e: percent(e.found.input_ratio))
-    yield Column("load, aggregate", lambda e: text.fps(e.found.load_fps))
+    yield Column("load, aggregate", lambda e: units.fps(e.found.load_fps))
     yield Column("loss, worse direction", lambda e: percent(e.found.loss_ratio), bold=True)
     for name in names:
         yield Column(f"loss {name}", _loss_of(name), brief=False)
-    yield Column("forwarded, aggregate", lambda e: text.fps(e.found.forwarded_fps))
+    yield Column("forwarded, aggregate", lambda e: units.fps(e.found.forwarded_fps))
     yield Column("trials", lambda e: str(len(e.found.trials)))
 
 
@@ -257,10 +259,10 @@ def _loss_headline(_: Result, steps: tuple[LossStep, ...]) -> tuple[str, str]:
     rising = sorted(steps, key=lambda s: s.load_fps)
     clean = list(takewhile(lambda s: s.loss_ratio <= 0, rising))
     top = rising[-1]
-    lost = f"{percent(top.loss_ratio, 3)} lost at {text.short_fps(top.load_fps)}"
+    lost = f"{percent(top.loss_ratio, 3)} lost at {units.short_fps(top.load_fps)}"
     if not clean:
         return "loss at every load", lost
-    return f"no loss to {text.short_fps(clean[-1].load_fps)}", lost
+    return f"no loss to {units.short_fps(clean[-1].load_fps)}", lost
 
 
 # Back-to-back frames.
@@ -287,7 +289,7 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
         "throughput, aggregate", lambda e: _if_known(e.found.throughput_fps, "fps"), brief=False
     ),
     Column(
-        "theoretical rate, per interface", lambda e: text.fps(e.found.max_rate_fps), brief=False
+        "theoretical rate, per interface", lambda e: units.fps(e.found.max_rate_fps), brief=False
     ),
     Column("mean gap", lambda e: _if_known(e.found.gap_ns, "ns"), brief=False),
     Column("longest tried, frames", lambda e: frames(e.found.max_burst_frames), brief=False),
@@ -311,7 +313,7 @@ def _back_to_back_tables(group: Group) -> Iterator[Table]:
 def _back_to_back_headline(_: Result, found: BackToBack) -> tuple[str, str]:
     if found.capped:
         return _burst_text(found), "no result: the longest burst tried"
-    buffer = "" if found.corrected_s is None else f"buffer {text.time_s(found.corrected_s)}, "
+    buffer = "" if found.corrected_s is None else f"buffer {units.time_s(found.corrected_s)}, "
     return _burst_text(found), f"{buffer}N {found.frames.n}"
 
 
@@ -335,15 +337,15 @@ def _share_of_throughput(found: Recovery) -> str:
 
 _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
     _SIZE,
-    Column("throughput used", lambda e: text.fps(e.found.throughput_fps)),
+    Column("throughput used", lambda e: units.fps(e.found.throughput_fps)),
     Column("recovery time", lambda e: _recovery_text(e.found), bold=True),
-    Column("least", lambda e: text.time_s(e.found.seconds.minimum)),
-    Column("largest", lambda e: text.time_s(e.found.seconds.maximum)),
+    Column("least", lambda e: units.time_s(e.found.seconds.minimum)),
+    Column("largest", lambda e: units.time_s(e.found.seconds.maximum)),
     Column("trials", lambda e: str(e.found.seconds.n)),
-    Column("overload", lambda e: text.fps(e.found.overload_fps)),
+    Column("overload", lambda e: units.fps(e.found.overload_fps)),
     Column("of throughput", lambda e: _share_of_throughput(e.found), brief=False),
     Column("for", lambda e: seconds(e.found.overload_s), brief=False),
-    Column("load after", lambda e: text.fps(e.found.relaxed_fps), brief=False),
+    Column("load after", lambda e: units.fps(e.found.relaxed_fps), brief=False),
 )
 
 
@@ -361,7 +363,7 @@ def _recovery_tables(group: Group) -> Iterator[Table]:
 def _recovery_headline(_: Result, found: Recovery) -> tuple[str, str]:
     if _recovery_text(found) == _NO_RESULT:
         return _NO_RESULT, found.note.removeprefix(f"{_NO_RESULT}: ")
-    after = f"after {text.short_fps(found.overload_fps)} for {found.overload_s:g} s"
+    after = f"after {units.short_fps(found.overload_fps)} for {found.overload_s:g} s"
     return text.mean_with_n(found.seconds, "s"), found.note or after
 
 
@@ -396,7 +398,7 @@ _RESET: tuple[Column[Entry[Reset]], ...] = (
         lambda e: text.mean_interval(e.found.event_s, "s") if e.found.event_s else None,
         brief=False,
     ),
-    Column("load, aggregate", lambda e: text.fps(e.found.load_fps), brief=False),
+    Column("load, aggregate", lambda e: units.fps(e.found.load_fps), brief=False),
 )
 
 
@@ -450,7 +452,7 @@ _RATES: tuple[Column[Entry[ForwardingRate]], ...] = (
         lambda e: _of_medium(e.found.forwarded_fps.mean, e.result) or "not measured",
         brief=False,
     ),
-    Column("load, aggregate", lambda e: text.fps(e.found.load_fps)),
+    Column("load, aggregate", lambda e: units.fps(e.found.load_fps)),
 )
 
 
@@ -466,7 +468,7 @@ def _rate_tables(group: Group) -> Iterator[Table]:
 
 def _rate_headline(_: Result, rates: tuple[ForwardingRate, ...]) -> tuple[str, str]:
     best = max(rates, key=lambda found: found.forwarded_fps.mean)
-    load = f"at {text.short_fps(best.load_fps)}, {percent(best.loss_ratio.mean, 3)} lost"
+    load = f"at {units.short_fps(best.load_fps)}, {percent(best.loss_ratio.mean, 3)} lost"
     return text.mean_with_n(best.forwarded_fps, "fps"), load
 
 
@@ -489,7 +491,7 @@ def _largest_pdv(found: Soak) -> str | None:
 
 _SOAK: tuple[Column[Entry[Soak]], ...] = (
     _SIZE,
-    Column("load, aggregate", lambda e: text.fps(e.found.load_fps), brief=False),
+    Column("load, aggregate", lambda e: units.fps(e.found.load_fps), brief=False),
     Column("which is", lambda e: e.found.of, words=True),
     Column("traffic", lambda e: seconds(e.found.seconds)),
     Column("loss, worse direction", lambda e: percent(e.found.loss_ratio), bold=True),
@@ -527,7 +529,7 @@ _LEARNING_TEST = "address_learning"
 _TRIED: tuple[Column[tuple[Result, tuple[int, float, bool, int]]], ...] = (
     Column("size", lambda t: t[0].size_name, words=True),
     Column("addresses", lambda t: frames(t[1][0])),
-    Column("sent at", lambda t: text.fps(t[1][1])),
+    Column("sent at", lambda t: units.fps(t[1][1])),
     Column("learned", lambda t: "all" if t[1][2] else "not all", words=True),
     Column("trial", lambda t: str(t[1][3])),
 )
@@ -535,7 +537,7 @@ _TRIED: tuple[Column[tuple[Result, tuple[int, float, bool, int]]], ...] = (
 
 def _address_texts(test: str, found: AddressTable) -> tuple[str, str]:
     """Addresses and rate; the one that was searched carries the qualifier."""
-    count, rate = frames(found.addresses), text.fps(found.learning_fps)
+    count, rate = frames(found.addresses), units.fps(found.learning_fps)
     if not found.capped:
         return count, rate
     return (count, f"at least {rate}") if test == _LEARNING_TEST else (f"at least {count}", rate)

@@ -13,10 +13,11 @@ from typing import Any
 from jinja2 import Template
 from markupsafe import Markup
 
+from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, Spread
 from vnetperf.model.result import GoalResult, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
-from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, text, transfers
+from vnetperf.report import goal_text, outcomes, plots, run_tables, summary, transfers
 from vnetperf.report.comparison import (
     VariantResults,
     comparisons_of,
@@ -96,8 +97,8 @@ class GroupView:
         tried = [t for r in measured for t in self._trials_of(r)]
         bad = sum(t.verdict is not Verdict.VALID for t in tried)
         discarded = f", {bad} of them not counted (verdict)" if bad else ""
-        traffic = text.seconds(sum(r.trial_seconds for r in measured))
-        whole = text.seconds(sum(r.wall_seconds for r in measured))
+        traffic = units.seconds(sum(r.trial_seconds for r in measured))
+        whole = units.seconds(sum(r.wall_seconds for r in measured))
         count = sum(r.trial_count for r in measured)
         return f"{count} trials{discarded}; {traffic} of traffic, {whole} in all."
 
@@ -321,7 +322,7 @@ def _hop_shares(lost: LossAccount, view: GroupView) -> Iterator[tuple[str, float
     left = 0.0
     for hop in view.hops:
         if share := max(0, lost.by_hop.get(hop, 0)) / (lost.total or 1):
-            hover = f"{hop}: {text.frames(lost.by_hop[hop])} frames, {text.percent(share, 3)}"
+            hover = f"{hop}: {units.frames(lost.by_hop[hop])} frames, {units.percent(share, 3)}"
             yield hover, left, share * 100, plots.hop_css(hop, view.hops_of_run)
             left += share * 100
 
@@ -451,11 +452,11 @@ _NO_NUMBER = "no number"
 
 
 def _percent(ratio: float | None, digits: int = 4) -> str:
-    return _NO_NUMBER if ratio is None else text.percent(ratio, digits)
+    return _NO_NUMBER if ratio is None else units.percent(ratio, digits)
 
 
 def _lost_text(trial: TrialPoint) -> str:
-    return "; ".join(f"{hop}: {text.frames(n)}" for hop, n in trial.lost_at.items())
+    return "; ".join(f"{hop}: {units.frames(n)}" for hop, n in trial.lost_at.items())
 
 
 #: Columns of a list of trials.
@@ -463,13 +464,13 @@ _TRIALS: tuple[Column[TrialPoint], ...] = (
     Column("trial", lambda t: str(t.number)),
     Column(
         "load per interface",
-        lambda t: f"burst of {text.frames(t.burst)}" if t.burst else text.fps(t.load_fps),
+        lambda t: f"burst of {units.frames(t.burst)}" if t.burst else units.fps(t.load_fps),
     ),
-    Column("duration", lambda t: text.seconds(t.duration_s)),
+    Column("duration", lambda t: units.seconds(t.duration_s)),
     Column("loss, worse direction", lambda t: _percent(t.loss_ratio)),
     Column(
         "forwarded, aggregate",
-        lambda t: _NO_NUMBER if t.forwarded_fps is None else text.fps(t.forwarded_fps),
+        lambda t: _NO_NUMBER if t.forwarded_fps is None else units.fps(t.forwarded_fps),
     ),
     Column("offered of intended", lambda t: _percent(t.offered_ratio, 7)),
     Column("verdict", goal_text.verdict_text, words=True),
@@ -579,7 +580,7 @@ def _transfer_answers(results: RunResults) -> Iterator[str]:
         if known:
             rate, transfer = max(known, key=lambda pair: pair[0])
             what = transfers.transfer_text(transfer)
-            yield f"{one.scenario}: up to {text.gigabits(rate)} Gbit/s of payload ({what})"
+            yield f"{one.scenario}: up to {units.gigabits(rate)} Gbit/s of payload ({what})"
 
 
 def _worth_text(results: RunResults) -> Iterator[str]:
@@ -628,7 +629,7 @@ def _page() -> Template:
         _hop_shares, _cell_of, _media_share,
     )  # fmt: skip
     made.globals |= {one.__name__.lstrip("_"): one for one in functions}
-    made.globals |= {"text": text, "goal_text": goal_text, "outcomes": outcomes}
+    made.globals |= {"units": units, "goal_text": goal_text, "outcomes": outcomes}
     made.globals |= {"summary": summary, "run_tables": run_tables, "trial_columns": _TRIALS}
     return made.get_template("page.html.j2")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from vnetperf.model import units
 from vnetperf.model.outcomes import Curve, Soak, Spread
 from vnetperf.model.result import GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
@@ -354,7 +355,7 @@ def search_plot(result: Result, trials: Sequence[TrialPoint], names: Sequence[st
     return Plot(
         title=f"{'Bursts' if bursts else 'Loads'} in order, {of}",
         caption=result.size_text,
-        note=f"{len(trials)} trials, {text.seconds(seconds)} of traffic",
+        note=f"{len(trials)} trials, {units.seconds(seconds)} of traffic",
         x=Axis(
             name="trials of this search, in order",
             tick=lambda v: f"{v:g}" if v == int(v) >= 1 else "",
@@ -383,8 +384,8 @@ def cpu_plot(group: Group, goal_name: str, roles: Sequence[str]) -> Plot | None:
             user, system = sum(use.user for use in mine), sum(use.system for use in mine)
             end = start + user + system
             hover = (
-                f"{result.size_text}, {role}: {text.significant(user + system, 3)} cores, "
-                f"{text.significant(user, 3)} user and {text.significant(system, 3)} system"
+                f"{result.size_text}, {role}: {units.significant(user + system, 3)} cores, "
+                f"{units.significant(user, 3)} user and {units.significant(system, 3)} system"
             )
             points[role].append(Point(end, place, low=start, high=end, hover=hover))
             start = end
@@ -393,7 +394,7 @@ def cpu_plot(group: Group, goal_name: str, roles: Sequence[str]) -> Plot | None:
         caption=f"Lower bounds of {goal_name}",
         x=Axis(
             name="cores used, user and system",
-            value=lambda v: text.significant(v, 3),
+            value=lambda v: units.significant(v, 3),
             scale="linear",
             zero=True,
         ),
@@ -470,11 +471,11 @@ def latency_lines(result: Result) -> list[LatencyLine]:
 
 
 def _latency_hover(result: Result, name: str, direction: str, latency: Latency) -> str:
-    known = ", ".join(f"p{p} {text.nanoseconds(v)}" for p, v in latency.percentiles.items())
+    known = ", ".join(f"p{p} {units.nanoseconds(v)}" for p, v in latency.percentiles.items())
     return (
         f"{result.size_text}, {name}, {direction}\n{known}\n"
-        f"min {text.nanoseconds(latency.min_ns)}, max {text.nanoseconds(latency.max_ns)}, "
-        f"{text.frames(latency.count)} frames"
+        f"min {units.nanoseconds(latency.min_ns)}, max {units.nanoseconds(latency.max_ns)}, "
+        f"{units.frames(latency.count)} frames"
     )
 
 
@@ -529,9 +530,9 @@ def _loss_series(members: Sequence[Result]) -> Iterator[Series]:
         points = []
         for step in sorted(result.loss_steps, key=lambda s: s.load_fps):
             hover = (
-                f"{result.size_text}: {text.percent(step.loss_ratio)} lost at "
-                f"{text.percent(step.input_ratio)} = {text.fps(step.load_fps)}\n"
-                f"forwarded: {text.fps(step.forwarded_fps)}, aggregate"
+                f"{result.size_text}: {units.percent(step.loss_ratio)} lost at "
+                f"{units.percent(step.input_ratio)} = {units.fps(step.load_fps)}\n"
+                f"forwarded: {units.fps(step.forwarded_fps)}, aggregate"
             )
             points.append(Point(step.input_ratio, max(0.0, step.loss_ratio), hover=hover))
         css = f"s{index % 7}"
@@ -570,7 +571,7 @@ def loss_rate_plot(group: Group, *, small: bool) -> Plot | None:
 
 
 def _short_percent(ratio: float) -> str:
-    return text.percent(ratio, 3).removesuffix(" %")
+    return units.percent(ratio, 3).removesuffix(" %")
 
 
 def rate_curve_plot(group: Group) -> Plot | None:
@@ -585,7 +586,7 @@ def rate_curve_plot(group: Group) -> Plot | None:
             rate = found.forwarded_fps
             hover = (
                 f"{result.size_text}, {found.of}: {text.mean_with_n(rate, 'fps')}\n"
-                f"load {text.fps(found.load_fps)}, {text.percent(found.loss_ratio.mean)} lost"
+                f"load {units.fps(found.load_fps)}, {units.percent(found.loss_ratio.mean)} lost"
             )
             points.append(
                 Point(found.load_fps, rate.mean, low=rate.low, high=rate.high, hover=hover)
@@ -661,13 +662,13 @@ def timeline_plot(title: str, curve: Curve) -> Plot | None:
         )
         for name, values, css in drawn
     ]
-    whole = f", part of {text.seconds(len(curve.offered) * curve.bin_s)}"
+    whole = f", part of {units.seconds(len(curve.offered) * curve.bin_s)}"
     part = first > 0 or last < len(curve.offered)
     start, end = first * curve.bin_s, series[1].points[-1].x
     return Plot(
         title=f"{title}, trial {curve.trial}",
         caption=title,
-        note=f"trial {curve.trial}, bins of {text.time_s(step)}{whole if part else ''}",
+        note=f"trial {curve.trial}, bins of {units.time_s(step)}{whole if part else ''}",
         x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=start, high=end),
         y=_axis("frames/s, all directions", "fps", scale="linear", zero=True),
         series=series,
@@ -689,11 +690,11 @@ def loss_over_time_plot(title: str, curve: Curve) -> Plot | None:
     group = math.ceil(count / _COLUMNS)
     padded = [*curve.lost, *[0] * (-count % group)]
     points = _stairs(padded, 0, group, curve.bin_s, 1.0)
-    step = text.time_s(curve.bin_s * group)
+    step = units.time_s(curve.bin_s * group)
     return Plot(
         title=f"Frames lost over time, {title}",
         caption=title,
-        note=f"in each {step} of {text.seconds(count * curve.bin_s)}",
+        note=f"in each {step} of {units.seconds(count * curve.bin_s)}",
         x=Axis(name=_OVER_TIME, tick="{:.6g}".format, low=0.0, high=points[-1].x),
         y=_axis("frames lost", "frames", scale="linear", zero=True),
         series=(Series("", points, css="lost-area edged", mark="area"),),
@@ -718,10 +719,10 @@ def soak_plot(group: Group) -> Plot | None:
     means, goals = [], []
     for place, (result, found) in enumerate(known):
         hover = (
-            f"{result.size_text}: {text.percent(found.loss_ratio)} lost, {found.lost} of "
-            f"{text.frames(found.offered)} frames\n95 % interval "
-            f"{text.percent(found.loss_low, 3)} to {text.percent(found.loss_high, 3)}\n"
-            f"limit {text.percent(found.goal)}: {soak_verdict(found)}"
+            f"{result.size_text}: {units.percent(found.loss_ratio)} lost, {found.lost} of "
+            f"{units.frames(found.offered)} frames\n95 % interval "
+            f"{units.percent(found.loss_low, 3)} to {units.percent(found.loss_high, 3)}\n"
+            f"limit {units.percent(found.goal)}: {soak_verdict(found)}"
         )
         means.append(
             Point(found.loss_ratio, place, low=found.loss_low, high=found.loss_high, hover=hover)

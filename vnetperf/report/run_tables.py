@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from vnetperf.model import units
 from vnetperf.model.result import Calibration, CalibrationPoint, LedgerEntry, Result, RunResults
-from vnetperf.report import goal_text, outcomes, summary, text
+from vnetperf.report import goal_text, outcomes, summary
 from vnetperf.report.summary import Group, MissingValue, flatten_facts, scalar_text
 from vnetperf.report.table import Cell, Column, Table
 
@@ -65,17 +66,17 @@ def headlines(found: Sequence[Group]) -> Table:
 
 _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
     Column("octets", lambda p: str(p.frame_size), words=True),
-    Column("clean maximum, both ports", lambda p: text.fps(p.max_clean_fps)),
-    Column("median latency at 1 %", lambda p: text.nanoseconds(p.latency_ns)),
-    Column("smallest latency", lambda p: text.nanoseconds(p.latency_min_ns)),
-    Column("pacing error", lambda p: text.percent(p.pacing_error)),
+    Column("clean maximum, both ports", lambda p: units.fps(p.max_clean_fps)),
+    Column("median latency at 1 %", lambda p: units.nanoseconds(p.latency_ns)),
+    Column("smallest latency", lambda p: units.nanoseconds(p.latency_min_ns)),
+    Column("pacing error", lambda p: units.percent(p.pacing_error)),
     Column("largest burst at 10 % (frames)", lambda p: str(p.max_burst)),
     Column(
         "burst gap",
         lambda p: (
             goal_text.NOT_MEASURED
             if p.smallest_burst_gap_ns is None
-            else text.nanoseconds(p.smallest_burst_gap_ns)
+            else units.nanoseconds(p.smallest_burst_gap_ns)
         ),
     ),
 )

@@ -7,45 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from vnetperf.model.outcomes import Spread
-from vnetperf.model.units import (
-    fps,
-    frames,
-    gigabits,
-    nanoseconds,
-    percent,
-    seconds,
-    short_fps,
-    significant,
-    tick_fps,
-    tick_time,
-    time_s,
-    value_text,
-)
-
-#: How single numbers are written, for reports to take from here with the rest.
-__all__ = [
-    "ValueKind",
-    "fps",
-    "frames",
-    "gigabits",
-    "interval_note",
-    "mean_interval",
-    "mean_with_n",
-    "nanoseconds",
-    "percent",
-    "printable",
-    "remarks",
-    "seconds",
-    "short_fps",
-    "significant",
-    "single",
-    "stdev",
-    "tick_fps",
-    "tick_label",
-    "tick_percent",
-    "tick_time",
-    "time_s",
-]
+from vnetperf.model.units import frames, percent, significant, tick_fps, tick_time, value_text
 
 #: Layout that text may carry besides printable characters.
 _LAYOUT = frozenset("\n\t\N{NO-BREAK SPACE}")

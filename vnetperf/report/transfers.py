@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from vnetperf.model import units
 from vnetperf.model.outcomes import EndFacts, Transfer
 from vnetperf.model.result import RunResults
-from vnetperf.report import text
 from vnetperf.report.table import NONE, Column, Table
 
 ATTACH_TITLE = "Attach phase"
@@ -42,21 +42,21 @@ def _attach_phases(results: RunResults) -> list[tuple[str, dict[str, Any]]]:
 
 def _attach_time(phase: dict[str, Any], name: str) -> str | None:
     times = phase.get("time of an attach, ms", {})
-    return text.nanoseconds(times[name] * 1e6) if name in times else None
+    return units.nanoseconds(times[name] * 1e6) if name in times else None
 
 
 def _ramp(phase: dict[str, Any]) -> str:
     ramp = phase["ramp, sessions/s"]
-    return ramp if isinstance(ramp, str) else f"{text.significant(ramp)}/s"
+    return ramp if isinstance(ramp, str) else f"{units.significant(ramp)}/s"
 
 
 _ATTACH: tuple[Column[tuple[str, dict[str, Any]]], ...] = (
     Column("scenario", lambda of: of[0], words=True),
     Column("attached", lambda of: f"{of[1]['attached']} of {of[1]['sessions asked for']}"),
-    Column("success", lambda of: text.percent(of[1]["success rate"])),
+    Column("success", lambda of: units.percent(of[1]["success rate"])),
     Column("ramp", lambda of: _ramp(of[1])),
-    Column("reached", lambda of: f"{text.significant(of[1]['reached, sessions/s'])}/s"),
-    Column("whole", lambda of: text.seconds(of[1]["whole, s"])),
+    Column("reached", lambda of: f"{units.significant(of[1]['reached, sessions/s'])}/s"),
+    Column("whole", lambda of: units.seconds(of[1]["whole, s"])),
     Column("median", lambda of: _attach_time(of[1], "median")),
     Column("99 %", lambda of: _attach_time(of[1], "99 %")),
 )
@@ -100,27 +100,27 @@ def transfer_text(transfer: Transfer) -> str:
 
 def _rate_text(transfer: Transfer) -> str | None:
     rate = transfer.bits_per_second
-    return None if rate is None else text.significant(rate / 1e6)
+    return None if rate is None else units.significant(rate / 1e6)
 
 
 def _trips_text(transfer: Transfer) -> str | None:
     rate = transfer.transactions_per_second
-    return None if rate is None else text.short_fps(rate)
+    return None if rate is None else units.short_fps(rate)
 
 
 def _time_text(transfer: Transfer, name: str) -> str | None:
     times = transfer.round_trip_us
-    return text.nanoseconds(times[name] * 1e3) if name in times else None
+    return units.nanoseconds(times[name] * 1e3) if name in times else None
 
 
 def _jitter_text(transfer: Transfer) -> str | None:
     jitter = transfer.jitter_ms
-    return None if jitter is None else text.nanoseconds(jitter * 1e6)
+    return None if jitter is None else units.nanoseconds(jitter * 1e6)
 
 
 def _loss_text(transfer: Transfer) -> str | None:
     if transfer.loss_ratio is not None:
-        return f"{text.percent(transfer.loss_ratio)} lost"
+        return f"{units.percent(transfer.loss_ratio)} lost"
     if transfer.retransmits is not None:
         return f"{transfer.retransmits} segments again"
     return None
@@ -200,5 +200,5 @@ def _transfer_ends(transfer: Transfer) -> str:
         else f"are on cores {client.cpus} and {server.cpus}"
     )
     attach = transfer.attach_s
-    attached = "" if attach is None else f"; the UE attached in {text.seconds(attach)}"
+    attached = "" if attach is None else f"; the UE attached in {units.seconds(attach)}"
     return f"Programs of {ends} {where}{attached}"
