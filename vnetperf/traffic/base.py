@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import ClassVar, Literal
 
 from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import WireEnd
-from vnetperf.model.errors import GeneratorError, HostError
+from vnetperf.model.errors import ConfigError, GeneratorError, HostError
 from vnetperf.model.frames import FIELD_NAMES, HEADERS, Encapsulation, HeaderKind, VaryField
 from vnetperf.model.scenario import Placement, RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import LiveCounts, TrialResult, TrialSpec
+from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 
 
 @contextmanager
 def host_failures() -> Iterator[None]:
-    """Raise what the machine reports of a generator's process as the generator's failure."""
+    """Raise a failure of a generator's process as the generator's."""
     try:
         yield
     except HostError as error:
@@ -35,18 +36,18 @@ LEARN_FPS, LEARN_S = 10_000.0, 2.0
 
 
 def learning_rate(frames: int) -> float:
-    """Frames/s that so many learning frames of a stream leave at."""
+    """Frames/s of a number of learning frames of a stream."""
     return max(LEARN_FPS, frames / LEARN_S)
 
 
 #: Counts that are None for a generator that does not number its frames.
 NUMBERED = ("duplicated", "reordered", "late", "misrouted")
-#: How often who waits for a trial is given a look, seconds.
+#: Time between two calls of `watch` while a trial runs, seconds.
 WATCH_S = 0.25
 
 
 def sleep_watching(until: float, watch: Callable[[], None]) -> None:
-    """Sleep until a time of the monotonic clock, calling `watch` now and then."""
+    """Sleep until a time of the monotonic clock, and call `watch` every `WATCH_S`."""
     while (left := until - time.monotonic()) > 0:
         time.sleep(min(left, WATCH_S))
         if left > WATCH_S:
@@ -79,7 +80,7 @@ class GeneratorCapabilities(Frozen):
         answers: True when its ports answer ARP requests and neighbour solicitations.
         capture: True when it can keep frames of a trial for pcap files.
         changing_load: True when the load can change within a trial (`TrialSpec.steps`).
-        timelines: True when it can tell how a trial went on over time (`TrialSpec.bin_s`).
+        timelines: True when it can count frames by time within a trial (`TrialSpec.bin_s`).
         outlives_switch: True when it goes on sending while what it is plugged into is restarted
             (`TrialSpec.event`).
         tagged_latency: True when it can time only frames sent after a moment
@@ -137,39 +138,39 @@ class TrafficGenerator(Backend):
         testbed: Testbed,
         facts: MachineFacts,
     ) -> str:
-        """What keeps it from a kind of wire, seeing who is at its other end.
+        """Why it cannot plug into a kind of wire in this scenario.
 
         Args:
             wire: Kind of wire, one of `capabilities.wires`.
             queues: Queues that the other end sends on.
             scenario: The scenario.
             placement: Cores.
-            testbed: Its own section says how it is used.
+            testbed: Its own section may name a server elsewhere.
             facts: The machine, with the programs found there.
 
         Returns:
-            "" or why it cannot, and the cure.
+            "" or the reason and the cure.
         """
         del wire, queues, scenario, placement, testbed, facts
         return ""
 
     @classmethod
     def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
-        """What of a scenario's traffic it cannot send that its capabilities do not tell.
+        """Why it cannot send a scenario's traffic, where its capabilities do not state it.
 
         Args:
             scenario: The scenario, whose traffic fits the capabilities.
-            testbed: Says which generator is used, where there may be another.
+            testbed: Its own section may name a server elsewhere.
 
         Returns:
-            "" or what it cannot, and what it accepts.
+            "" or what it cannot send, and what it accepts.
         """
         del scenario, testbed
         return ""
 
     @classmethod
     def lacks(cls, trial: TrialSpec) -> str:
-        """What of a trial it cannot do, whatever is deployed.
+        """Parts of a trial that it cannot do, whatever is deployed.
 
         Args:
             trial: The trial.
@@ -178,14 +179,14 @@ class TrafficGenerator(Backend):
             "" or what it cannot do.
         """
         can = cls.capabilities
-        asked = {
+        required = {
             "send bursts of an exact length": bool(trial.burst) > can.exact_bursts,
             "change the load within a trial": bool(trial.steps) > can.changing_load,
-            "tell how a trial goes on over time": trial.bin_s > 0 and not can.timelines,
+            "count frames by time within a trial": trial.bin_s > 0 and not can.timelines,
             "go on while the DUT is restarted": trial.event is not None and not can.outlives_switch,
             "time only frames sent after a moment": trial.tag_at_s > 0 and not can.tagged_latency,
         }
-        return ", nor ".join(what for what, missing in asked.items() if missing)
+        return ", nor ".join(what for what, missing in required.items() if missing)
 
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
@@ -306,15 +307,15 @@ class TrafficGenerator(Backend):
         """
 
     def live(self) -> LiveCounts | None:
-        """Look at the trial that is going on; asked from the `watch` of `run`.
+        """Counts of the running trial; called from the `watch` of `run`.
 
         Returns:
-            Counts so far; None when this generator cannot tell, or not now.
+            Counts so far; None when the generator has none, or not now.
         """
         return None
 
     def captured(self) -> dict[str, bytes]:
-        """Frames of the last trial that it was asked to keep (`TrialSpec.capture`).
+        """Frames kept of the last trial, as `TrialSpec.capture` requests.
 
         Returns:
             Name such as "port0-sent.pcap" -> octets of the file.
@@ -324,3 +325,56 @@ class TrafficGenerator(Backend):
     @abstractmethod
     def close(self) -> None:
         """Stop it. Idempotent."""
+
+
+class ExternalGenerator(TrafficGenerator):
+    """A third party's program, started by the run or running elsewhere (`server` in its section).
+
+    Attributes:
+        not_found: Message when its program, the first of `programs`, was not found.
+        longest: Octets, including FCS, of the frames that `cannot_send` looks at.
+    """
+
+    not_found: ClassVar[str]
+    longest: ClassVar[int]
+
+    @classmethod
+    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
+        """Whether the program is here, or a server is named."""
+        del scenario
+        trouble = facts.missing_program(cls.programs[0])
+        known = not trouble or cls.programs[0].name in facts.program_troubles
+        return trouble if known else cls.not_found
+
+    @classmethod
+    @abstractmethod
+    def check_frames(cls, frames: Sequence[CompiledFrame], testbed: Testbed) -> None:
+        """Refuse frames that it cannot send.
+
+        Args:
+            frames: The traffic.
+            testbed: Its own section may name a server elsewhere.
+
+        Raises:
+            GeneratorError: It cannot send them.
+        """
+
+    @classmethod
+    def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
+        """What `check_frames` refuses."""
+        with suppress(ConfigError):  # reported where the profile is checked
+            frames = compile_traffic(scenario.streams, scenario.traffic, cls.longest)
+            try:
+                cls.check_frames(frames, testbed)
+            except GeneratorError as error:
+                return error.what + (f" ({error.accepted})" if error.accepted else "")
+        return ""
+
+
+def server_address(server: str, form: str, *default_ports: int) -> tuple[str, tuple[int, ...]]:
+    """Host and ports of a server, named as its form: "HOST", or "HOST" with all ports."""
+    host, *ports = server.split(":")
+    complete = len(ports) in (0, len(default_ports)) and all(port.isdecimal() for port in ports)
+    if not (host and complete):
+        raise ValueError(f'a server is "HOST" or "{form}"')
+    return host, tuple(map(int, ports)) or default_ports

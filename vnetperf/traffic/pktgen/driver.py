@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -23,9 +23,15 @@ from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenar
 from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
+from vnetperf.traffic.base import (
+    ExternalGenerator,
+    GeneratorCapabilities,
+    learning_rate,
+    server_address,
+)
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.pktgen.process import (
+    PORT,
     WIRES,
     LuaClient,
     PktgenCommand,
@@ -38,9 +44,10 @@ from vnetperf.traffic.pktgen.streams import (
     MAX_CYCLE,
     PortTraffic,
     check_cycles,
+    check_settings,
     compile_cycles,
     frame_settings,
-    unsupported_settings,
+    ports_of,
 )
 from vnetperf.traffic.pktgen.trials import (
     ATTEMPTS,
@@ -89,17 +96,22 @@ class PktgenConfig(Frozen):
     @field_validator("server")
     @classmethod
     def _address(cls, value: str) -> str:
-        host, colon, port = value.partition(":")
-        if value and not (host and (not colon or port.isdecimal())):
-            raise ValueError('a server is "HOST" or "HOST:PORT"')
+        if value:
+            server_address(value, "HOST:PORT", PORT)
         return value
 
 
-class Pktgen(TrafficGenerator):
-    """DPDK's packet generator, started by us or by someone else, told what to do in Lua."""
+class Pktgen(ExternalGenerator):
+    """DPDK's packet generator, started by the run or elsewhere, controlled by Lua."""
 
     name: ClassVar[str] = "pktgen"
     programs: ClassVar[tuple[Program, ...]] = (Program(name="pktgen", records_build=True),)
+    not_found: ClassVar[str] = (
+        "there is no pktgen on PATH; no distribution has a package: build Pktgen-DPDK with Lua "
+        "(meson -Denable_lua=true), name it as `pktgen` under [programs] of the testbed file, "
+        "or name a running one as `server` under [pktgen]"
+    )
+    longest: ClassVar[int] = LARGEST
     Section: ClassVar[type[Frozen]] = PktgenConfig
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=WIRES,
@@ -122,20 +134,6 @@ class Pktgen(TrafficGenerator):
         self._trials: PktgenTrials | None = None
         self._streams_of_port = 1
         self._starts = 0
-
-    @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """Whether there is a Pktgen, here or where the testbed says."""
-        del scenario
-        if facts.programs.get("pktgen"):
-            return ""
-        if trouble := facts.program_troubles.get("pktgen"):
-            return f"pktgen cannot be used: {trouble}"
-        return (
-            "there is no pktgen on PATH; no distribution has a package: build Pktgen-DPDK with Lua "
-            "(meson -Denable_lua=true), name it as `pktgen` under [programs] of the testbed file, "
-            "or name a running one as `server` under [pktgen]"
-        )
 
     @classmethod
     def external_program(cls, testbed: Testbed, path: str) -> str:
@@ -169,17 +167,12 @@ class Pktgen(TrafficGenerator):
         )
 
     @classmethod
-    def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
-        """Whether a cycle is too long, or an external Pktgen has no settings for the frames."""
-        with contextlib.suppress(ConfigError):  # which is for others to tell
-            kinds = compile_traffic(scenario.streams, scenario.traffic, LARGEST)
-            if cls.section_of(testbed).server:
-                return unsupported_settings(kinds)
-            try:
-                check_cycles(kinds)
-            except GeneratorError as error:
-                return f"{error.what}" + (f" ({error.accepted})" if error.accepted else "")
-        return ""
+    def check_frames(cls, frames: Sequence[CompiledFrame], testbed: Testbed) -> None:
+        """A cycle may be too long; a Pktgen elsewhere may have no settings for the frames."""
+        if server := cls.section_of(testbed).server:
+            check_settings(frames, server)
+        else:
+            check_cycles(frames)
 
     @classmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
@@ -295,8 +288,13 @@ class Pktgen(TrafficGenerator):
         traffic = compile_cycles(kinds)
         self._load(traffic)
         return {
-            port: self._sender(tuple(k for k in kinds if k.stream.tx_port == port), cycle)
-            for port, cycle in traffic.items()
+            port: SendingPort(
+                load=cycle.load,
+                octets=len(mine[0].template) if cycle.equal else 0,
+                probes=can_probe(mine, equal=cycle.equal),
+                ipv6_is_own=any(kind.template[12:14] == b"\x86\xdd" for kind in mine),
+            )
+            for (port, mine), cycle in zip(ports_of(kinds).items(), traffic.values(), strict=True)
         }
 
     def _load(self, traffic: Mapping[int, PortTraffic]) -> None:
@@ -315,25 +313,15 @@ class Pktgen(TrafficGenerator):
         self._start(files)
         self._loaded = digest
 
-    def _sender(self, kinds: tuple[CompiledFrame, ...], cycle: PortTraffic) -> SendingPort:
-        return SendingPort(
-            load=cycle.load,
-            octets=len(kinds[0].template) if cycle.equal else 0,
-            probes=can_probe(kinds, equal=cycle.equal),
-            ipv6_is_own=any(k.template[12:14] == b"\x86\xdd" for k in kinds),
-        )
-
     def _prepare_server(self, kinds: tuple[CompiledFrame, ...]) -> dict[int, SendingPort]:
         """Frames of Pktgen's own making: nothing else goes through its socket."""
-        if why := unsupported_settings(kinds):
-            raise GeneratorError(why, where=self._server)
+        check_settings(kinds, self._server)
         senders = {}
-        for port in dict.fromkeys(kind.stream.tx_port for kind in kinds):
-            mine = tuple(kind for kind in kinds if kind.stream.tx_port == port)
-            self._lua(frame_settings(port, mine[0]))
-            octets = len(mine[0].template)
-            senders[port] = SendingPort(
-                load=mine[0].share, octets=octets, probes=octets != PROBE_OCTETS
+        for kind in kinds:  # one for each port
+            self._lua(frame_settings(kind.stream.tx_port, kind))
+            octets = len(kind.template)
+            senders[kind.stream.tx_port] = SendingPort(
+                load=kind.share, octets=octets, probes=octets != PROBE_OCTETS
             )
         return senders
 

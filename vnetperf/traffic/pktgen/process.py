@@ -26,7 +26,7 @@ from vnetperf.host.wait import patient, wait_at_most, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Plan
-from vnetperf.traffic.base import host_failures
+from vnetperf.traffic.base import host_failures, server_address
 from vnetperf.traffic.devices import dpdk_device
 from vnetperf.traffic.pktgen.streams import PortTraffic
 
@@ -139,12 +139,6 @@ class LuaClient:
     def _gone(self, how: str) -> GeneratorError:
         what = self._failure() or f"Pktgen is gone or stuck: {how}"
         return GeneratorError(what, where=self.where)
-
-
-def server_address(server: str) -> tuple[str, int]:
-    """Where a server of someone else listens."""
-    host, _, port = server.rpartition(":")
-    return (host, int(port)) if host else (server, PORT)
 
 
 #: Pktgen makes a pool of 24576 buffers of 10 KiB for each receive queue of a port, and for each of
@@ -334,7 +328,7 @@ class PktgenProcess:
 
 def connect_server(server: str) -> LuaClient:
     """Connect to a Pktgen that another program has started."""
-    host, port = server_address(server)
+    host, (port,) = server_address(server, "HOST:PORT", PORT)
     where = f"{host}:{port}"
     try:
         return LuaClient(socket.create_connection((host, port), timeout=5.0), where)

@@ -58,16 +58,17 @@ class PortTraffic:
 
 def compile_cycles(kinds: Sequence[CompiledFrame]) -> dict[int, PortTraffic]:
     """One cycle of frames for each port that sends."""
-    return {port: _port_cycle(mine) for port, mine in _by_port(kinds).items()}
+    return {port: _port_cycle(mine) for port, mine in ports_of(kinds).items()}
 
 
 def check_cycles(kinds: Sequence[CompiledFrame]) -> None:
-    """Refuse what `lay_out` would, without making any frames."""
-    for mine in _by_port(kinds).values():
+    """Refuse what `compile_cycles` would, without making any frames."""
+    for mine in ports_of(kinds).values():
         _cycle(mine)
 
 
-def _by_port(kinds: Sequence[CompiledFrame]) -> dict[int, list[CompiledFrame]]:
+def ports_of(kinds: Sequence[CompiledFrame]) -> dict[int, list[CompiledFrame]]:
+    """Frames by the port that sends them."""
     ports: dict[int, list[CompiledFrame]] = {}
     for kind in kinds:
         ports.setdefault(kind.stream.tx_port, []).append(kind)
@@ -217,16 +218,16 @@ def _weight(template: bytes, checksum: Checksum, field: VariedField) -> int:
     return 256 if (end - ip) % 2 else 1
 
 
-def unsupported_settings(kinds: Sequence[CompiledFrame]) -> str:
-    """What of the traffic cannot be set through the socket."""
-    for port in dict.fromkeys(kind.stream.tx_port for kind in kinds):
-        if why := _unsupported([kind for kind in kinds if kind.stream.tx_port == port]):
-            return (
+def check_settings(kinds: Sequence[CompiledFrame], server: str) -> None:
+    """Refuse traffic that cannot be set through the socket of a Pktgen elsewhere."""
+    for mine in ports_of(kinds).values():
+        if why := _unsupported(mine):
+            raise GeneratorError(
                 f"an external Pktgen cannot send {why}, but one stream a port, of "
                 "one flow, Ethernet, IPv4 and UDP; leave `server` under [pktgen] out, and vnetperf "
-                "starts one that can"
+                "starts one that can",
+                where=server,
             )
-    return ""
 
 
 def _unsupported(kinds: Sequence[CompiledFrame]) -> str:

@@ -9,7 +9,7 @@ the last frame. Probes come on top of the set rate and are counted with the fram
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,7 +157,7 @@ def probe_interval_us(load_fps: float) -> int:
     return max(SHORTEST_US, min(LONGEST_US, round(1e6 / (SHARE * load_fps))))
 
 
-def can_probe(kinds: tuple[CompiledFrame, ...], *, equal: bool) -> bool:
+def can_probe(kinds: Sequence[CompiledFrame], *, equal: bool) -> bool:
     """Whether probes go the frames' way, and can be told from them."""
     plain = all(kind.template[12:14] == b"\x08\x00" and not kind.stream.tunnel for kind in kinds)
     return plain and equal and len(kinds[0].template) != PROBE_OCTETS

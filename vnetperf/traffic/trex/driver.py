@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any, ClassVar
 
@@ -13,13 +13,13 @@ from vnetperf.host.machine import Machine
 from vnetperf.host.wait import patient
 from vnetperf.model.base import Frozen
 from vnetperf.model.deployment import VnfPort, WireEnd
-from vnetperf.model.errors import ConfigError, GeneratorError
+from vnetperf.model.errors import GeneratorError
 from vnetperf.model.frames import GTPU, TUNNELS
 from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
+from vnetperf.traffic.base import ExternalGenerator, GeneratorCapabilities, learning_rate
 from vnetperf.traffic.devices import remove_stale_sockets
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.trex import server as trex_server
@@ -50,8 +50,8 @@ LEARN_SLACK_S, LEARN_DRAIN_S = 2.0, 0.05
 SLACK_S, SLACK = 0.01, 0.001
 #: Longest wait for a server that is starting, and for an answer beyond a trial's length, seconds.
 START_S, GRACE_S = 40.0, 20.0
-#: The client tries several times, each so long, before it gives a server up, and waits so long for
-#: its regular news, seconds.
+#: Time limit of each of the client's requests, which it repeats, and of the server's regular
+#: messages, seconds.
 SYNC_TIMEOUT_S, ASYNC_TIMEOUT_S = 1.0, 15.0
 #: Longest frame, octets including FCS, that the server keeps in one piece.
 LONGEST = WHOLE + FCS_OCTETS
@@ -77,14 +77,12 @@ class TrexConfig(Frozen):
     @field_validator("server")
     @classmethod
     def _address(cls, value: str) -> str:
-        host, *ports = value.split(":")
-        known = not ports or (len(ports) == 2 and all(p.isdecimal() for p in ports))
-        if value and not (host and known):
-            raise ValueError('a server is "HOST" or "HOST:SYNC-PORT:ASYNC-PORT"')
+        if value:
+            trex_server.remote_address(value)
         return value
 
 
-class Trex(TrafficGenerator):
+class Trex(ExternalGenerator):
     """Cisco's TRex, driven by its own Python client in a process of its own."""
 
     name: ClassVar[str] = "trex"
@@ -92,6 +90,11 @@ class Trex(TrafficGenerator):
     programs: ClassVar[tuple[Program, ...]] = (
         Program(name=PROGRAM, places=("_t-rex-64",), records_build=True),
     )
+    not_found: ClassVar[str] = (
+        "TRex's server _t-rex-64 was not found; unpack TRex and name it as trex under "
+        "[programs] of the testbed file, or put its directory into PATH"
+    )
+    longest: ClassVar[int] = LONGEST
     Section: ClassVar[type[Frozen]] = TrexConfig
     capabilities: ClassVar[GeneratorCapabilities] = GeneratorCapabilities(
         wires=WIRES,
@@ -113,38 +116,19 @@ class Trex(TrafficGenerator):
         self._frames: tuple[CompiledFrame, ...] = ()
         self._short: dict[int, CompiledFrame] = {}
         self._known: dict[str, Any] = {}
-        self._theirs = trex_server.RemoteServer(self.config.server)
-
-    @classmethod
-    def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What keeps TRex from being used here."""
-        del scenario
-        if facts.programs.get(PROGRAM):
-            return ""
-        if trouble := facts.program_troubles.get(PROGRAM):
-            return f"TRex's server cannot be used: {trouble}"
-        return (
-            "TRex's server _t-rex-64 was not found; unpack TRex and name it as trex under "
-            "[programs] of the testbed file, or put its directory into PATH"
-        )
+        self._theirs = trex_server.RemoteServer(self.config.server) if self.config.server else None
 
     @classmethod
     def external_program(cls, testbed: Testbed, path: str) -> str:
-        """A TRex that is installed here has the client of a server elsewhere beside it."""
+        """The installed TRex, whose client serves a server elsewhere too."""
         server = cls.section_of(testbed).server
         return path or (f"{LOCATED_AT}{server}" if server else "")
 
     @classmethod
-    def cannot_send(cls, scenario: Scenario, testbed: Testbed) -> str:
-        """Whether TRex has instructions for the fields that vary."""
+    def check_frames(cls, frames: Sequence[CompiledFrame], testbed: Testbed) -> None:
+        """TRex may have no instructions for the fields that vary."""
         del testbed
-        with contextlib.suppress(ConfigError):  # which is for others to tell
-            frames = compile_traffic(scenario.streams, scenario.traffic, LONGEST)
-            try:
-                plan_burst(frames, 1, 1.0).describe()
-            except GeneratorError as error:
-                return f"{error.what} ({error.accepted})"
-        return ""
+        plan_burst(frames, 1, 1.0).describe()
 
     @classmethod
     def roles(cls) -> tuple[RoleDemand, ...]:
@@ -197,13 +181,14 @@ class Trex(TrafficGenerator):
         place = find_client(self.config.client, "" if program.startswith(LOCATED_AT) else program)
         if isinstance(place, str):
             raise GeneratorError(place, where=self.name)
-        ours = not self.config.server
+        ours = self._theirs is None
         if ours:
             self._start_server(program, ends)
         self._client = TrexClient.start(
             self.machine, self.directory, place, isolated=ours, alive=self._check_alive
         )
-        host, sync, publisher = self._theirs.address if not ours else trex_server.OWN_ADDRESS
+        address = self._theirs.address if self._theirs else trex_server.OWN_ADDRESS
+        host, sync, publisher = address
         self._known = self._client.call(
             "open",
             within_s=START_S + GRACE_S,
@@ -249,7 +234,7 @@ class Trex(TrafficGenerator):
     def _check_alive(self) -> None:
         if self._server is not None:
             self._server.check_alive()
-        elif self._client is not None:
+        elif self._theirs is not None and self._client is not None:
             self._theirs.check_alive()
 
     def _running(self) -> TrexClient:
@@ -279,7 +264,7 @@ class Trex(TrafficGenerator):
         self._running()
         self._frames = ()
         frames = compile_traffic(streams, profile, frame_size)
-        plan_burst(frames, 1, 1.0).describe()  # refuses what TRex has no instructions for
+        self.check_frames(frames, self.plan.testbed)
         self._short = {}
         if any(end.kind == "memif" for end in self._ends):
             check_one_piece(frames)
@@ -299,7 +284,7 @@ class Trex(TrafficGenerator):
         """Send, drain, count."""
         plan = plan_trial(self._frames, trial.load_fps, trial.duration_s, self._short)
         slack = patient(max(SLACK_S, SLACK * trial.duration_s))
-        said = self._send(
+        counted = self._send(
             plan,
             trial.duration_s,
             slack,
@@ -309,12 +294,12 @@ class Trex(TrafficGenerator):
         )
         result = to_trial_result(
             plan,
-            said,
+            counted,
             trial.duration_s,
             refusal_is_loss=self.refusal_is_loss(trial),
             histogram_up_to_loss=trial.histogram_up_to_loss,
         )
-        drained = trial.drain_s if trial.full_drain else round(said["drained"], 4)
+        drained = trial.drain_s if trial.full_drain else round(counted["drained"], 4)
         return result.model_copy(update={"drain_s": drained})
 
     def _send(

@@ -19,7 +19,7 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement
-from vnetperf.traffic.base import host_failures
+from vnetperf.traffic.base import host_failures, server_address
 from vnetperf.traffic.devices import STANDARD_MTU, dpdk_device
 
 WIRES = ("nic", "memif", "veth")
@@ -74,16 +74,21 @@ OWN_ADDRESS = ("127.0.0.1", SYNC_PORT, ASYNC_PORT)
 CHECK_S = 1.0
 
 
+def remote_address(server: str) -> tuple[str, int, int]:
+    """Host, port of requests and port of messages of a server elsewhere."""
+    host, ports = server_address(server, "HOST:SYNC-PORT:ASYNC-PORT", SYNC_PORT, ASYNC_PORT)
+    return host, ports[0], ports[1]
+
+
 class RemoteServer:
-    """A server that was there before us.
+    """A server that another program has started.
 
     Attributes:
-        address: Host, port of requests, port of news.
+        address: Host, port of requests, port of messages.
     """
 
     def __init__(self, server: str) -> None:
-        host, sync, publisher = (*server.split(":"), "", "")[:3]
-        self.address = (host, int(sync or SYNC_PORT), int(publisher or ASYNC_PORT))
+        self.address = remote_address(server)
         self._next = 0.0
 
     def check_alive(self) -> None:
