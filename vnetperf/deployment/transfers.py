@@ -158,7 +158,7 @@ class Exchange:
         return Transfer(
             spec=spec,
             **sum_figures(
-                [flow.figures for flow in flows], of_machine=tool.tells_machines_cpu
+                [flow.figures for flow in flows], of_machine=tool.reports_machine_cpu
             ).model_dump(),
             flows=flows,
             version=tool.version(output) if output else "",

@@ -1,1 +1,1 @@
-"""Endpoint tools: programs that talk between two sockets, and what their words mean."""
+"""Endpoint tools: programs that measure between two sockets."""

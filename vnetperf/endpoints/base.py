@@ -1,7 +1,7 @@
-"""The contract of an endpoint tool: its command lines, and what its output means.
+"""The contract of an endpoint tool: its command lines, and how its output is read.
 
-A tool runs nothing. Whoever has the two ends starts a server, waits until it listens, starts a
-client, waits for its end, ends the server, and hands over what both have written. Each instance of
+A tool runs nothing. The caller starts a server, waits until it listens, starts a client, waits for
+its end, ends the server, and hands over the output of both. Each instance of
 a transfer has a server and a client of its own, and payload of a stream goes from client to server.
 """
 
@@ -20,7 +20,7 @@ from vnetperf.model.testbed import MachineFacts, Program
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """Where one instance talks.
+    """Addresses and ports of one instance.
 
     Attributes:
         server: IPv4 address of the server.
@@ -35,12 +35,12 @@ class Sockets:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What one instance has written.
+    """Output of one instance.
 
     Attributes:
         client: Output of the client.
         server: Output of the server.
-        version: What the client's end says its version is.
+        version: Output of `EndpointTool.version_argv` at the client.
     """
 
     client: str
@@ -60,10 +60,10 @@ class EndpointTool(Requirements, ABC):
         package: The package that has it.
         programs: Programs of the client and of the server; a name alone is a program of `package`.
         kinds: What it can do.
-        version_argv: How its client is asked for its version.
+        version_argv: Command line that prints the version of its client.
         ports: Ports that one server takes.
         end_server_by: Signal by which a server ends in order.
-        tells_machines_cpu: True when the processor use that it tells is that of the whole machine.
+        reports_machine_cpu: True when the processor use in its output is the whole machine's.
     """
 
     package: ClassVar[str]
@@ -71,7 +71,7 @@ class EndpointTool(Requirements, ABC):
     version_argv: ClassVar[tuple[str, ...]]
     ports: ClassVar[int] = 1
     end_server_by: ClassVar[signal.Signals] = signal.SIGTERM
-    tells_machines_cpu: ClassVar[bool] = False
+    reports_machine_cpu: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -92,10 +92,10 @@ class EndpointTool(Requirements, ABC):
         return self.missing_requirement(facts)
 
     def cannot(self, spec: TransferSpec) -> str:
-        """Why it cannot do what is asked.
+        """Why it cannot run a transfer.
 
         Args:
-            spec: What is asked.
+            spec: The transfer.
 
         Returns:
             "" when it can; otherwise why not and what is accepted.
@@ -133,7 +133,7 @@ class EndpointTool(Requirements, ABC):
 
         Args:
             at: Addresses and port.
-            spec: What is asked.
+            spec: The transfer.
 
         Returns:
             Program and arguments.
@@ -145,60 +145,60 @@ class EndpointTool(Requirements, ABC):
 
         Args:
             at: Addresses and port.
-            spec: What is asked; its way does not matter.
+            spec: The transfer; its way does not matter.
 
         Returns:
             Program and arguments.
         """
 
     @abstractmethod
-    def read(self, said: ToolOutput, spec: TransferSpec) -> Figures:
+    def read(self, output: ToolOutput, spec: TransferSpec) -> Figures:
         """What one instance measured.
 
         Args:
-            said: What both ends have written.
-            spec: What was asked.
+            output: What both ends have written.
+            spec: The transfer.
 
         Returns:
-            Figures; none that the tool does not tell.
+            Figures, without those that the tool does not report.
 
         Raises:
             UnreadableError: It failed, or its output lacks what must be there.
         """
 
-    def version(self, said: ToolOutput) -> str:
+    def version(self, output: ToolOutput) -> str:
         """Name and version for the report.
 
         Args:
-            said: What an instance has written.
+            output: Of an instance.
 
         Returns:
             "iperf 3.12".
         """
-        return said.version.partition("\n")[0].strip()
+        return output.version.partition("\n")[0].strip()
 
-    def unreadable(self, said: ToolOutput, what: str) -> UnreadableError:
-        """The one error of an output that is no result.
+    def unreadable(self, output: ToolOutput, what: str) -> UnreadableError:
+        """The error for an output without a result.
 
         Args:
-            said: What was written.
+            output: Of an instance.
             what: What is wrong with it.
 
         Returns:
             To be raised.
         """
-        tail = " / ".join(said.client.strip().splitlines()[-3:])[-500:]
+        tail = " / ".join(output.client.strip().splitlines()[-3:])[-500:]
         return UnreadableError(
-            f"{self.name} ({self.version(said) or 'version unknown'}): {what}; "
+            f"{self.name} ({self.version(output) or 'version unknown'}): {what}; "
             f"its output ends with: {tail or '(nothing)'}"
         )
 
-    def figure(self, said: ToolOutput, what: str, get: Callable[[], float]) -> float:
+    def figure(self, output: ToolOutput, what: str, get: Callable[[], float]) -> float:
         """One figure that must be there, finite and not negative.
 
         Args:
-            said: What was written.
-            what: What the figure is called in the output.
+            output: Of an instance.
+            what: Its name in the output.
             get: Reads it.
 
         Returns:
@@ -210,7 +210,7 @@ class EndpointTool(Requirements, ABC):
         try:
             value = float(get())
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise self.unreadable(said, f"its output lacks {what}") from error
+            raise self.unreadable(output, f"its output lacks {what}") from error
         if not 0 <= value < float("inf"):
-            raise self.unreadable(said, f"{what} is {value:g}, which cannot be")
+            raise self.unreadable(output, f"{what} is {value:g}, which cannot be")
         return value

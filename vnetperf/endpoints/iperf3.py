@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
@@ -33,7 +34,7 @@ class Iperf3(EndpointTool):
         return spec.is_udp
 
     def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
-        """A server; clients come by TCP whatever they send then."""
+        """A server; its control connection is TCP for every kind of stream."""
         del spec
         return ("iperf3", "--server", "--bind", at.server, "--port", str(at.port))
 
@@ -48,84 +49,81 @@ class Iperf3(EndpointTool):
             argv += ["--udp", "--bitrate", rate]
         return tuple(argv)
 
-    def read(self, said: ToolOutput, spec: TransferSpec) -> Figures:
-        """What the receiver counted; what was sent, beside it."""
-        told = self._json(said)
-        if "error" in told:
-            raise self.unreadable(said, f"it failed: {told['error']}")
-        end = told.get("end")
-        if not isinstance(end, dict) or not end:
-            raise self.unreadable(said, "its output lacks 'end'")
-        common = {
-            "client_cpu_percent": self._told(said, end, "cpu_utilization_percent", "host_total"),
-            "server_cpu_percent": self._told(said, end, "cpu_utilization_percent", "remote_total"),
-        }
-        figures = self._udp(said, end) if spec.is_udp else self._tcp(said, end)
-        if not figures.bits_per_second:  # a server that has gone is no error to all versions
-            raise self.unreadable(said, "its receiver counted nothing")
-        return figures.model_copy(update=common)
-
-    def _tcp(self, said: ToolOutput, end: dict[str, Any]) -> Figures:
-        again = self._told(said, end, "sum_sent", "retransmits")
-        return Figures(
-            bits_per_second=self._must(said, end, "sum_received", "bits_per_second"),
-            sent_bits_per_second=self._must(said, end, "sum_sent", "bits_per_second"),
-            retransmits=None if again is None else int(again),
-        )
-
-    def _udp(self, said: ToolOutput, end: dict[str, Any]) -> Figures:
-        # Before 3.12 `sum` has the receiver's loss and the sender's rate, and is all there is.
-        lost = self._must(said, end, "sum", "lost_percent") / 100
-        if "sum_received" in end:
-            rate = self._must(said, end, "sum_received", "bits_per_second")
-            offered = self._must(said, end, "sum_sent", "bits_per_second")
-            # What is lost at the end the receiver never hears of.
-            came = self._must(said, end, "sum_received", "packets") - self._must(
-                said, end, "sum_received", "lost_packets"
-            )
-            if sent := self._must(said, end, "sum_sent", "packets"):
-                lost = 1 - came / sent
-        else:
-            offered = self._must(said, end, "sum", "bits_per_second")
-            rate = offered * (1 - lost)
-        return Figures(
-            bits_per_second=rate,
-            sent_bits_per_second=offered,
-            loss_ratio=min(1.0, max(0.0, lost)),
-            jitter_ms=self._must(said, end, "sum", "jitter_ms"),
-        )
-
-    def _must(self, said: ToolOutput, end: dict[str, Any], part: str, key: str) -> float:
-        """A figure of its summary that must be there."""
-        return self.figure(said, f"{part}.{key}", lambda: end[part][key])
-
-    def _told(self, said: ToolOutput, end: dict[str, Any], part: str, key: str) -> float | None:
-        """A figure of its summary, None where it is not."""
-        held = end.get(part)
-        known = isinstance(held, dict) and held.get(key) is not None
-        return self._must(said, end, part, key) if known else None
-
-    def _json(self, said: ToolOutput) -> dict[str, Any]:
-        """Its JSON, with warnings around it perhaps."""
-        text = said.client
+    def read(self, output: ToolOutput, spec: TransferSpec) -> Figures:
+        """The receiver's counts, and the rate of the sender."""
         try:
-            told = json.loads(text[text.find("{") : text.rfind("}") + 1])
+            report = _json(output)
         except json.JSONDecodeError as error:
-            raise self.unreadable(said, "it printed no JSON") from error
-        if not isinstance(told, dict):
-            raise self.unreadable(said, "its JSON is no object")
-        return told
+            raise self.unreadable(output, "it printed no JSON") from error
+        if not isinstance(report, dict):
+            raise self.unreadable(output, "its JSON is no object")
+        if "error" in report:
+            raise self.unreadable(output, f"it failed: {report['error']}")
+        end = report.get("end")
+        if not isinstance(end, dict) or not end:
+            raise self.unreadable(output, "its output lacks 'end'")
 
-    def version(self, said: ToolOutput) -> str:
-        """What its JSON says, which is what has sent; with TCP's congestion control."""
+        def figure(part: str, key: str) -> float:
+            return self.figure(output, f"{part}.{key}", lambda: end[part][key])
+
+        def optional(part: str, key: str) -> float | None:
+            held = end.get(part)
+            there = isinstance(held, dict) and held.get(key) is not None
+            return figure(part, key) if there else None
+
+        if spec.is_udp:
+            figures = _udp_figures(figure, by_end="sum_received" in end)
+        else:
+            retransmits = optional("sum_sent", "retransmits")
+            figures = Figures(
+                bits_per_second=figure("sum_received", "bits_per_second"),
+                sent_bits_per_second=figure("sum_sent", "bits_per_second"),
+                retransmits=None if retransmits is None else int(retransmits),
+            )
+        if not figures.bits_per_second:  # not every version fails when the server has gone
+            raise self.unreadable(output, "its receiver counted nothing")
+        cpu = {
+            "client_cpu_percent": optional("cpu_utilization_percent", "host_total"),
+            "server_cpu_percent": optional("cpu_utilization_percent", "remote_total"),
+        }
+        return figures.model_copy(update=cpu)
+
+    def version(self, output: ToolOutput) -> str:
+        """The version in its JSON, which is the sender's, with TCP's congestion control."""
         try:
-            told = self._json_quietly(said.client)
-            version = str(told["start"]["version"])
+            report = _json(output)
+            version = str(report["start"]["version"])
         except (KeyError, TypeError, ValueError):
-            return super().version(said)
-        control = (told.get("end") or {}).get("sender_tcp_congestion")
+            return super().version(output)
+        control = (report.get("end") or {}).get("sender_tcp_congestion")
         return f"{version}, TCP {control}" if control else version
 
-    @staticmethod
-    def _json_quietly(text: str) -> Any:
-        return json.loads(text[text.find("{") : text.rfind("}") + 1])
+
+def _json(output: ToolOutput) -> Any:
+    """Its JSON, which may have warnings around it."""
+    text = output.client
+    return json.loads(text[text.find("{") : text.rfind("}") + 1])
+
+
+def _udp_figures(figure: Callable[[str, str], float], *, by_end: bool) -> Figures:
+    """Figures of datagrams: `by_end` with a summary for each end, which versions from 3.12 have.
+
+    Before, `sum` has the receiver's loss and the sender's rate.
+    """
+    lost = figure("sum", "lost_percent") / 100
+    if by_end:
+        rate = figure("sum_received", "bits_per_second")
+        offered = figure("sum_sent", "bits_per_second")
+        # The receiver does not know of datagrams that are lost at the end.
+        received = figure("sum_received", "packets") - figure("sum_received", "lost_packets")
+        if sent := figure("sum_sent", "packets"):
+            lost = 1 - received / sent
+    else:
+        offered = figure("sum", "bits_per_second")
+        rate = offered * (1 - lost)
+    return Figures(
+        bits_per_second=rate,
+        sent_bits_per_second=offered,
+        loss_ratio=min(1.0, max(0.0, lost)),
+        jitter_ms=figure("sum", "jitter_ms"),
+    )

@@ -8,25 +8,6 @@ from vnetperf.endpoints.base import EndpointTool, Sockets, ToolOutput
 from vnetperf.model.outcomes import Figures, Kind, TransferSpec
 from vnetperf.model.testbed import Program
 
-#: What is asked for; a version leaves out what it does not know.
-_KEYS = (
-    "THROUGHPUT",
-    "THROUGHPUT_UNITS",
-    "ELAPSED_TIME",
-    "LOCAL_SEND_THROUGHPUT",
-    "REMOTE_RECV_THROUGHPUT",
-    "LOCAL_BYTES_SENT",
-    "REMOTE_BYTES_RECVD",
-    "LOCAL_TRANSPORT_RETRANS",
-    "LOCAL_CPU_UTIL",
-    "REMOTE_CPU_UTIL",
-    "MIN_LATENCY",
-    "MEAN_LATENCY",
-    "P50_LATENCY",
-    "P90_LATENCY",
-    "P99_LATENCY",
-    "MAX_LATENCY",
-)
 _LATENCY = {
     "min": "MIN_LATENCY",
     "mean": "MEAN_LATENCY",
@@ -35,9 +16,16 @@ _LATENCY = {
     "99": "P99_LATENCY",
     "max": "MAX_LATENCY",
 }
-#: Units in which streams and answered messages are told.
+#: Requested output; a version leaves out what it does not know.
+_KEYS = (
+    *("THROUGHPUT", "THROUGHPUT_UNITS", "ELAPSED_TIME"),
+    *("LOCAL_SEND_THROUGHPUT", "REMOTE_RECV_THROUGHPUT", "LOCAL_BYTES_SENT", "REMOTE_BYTES_RECVD"),
+    *("LOCAL_TRANSPORT_RETRANS", "LOCAL_CPU_UTIL", "REMOTE_CPU_UTIL"),
+    *_LATENCY.values(),
+)
+#: Units of throughput in streams and in request/response.
 _BITS, _TRANSACTIONS = "10^6bits/s", "Trans/s"
-#: Share of its time that messages with an answer take at least, where none was lost: nearly all.
+#: Least share of its time that round trips take where none was lost: nearly all of it.
 _BUSY = 0.75
 
 
@@ -52,9 +40,9 @@ class Netperf(EndpointTool):
     )
     kinds: ClassVar[tuple[Kind, ...]] = ("TCP_STREAM", "UDP_STREAM", "TCP_RR", "UDP_RR")
     version_argv: ClassVar[tuple[str, ...]] = ("netperf", "-V")
-    #: One to be told what is to be done, one to do it.
+    #: One for control, one for data.
     ports: ClassVar[int] = 2
-    tells_machines_cpu: ClassVar[bool] = True
+    reports_machine_cpu: ClassVar[bool] = True
 
     def server(self, at: Sockets, spec: TransferSpec) -> tuple[str, ...]:
         """A server in one process, which leaves no log under /tmp."""
@@ -74,66 +62,58 @@ class Netperf(EndpointTool):
             argv += ["-R", "1"]  # it would not be routed otherwise
         return (*argv, "-k", ",".join(_KEYS))
 
-    def read(self, said: ToolOutput, spec: TransferSpec) -> Figures:
-        """What the receiver counted, or how many messages were answered how fast."""
-        told = dict(
-            line.split("=", 1)
-            for line in said.client.splitlines()
-            if line.split("=", 1)[0] in _KEYS
-        )
-        if "THROUGHPUT" not in told:
-            raise self.unreadable(said, "its output lacks THROUGHPUT")
+    def read(self, output: ToolOutput, spec: TransferSpec) -> Figures:
+        """The receiver's counts, or the rate and times of round trips."""
+        lines = (line.split("=", 1) for line in output.client.splitlines() if "=" in line)
+        report = {key: value for key, value in lines if key in _KEYS}
+        if "THROUGHPUT" not in report:
+            raise self.unreadable(output, "its output lacks THROUGHPUT")
         unit = _BITS if spec.is_stream else _TRANSACTIONS
-        if told.get("THROUGHPUT_UNITS") != unit:
-            raise self.unreadable(
-                said, f"it tells {told.get('THROUGHPUT_UNITS', 'no unit')} instead of {unit}"
-            )
+        if report.get("THROUGHPUT_UNITS") != unit:
+            found = report.get("THROUGHPUT_UNITS", "no unit")
+            raise self.unreadable(output, f"it reports {found} instead of {unit}")
 
         def value(key: str) -> float:
-            return self.figure(said, key, lambda: float(told[key]))
+            return self.figure(output, key, lambda: float(report[key]))
 
-        own = {
-            "client_cpu_percent": _figure_or_none(told.get("LOCAL_CPU_UTIL")),
-            "server_cpu_percent": _figure_or_none(told.get("REMOTE_CPU_UTIL")),
+        cpu = {
+            "client_cpu_percent": _figure_or_none(report.get("LOCAL_CPU_UTIL")),
+            "server_cpu_percent": _figure_or_none(report.get("REMOTE_CPU_UTIL")),
         }
         if spec.is_stream:
-            return self._stream(said, spec, told).model_copy(update=own)
+            sent, arrived = value("LOCAL_BYTES_SENT"), value("REMOTE_BYTES_RECVD")
+            if not sent or not arrived:
+                raise self.unreadable(output, "its receiver counted nothing")
+            retransmits = _figure_or_none(report.get("LOCAL_TRANSPORT_RETRANS"))
+            return Figures(
+                bits_per_second=value("REMOTE_RECV_THROUGHPUT") * 1e6,
+                sent_bits_per_second=value("LOCAL_SEND_THROUGHPUT") * 1e6,
+                retransmits=None if retransmits is None or spec.is_udp else int(retransmits),
+                loss_ratio=max(0.0, 1 - arrived / sent) if spec.is_udp else None,
+                **cpu,
+            )
         rate, mean_us = value("THROUGHPUT"), value("MEAN_LATENCY")
         if not rate:
-            raise self.unreadable(said, "no message was answered")
+            raise self.unreadable(output, "no message was answered")
         if rate * mean_us / 1e6 < _BUSY:
             raise self.unreadable(
-                said,
+                output,
                 f"it waited for an answer {rate * mean_us / 1e4:.0f} % of its time only: a message "
                 "was lost on its way or back, and it sends none before the answer",
             )
-        times = {name: _figure_or_none(told.get(key)) for name, key in _LATENCY.items()}
+        times = {name: _figure_or_none(report.get(key)) for name, key in _LATENCY.items()}
         return Figures(
             transactions_per_second=rate,
             bits_per_second=None if spec.message_size is None else rate * spec.message_size * 8,
             round_trip_us={name: time for name, time in times.items() if time is not None},
-        ).model_copy(update=own)
-
-    def _stream(self, said: ToolOutput, spec: TransferSpec, told: dict[str, str]) -> Figures:
-        def value(key: str) -> float:
-            return self.figure(said, key, lambda: float(told[key]))
-
-        sent, arrived = value("LOCAL_BYTES_SENT"), value("REMOTE_BYTES_RECVD")
-        if not sent or not arrived:
-            raise self.unreadable(said, "its receiver counted nothing")
-        again = _figure_or_none(told.get("LOCAL_TRANSPORT_RETRANS"))
-        return Figures(
-            bits_per_second=value("REMOTE_RECV_THROUGHPUT") * 1e6,
-            sent_bits_per_second=value("LOCAL_SEND_THROUGHPUT") * 1e6,
-            retransmits=None if again is None or spec.is_udp else int(again),
-            loss_ratio=max(0.0, 1 - arrived / sent) if spec.is_udp else None,
+            **cpu,
         )
 
 
 def _figure_or_none(text: str | None) -> float | None:
-    """A figure that may be missing: it writes -1, or the least integer, for what it has not."""
+    """A figure that may be missing: netperf writes -1 or the least integer then."""
     try:
-        value = float(text or "nothing")
+        value = float(text or "missing")
     except ValueError:
         return None
     return value if value >= 0 else None

@@ -47,7 +47,7 @@ class Sockperf(EndpointTool):
         *("TCP_STREAM", "UDP_STREAM"),
     )
     version_argv: ClassVar[tuple[str, ...]] = ("sockperf", "--version")
-    #: Only then it tells how many messages came.
+    #: Only then it reports how many messages came.
     end_server_by: ClassVar[signal.Signals] = signal.SIGINT
 
     def least_message(self, kind: Kind) -> int:
@@ -77,25 +77,27 @@ class Sockperf(EndpointTool):
             argv += ["--mps", str(spec.message_rate), "--reply-every", str(every)]
         return (*argv, "--full-rtt")
 
-    def read(self, said: ToolOutput, spec: TransferSpec) -> Figures:
-        """By what the server handled, or by the answers."""
-        text = _COLOURS.sub("", said.client)
+    def read(self, output: ToolOutput, spec: TransferSpec) -> Figures:
+        """The messages that the server handled, or the round trips."""
+        text = _COLOURS.sub("", output.client)
         if found := _ERROR.search(text):  # its status is 0 all the same
-            raise self.unreadable(said, f"it failed: {found[1]}")
-        return self._stream(said, spec, text) if spec.is_stream else self._trips(said, spec, text)
+            raise self.unreadable(output, f"it failed: {found[1]}")
+        return (
+            self._stream(output, spec, text) if spec.is_stream else self._trips(output, spec, text)
+        )
 
-    def _stream(self, said: ToolOutput, spec: TransferSpec, text: str) -> Figures:
-        """Its own rate is what was sent; what came only the server knows, in its last words."""
-        sent, handled = _SENT.search(text), _HANDLED.search(_COLOURS.sub("", said.server))
+    def _stream(self, output: ToolOutput, spec: TransferSpec, text: str) -> Figures:
+        """The client reports what was sent, the server what came, when it ends."""
+        sent, handled = _SENT.search(text), _HANDLED.search(_COLOURS.sub("", output.server))
         if sent is None:
-            raise self.unreadable(said, "its output lacks 'Total of N messages sent'")
+            raise self.unreadable(output, "its output lacks 'Total of N messages sent'")
         if handled is None:
-            raise self.unreadable(said, "its server's output lacks 'Total N messages received'")
+            raise self.unreadable(output, "its server's output lacks 'Total N messages received'")
         seconds, size = float(sent[2]), _size(spec)
         if not seconds or not int(sent[1]):
-            raise self.unreadable(said, "it sent nothing")
+            raise self.unreadable(output, "it sent nothing")
         if not int(handled[1]):
-            raise self.unreadable(said, "its server handled no message")
+            raise self.unreadable(output, "its server handled no message")
         per_message = size * 8 / seconds
         lost = max(0.0, 1 - int(handled[1]) / int(sent[1]))
         return Figures(
@@ -104,50 +106,48 @@ class Sockperf(EndpointTool):
             loss_ratio=lost if spec.is_udp else None,
         )
 
-    def _trips(self, said: ToolOutput, spec: TransferSpec, text: str) -> Figures:
+    def _trips(self, output: ToolOutput, spec: TransferSpec, text: str) -> Figures:
         valid, mean = _VALID.search(text), _MEAN.search(text)
         if valid is None or mean is None:
             lacks = "[Valid Duration]" if valid is None else "avg-rtt"
-            raise self.unreadable(said, f"its output lacks {lacks}")
+            raise self.unreadable(output, f"its output lacks {lacks}")
         seconds, answered = float(valid[1]), int(valid[3])
         if not seconds or not answered:
-            raise self.unreadable(said, "no message was answered")
+            raise self.unreadable(output, "no message was answered")
         if not spec.kind.endswith("_LOAD"):
-            self._expect_to_go_on(said, text, seconds)
+            self._expect_to_go_on(output, text, seconds)
         times = {"mean": float(mean[1])}
         times |= {name.lower(): float(value) for name, value in _EXTREME.findall(text)}
         times |= {f"{float(name):g}": float(value) for name, value in _PERCENTILE.findall(text)}
         dropped = _DROPPED.search(text)
-        asked = answered + int(dropped[1]) if dropped else 0
-        lost = 1 - answered / asked if asked else 0.0
+        requests = answered + int(dropped[1]) if dropped else 0
+        lost = 1 - answered / requests if requests else 0.0
         sent_bps = int(valid[2]) / seconds * _size(spec) * 8
         return Figures(
             transactions_per_second=answered / seconds,
             bits_per_second=sent_bps * (1 - lost),
             sent_bits_per_second=sent_bps,
-            loss_ratio=lost if asked and spec.is_udp else None,
+            loss_ratio=lost if requests and spec.is_udp else None,
             round_trip_us=times,
         )
 
-    def _expect_to_go_on(self, said: ToolOutput, text: str, valid_s: float) -> None:
-        """What is lost it awaits for ever, and then tells its rate of the time before."""
+    def _expect_to_go_on(self, output: ToolOutput, text: str, valid_s: float) -> None:
+        """It waits for ever for a lost answer, and reports the rate of the time before."""
         whole = _WHOLE.search(text)
         if whole is None:
-            raise self.unreadable(said, "its output lacks [Total Run]")
-        asked_s = float(whole[1]) - float(whole[2]) / 1000 - _TAIL_S
-        stands_s = asked_s - valid_s
-        if stands_s > _STANDS * asked_s + _STANDS_S:
+            raise self.unreadable(output, "its output lacks [Total Run]")
+        due_s = float(whole[1]) - float(whole[2]) / 1000 - _TAIL_S
+        stands_s = due_s - valid_s
+        if stands_s > _STANDS * due_s + _STANDS_S:
             raise self.unreadable(
-                said,
-                f"it stood still for the last {stands_s:.2f} s of {asked_s:.2f} s: a message was "
+                output,
+                f"it stood still for the last {stands_s:.2f} s of {due_s:.2f} s: a message was "
                 "lost on its way or back, and it sends none before the answer",
             )
 
-    def version(self, said: ToolOutput) -> str:
-        """What its first line says."""
-        found = _VERSION.search(_COLOURS.sub("", said.client)) or _VERSION.search(
-            _COLOURS.sub("", said.version)
-        )
+    def version(self, output: ToolOutput) -> str:
+        """The version in its first line."""
+        found = _VERSION.search(_COLOURS.sub("", f"{output.client}\n{output.version}"))
         return f"sockperf {found[1]}" if found else ""
 
 
