@@ -297,3 +297,11 @@ def test_wait_gives_up_and_aborts(loop: Engine) -> None:
     with pytest.raises(GeneratorError, match="still running after"):
         loop.wait(0.1)
     assert loop.wait(10).aborted
+
+
+def test_an_engine_with_both_ends_of_a_wire_ends_in_order(loop: Engine) -> None:
+    """Both ends hang up at once, and DPDK's interrupt thread looks at them meanwhile."""
+    loop.set_streams([stream()])
+    assert_clean(run(loop, {0: StreamLoad(10_000.0)}, duration_s=0.1), 0, 1000)
+    loop.close()
+    assert loop._process.returncode == 0

@@ -4,11 +4,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <rte_alarm.h>
 #include <rte_malloc.h>
 #include <rte_mbuf_dyn.h>
 
 #define CACHE 256u
+/* Longest wait for the interrupt thread at the end. */
+#define INTERRUPTS_MS 500u
 
 static const struct rte_mbuf_dynfield tag_field = {
 	.name = "loadgen_tag",
@@ -232,10 +236,36 @@ bool ports_start(struct problem *why)
 	return true;
 }
 
+static void set_flag(void *flag)
+{
+	atomic_store((atomic_bool *)flag, true);
+}
+
+/*
+ * Waits until EAL's interrupt thread has handled what there is: alarms run in it, one event after
+ * the other.
+ */
+static void finish_interrupts(void)
+{
+	static atomic_bool finished; /* static: a late alarm finds it */
+
+	atomic_store(&finished, false);
+	if (rte_eal_alarm_set(1, set_flag, &finished) != 0)
+		return;
+	for (unsigned int ms = 0; ms < INTERRUPTS_MS && !atomic_load(&finished); ms++)
+		usleep(1000);
+}
+
+/*
+ * A memif whose far end hangs up disconnects in the interrupt thread, which must find neither its
+ * port freed, nor, after rte_eal_cleanup(), the memory of interrupts that ended with the ports.
+ */
 void ports_stop(void)
 {
-	for (uint16_t i = 0; i < engine.n_ports; i++) {
+	for (uint16_t i = 0; i < engine.n_ports; i++)
 		rte_eth_dev_stop(i);
+	finish_interrupts();
+	for (uint16_t i = 0; i < engine.n_ports; i++)
 		rte_eth_dev_close(i);
-	}
+	finish_interrupts();
 }
