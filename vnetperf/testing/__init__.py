@@ -3,13 +3,7 @@
 import pytest
 
 pytest.register_assert_rewrite(
-    "vnetperf.testing.vswitch",
-    "vnetperf.testing.single_frames",
-    "vnetperf.testing.vswitch",
-    "vnetperf.testing.vswitch",
-    "vnetperf.testing.stage",
-    "vnetperf.testing.generator",
-    "vnetperf.testing.generator",
+    *(f"vnetperf.testing.{name}" for name in ("vswitch", "single_frames", "stage", "generator"))
 )
 
 from vnetperf.testing.generator import GeneratorContract  # noqa: E402 - after the lines above

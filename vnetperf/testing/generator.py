@@ -31,8 +31,8 @@ from vnetperf.model.testbed import Testbed
 from vnetperf.model.traffic import make_streams
 from vnetperf.model.trial import TrialResult, TrialSpec
 from vnetperf.runner.scenarios import make_scenario
-from vnetperf.testing.stage import REQUIRE, TURN_S, configuration, whole_trial
-from vnetperf.traffic.base import TrafficGenerator
+from vnetperf.testing.stage import TURN_S, configuration, skip_or_fail, whole_trial
+from vnetperf.traffic.base import NUMBERED, TrafficGenerator
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,14 @@ def looped(name: str, wire: str, testbed: Testbed | None = None) -> Iterator[Loo
         The loop.
     """
     if os.geteuid() != 0:
-        _skip_or_fail(
-            name, "generators are looped for real, which needs root: run pytest with sudo"
-        )
+        skip_or_fail(name, "generators are looped for real, which needs root: run pytest with sudo")
     settings = configuration({"generator": name, "wire": wire, "preset": "smoke"})
     testbed = testbed or settings.testbed
     facts = take_inventory(testbed)
     try:
         plan = make_loop_plan(make_scenario("phy2phy_dpdk", settings), testbed, facts)
     except CapabilityError as error:
-        _skip_or_fail(name, str(error).replace("\n", ";"))
-        raise
+        skip_or_fail(name, str(error).replace("\n", ";"))
     with HostRun.open(testbed=MACHINE_LOCK, timeout_s=TURN_S) as run:
         machine = Machine(run, facts)
         for memory in plan.memory:
@@ -95,19 +92,10 @@ def looped(name: str, wire: str, testbed: Testbed | None = None) -> Iterator[Loo
             generator.close()
 
 
-def _skip_or_fail(name: str, reason: str) -> None:
-    required = [one.strip() for one in os.environ.get(REQUIRE, "").split(",")]
-    if name in required:
-        pytest.fail(f"{REQUIRE} names {name}, but {reason}", pytrace=False)
-    pytest.skip(reason)
-
-
 #: Slow enough for any generator on any machine; and what no virtual wire carries.
 EASY_FPS, FLOOD_FPS = 2000.0, 40e6
 TRIAL_S, DRAIN_S = 0.3, 0.2
 LONG_S, KILL_AFTER_S = 4.0, 0.5
-#: Trials until one loses nothing: where processors are shared a frame may be late now and then.
-UNCOUNTED = ("duplicated", "reordered", "late", "misrouted")
 FLOWS = TrafficProfile(flows=100, vary=("udp_src", "ipv4_dst"))
 
 
@@ -204,7 +192,7 @@ class GeneratorContract:
         prepare(shared)
         result = _lossless(shared, trial_spec())
         for counts in result.directions:
-            for name in UNCOUNTED:
+            for name in NUMBERED:
                 value = getattr(counts, name)
                 assert value == 0 or (value is None and result.uncollected.get(name)), name
 

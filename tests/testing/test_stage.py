@@ -1,0 +1,50 @@
+"""The repetition of a disturbed trial, with a scripted tester."""
+
+from __future__ import annotations
+
+import pytest
+
+from vnetperf.model.trial import DirectionCounts, TrialResult
+from vnetperf.testing.stage import ATTEMPTS, ON_TIME_ATTEMPTS, whole_trial
+
+
+def result(*, lost: int = 0, unsent: int = 0, lag_s: float = 0.0) -> TrialResult:
+    counts = DirectionCounts(
+        direction=0,
+        intended=100,
+        sent=100 - unsent,
+        refused=0,
+        unsent=unsent,
+        received=100 - unsent - lost,
+    )
+    return TrialResult(directions=(counts,), max_lag_s=lag_s)
+
+
+@pytest.mark.parametrize(
+    ("each", "all_sent", "trials"),
+    [
+        (result(), True, 1),
+        (result(unsent=5, lag_s=0.02), False, 1),
+        (result(unsent=5, lag_s=0.02), True, ATTEMPTS),
+        (result(lost=5, lag_s=0.02), False, ATTEMPTS),
+        (result(lost=5), False, ATTEMPTS),  # a tester without a record of its lag
+        (result(lost=5, lag_s=0.0001), False, ON_TIME_ATTEMPTS),
+    ],
+)
+def test_a_trial_is_repeated_while_it_is_disturbed(
+    each: TrialResult, all_sent: bool, trials: int
+) -> None:
+    runs: list[TrialResult] = []
+
+    def run() -> TrialResult:
+        runs.append(each)
+        return each
+
+    assert whole_trial(run, all_sent=all_sent) is each
+    assert len(runs) == trials
+
+
+def test_the_first_whole_trial_is_the_result() -> None:
+    seen = iter([result(lost=1, lag_s=0.02), result(lost=2, lag_s=0.0001), result(), result()])
+    assert whole_trial(lambda: next(seen)).directions[0].received == 100
+    assert len(list(seen)) == 1
