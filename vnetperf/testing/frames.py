@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_at_most
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.frames import MAX_FRAME_SIZE, driver_length
@@ -259,14 +259,18 @@ class FrameTester(TrafficGenerator):
                 raise GeneratorError(f"tester port {port} has no room", where=self.name)
         wanted = len(frames) if expect is None else expect
         caught: tuple[list[bytes], list[bytes]] = ([], [])
-        quiet_at = time.monotonic() + patient(QUIET_S)
-        deadline = time.monotonic() + patient(PATIENCE_S)
-        while time.monotonic() < (deadline if len(caught[1 - port]) < wanted else quiet_at):
+        quiet_since = time.monotonic()
+
+        def complete() -> bool:
+            nonlocal quiet_since
             for number, entry in enumerate(self.ports):
                 if came := entry.receive():
                     caught[number].extend(came)
-                    quiet_at = time.monotonic() + patient(QUIET_S)
-            time.sleep(POLL_S)
+                    quiet_since = time.monotonic()
+            quiet = time.monotonic() >= quiet_since + patient(QUIET_S)
+            return quiet and len(caught[1 - port]) >= wanted
+
+        wait_at_most(complete, PATIENCE_S + QUIET_S, "the frames", poll_s=POLL_S)
         return caught
 
     def run(self, trial: TrialSpec, watch: Callable[[], None]) -> TrialResult:

@@ -95,7 +95,7 @@ def test_a_rate_that_someone_changes_is_an_error(looped: Looped) -> None:
             "local set=pktgen.set pktgen.set=function(p,w,v) "
             "if w=='rate' then v=v/3 end set(p,w,v) end"
         )
-        with pytest.raises(GeneratorError, match="was asked for 2000 frames/s and paces for 66"):
+        with pytest.raises(GeneratorError, match="was set to 2000 frames/s and paces for 66"):
             loop.generator.run(trial_spec(), lambda: None)
 
 

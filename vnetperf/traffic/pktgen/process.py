@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,7 +21,7 @@ from typing import Any
 from vnetperf.host import threads
 from vnetperf.host.machine import Machine
 from vnetperf.host.threads import list_threads
-from vnetperf.host.wait import patient, wait_at_most, wait_for
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Plan
@@ -36,6 +35,8 @@ PORT = 22022
 MAX_LINE = 8191
 #: Longest wait for one answer, seconds: a clearing of statistics waits for the statistics' thread.
 ANSWER_S = 8.0
+#: Time between two looks at that limit, seconds.
+RECEIVE_S = 0.1
 MARK = b"@vp "
 #: Functions that end Pktgen when they are called from its socket.
 FATAL_CALLS = ("pktgen.load", "pktgen.quit")
@@ -59,6 +60,7 @@ class LuaClient:
         self._rest = b""
         self._tag = 0
         self._socket = connection
+        connection.settimeout(RECEIVE_S)
         try:
             self._send(helper_line())
             self.call("return 1")
@@ -81,13 +83,13 @@ class LuaClient:
                 where=self.where,
             )
         self._send(f"vp({self._tag}, [==[{source}]==])")
-        answer = self._answer(time.monotonic() + patient(timeout_s))
+        answer = self._answer(timeout_s)
         if "error" in answer:
             raise GeneratorError(f"Pktgen reports: {answer['error']}", where=source[:120])
         return answer.get("ok")
 
     def close(self) -> None:
-        """Hang up; what Lua knows stays, and so does traffic."""
+        """Hang up; Lua's variables stay, and so does traffic."""
         self._socket.close()
 
     def _send(self, line: str) -> None:
@@ -103,38 +105,38 @@ class LuaClient:
         except OSError as error:
             raise self._gone(str(error)) from None
 
-    def _answer(self, deadline: float) -> dict[str, Any]:
-        """The line with the last tag; what was left by earlier calls is passed over."""
+    def _answer(self, timeout_s: float) -> dict[str, Any]:
+        """The object in the line with the last tag; lines of earlier calls are passed over."""
         mark = MARK + f"{self._tag} ".encode()
-        while True:
-            line = self._line(deadline)
-            if line.startswith(mark):
-                try:
-                    found = json.loads(line[len(mark) :])
-                except ValueError:
-                    raise GeneratorError(
-                        f"an answer that is no JSON: {line[:80]!r}", where=self.where
-                    ) from None
-                if isinstance(found, dict):
-                    return found
 
-    def _line(self, deadline: float) -> bytes:
-        while b"\n" not in self._rest:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise self._gone("no answer in time")
-            self._socket.settimeout(left)
-            try:
-                received = self._socket.recv(65536)
-            except TimeoutError:
-                continue
-            except OSError as error:
-                raise self._gone(str(error)) from None
-            if not received:
-                raise self._gone("it closed the connection")
-            self._rest += received
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line
+        def answer() -> dict[str, Any] | None:
+            *lines, self._rest = (self._rest + self._received()).split(b"\n")
+            for line in lines:
+                if line.startswith(mark):
+                    try:
+                        found = json.loads(line[len(mark) :])
+                    except ValueError:
+                        what = f"an answer that is no JSON: {line[:80]!r}"
+                        raise GeneratorError(what, where=self.where) from None
+                    if isinstance(found, dict):
+                        return found
+            return None
+
+        def late() -> GeneratorError:
+            return self._gone("no answer in time")
+
+        return wait_for(answer, timeout_s, "an answer of Pktgen", poll_s=0.0, error=late)
+
+    def _received(self) -> bytes:
+        """What has come, after a short wait for it."""
+        try:
+            if received := self._socket.recv(65536):
+                return received
+        except TimeoutError:
+            return b""
+        except OSError as error:
+            raise self._gone(str(error)) from None
+        raise self._gone("it closed the connection")
 
     def _gone(self, how: str) -> GeneratorError:
         what = self._failure() or f"Pktgen is gone or stuck: {how}"
@@ -219,7 +221,7 @@ def _matrix(ports: int, workers: Sequence[int]) -> str:
 
 START_S, STOP_S = 30.0, 3.0
 LOG_LINES = 12
-#: What it writes when it draws its screen, not what it has to say.
+#: Begins the codes that draw its screen.
 ESCAPE = "\x1b"
 #: Niceness of the thread that makes statistics.
 STATISTICS_NICE = 10
@@ -303,7 +305,7 @@ class PktgenProcess:
 
     def failure(self) -> str:
         """How it exited; "" while it runs."""
-        # Its child ends a moment before it does; who asks because a socket closed may be early.
+        # Its child ends a moment before it does, and the socket before both.
         wait_at_most(lambda: bool(self.pid) or not self._process.alive(), 0.2, "Pktgen's exit")
         if self._process.alive():
             return ""
@@ -313,8 +315,8 @@ class PktgenProcess:
     def log_tail(self) -> str:
         """What it wrote last, without the drawing."""
         lines = (line.strip() for line in self._process.log_tail(200).splitlines())
-        said = [line for line in lines if line and not line.startswith("vp(")]
-        return "\n".join(line.replace(ESCAPE, "") for line in said[-LOG_LINES:])
+        text = [line for line in lines if line and not line.startswith("vp(")]
+        return "\n".join(line.replace(ESCAPE, "") for line in text[-LOG_LINES:])
 
     def stop(self) -> None:
         """End it; its sockets are removed."""

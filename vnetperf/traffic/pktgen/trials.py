@@ -8,12 +8,13 @@ the last frame. Probes come on top of the set rate and are counted with the fram
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import DirectionCounts, Latency, TrialResult, TrialSpec
@@ -131,19 +132,20 @@ def settled_counters(
         if time.monotonic() - watched > WATCH_S:
             watched = time.monotonic()
             watch()
-    counters = read_counters(client, ports)
-    # Where processors are shared, the thread that refreshes them may be late.
-    last = time.monotonic() + patient(SETTLE_S)
-    while not any(port.sent for port in counters) and time.monotonic() < last:
-        time.sleep(POLL_S)
+
+    def counted() -> tuple[PortCounters, ...] | None:
         counters = read_counters(client, ports)
-    if not any(port.sent for port in counters):
-        raise GeneratorError(
+        return counters if any(port.sent for port in counters) else None
+
+    def frozen() -> GeneratorError:
+        return GeneratorError(
             "Pktgen's counters are frozen: ports were started and no frame is counted",
             where="portStats",
             cure="see its terminal; its link may be down, or its statistics' thread may be stuck",
         )
-    return counters
+
+    # Where processors are shared, the thread that refreshes them may be late.
+    return wait_for(counted, SETTLE_S, "Pktgen's counters", poll_s=POLL_S, error=frozen)
 
 
 #: Octets of a probe without FCS (LATENCY_PKT_SIZE).
@@ -199,7 +201,7 @@ def probe_latency(probes: ProbeCounts, hz: int) -> Latency | None:
 #: Frames handed over at once are those of this time, so that low rates are not sent in clumps.
 BURST_S = 8e-6
 MAX_BURST = 64
-#: Beyond this difference from what was asked for, the read-back rate is not what was set.
+#: Largest relative difference of the read-back rate from the one that was set.
 RATE_TOLERANCE = 0.05
 
 
@@ -221,12 +223,12 @@ class LinkRate:
         return min(100.0, 100.0 * (whole + 0.5) / self.full_fps)
 
     def frames(self, fps: float) -> int:
-        """Frames/s to ask for, whose whole cycles come closest to a load."""
+        """Frames/s to set, whose whole cycles come closest to a load."""
         gap = max(1, round(self.hz / fps))
         return max(1, min(self.full_fps, self.hz // gap))
 
     def effective(self, tx_pps: int) -> float:
-        """Frames/s that leave when Pktgen says it paces for so many."""
+        """Frames/s that leave when Pktgen reports that it paces for `tx_pps`."""
         return self.hz / (self.hz // tx_pps) if 0 < tx_pps <= self.hz else 0.0
 
 
@@ -235,12 +237,12 @@ def burst_size(fps: float) -> int:
     return max(1, min(MAX_BURST, int(fps * BURST_S)))
 
 
-def check_read_back(asked: float, effective: float, full_fps: int) -> None:
+def check_read_back(fps: float, effective: float, full_fps: int) -> None:
     """Refuse a rate that Pktgen silently made another of."""
-    expected = min(asked, full_fps)
+    expected = min(fps, full_fps)
     if effective <= 0 or abs(effective - expected) > RATE_TOLERANCE * expected + 1:
         raise GeneratorError(
-            f"Pktgen was asked for {asked:.0f} frames/s and paces for {effective:.0f}",
+            f"Pktgen was set to {fps:.0f} frames/s and paces for {effective:.0f}",
             where="rate, read back from tx_debug.tx_pps",
             cure="another client may have changed it: Pktgen must be ours alone",
         )
@@ -412,13 +414,13 @@ class PktgenTrials:
         self, duration_s: float, watch: Callable[[], None], pace: Pace, *, at_once: bool = False
     ) -> SendTimes:
         """Start, and wait until all frames are sent or late; traffic has stopped afterwards."""
-        asked = ",".join(str(port) for port in self._senders)
+        ports = ",".join(str(port) for port in self._senders)
         still = (
-            f"local n=0 for _,v in pairs(pktgen.isSending('{asked}')) do if v=='y' then n=n+1 end "
+            f"local n=0 for _,v in pairs(pktgen.isSending('{ports}')) do if v=='y' then n=n+1 end "
             "end return n"
         )
         due_s = max(duration_s, duration_s * pace.fps / pace.effective)
-        self._client.call(f"pktgen.start('{asked}')")
+        self._client.call(f"pktgen.start('{ports}')")
         began = time.monotonic()
         limit = began + due_s + pace.waits_s + patient(LATE_S + LATE_SHARE * duration_s)
         last_seen, sending = began, 1
@@ -429,11 +431,11 @@ class PktgenTrials:
                 if far:
                     time.sleep(min(near - NEAR_S, WATCH_S))
                     watch()
-                asked_at = time.monotonic()
+                looked_at = time.monotonic()
                 sending = self._client.call(still)
                 if not sending:
                     break
-                last_seen = asked_at
+                last_seen = looked_at
                 if far:
                     continue
                 if last_seen > limit:
@@ -441,14 +443,9 @@ class PktgenTrials:
                 time.sleep(WAKE_S if at_once else LOOK_S)
         finally:
             if sending:
-                self._stop_quietly()
+                with contextlib.suppress(GeneratorError):  # it has died, which is raised already
+                    self.stop()
         return SendTimes(least_s=last_seen - began, ended=time.monotonic(), complete=not sending)
-
-    def _stop_quietly(self) -> None:
-        try:
-            self.stop()
-        except GeneratorError:
-            return  # it has died, which is being told already
 
     def _probes_sent(self, port: int, counters: PortCounters) -> int:
         sender = self._senders[port]

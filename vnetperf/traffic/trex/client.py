@@ -8,7 +8,6 @@ import logging
 import re
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -17,8 +16,9 @@ from typing import Any
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.host.wait import patient, wait_for
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import GeneratorError, TrialTimeoutError
+from vnetperf.traffic.base import WATCH_S
 from vnetperf.traffic.trex import worker
 from vnetperf.traffic.trex.worker import PROTOCOL
 
@@ -111,8 +111,6 @@ log = logging.getLogger(__name__)
 START_S = 30.0
 #: Longest time an order takes that waits for nothing but the server.
 ANSWER_S = 20.0
-#: How often who waits for a trial is given a look, seconds.
-WATCH_S = 0.25
 #: Kind of error -> what it is, and what the user can do.
 ERRORS = {
     "missing": (
@@ -135,7 +133,7 @@ ERRORS = {
     ),
     "owned": (
         "the ports are owned by another client",
-        "ask who has the ports to release them, or take them with force = true under [trex] of "
+        "have their owner release them, or take them with force = true under [trex] of "
         "the testbed file",
     ),
     "gone": ("the server does not answer", "see the server's log"),
@@ -199,7 +197,7 @@ class TrexClient:
             what = "the process of TRex's client"
             sock = wait_for(connected, START_S, what, poll_s=0.0, check=check, error=not_started)
         made = cls(process, Connection(sock.detach()), alive)
-        hello = made._receive(time.monotonic() + patient(ANSWER_S), lambda: None)
+        hello = made._receive(ANSWER_S)
         if hello.get("protocol") != PROTOCOL:
             made.close()
             raise GeneratorError("the client's process is of another version", where=WHERE)
@@ -218,47 +216,53 @@ class TrexClient:
         watch: Callable[[], None] = lambda: None,
         **values: Any,
     ) -> dict[str, Any]:
-        """Give an order and wait for its answer."""
+        """Send an order and wait for its reply."""
         self._number += 1
         number = self._number
         log.debug("order %d: %s", number, do)
         with self._connection_errors():
             worker.send_message(self._connection, {"do": do, "number": number, **values})
-        deadline = time.monotonic() + patient(within_s)
-        # An order that was not answered in time may have been answered since.
-        while (answer := self._wait(deadline, watch)).get("number") != number:
+        # An order whose reply was too late may have been answered since.
+        while (answer := self._wait(within_s, watch)).get("number") != number:
             continue
         if "trouble" in answer:
-            self._alive()  # a server that has died says more than the call that found it gone
+            self._alive()  # the log of a server that has died is more than the error of the call
             what, cure = ERRORS.get(answer["trouble"], ("the server or its client refused", ""))
             raise GeneratorError(f"{what}: {answer['text']}", where=WHERE, cure=cure)
         result: dict[str, Any] = answer["result"]
         return result
 
-    def _wait(self, deadline: float, watch: Callable[[], None]) -> dict[str, Any]:
+    def _wait(self, within_s: float, watch: Callable[[], None]) -> dict[str, Any]:
         try:
-            return self._receive(deadline, watch)
+            return self._receive(within_s, watch)
         except TrialTimeoutError:
             raise
         except BaseException:
             with contextlib.suppress(OSError, EOFError, ValueError, GeneratorError):
                 worker.send_message(self._connection, {"do": "give-up"})
-                self._receive(time.monotonic() + patient(ANSWER_S), self._alive)
+                self._receive(ANSWER_S)
             raise
 
-    def _receive(self, deadline: float, watch: Callable[[], None]) -> dict[str, Any]:
-        while True:
+    def _receive(self, within_s: float, watch: Callable[[], None] = lambda: None) -> dict[str, Any]:
+        def received() -> dict[str, Any] | None:
             self._alive()
             watch()
             with self._connection_errors():
-                if self._connection.poll(WATCH_S):
-                    if (reply := worker.receive_message(self._connection)) is not None:
-                        return reply
-                    raise EOFError("it closed its connection")
+                if not self._connection.poll(WATCH_S):
+                    return None
+                if (reply := worker.receive_message(self._connection)) is not None:
+                    return reply
+                raise EOFError("it closed its connection")
+
+        def check() -> None:
             if not self._process.alive():
                 raise self._failure("it exited")
-            if time.monotonic() > deadline:
-                raise TrialTimeoutError("TRex does not answer", where=WHERE)
+
+        def late() -> TrialTimeoutError:
+            return TrialTimeoutError("TRex does not answer", where=WHERE)
+
+        what = "a reply of TRex's client"
+        return wait_for(received, within_s, what, poll_s=0.0, check=check, error=late)
 
     @contextlib.contextmanager
     def _connection_errors(self) -> Iterator[None]:

@@ -39,12 +39,12 @@ def receive_message(connection: Connection) -> dict[str, Any] | None:
     return message
 
 
-#: Kinds of trouble that the other end of the socket has words for.
+#: Kinds of error that the driver has messages for (client.py).
 MISSING, BROKEN, TOO_OLD = "missing", "broken", "too-old"
 
 
 class WorkerError(Exception):
-    """What the other end is told instead of a result."""
+    """The reply to an order instead of a result."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -58,7 +58,7 @@ class AbortedError(Exception):
 
 @contextlib.contextmanager
 def translated(translate: Callable[[BaseException], WorkerError]) -> Iterator[None]:
-    """Raise what the client raises as a `WorkerError`: its own classes say little.
+    """Raise what the client raises as a `WorkerError`; its own classes have too little detail.
 
     Its thread interrupts us when the connection is lost: that is an error of the client as well.
     """
@@ -86,7 +86,7 @@ def _cannot_import(error: BaseException) -> WorkerError:
     return WorkerError(MISSING if nowhere else BROKEN, f"{type(error).__name__}: {error}")
 
 
-#: Pieces of what the client and the server say -> kind of trouble.
+#: Parts of messages of client and server -> kind of error.
 _ERROR_TEXTS = (
     ("version", ("version mismatch", "mismatch between client and server")),
     ("owned", ("owned by", "already taken", "is owned", "not owned", "acquire")),
@@ -103,13 +103,13 @@ _ERROR_TEXTS = (
         ),
     ),
 )
-#: What the client says when it thinks that a port is not in the state for something.
+#: In the client's message when it takes a port to be in the wrong state for a step.
 WRONG_STATE = "on current state"
 SETTLING_S = 3.0
 
 
 def classify_error(error: BaseException) -> WorkerError:
-    """What a client's exception means."""
+    """The kind of a client's exception."""
     text = strip_escapes(str(error) or type(error).__name__)
     low = text.lower()
     kind = next((kind for kind, words in _ERROR_TEXTS if any(w in low for w in words)), "refused")
@@ -124,6 +124,26 @@ def _not_acquired(error: BaseException) -> WorkerError:
 def strip_escapes(text: str) -> str:
     """Text without escape sequences, on one line."""
     return " ".join(re.sub("\x1b[^A-Za-z]*[A-Za-z]?", "", text).split())
+
+
+def repeat(
+    step: Callable[[], None], limit_s: float, passing: Callable[[WorkerError], bool], pause_s: float
+) -> None:
+    """Take a step until it succeeds; an error that is not passing, or the last one, is raised."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            with translated(classify_error):
+                return step()
+        except WorkerError as error:
+            if not passing(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(pause_s)
+
+
+def _repeat_in_wrong_state(step: Callable[[], None]) -> None:
+    """The client refuses a step while messages of the ports' state are under way."""
+    repeat(step, SETTLING_S, lambda error: WRONG_STATE in error.text, pause_s=0.01)
 
 
 class ServerSession:
@@ -150,27 +170,16 @@ class ServerSession:
 
     def connect(self, patience_s: float) -> dict[str, Any]:
         """Connect; a server that is just starting is waited for."""
-        deadline = time.monotonic() + patience_s
-        while True:
-            try:
-                self._wait_listening(deadline)
-                with translated(classify_error):
-                    self.client.connect()
-                return self.describe()
-            except WorkerError as trouble:
-                if trouble.kind == "version" or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.1)
+        repeat(self._connect, patience_s, lambda error: error.kind != "version", pause_s=0.05)
+        return self.describe()
 
-    def _wait_listening(self, deadline: float) -> None:
-        """Wait until somebody listens: the client would try for seconds before it says so."""
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(self._address, timeout=1.0).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise WorkerError("gone", "connection to {}:{} refused".format(*self._address))
+    def _connect(self) -> None:
+        try:  # the client itself would try for seconds before it reports that nobody listens
+            socket.create_connection(self._address, timeout=1.0).close()
+        except OSError:
+            refused = "connection to {}:{} refused".format(*self._address)
+            raise WorkerError("gone", refused) from None
+        self.client.connect()
 
     def describe(self) -> dict[str, Any]:
         """Versions, and the server's ports."""
@@ -199,24 +208,11 @@ class ServerSession:
         """Stop traffic and take the streams away."""
         which = [f"{port}.*" for port in self.ports] if everything else self.ports
         self.stop(which)
-        self._retry_on_state(lambda: self.client.remove_all_streams(ports=which))
+        _repeat_in_wrong_state(lambda: self.client.remove_all_streams(ports=which))
 
     def stop(self, ports: list[Any]) -> None:
         """Stop traffic."""
-        self._retry_on_state(lambda: self.client.stop(ports=ports, rx_delay_ms=0))
-
-    def _retry_on_state(self, step: Callable[[], None]) -> None:
-        """Take a step that the client refuses while news of the ports' state are on their way."""
-        deadline = time.monotonic() + SETTLING_S
-        while True:
-            try:
-                with translated(classify_error):
-                    step()
-                return
-            except WorkerError as trouble:
-                if WRONG_STATE not in trouble.text or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.01)
+        _repeat_in_wrong_state(lambda: self.client.stop(ports=ports, rx_delay_ms=0))
 
     def links_down(self) -> list[int]:
         """Ports without a link."""
@@ -229,23 +225,23 @@ class ServerSession:
 
     def counters_of(self, port: int) -> tuple[int, int]:
         """Frames of one port since the server began."""
-        said = self.ask("get_port_stats", {"port_id": port})
-        return int(said["opackets"]), int(said["ipackets"])
+        stats = self.request("get_port_stats", {"port_id": port})
+        return int(stats["opackets"]), int(stats["ipackets"])
 
     def dropped(self) -> int:
         """Frames that the server dropped since it began because a port took no more."""
-        return int(self.ask("get_global_stats").get("m_total_queue_drop", 0))
+        return int(self.request("get_global_stats").get("m_total_queue_drop", 0))
 
-    def ask(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One request of the server's, as the client's own counters are made of.
+    def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One request to the server.
 
-        What the client makes of them is relative to when it last cleared them.
+        The client's own counters are relative to when it last cleared them.
         """
-        said = self.client.conn.rpc.transmit(method, params or {})
-        if not said:
-            raise classify_error(RuntimeError(str(said.err())))
-        answer: dict[str, Any] = said.data()
-        return answer
+        reply = self.client.conn.rpc.transmit(method, params or {})
+        if not reply:
+            raise classify_error(RuntimeError(str(reply.err())))
+        data: dict[str, Any] = reply.data()
+        return data
 
     def close(self) -> None:
         """Stop, let go of the ports, disconnect."""
@@ -395,7 +391,7 @@ class WorkerTrial:
         }
 
     def _stop_after(self, error: BaseException) -> None:
-        """Stop, unless there is nobody to be told; what went wrong first says more than this."""
+        """Stop, unless the server is gone; the first error is the one to report."""
         known = error if isinstance(error, WorkerError) else classify_error(error)
         if known.kind != "gone":
             with contextlib.suppress(WorkerError):
@@ -416,15 +412,14 @@ class WorkerTrial:
         self.base, self.dropped_before = now, self.session.dropped()
 
     def _read(self) -> float:
-        """Read all counters: each is of a time between asking and knowing."""
+        """Read all counters: each is of a time between request and reply."""
         for port in self.session.ports:
-            asked = time.monotonic()
+            begin = time.monotonic()
             now = self.session.counters_of(port)
-            known = time.monotonic()
+            end = time.monotonic()
             self.sent[port], self.received[port] = self._since(port, now)
             if port in self.samples:
-                sample = ((asked + known) / 2, self.sent[port], known - asked)
-                self.samples[port].append(sample)
+                self.samples[port].append(((begin + end) / 2, self.sent[port], end - begin))
         return time.monotonic()
 
     def _since(self, port: int, now: tuple[int, int]) -> tuple[int, int]:
@@ -485,17 +480,15 @@ class WorkerTrial:
         probes = self.order["probes"]
         if not probes:
             return {}
-        said = self.session.client.get_pgid_stats(probes).get("latency", {})
-        return {str(p): _probe_statistics(said[p]) for p in probes if p in said}
-
-
-def _probe_statistics(said: dict[str, Any]) -> dict[str, Any]:
-    """What is wanted of a probe's statistics, as JSON values."""
-    latency = said["latency"]
-    return {
-        "histogram": {str(k): v for k, v in latency.get("histogram", {}).items()},
-        "hdrh": latency.get("hdrh", ""),
-    }
+        stats = self.session.client.get_pgid_stats(probes).get("latency", {})
+        found = {str(probe): stats[probe]["latency"] for probe in probes if probe in stats}
+        return {
+            probe: {
+                "histogram": {str(k): v for k, v in latency.get("histogram", {}).items()},
+                "hdrh": latency.get("hdrh", ""),
+            }
+            for probe, latency in found.items()
+        }
 
 
 #: Changes with the orders and answers; both ends are of one version of this project.
