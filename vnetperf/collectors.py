@@ -18,7 +18,7 @@ from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import Pollers
 from vnetperf.model.trial import ThreadEvents, ThreadLoad
 
-#: What it tells of a thread.
+#: What it measures of a thread.
 SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents)
 
 
@@ -30,7 +30,7 @@ class Collector(Requirements, ABC, Generic[SampleT]):
 
     Attributes:
         name: Its name in the registry, and in results.
-        why: "not measured: " and the reason when it has nothing to tell; "".
+        why: "not measured: " and the reason when it has no measurement; "".
     """
 
     name: ClassVar[str]
@@ -193,5 +193,5 @@ def _not_measured(refused: dict[str, str], count: int) -> str:
     reasons = set(refused.values())
     if len(refused) == count and len(reasons) == 1:
         return f"not measured: {reasons.pop()}"
-    said = "; ".join(f"{name}: {what}" for name, what in refused.items())
-    return f"not measured: {said}" if said else ""
+    each = "; ".join(f"{name}: {what}" for name, what in refused.items())
+    return f"not measured: {each}" if each else ""

@@ -13,7 +13,7 @@ from vnetperf.model.traffic import TrafficProfile
 from vnetperf.testing.cases import other_cases, plain_cases
 from vnetperf.testing.frames import read_mark, stream_frame
 from vnetperf.testing.single_frames import STRANGERS, TAGS, addressed, contents, routed, tagged
-from vnetperf.traffic.frames import internet_checksum
+from vnetperf.traffic.layers import internet_checksum
 from vnetperf.vswitches.base import VSwitchCapabilities
 
 

@@ -16,8 +16,8 @@ from vnetperf.traffic.frames import (
     HEADER_LEN,
     compile_fields,
     compile_header,
-    internet_checksum,
 )
+from vnetperf.traffic.layers import internet_checksum
 
 STREAMS = st.sampled_from(
     [s for n in (1, 3) for s in make_streams(make_deployment("pvpv", n), TrafficProfile())]

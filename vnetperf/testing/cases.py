@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vnetperf.model.deployment import DEPLOYMENTS, make_deployment
@@ -92,17 +92,15 @@ def other_cases(can: Any) -> list[Case]:
         return []
     first = cases[0]
 
-    def but(**changes: Any) -> Case:
-        fields = {name: getattr(first, name) for name in Case.__slots__}
-        return Case(**{**fields, **changes})
-
     laid = [wire for wire in can.wires if wire in LAID_ANYWHERE]
-    found = [but(wire=wire) for wire in laid] or [first]
+    found = [replace(first, wire=wire) for wire in laid] or [first]
     if first.deployment != "phy2phy":
         found = [first]
-    found += [but(mode=mode) for mode in can.modes[1:]]
-    found += [but(rules=rules) for rules in can.rules if rules != first.rules]
-    found += [but(forwarding=layer) for layer in can.forwarding if layer != first.forwarding]
+    found += [replace(first, mode=mode) for mode in can.modes[1:]]
+    found += [replace(first, rules=rules) for rules in can.rules if rules != first.rules]
+    found += [
+        replace(first, forwarding=layer) for layer in can.forwarding if layer != first.forwarding
+    ]
     return found
 
 

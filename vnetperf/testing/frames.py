@@ -277,7 +277,7 @@ class FrameTester(TrafficGenerator):
         """Send a trial's frames one after the other, as fast as Python does.
 
         Args:
-            trial: The trial; its load says how many frames, not how fast.
+            trial: The trial; its load is a number of frames, not a rate.
             watch: Called between batches.
 
         Returns:

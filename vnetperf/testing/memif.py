@@ -141,7 +141,7 @@ class MemifPort:
     def connected(self) -> bool:
         """Whether the server is still there."""
         readable, _, _ = select.select([self._control], [], [], 0)
-        return not readable  # the server says nothing but goodbye
+        return not readable  # its only message from now on is DISCONNECT
 
     def send(self, frame: bytes) -> bool:
         """Put a frame into the ring.

@@ -165,7 +165,7 @@ class SingleFrames(Sighting):
                     self._passes(deployment, stream.tx_port, [frame], kind)
 
     def test_every_frame_size(self, look: Case, stage: Stage) -> None:
-        """From 64 octets to the largest it says it carries."""
+        """From 64 octets to the largest that it declares."""
         scenario = self._seen(look, stage)
         largest = scenario.max_frame_size
         sizes = [*range(64, 72), *RFC2544_SIZES, *range(1519, largest, 997), largest - 1, largest]
@@ -178,7 +178,7 @@ class SingleFrames(Sighting):
 
     @pytest.mark.parametrize("standard", TAGS)
     def test_vlan_tags_pass(self, standard: str, look: Case, stage: Stage) -> None:
-        """Tags are part of the frame: nobody asked the vSwitch to know VLANs."""
+        """Tags are part of the frame: the vSwitch has no VLAN configuration."""
         if look.has_vnfs:
             pytest.skip("a VNF's driver may know VLANs; the vSwitch is looked at without one")
         if look.forwarding == "l3" or look.rules == "stream":

@@ -60,7 +60,7 @@ class Snapshot:
 
 
 def take_snapshot(roots: HostRoots | None = None) -> Snapshot:
-    """Take a picture of this machine; what cannot be read is an entry that says so."""
+    """Take a picture of this machine; what cannot be read has an entry "(unreadable)"."""
     roots = roots or HostRoots()
     readers: dict[str, Callable[[], dict[str, str]]] = {
         "hugepages": _hugepages,

@@ -115,7 +115,7 @@ class TrialChecks(Contract):
             assert sum(lost_at(graph, result).values()) == lost
 
     def test_it_takes_the_options_it_declares(self, stage: Stage) -> None:
-        """All at once; it forwards, and its facts tell the values."""
+        """All at once; it forwards, and its facts have the values."""
         can = self.backend.capabilities
         settings = tuple(
             f"{name}={text}" for name, text in OPTION_VALUES.items() if name in can.options
@@ -124,9 +124,9 @@ class TrialChecks(Contract):
             pytest.skip(f"{self.vswitch} declares no options")
         with stage.deployed(stage.scenario(other_cases(can)[0], set=settings)) as deployment:
             without_loss(deployment)
-            told = str(deployment.vswitch.facts())
+            facts = str(deployment.vswitch.facts())
             for name in {"rx_descriptors", "tx_descriptors", "mtu"} & set(can.options):
-                assert OPTION_VALUES[name] in told, f"facts() does not tell {name}"
+                assert OPTION_VALUES[name] in facts, f"facts() lacks {name}"
 
 
 def without_loss(deployment: LiveDeployment) -> TrialResult:
@@ -213,7 +213,7 @@ class LifeCycle(Sighting):
             deployment.vswitch.stop()
 
     def test_its_death_in_a_trial_is_no_number(self, stage: Stage) -> None:
-        """A trial in which a process of the switch is killed fails, and says whose fault it is."""
+        """A trial in which a process of the switch is killed fails by the DUT."""
         scenario = stage.scenario(other_cases(self.backend.capabilities)[0])
         with stage.used_up(scenario) as deployment:
             pids = stage.processes_of_the_switch(deployment)

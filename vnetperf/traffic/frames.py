@@ -36,7 +36,6 @@ from vnetperf.traffic.layers import (
     Layer,
     build_frame,
     has_checksum,
-    internet_checksum,
     place_headers,
     write_checksum,
 )
@@ -139,7 +138,7 @@ def _first_value(
 
 
 def _session_value(stream: Stream, name: str, *, inner: bool) -> int | None:
-    """What a stream's first session says, whatever the profile sets."""
+    """The value in a stream's first session, which overrides the profile."""
     if not stream.bearers or not inner:
         return None
     if name == "teid":
@@ -202,7 +201,7 @@ def compile_fields(
     for name in profile.vary if profile.flows > 1 else ():
         place = index_of(name, stack)
         if place is None or name in sessions:
-            continue  # another direction's tunnel; its sessions say who the UEs are
+            continue  # another direction's tunnel; its sessions have the addresses of the UEs
         if broadcast and place == own and plain_name(name) == "eth_dst":
             continue
         count = min(profile.flows, profile.room(name))
@@ -372,6 +371,3 @@ def pcap_file(records: Iterable[tuple[int, bytes, int]], *, nanoseconds: bool = 
         file += struct.pack("=IIII", seconds, ns // unit, len(octets), length)
         file += octets
     return bytes(file)
-
-
-__all__ = ["STAMP_OCTETS", "internet_checksum"]

@@ -44,7 +44,7 @@ def test_a_rate_that_was_not_set_is_an_error() -> None:
     with pytest.raises(GeneratorError, match="set to 1000 frames/s and paces for 2000"):
         check_read_back(1000.0, 2000.0, LINK.full_fps)
     assert LINK.effective(0) == 0.0
-    with pytest.raises(GeneratorError, match="asked for 1 frames/s and paces for 0"):
+    with pytest.raises(GeneratorError, match="set to 1 frames/s and paces for 0"):
         check_read_back(1.0, 0.0, LINK.full_fps)
 
 

@@ -21,7 +21,7 @@ from vnetperf.model.errors import HostError, VnetperfError
 SOURCES = Path(__file__).with_name("engine")
 _BUILD_TIMEOUT_S = 600
 _TAIL_LINES = 20
-#: DPDK itself asks for no less (SSE4.2).
+#: DPDK requires at least this (SSE4.2).
 _PORTABLE_ARCH = "x86-64-v2"
 
 
@@ -83,17 +83,17 @@ def _need(tool: str, package: str) -> None:
 
 
 def _dpdk_version() -> str:
-    asked = subprocess.run(
+    found = subprocess.run(
         ["pkg-config", "--modversion", "libdpdk"], capture_output=True, text=True, check=False
     )
-    if asked.returncode != 0:
+    if found.returncode != 0:
         raise HostError(
             "DPDK's development files are missing, the engine cannot be built",
             where="pkg-config libdpdk",
             accepted="DPDK 21.11 or newer",
             cure="install the package libdpdk-dev (or point PKG_CONFIG_PATH to your libdpdk.pc)",
         )
-    return asked.stdout.strip()
+    return found.stdout.strip()
 
 
 def _cpu_flags() -> str:
@@ -106,10 +106,10 @@ def _cpu_flags() -> str:
 
 
 def _key(compiler: str, variant: BuildVariant) -> str:
-    asked = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
     digest = hashlib.sha256()
     processor = _PORTABLE_ARCH if variant is BuildVariant.PORTABLE else _cpu_flags()
-    for part in (_dpdk_version(), compiler, asked.stdout, platform.machine(), processor):
+    for part in (_dpdk_version(), compiler, version.stdout, platform.machine(), processor):
         digest.update(part.encode() + b"\0")
     for file in sorted(SOURCES.iterdir()):
         if file.suffix in {".c", ".h"} or file.name == "Makefile":
@@ -140,8 +140,8 @@ def _build(compiler: str, variant: BuildVariant, cache: Path, target: Path) -> N
             raise HostError("the compiler does not end", where="loadgen engine") from error
         if made.returncode != 0:
             lines = made.stdout.splitlines()
-            told = [line for line in lines if "error" in line.lower() and " -c -o " not in line]
-            tail = "\n".join(told[-_TAIL_LINES:] or lines[-_TAIL_LINES:])
+            errors = [line for line in lines if "error" in line.lower() and " -c -o " not in line]
+            tail = "\n".join(errors[-_TAIL_LINES:] or lines[-_TAIL_LINES:])
             raise HostError(
                 f"the engine does not compile:\n{tail}",
                 where=" ".join(command),

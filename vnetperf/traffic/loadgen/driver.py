@@ -161,8 +161,8 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
     if hugepages:
         memory_mb = hugepage_mib(scenario, tuple(end.kind for end in ends))
     else:
-        asked = memory_mib(len(ports), max(rx_queues), max(tx_queues), scenario.mtu)
-        memory_mb = max(ORDINARY_MIB, asked)
+        needed = memory_mib(len(ports), max(rx_queues), max(tx_queues), scenario.mtu)
+        memory_mb = max(ORDINARY_MIB, needed)
     return EngineConfig(
         devices=tuple(port.argument for port in ports),
         # A queue is served by one worker: no more workers than queues.
@@ -248,7 +248,7 @@ def neighbours_of(
 
     A port has the outermost source addresses of what it sends, the innermost destination addresses
     of what it receives, and the tester's end of a tunnel. Where several chains have one address,
-    the first one's MAC address is told.
+    the first one's MAC address counts.
     """
     found: dict[tuple[int, bytes], NeighbourSpec] = {}
     for entry in (*_endpoints(deployment), *_of_frames(frames, deployment)):
@@ -467,7 +467,7 @@ class Loadgen(TrafficGenerator):
     def _meet_neighbours(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
     ) -> None:
-        """Say whom the ports answer for, unless they do already."""
+        """Set the addresses that the ports answer for, unless they are set."""
         graph = self.plan.scenario.deployment
         macs: dict[int, bytes] = {}
         own: tuple[NeighbourSpec, ...] = ()

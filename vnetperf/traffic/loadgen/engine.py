@@ -24,7 +24,7 @@ from vnetperf.traffic.loadgen.telemetry import (
     EngineSocket,
     EngineStatus,
     FrameCounts,
-    Histogram,
+    NumberPairs,
     PortInfo,
     PortResult,
     StreamResult,
@@ -33,7 +33,7 @@ from vnetperf.traffic.loadgen.telemetry import (
     connect_engine,
     parse_reply,
     read_capture,
-    read_histogram,
+    read_pairs,
 )
 
 log = logging.getLogger(__name__)
@@ -76,8 +76,6 @@ class EngineConfig:
     """NUMA node of the hugepages."""
     pci: bool = False
     """Whether EAL looks for PCI devices; without it ``--no-pci``."""
-    eal: tuple[str, ...] = ()
-    """Further EAL arguments."""
     rx_queues: int | tuple[int, ...] = 1
     """Receive queues of every port, or by port; all are polled."""
     tx_queues: int | tuple[int, ...] = 1
@@ -108,7 +106,7 @@ class EngineConfig:
         else:
             argv += ["--no-huge", "-m", str(self.memory_mb)]
         argv += [] if self.pci else ["--no-pci"]
-        argv += [*self.devices, *self.eal, "--"]
+        argv += [*self.devices, "--"]
         argv += [f"--rx-queues={_list(self.rx_queues)}", f"--tx-queues={_list(self.tx_queues)}"]
         argv += [f"--rx-desc={self.rx_descriptors}", f"--tx-desc={self.tx_descriptors}"]
         argv += [f"--mbufs={self.mbufs}", f"--rx-burst={self.rx_burst}"]
@@ -475,17 +473,17 @@ class Engine:
         return self.result()
 
     def _wait_state(self, states: set[str], timeout_s: float) -> Mapping[str, Any]:
-        def status() -> tuple[bool, Mapping[str, Any]]:
-            reply: Mapping[str, Any] = self._ask("trial/status")
-            return reply["state"] in states, reply
+        reply: dict[str, Any] = {}
 
-        wait_at_most(lambda: status()[0], timeout_s, "the engine to be done", poll_s=POLL_S)
-        there, reply = status()
-        if there:
-            return reply
-        if reply["state"] != "idle":
-            self.stop()
-        raise TrialTimeoutError(f"the engine is still {reply['state']} after {timeout_s} s")
+        def there() -> bool:
+            reply.update(self._ask("trial/status"))
+            return reply["state"] in states
+
+        if not wait_at_most(there, timeout_s, "the engine to be done", poll_s=POLL_S):
+            if reply["state"] != "idle":
+                self.stop()
+            raise TrialTimeoutError(f"the engine is still {reply['state']} after {timeout_s} s")
+        return reply
 
     def result(self) -> EngineResult:
         """Return the result of the last trial; it stays until the next one starts."""
@@ -506,9 +504,11 @@ class Engine:
             ),
         )
 
-    def histograms(self, stream_ids: Sequence[int]) -> dict[int, Histogram]:
+    def histograms(self, stream_ids: Sequence[int]) -> dict[int, NumberPairs]:
         """Return the latency histograms of streams in the last trial."""
-        return self._recorded("trial/histogram", stream_ids, read_histogram)
+        return self._recorded(
+            "trial/histogram", stream_ids, lambda _, octets: read_pairs("Q", octets)
+        )
 
     def timelines(self, stream_ids: Sequence[int]) -> dict[int, StreamTimeline]:
         """Return how streams of the last trial went on, if it had bins."""
@@ -562,16 +562,6 @@ class Engine:
         """
         self._ask("learn", stream=stream_id, count=count, rate=float(rate))
         return int(self._wait_state({"idle", "done"}, timeout_s)["learned"])
-
-    def xstats(self, port: int) -> dict[str, int]:
-        """Return the driver's own counters of a port, since its start."""
-        stats: dict[str, int] = {}
-        offset = 0
-        while offset >= 0:
-            reply = self._ask("xstats", port=port, offset=offset)
-            offset = reply.pop("next")
-            stats.update(reply)
-        return stats
 
     def close(self, timeout_s: float = 10.0) -> None:
         """End the engine; may be called again.  One that does not end by itself is killed."""

@@ -158,7 +158,7 @@ class PortInfo:
     rx_queues: int
     tx_queues: int
     nic_time: bool
-    """Whether frames come with the NIC's own time, as clocks can be told from each other."""
+    """Whether frames come with the NIC's own time, as precisely as both clocks can be compared."""
     nic_time_error_ns: int
     """How far that may be off, by the last reading of both clocks."""
     answers: int
@@ -191,7 +191,7 @@ class EngineInfo:
     largest_frame: int
     """Octets including FCS."""
     window: int
-    """Frames within which a duplicate is told from a new frame."""
+    """Frames within which a duplicate is recognised."""
     ports: tuple[PortInfo, ...]
     workers: tuple[WorkerInfo, ...]
 
@@ -214,7 +214,7 @@ class FrameCounts:
     """RFC 4737: behind a later frame of the stream, judged within one receive queue; part of
     received."""
     late: int
-    """Too old to tell a duplicate from a new frame; not part of received."""
+    """Too old to recognise duplicates; not part of received."""
     misrouted: int
     """Arrived at another port than the stream's."""
     bad_latency: int
@@ -312,7 +312,6 @@ class PortResult:
     lag_sum_ns: int
     lag_max_ns: int
     """Furthest behind schedule that a frame left."""
-    retries: int
     no_mbufs: int
     """Times that no buffer was free."""
 
@@ -345,13 +344,12 @@ class EngineResult:
 
 #: Numbers in a row of a timeline's file.
 _TIMELINE_COLUMNS = 5
-Histogram = tuple[tuple[int, int], ...]
+NumberPairs = tuple[tuple[int, int], ...]
 
 
-def read_histogram(reply: Mapping[str, Any], octets: bytes) -> Histogram:
+def read_pairs(typecode: Literal["Q", "q"], octets: bytes) -> NumberPairs:
     """Value (ns) and frames, by rising value."""
-    del reply
-    numbers = array("Q", octets)
+    numbers = array(typecode, octets)
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
@@ -412,19 +410,18 @@ class DelayDifferences:
     count: int
     min_ns: int
     max_ns: int
-    pairs: Sequence[tuple[int, int]]
+    pairs: NumberPairs
     """Difference and how often, by rising difference."""
 
     @classmethod
     def parse(cls, reply: Mapping[str, Any], octets: bytes) -> DelayDifferences:
         """From the reply and the file it names."""
-        numbers = array("q", octets)
         rising, falling = reply["rising"], reply["falling"]
         return cls(
             count=rising + falling,
             min_ns=-reply["falling_max_ns"] if falling else reply["rising_min_ns"],
             max_ns=reply["rising_max_ns"] if rising else -reply["falling_min_ns"],
-            pairs=tuple(zip(numbers[::2], numbers[1::2], strict=True)),
+            pairs=read_pairs("q", octets),
         )
 
 

@@ -40,7 +40,7 @@ from vnetperf.traffic.loadgen.engine import (
 from vnetperf.traffic.loadgen.telemetry import (
     DelayDifferences,
     EngineResult,
-    Histogram,
+    NumberPairs,
     StreamResult,
     StreamTimeline,
 )
@@ -58,7 +58,7 @@ class StreamPart:
     Attributes:
         stream: The stream.
         share: Its share of the stream's frames, 0..1.
-        spec: What the engine is told; its id is the part's own.
+        spec: The engine's stream; its id is the part's own.
         broadcast: Its frames go to everybody, and are counted apart.
         first: It sends frames `first`, `first` + `every`, ... of its kind of frame.
         every: See there.
@@ -189,7 +189,7 @@ def _queue_shares(
 def _every_nth_value(field: VariedField, first: int, step: int) -> FieldSpec:
     """Every step-th value of a field, from one on."""
     values = len(range(first, field.count, step))
-    if not values:  # fewer values than queues: this field does not tell the flows apart
+    if not values:  # fewer values than queues: this field does not distinguish the flows
         return _field(field)
     return FieldSpec(
         offset=field.offset,
@@ -246,8 +246,6 @@ GRACE_S = 10.0
 #: Slowest that a burst leaves, frames/s: through af_packet on a busy machine.
 SLOWEST_BURST_FPS = 50_000.0
 
-Watch = Callable[[], None]
-
 
 @dataclass(frozen=True)
 class PreparedStreams:
@@ -285,7 +283,7 @@ def run_trial(
     engine: Engine,
     prepared: PreparedStreams,
     trial: TrialSpec,
-    watch: Watch,
+    watch: Callable[[], None],
     *,
     refusal_is_loss: bool,
 ) -> TrialResult:
@@ -353,7 +351,9 @@ def engine_trial(
     )
 
 
-def _run_to_end(engine: Engine, spec: EngineTrial, length_s: float, watch: Watch) -> EngineResult:
+def _run_to_end(
+    engine: Engine, spec: EngineTrial, length_s: float, watch: Callable[[], None]
+) -> EngineResult:
     """Start a trial and wait for its end; whatever happens, traffic has stopped after."""
     began = time.monotonic()
     burst_s = sum(load.count or 0 for load in spec.loads.values() if load.rate is None)
@@ -370,7 +370,7 @@ def _run_to_end(engine: Engine, spec: EngineTrial, length_s: float, watch: Watch
 def tally(
     parts: Sequence[StreamPart],
     result: EngineResult,
-    histograms: Mapping[int, Histogram] | None = None,
+    histograms: Mapping[int, NumberPairs] | None = None,
     differences: Mapping[int, DelayDifferences] | None = None,
 ) -> tuple[DirectionCounts, ...]:
     """Add the streams of each direction up; percentiles are there where histograms are given."""
@@ -413,7 +413,7 @@ def _tx_seconds(streams: Iterable[StreamResult]) -> float:
 
 def _latency(
     streams: Sequence[StreamResult],
-    histograms: Mapping[int, Histogram] | None,
+    histograms: Mapping[int, NumberPairs] | None,
     differences: Mapping[int, DelayDifferences],
 ) -> Latency | None:
     timed = [s for s in streams if s.latency.count]

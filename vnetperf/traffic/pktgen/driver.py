@@ -193,7 +193,7 @@ class Pktgen(ExternalGenerator):
             return
         scenario = self.plan.scenario
         traffic: Mapping[int, PortTraffic] = {}
-        # What is most likely asked for first: it need not start again then.
+        # The smallest frames are the most likely first ones: it need not start again for them.
         with contextlib.suppress(GeneratorError, ConfigError):
             kinds = compile_traffic(scenario.streams, scenario.traffic, MIN_FRAME_SIZE)
             traffic = compile_cycles(kinds)

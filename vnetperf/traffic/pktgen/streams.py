@@ -4,7 +4,7 @@ A pcap file for each port, or settings of its own frame.
 
 Pktgen's own settings cannot make our frames: it numbers IP packets by itself and fills in every
 UDP checksum. Frames of a pcap file it sends unchanged, in order, over and over: one cycle of
-frames for each port, every kind as often as its share says, every flow equally often.
+frames for each port, every kind by its share, every flow equally often.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def probe_interval_us(load_fps: float) -> int:
 
 
 def can_probe(kinds: Sequence[CompiledFrame], *, equal: bool) -> bool:
-    """Whether probes go the frames' way, and can be told from them."""
+    """Whether probes take the frames' way, and can be counted apart."""
     plain = all(kind.template[12:14] == b"\x08\x00" and not kind.stream.tunnel for kind in kinds)
     return plain and equal and len(kinds[0].template) != PROBE_OCTETS
 
@@ -172,7 +172,7 @@ def probe_settings(port: int, stream: Stream) -> str:
 
 
 def probes_sent(counters: PortCounters, octets: int) -> int:
-    """Probes among what a port sent: two sizes in a sum of octets tell them apart."""
+    """Probes among what a port sent, which have another size."""
     surplus = counters.sent_octets - counters.sent * octets
     number, rest = divmod(surplus, PROBE_OCTETS - octets)
     if rest or not 0 <= number <= counters.sent:

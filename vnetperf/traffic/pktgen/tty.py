@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     """Start the program, copy its output, wait for its end."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execvp(argv[0], argv)  # noqa: S606 - it is what this was asked to start
+        os.execvp(argv[0], argv)  # noqa: S606 - the caller's program
 
     def end(number: int, frame: FrameType | None) -> None:
         del frame
@@ -41,7 +41,7 @@ def _copy(terminal: int) -> None:
     while True:
         try:
             octets = os.read(terminal, 65536)
-        except OSError:  # Linux says EIO when the other end is closed
+        except OSError:  # EIO: the other end is closed
             return
         if not octets:
             return

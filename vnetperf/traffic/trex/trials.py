@@ -35,7 +35,7 @@ WHOLE = FARTHEST + NOT_FAR
 #: TRex's own trailer in a probe: sequence number and time; it needs the room behind the headers.
 PROBE_OCTETS = 16
 #: Probes of latency: frames/s of each direction at most, share of its frames at most, and the
-#: least number that says anything.
+#: least number of use.
 PROBE_FPS, PROBE_SHARE, FEWEST_PROBES = 1000.0, 0.1, 10
 #: Ethernet types behind which TRex finds the field it marks its probes in.
 PROBED_TYPES = (b"\x08\x00", b"\x86\xdd", b"\x81\x00")
@@ -294,7 +294,7 @@ WHERE = "trex"
 
 def to_trial_result(
     plan: TrialPlan,
-    said: Mapping[str, Any],
+    counted: Mapping[str, Any],
     duration_s: float,
     *,
     refusal_is_loss: bool = True,
@@ -302,11 +302,11 @@ def to_trial_result(
 ) -> TrialResult:
     """Counts of each direction."""
     directions = sorted({s.frame.stream.direction for s in plan.sent})
-    ports = {int(number): counts for number, counts in said["ports"].items()}
+    ports = {int(number): counts for number, counts in counted["ports"].items()}
     short = {d: plan.intended(d) - ports[d]["sent"] for d in directions}
     check_counters(plan, ports, short)
-    refused = _share_refused(int(said["dropped"]), short)
-    counts = tuple(_direction(d, plan, said, refused[d], duration_s) for d in directions)
+    refused = _share_refused(int(counted["dropped"]), short)
+    counts = tuple(_direction(d, plan, counted, refused[d], duration_s) for d in directions)
     result = TrialResult(
         directions=counts, refusal_is_loss=refusal_is_loss, uncollected=dict(UNCOLLECTED)
     )
@@ -352,18 +352,15 @@ def _share_refused(dropped: int, short: Mapping[int, int]) -> dict[int, int]:
 
 
 def _direction(
-    direction: int, plan: TrialPlan, said: Mapping[str, Any], refused: int, duration_s: float
+    direction: int, plan: TrialPlan, counted: Mapping[str, Any], refused: int, duration_s: float
 ) -> DirectionCounts:
-    port, far, latency = (
-        said["ports"][str(direction)],
-        said["ports"][str(1 - direction)],
-        said["latency"],
-    )
+    port, far = (counted["ports"][str(number)] for number in (direction, 1 - direction))
+    latency = counted["latency"]
     intended, sent = plan.intended(direction), port["sent"]
     refused = min(refused, intended - sent)
     probes = [latency[str(n)] for n in plan.probes(direction) if str(n) in latency]
     # On the clock of the trial's start.
-    started, stopped = said["started"], said["stopped"]
+    started, stopped = counted["started"], counted["stopped"]
     samples = [CounterSample(when - started, *rest) for when, *rest in port["samples"]]
     return DirectionCounts(
         direction=direction,
