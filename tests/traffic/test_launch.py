@@ -11,9 +11,9 @@ from vnetperf.model.traffic import TrafficProfile
 from vnetperf.traffic.loadgen.driver import (
     NIC_QUEUES,
     EnginePort,
+    Loadgen,
     engine_config,
     engine_port,
-    hugepage_mib,
     memory_mib,
 )
 
@@ -49,5 +49,5 @@ def test_a_nic_has_queues_for_its_workers(workers: int, queues: int) -> None:
 
 def test_memory_is_planned_for_a_nics_queues() -> None:
     needed = memory_mib(2, NIC_QUEUES, NIC_QUEUES, SCENARIO.mtu)
-    assert hugepage_mib(SCENARIO, ("nic", "nic")) >= needed
-    assert hugepage_mib(SCENARIO, ("memif",)) == 0
+    assert Loadgen.hugepage_mib(SCENARIO, ("nic", "nic")) >= needed
+    assert Loadgen.hugepage_mib(SCENARIO, ("memif",)) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -88,17 +89,14 @@ class Stage:
             registry.register("traffic", FrameTester.name, "vnetperf.testing.frames:FrameTester")
         self.vswitch = vswitch
         self.troubles: list[str] = []
-        self._facts: MachineFacts | None = None
         self._before: snapshot.Snapshot | None = None
         self._key: object = None
         self._deployment: LiveDeployment | None = None
 
-    @property
+    @cached_property
     def facts(self) -> MachineFacts:
         """This machine."""
-        if self._facts is None:
-            self._facts = take_inventory(configuration({}).testbed)
-        return self._facts
+        return take_inventory(configuration({}).testbed)
 
     @property
     def testbed(self) -> Testbed:

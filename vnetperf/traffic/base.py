@@ -6,7 +6,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 from vnetperf.backend import Backend
 from vnetperf.model.base import Frozen
@@ -54,6 +54,9 @@ def sleep_watching(until: float, watch: Callable[[], None]) -> None:
             watch()
 
 
+Part = TypeVar("Part")
+
+
 class GeneratorCapabilities(Frozen):
     """What a generator can do.
 
@@ -80,7 +83,7 @@ class GeneratorCapabilities(Frozen):
         answers: True when its ports answer ARP requests and neighbour solicitations.
         capture: True when it can keep frames of a trial for pcap files.
         changing_load: True when the load can change within a trial (`TrialSpec.steps`).
-        timelines: True when it can count frames by time within a trial (`TrialSpec.bin_s`).
+        timelines: True when it can count frames over time within a trial (`TrialSpec.bin_s`).
         outlives_switch: True when it goes on sending while what it is plugged into is restarted
             (`TrialSpec.event`).
         tagged_latency: True when it can time only frames sent after a moment
@@ -182,7 +185,7 @@ class TrafficGenerator(Backend):
         required = {
             "send bursts of an exact length": bool(trial.burst) > can.exact_bursts,
             "change the load within a trial": bool(trial.steps) > can.changing_load,
-            "count frames by time within a trial": trial.bin_s > 0 and not can.timelines,
+            "count frames over time within a trial": trial.bin_s > 0 and not can.timelines,
             "go on while the DUT is restarted": trial.event is not None and not can.outlives_switch,
             "time only frames sent after a moment": trial.tag_at_s > 0 and not can.tagged_latency,
         }
@@ -325,6 +328,22 @@ class TrafficGenerator(Backend):
     @abstractmethod
     def close(self) -> None:
         """Stop it. Idempotent."""
+
+    def started(self, part: Part | None) -> Part:
+        """A part that there is from `connect` to `close`.
+
+        Args:
+            part: The part.
+
+        Returns:
+            The part.
+
+        Raises:
+            GeneratorError: It is None.
+        """
+        if part is None:
+            raise GeneratorError("the generator has not been started", where=self.name)
+        return part
 
 
 class ExternalGenerator(TrafficGenerator):

@@ -287,32 +287,24 @@ def compile_traffic(
 ) -> tuple[CompiledFrame, ...]:
     """The frames of a profile's streams."""
     senders = Counter(stream.direction for stream in streams)
-    return tuple(
-        _compile_kind(one, profile, kind, stream.load / senders[stream.direction])
-        for stream in streams
-        for one, kind in _frame_kinds(stream, profile, frame_size)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _FrameKind:
-    size: int
-    weight: float
-    broadcast: bool
-
-
-def _frame_kinds(
-    stream: Stream, profile: TrafficProfile, frame_size: int
-) -> Iterator[tuple[Stream, _FrameKind]]:
-    """What a stream's frames differ in, beside their fields: session, size, whom they go to."""
     mix = profile.mix
     sizes = mix.shares() if mix is not None else ((frame_size, 1.0),)
     ways = [(False, 1.0 - profile.broadcast), (True, profile.broadcast)]
-    for one, of_runs in _split_sessions(stream):
-        for size, of_sizes in sizes:
-            for broadcast, of_ways in ways:
-                if of_ways:
-                    yield one, _FrameKind(size, of_runs * of_sizes * of_ways, broadcast)
+    return tuple(
+        _compile_kind(
+            one,
+            profile,
+            size,
+            weight=of_runs * of_sizes * of_ways,
+            of_load=stream.load / senders[stream.direction],
+            broadcast=broadcast,
+        )
+        for stream in streams
+        for one, of_runs in _split_sessions(stream)
+        for size, of_sizes in sizes
+        for broadcast, of_ways in ways
+        if of_ways
+    )
 
 
 def _split_sessions(stream: Stream) -> list[tuple[Stream, float]]:
@@ -323,20 +315,26 @@ def _split_sessions(stream: Stream) -> list[tuple[Stream, float]]:
 
 
 def _compile_kind(
-    stream: Stream, profile: TrafficProfile, kind: _FrameKind, of_load: float
+    stream: Stream,
+    profile: TrafficProfile,
+    size: int,
+    *,
+    weight: float,
+    of_load: float,
+    broadcast: bool,
 ) -> CompiledFrame:
-    template = compile_frame(stream, profile, kind.size, broadcast=kind.broadcast)
+    template = compile_frame(stream, profile, size, broadcast=broadcast)
     layers = layers_of(stream, profile)
     return CompiledFrame(
         stream=stream,
-        size=sent_size(stream, kind.size),
-        weight=kind.weight,
+        size=sent_size(stream, size),
+        weight=weight,
         template=template,
         header_octets=layers[-1].end,
-        fields=compile_fields(stream, profile, template, broadcast=kind.broadcast),
+        fields=compile_fields(stream, profile, template, broadcast=broadcast),
         checksums=tuple(_checksums(layers)),
-        share=of_load * kind.weight,
-        broadcast=kind.broadcast,
+        share=of_load * weight,
+        broadcast=broadcast,
     )
 
 

@@ -165,7 +165,7 @@ def test_frames_of_one_port_are_not_taken_for_those_of_the_other(looped: Looped)
 def test_a_server_that_is_there_is_used_and_left_without_traffic(looped: Looped) -> None:
     with looped() as loop:
         port = conftest.launch.PORT
-        loop.generator._connected().close()  # one client at a time
+        loop.generator._lua_client.close()  # one client at a time
         machine = loop.generator.machine
         other = Pktgen(machine, plan_of(f"127.0.0.1:{port}"))
         other.connect(loop.ends)
@@ -202,7 +202,7 @@ def test_nobody_there_is_told(tmp_path: Path, looped: Looped) -> None:
 def test_a_server_with_other_ports_is_refused(looped: Looped) -> None:
     with looped() as loop:
         loop.generator._lua("pktgen.portCount = function() return 4 end")
-        loop.generator._connected().close()
+        loop.generator._lua_client.close()
         other = Pktgen(loop.generator.machine, plan_of(f"127.0.0.1:{conftest.launch.PORT}"))
         with pytest.raises(GeneratorError, match="has 4 ports"):
             other.connect(loop.ends)
@@ -229,7 +229,7 @@ def test_the_double_ends_as_the_program_does_when_it_is_told_to_quit(looped: Loo
     """The double must be as strict as the program, or the tests above prove nothing."""
     with looped() as loop:
         address = ("127.0.0.1", conftest.launch.PORT)
-        loop.generator._connected().close()
+        loop.generator._lua_client.close()
         with socket.create_connection(address) as client:
             client.sendall(b"1 + 1\nprint('x')\nnonsense(\n)\n")
             client.settimeout(0.3)

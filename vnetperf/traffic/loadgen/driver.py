@@ -25,7 +25,7 @@ from vnetperf.model.testbed import Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import CaptureSpec, LiveCounts, TrialResult, TrialSpec
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator, learning_rate
-from vnetperf.traffic.devices import STANDARD_MTU, dpdk_device, required
+from vnetperf.traffic.devices import STANDARD_MTU, DpdkDevice, dpdk_device, required
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.loadgen.build import BuildVariant, build_identity, engine_executable
 from vnetperf.traffic.loadgen.engine import MAX_WORKERS, Engine, EngineConfig, NeighbourSpec
@@ -52,25 +52,19 @@ NIC_QUEUES = 2
 
 
 @dataclass(frozen=True)
-class EnginePort:
+class EnginePort(DpdkDevice):
     """A port of the engine.
 
     Attributes:
-        argument: EAL argument that makes it.
         rx_queues: Receive queues.
         tx_queues: Transmit queues, between which the sender chooses.
         hugepages: True when its memory must be shared with another process, or seen by hardware.
-        pci: True when EAL must look for PCI devices.
-        netdev: Kernel interface behind it; "" for none.
         resets: True when the driver changes the interface's address and MTU on the way.
     """
 
-    argument: str
     rx_queues: int = 1
     tx_queues: int = 1
     hugepages: bool = False
-    pci: bool = False
-    netdev: str = ""
     resets: bool = False
 
 
@@ -139,18 +133,6 @@ def memory_mib(ports: int, rx_queues: int, tx_queues: int, mtu: int) -> int:
 ORDINARY_MIB = 512
 
 
-def hugepage_mib(scenario: Scenario, kinds: Sequence[str]) -> int:
-    """Memory of the engine, where another process or hardware must see it."""
-    if not {"vhost-user", "tap", "vf", "nic"} & set(kinds):
-        return 0
-    options = scenario.options
-    senders = (options.workers or 1) + 1  # what a switch sends on: its workers and one more
-    tx_queues = options.rx_queues or 1
-    if {"nic", "vf"} & set(kinds):  # its queues are the tester's own: so many for several workers
-        senders, tx_queues = max(senders, NIC_QUEUES), max(tx_queues, NIC_QUEUES)
-    return memory_mib(2, max(senders, tx_queues), tx_queues, scenario.mtu)
-
-
 def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEnd]) -> EngineConfig:
     """Configuration of the engine."""
     placement, scenario = plan.placement, plan.scenario
@@ -159,7 +141,7 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
     # memif and kernel interfaces lose nothing by ordinary memory.
     hugepages = any(port.hugepages for port in ports)
     if hugepages:
-        memory_mb = hugepage_mib(scenario, tuple(end.kind for end in ends))
+        memory_mb = Loadgen.hugepage_mib(scenario, tuple(end.kind for end in ends))
     else:
         needed = memory_mib(len(ports), max(rx_queues), max(tx_queues), scenario.mtu)
         memory_mb = max(ORDINARY_MIB, needed)
@@ -385,7 +367,14 @@ class Loadgen(TrafficGenerator):
     @classmethod
     def hugepage_mib(cls, scenario: Scenario, kinds: tuple[str, ...]) -> int:
         """Memory of the engine, where another process or hardware must see it."""
-        return hugepage_mib(scenario, kinds)
+        if not {"vhost-user", "tap", "vf", "nic"} & set(kinds):
+            return 0
+        options = scenario.options
+        senders = (options.workers or 1) + 1  # what a switch sends on: its workers and one more
+        tx_queues = options.rx_queues or 1
+        if {"nic", "vf"} & set(kinds):  # queues of the tester's own: as many for several workers
+            senders, tx_queues = max(senders, NIC_QUEUES), max(tx_queues, NIC_QUEUES)
+        return memory_mib(2, max(senders, tx_queues), tx_queues, scenario.mtu)
 
     @classmethod
     def build_for_lab(cls) -> None:
@@ -443,9 +432,7 @@ class Loadgen(TrafficGenerator):
             self._running().plug(port)
 
     def _running(self) -> Engine:
-        if self._engine is None:
-            raise GeneratorError("the generator has not been started", where=self.name)
-        return self._engine
+        return self.started(self._engine)
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""

@@ -232,13 +232,8 @@ class Pktgen(ExternalGenerator):
     def _every_port(self) -> str:
         return f"0-{len(self._ends) - 1}" if len(self._ends) > 1 else "0"
 
-    def _connected(self) -> LuaClient:
-        if self._lua_client is None:
-            raise GeneratorError("Pktgen has not been started", where=self.name)
-        return self._lua_client
-
     def _lua(self, source: str) -> Any:
-        return self._connected().call(source)
+        return self.started(self._lua_client).call(source)
 
     def unplug(self) -> None:
         """End it: DPDK's memif connects but once."""
@@ -280,7 +275,7 @@ class Pktgen(ExternalGenerator):
         self._streams_of_port = max(per_port)
         self._probe_addresses(kinds, senders)
         links = tuple(self._link(port) for port in range(len(self._ends)))
-        trials = PktgenTrials(self._connected(), links, senders)
+        trials = PktgenTrials(self.started(self._lua_client), links, senders)
         trials.wake(patient(WAKE_S), lambda: None)
         self._trials = trials
 

@@ -19,7 +19,12 @@ from vnetperf.model.scenario import Placement, Plan, Pollers, RoleDemand, Scenar
 from vnetperf.model.testbed import LOCATED_AT, MachineFacts, Program, Testbed
 from vnetperf.model.traffic import Stream, TrafficProfile
 from vnetperf.model.trial import TrialResult, TrialSpec
-from vnetperf.traffic.base import ExternalGenerator, GeneratorCapabilities, learning_rate
+from vnetperf.traffic.base import (
+    ExternalGenerator,
+    GeneratorCapabilities,
+    host_failures,
+    learning_rate,
+)
 from vnetperf.traffic.devices import remove_stale_sockets
 from vnetperf.traffic.frames import CompiledFrame, compile_traffic
 from vnetperf.traffic.trex import server as trex_server
@@ -29,7 +34,6 @@ from vnetperf.traffic.trex.server import (
     MAX_FRAME,
     PROGRAM,
     WIRES,
-    ServerPort,
     TrexServer,
     server_port,
     server_threads,
@@ -210,37 +214,32 @@ class Trex(ExternalGenerator):
 
     def _start_server(self, program: str, ends: tuple[WireEnd, ...]) -> None:
         scenario, placement = self.plan.scenario, self.plan.placement
-        ports = self._ports(ends)
+        in_vnf_place = [isinstance(end, VnfPort) for end in scenario.deployment.ends]
+        ports = [
+            server_port(number, end, scenario.mtu, own_socket=in_vnf_place[number])
+            for number, end in enumerate(ends)
+        ]
         for port, end in zip(ports, ends, strict=True):
             if port.netdev and end.mac:
                 self.machine.set_link(port.netdev, mac=end.mac)
         remove_stale_sockets(ends)
         threads = server_threads(placement, ports, self.plan.tester_rx_queues)
-        self._server = TrexServer(self.machine, self.directory, program, threads)
-        self._server.start(ports, mtu=scenario.mtu, node=placement.node)
-
-    def _ports(self, ends: tuple[WireEnd, ...]) -> tuple[ServerPort, ...]:
-        scenario = self.plan.scenario
-        return tuple(
-            server_port(
-                number,
-                end,
-                scenario.mtu,
-                own_socket=isinstance(scenario.deployment.ends[number], VnfPort),
-            )
-            for number, end in enumerate(ends)
+        self._server = trex_server.start_server(
+            self.machine,
+            self.directory,
+            program,
+            ports,
+            threads,
+            mtu=scenario.mtu,
+            node=placement.node,
         )
 
     def _check_alive(self) -> None:
         if self._server is not None:
-            self._server.check_alive()
+            with host_failures():
+                self._server.process.expect_alive()
         elif self._theirs is not None and self._client is not None:
             self._theirs.check_alive()
-
-    def _running(self) -> TrexClient:
-        if self._client is None:
-            raise GeneratorError("the generator has not been started", where=self.name)
-        return self._client
 
     def unplug(self) -> None:
         """End the server where it is a memif client: DPDK's connects but once."""
@@ -254,14 +253,14 @@ class Trex(ExternalGenerator):
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
-        down = self._running().call("links")["down"]
+        down = self.started(self._client).call("links")["down"]
         return tuple(f"tester port {number}" for number in down)
 
     def prepare(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
     ) -> None:
         """Compile the traffic; a trial hands it over, with its counts."""
-        self._running()
+        self.started(self._client)
         self._frames = ()
         frames = compile_traffic(streams, profile, frame_size)
         self.check_frames(frames, self.plan.testbed)
@@ -319,7 +318,7 @@ class Trex(ExternalGenerator):
         if not self._frames:
             raise GeneratorError("no traffic is prepared", where=self.name)
         several = self._server is not None and len(self._server.threads.workers) > 1
-        return self._running().call(
+        return self.started(self._client).call(
             "run",
             within_s=duration + slack + drain + GRACE_S,
             watch=watch,
@@ -336,7 +335,7 @@ class Trex(ExternalGenerator):
         """Its busy threads, when the server is ours."""
         if self._server is None:
             return ()
-        return (Pollers(role="tester", pid=self._server.pid, thread_prefix="Trex DP"),)
+        return (Pollers(role="tester", pid=self._server.process.pid, thread_prefix="Trex DP"),)
 
     def facts(self) -> dict[str, Any]:
         """Versions, launch line, configuration, ports, and how latency is measured."""
@@ -347,7 +346,7 @@ class Trex(ExternalGenerator):
             "client": f"{known.get('client', '')}, Python {known.get('python', '')}",
             "server": "ours" if server else self.config.server,
             "runs on": "the machine that carries the DUT" if server else self.config.server,
-            "launch line": " ".join(server.argv) if server else "",
+            "launch line": " ".join(server.process.argv) if server else "",
             "configuration": server.configuration if server else "",
             "ports": [
                 f"{p['port']}: {p['driver']}, {p['src_mac']}, {p['speed']} Gbit/s reported"
@@ -375,4 +374,4 @@ class Trex(ExternalGenerator):
                 client.close()
         finally:
             if server is not None:
-                server.stop()
+                server.process.stop(timeout_s=3.0)

@@ -19,7 +19,7 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import WireEnd
 from vnetperf.model.errors import GeneratorError
 from vnetperf.model.scenario import Placement
-from vnetperf.traffic.base import host_failures, server_address
+from vnetperf.traffic.base import server_address
 from vnetperf.traffic.devices import STANDARD_MTU, dpdk_device
 
 WIRES = ("nic", "memif", "veth")
@@ -196,52 +196,41 @@ def server_command(program: str, configuration_file: Path, threads: ServerThread
     return argv
 
 
+@dataclass(frozen=True)
 class TrexServer:
     """A server of the run.
 
     Attributes:
-        argv: How it was started.
+        process: Its process.
+        threads: Its processors.
         configuration: Its configuration.
     """
 
-    def __init__(
-        self, machine: Machine, directory: Path, program: str, threads: ServerThreads
-    ) -> None:
-        self.machine = machine
-        self.directory = directory
-        self.program = program
-        self.threads = threads
-        self.argv: list[str] = []
-        self.configuration = ""
-        self._process: ManagedProcess | None = None
+    process: ManagedProcess
+    threads: ServerThreads
+    configuration: str
 
-    def start(self, ports: Sequence[ServerPort], *, mtu: int, node: int) -> None:
-        """Start it; whether it answers is for its client to see."""
-        prefix = f"vnetperf-{self.machine.run_id}"[:40]
-        self.configuration = server_configuration(ports, self.threads, prefix, mtu=mtu, node=node)
-        file = self.directory / "trex_cfg.yaml"
-        file.write_text(self.configuration)
-        self.argv = server_command(self.program, file, self.threads)
-        libraries = Path(self.program).parent / "so"
-        env = {
-            "LD_LIBRARY_PATH": f"{libraries}:{libraries / 'x86_64'}",
-            "RUNTIME_DIRECTORY": str(self.directory),
-        }
-        self._process = self.machine.spawn("trex", self.argv, env=env, isolated=True)
 
-    @property
-    def pid(self) -> int:
-        """Process id; 0 when it does not run."""
-        return self._process.pid if self._process else 0
-
-    def check_alive(self) -> None:
-        """Raise when it has exited."""
-        if self._process is not None:
-            with host_failures():
-                self._process.expect_alive()
-
-    def stop(self) -> None:
-        """End it, this one and no other; idempotent."""
-        if self._process is not None:
-            self._process.stop(timeout_s=3.0)
-            self._process = None
+def start_server(
+    machine: Machine,
+    directory: Path,
+    program: str,
+    ports: Sequence[ServerPort],
+    threads: ServerThreads,
+    *,
+    mtu: int,
+    node: int,
+) -> TrexServer:
+    """Start a server; its client waits until it replies."""
+    prefix = f"vnetperf-{machine.run_id}"[:40]
+    configuration = server_configuration(ports, threads, prefix, mtu=mtu, node=node)
+    file = directory / "trex_cfg.yaml"
+    file.write_text(configuration)
+    libraries = Path(program).parent / "so"
+    env = {
+        "LD_LIBRARY_PATH": f"{libraries}:{libraries / 'x86_64'}",
+        "RUNTIME_DIRECTORY": str(directory),
+    }
+    argv = server_command(program, file, threads)
+    process = machine.spawn("trex", argv, env=env, isolated=True)
+    return TrexServer(process, threads, configuration)

@@ -307,19 +307,17 @@ def to_trial_result(
     check_counters(plan, ports, short)
     refused = _share_refused(int(counted["dropped"]), short)
     counts = tuple(_direction(d, plan, counted, refused[d], duration_s) for d in directions)
-    result = TrialResult(
-        directions=counts, refusal_is_loss=refusal_is_loss, uncollected=dict(UNCOLLECTED)
-    )
     unprobed = plan.unprobed
     if plan.probes() and all(d.latency is None for d in counts):
         unprobed = "no probe was seen to come back (TRex with several workers on memif sees none)"
-    if unprobed:
-        why = {"latency": f"not measured: {unprobed}"}
-        result = result.model_copy(update={"uncollected": result.uncollected | why})
+    result = TrialResult(
+        directions=counts,
+        refusal_is_loss=refusal_is_loss,
+        uncollected=UNCOLLECTED | ({"latency": f"not measured: {unprobed}"} if unprobed else {}),
+    )
     if result.worst_loss_ratio() > histogram_up_to_loss:
-        result = result.model_copy(
-            update={"directions": tuple(_without_histogram(d) for d in counts)}
-        )
+        bare = tuple(_without_histogram(d) for d in counts)
+        result = result.model_copy(update={"directions": bare})
     return result
 
 
