@@ -83,7 +83,7 @@ class Memif(Wire):
 
 
 class Veth(Wire):
-    """A veth pair with offloads off and the kernel's own chatter silenced."""
+    """A veth pair with offloads off and without the kernel's own frames."""
 
     name: ClassVar[str] = "veth"
     #: A frame that af_packet cannot queue waits in the tester's own ring.

@@ -98,7 +98,7 @@ def test_it_can_be_used_by_someone_who_did_not_start_it(
     other = _client_of(loop, monkeypatch)
     with pytest.raises(GeneratorError, match="one client at a time"):
         other.connect(loop.ends)
-    loop.generator._connected().close()
+    loop.generator._lua_client.close()
     other.connect(loop.ends)
     try:
         Loop(loop.machine, loop.ends, other).prepare(size=128)

@@ -358,7 +358,7 @@ def read_mark(frame: bytes) -> tuple[int, int] | None:
         frame: Octets without FCS.
 
     Returns:
-        Stream and sequence number; None for a frame of somebody else.
+        Stream and sequence number; None for a foreign frame.
     """
     if len(frame) < HEADER_LEN + MARK.size:
         return None

@@ -52,7 +52,7 @@ def tagged(frame: bytes, tags: bytes) -> bytes:
 
 
 def addressed(frame: bytes, mac: str) -> bytes:
-    """Send a frame to somebody else.
+    """Give a frame another destination.
 
     Args:
         frame: Octets without FCS.

@@ -220,7 +220,7 @@ class TrafficGenerator(Backend):
         """What a stored calibration of it depends on, besides the machine: its own build.
 
         Returns:
-            A version or digest; "" when its name says it all.
+            A version or digest; "" when its name is enough.
         """
         return ""
 

@@ -84,7 +84,7 @@ class PktgenConfig(Frozen):
     """How Pktgen-DPDK is used: the section [pktgen] of a testbed file.
 
     Attributes:
-        server: Where one runs that somebody else has started: "HOST" or "HOST:PORT", its ports 0
+        server: Where another program has started one: "HOST" or "HOST:PORT", its ports 0
             and 1 at the ends of the wires; "" starts one.
         memif: True for a build that runs on memif though it sets the MTU of its ports, because the
             MTU of its DPDK's memif can be set.

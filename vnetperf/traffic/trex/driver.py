@@ -67,9 +67,9 @@ class TrexConfig(Frozen):
     """How TRex is used: the section [trex] of a testbed file.
 
     Attributes:
-        server: Where a server runs that somebody else has started: "HOST" or
+        server: Address of a server that was started elsewhere: "HOST" or
             "HOST:SYNC-PORT:ASYNC-PORT", its ports 0 and 1 at the ends of the wires; "" starts one.
-        force: True takes its ports from whoever has them, and stops what runs on them.
+        force: True takes its ports from their owner, and stops what runs on them.
         client: Directory of its Python client, of a TRex tree, or of a virtual environment with
             lbr-trex-client; "" takes the one beside the server, or an installed one.
     """
