@@ -182,10 +182,11 @@ class Exchange:
             try:
                 self._versions[key] = end.place.run(tool.version_argv)
             except VnetperfError as error:
+                program = tool.programs[0]
                 raise CapabilityError(
-                    f"{tool.programs[0].name} cannot be run in the {end.what}: {error.what}",
+                    f"{program.name} cannot be run in the {end.what}: {error.what}",
                     where=f"endpoint tool {tool.name}",
-                    cure=f"install the package {tool.package} there; an image for guests needs it",
+                    cure=f"install the package {program.package} there; a guest's image needs it",
                 ) from error
         return self._versions[key]
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from vnetperf.backend import Requirements
 from vnetperf.model.outcomes import Figures, Kind, TransferSpec
-from vnetperf.model.testbed import MachineFacts, Program
+from vnetperf.model.testbed import MachineFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,7 @@ class EndpointTool(Requirements, ABC):
 
     Attributes:
         name: What users call it.
-        package: The package that has it.
-        programs: Programs of the client and of the server; a name alone is a program of `package`.
+        programs: Programs of the client and of the server.
         kinds: What it can do.
         version_argv: Command line that prints the version of its client.
         ports: Ports that one server takes.
@@ -66,19 +65,11 @@ class EndpointTool(Requirements, ABC):
         reports_machine_cpu: True when the processor use in its output is the whole machine's.
     """
 
-    package: ClassVar[str]
     kinds: ClassVar[tuple[Kind, ...]]
     version_argv: ClassVar[tuple[str, ...]]
     ports: ClassVar[int] = 1
     end_server_by: ClassVar[signal.Signals] = signal.SIGTERM
     reports_machine_cpu: ClassVar[bool] = False
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        named: tuple[Program | str, ...] = cls.programs
-        cls.programs = tuple(
-            Program(name=one, package=cls.package) if isinstance(one, str) else one for one in named
-        )
 
     def missing(self, facts: MachineFacts) -> str:
         """What keeps it from running on the machine.

@@ -18,7 +18,6 @@ class Iperf3(EndpointTool):
     """iperf3 3.1 and later; a process has one thread before 3.16."""
 
     name: ClassVar[str] = "iperf3"
-    package: ClassVar[str] = "iperf3"
     programs: ClassVar[tuple[Program, ...]] = (
         Program(name="iperf3", package="iperf3", version_args=("--version",), by_make=True),
     )

@@ -33,7 +33,6 @@ class Netperf(EndpointTool):
     """netperf 2.6 and later."""
 
     name: ClassVar[str] = "netperf"
-    package: ClassVar[str] = "netperf"
     programs: ClassVar[tuple[Program, ...]] = (
         Program(name="netperf", package="netperf", version_args=("-V",), by_make=True),
         Program(name="netserver", package="netperf", by_make=True),

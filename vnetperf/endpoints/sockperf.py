@@ -38,7 +38,6 @@ class Sockperf(EndpointTool):
     """sockperf 3.5 and later."""
 
     name: ClassVar[str] = "sockperf"
-    package: ClassVar[str] = "sockperf"
     programs: ClassVar[tuple[Program, ...]] = (
         Program(name="sockperf", package="sockperf", version_args=("--version",), by_make=True),
     )
