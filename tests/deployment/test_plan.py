@@ -16,6 +16,7 @@ from vnetperf.model.options import SwitchOptions
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import CoresConfig, HugepageFacts, MachineFacts, Testbed
 from vnetperf.model.traffic import TrafficProfile
+from vnetperf.vnfs.base import VnfMemory
 
 pytestmark = pytest.mark.usefixtures("fakes")
 
@@ -73,6 +74,10 @@ def test_threads_on_another_node_get_their_little_memory_there(
     assert users == {0: {"vnf0": 64, "vnf1": 64}, 1: {"vnf0": 16, "vnf1": 16}}
 
 
+def _set_memory(monkeypatch: pytest.MonkeyPatch, memory: VnfMemory) -> None:
+    monkeypatch.setattr("tests.fakes.backends.FakeVnf.memory", lambda *_: memory)
+
+
 def test_memory_of_vnfs_moves_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     def users(where: str) -> dict[tuple[int, int], dict[str, int]]:
         made = plan(scenario(vnf_placement=where), facts(10, nodes=2))
@@ -84,16 +89,16 @@ def test_memory_of_vnfs_moves_with_them(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("tests.fakes.backends.FakeVnf.far_mib", 16)
     assert users("unpinned") == {(0, 2048): {"vnf0": 64}, (1, 2048): {"vnf0": 16}}
     assert users("remote") == {(1, 2048): {"vnf0": 64}}
-    monkeypatch.setattr("tests.fakes.backends.FakeVnf.memory_floats", True)
+    _set_memory(monkeypatch, VnfMemory(64, floats=True))
     assert users("unpinned") == {(0, 2048): {"vnf0": 64}, (1, 2048): {"vnf0": 64}}
-    monkeypatch.setattr("tests.fakes.backends.FakeVnf.page_kb", lambda _: 1048576)
+    _set_memory(monkeypatch, VnfMemory(64, 1048576, floats=True))
     assert users("local") == {(0, 1048576): {"vnf0": 64}}
 
 
 def test_pages_of_a_size_that_the_kernel_has_not_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tests.fakes.backends.FakeVnf.page_kb", lambda _: 1048576)
+    _set_memory(monkeypatch, VnfMemory(64, 1048576))
     small = HugepageFacts(node=0, size_kb=2048, total=0, free=0)
     text = refusal(scenario(), facts(hugepages=(small,)))
     assert "the kernel has no hugepages of 1048576 KiB on node 0; accepted: 2048 on node 0" in text

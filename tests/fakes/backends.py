@@ -7,7 +7,7 @@ from typing import ClassVar
 from vnetperf.model.scenario import RoleDemand, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.traffic.base import GeneratorCapabilities, TrafficGenerator
-from vnetperf.vnfs.base import Vnf
+from vnetperf.vnfs.base import Vnf, VnfMemory
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
 from vnetperf.wires import Wire
 
@@ -87,12 +87,8 @@ class FakeVnf(Vnf):
         return ""
 
     @classmethod
-    def roles(cls, number: int) -> tuple[RoleDemand, ...]:
-        return (RoleDemand(role=f"vnf{number}", group="vnf"),)
-
-    @classmethod
-    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
-        return 64
+    def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
+        return VnfMemory(64)
 
 
 class FakeGenerator(TrafficGenerator):

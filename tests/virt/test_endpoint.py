@@ -17,7 +17,8 @@ import pytest
 
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.errors import DutError
-from vnetperf.virt.endpoint import ContainerProgram, CpuTime, GuestProgram, cpu_time
+from vnetperf.virt.container import ContainerProgram
+from vnetperf.virt.endpoint import CpuTime, GuestProgram, cpu_time
 from vnetperf.virt.guest_agent import GuestAgent
 
 BUSY = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"

@@ -27,7 +27,6 @@ from vnetperf.vnfs.vloop.kernel_forwarders import (
     FormPort,
     KernelForwarder,
     PutFile,
-    RunTool,
     network_beyond,
 )
 
@@ -88,9 +87,7 @@ def test_routes_lead_to_neighbours_that_are_told() -> None:
 
 def test_a_port_that_sends_nothing_has_no_route() -> None:
     silent = FormPort(netdev="in1", index=9, peer_mac="", network=NETWORKS[1])
-    lines = [
-        " ".join(s.argv) for s in FORMS["route"].steps((PORTS[0], silent)) if isinstance(s, RunTool)
-    ]
+    lines = [s for s in FORMS["route"].steps((PORTS[0], silent)) if isinstance(s, str)]
     assert not [line for line in lines if line.startswith("ip") and "in1" in line]
 
 
@@ -212,8 +209,8 @@ def test_a_form_plugs_in_where_it_works(mode: str, kinds: tuple[str, ...]) -> No
 @pytest.mark.parametrize(("mode", "polls"), [("io", True), ("bridge", False), ("xdp", False)])
 def test_the_kernel_takes_no_processor_and_no_hugepages(mode: str, *, polls: bool) -> None:
     scenario = deploying(vnf_mode=mode)
-    assert bool(ContainerVloop.demands(scenario, 0)) is polls
-    assert bool(ContainerVloop.hugepage_mib(scenario, "vhost-user")) is polls
+    assert bool(ContainerVloop.roles(scenario, 0)) is polls
+    assert bool(ContainerVloop.memory(scenario, "vhost-user").mib) is polls
 
 
 def test_what_the_kernel_lacks_is_told_and_testpmd_is_not_asked_for() -> None:

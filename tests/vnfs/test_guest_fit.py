@@ -121,7 +121,7 @@ def test_the_plan_shows_where_a_guest_goes() -> None:
 def test_as_many_processors_as_vcpus_that_have_a_queue(
     guest: tuple[str, ...], queues: int, threads: int
 ) -> None:
-    (demand,) = VmVloop.demands(asked(*guest, set=(f"rx_queues={queues}",)), 0)
+    (demand,) = VmVloop.roles(asked(*guest, set=(f"rx_queues={queues}",)), 0)
     assert demand.threads == threads
 
 

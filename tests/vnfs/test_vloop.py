@@ -213,7 +213,7 @@ def test_memory_has_room_for_all_rings_full(mtu: int, queues: int) -> None:
 @pytest.mark.parametrize(("kind", "needs"), [("vhost-user", True), ("memif", False)])
 def test_hugepages_are_asked_for_where_memory_is_shared(kind: str, needs: bool) -> None:
     plain = Scenario(deployment=make_deployment("pvp"), vswitch="any", traffic=TrafficProfile())
-    asked = Vloop.hugepage_mib(plain, kind)
+    asked = Vloop.memory(plain, kind).mib
     assert asked == (128 if needs else 0)
     many = plain.model_copy(update={"options": SwitchOptions(rx_queues=16)})
-    assert Vloop.hugepage_mib(many, kind) >= asked
+    assert Vloop.memory(many, kind).mib >= asked

@@ -19,7 +19,7 @@ from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.virt.container import Container
-from vnetperf.virt.endpoint import ContainerPlace, Endpoint, EndpointPair, EndpointPlace
+from vnetperf.virt.endpoint import Endpoint, EndpointPair, Place
 from vnetperf.vnfs.base import EndpointHost
 
 #: Addresses are those of RFC 2544 appendix C.2.2, on one link for the ends themselves.
@@ -117,9 +117,7 @@ def _endpoint_at(
         container.run(
             ["ip", "address", "replace", f"{sent.ipv4_src}/{PREFIX_LENGTH}", "dev", end.netdev]
         )
-        yield Endpoint(
-            f"namespace at port {number}", ContainerPlace(container), sent.ipv4_src, end.netdev
-        )
+        yield Endpoint(f"namespace at port {number}", container, sent.ipv4_src, end.netdev)
     finally:
         container.give_back()
         machine.set_link(end.netdev, mac=before)
@@ -181,7 +179,7 @@ class TrafficWatchdog:
         )
 
 
-def listening_ports(place: EndpointPlace, *, udp: bool) -> set[int]:
+def listening_ports(place: Place, *, udp: bool) -> set[int]:
     """Ports at which something waits."""
     text = place.run(["cat", "/proc/net/udp" if udp else "/proc/net/tcp"])
     rows = [line.split() for line in text.splitlines()[1:]]

@@ -137,7 +137,7 @@ def make_plan(scenario: Scenario, testbed: Testbed, facts: MachineFacts) -> Plan
     demands: tuple[RoleDemand, ...] = (
         *tester_roles(scenario.generator, generator, testbed),
         *vswitch.roles(scenario),
-        *(role for number in vnfs for role in vnf.demands(scenario, number)),
+        *(role for number in vnfs for role in vnf.roles(scenario, number)),
     )
 
     def place(near: int | None) -> tuple[Placement, int]:
@@ -318,11 +318,11 @@ def _memory(
         pools.setdefault((node, size), {})[scenario.vswitch] = mib
     for number in range(graph.vnf_count):
         role, kind = f"vnf{number}", attachment_kind(vswitch, vnf.accepts(scenario))
-        if mib := vnf.hugepage_mib(scenario, kind):
-            vnf_size = vnf.page_kb(scenario) or size
-            loose = role in placement.unpinned and vnf.memory_floats
+        if (memory := vnf.memory(scenario, kind)).mib:
+            vnf_size = memory.page_kb or size
+            loose = role in placement.unpinned and memory.floats
             for node in placement.nodes if loose else (placement.home_of_vnfs,):
-                pools.setdefault((node, vnf_size), {})[role] = mib
+                pools.setdefault((node, vnf_size), {})[role] = memory.mib
             for node in placement.far_nodes:
                 pools.setdefault((node, size), {}).setdefault(role, vnf.far_mib)
     for node in placement.far_nodes:

@@ -100,7 +100,7 @@ def _path_error(
     return DutError(
         f"the path check failed: {counts}; counters of the last try: {hops}"
         + (f"; links down: {', '.join(down)}" if down else "")
-        + "".join(f"; {lines}" for vnf in deployment.vnfs if (lines := vnf.last_words())),
+        + "".join(f"; {lines}" for vnf in deployment.vnfs if (lines := vnf.last_output())),
         where=deployment.plan.scenario.id,
         cure=_path_cure(deployment, down),
     )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,9 @@ from vnetperf.host import cpu, links
 from vnetperf.host.cpu import format_cpus
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model.errors import HostError
+from vnetperf.virt import endpoint
 
 log = logging.getLogger(__name__)
 
@@ -73,16 +77,24 @@ class Container:
         self._taken = []
 
     def run(self, argv: Sequence[str]) -> str:
-        """Run a short-lived tool of the machine in the container's namespace, to its end."""
-        return self.machine.run(argv, netns=self._namespace())
+        """Run a tool of the machine in the container's namespace, to its end."""
+        return self.machine.run(self._with_path(argv), netns=self._namespace())
+
+    def _with_path(self, argv: Sequence[str]) -> list[str]:
+        """A command line with the path of the program, where the machine's facts have it."""
+        return [self.machine.facts.programs.get(argv[0]) or argv[0], *argv[1:]]
+
+    def start(self, name: str, argv: Sequence[str]) -> ContainerProgram:
+        """Start a program of an endpoint."""
+        return ContainerProgram(self.spawn(name, self._with_path(argv)))
 
     def spawn(
         self,
         name: str,
         argv: Sequence[str],
         *,
-        env: Mapping[str, str],
-        keep_stdin_open: bool,
+        env: Mapping[str, str] | None = None,
+        keep_stdin_open: bool = False,
         cpus: Sequence[int] = (),
     ) -> ManagedProcess:
         """Start a program in the container."""
@@ -92,7 +104,7 @@ class Container:
         return self.machine.spawn(
             name,
             argv,
-            env=env,
+            env=env or {},
             cpus=None if self.group else tuple(cpus) or self.cpus,
             keep_stdin_open=keep_stdin_open,
             netns=self._namespace(),
@@ -108,12 +120,62 @@ class Container:
         """Statistics of all interfaces in the container."""
         return links.statistics(self._namespace())
 
+    def received(self, netdev: str) -> int:
+        """Packets that an interface has received."""
+        table = self.statistics()
+        if netdev not in table:
+            raise HostError(f"the interface {netdev} is gone", where=self.name)
+        return table[netdev].rx
+
+    @property
+    def processors(self) -> str:
+        """Its processors, for the report."""
+        return format_cpus(self.cpus)
+
     def facts(self) -> dict[str, Any]:
         """What it is made of, for the result."""
-        cpus = format_cpus(self.cpus)
+        how = f"cgroup v2 cpuset {self.group}"
+        if not self.group:
+            how = f"scheduler affinity ({self.why_no_group})"
         return {
             "kind": "network namespace of its own, the machine's files",
-            "processors": f"{cpus}, by cgroup v2 cpuset {self.group}"
-            if self.group
-            else f"{cpus}, by scheduler affinity ({self.why_no_group})",
+            "processors": f"{self.processors}, by {how}",
         }
+
+
+class ContainerProgram(endpoint.EndpointProgram):
+    """A program in a container."""
+
+    def __init__(self, process: ManagedProcess) -> None:
+        self._process = process
+        self._code: int | None = None
+
+    def ended(self) -> int | None:
+        """Its exit code; None while it runs."""
+        if self._code is None and self._is_dead():
+            self.update_cpu()  # the kernel keeps its times until its exit code is read
+            self._code = self._process.returncode
+        return self._code
+
+    def _is_dead(self) -> bool:
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        try:
+            return os.waitid(os.P_PID, self._process.pid, flags) is not None
+        except ChildProcessError:
+            return True
+
+    def read_stat(self) -> str:
+        """The text of its stat file."""
+        return Path(f"/proc/{self._process.pid}/stat").read_text()
+
+    def output(self) -> str:
+        """What it has written."""
+        return self._process.log_text()
+
+    def end(self, by: signal.Signals) -> None:
+        """End it; its last output is in its log then."""
+        if self.ended() is None:
+            self._process.signal(by)
+        what = "the end of a program"
+        wait_at_most(lambda: self.ended() is not None, endpoint.END_S, what, poll_s=0.01)
+        self._process.stop(endpoint.END_S)

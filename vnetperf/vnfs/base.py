@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from vnetperf.backend import Backend
 from vnetperf.host.machine import Machine
@@ -15,6 +15,20 @@ from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.endpoint import Endpoint, EndpointPair
+
+
+class VnfMemory(NamedTuple):
+    """Hugepages that one VNF requires.
+
+    Attributes:
+        mib: MiB; 0 for none.
+        page_kb: Size of the pages, KiB; None for the testbed's.
+        floats: True when the memory of an unpinned VNF is on any node, as the kernel decides.
+    """
+
+    mib: int = 0
+    page_kb: int | None = None
+    floats: bool = False
 
 
 class Vnf(Backend):
@@ -40,20 +54,22 @@ class Vnf(Backend):
     #: True when it opens a tap with IFF_MULTI_QUEUE even for one queue, as DPDK does.
     opens_multi_queue: ClassVar[bool] = True
 
-    #: True when the memory of an unpinned one is wherever the kernel puts it.
-    memory_floats: ClassVar[bool] = False
-
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan)
         self.number = number
+
+    @property
+    def role(self) -> str:
+        """Role of its forwarding threads, "vnf0"."""
+        return f"vnf{self.number}"
 
     @property
     def path_s(self) -> float:
         """Longest time until it forwards that nothing but frames can show; 0 for none, seconds."""
         return 0.0
 
-    def last_words(self) -> str:
-        """What it said last, for the error when nothing comes through; "" when it says nothing."""
+    def last_output(self) -> str:
+        """Its last output, for the error when no frame comes through; "" when there is none."""
         return ""
 
     @classmethod
@@ -97,7 +113,7 @@ class Vnf(Backend):
         return {}
 
     @classmethod
-    def demands(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
+    def roles(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
         """Poll-mode threads of one VNF in the scenario's mode.
 
         Args:
@@ -105,48 +121,24 @@ class Vnf(Backend):
             number: Number of the VNF.
 
         Returns:
-            Demands; empty where the kernel forwards.
+            Demands, one thread by default; empty where the kernel forwards.
         """
         del scenario
-        return cls.roles(number)
+        return (RoleDemand(role=f"vnf{number}", group="vnf"),)
 
     @classmethod
-    @abstractmethod
-    def roles(cls, number: int) -> tuple[RoleDemand, ...]:
-        """Poll-mode threads of one VNF.
-
-        Args:
-            number: Number of the VNF.
-
-        Returns:
-            Demands.
-        """
-
-    @classmethod
-    @abstractmethod
-    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
-        """Hugepage memory one VNF needs.
+    def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
+        """Hugepage memory one VNF requires.
 
         Args:
             scenario: The scenario: its MTU and queues matter.
             attachment: Kind of attachment it plugs into.
 
         Returns:
-            MiB; 0 for none.
+            The memory, none by default.
         """
-
-    @classmethod
-    def page_kb(cls, scenario: Scenario) -> int | None:
-        """Size of the hugepages one VNF needs.
-
-        Args:
-            scenario: The scenario.
-
-        Returns:
-            KiB; None for the testbed's.
-        """
-        del scenario
-        return None
+        del scenario, attachment
+        return VnfMemory()
 
     @abstractmethod
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:

@@ -89,7 +89,7 @@ def test_every_session_is_made_and_timed(monkeypatch: pytest.MonkeyPatch, ramp: 
         client.echo()
         phase = client.attach(40, ramp)
     assert [context.teid_data for context in phase.contexts] == list(range(1, 41))
-    assert (phase.asked, len(phase.answer_s), phase.refusals) == (40, 40, {})
+    assert (phase.requested, len(phase.answer_s), phase.refusals) == (40, 40, {})
     facts = phase.facts()
     assert facts["success rate"] == 1.0
     assert facts["attached"] == 40
@@ -125,9 +125,9 @@ def test_what_is_lost_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_rate_is_that_of_requests_where_there_is_a_ramp() -> None:
-    phase = sgsn.AttachPhase(asked=50, ramp=25.0, seconds=3.0, asking_s=1.96)
+    phase = sgsn.AttachPhase(requested=50, ramp=25.0, seconds=3.0, requesting_s=1.96)
     assert phase.rate == pytest.approx(25.0)
-    phase = sgsn.AttachPhase(asked=2, ramp=0.0, seconds=4.0, asking_s=2.0)
+    phase = sgsn.AttachPhase(requested=2, ramp=0.0, seconds=4.0, requesting_s=2.0)
     phase.contexts = [gtpc.Context(1, 1, "198.18.0.1", "192.0.2.1")] * 2
     assert phase.rate == 0.5  # one after the other: as fast as they are made
 

@@ -6,6 +6,7 @@ import json
 import platform
 import shlex
 from collections.abc import Mapping
+from contextlib import closing
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,8 +22,9 @@ from vnetperf.model.options import GN_CORE, GN_TESTER
 from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.trial import HopCounters
+from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vepc import stack
-from vnetperf.vnfs.vepc.mobile_core import MobileCoreForm, MobileCorePrograms, MobileCoreVnf
+from vnetperf.vnfs.vepc.mobile_core import MOBILE_CORE_FORM, MobileCorePrograms, MobileCoreVnf
 from vnetperf.vnfs.vepc.sgsn import AttachPhase, Sgsn, bearer_runs
 from vnetperf.vnfs.vloop.container import LAUNCHER, ContainerVloop, vf_driver_problem
 
@@ -51,9 +53,7 @@ class ContainerPrograms(MobileCorePrograms):
         """Start a program."""
         name, cpus = (f"{self.role}-{number}", ()) if number else (self.role, self.cpus)
         argv = shlex.split(line)
-        self.processes.append(
-            self.container.spawn(name, argv, env={}, keep_stdin_open=False, cpus=cpus)
-        )
+        self.processes.append(self.container.spawn(name, argv, cpus=cpus))
 
     def log(self, number: int) -> str:
         """Its whole output."""
@@ -68,7 +68,7 @@ class ContainerPrograms(MobileCorePrograms):
         return run_in(self.container.netns, SNMP.read_text)
 
 
-class Vepc(MobileCoreVnf, ContainerVloop):
+class Vepc(MobileCoreVnf[ContainerPrograms], ContainerVloop):
     """A mobile core: packets of UEs in GTP-U at port 0, plain at port 1."""
 
     name: ClassVar[str] = "vepc"
@@ -83,11 +83,10 @@ class Vepc(MobileCoreVnf, ContainerVloop):
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
         placement = plan.placement
-        self.form = MobileCoreForm
+        self.form = MOBILE_CORE_FORM
         #: Processors of what moves users' packets; empty where the kernel is to choose.
         pinned = self.role not in placement.unpinned
         self.cpus = placement.cores.get(self.role, ()) if pinned else ()
-        self.mobile_core: ContainerPrograms | None = None
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -97,9 +96,9 @@ class Vepc(MobileCoreVnf, ContainerVloop):
         )
 
     @classmethod
-    def demands(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
+    def roles(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
         """None where the kernel moves users' packets, on whichever processor they come in."""
-        return () if scenario.core.gtpu_mode == "kernel" else cls.roles(number)
+        return () if scenario.core.gtpu_mode == "kernel" else Vnf.roles(scenario, number)
 
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
         """Make the container with both interfaces, address them, and start the mobile core."""
@@ -124,18 +123,12 @@ class Vepc(MobileCoreVnf, ContainerVloop):
             self.sessions = bearer_runs(self._attach_by_command(options.sessions))
 
     def _attach_by_gtpc(self, sessions: int, ramp: float) -> AttachPhase:
-        client: list[Sgsn] = []
+        def make() -> Sgsn:
+            return Sgsn(stack.SGSN, GN_CORE, GN_TESTER, self.stack.attach.apn, self.check_alive)
 
-        def make() -> None:
-            apn = self.stack.attach.apn
-            client.append(Sgsn(stack.SGSN, GN_CORE, GN_TESTER, apn, self.check_alive))
-
-        run_in(self.container.netns, make)
-        try:
-            client[0].echo()
-            return client[0].attach(sessions, ramp)
-        finally:
-            client[0].close()
+        with closing(run_in(self.container.netns, make)) as client:
+            client.echo()
+            return client.attach(sessions, ramp)
 
     def _attach_by_command(self, sessions: int) -> list[tuple[int, int]]:
         """Run the stack's own attach command; it prints a line for each session."""
@@ -156,11 +149,6 @@ class Vepc(MobileCoreVnf, ContainerVloop):
                 f"the attach command made {len(found)} of {sessions} sessions", where=where
             )
         return found
-
-    def _launched(self) -> ContainerPrograms:
-        if self.mobile_core is None:
-            raise DutError("it has not been launched", where=self.role)
-        return self.mobile_core
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Both interfaces, the one to the first program, and its GTP-U socket."""

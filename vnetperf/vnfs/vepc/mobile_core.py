@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from vnetperf.host.machine import Machine
 from vnetperf.host.wait import wait_at_most, wait_for
@@ -21,11 +21,11 @@ from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
-from vnetperf.virt.endpoint import EndpointPair
+from vnetperf.virt.endpoint import EndpointPair, Place
 from vnetperf.vnfs.base import UserPlane
 from vnetperf.vnfs.vepc import stack, ue
 from vnetperf.vnfs.vepc.sgsn import AttachPhase, bearer_runs
-from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPlace, FormPort, Step, run_step
+from vnetperf.vnfs.vloop.kernel_forwarders import Form, FormPorts, Step
 
 log = logging.getLogger(__name__)
 
@@ -36,18 +36,14 @@ REAPED_S = 2.0
 TAIL_LINES = 15
 
 
-class MobileCoreForm(Form):
-    """The addresses and routes of a mobile core: Gn at port 0, SGi at port 1."""
+def _network_steps(ports: FormPorts) -> list[Step]:
+    gn, sgi = ports
+    interfaces = stack.MobileCoreInterfaces(gn=gn.netdev, sgi=sgi.netdev)
+    return list(stack.network_commands(interfaces, gn.peer_mac, sgi.peer_mac))
 
-    name: ClassVar[str] = "route"
-    attachments: ClassVar[tuple[str, ...]] = ("veth", "vf", "macvlan", "virtio")
 
-    @classmethod
-    def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
-        """Its network commands."""
-        gn, sgi = ports
-        interfaces = stack.MobileCoreInterfaces(gn=gn.netdev, sgi=sgi.netdev)
-        return tuple(map(run_step, stack.network_commands(interfaces, gn.peer_mac, sgi.peer_mac)))
+#: The addresses and routes of a mobile core: Gn at port 0, SGi at port 1.
+MOBILE_CORE_FORM = Form("route", ("veth", "vf", "macvlan", "virtio"), _network_steps)
 
 
 class MobileCorePrograms(ABC):
@@ -56,7 +52,7 @@ class MobileCorePrograms(ABC):
     #: Where they run, in messages.
     where: ClassVar[str] = ""
 
-    def __init__(self, vnf: MobileCoreVnf, place: FormPlace, directory: Path) -> None:
+    def __init__(self, vnf: MobileCoreVnf[Any], place: Place, directory: Path) -> None:
         scenario = vnf.plan.scenario
         self.stack, self.options, self.mtu = vnf.stack, scenario.core, scenario.mtu
         self.role, self.place, self.directory = vnf.role, place, directory
@@ -148,8 +144,11 @@ class MobileCorePrograms(ABC):
         return {"application": self.stack.description or self.stack.name, "programs": self.lines}
 
 
-class MobileCoreVnf(UserPlane):
-    """What a mobile core has besides what forwards: sessions, and users of its own."""
+Programs = TypeVar("Programs", bound=MobileCorePrograms)
+
+
+class MobileCoreVnf(UserPlane, Generic[Programs]):
+    """What a mobile core has besides what forwards: programs, sessions, and users of its own."""
 
     modes: ClassVar[tuple[str, ...]] = ("route",)
     far_mib: ClassVar[int] = 0
@@ -157,13 +156,14 @@ class MobileCoreVnf(UserPlane):
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
+        self.mobile_core: Programs | None = None
         self.phase: AttachPhase | None = None
         self.sessions: tuple[Bearers, ...] = ()
 
-    @property
-    def role(self) -> str:
-        """Role of what moves users' packets."""
-        return f"vnf{self.number}"
+    def _launched(self) -> Programs:
+        if self.mobile_core is None:
+            raise DutError("its mobile core is not up", where=self.role)
+        return self.mobile_core
 
     @property
     def stack(self) -> MobileCore:
@@ -181,7 +181,7 @@ class MobileCoreVnf(UserPlane):
     def take_sessions(self, phase: AttachPhase, programs: MobileCorePrograms) -> None:
         """The sessions of an attach phase, which must be complete."""
         self.phase = phase
-        made, wanted = len(phase.contexts), phase.asked
+        made, wanted = len(phase.contexts), phase.requested
         log.info("%s: %d of %d sessions after %.2f s", self.role, made, wanted, phase.seconds)
         if phase.refusals:
             programs.check()
@@ -214,5 +214,5 @@ class MobileCoreVnf(UserPlane):
         """Put a UE and a server in the tester's places."""
         if self.ends_with_users:
             self.sessions = ()
-        with ue.in_place_of_tester(self, self.stack, ends) as found:
+        with ue.UeAndServer(self, self.stack).attached(ends) as found:
             yield found

@@ -8,13 +8,13 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from statistics import quantiles
 from typing import Any
 
 from vnetperf.host.machine import Machine
-from vnetperf.host.wait import patient
+from vnetperf.host.wait import patient, wait_for
 from vnetperf.model.deployment import VnfPort, WireEnd, tester_mac, vnf_mac
 from vnetperf.model.errors import CapabilityError, DutError, HostError
 from vnetperf.model.options import GN_CORE, GN_PREFIX, GN_TESTER, Bearers
@@ -37,20 +37,20 @@ class AttachPhase:
     """How the attach phase went.
 
     Attributes:
-        asked: Sessions asked for.
-        ramp: Sessions asked for in a second; 0 for one after the other.
-        seconds: From the first request to the last answer.
-        asking_s: From the first request to the first one of the last session.
+        requested: Sessions requested.
+        ramp: Sessions requested in a second; 0 for one after the other.
+        seconds: From the first request to the last response.
+        requesting_s: From the first request to the first one of the last session.
         contexts: Sessions that were made, in the order of their requests.
-        answer_s: Time from each one's first request to its answer, seconds.
+        answer_s: Time from each one's first request to its response, seconds.
         refusals: Why others were not made -> how many.
         repeated: Requests that were sent again.
     """
 
-    asked: int
+    requested: int
     ramp: float
     seconds: float = 0.0
-    asking_s: float = 0.0
+    requesting_s: float = 0.0
     contexts: list[gtpc.Context] = field(default_factory=list)
     answer_s: list[float] = field(default_factory=list)
     refusals: Counter[str] = field(default_factory=Counter)
@@ -58,9 +58,9 @@ class AttachPhase:
 
     @property
     def rate(self) -> float:
-        """Sessions in a second: asked for, where there is a ramp; made, one after the other."""
-        if self.ramp and self.asking_s:
-            return (self.asked - 1) / self.asking_s  # the first one was asked for at 0 s
+        """Sessions in a second: requested, where there is a ramp; made, one after the other."""
+        if self.ramp and self.requesting_s:
+            return (self.requested - 1) / self.requesting_s  # the first was requested at 0 s
         return len(self.contexts) / self.seconds if self.seconds else 0.0
 
     def facts(self) -> dict[str, Any]:
@@ -68,9 +68,9 @@ class AttachPhase:
         times = sorted(self.answer_s)
         made = len(self.contexts)
         found: dict[str, Any] = {
-            "sessions asked for": self.asked,
+            "sessions asked for": self.requested,
             "attached": made,
-            "success rate": round(made / self.asked, 6),
+            "success rate": round(made / self.requested, 6),
             "ramp, sessions/s": self.ramp or "one after the other",
             "whole, s": round(self.seconds, 4),
             "reached, sessions/s": round(self.rate, 1),
@@ -90,10 +90,10 @@ class AttachPhase:
             return
         why = ", ".join(f"{count} by {text!r}" for text, count in self.refusals.items())
         raise DutError(
-            f"{sum(self.refusals.values())} of {self.asked} sessions were refused: {why}; "
+            f"{sum(self.refusals.values())} of {self.requested} sessions were refused: {why}; "
             f"log ends with:\n{log_tail()}",
             where=where,
-            cure="ask for fewer with --core sessions=N, or more slowly with --core ramp=N",
+            cure="request fewer with --core sessions=N, or a lower rate with --core ramp=N",
         )
 
 
@@ -157,34 +157,40 @@ class Sgsn:
 
     def echo(self) -> None:
         """Wait until the mobile core answers."""
-        deadline = time.monotonic() + patient(ECHO_S)
-        while time.monotonic() < deadline:
-            asked = time.monotonic()
+
+        def answered() -> bool:
             self._send(gtpc.echo_request(self._next()).encode())
             answer = self._receive(ECHO_EVERY_S)
-            if answer and answer.kind == gtpc.ECHO_RESPONSE:
-                return
-            self.check()
-            # A port that nobody listens on is told at once.
-            time.sleep(max(0.0, asked + ECHO_EVERY_S - time.monotonic()))
-        raise DutError(
-            "the mobile core does not answer an echo request", where=f"GTP-C, {self.local}"
+            return answer is not None and answer.kind == gtpc.ECHO_RESPONSE
+
+        wait_for(
+            answered,
+            ECHO_S,
+            "an echo response of the mobile core",
+            poll_s=ECHO_EVERY_S,  # a port without a listener refuses at once
+            check=self.check,
+            error=lambda: DutError(
+                "the mobile core does not answer an echo request", where=f"GTP-C, {self.local}"
+            ),
         )
 
     def attach(self, sessions: int, ramp: float) -> AttachPhase:
-        """Ask for sessions."""
-        found = AttachPhase(asked=sessions, ramp=ramp)
+        """Request sessions."""
+        found = AttachPhase(requested=sessions, ramp=ramp)
         made: dict[int, gtpc.Context] = {}
         waiting: dict[int, _Request] = {}
-        began, asked = time.monotonic(), 0
-        while asked < sessions or waiting:
+        began, sent = time.monotonic(), 0
+        while sent < sessions or waiting:
             now = time.monotonic()
-            while asked < sessions and self._may_ask(asked, len(waiting), ramp, now - began):
+            while sent < sessions and _may_request(sent, len(waiting), ramp, now - began):
                 sequence = self._next()
-                waiting[sequence] = self._request(sequence, asked, now)
-                asked, found.asking_s = asked + 1, now - began
+                waiting[sequence] = self._request(sequence, sent, now)
+                sent, found.requesting_s = sent + 1, now - began
             self._again(waiting, found, now)
-            answer = self._receive(self._wait(waiting, asked, sessions, ramp, began))
+            due = [next(iter(waiting.values())).due] if waiting else []
+            if ramp and sent < sessions and len(waiting) < WINDOW:
+                due.append(began + sent / ramp)
+            answer = self._receive(min(due, default=0.0) - time.monotonic())
             if answer is not None and answer.kind == gtpc.CREATE_RESPONSE:
                 request = waiting.pop(answer.sequence, None)
                 if request is not None:  # otherwise the answer to a request sent again
@@ -192,20 +198,6 @@ class Sgsn:
         found.seconds = time.monotonic() - began
         found.contexts = [made[number] for number in sorted(made)]
         return found
-
-    @staticmethod
-    def _may_ask(asked: int, waiting: int, ramp: float, since_s: float) -> bool:
-        return (waiting < WINDOW and asked <= since_s * ramp) if ramp else waiting == 0
-
-    @staticmethod
-    def _wait(
-        waiting: dict[int, _Request], asked: int, sessions: int, ramp: float, began: float
-    ) -> float:
-        now = time.monotonic()
-        times = [request.due - now for request in waiting.values()][:1]
-        if ramp and asked < sessions and len(waiting) < WINDOW:
-            times.append(began + asked / ramp - now)
-        return min(times, default=0.0)
 
     def _request(self, sequence: int, number: int, now: float) -> _Request:
         who = gtpc.Subscriber(
@@ -251,6 +243,10 @@ class Sgsn:
         found.answer_s.append(time.monotonic() - request.first)
 
 
+def _may_request(sent: int, waiting: int, ramp: float, since_s: float) -> bool:
+    return (waiting < WINDOW and sent <= since_s * ramp) if ramp else waiting == 0
+
+
 def bearer_runs(sessions: list[tuple[int, int]]) -> tuple[Bearers, ...]:
     """Sessions as runs in which endpoints and addresses rise by one."""
     found: list[list[int]] = []
@@ -269,7 +265,7 @@ def bearer_runs(sessions: list[tuple[int, int]]) -> tuple[Bearers, ...]:
 def sgsn_on_wire(
     machine: Machine, ends: tuple[WireEnd, ...], number: int, apn: str, check: Callable[[], None]
 ) -> Iterator[Sgsn]:
-    """An SGSN on the tester's port 0; the tester looks on meanwhile."""
+    """An SGSN on the tester's port 0; the tester stays plugged in meanwhile."""
     netdev = ends[0].netdev if ends and ends[0].kind == "veth" else None
     if netdev is None:
         raise CapabilityError(
@@ -288,11 +284,10 @@ def sgsn_on_wire(
     tool(f"ip address replace {GN_TESTER}/{GN_PREFIX} dev {netdev}")
     try:
         tool(f"ip neigh replace {GN_CORE} lladdr {gn_mac} dev {netdev} nud permanent")
-        made = machine.in_netns(lambda: Sgsn(GN_TESTER, GN_CORE, GN_TESTER, apn, check))
-        try:
+        with closing(
+            machine.in_netns(lambda: Sgsn(GN_TESTER, GN_CORE, GN_TESTER, apn, check))
+        ) as made:
             yield made
-        finally:
-            made.close()
     finally:
         tool(f"ip neigh flush dev {netdev} nud permanent")
         tool(f"ip address flush dev {netdev}")

@@ -1,7 +1,4 @@
-"""A mobile core's stack file made concrete.
-
-Values, files, command lines, network, requirements.
-"""
+"""A mobile core's stack file with its values: files, command lines, network, requirements."""
 
 from __future__ import annotations
 
@@ -40,7 +37,7 @@ GTP_MODULE = KernelModule(name="gtp", symbol="gtp_dev_xmit", optional=True)
 TUN_MODULE = KernelModule(name="tun", symbol="tun_net_xmit", optional=True)
 #: A value's place: its name may be that of a file, with a point.
 VARIABLE = re.compile(r"\$\{([^{}]*)\}")
-#: First address beyond tester port 1: the server, which is the resolver that UEs are told too.
+#: First address beyond tester port 1: the server, which is the UEs' resolver too.
 SERVER = "198.19.0.1"
 #: Where the SGSN's signalling comes from: an address of the mobile core's own loopback interface.
 SGSN = "127.0.0.2"
@@ -61,44 +58,40 @@ class MobileCoreInterfaces:
     sgi: str
 
 
+def _common_values(stack: MobileCore, gn: str, tun: str, directory: Path) -> dict[str, str]:
+    """What `${NAME}` stands for in all of a stack's texts, besides the names of its files."""
+    return {
+        "apn": stack.attach.apn,
+        "directory": str(directory),
+        "gn": gn,
+        "gn_address": GN_CORE,
+        "gn_prefix": str(GN_PREFIX),
+        "radio_address": GN_TESTER,
+        "server": SERVER,
+        "server_network": SERVER_NETWORK,
+        "tun": tun,
+        "ue_network": UE_NETWORK,
+    }
+
+
 def stack_values(
     stack: MobileCore, options: MobileCoreOptions, interfaces: MobileCoreInterfaces, directory: Path
 ) -> dict[str, str]:
-    """What `${NAME}` can stand for, besides the names of the stack's files."""
-    return {
-        "apn": stack.attach.apn,
-        "directory": str(directory),
+    """What `${NAME}` stands for in files and command lines of a mobile core."""
+    own = {
         "dns": SERVER,
-        "gn": interfaces.gn,
-        "gn_address": GN_CORE,
-        "gn_prefix": str(GN_PREFIX),
         "gtpu_mode": stack.gtpu_modes.get(options.gtpu_mode, ""),
-        "radio_address": GN_TESTER,
         "ramp": f"{options.ramp:g}",
-        "server": SERVER,
-        "server_network": SERVER_NETWORK,
         "sessions": str(options.sessions),
         "sgi": interfaces.sgi,
         "sgsn_address": SGSN,
-        "tun": stack.tun,
-        "ue_network": UE_NETWORK,
     }
+    return dict(sorted((_common_values(stack, interfaces.gn, stack.tun, directory) | own).items()))
 
 
 def ue_values(stack: MobileCore, radio: str, directory: Path) -> dict[str, str]:
-    """What `${NAME}` can stand for in the command line of a UE, besides the stack's files."""
-    return {
-        "apn": stack.attach.apn,
-        "directory": str(directory),
-        "gn": radio,
-        "gn_address": GN_CORE,
-        "gn_prefix": str(GN_PREFIX),
-        "radio_address": GN_TESTER,
-        "server": SERVER,
-        "server_network": SERVER_NETWORK,
-        "tun": UE_TUN,
-        "ue_network": UE_NETWORK,
-    }
+    """What `${NAME}` stands for in the command line of a UE."""
+    return _common_values(stack, radio, UE_TUN, directory)
 
 
 def substitute(text: str, known: Mapping[str, str], where: str) -> str:
@@ -131,7 +124,7 @@ def program_argv(
 
 
 def stack_problem(stack: MobileCore, options: MobileCoreOptions) -> str:
-    """What is wrong with a stack, or with what is asked of it, before anything is started."""
+    """What is wrong with a stack, or with its options, before anything is started."""
     if options.gtpu_mode not in stack.gtpu_modes:
         return (
             f"{stack.name} has no gtpu_mode {options.gtpu_mode}; "
@@ -162,14 +155,14 @@ def stack_problem(stack: MobileCore, options: MobileCoreOptions) -> str:
     return ""
 
 
-#: Next hop towards the servers; a link-local address that nobody is asked for.
+#: Next hop towards the servers; a link-local address that is never resolved.
 SGI_HOP = "169.254.0.2"
 
 
 def network_commands(
     interfaces: MobileCoreInterfaces, radio_mac: str, server_mac: str
 ) -> tuple[str, ...]:
-    """Commands that address the mobile core's interfaces; nothing is ever asked by ARP."""
+    """Commands that address the mobile core's interfaces; nothing is resolved by ARP."""
     gn, sgi = interfaces.gn, interfaces.sgi
     return (
         # The interface that the program makes is silent from the start, on a kernel with IPv6.
@@ -189,7 +182,7 @@ def network_commands(
 
 
 def parse_udp(text: str, port: str) -> HopCounters:
-    """What a namespace's table of protocols says of UDP."""
+    """Counters of UDP in a namespace's table of protocols."""
     names, numbers = (line.split()[1:] for line in text.splitlines() if line.startswith("Udp:"))
     table = dict(zip(names, map(int, numbers), strict=True))
     return HopCounters(
@@ -237,7 +230,7 @@ def scenario_problem(scenario: Scenario, name: str) -> str:
         "no mobile core has been chosen; name one of conf/stacks/ with --core": scenario.stack
         is None,
     }
-    first = next((said for said, holds in found.items() if holds), "")
+    first = next((problem for problem, holds in found.items() if holds), "")
     return first or (stack_problem(scenario.stack, scenario.core) if scenario.stack else "")
 
 

@@ -1,16 +1,12 @@
-"""A UE and a server in place of the tester.
-
-An attach over the vSwitch, and programs between them.
-"""
+"""A UE and a server in place of the tester: the UE attaches over the vSwitch."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import count
 
-from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import VnfPort, WireEnd, tester_mac, vnf_mac
 from vnetperf.model.errors import CapabilityError, DutError, HostError
@@ -26,7 +22,7 @@ from vnetperf.model.options import (
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.virt.container import Container
-from vnetperf.virt.endpoint import ContainerPlace, Endpoint, EndpointPair
+from vnetperf.virt.endpoint import Endpoint, EndpointPair
 from vnetperf.vnfs.base import Vnf
 from vnetperf.vnfs.vepc import stack
 
@@ -42,44 +38,35 @@ _NUMBERS = count()
 class UeAndServer:
     """What plugs in at both of the tester's places while the tester is away."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        what: MobileCore,
-        number: int,
-        cpus: Sequence[int],
-        check: Callable[[], None],
-    ) -> None:
-        self.machine, self.stack, self.number, self.check = machine, what, number, check
+    def __init__(self, vnf: Vnf, what: MobileCore) -> None:
+        self.vnf, self.machine, self.stack = vnf, vnf.machine, what
         unique = next(_NUMBERS)
-        self.radio = Container(machine, f"ue{number}-{unique}", cpus)
-        self.sgi = Container(machine, f"sgi{number}-{unique}", cpus)
+        cpus = vnf.plan.placement.cores.get("tester", ())
+        self.radio = Container(self.machine, f"ue{vnf.number}-{unique}", cpus)
+        self.sgi = Container(self.machine, f"sgi{vnf.number}-{unique}", cpus)
         self._running: list[ManagedProcess] = []
 
     @contextmanager
     def attached(self, ends: tuple[WireEnd, ...]) -> Iterator[EndpointPair]:
         """Attach a UE, and give the wires back in the end."""
+        problem = ue_problem(self.machine.facts, self.vnf.plan.scenario, self.vnf.plan.wire)
+        if problem or self.stack.ue is None:
+            raise CapabilityError(problem, where="users' traffic")
         netdevs = _veth_netdevs(ends)
-        if self.stack.ue is None:
-            raise CapabilityError(
-                f"{self.stack.name} names no program for a UE",
-                where=f"conf/stacks/{self.stack.name}.toml",
-                cure="describe one under [ue]",
-            )
         macs = {netdev: self.machine.link(netdev).mac for netdev in netdevs}
         try:
             self._plug_in(netdevs)
             ue, attach_s = self._attach(self.stack.ue, netdevs)
             yield EndpointPair(
-                client=Endpoint("UE", ContainerPlace(self.radio), ue, stack.UE_TUN),
-                server=Endpoint("server", ContainerPlace(self.sgi), stack.SERVER, netdevs[1]),
+                client=Endpoint("UE", self.radio, ue, stack.UE_TUN),
+                server=Endpoint("server", self.sgi, stack.SERVER, netdevs[1]),
                 attach_s=round(attach_s, 3),
             )
         finally:
             self._unplug(macs)
 
     def _plug_in(self, netdevs: tuple[str, str]) -> None:
-        macs = [vnf_mac(VnfPort(vnf=self.number, index=index)) for index in (0, 1)]
+        macs = [vnf_mac(VnfPort(vnf=self.vnf.number, index=index)) for index in (0, 1)]
         radio, server = netdevs
         lines: dict[Container, tuple[str, ...]] = {
             self.radio: (
@@ -104,7 +91,8 @@ class UeAndServer:
         known = stack.ue_values(self.stack, netdevs[0], self.radio.directory)
         began = time.monotonic()
         argv = stack.program_argv(program, known, self.stack)
-        process = self._spawn(self.radio, "ue", argv)
+        process = self.radio.spawn("ue", argv)
+        self._running.append(process)
         try:
             process.wait_for(
                 lambda: program.ready in process.log_text() and bool(self._address()),
@@ -112,7 +100,7 @@ class UeAndServer:
                 what=f"the address of its interface {stack.UE_TUN}",
             )
         except HostError as error:
-            self.check()
+            self.vnf.check_alive()
             raise DutError(f"the UE does not attach: {error}", where=self.stack.name) from error
         attach_s = time.monotonic() - began
         # A full packet in the longest GTP-U header goes in one frame.
@@ -128,17 +116,6 @@ class UeAndServer:
                 return words[3].partition("/")[0]
         return ""
 
-    def _spawn(
-        self,
-        place: Container,
-        name: str,
-        argv: Sequence[str],
-        env: Mapping[str, str] | None = None,
-    ) -> ManagedProcess:
-        process = place.spawn(name, argv, env=env or {}, keep_stdin_open=False)
-        self._running.append(process)
-        return process
-
     def _unplug(self, macs: Mapping[str, str]) -> None:
         """Give the wires back, whatever a process does."""
         with ExitStack() as last:
@@ -149,19 +126,6 @@ class UeAndServer:
             for process in self._running:
                 last.callback(process.stop, timeout_s=3.0)
             self._running = []
-
-
-@contextmanager
-def in_place_of_tester(
-    vnf: Vnf, what: MobileCore, ends: tuple[WireEnd, ...]
-) -> Iterator[EndpointPair]:
-    """Put a UE and a server in the tester's places."""
-    if problem := ue_problem(vnf.machine.facts, vnf.plan.scenario, vnf.plan.wire):
-        raise CapabilityError(problem, where="users' traffic")
-    cpus = vnf.plan.placement.cores.get("tester", ())
-    users = UeAndServer(vnf.machine, what, vnf.number, cpus, vnf.check_alive)
-    with users.attached(ends) as found:
-        yield found
 
 
 def _veth_netdevs(ends: tuple[WireEnd, ...]) -> tuple[str, str]:

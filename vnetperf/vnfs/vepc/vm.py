@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.trial import HopCounters
@@ -15,13 +14,14 @@ from vnetperf.virt.endpoint import GUEST_DIR, GuestPlace
 from vnetperf.virt.guest import Guest
 from vnetperf.virt.guest_plan import SYSTEM_VCPU
 from vnetperf.vnfs.vepc import stack
-from vnetperf.vnfs.vepc.mobile_core import MobileCoreForm, MobileCorePrograms, MobileCoreVnf
+from vnetperf.vnfs.vepc.mobile_core import MOBILE_CORE_FORM, MobileCorePrograms, MobileCoreVnf
 from vnetperf.vnfs.vepc.sgsn import sgsn_on_wire
 from vnetperf.vnfs.vloop.vm import VmVloop
 
 #: What moves users' packets keeps to the vCPUs that forward: the plan gives them a processor, while
 #: the system's shares its own with QEMU. Some interrupts cannot be moved.
 TASKSET = "busybox taskset {mask}"
+LOG = GUEST_DIR + "/core{}.log"
 MOVE_INTERRUPTS = "for i in /proc/irq/*/smp_affinity; do echo {mask} >$i || true; done 2>/dev/null"
 
 
@@ -46,18 +46,14 @@ class GuestPrograms(MobileCorePrograms):
 
     def spawn(self, number: int, line: str) -> None:
         """Start a program."""
-        agent, log = self.guest.agent, self._log(number)
+        agent, log = self.guest.agent, LOG.format(number)
         agent.write(log, "")  # it is read before the program can write
         pinned = f"{TASKSET.format(mask=self.mask)} {line}" if self.mask else line
         self.pids.append(agent.start(["sh", "-c", f"exec {pinned} >{log} 2>&1"]))
 
-    @staticmethod
-    def _log(number: int) -> str:
-        return f"{GUEST_DIR}/core{number}.log"
-
     def log(self, number: int) -> str:
         """Its whole output."""
-        return self.guest.agent.read(self._log(number))
+        return self.guest.agent.read(LOG.format(number))
 
     def ended(self, number: int) -> int | None:
         """Its exit status; None while it runs."""
@@ -69,7 +65,7 @@ class GuestPrograms(MobileCorePrograms):
         return self.guest.agent.read("/proc/net/snmp")
 
 
-class VmVepc(MobileCoreVnf, VmVloop):
+class VmVepc(MobileCoreVnf[GuestPrograms], VmVloop):
     """A guest with a mobile core in it."""
 
     name: ClassVar[str] = "vepc:vm"
@@ -82,8 +78,7 @@ class VmVepc(MobileCoreVnf, VmVloop):
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
-        self.form = MobileCoreForm
-        self.mobile_core: GuestPrograms | None = None
+        self.form = MOBILE_CORE_FORM
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -115,11 +110,6 @@ class VmVepc(MobileCoreVnf, VmVloop):
             sgsn.echo()
             phase = sgsn.attach(options.sessions, options.ramp)
         self.take_sessions(phase, programs)
-
-    def _launched(self) -> GuestPrograms:
-        if self.mobile_core is None:
-            raise DutError("its mobile core is not up", where=self.role)
-        return self.mobile_core
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Both NICs, the interface to the first program, and its GTP-U socket."""

@@ -16,16 +16,16 @@ from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt.container import Container
-from vnetperf.virt.endpoint import ContainerPlace, Endpoint
-from vnetperf.vnfs.base import EndpointHost
+from vnetperf.virt.endpoint import Endpoint
+from vnetperf.vnfs.base import EndpointHost, VnfMemory
 from vnetperf.vnfs.vloop.kernel_forwarders import (
     FORMS,
     Form,
     FormPort,
     KernelForwarder,
     endpoint_problem,
+    give_address,
     network_beyond,
-    with_address,
 )
 from vnetperf.vnfs.vloop.process import Vloop
 
@@ -74,7 +74,7 @@ class ContainerVloop(Vloop, EndpointHost):
         mine = placement.unpinned.get(self.role) or placement.cores.get(self.role, ())
         cpus = (*mine, *placement.housekeeping[:1])
         self.container = Container(machine, f"ct{number}", cpus)
-        self.form: type[Form] | None = FORMS.get(plan.scenario.vnf_mode)
+        self.form: Form | None = FORMS.get(plan.scenario.vnf_mode)
         self.forwarder: KernelForwarder | None = None
 
     @classmethod
@@ -96,14 +96,15 @@ class ContainerVloop(Vloop, EndpointHost):
         return tuple(kind for kind in cls.attachments if kind in form.attachments)
 
     @classmethod
-    def demands(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
-        """A thread of testpmd; the kernel needs no processor of its own."""
-        return () if scenario.vnf_mode in FORMS else super().demands(scenario, number)
+    def roles(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
+        """A thread of testpmd; the kernel requires no processor of its own."""
+        return () if scenario.vnf_mode in FORMS else super().roles(scenario, number)
 
     @classmethod
-    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
+    def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
         """Memory of testpmd; the kernel has its own."""
-        return 0 if scenario.vnf_mode in FORMS else super().hugepage_mib(scenario, attachment)
+        form = scenario.vnf_mode in FORMS
+        return VnfMemory() if form else super().memory(scenario, attachment)
 
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
         """Make the container, move the interfaces in, and start what forwards."""
@@ -157,10 +158,8 @@ class ContainerVloop(Vloop, EndpointHost):
     @contextmanager
     def inside(self, address: str) -> Iterator[Endpoint]:
         """An address on the interface of port 0, in the container."""
-        place = ContainerPlace(self.container)
         netdev = str(self._attachments[0].netdev)
-        with with_address(f"{self.role} ({LAUNCHER})", place, netdev, address) as endpoint:
-            yield endpoint
+        yield give_address(f"{self.role} ({LAUNCHER})", self.container, netdev, address)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What the VNF itself counted."""

@@ -230,7 +230,7 @@ class GuestKernel(KernelForwarder):
     """A guest whose kernel forwards."""
 
     def __init__(
-        self, guest: Guest, form: type[Form], role: str, plan: Plan, ports: Sequence[Attachment]
+        self, guest: Guest, form: Form, role: str, plan: Plan, ports: Sequence[Attachment]
     ) -> None:
         self.guest, agent = guest, guest.agent
         for module in form.modules:

@@ -1,28 +1,24 @@
 """Modes of vloop in which the kernel forwards: bridge, route, xdp.
 
-A form is a list of steps; containers and guests take the same steps. A form that routes can also
-hold an address, so that programs talk from inside the VNF.
+A form is a list of commands, the same in containers and guests. A form that routes can also hold an
+address, for programs that run inside the VNF.
 """
 
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
-from vnetperf.host.links import LinkStatistics
 from vnetperf.model.deployment import Deployment, VnfPort
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.testbed import KernelModule
 from vnetperf.model.trial import HopCounters
-from vnetperf.virt.endpoint import PRIVATE_MOUNTS, Endpoint, EndpointPlace, GuestPlace
-from vnetperf.virt.guest import Guest
+from vnetperf.virt.endpoint import PRIVATE_MOUNTS, Endpoint, Place
 from vnetperf.virt.recipe import RECIPES
 
 
@@ -45,87 +41,46 @@ class FormPort:
 
 
 @dataclass(frozen=True)
-class RunTool:
-    """A tool that is run to its end.
-
-    Attributes:
-        argv: Program and arguments.
-    """
-
-    argv: tuple[str, ...]
-
-
-def run_step(line: str) -> RunTool:
-    """A tool by its command line, in which no word has a blank."""
-    return RunTool(tuple(line.split()))
-
-
-@dataclass(frozen=True)
 class PutFile:
-    """A file that later steps read.
+    """A file that the next command reads.
 
     Attributes:
-        name: Its name; the place says where it is, and `FILE` stands for that in the next step.
-        content: What it holds.
+        name: Its name; the place decides the directory, and `FILE_WORD` stands for the path in the
+            next command.
+        content: Its content.
     """
 
     name: str
     content: bytes
 
 
-#: Stands in a step's arguments for the path of the file that was put before.
+#: Stands in a command for the path of the file that was written before.
 FILE_WORD = "{file}"
-Step = RunTool | PutFile
+#: A file, or a command line in which no word has a blank.
+Step = PutFile | str
+FormPorts = tuple[FormPort, FormPort]
 
 
-class FormPlace(Protocol):
-    """Where a form is set up: a container, a guest."""
-
-    def run(self, argv: Sequence[str]) -> str:
-        """Run a tool to its end; its output."""
-
-    def write(self, name: str, content: bytes) -> str:
-        """Write a file; its path there."""
-
-    def statistics(self) -> dict[str, LinkStatistics]:
-        """Statistics of all interfaces there."""
-
-
-class Form(ABC):
+@dataclass(frozen=True)
+class Form:
     """One way in which the kernel forwards between two interfaces.
 
     Attributes:
-        name: The mode that users ask for.
+        name: The mode that users choose.
         attachments: Kinds of attachment whose interfaces it works on.
+        steps: What sets it up, once both interfaces are there and up.
         modules: Kernel modules it needs.
         keeps_own_mac: True where an interface must not have the address that frames carry: they
             are to go through, and the kernel would keep them.
         made: Names of the interfaces that it makes.
     """
 
-    name: ClassVar[str]
-    attachments: ClassVar[tuple[str, ...]]
-    modules: ClassVar[tuple[KernelModule, ...]] = ()
-    keeps_own_mac: ClassVar[bool] = False
-    made: ClassVar[tuple[str, ...]] = ()
-
-    @classmethod
-    @abstractmethod
-    def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
-        """What sets it up, once both interfaces are there and up."""
-
-
-def take_steps(place: FormPlace, steps: Sequence[Step]) -> list[str]:
-    """Take the steps of a form."""
-    lines, file = [], ""
-    for step in steps:
-        if isinstance(step, PutFile):
-            file = place.write(step.name, step.content)
-            continue
-        argv = [file if word == FILE_WORD else word for word in step.argv]
-        place.run(argv)
-        lines.append(" ".join(argv))
-    return lines
+    name: str
+    attachments: tuple[str, ...]
+    steps: Callable[[FormPorts], list[Step]]
+    modules: tuple[KernelModule, ...] = ()
+    keeps_own_mac: bool = False
+    made: tuple[str, ...] = ()
 
 
 #: The program of mode xdp, compiled from forward.c, and the number in it that an index replaces.
@@ -146,33 +101,23 @@ BRIDGE = "vloop"
 BRIDGE_MODULE = KernelModule(name="bridge", symbol="br_handle_frame", optional=True)
 
 
-class BridgeForm(Form):
+def _bridge_steps(ports: FormPorts) -> list[Step]:
     """A bridge that learns nothing: whatever a frame is addressed to, it goes through."""
-
-    name: ClassVar[str] = "bridge"
-    attachments: ClassVar[tuple[str, ...]] = ("veth", "virtio")
-    modules: ClassVar[tuple[KernelModule, ...]] = (BRIDGE_MODULE,)
-    keeps_own_mac: ClassVar[bool] = True
-    made: ClassVar[tuple[str, ...]] = (BRIDGE,)
-
-    @classmethod
-    def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
-        """A bridge, both interfaces in it."""
-        names = [port.netdev for port in ports]
-        # Flooding to the one other port is forwarding by port; a learned address could only
-        # send a frame back to where it came from.
-        return (
-            run_step(f"ip link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0"),
-            run_step(f"ip link set dev {BRIDGE} multicast off arp off addrgenmode none"),
-            *(run_step(f"ip link set dev {name} master {BRIDGE}") for name in names),
-            *(run_step(f"bridge link set dev {name} learning off flood on") for name in names),
-            run_step(f"ip link set dev {BRIDGE} up"),
-        )
+    names = [port.netdev for port in ports]
+    # Flooding to the one other port is forwarding by port; a learned address could only
+    # send a frame back to where it came from.
+    return [
+        f"ip link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0",
+        f"ip link set dev {BRIDGE} multicast off arp off addrgenmode none",
+        *(f"ip link set dev {name} master {BRIDGE}" for name in names),
+        *(f"bridge link set dev {name} learning off flood on" for name in names),
+        f"ip link set dev {BRIDGE} up",
+    ]
 
 
 #: Test networks beyond the tester's ports 0 and 1 (RFC 2544 appendix C.2.2).
 NETWORKS = ("198.18.0.0/16", "198.19.0.0/16")
-#: Next hop of each port; a link-local address that nobody answers for and nobody is asked for.
+#: Next hop of each port; a link-local address that is never resolved.
 NEXT_HOPS = ("169.254.0.1", "169.254.0.2")
 
 
@@ -186,34 +131,28 @@ def network_beyond(deployment: Deployment, port: VnfPort) -> str:
     return NETWORKS[port.index]
 
 
-class RouteForm(Form):
-    """IPv4 forwarding: a frame for the port's address leaves with new addresses and a lower TTL."""
+def _route_steps(ports: FormPorts) -> list[Step]:
+    """IPv4 forwarding: a frame for the port's address leaves with new addresses and a lower TTL.
 
-    name: ClassVar[str] = "route"
-    attachments: ClassVar[tuple[str, ...]] = ("veth", "macvlan", "vf", "virtio")
-
-    @classmethod
-    def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
-        """Forwarding on; a neighbour and a route for each port. Nothing is ever asked by ARP."""
-        steps: list[Step] = [
-            run_step("sysctl -q -w net.ipv4.ip_forward=1"),
-            # A frame's source lies beyond the port it comes from; checking that costs a look-up.
-            run_step("sysctl -q -w net.ipv4.conf.all.rp_filter=0"),
+    Neighbours and routes are static: nothing is resolved by ARP.
+    """
+    steps: list[Step] = [
+        "sysctl -q -w net.ipv4.ip_forward=1",
+        # A frame's source lies beyond the port it comes from; checking that costs a look-up.
+        "sysctl -q -w net.ipv4.conf.all.rp_filter=0",
+    ]
+    for port, hop in zip(ports, NEXT_HOPS, strict=True):
+        name = port.netdev
+        steps += [
+            f"sysctl -q -w net.ipv4.conf.{name}.rp_filter=0",
+            f"sysctl -q -w net.ipv4.conf.{name}.send_redirects=0",
         ]
-        for port, hop in zip(ports, NEXT_HOPS, strict=True):
-            name = port.netdev
+        if port.peer_mac:
             steps += [
-                run_step(f"sysctl -q -w net.ipv4.conf.{name}.rp_filter=0"),
-                run_step(f"sysctl -q -w net.ipv4.conf.{name}.send_redirects=0"),
+                f"ip neigh replace {hop} lladdr {port.peer_mac} dev {name} nud permanent",
+                f"ip route replace {port.network} via {hop} dev {name} onlink",
             ]
-            if port.peer_mac:
-                steps += [
-                    run_step(
-                        f"ip neigh replace {hop} lladdr {port.peer_mac} dev {name} nud permanent"
-                    ),
-                    run_step(f"ip route replace {port.network} via {hop} dev {name} onlink"),
-                ]
-        return tuple(steps)
+    return steps
 
 
 #: ip mounts a bpf file system on /sys/fs/bpf where there is none, and leaves it there: in a mount
@@ -221,39 +160,45 @@ class RouteForm(Form):
 IP_PRIVATELY = " ".join((*PRIVATE_MOUNTS, "ip"))
 
 
-class XdpForm(Form):
+def _xdp_steps(ports: FormPorts) -> list[Step]:
     """XDP_REDIRECT in generic mode: before the kernel's network stack, after its buffers.
 
-    Native mode on veth wants a program, or GRO, on the peer too, which is the vSwitch's.
+    Each port has a program with the other's index in it. Native mode on veth requires a program,
+    or GRO, on the peer too, which is the vSwitch's.
     """
-
-    name: ClassVar[str] = "xdp"
-    attachments: ClassVar[tuple[str, ...]] = ("veth", "macvlan", "virtio")
-
-    @classmethod
-    def steps(cls, ports: tuple[FormPort, FormPort]) -> tuple[Step, ...]:
-        """A program for each port, with the other's index in it."""
-        steps: list[Step] = []
-        for number, port in enumerate(ports):
-            steps += [
-                PutFile(f"forward{number}.o", xdp_object(ports[1 - number].index)),
-                run_step(
-                    f"{IP_PRIVATELY} link set dev {port.netdev} "
-                    f"xdpgeneric object {FILE_WORD} section {XDP_SECTION}"
-                ),
-            ]
-        return tuple(steps)
+    steps: list[Step] = []
+    for number, port in enumerate(ports):
+        steps += [
+            PutFile(f"forward{number}.o", xdp_object(ports[1 - number].index)),
+            f"{IP_PRIVATELY} link set dev {port.netdev} "
+            f"xdpgeneric object {FILE_WORD} section {XDP_SECTION}",
+        ]
+    return steps
 
 
-FORMS: dict[str, type[Form]] = {form.name: form for form in (BridgeForm, RouteForm, XdpForm)}
+#: A form in which the kernel has addresses of its own.
+ROUTE_MODE = "route"
+FORMS = {
+    form.name: form
+    for form in (
+        Form(
+            "bridge",
+            ("veth", "virtio"),
+            _bridge_steps,
+            modules=(BRIDGE_MODULE,),
+            keeps_own_mac=True,
+            made=(BRIDGE,),
+        ),
+        Form(ROUTE_MODE, ("veth", "macvlan", "vf", "virtio"), _route_steps),
+        Form("xdp", ("veth", "macvlan", "virtio"), _xdp_steps),
+    )
+}
 
 
 class KernelForwarder:
     """What forwards between two interfaces of a place without a program of its own."""
 
-    def __init__(
-        self, place: FormPlace, form: type[Form], role: str, ports: tuple[FormPort, FormPort]
-    ) -> None:
+    def __init__(self, place: Place, form: Form, role: str, ports: FormPorts) -> None:
         self.place = place
         self.form = form
         self.role = role
@@ -261,9 +206,16 @@ class KernelForwarder:
         self.lines: list[str] = []
 
     def set_up(self) -> None:
-        """Take the form's steps."""
+        """Run the form's commands."""
+        file = ""
         try:
-            self.lines = take_steps(self.place, self.form.steps(self.ports))
+            for step in self.form.steps(self.ports):
+                if isinstance(step, PutFile):
+                    file = self.place.write(step.name, step.content)
+                    continue
+                argv = [file if word == FILE_WORD else word for word in step.split()]
+                self.place.run(argv)
+                self.lines.append(" ".join(argv))
         except HostError as error:
             raise DutError(
                 f"the form {self.form.name} could not be set up: {error}", where=self.role
@@ -299,10 +251,6 @@ class KernelForwarder:
         return {"application": f"Linux, form {self.form.name}", "set up by": self.lines}
 
 
-#: A form in which the kernel has addresses of its own.
-ROUTE_MODE = "route"
-
-
 def endpoint_problem(scenario: Scenario, name: str) -> str:
     """What keeps a VNF of the kernel from being an endpoint."""
     if scenario.vnf_mode == ROUTE_MODE:
@@ -332,20 +280,11 @@ def missing_in_image(image: str, programs: Sequence[str]) -> str:
     )
 
 
-@contextmanager
-def with_address(what: str, place: EndpointPlace, netdev: str, address: str) -> Iterator[Endpoint]:
+def give_address(what: str, place: Place, netdev: str, address: str) -> Endpoint:
     """Give an interface of a VNF an address, which it keeps until the VNF ends.
 
-    The kernel forgets all routes by an interface when its last address goes, and a VNF that routes
+    The kernel drops all routes by an interface when its last address goes, and a VNF that routes
     has no other.
     """
     place.run(["ip", "address", "replace", f"{address}/32", "dev", netdev])
-    yield Endpoint(what, place, address, netdev)
-
-
-@contextmanager
-def guest_endpoint(role: str, guest: Guest, address: str) -> Iterator[Endpoint]:
-    """Give port 0 of a guest an address."""
-    netdev = guest.interface(guest.domain.nics[0].mac)
-    with with_address(f"{role} (VM)", GuestPlace(guest), netdev, address) as endpoint:
-        yield endpoint
+    return Endpoint(what, place, address, netdev)

@@ -16,10 +16,10 @@ from vnetperf.host.processes import ManagedProcess
 from vnetperf.model.deployment import Attachment
 from vnetperf.model.errors import DutError, VnetperfError
 from vnetperf.model.frames import MAX_FRAME_SIZE
-from vnetperf.model.scenario import Plan, Pollers, RoleDemand, Scenario
+from vnetperf.model.scenario import Plan, Pollers, Scenario
 from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import HopCounters
-from vnetperf.vnfs.base import Vnf
+from vnetperf.vnfs.base import Vnf, VnfMemory
 
 RING = 1024
 VHOST_NET = "/dev/vhost-net"
@@ -36,8 +36,8 @@ class VnfDevice:
         argument: EAL argument that makes it.
         how: What plugs in, for the report.
         hugepages: True when its memory must be shared with another process, or seen by hardware.
-        takes_mtu: True when the driver must be told of frames above 1518 octets; others refuse to
-            be told and take every size.
+        takes_mtu: True when the driver requires an MTU for frames above 1518 octets; others refuse
+            the setting and take every size.
         netdev: Kernel interface behind it, whose address is the port's; "" for none.
         resets: True when the driver changes the interface's address and MTU on the way.
     """
@@ -60,16 +60,11 @@ def device_for(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool
         )
         return VnfDevice(f"--vdev={argument}", "virtio-user", hugepages=True, takes_mtu=True)
     if kind == "memif":
-        role = "server" if attachment.vnf_is_server else "client"
+        path, role = attachment.require("socket"), "client"
+        if attachment.vnf_is_server:
+            role = "server"
         # An attachment's socket is its own: the interface on it is number 0.
-        argument = dpdk.memif_devargs(
-            number,
-            role=role,
-            identity=0,
-            socket=attachment.require("socket"),
-            mtu=mtu,
-            mac=mac,
-        )
+        argument = dpdk.memif_devargs(number, role=role, identity=0, socket=path, mtu=mtu, mac=mac)
         return VnfDevice(f"--vdev={argument}", f"memif, {role}")
     if kind == "tap":
         return _tap(number, attachment, mtu, vhost_net=vhost_net)
@@ -94,14 +89,9 @@ def device_for(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool
 def _tap(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) -> VnfDevice:
     netdev, mac = attachment.require("netdev"), attachment.mac or ""
     if vhost_net:
+        queues = attachment.queues
         argument = dpdk.virtio_user_devargs(
-            number,
-            VHOST_NET,
-            server=False,
-            queues=attachment.queues,
-            ring=RING,
-            mac=mac,
-            tap=netdev,
+            number, VHOST_NET, server=False, queues=queues, ring=RING, mac=mac, tap=netdev
         )
         how = "virtio-user on vhost-net, which has the tap"
         return VnfDevice(
@@ -114,11 +104,8 @@ def _tap(number: int, attachment: Attachment, mtu: int, *, vhost_net: bool) -> V
     return VnfDevice(f"--vdev={argument}", how, netdev=netdev, resets=True)
 
 
-def needs_hugepages(kind: str) -> bool:
-    """Whether a kind of attachment may need hugepages."""
-    return kind in ("vhost-user", "tap", "vf")
-
-
+#: Kinds of attachment that may require hugepages.
+HUGEPAGE_KINDS = ("vhost-user", "tap", "vf")
 PORTS = 2
 
 
@@ -168,21 +155,12 @@ class Vloop(Vnf):
         return cls.missing_requirement(facts)
 
     @classmethod
-    def roles(cls, number: int) -> tuple[RoleDemand, ...]:
-        """One forwarding thread."""
-        return (RoleDemand(role=f"vnf{number}", threads=1, group="vnf"),)
-
-    @classmethod
-    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
-        """Memory of one VNF, where the switch or hardware must see it."""
-        if not needs_hugepages(attachment):
-            return 0
-        return dpdk.forwarder_memory_mib(PORTS, scenario.options.rx_queues or 1, scenario.mtu)
-
-    @property
-    def role(self) -> str:
-        """Role of its forwarding thread."""
-        return f"vnf{self.number}"
+    def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
+        """Memory of testpmd, where the switch or hardware must see it."""
+        if attachment not in HUGEPAGE_KINDS:
+            return VnfMemory()
+        queues = scenario.options.rx_queues or 1
+        return VnfMemory(dpdk.forwarder_memory_mib(PORTS, queues, scenario.mtu))
 
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
         """Start testpmd between two attachments."""
@@ -280,16 +258,14 @@ class Vloop(Vnf):
             return ()
         counters = []
         for port in range(PORTS):
-            # virtio-user takes the connection of a switch that came back when its link is asked for
+            # virtio-user accepts the connection of a restarted switch when its link is queried.
             self._telemetry.link_up(port)
             counters.append(self._telemetry.counters(port, f"{self.role}.{port} (inside)"))
         return tuple(counters)
 
     def pollers(self) -> tuple[Pollers, ...]:
         """The worker thread, by its names before and since DPDK 23.07."""
-        return (
-            dpdk.forwarder_pollers(self.role, self.process.pid) if self.process is not None else ()
-        )
+        return dpdk.forwarder_pollers(self.role, self.process.pid) if self.process else ()
 
     def facts(self) -> dict[str, Any]:
         """Version, launch line, mode and rings."""

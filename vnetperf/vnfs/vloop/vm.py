@@ -22,10 +22,10 @@ from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.trial import HopCounters
 from vnetperf.virt import guest_facts, guest_plan, images
 from vnetperf.virt.domain import BootFiles
-from vnetperf.virt.endpoint import Endpoint
+from vnetperf.virt.endpoint import Endpoint, GuestPlace
 from vnetperf.virt.guest import Guest, pin_vhost, session_of, vhost_placement
 from vnetperf.virt.kvm import KvmProof, guest_kvm_proof
-from vnetperf.vnfs.base import EndpointHost
+from vnetperf.vnfs.base import EndpointHost, VnfMemory
 from vnetperf.vnfs.vloop import guest_requirements
 from vnetperf.vnfs.vloop.guest_forwarders import GuestBuiltin, GuestKernel, GuestTestpmd
 from vnetperf.vnfs.vloop.guest_requirements import BUILTIN
@@ -33,7 +33,7 @@ from vnetperf.vnfs.vloop.kernel_forwarders import (
     FORMS,
     Form,
     endpoint_problem,
-    guest_endpoint,
+    give_address,
     missing_in_image,
 )
 from vnetperf.vnfs.vloop.process import Vloop, mode_problem
@@ -71,14 +71,13 @@ class VmVloop(EndpointHost):
     modes: ClassVar[tuple[str, ...]] = (*Vloop.modes, *FORMS, BUILTIN)
     max_frame_size: ClassVar[int] = MAX_FRAME_SIZE
     opens_multi_queue: ClassVar[bool] = False
-    memory_floats: ClassVar[bool] = True
 
     def __init__(self, machine: Machine, plan: Plan, number: int) -> None:
         super().__init__(machine, plan, number)
         self.directory = machine.subdir(f"vnf{number}")
         self.guest: Guest | None = None
         self.forwarder: GuestTestpmd | GuestKernel | GuestBuiltin | None = None
-        self.form: type[Form] | None = FORMS.get(plan.scenario.vnf_mode)
+        self.form: Form | None = FORMS.get(plan.scenario.vnf_mode)
         self.image: images.Image | None = None
         self.offloads: dict[str, str] = {}
         self.proof = KvmProof(False, "it was not asked for")
@@ -124,12 +123,7 @@ class VmVloop(EndpointHost):
         return super().narrowed_by(scenario)
 
     @classmethod
-    def roles(cls, number: int) -> tuple[RoleDemand, ...]:
-        """One forwarding vCPU."""
-        return (RoleDemand(role=f"vnf{number}", threads=1, group="vnf"),)
-
-    @classmethod
-    def demands(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
+    def roles(cls, scenario: Scenario, number: int) -> tuple[RoleDemand, ...]:
         """A processor for each forwarding vCPU that has a queue to poll."""
         threads = max(1, len(cls._workers(scenario)))
         return (RoleDemand(role=f"vnf{number}", threads=threads, group="vnf"),)
@@ -150,15 +144,11 @@ class VmVloop(EndpointHost):
         return {f"guest {role}": text}
 
     @classmethod
-    def hugepage_mib(cls, scenario: Scenario, attachment: str) -> int:
+    def memory(cls, scenario: Scenario, attachment: str) -> VnfMemory:
         """Memory of the guest, where it is on hugepages."""
         del attachment
-        return scenario.guest.memory_mib if scenario.guest.hugepage_kb else 0
-
-    @classmethod
-    def page_kb(cls, scenario: Scenario) -> int | None:
-        """Size of the pages under the guest's memory."""
-        return scenario.guest.hugepage_kb or None
+        guest = scenario.guest
+        return VnfMemory(guest.memory_mib if guest.hugepage_kb else 0, guest.hugepage_kb, True)
 
     @classmethod
     def _inside_mib(cls, scenario: Scenario) -> int:
@@ -166,16 +156,11 @@ class VmVloop(EndpointHost):
         return dpdk.forwarder_memory_mib(PORTS, scenario.options.rx_queues or 1, scenario.mtu)
 
     @property
-    def role(self) -> str:
-        """Role of its forwarding vCPU."""
-        return f"vnf{self.number}"
-
-    @property
     def path_s(self) -> float:
         """A disk image of the user's is up when frames come through."""
         return self.options.boot_s if self.plan.scenario.vnf_mode == BUILTIN else 0.0
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """The end of the guest's console."""
         return self._guest().error("passes nothing on").what if self.guest is not None else ""
 
@@ -354,8 +339,9 @@ class VmVloop(EndpointHost):
     @contextmanager
     def inside(self, address: str) -> Iterator[Endpoint]:
         """An address on the NIC of port 0, in the guest."""
-        with guest_endpoint(self.role, self._guest(), address) as endpoint:
-            yield endpoint
+        guest = self._guest()
+        netdev = guest.interface(guest.domain.nics[0].mac)
+        yield give_address(f"{self.role} (VM)", GuestPlace(guest), netdev, address)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """What testpmd in the guest, or its kernel, counted."""
