@@ -16,7 +16,6 @@ from vnetperf.virt.domain import (
     Domain,
     GuestNic,
     NetdevBacking,
-    NumaCell,
     Offloads,
     VfBacking,
     VhostUserBacking,
@@ -60,7 +59,7 @@ GUESTS = {
         emulator_pin=(0,),
         hugepage_kb=2048,
         output=Path("/r/output.log"),
-        cells=(NumaCell(cpus=(0, 1), memory_mib=512, host_node=1),),
+        node=1,
     ),
     "taps_with_and_without_vhost": guest(
         accelerator="kvm",
@@ -91,10 +90,7 @@ GUESTS = {
         boot=BootFiles(disk=Path("/i/user.qcow2"), disk_format="qcow2"),
         hugepage_kb=1048576,
         memory_mib=2048,
-        cells=(
-            NumaCell(cpus=(0,), memory_mib=1024, host_node=0),
-            NumaCell(cpus=(1,), memory_mib=1024, host_node=1),
-        ),
+        node=0,
     ),
 }
 
@@ -108,8 +104,7 @@ def test_a_guest_is_rendered_as_reviewed(name: str) -> None:
     ("changes", "says"),
     [
         ({"vcpu_pins": ((0,),)}, "1 pins for 2 vCPUs"),
-        ({"cells": (NumaCell(cpus=(0,), memory_mib=512, host_node=0),)}, r"cells hold vCPUs \[0\]"),
-        ({"cells": (NumaCell(cpus=(0, 1), memory_mib=256, host_node=0),)}, "cells hold 256 MiB"),
+        ({"node": -1}, "node"),
         ({"hugepage_kb": 4096}, "hugepage_kb"),
         ({"name": "a b"}, "name"),
     ],

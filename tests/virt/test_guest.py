@@ -40,8 +40,8 @@ class Stage:
         elif name == "destroy":
             self.destroyed += self.lives
             self.lives = False
-        elif name == "state":
-            return "running" if self.lives else "gone"
+        elif name == "running":
+            return self.lives
         elif not self.lives:
             raise HostError("the agent is not connected")
         return '{"return": {}}'

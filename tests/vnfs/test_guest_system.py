@@ -41,7 +41,7 @@ def test_what_a_guest_tells_of_its_system() -> None:
 
 def test_a_built_image_without_os_release_names_its_packages(tmp_path: Path) -> None:
     packages = {"libc6": "2.36-9+deb12u14", "dpdk-dev": "22.11", "dash": "1"}
-    image = Image("vloop", "17ab", tmp_path, None, None, "", "", {"packages": packages})
+    image = Image("vloop", "17ab", tmp_path, tmp_path, tmp_path, "", {"packages": packages})
     assert "libc6 2.36-9+deb12u14" in guest_system(None, image)["distribution"]
     assert set(image_facts(image, Path("vloop"))["packages"]) == {"libc6", "dpdk-dev"}
 
@@ -63,7 +63,7 @@ def test_a_disk_of_the_users_has_the_hash_of_its_octets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("facts", [{}, {"packages": {"dpdk-dev": "22.11"}}])
 def test_a_built_image_has_its_key(tmp_path: Path, facts: dict[str, object]) -> None:
-    image = Image("vloop", "17ab", tmp_path, None, None, "", "", dict(facts))
+    image = Image("vloop", "17ab", tmp_path, tmp_path, tmp_path, "", dict(facts))
     found = image_facts(image, Path("vloop"))
     assert (found["name"], found["hash"]) == ("vloop", "17ab")
     assert is_unknown(found["packages"]) is (not facts)

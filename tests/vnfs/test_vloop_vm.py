@@ -14,13 +14,13 @@ from vnetperf.model.options import GuestOptions
 from vnetperf.model.scenario import Placement, Scenario
 from vnetperf.runner.scenarios import make_scenario
 from vnetperf.virt import guest_plan
-from vnetperf.virt.domain import NetdevBacking, NumaCell, VfBacking, VhostUserBacking
+from vnetperf.virt.domain import NetdevBacking, VfBacking, VhostUserBacking
 from vnetperf.virt.images import Image
 from vnetperf.vnfs.vloop.guest_forwarders import STATS_BLOCK, STATS_FIELD
 from vnetperf.vnfs.vloop.vm import VmVloop
 
 MACS = ("02:76:61:00:00:00", "02:76:61:01:00:00")
-IMAGE = Image("vloop", "k", Path("/i/k"), None, Path("/i/root"), "raw", "console=ttyS0", {})
+IMAGE = Image("vloop", "k", Path("/i/k"), Path("/i/i"), Path("/i/root"), "console=ttyS0", {})
 PLACEMENT = Placement(mode="dedicated", reason="", cores={"vnf0": (3,)}, housekeeping=(0,))
 
 
@@ -70,14 +70,14 @@ def test_it_is_a_place_of_vloop() -> None:
 def test_the_forwarding_vcpu_is_where_the_plan_says_and_the_rest_beside_the_system() -> None:
     guest = domain()
     assert (guest.vcpu_pins, guest.emulator_pin) == (((0,), (3,)), (0,))
-    assert guest.cells == ()
+    assert guest.node is None
     assert guest.boot.cmdline.endswith("panic=-1")
 
 
 def test_memory_is_tied_to_the_pollers_node_where_there_are_several() -> None:
     two = PLACEMENT.model_copy(update={"node": 1, "nodes": (0, 1)})
-    assert domain(placement=two).cells == (NumaCell(cpus=(0, 1), memory_mib=512, host_node=1),)
-    assert domain(placement=two, node=0).cells[0].host_node == 0
+    assert domain(placement=two).node == 1
+    assert domain(placement=two, node=0).node == 0
 
 
 def test_nics_plug_in_where_they_are_told() -> None:

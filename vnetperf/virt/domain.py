@@ -1,10 +1,8 @@
-"""A guest as frozen values, and as libvirt's domain XML.
-
-Https://libvirt.org/formatdomain.html.
-"""
+"""A guest as frozen values, and as libvirt's domain XML (https://libvirt.org/formatdomain.html)."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -45,20 +43,6 @@ class BootFiles(Frozen):
         return self
 
 
-class NumaCell(Frozen):
-    """One NUMA node of a guest.
-
-    Attributes:
-        cpus: Its vCPUs.
-        memory_mib: Its memory, MiB.
-        host_node: Node of the host that its memory is on.
-    """
-
-    cpus: Cpus
-    memory_mib: int = Field(ge=1)
-    host_node: int = Field(ge=0)
-
-
 class VhostUserBacking(Frozen):
     """A NIC at a vhost-user socket.
 
@@ -97,7 +81,7 @@ class VfBacking(Frozen):
     pci: str = Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 
 
-Backing = Annotated[VhostUserBacking | NetdevBacking | VfBacking, Field(discriminator="kind")]
+Backing = VhostUserBacking | NetdevBacking | VfBacking
 
 
 class Offloads(Frozen):
@@ -131,8 +115,8 @@ class GuestNic(Frozen):
         mergeable: Mergeable receive buffers; None for QEMU's own.
         packed: Packed rings; None for QEMU's own.
         offloads: Offloads.
-        mtu: MTU that the guest is told, octets; None tells none. At a vhost-user socket it is
-            never told, and set in the guest.
+        mtu: MTU that the device offers the guest, octets; None offers none. At a vhost-user socket
+            it is never offered, and set in the guest.
     """
 
     mac: str
@@ -180,7 +164,7 @@ class Domain(Frozen):
         emulator_pin: Host processors of QEMU's other threads; empty for any.
         iothread_pins: Host processors of each I/O thread.
         hugepage_kb: Size of the pages that back its memory, KiB; 0 for ordinary pages.
-        cells: NUMA nodes; empty for one that is tied to no host node.
+        node: Node of the host that its memory is on; None for any.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
@@ -196,19 +180,12 @@ class Domain(Frozen):
     emulator_pin: Cpus = ()
     iothread_pins: tuple[Cpus, ...] = ()
     hugepage_kb: Literal[0, 2048, 1048576] = 0
-    cells: tuple[NumaCell, ...] = ()
+    node: Annotated[int, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
     def _adds_up(self) -> Domain:
         if self.vcpu_pins and len(self.vcpu_pins) != self.vcpus:
             raise ValueError(f"{len(self.vcpu_pins)} pins for {self.vcpus} vCPUs")
-        if self.cells:
-            cpus = sorted(cpu for cell in self.cells for cpu in cell.cpus)
-            if cpus != list(range(self.vcpus)):
-                raise ValueError(f"cells hold vCPUs {cpus}, the guest has {self.vcpus}")
-            memory = sum(cell.memory_mib for cell in self.cells)
-            if memory != self.memory_mib:
-                raise ValueError(f"cells hold {memory} MiB, the guest has {self.memory_mib}")
         return self
 
     @property
@@ -234,8 +211,8 @@ def domain_xml(domain: Domain) -> str:
     if domain.iothread_pins:
         SubElement(root, "iothreads").text = str(len(domain.iothread_pins))
     _pins(root, domain)
-    if domain.cells:
-        _numa_memory(root, domain.cells)
+    if domain.node is not None:
+        _numa_memory(root, domain.node)
     _boot(root, domain)
     SubElement(SubElement(root, "features"), "acpi")
     _cpu(root, domain)
@@ -273,12 +250,10 @@ def _pins(root: Element, domain: Domain) -> None:
         SubElement(tune, "iothreadpin", iothread=str(number), cpuset=_cpuset(cpus))
 
 
-def _numa_memory(root: Element, cells: tuple[NumaCell, ...]) -> None:
+def _numa_memory(root: Element, node: int) -> None:
     tune = SubElement(root, "numatune")
-    nodes = format_cpus(sorted({cell.host_node for cell in cells}))
-    SubElement(tune, "memory", mode="strict", nodeset=nodes)
-    for number, cell in enumerate(cells):
-        SubElement(tune, "memnode", cellid=str(number), mode="strict", nodeset=str(cell.host_node))
+    SubElement(tune, "memory", mode="strict", nodeset=str(node))
+    SubElement(tune, "memnode", cellid="0", mode="strict", nodeset=str(node))
 
 
 def _boot(root: Element, domain: Domain) -> None:
@@ -297,14 +272,13 @@ def _boot(root: Element, domain: Domain) -> None:
 def _cpu(root: Element, domain: Domain) -> None:
     mode = "host-passthrough" if domain.accelerator == "kvm" else "maximum"
     cpu = SubElement(root, "cpu", mode=mode, check="none")
-    if domain.cells:
-        numa = SubElement(cpu, "numa")
-        for number, cell in enumerate(domain.cells):
-            element = SubElement(numa, "cell", id=str(number), cpus=_cpuset(cell.cpus))
-            element.set("memory", str(cell.memory_mib))
-            element.set("unit", "MiB")
-            if domain.shares_memory:
-                element.set("memAccess", "shared")
+    if domain.node is not None:
+        every = _cpuset(tuple(range(domain.vcpus)))
+        size = str(domain.memory_mib)
+        cell = {"id": "0", "cpus": every, "memory": size, "unit": "MiB"}
+        if domain.shares_memory:
+            cell["memAccess"] = "shared"
+        SubElement(SubElement(cpu, "numa"), "cell", cell)
 
 
 def _devices(root: Element, domain: Domain) -> None:
@@ -316,16 +290,10 @@ def _devices(root: Element, domain: Domain) -> None:
     SubElement(devices, "controller", type="virtio-serial", index="0")
     for nic in domain.nics:
         _nic(devices, nic)
-    serial = SubElement(devices, "serial", type="file")
-    SubElement(serial, "source", path=str(domain.console))
-    SubElement(serial, "target", port="0")
-    console = SubElement(devices, "console", type="file")
-    SubElement(console, "source", path=str(domain.console))
-    SubElement(console, "target", type="serial", port="0")
+    _log_file(devices, "serial", domain.console, port="0")
+    _log_file(devices, "console", domain.console, type="serial", port="0")
     if domain.output is not None:
-        output = SubElement(devices, "console", type="file")
-        SubElement(output, "source", path=str(domain.output))
-        SubElement(output, "target", type="virtio", port="1")
+        _log_file(devices, "console", domain.output, type="virtio", port="1")
     channel = SubElement(devices, "channel", type="unix")
     # libvirt's own place for the socket is too deep for a socket's path.
     SubElement(channel, "source", mode="bind", path=str(domain.console.with_suffix(".agent")))
@@ -333,6 +301,12 @@ def _devices(root: Element, domain: Domain) -> None:
     rng = SubElement(devices, "rng", model="virtio")
     SubElement(rng, "backend", model="random").text = "/dev/urandom"
     SubElement(devices, "memballoon", model="none")
+
+
+def _log_file(devices: Element, kind: str, path: Path, **target: str) -> None:
+    element = SubElement(devices, kind, type="file")
+    SubElement(element, "source", path=str(path))
+    SubElement(element, "target", target)
 
 
 def _disk(devices: Element, domain: Domain) -> None:
@@ -383,31 +357,25 @@ def _virtio(element: Element, nic: GuestNic, backing: VhostUserBacking | NetdevB
         if size is not None:
             driver.set(key, str(size))
     if nic.packed is not None:
-        driver.set("packed", _on(on=nic.packed))
-    wanted = nic.offloads
-    both = {"csum": wanted.csum, "tso4": wanted.tso, "tso6": wanted.tso, "ecn": wanted.ecn}
-    both["ufo"] = wanted.ufo
-    host = {"gso": wanted.gso, **both, "mrg_rxbuf": nic.mergeable}
+        driver.set("packed", on_off(nic.packed))
+    offloads = nic.offloads
+    both = {"csum": offloads.csum, "tso4": offloads.tso, "tso6": offloads.tso, "ecn": offloads.ecn}
+    both["ufo"] = offloads.ufo
+    host = {"gso": offloads.gso, **both, "mrg_rxbuf": nic.mergeable}
     for side, choices in (("host", host), ("guest", both)):
-        given = {key: _on(on=value) for key, value in choices.items() if value is not None}
+        given = {key: on_off(value) for key, value in choices.items() if value is not None}
         if given:
             SubElement(driver, side, given)
 
 
 def _function(devices: Element, function: VfBacking) -> None:
-    domain, bus, rest = function.pci.split(":")
-    slot, number = rest.split(".")
+    parts = re.split("[:.]", function.pci)
+    names = ("domain", "bus", "slot", "function")
+    address = {name: f"0x{part}" for name, part in zip(names, parts, strict=True)}
     device = SubElement(devices, "hostdev", mode="subsystem", type="pci", managed="no")
     SubElement(device, "driver", name="vfio")
     source = SubElement(device, "source")
-    SubElement(
-        source,
-        "address",
-        domain=f"0x{domain}",
-        bus=f"0x{bus}",
-        slot=f"0x{slot}",
-        function=f"0x{number}",
-    )
+    SubElement(source, "address", address)
     SubElement(device, "rom", enabled="no")
 
 
@@ -415,5 +383,6 @@ def _cpuset(cpus: Cpus) -> str:
     return format_cpus(sorted(cpus))
 
 
-def _on(*, on: bool) -> str:
-    return "on" if on else "off"
+def on_off(value: object) -> str:
+    """A setting as libvirt and reports write it."""
+    return "on" if value else "off"

@@ -243,7 +243,7 @@ class Guest:
     def _alive(self) -> bool:
         if self._process is not None:
             return self._process.alive()
-        return str(self.session.call("state", domain=self.domain.name)) == "running"
+        return bool(self.session.call("running", domain=self.domain.name))
 
     @property
     def pid(self) -> int:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from vnetperf.host import kernel
 from vnetperf.host.facts import attempt, is_unknown, unknown
 from vnetperf.host.facts.system import release_of
 from vnetperf.model.options import GuestOptions
-from vnetperf.virt.domain import Domain
+from vnetperf.virt.domain import Domain, on_off
 from vnetperf.virt.guest import Guest
+from vnetperf.virt.guest_agent import GuestAgent
 from vnetperf.virt.images import Image
 
-#: Names of ethtool's features in results, in the order in which they are told.
+#: Names of ethtool's features in results, in their order there.
 ETHTOOL_FEATURES = {
     "rx-checksumming": "rx checksum",
     "tx-checksumming": "tx checksum",
@@ -46,41 +47,42 @@ def configure_nics(guest: Guest, options: GuestOptions) -> None:
         name = guest.interface(nic.mac)
         guest.agent.run(["ip", "link", "set", "dev", name, "promisc", "on"])
         if options.gro is not None:
-            guest.agent.run(["ethtool", "-K", name, "gro", "on" if options.gro else "off"])
+            guest.agent.run(["ethtool", "-K", name, "gro", on_off(options.gro)])
 
 
 def virtio_features(guest: Guest) -> dict[str, str]:
     """What virtio NICs and the guest's kernel have agreed on, before a program takes them."""
-    told = {}
+    found = {}
     for nic in guest.domain.nics:
         if nic.model == "virtio" and nic.backing.kind != "vf":
             name = guest.interface(nic.mac)
             bits = guest.agent.read(f"/sys/class/net/{name}/device/features").strip()
-            told[name] = f"virtio: {parse_virtio_bits(bits)}"
-    return told
+            found[name] = f"virtio: {parse_virtio_bits(bits)}"
+    return found
 
 
 def parse_virtio_bits(bits: str) -> str:
-    """What a string of virtio's feature bits says."""
-    found = ((name, bits[bit : bit + 1] == "1") for name, bit in VIRTIO_BITS.items())
-    return ", ".join(f"{name} {'on' if on else 'off'}" for name, on in found)
+    """Virtio's features by their string of bits."""
+    return ", ".join(
+        f"{name} {on_off(bits[bit : bit + 1] == '1')}" for name, bit in VIRTIO_BITS.items()
+    )
 
 
 def nic_features(guest: Guest) -> dict[str, str]:
     """Driver and offloads of each NIC, as the guest's kernel has them."""
-    told, agreed = {}, virtio_features(guest)
+    found, agreed = {}, virtio_features(guest)
     for nic in guest.domain.nics:
         name = guest.interface(nic.mac)
         path = guest.agent.run(["readlink", f"/sys/class/net/{name}/device/driver"])
         features = parse_ethtool(guest.agent.run(["ethtool", "-k", name]))
         text = ", ".join(f"{shown} {features[key]}" for key, shown in ETHTOOL_FEATURES.items())
-        told[name] = f"{path.strip().rpartition('/')[2]}: {text}"
-        told[name] += f"; {agreed[name]}" if name in agreed else ""
-    return told
+        found[name] = f"{path.strip().rpartition('/')[2]}: {text}"
+        found[name] += f"; {agreed[name]}" if name in agreed else ""
+    return found
 
 
 def parse_ethtool(text: str) -> dict[str, str]:
-    """What `ethtool -k` says."""
+    """Features by the output of `ethtool -k`."""
     found = {m[1]: m[2] + (" (fixed)" if m[3] else "") for m in ETHTOOL_LINE.finditer(text)}
     return dict.fromkeys(ETHTOOL_FEATURES, "unknown") | found
 
@@ -93,16 +95,8 @@ SPEED_PACKAGES: Final = ("linux-image", "dpdk", "libc6", "busybox", "iproute2")
 NO_AGENT: Final = unknown("nothing in the guest answers: it is used as its disk image is")
 
 
-class FileReader(Protocol):
-    """Reads files of the guest."""
-
-    def read(self, path: str) -> str:
-        """The text of a file of the guest."""
-        ...
-
-
-def guest_system(agent: FileReader | None, image: Image | None = None) -> dict[str, Any]:
-    """Distribution, kernel and what they were told, from inside."""
+def guest_system(agent: GuestAgent | None, image: Image | None = None) -> dict[str, Any]:
+    """Distribution, kernel and its settings, from inside."""
 
     def text(path: str) -> Any:
         if agent is None:
@@ -151,8 +145,9 @@ def _main_packages(image: Image) -> dict[str, str]:
 
 def memory_node(domain: Domain) -> str:
     """The node of the host that a guest's memory is to be on; where it is, is read back."""
-    nodes = [str(cell.host_node) for cell in domain.cells if cell.host_node is not None]
-    return ", ".join(nodes) or "none: the machine has one, or its processors decide"
+    if domain.node is None:
+        return "none: the machine has one, or its processors decide"
+    return str(domain.node)
 
 
 def disk_hash(disk: Path, most: int = MAX_HASHED) -> str:

@@ -17,10 +17,10 @@ from vnetperf.virt.domain import (
     Domain,
     GuestNic,
     NetdevBacking,
-    NumaCell,
     Offloads,
     VfBacking,
     VhostUserBacking,
+    on_off,
 )
 from vnetperf.virt.images import Image
 
@@ -61,18 +61,13 @@ def guest_pins(options: GuestOptions, placement: Placement, role: str) -> GuestP
     if role in placement.unpinned:
         housekeeping, home = placement.unpinned[role], None
         planned = (housekeeping,) * count
-    asked = tuple(parse_cpus(text) for text in options.vcpu_pins)
     return GuestPins(
-        vcpus=asked or planned,
-        emulator=_parsed(options.emulator_pin) or housekeeping,
-        vhost=_parsed(options.vhost_pin) or housekeeping,
-        iothreads=tuple(parse_cpus(text) for text in options.iothread_pins),
+        vcpus=tuple(map(parse_cpus, options.vcpu_pins)) or planned,
+        emulator=parse_cpus(options.emulator_pin or "") or housekeeping,
+        vhost=parse_cpus(options.vhost_pin or "") or housekeeping,
+        iothreads=tuple(map(parse_cpus, options.iothread_pins)),
         node=home if options.node is None else options.node,
     )
-
-
-def _parsed(text: str | None) -> Cpus:
-    return parse_cpus(text) if text else ()
 
 
 def pins_line(options: GuestOptions, placement: Placement, role: str, *, vhost_net: bool) -> str:
@@ -121,8 +116,8 @@ def make_overlay(overlay: Path, base: Path, base_format: str) -> None:
     size, name = disk_size(base, base_format), str(base).encode()
     entries = -(-size // TABLE_REACH)
     clusters = -(-entries * 8 // CLUSTER)  # of the first table, which is the last thing in it
-    said = base_format.encode()
-    extension = struct.pack(">II", BACKING_FORMAT, len(said)) + said.ljust(-(-len(said) // 8) * 8)
+    text = base_format.encode()
+    extension = struct.pack(">II", BACKING_FORMAT, len(text)) + text.ljust(-(-len(text) // 8) * 8)
     start = struct.calcsize(QCOW2_HEADER)
     version, tables, blocks = 2, CLUSTER, 1
     backing_at = start + len(extension) + 8
@@ -164,7 +159,7 @@ class GuestResources:
         qemu: Path of QEMU.
         accelerator: "kvm" or "tcg".
         console: File of its serial console.
-        output: File of what testpmd says in it.
+        output: File of testpmd's output.
         own_macs: True gives NICs other addresses than the frames for them carry.
         vhost_net: True when the kernel has vhost-net.
         placement: The plan's.
@@ -188,16 +183,12 @@ def guest_domain(
 ) -> Domain:
     """The guest."""
     placement, go = where.placement, guest_pins(options, where.placement, where.role)
-    count = len(go.vcpus)
-    cells: tuple[NumaCell, ...] = ()
-    if go.node is not None and (len(placement.nodes) > 1 or options.node is not None):
-        every = tuple(range(count))
-        cells = (NumaCell(cpus=every, memory_mib=options.memory_mib, host_node=go.node),)
+    bound = len(placement.nodes) > 1 or options.node is not None
     return Domain(
         name=where.name,
         accelerator="kvm" if where.accelerator == "kvm" else "tcg",
         emulator=Path(where.qemu),
-        vcpus=count,
+        vcpus=len(go.vcpus),
         memory_mib=options.memory_mib,
         boot=where.boot,
         nics=tuple(guest_nic(attachment, options, where) for attachment in attachments),
@@ -207,7 +198,7 @@ def guest_domain(
         emulator_pin=go.emulator,
         iothread_pins=go.iothreads,
         hugepage_kb=options.hugepage_kb,
-        cells=cells,
+        node=go.node if bound else None,
     )
 
 
@@ -218,7 +209,6 @@ def image_boot(image: Image) -> BootFiles:
         initrd=image.initrd,
         cmdline=f"{image.cmdline} {GUEST_CMDLINE}",
         disk=image.disk,
-        disk_format="qcow2" if image.disk_format == "qcow2" else "raw",
     )
 
 
@@ -265,13 +255,7 @@ def guest_nic(attachment: Attachment, options: GuestOptions, where: GuestResourc
         tx_ring=options.tx_ring or (RX_RING if is_socket else TAP_TX_RING) if virtio else None,
         mergeable=options.mergeable,
         packed=options.packed,
-        offloads=Offloads(
-            csum=options.csum,
-            tso=options.tso,
-            ufo=options.ufo,
-            ecn=options.ecn,
-            gso=options.gso,
-        ),
+        offloads=Offloads(**{key: getattr(options, key) for key in Offloads.model_fields}),
         mtu=where.mtu if where.mtu > STANDARD_MTU else None,
     )
 
@@ -290,15 +274,15 @@ def _vf_backing(attachment: Attachment) -> VfBacking:
 
 
 def describe_nic(nic: GuestNic) -> str:
-    """A NIC as the result tells it."""
+    """A NIC for the result."""
     if isinstance(nic.backing, VfBacking):
         return f"{nic.backing.pci} by vfio, {nic.mac}"
     parts = [nic.model, nic.mac, f"{nic.queues} queue pair(s)"]
     if nic.rx_ring is not None:
         parts.append(f"rings {nic.rx_ring}/{nic.tx_ring}")
-    asked = {"mergeable buffers": nic.mergeable, "packed rings": nic.packed}
-    asked |= {key: getattr(nic.offloads, key) for key in Offloads.model_fields}
-    parts += [f"{key} {'on' if v else 'off'}" for key, v in asked.items() if v is not None]
+    given = {"mergeable buffers": nic.mergeable, "packed rings": nic.packed}
+    given |= dict(nic.offloads)
+    parts += [f"{key} {on_off(value)}" for key, value in given.items() if value is not None]
     if not isinstance(nic.backing, VhostUserBacking) and nic.model == "virtio":
         parts.append("vhost-net" if nic.backing.vhost else "moved by QEMU")
     return ", ".join(parts)

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,15 +78,9 @@ def add_entry(folder: Path, name: str, key: str, content: dict[str, Any]) -> Ima
     if target.exists():  # damaged; guests that run keep the files they have opened
         target.rename(folder.with_name("damaged"))
     folder.chmod(0o700)
-    now = time.time()
-    os.utime(folder, (now, now))
+    os.utime(folder)
     folder.rename(target)
     return ImageEntry(target, name, key, target.stat().st_mtime)
-
-
-def make_newest(entry: ImageEntry) -> None:
-    """Make an image the newest of its name."""
-    os.utime(entry.folder)
 
 
 def packages_dir() -> Path:
@@ -106,7 +99,7 @@ def remove_old() -> list[ImageEntry]:
     removed, kept = [], set()
     with tools.work_dir(make_store()):
         for entry in list_entries():
-            if entry.name not in kept and _usable(entry):
+            if entry.name not in kept and not _problem(entry):
                 kept.add(entry.name)
                 continue
             shutil.rmtree(entry.folder)
@@ -120,25 +113,26 @@ def remove_old() -> list[ImageEntry]:
     return removed
 
 
-def _usable(entry: ImageEntry) -> bool:
+def _problem(entry: ImageEntry) -> str:
+    """What keeps an image from being used; "" for nothing."""
     try:
         verified_manifest(entry)
-    except HostError:
-        return False
-    return True
+    except HostError as error:
+        return str(error)
+    return ""
 
 
 def verified_manifest(entry: ImageEntry) -> dict[str, Any]:
-    """What an image's manifest says, after each of its files was read and found as it was built."""
-    said = _manifest(entry)
-    if said["architecture"] != platform.machine():
+    """An image's manifest, after each of its files was read and found as it was built."""
+    manifest = _manifest(entry)
+    if manifest["architecture"] != platform.machine():
         raise HostError(
-            f"this image was built for processors {said['architecture']}",
+            f"this image was built for processors {manifest['architecture']}",
             where=str(entry.folder),
             accepted=f"one for {platform.machine()}, which this machine is",
             cure=f"vnetperf image build {entry.name}",
         )
-    for name, expected in said["files"].items():
+    for name, expected in manifest["files"].items():
         path = entry.folder / name
         try:
             found = _hash(path)
@@ -146,23 +140,26 @@ def verified_manifest(entry: ImageEntry) -> dict[str, Any]:
             raise _damaged(path, error.strerror or str(error), entry) from error
         if found != expected:
             raise _damaged(path, "its content is not what was built", entry)
-    return said
+    return manifest
 
 
 def _manifest(entry: ImageEntry) -> dict[str, Any]:
     path = entry.folder / MANIFEST
     try:
-        said = json.loads(path.read_text())
-        check = said.pop("check")
+        manifest = json.loads(path.read_text())
+        check = manifest.pop("check")
     except OSError as error:
         raise _damaged(path, error.strerror or str(error), entry) from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise _damaged(path, "it cannot be read", entry) from error
-    if said.get("format") != FORMAT:
+    if manifest.get("format") != FORMAT:
         raise _damaged(path, "it was built by another version of vnetperf", entry)
-    if check != _checksum(said) or (said["name"], said["key"]) != (entry.name, entry.key):
+    if check != _checksum(manifest) or (manifest["name"], manifest["key"]) != (
+        entry.name,
+        entry.key,
+    ):
         raise _damaged(path, "its content is not what was built", entry)
-    return dict(said)
+    return dict(manifest)
 
 
 def _damaged(path: Path, why: str, entry: ImageEntry) -> HostError:
@@ -193,10 +190,9 @@ class Image:
         name: What it was built for, e.g. "vloop".
         key: Hash over everything that it was made of: recipe and exact package versions.
         kernel: Bootable kernel, for QEMU's ``-kernel`` (libvirt's ``<kernel>``).
-        initrd: First file system, for ``-initrd``; None when it needs none.
+        initrd: First file system, for ``-initrd``.
         disk: Root file system, to be attached read-only as a virtio-blk disk; the guest finds it
-            among others by the image's key. None when all is in `initrd`.
-        disk_format: "raw" or "qcow2"; "" without a disk.
+            among others by the image's key.
         cmdline: Kernel command line; more may be appended, after a space.
         facts: For results and people: packages with their versions, kernel release, size in bytes.
     """
@@ -204,9 +200,8 @@ class Image:
     name: str
     key: str
     kernel: Path
-    initrd: Path | None
-    disk: Path | None
-    disk_format: str
+    initrd: Path
+    disk: Path
     cmdline: str
     facts: dict[str, Any]
 
@@ -219,30 +214,20 @@ def find(name: str = DEFAULT_IMAGE) -> Image | None:
 
 def problems() -> dict[str, str]:
     """Whether what was built here can be booted here: each file of it is read."""
-    found: dict[str, str] = {}
     try:
-        entries = list_entries()
+        newest = {entry.name: entry for entry in reversed(list_entries())}
     except HostError as error:
         return {DEFAULT_IMAGE: str(error)}
-    for entry in entries:
-        if entry.name not in found:
-            try:
-                verified_manifest(entry)
-            except HostError as error:
-                found[entry.name] = str(error)
-            else:
-                found[entry.name] = ""
-    return found
+    return {name: _problem(entry) for name, entry in newest.items()}
 
 
 def build(name: str, tell: Callable[[str], None]) -> Image:
     """Build an image, unless the very same is there."""
     wanted = recipe(name)
     with tools.work_dir(make_store()) as work:
-        tell("asking the distribution for its packages")
+        tell("querying the distribution for its packages")
         made_of = image_build.image_inputs(wanted, work)
-        there = _same_image(name, made_of.key)
-        if there is not None:
+        if there := _same_image(name, made_of.key):
             tell("it is there already, of these very packages")
             return there
         packages = packages_dir()
@@ -264,20 +249,19 @@ def _same_image(name: str, key: str) -> Image | None:
                 image = _load(entry)
             except HostError:
                 return None  # built again
-            make_newest(entry)
+            os.utime(entry.folder)
             return image
     return None
 
 
 def _load(entry: ImageEntry) -> Image:
-    said = verified_manifest(entry)
+    manifest = verified_manifest(entry)
     return Image(
         name=entry.name,
         key=entry.key,
         kernel=entry.folder / image_build.KERNEL,
         initrd=entry.folder / image_build.INITRD,
         disk=entry.folder / image_build.DISK,
-        disk_format="raw",
-        cmdline=f"{said['cmdline']} vnetperf.image={entry.key}",
-        facts=dict(said["facts"]),
+        cmdline=f"{manifest['cmdline']} vnetperf.image={entry.key}",
+        facts=dict(manifest["facts"]),
     )

@@ -78,7 +78,7 @@ PROC = Path("/proc")
 
 
 class Libvirt:
-    """A connection, and what is asked of it."""
+    """A connection, and the calls that requests name."""
 
     def __init__(self, uri: str, directory: Path) -> None:
         self._embedded = uri == EMBEDDED
@@ -110,7 +110,7 @@ class Libvirt:
         return found
 
     def start(self, xml: str) -> str:
-        """Start a guest that ends with this process: a daemon of libvirt's must be asked for it."""
+        """Start a guest that ends with this process, for which a daemon requires a flag."""
         flags = 0 if self._embedded else self._libvirt.VIR_DOMAIN_START_AUTODESTROY
         domain = self._connection.createXML(xml, flags)
         self._keep()
@@ -121,23 +121,19 @@ class Libvirt:
             save_capabilities(self._directory)
 
     def agent(self, domain: str, command: str, seconds: int) -> str:
-        """Ask a guest's agent."""
+        """Send a command to a guest's agent; its answer."""
         found = self._connection.lookupByName(domain)
         return str(self._qemu.qemuAgentCommand(found, command, seconds, 0))
 
-    def state(self, domain: str) -> str:
-        """State as libvirt has it, running or paused, or "gone" when it has ended."""
-        names = {
-            value: name.removeprefix("VIR_DOMAIN_").lower()
-            for name, value in vars(self._libvirt).items()
-            if name.startswith("VIR_DOMAIN_") and name.removeprefix("VIR_DOMAIN_") in _STATES
-        }
+    def running(self, domain: str) -> bool:
+        """Whether a guest runs; False when it is paused or has ended."""
         try:
-            return str(names.get(self._connection.lookupByName(domain).state()[0], "unknown"))
+            state = self._connection.lookupByName(domain).state()[0]
         except self._libvirt.libvirtError as error:
             if error.get_error_code() == self._libvirt.VIR_ERR_NO_DOMAIN:
-                return "gone"
+                return False
             raise
+        return bool(state == self._libvirt.VIR_DOMAIN_RUNNING)
 
     def pins(self, domain: str) -> dict[str, Any]:
         """Host processors of a guest's vCPUs and of its emulator, as libvirt reads them back."""
@@ -168,15 +164,12 @@ class Libvirt:
             return {"error": str(error)}
 
 
-_STATES = ("RUNNING", "BLOCKED", "PAUSED", "SHUTDOWN", "SHUTOFF", "CRASHED", "PMSUSPENDED")
-
-
 @contextlib.contextmanager
 def _on_one_processor() -> Iterator[None]:
     """Keep the calling thread to the first of its processors, and what it starts meanwhile.
 
     What libvirt has kept about QEMU it throws away when CPUID differs from that time's, and CPUID
-    has the number of the processor it is asked on. Afterwards every thread may be anywhere.
+    has the number of the processor it is read on. Afterwards every thread may be anywhere.
     """
     every = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(every)})
