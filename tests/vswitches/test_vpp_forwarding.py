@@ -15,7 +15,7 @@ from vnetperf.model.options import QueuePin, SwitchOptions
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.traffic import TrafficProfile
 from vnetperf.vswitches.vpp import forwarding
-from vnetperf.vswitches.vpp.forwarding import ApiMessage, hop_addresses
+from vnetperf.vswitches.vpp.forwarding import ApiMessage
 from vnetperf.vswitches.vpp.interfaces import RxQueue, VppInterface, arrange_queues, place_queues
 
 
@@ -84,7 +84,8 @@ def check(of: Scenario) -> None:
     index = index_of(of)
     switch = Switch(forwarding.switch_messages(of, index))
     for _ in range(2):  # learning takes a round
-        found = [(p, switch.forward(index[p.src], p.eth_src, p.eth_dst)) for p in hop_addresses(of)]
+        hops = list(of.hop_addresses())
+        found = [(p, switch.forward(index[p.src], p.eth_src, p.eth_dst)) for p in hops]
     for passage, out in found:
         assert out == {index[passage.dst]}, passage
 

@@ -5,12 +5,20 @@ And its plan on a testbed.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.deployment import Deployment, VnfPort, make_deployment, peer_mac
+from vnetperf.model.deployment import (
+    Deployment,
+    Port,
+    VnfPort,
+    make_deployment,
+    peer_mac,
+    vnf_mac,
+)
 from vnetperf.model.errors import ConfigError
 from vnetperf.model.frames import GTPU, TunnelKind, overhead
 from vnetperf.model.options import GuestOptions, MobileCore, MobileCoreOptions, SwitchOptions
@@ -85,6 +93,24 @@ STANDARD_FRAME_SIZE, ETHERNET_OCTETS = 1518, 18
 #: Modes in which a VNF addresses frames to whoever takes them in next, and in which it addresses
 #: them back to where they came from.
 ADDRESSING_MODES, SWAPPING_MODES = ("mac", "route"), ("macswap", "5tswap")
+
+
+class HopAddresses(NamedTuple):
+    """Frames of one stream on one hop.
+
+    Attributes:
+        stream: The stream.
+        src: Port they enter the vSwitch by.
+        dst: Port they must leave by.
+        eth_src: Source MAC address.
+        eth_dst: Destination MAC address.
+    """
+
+    stream: Stream
+    src: Port
+    dst: Port
+    eth_src: str
+    eth_dst: str
 
 
 class Scenario(Frozen):
@@ -217,6 +243,24 @@ class Scenario(Frozen):
         if self.has_guests:
             found += [f"guest {key} = {value}" for key, value in self.guest.given().items()]
         return tuple(found)
+
+    def hop_addresses(self) -> Iterator[HopAddresses]:
+        """Follow every stream through the deployment.
+
+        Returns:
+            Each hop of each stream, in order, with the addresses that VNFs have written by then.
+        """
+        graph = self.deployment
+        for stream in self.streams:
+            src_mac, dst_mac = stream.eth_src, stream.eth_dst
+            path = graph.path(graph.ends[stream.direction], stream.chain)
+            # Ports of a path come in pairs: into the vSwitch, out of it.
+            for src, dst in zip(path[0::2], path[1::2], strict=True):
+                if src != path[0] and self.vnf_swaps:
+                    src_mac, dst_mac = dst_mac, src_mac
+                elif src != path[0] and self.vnf_addresses and isinstance(src, VnfPort):
+                    src_mac, dst_mac = vnf_mac(src), self.peer_mac(src)
+                yield HopAddresses(stream, src, dst, src_mac, dst_mac)
 
     def peer_mac(self, port: VnfPort) -> str:
         """Address that a VNF's port must send to, when the VNF writes addresses.

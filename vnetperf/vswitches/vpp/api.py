@@ -14,13 +14,13 @@ import os
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import DutError
-from vnetperf.vswitches.vpp.install import TELLS_MESSAGES, VppInstallation
+from vnetperf.vswitches.vpp.install import REPORTS_MESSAGES, VppInstallation
 
 log = logging.getLogger(__name__)
 
@@ -74,26 +74,17 @@ RETVAL_TEXTS = {
     -167: "busy",
     -171: "invalid prefix length",
 }
+UNKNOWN_RETVAL = "see src/vnet/error.h of VPP"
 KERNEL_REFUSED = "the kernel refused, often for want of rights or memory: see the end of VPP's log"
 RETVAL_CURES = {
     -9: "this VPP cannot do it: use a newer one, or leave the option out",
-    -70: "ask for less memory or fewer descriptors",
-    -89: "ask for a worker that there is: see `workers` in conf/switch",
-    -99: "ask for fewer flows",
+    -70: "request less memory or fewer descriptors",
+    -89: "request a worker that exists: see `workers` in conf/switch",
+    -99: "request fewer flows",
     -126: "this VPP or this kind of port cannot do it: leave the option out",
-    -162: "ask for fewer queues, ports or flows",
+    -162: "request fewer queues, ports or flows",
     **dict.fromkeys((-145, *range(-20, -10)), KERNEL_REFUSED),
 }
-
-
-def retval_text(retval: int) -> str:
-    """What a return value means."""
-    return RETVAL_TEXTS.get(retval, "see src/vnet/error.h of VPP")
-
-
-def retval_cure(retval: int) -> str:
-    """What a user can do about a return value."""
-    return RETVAL_CURES.get(retval, "")
 
 
 #: Longest wait for an answer, seconds: a main thread on a shared core may be slow.
@@ -127,15 +118,15 @@ class VppApi:
         self._client: Any = None
 
     def connect(self) -> None:
-        """Connect, and learn the messages."""
-        self.close()  # of a try before that got no answer
+        """Connect, and read the definitions of messages."""
+        self.close()  # of an attempt before that got no answer
         from vpp_papi import VPPApiClient  # noqa: PLC0415 - takes 0.15 s to import
 
         files = self._definitions()
         settings: dict[str, Any] = {"apifiles": files} if files else {"bootstrapapi": True}
-        if not files and self._version < TELLS_MESSAGES:
+        if not files and self._version < REPORTS_MESSAGES:
             raise DutError(
-                "a VPP before 24.06 does not tell its messages, and no definitions are beside it",
+                "a VPP before 24.06 does not report its messages, and no definitions are beside it",
                 where=str(self._installation.binary),
                 accepted="*.api.json files in ../share/vpp/api",
                 cure="install VPP's packages whole, or use VPP 24.06 or newer",
@@ -200,14 +191,14 @@ class VppApi:
         log.debug("%s(%s): %d", message, fields, retval)
         if retval and retval not in tolerated:
             raise DutError(
-                f"VPP refuses {message}: {retval_text(retval)} ({retval})",
+                f"VPP refuses {message}: {RETVAL_TEXTS.get(retval, UNKNOWN_RETVAL)} ({retval})",
                 where=", ".join(f"{name}={value}" for name, value in fields.items())[:300],
-                cure=retval_cure(retval),
+                cure=RETVAL_CURES.get(retval, ""),
             )
         return answer
 
     def cli(self, command: str, timeout_s: float | None = None) -> str:
-        """Run a command of the debug CLI; for what the API cannot say."""
+        """Run a command of the debug CLI; for what the API does not report."""
         return str(self.call("cli_inband", timeout_s=timeout_s, cmd=command).reply)
 
     def interfaces(self) -> dict[int, Any]:
@@ -215,10 +206,10 @@ class VppApi:
         return {int(d.sw_if_index): d for d in self.call("sw_interface_dump")}
 
     def close(self) -> None:
-        """Hang up; at once when VPP has ended, otherwise it is told."""
+        """Disconnect; VPP is notified unless it has ended."""
         client, self._client = self._client, None
         if client is not None:
-            with contextlib.suppress(Exception):  # whatever it says of a dead VPP is no news
+            with contextlib.suppress(Exception):  # an error of a dead VPP does not matter
                 client.disconnect()
 
 
@@ -307,25 +298,34 @@ class StatsSegment:
         return self._consistently(lambda: self._errors(f"/err/{node}/"))
 
     def _consistently(self, read: Callable[[], T]) -> T:
-        deadline = time.monotonic() + STATS_TIMEOUT_S
-        while True:
+        found: list[T] = []
+
+        def read_once() -> bool:
             _, _, epoch, in_progress, _ = self._header()
-            if not in_progress:
-                with contextlib.suppress(_TornError, struct.error):
-                    if epoch != self._epoch:
-                        self._read_directory()
-                        self._epoch = epoch
-                    found = read()
-                    if self._header()[2:4] == (epoch, 0):
-                        return found
-                self._epoch = -1
-            if time.monotonic() > deadline:
-                raise DutError(
-                    f"VPP's counters did not hold still for {STATS_TIMEOUT_S:g} s",
-                    where="statistics segment",
-                    cure="VPP may have died while it changed them; see its log",
-                )
-            time.sleep(0.001)
+            if in_progress:
+                return False
+            with contextlib.suppress(_TornError, struct.error):
+                if epoch != self._epoch:
+                    self._read_directory()
+                    self._epoch = epoch
+                found[:] = [read()]
+                if self._header()[2:4] == (epoch, 0):
+                    return True
+            self._epoch = -1
+            return False
+
+        wait_for(
+            read_once,
+            STATS_TIMEOUT_S,
+            "consistent counters of VPP",
+            poll_s=0.001,
+            error=lambda: DutError(
+                f"VPP's counters did not hold still for {STATS_TIMEOUT_S:g} s",
+                where="statistics segment",
+                cure="VPP may have died while it changed them; see its log",
+            ),
+        )
+        return found[0]
 
     def _header(self) -> tuple[int, int, int, int, int]:
         version, base, epoch, in_progress, directory = STATS_HEADER.unpack_from(self._memory, 0)

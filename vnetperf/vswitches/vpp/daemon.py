@@ -21,8 +21,8 @@ from vnetperf.vswitches import base
 from vnetperf.vswitches.vpp import forwarding, install, interfaces
 from vnetperf.vswitches.vpp.api import StatsSegment, VppApi
 from vnetperf.vswitches.vpp.install import (
+    REPORTS_MESSAGES,
     SUPPORTED_VPP,
-    TELLS_MESSAGES,
     VppInstallation,
     VppStartup,
     find_installation,
@@ -56,7 +56,7 @@ def vpp_installation_problem(facts: MachineFacts, scenario: Scenario) -> str:
             "under [programs] vpp"
         )
     installation = find_installation(facts.programs["vpp"])
-    if version < TELLS_MESSAGES and installation.plugin_dir and installation.api_dir is None:
+    if version < REPORTS_MESSAGES and installation.plugin_dir and installation.api_dir is None:
         return (
             f"VPP {version[0]}.{version[1]:02} does not tell its messages and has no definitions "
             "beside it (share/vpp/api); install VPP's packages whole"

@@ -4,59 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from vnetperf.model.deployment import Hop, Port, VnfPort, port_mac, vnf_mac
+from vnetperf.model.deployment import Deployment, Hop, Port, port_mac
 from vnetperf.model.frames import DUT_ADDRESS, PREFIX, TESTER_ADDRESS, UDP_PORT, VNI
-from vnetperf.model.scenario import Scenario
+from vnetperf.model.scenario import HopAddresses, Scenario
 from vnetperf.model.traffic import VALUES
 from vnetperf.vswitches.vpp.api import ADMIN_UP, VppApi
-
-
-class HopAddresses(NamedTuple):
-    """Frames of one stream on one hop.
-
-    Attributes:
-        src: Port they enter by.
-        dst: Port they must leave by.
-        eth_src: Source MAC address.
-        eth_dst: Destination MAC address.
-    """
-
-    src: Port
-    dst: Port
-    eth_src: str
-    eth_dst: str
-
-
-def hop_addresses(scenario: Scenario) -> Iterator[HopAddresses]:
-    """Follow every stream through the deployment."""
-    graph = scenario.deployment
-    for stream in scenario.streams:
-        eth_src, eth_dst = stream.eth_src, stream.eth_dst
-        path = graph.path(graph.ends[stream.direction], stream.chain)
-        for src, dst in zip(path[0::2], path[1::2], strict=True):
-            if src != path[0]:
-                eth_src, eth_dst = _after_vnf(scenario, src, eth_src, eth_dst)
-            yield HopAddresses(src, dst, eth_src, eth_dst)
-
-
-def _after_vnf(scenario: Scenario, out: Port, eth_src: str, eth_dst: str) -> tuple[str, str]:
-    """Addresses of a frame that a VNF sends from its port `out`."""
-    if scenario.vnf_swaps:
-        return eth_dst, eth_src
-    if scenario.vnf_addresses and isinstance(out, VnfPort):
-        return vnf_mac(out), scenario.peer_mac(out)
-    return eth_src, eth_dst
 
 
 def l2fib_entries(scenario: Scenario) -> dict[tuple[int, str], Port]:
     """Where a bridge must send each address, segment by segment."""
     found: dict[tuple[int, str], Port] = {}
     unclear = set()
-    for segment, passage in _by_segment(scenario):
-        key = segment, passage.eth_dst
-        if found.setdefault(key, passage.dst) != passage.dst:
+    for segment, hop in _by_segment(scenario):
+        key = segment, hop.eth_dst
+        if found.setdefault(key, hop.dst) != hop.dst:
             unclear.add(key)
     return {key: port for key, port in found.items() if key not in unclear}
 
@@ -71,24 +34,24 @@ def bridge_problem(scenario: Scenario, *, learning: bool) -> str:
         )
     clear = l2fib_entries(scenario)
     seen: dict[tuple[int, str], Port] = {}
-    for segment, passage in _by_segment(scenario):
-        if sizes[segment] > 2 and (segment, passage.eth_dst) not in clear:
+    for segment, hop in _by_segment(scenario):
+        if sizes[segment] > 2 and (segment, hop.eth_dst) not in clear:
             return (
-                f"frames to {passage.eth_dst} must leave a bridge by different ports, since the "
+                f"frames to {hop.eth_dst} must leave a bridge by different ports, since the "
                 f"VNF's mode {scenario.vnf_mode} sends them back to where they come from; "
                 "use --vnf-mode io or mac"
             )
-        if learning and seen.setdefault((segment, passage.eth_src), passage.src) != passage.src:
+        if learning and seen.setdefault((segment, hop.eth_src), hop.src) != hop.src:
             return (
-                f"a learning bridge would see {passage.eth_src} at two ports and move it with "
+                f"a learning bridge would see {hop.eth_src} at two ports and move it with "
                 f"every frame, since the VNF's mode is {scenario.vnf_mode}; use --vnf-mode io or "
                 "mac"
             )
     if learning:
-        for segment, passage in _by_segment(scenario):
-            if sizes[segment] > 2 and seen.get((segment, passage.eth_dst)) != passage.dst:
+        for segment, hop in _by_segment(scenario):
+            if sizes[segment] > 2 and seen.get((segment, hop.eth_dst)) != hop.dst:
                 return (
-                    f"a learning bridge would never see {passage.eth_dst} and flood what is sent "
+                    f"a learning bridge would never see {hop.eth_dst} and flood what is sent "
                     "to it into every chain; send both ways, with --vnf-mode mac"
                 )
     return ""
@@ -96,8 +59,8 @@ def bridge_problem(scenario: Scenario, *, learning: bool) -> str:
 
 def _by_segment(scenario: Scenario) -> Iterator[tuple[int, HopAddresses]]:
     segments = scenario.deployment.segments()
-    for passage in hop_addresses(scenario):
-        yield next(n for n, ports in enumerate(segments) if passage.src in ports), passage
+    for hop in scenario.hop_addresses():
+        yield next(n for n, ports in enumerate(segments) if hop.src in ports), hop
 
 
 ForwardingKind = Literal["xconnect", "l2patch", "bridge", "l3"]
@@ -124,14 +87,18 @@ def forwarding_kind(scenario: Scenario) -> ForwardingKind:
     return "xconnect"
 
 
+def _message(name: str, **fields: Any) -> ApiMessage:
+    return name, fields
+
+
 def _requested_mode(scenario: Scenario) -> str:
-    """The mode of forwarding that is asked for; "" for none."""
+    """The requested mode of forwarding; "" for none."""
     mode = scenario.options.mode
     return "" if mode == AF_XDP else mode
 
 
 def forwarding_problem(scenario: Scenario) -> str:
-    """Why VPP could not forward a scenario as it is asked."""
+    """Why VPP cannot forward a scenario."""
     kind = forwarding_kind(scenario)
     if kind == "l3":
         return _routing_problem(scenario)
@@ -182,36 +149,31 @@ def switch_messages(scenario: Scenario, index: Mapping[Port, int]) -> list[ApiMe
     if kind == "bridge":
         return _bridge_messages(scenario, index)
     hops = [(index[hop.src], index[hop.dst]) for hop in scenario.deployment.hops]
+    joined = [_join(kind, rx, tx, on=True) for rx, tx in hops]
     if kind == "l2patch":
-        return [
-            ("l2_patch_add_del", {"rx_sw_if_index": rx, "tx_sw_if_index": tx, "is_add": True})
-            for rx, tx in hops
-        ]
-    joined: list[ApiMessage] = [
-        (
-            "sw_interface_set_l2_xconnect",
-            {"rx_sw_if_index": rx, "tx_sw_if_index": tx, "enable": True},
-        )
-        for rx, tx in hops
-    ]
+        return joined
     # What is cross-connected to an interface leaves it only when that one switches as well.
     silent = dict.fromkeys(tx for _, tx in hops if tx not in {rx for rx, _ in hops})
-    return joined + [
-        operation
-        for number, index_of_one in enumerate(silent, FIRST_BRIDGE)
-        for operation in (_bridge_domain(number, learn=False), _bridge_member(number, index_of_one))
-    ]
+    for number, index_of_one in enumerate(silent, FIRST_BRIDGE):
+        joined += [_bridge_domain(number, learn=False), _bridge_member(number, index_of_one)]
+    return joined
+
+
+def _join(kind: ForwardingKind, rx: int, tx: int, *, on: bool) -> ApiMessage:
+    ends = {"rx_sw_if_index": rx, "tx_sw_if_index": tx}
+    if kind == "l2patch":
+        return _message("l2_patch_add_del", **ends, is_add=on)
+    return _message("sw_interface_set_l2_xconnect", **ends, enable=on)
 
 
 def _bridge_domain(number: int, *, learn: bool) -> ApiMessage:
     settings = {"flood": True, "uu_flood": True, "forward": True, "learn": learn}
     settings |= {"arp_term": False, "arp_ufwd": False}
-    return "bridge_domain_add_del_v2", {"bd_id": number, "is_add": True, "mac_age": 0, **settings}
+    return _message("bridge_domain_add_del_v2", bd_id=number, is_add=True, mac_age=0, **settings)
 
 
 def _bridge_member(number: int, index: int) -> ApiMessage:
-    fields = {"rx_sw_if_index": index, "bd_id": number, "enable": True}
-    return "sw_interface_set_l2_bridge", fields
+    return _message("sw_interface_set_l2_bridge", rx_sw_if_index=index, bd_id=number, enable=True)
 
 
 def _bridge_messages(scenario: Scenario, index: Mapping[Port, int]) -> list[ApiMessage]:
@@ -220,44 +182,25 @@ def _bridge_messages(scenario: Scenario, index: Mapping[Port, int]) -> list[ApiM
     for number, segment in enumerate(scenario.deployment.segments(), FIRST_BRIDGE):
         done.append(_bridge_domain(number, learn=learn))
         done += [_bridge_member(number, index[port]) for port in segment]
-    if not learn and "eth_dst" not in scenario.traffic.vary:
-        done += [
-            (
-                "l2fib_add_del",
-                {
-                    "mac": mac,
-                    "bd_id": FIRST_BRIDGE + segment,
-                    "sw_if_index": index[port],
-                    "is_add": True,
-                    "static_mac": True,
-                },
-            )
-            for (segment, mac), port in l2fib_entries(scenario).items()
-        ]
+    if learn or "eth_dst" in scenario.traffic.vary:
+        return done
+    for (number, mac), port in l2fib_entries(scenario).items():
+        entry = {"mac": mac, "bd_id": FIRST_BRIDGE + number, "sw_if_index": index[port]}
+        done.append(_message("l2fib_add_del", **entry, is_add=True, static_mac=True))
     return done
 
 
 def release_messages(scenario: Scenario, index: Mapping[Port, int], port: Port) -> list[ApiMessage]:
     """Messages that let go of a port before it is deleted, so that nothing leads into the void."""
-    kind, gone = forwarding_kind(scenario), index[port]
-    hops = [hop for hop in scenario.deployment.hops if port in (hop.src, hop.dst)]
-    there = [hop for hop in hops if hop.src in index and hop.dst in index]
-    if kind == "l2patch":
-        pairs = [(index[hop.src], index[hop.dst]) for hop in there]
-        return [
-            ("l2_patch_add_del", {"rx_sw_if_index": rx, "tx_sw_if_index": tx, "is_add": False})
-            for rx, tx in pairs
-        ]
-    if kind == "xconnect":
-        return [
-            (
-                "sw_interface_set_l2_xconnect",
-                {"rx_sw_if_index": index[hop.src], "tx_sw_if_index": gone, "enable": False},
-            )
-            for hop in there
-            if hop.dst == port
-        ]
-    return []
+    kind = forwarding_kind(scenario)
+    if kind not in ("l2patch", "xconnect"):
+        return []
+    return [
+        _join(kind, index[hop.src], index[hop.dst], on=False)
+        for hop in scenario.deployment.hops
+        if {hop.src, hop.dst} <= index.keys()
+        and (hop.dst == port or (kind == "l2patch" and hop.src == port))
+    ]
 
 
 #: Test addresses of RFC 2544 (RFC 2544 appendix C.2.2).
@@ -286,31 +229,31 @@ def route_messages(scenario: Scenario, index: Mapping[Port, int]) -> list[ApiMes
         table, address = routing_table(place), router_address(place)
         table_fields = {"table_id": table, "is_ip6": False, "name": str(port)}
         done += [
-            ("ip_table_add_del", {"is_add": True, "table": table_fields}),
-            (
-                "sw_interface_set_table",
-                {"sw_if_index": index[port], "is_ipv6": False, "vrf_id": table},
+            _message("ip_table_add_del", is_add=True, table=table_fields),
+            _message(
+                "sw_interface_set_table", sw_if_index=index[port], is_ipv6=False, vrf_id=table
             ),
-            (
-                "sw_interface_add_del_address",
-                {"sw_if_index": index[port], "is_add": True, "prefix": f"{address}/30"},
-            ),
-            (
-                "ip_neighbor_add_del",
-                {
-                    "is_add": True,
-                    "neighbor": {
-                        "sw_if_index": index[port],
-                        "flags": STATIC_NEIGHBOUR,
-                        "mac_address": port_mac(graph, port, 0),
-                        "ip_address": str(address + 1),
-                    },
-                },
-            ),
+            *_address_messages(graph, port, index[port], f"{address}/30", str(address + 1)),
         ]
     if scenario.rules != "stream":
         done += [_route(scenario, index, hop) for hop in graph.hops]
     return done
+
+
+def _address_messages(
+    graph: Deployment, port: Port, index: int, prefix: str, neighbour: str
+) -> list[ApiMessage]:
+    """Messages that give an interface its address and its only neighbour."""
+    entry = {
+        "sw_if_index": index,
+        "flags": STATIC_NEIGHBOUR,
+        "mac_address": port_mac(graph, port, 0),
+        "ip_address": neighbour,
+    }
+    return [
+        _message("sw_interface_add_del_address", sw_if_index=index, is_add=True, prefix=prefix),
+        _message("ip_neighbor_add_del", is_add=True, neighbor=entry),
+    ]
 
 
 def _route(scenario: Scenario, index: Mapping[Port, int], hop: Hop) -> ApiMessage:
@@ -328,12 +271,13 @@ def _route(scenario: Scenario, index: Mapping[Port, int], hop: Hop) -> ApiMessag
         "n_labels": 0,
         "label_stack": [{"is_uniform": 0, "label": 0, "ttl": 0, "exp": 0}] * MAX_LABELS,
     }
-    route = {"table_id": routing_table(ports.index(hop.src)), "prefix": TEST_NET}
-    return "ip_route_add_del", {
-        "is_add": True,
-        "is_multipath": False,
-        "route": {**route, "n_paths": 1, "paths": [path]},
+    route = {
+        "table_id": routing_table(ports.index(hop.src)),
+        "prefix": TEST_NET,
+        "n_paths": 1,
+        "paths": [path],
     }
+    return _message("ip_route_add_del", is_add=True, is_multipath=False, route=route)
 
 
 def flow_route_commands(scenario: Scenario, interface: Mapping[Port, str]) -> list[str]:
@@ -341,39 +285,26 @@ def flow_route_commands(scenario: Scenario, interface: Mapping[Port, str]) -> li
     graph, traffic = scenario.deployment, scenario.traffic
     flows = min(traffic.flows, VALUES["ipv4_dst"]) if "ipv4_dst" in traffic.vary else 1
     commands = []
-    for stream in scenario.streams:
-        path = graph.path(graph.ends[stream.direction], stream.chain)
-        for src, dst in zip(path[0::2], path[1::2], strict=True):
-            table = routing_table(graph.ports.index(src))
-            via = router_address(graph.ports.index(dst)) + 1
-            commands.append(
-                f"ip route add count {flows} {stream.ipv4_dst}/32 table {table} "
-                f"via {via} {interface[dst]}"
-            )
+    for hop in scenario.hop_addresses():
+        table = routing_table(graph.ports.index(hop.src))
+        via = router_address(graph.ports.index(hop.dst)) + 1
+        commands.append(
+            f"ip route add count {flows} {hop.stream.ipv4_dst}/32 table {table} "
+            f"via {via} {interface[hop.dst]}"
+        )
     return commands
 
 
 NO_INDEX = 0xFFFFFFFF
 #: GRE that carries Ethernet.
-GRE_TEB, STATIC_ENTRY = 1, 1
+GRE_TEB = 1
 TUNNEL_PLUGINS = {"vxlan": "vxlan", "gre": "gre", "geneve": "geneve"}
 
 
 def underlay_messages(scenario: Scenario, port: Port, index: int) -> list[ApiMessage]:
     """Messages that give a tunnelled port its outer address and its only neighbour."""
-    neighbour = {
-        "sw_if_index": index,
-        "flags": STATIC_ENTRY,
-        "mac_address": port_mac(scenario.deployment, port, 0),
-        "ip_address": TESTER_ADDRESS,
-    }
-    return [
-        (
-            "sw_interface_add_del_address",
-            {"sw_if_index": index, "is_add": True, "prefix": f"{DUT_ADDRESS}/{PREFIX}"},
-        ),
-        ("ip_neighbor_add_del", {"is_add": True, "neighbor": neighbour}),
-    ]
+    prefix = f"{DUT_ADDRESS}/{PREFIX}"
+    return _address_messages(scenario.deployment, port, index, prefix, TESTER_ADDRESS)
 
 
 def tunnel_message(kind: str) -> ApiMessage:
@@ -381,10 +312,8 @@ def tunnel_message(kind: str) -> ApiMessage:
     if kind == "gre":
         ends: dict[str, Any] = {"src": DUT_ADDRESS, "dst": TESTER_ADDRESS, "outer_table_id": 0}
         about = {"type": GRE_TEB, "mode": 0, "flags": 0, "session_id": 0, "instance": NO_INDEX}
-        return "gre_tunnel_add_del", {
-            "is_add": True,
-            "tunnel": {**about, **ends, "sw_if_index": NO_INDEX},
-        }
+        tunnel = {**about, **ends, "sw_if_index": NO_INDEX}
+        return _message("gre_tunnel_add_del", is_add=True, tunnel=tunnel)
     common = {
         "is_add": True,
         "mcast_sw_if_index": NO_INDEX,
@@ -394,16 +323,10 @@ def tunnel_message(kind: str) -> ApiMessage:
     }
     if kind == "geneve":
         ends = {"local_address": DUT_ADDRESS, "remote_address": TESTER_ADDRESS}
-        return "geneve_add_del_tunnel2", {**common, **ends, "l3_mode": False}
-    ends = {"src_address": DUT_ADDRESS, "dst_address": TESTER_ADDRESS}
+        return _message("geneve_add_del_tunnel2", **common, **ends, l3_mode=False)
+    ends = {"src_address": DUT_ADDRESS, "dst_address": TESTER_ADDRESS, "instance": NO_INDEX}
     udp = {"src_port": UDP_PORT["vxlan"], "dst_port": UDP_PORT["vxlan"]}
-    return "vxlan_add_del_tunnel_v3", {
-        **common,
-        **ends,
-        **udp,
-        "instance": NO_INDEX,
-        "is_l3": False,
-    }
+    return _message("vxlan_add_del_tunnel_v3", **common, **ends, **udp, is_l3=False)
 
 
 def make_tunnel(

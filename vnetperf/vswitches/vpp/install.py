@@ -15,7 +15,7 @@ from vnetperf.model.scenario import Plan
 
 SUPPORTED_VPP = ((23, 6), (27, 99))
 #: From this version on a running VPP tells its messages itself.
-TELLS_MESSAGES = (24, 6)
+REPORTS_MESSAGES = (24, 6)
 
 
 @dataclass(frozen=True, slots=True)
