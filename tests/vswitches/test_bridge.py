@@ -81,7 +81,7 @@ def test_frames_find_their_way_by_static_entries_where_ports_are_many(
         vnf_mode=mode,
         addressing=by_port,
     )
-    entries = bridge.fdb_entries(asked, asked.streams)
+    entries = bridge.fdb_entries(asked)
     table = {(_segment(deployment, e.port), e.mac): e.port for e in entries}
     assert len(table) == len(entries)  # no address leads to two ports of one bridge
     for stream in asked.streams:
@@ -107,7 +107,7 @@ def _segment(deployment: Deployment, port: Port) -> int:
 
 def test_a_bridge_that_learns_has_no_static_entries() -> None:
     asked = scenario("pvpv", rules="learning", vnf_mode="mac", addressing="port")
-    assert bridge.fdb_entries(asked, asked.streams) == ()
+    assert bridge.fdb_entries(asked) == ()
     how = bridge.port_settings(asked.deployment, VnfPort(vnf=0, index=0), learns=True)
     assert how == bridge.PortSettings(learning=True, flood=True)
 
@@ -115,7 +115,7 @@ def test_a_bridge_that_learns_has_no_static_entries() -> None:
 def test_two_ports_need_no_entries() -> None:
     for name in ("phy2phy", "pvp", "pvvp", "p2v", "v2p", "v2v"):
         asked = scenario(name)
-        assert bridge.fdb_entries(asked, asked.streams) == ()
+        assert bridge.fdb_entries(asked) == ()
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,9 @@ from vnetperf.vswitches.dpdk import (
     cpu_mask,
     devargs,
     device_settings,
-    dpdk_other_config,
     main_lcore,
     pmd_rxq_affinity,
     slot_octets,
-    switch_mib,
 )
 from vnetperf.vswitches.openvswitch.instance import parse_ovs_version
 
@@ -100,9 +98,9 @@ def test_an_idle_pmd_sleeps_on_shared_cores_by_the_versions_name(
     version: str, key: str | None
 ) -> None:
     machine = facts(versions=of_version(version))
-    found = {k for k in dpdk_other_config(plan(shared=True), machine) if "sleep" in k}
+    found = {k for k in OvsDpdk.other_config(plan(shared=True), machine) if "sleep" in k}
     assert found == ({key} if key else set())
-    assert not {k for k in dpdk_other_config(plan(), machine) if "sleep" in k}
+    assert not {k for k in OvsDpdk.other_config(plan(), machine) if "sleep" in k}
 
 
 @pytest.mark.parametrize(
@@ -117,15 +115,15 @@ def test_an_idle_pmd_sleeps_on_shared_cores_by_the_versions_name(
 def test_memory_is_taken_on_the_pollers_node_and_nowhere_else(
     node: int, nodes: tuple[int, ...], memory: str, limit: str
 ) -> None:
-    config = dpdk_other_config(plan(node, nodes=nodes), None)
+    config = OvsDpdk.other_config(plan(node, nodes=nodes), None)
     assert config["dpdk-socket-mem"] == memory
     assert config["dpdk-socket-limit"] == limit  # a 0 would be no limit
 
 
 def test_memory_is_taken_where_the_scenario_says() -> None:
-    config = dpdk_other_config(plan(1, nodes=(0, 1), memory_mib=(512, 1024)), None)
+    config = OvsDpdk.other_config(plan(1, nodes=(0, 1), memory_mib=(512, 1024)), None)
     assert config["dpdk-socket-mem"] == config["dpdk-socket-limit"] == "512,1024"
-    config = dpdk_other_config(plan(1, nodes=(0, 1), memory_mib=(512,)), None)
+    config = OvsDpdk.other_config(plan(1, nodes=(0, 1), memory_mib=(512,)), None)
     assert config["dpdk-socket-mem"] == "512,0"
     assert config["dpdk-socket-limit"] == "512,1"
 
@@ -159,23 +157,23 @@ def test_a_million_rules_are_not_shown() -> None:
 
 
 def test_masks_are_those_of_the_placement() -> None:
-    config = dpdk_other_config(plan(), None)
+    config = OvsDpdk.other_config(plan(), None)
     assert config["pmd-cpu-mask"] == "0x24"
     assert config["dpdk-lcore-mask"] == "0x1"
 
 
 def test_nics_of_others_are_left_alone() -> None:
-    assert dpdk_other_config(plan(), None)["dpdk-extra"] == "--no-pci"
-    assert dpdk_other_config(plan(wire="nic"), None)["dpdk-extra"] == "-a 0000:00:00.0"
+    assert OvsDpdk.other_config(plan(), None)["dpdk-extra"] == "--no-pci"
+    assert OvsDpdk.other_config(plan(wire="nic"), None)["dpdk-extra"] == "-a 0000:00:00.0"
 
 
 def test_pinned_queues_leave_workers_free_for_the_others() -> None:
     pinned = plan(workers=2, rxq_affinity=(QueuePin(port="phy1", queue=0, worker=1),))
-    config = dpdk_other_config(pinned, None)
+    config = OvsDpdk.other_config(pinned, None)
     assert config["pmd-rxq-isolate"] == "false"
     assert pmd_rxq_affinity(PhyPort(index=1), pinned) == ('other_config:pmd-rxq-affinity="0:5"',)
     assert pmd_rxq_affinity(PhyPort(index=0), pinned) == ()
-    assert "pmd-rxq-assign" not in dpdk_other_config(plan(), None)
+    assert "pmd-rxq-assign" not in OvsDpdk.other_config(plan(), None)
 
 
 @given(st.sets(st.integers(0, 200), min_size=1))
@@ -230,10 +228,10 @@ def with_nic(of: Plan, **changes: Any) -> Plan:
 
 
 def test_a_nic_of_another_node_has_buffers_there() -> None:
-    config = dpdk_other_config(with_nic(plan(0, nodes=(0, 1), wire="nic")), None)
+    config = OvsDpdk.other_config(with_nic(plan(0, nodes=(0, 1), wire="nic")), None)
     assert config["dpdk-socket-mem"] == config["dpdk-socket-limit"] == "256,256"
     kernel = with_nic(plan(0, nodes=(0, 1), wire="nic"), driver="ice", kernel=True)
-    assert dpdk_other_config(kernel, None)["dpdk-socket-mem"] == "256,0"
+    assert OvsDpdk.other_config(kernel, None)["dpdk-socket-mem"] == "256,0"
 
 
 def test_jumbo_frames_through_a_kernel_driver_are_refused() -> None:
@@ -269,13 +267,13 @@ def test_memory_holds_the_rings_of_all_ports(
     )
     wanted = scenario(name, options=options)
     mbufs = len(wanted.deployment.ports) * ring * (queues + workers + 1)
-    assert switch_mib(wanted) >= mbufs * (mtu + 18 + 128 + 128) / (1 << 20)
-    assert switch_mib(wanted) % 64 == 0
+    assert OvsDpdk.hugepage_mib(wanted) >= mbufs * (mtu + 18 + 128 + 128) / (1 << 20)
+    assert OvsDpdk.hugepage_mib(wanted) % 64 == 0
 
 
 def test_jumbo_frames_take_more_memory() -> None:
-    assert switch_mib(scenario()) == LEAST_MIB
-    assert switch_mib(scenario(options=SwitchOptions(mtu=9000))) > LEAST_MIB
+    assert OvsDpdk.hugepage_mib(scenario()) == LEAST_MIB
+    assert OvsDpdk.hugepage_mib(scenario(options=SwitchOptions(mtu=9000))) > LEAST_MIB
 
 
 @pytest.mark.parametrize(
@@ -306,8 +304,8 @@ def test_more_workers_than_processors_are_refused_by_the_plan() -> None:
 def test_many_flows_have_room_in_the_datapath() -> None:
     traffic = TrafficProfile(flows=100_000, vary=("eth_src",))
     wanted = plan().model_copy(update={"scenario": scenario(rules="stream", traffic=traffic)})
-    assert int(dpdk_other_config(wanted, None)["flow-limit"]) >= 2 * 100_000 * 4
-    assert "flow-limit" not in dpdk_other_config(plan(), None)
+    assert int(OvsDpdk.other_config(wanted, None)["flow-limit"]) >= 2 * 100_000 * 4
+    assert "flow-limit" not in OvsDpdk.other_config(plan(), None)
 
 
 def test_ports_of_vnfs_can_be_pinned_too() -> None:

@@ -164,7 +164,7 @@ class VSwitch(Backend):
 
     @property
     def mode(self) -> str:
-        """The mode the scenario asks for, or the first; "" when there is but one."""
+        """The mode the scenario requests, or the first; "" when there is but one."""
         return self.plan.scenario.options.mode or next(iter(self.capabilities.modes), "")
 
     @abstractmethod
@@ -294,21 +294,22 @@ class VSwitch(Backend):
         names = ", ".join(map(str, there)) or "none"
         return DutError(f"there is no port {port}", where=self.name, accepted=names)
 
-    def no_attachment(self, kind: str) -> DutError:
-        """The error of an attachment that it does not offer.
+    def check_kind(self, kind: str) -> None:
+        """Refuse an attachment that it does not offer.
 
         Args:
-            kind: What was asked for.
+            kind: The requested kind.
 
-        Returns:
-            The error, to be raised.
+        Raises:
+            DutError: When it is not among those of its capabilities.
         """
-        offered = ", ".join(self.capabilities.attachments) or "none"
-        return DutError(f"cannot offer a {kind} attachment", where=self.name, accepted=offered)
+        if kind not in self.capabilities.attachments:
+            offered = ", ".join(self.capabilities.attachments) or "none"
+            raise DutError(f"cannot offer a {kind} attachment", where=self.name, accepted=offered)
 
 
 def rxq_affinity_problem(scenario: Scenario) -> str:
-    """Why the pins of a scenario cannot be followed.
+    """Why the pins of a scenario cannot be applied.
 
     Args:
         scenario: The scenario.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import Deployment, Port, VnfPort
@@ -18,8 +17,7 @@ from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
 from vnetperf.vswitches.kernelports import KernelSwitch, netlink
 
 
-@dataclass(frozen=True, slots=True)
-class PortSettings:
+class PortSettings(NamedTuple):
     """Settings of a port of a bridge.
 
     Attributes:
@@ -31,8 +29,7 @@ class PortSettings:
     flood: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FdbEntry:
+class FdbEntry(NamedTuple):
     """A static entry of a bridge's forwarding database.
 
     Attributes:
@@ -56,26 +53,18 @@ def port_settings(deployment: Deployment, port: Port, *, learns: bool) -> PortSe
     return PortSettings(learning=learns, flood=learns or not loops)
 
 
-def fdb_entries(scenario: Scenario, streams: tuple[Stream, ...]) -> tuple[FdbEntry, ...]:
+def fdb_entries(scenario: Scenario) -> tuple[FdbEntry, ...]:
     """Static entries that keep parallel chains apart; none where two ports are all there are."""
-    deployment = scenario.deployment
     if scenario.rules == "learning":
         return ()
-    crowded = {port for segment in deployment.segments() if len(segment) > 2 for port in segment}
-    found: dict[FdbEntry, None] = {}
-    for stream in streams:
-        mac = stream.eth_dst
-        path = deployment.path(deployment.ends[stream.direction], stream.chain)
-        # Ports of a path come in pairs: into the vSwitch, out of it.
-        for source, target in zip(path[0::2], path[1::2], strict=True):
-            if isinstance(source, VnfPort) and source != path[0] and scenario.vnf_addresses:
-                mac = scenario.peer_mac(source)
-            if target in crowded:
-                found[FdbEntry(mac, target)] = None
-    return tuple(found)
+    segments = scenario.deployment.segments()
+    crowded = {port for segment in segments if len(segment) > 2 for port in segment}
+    hops = scenario.hop_addresses()
+    found = (FdbEntry(hop.eth_dst, hop.dst) for hop in hops if hop.dst in crowded)
+    return tuple(dict.fromkeys(found))
 
 
-#: Entries of the forwarding database (linux/neighbour.h): NTF_MASTER asks the port's bridge,
+#: Entries of the forwarding database (linux/neighbour.h): NTF_MASTER is the port's bridge,
 #: NUD_NOARP is what iproute2 calls "static". Without NUD_REACHABLE pyroute2 adds NUD_PERMANENT,
 #: which makes the address one of the bridge's own.
 NTF_MASTER, NUD_REACHABLE, NUD_NOARP = 0x04, 0x02, 0x40
@@ -86,7 +75,7 @@ NETFILTER_SYSCTLS = (
     "bridge-nf-call-arptables",
 )
 BRIDGE_SYSCTLS = Path("/proc/sys/net/bridge")
-#: What a result says of a bridge and of its ports.
+#: What a result holds of a bridge and of its ports.
 BRIDGE_FACTS = {
     "IFLA_BR_STP_STATE": "stp",
     "IFLA_BR_MCAST_SNOOPING": "multicast snooping",
@@ -213,18 +202,18 @@ class LinuxBridge(KernelSwitch):
         """The bridges that `--plan` can show."""
         del facts
         deployment, learns = plan.scenario.deployment, plan.scenario.rules == "learning"
-        lines = {}
-        for number, segment in enumerate(deployment.segments()):
-            ports = []
-            for port in segment:
-                how = port_settings(deployment, port, learns=learns)
-                ports.append(
-                    f"{port} (learning {_on_off(how.learning)}, flooding {_on_off(how.flood)}, "
-                    f"MTU {plan.scenario.mtu})"
-                )
-            lines[f"bridge {number}"] = "STP off, multicast snooping off; " + ", ".join(ports)
-        static = fdb_entries(plan.scenario, plan.scenario.streams)
-        if static:
+
+        def described(port: Port) -> str:
+            how = port_settings(deployment, port, learns=learns)
+            flags = f"learning {_on_off(how.learning)}, flooding {_on_off(how.flood)}"
+            return f"{port} ({flags}, MTU {plan.scenario.mtu})"
+
+        lines = {
+            f"bridge {number}": "STP off, multicast snooping off; "
+            + ", ".join(map(described, segment))
+            for number, segment in enumerate(deployment.segments())
+        }
+        if static := fdb_entries(plan.scenario):
             lines["static entries"] = ", ".join(f"{e.mac} -> {e.port}" for e in static)
         return lines
 
@@ -232,12 +221,10 @@ class LinuxBridge(KernelSwitch):
         """Make the bridges, without ports."""
         self.machine.load_module(BRIDGE_MODULE)
         self.machine.in_netns(bypass_packet_filters)
-        names = []
         for number, _ in enumerate(self.plan.scenario.deployment.segments()):
             name = self.machine.interface_name(f"br{number}")
             self.machine.create_link(name, "bridge", br_stp_state=0, br_mcast_snooping=0)
-            names.append(name)
-            self.bridges = tuple(names)
+            self.bridges = (*self.bridges, name)
 
     def plug(self, port: Port, netdev: str) -> None:
         """Make an interface a port of its bridge."""
@@ -256,7 +243,8 @@ class LinuxBridge(KernelSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Add the static entries that keep parallel chains apart; two ports need none."""
-        self.entries = fdb_entries(self.plan.scenario, streams)
+        del streams  # the scenario's
+        self.entries = fdb_entries(self.plan.scenario)
         rows = [(entry.mac, self.netdevs[entry.port]) for entry in self.entries]
         self.machine.in_netns(lambda: add_fdb_entries(rows))
 
@@ -266,13 +254,11 @@ class LinuxBridge(KernelSwitch):
 
     def facts(self) -> dict[str, Any]:
         """Kernel, rules, and the settings of bridges and ports as the kernel has them."""
-        described: dict[str, Any] = {}
-        self.machine.in_netns(lambda: described.update(describe_bridges(self.bridges)))
         options = self.plan.scenario.options
         return {
             **super().facts(),
             "rules": self.plan.scenario.rules,
-            "bridges": described,
+            "bridges": self.machine.in_netns(lambda: describe_bridges(self.bridges)),
             "queues of each VNF port": options.rx_queues or 1,
             "offloads of VNF ports": _on_off(bool(options.offloads)),
             "static entries": [f"{entry.mac} -> {entry.port}" for entry in self.entries],

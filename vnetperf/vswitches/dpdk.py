@@ -47,23 +47,6 @@ DEFAULT_DESCRIPTORS = 2048
 STEP_MIB = 64
 
 
-def switch_mib(scenario: Scenario) -> int:
-    """Memory that a scenario needs."""
-    options, ports = scenario.options, len(scenario.deployment.ports)
-    receive = (options.rx_queues or 1) * (options.rx_descriptors or DEFAULT_DESCRIPTORS)
-    send = ((options.workers or 1) + 1) * (options.tx_descriptors or DEFAULT_DESCRIPTORS)
-    buffers = LEAST_BUFFERS
-    while buffers < ports * (receive + send):
-        buffers *= 2
-    octets = buffers * (BUFFER_OCTETS + _grains(scenario.mtu + 18) * DATA_GRAIN)
-    needed = OTHER_MIB + octets // (1 << 20)
-    return max(LEAST_MIB, -(-needed // STEP_MIB) * STEP_MIB)
-
-
-def _grains(octets: int) -> int:
-    return -(-octets // DATA_GRAIN)
-
-
 #: Rings unless the scenario says otherwise, and the largest that OVS takes.
 DEFAULT_RING, LARGEST_RING = 2048, 4096
 #: Octets that a frame has beside its MTU, and that a ring's slot has beside its frame: an 802.1Q
@@ -121,10 +104,10 @@ def copied_ring(options: SwitchOptions) -> int:
 def check_rings(plan: Plan) -> None:
     """Refuse rings that the chosen wire cannot have."""
     options = plan.scenario.options
-    asked = {size for size in (options.rx_descriptors, options.tx_descriptors) if size}
+    sizes = {size for size in (options.rx_descriptors, options.tx_descriptors) if size}
     nics = [nic for nic in plan.nics if nic.side == "dut"]
     copied = plan.wire != "nic" or any(nic.kernel for nic in nics)
-    if len(asked) > 1 and copied and plan.scenario.deployment.phy_ports:
+    if len(sizes) > 1 and copied and plan.scenario.deployment.phy_ports:
         raise CapabilityError(
             f"memif and af_packet have rings of one size, not {options.rx_descriptors} receive "
             f"and {options.tx_descriptors} transmit descriptors",
@@ -133,27 +116,10 @@ def check_rings(plan: Plan) -> None:
         )
 
 
-def kernel_nic_problem(nics: tuple[NicUse, ...], scenario: Scenario) -> str:
-    """What NICs under their kernel driver cannot be."""
-    kernel = [nic for nic in nics if nic.side == "dut" and nic.kernel]
-    if not kernel or scenario.mtu + FRAME_OCTETS <= STANDARD_FRAME_SIZE:
-        return ""
-    note = f" ({kernel[0].note})" if kernel[0].note else ""
-    return (
-        f"{kernel[0].pci} is used through its kernel driver{note}, and DPDK's af_packet driver "
-        f"tells OVS of no frames above {STANDARD_FRAME_SIZE} octets; give it to vfio-pci, or "
-        "leave larger frames out"
-    )
-
-
 def ring_problem(scenario: Scenario) -> str:
-    """Why ports cannot be what a scenario asks for."""
-    options = scenario.options
-    for name, value in (
-        ("rx_descriptors", options.rx_descriptors),
-        ("tx_descriptors", options.tx_descriptors),
-    ):
-        if value is not None and value > LARGEST_RING:
+    """Why ports cannot have the rings and pins of a scenario."""
+    for name in ("rx_descriptors", "tx_descriptors"):
+        if (getattr(scenario.options, name) or 0) > LARGEST_RING:
             return f"OVS has at most {LARGEST_RING} descriptors; set {name} to that or less"
     return base.rxq_affinity_problem(scenario)
 
@@ -190,45 +156,8 @@ DAEMON = Program(
 
 
 def cpu_mask(cpus: tuple[int, ...]) -> str:
-    """A set of processors as OVS wants it."""
+    """A set of processors as OVS takes it."""
     return hex(sum(1 << cpu for cpu in cpus))
-
-
-def dpdk_other_config(plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
-    """The Open_vSwitch table's other_config."""
-    placement, options = plan.placement, plan.scenario.options
-    if (options.workers or 1) > len(placement.cores["pmd"]):
-        raise CapabilityError(
-            f"{options.workers} workers need as many processors; there are "
-            f"{len(placement.cores['pmd'])} for them",
-            where=plan.scenario.id,
-            cure="ask for fewer with --set workers=N, or allow more processors under [cores]",
-        )
-    check_rings(plan)
-    version = (
-        parse_ovs_version(facts.versions[DPDK_DAEMON]) if facts is not None else SUPPORTED_OVS[0]
-    )
-    memory = socket_memory(plan)
-    config = {
-        "dpdk-init": "true",
-        "dpdk-lcore-mask": cpu_mask((main_lcore(placement, facts),)),
-        "pmd-cpu-mask": cpu_mask(placement.cores["pmd"]),
-        "dpdk-socket-mem": ",".join(str(mib) for mib in memory),
-        # Without a limit OVS takes every free hugepage of a node, and 0 is no limit.
-        "dpdk-socket-limit": ",".join(str(mib or 1) for mib in memory),
-        # Otherwise DPDK takes every NIC that it can, the tester's too. One that is plugged in is
-        # taken by its address.
-        "dpdk-extra": "-a 0000:00:00.0" if plan.wire == "nic" else "--no-pci",
-    }
-    if placement.takes_turns("pmd") and version >= (3, 1):
-        config["pmd-sleep-max" if version >= (3, 2) else "pmd-maxsleep"] = str(PMD_SLEEP_US)
-    if options.offloads is not None:
-        config["userspace-tso-enable"] = str(options.offloads).lower()
-    if options.rxq_affinity:
-        # A worker with a pinned queue would otherwise take no others, and those nobody takes are
-        # not polled at all.
-        config |= {"pmd-rxq-assign": "group", "pmd-rxq-isolate": "false"}
-    return config | flow_limit(plan.scenario)
 
 
 def socket_memory(plan: Plan) -> tuple[int, ...]:
@@ -239,7 +168,9 @@ def socket_memory(plan: Plan) -> tuple[int, ...]:
     count = 1 + max(home, *plan.placement.nodes, *nics, len(given) - 1)
     if given:
         return (*given, *(0,) * (count - len(given)))
-    return tuple(switch_mib(plan.scenario) if n in (home, *nics) else 0 for n in range(count))
+    return tuple(
+        OvsDpdk.hugepage_mib(plan.scenario) if n in (home, *nics) else 0 for n in range(count)
+    )
 
 
 def main_lcore(placement: Placement, facts: MachineFacts | None) -> int:
@@ -268,7 +199,7 @@ class OvsDpdk(OpenVSwitch):
         max_frame_size=JUMBO_FRAME_SIZE,
         wire_frame_sizes={
             "veth": STANDARD_FRAME_SIZE
-        },  # DPDK's af_packet driver tells OVS no larger one
+        },  # the largest that DPDK's af_packet driver reports
         rules=("port", "stream", "learning"),
         forwarding=("l2", "l3"),
         tunnels=("vxlan", "gre", "geneve"),
@@ -293,7 +224,15 @@ class OvsDpdk(OpenVSwitch):
     def nics_missing(cls, nics: tuple[NicUse, ...], facts: MachineFacts, scenario: Scenario) -> str:
         """What NICs under their kernel driver cannot be."""
         del facts
-        return kernel_nic_problem(nics, scenario)
+        kernel = [nic for nic in nics if nic.side == "dut" and nic.kernel]
+        if not kernel or scenario.mtu + FRAME_OCTETS <= STANDARD_FRAME_SIZE:
+            return ""
+        note = f" ({kernel[0].note})" if kernel[0].note else ""
+        return (
+            f"{kernel[0].pci} is used through its kernel driver{note}, and DPDK's af_packet driver "
+            f"reports no frames above {STANDARD_FRAME_SIZE} octets to OVS; give it to vfio-pci, or "
+            "leave larger frames out"
+        )
 
     @classmethod
     def roles(cls, scenario: Scenario) -> tuple[RoleDemand, ...]:
@@ -304,7 +243,15 @@ class OvsDpdk(OpenVSwitch):
     @classmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:
         """Memory of the switch."""
-        return switch_mib(scenario)
+        options, ports = scenario.options, len(scenario.deployment.ports)
+        receive = (options.rx_queues or 1) * (options.rx_descriptors or DEFAULT_DESCRIPTORS)
+        send = ((options.workers or 1) + 1) * (options.tx_descriptors or DEFAULT_DESCRIPTORS)
+        buffers = LEAST_BUFFERS
+        while buffers < ports * (receive + send):
+            buffers *= 2
+        data = -(-(scenario.mtu + FRAME_OCTETS) // DATA_GRAIN) * DATA_GRAIN
+        needed = OTHER_MIB + buffers * (BUFFER_OCTETS + data) // (1 << 20)
+        return max(LEAST_MIB, -(-needed // STEP_MIB) * STEP_MIB)
 
     @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
@@ -317,8 +264,42 @@ class OvsDpdk(OpenVSwitch):
 
     @classmethod
     def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
-        """Cores, memory and what else the daemon is told."""
-        return dpdk_other_config(plan, facts)
+        """Cores, memory, and how workers take queues and sleep."""
+        placement, options = plan.placement, plan.scenario.options
+        if (options.workers or 1) > len(placement.cores["pmd"]):
+            raise CapabilityError(
+                f"{options.workers} workers need as many processors; there are "
+                f"{len(placement.cores['pmd'])} for them",
+                where=plan.scenario.id,
+                cure="set fewer with --set workers=N, or allow more processors under [cores]",
+            )
+        check_rings(plan)
+        version = (
+            parse_ovs_version(facts.versions[DPDK_DAEMON])
+            if facts is not None
+            else SUPPORTED_OVS[0]
+        )
+        memory = socket_memory(plan)
+        config = {
+            "dpdk-init": "true",
+            "dpdk-lcore-mask": cpu_mask((main_lcore(placement, facts),)),
+            "pmd-cpu-mask": cpu_mask(placement.cores["pmd"]),
+            "dpdk-socket-mem": ",".join(str(mib) for mib in memory),
+            # Without a limit OVS takes every free hugepage of a node, and 0 is no limit.
+            "dpdk-socket-limit": ",".join(str(mib or 1) for mib in memory),
+            # Otherwise DPDK takes every NIC that it can, the tester's too. One that is plugged in
+            # is taken by its address.
+            "dpdk-extra": "-a 0000:00:00.0" if plan.wire == "nic" else "--no-pci",
+        }
+        if placement.takes_turns("pmd") and version >= (3, 1):
+            config["pmd-sleep-max" if version >= (3, 2) else "pmd-maxsleep"] = str(PMD_SLEEP_US)
+        if options.offloads is not None:
+            config["userspace-tso-enable"] = str(options.offloads).lower()
+        if options.rxq_affinity:
+            # A worker with a pinned queue would otherwise take no others, and those nobody takes
+            # are not polled at all.
+            config |= {"pmd-rxq-assign": "group", "pmd-rxq-isolate": "false"}
+        return config | flow_limit(plan.scenario)
 
     def launch(self) -> None:
         """Start the daemon and wait until DPDK is initialised."""
@@ -342,10 +323,9 @@ class OvsDpdk(OpenVSwitch):
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A vhost-user client port: the VNF is the server, and either may restart."""
+        self.check_kind(kind)
         socket = str(self.ovs.directory / f"{port}.sock")
-        return self.offered(
-            Attachment(port=port, kind=kind, socket=socket, vnf_is_server=True, queues=queues)
-        )
+        return Attachment(port=port, kind=kind, socket=socket, vnf_is_server=True, queues=queues)
 
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Make the vhost-user client port; its queues are those of the VNF."""
@@ -355,8 +335,8 @@ class OvsDpdk(OpenVSwitch):
             attachment.port, str(attachment.port), "type=dpdkvhostuserclient", path, *pins
         )
 
-    def know_neighbour(self) -> None:
-        """Tell the datapath the tester's address: it does not look at the kernel's neighbours."""
+    def add_neighbour(self) -> None:
+        """Add the tester to the datapath, which does not use the kernel's neighbours."""
         mac = tester_mac(self.plan.scenario)
         self.ovs.appctl("tnl/arp/set", UNDERLAY, TESTER_ADDRESS, mac)
 
@@ -368,7 +348,7 @@ class OvsDpdk(OpenVSwitch):
         return (Pollers(role="pmd", pid=process.pid, thread_prefix="pmd-c"),)
 
     def facts(self) -> dict[str, Any]:
-        """What every Open vSwitch says, DPDK's version, and which thread polls which queue."""
+        """The facts of every Open vSwitch, DPDK's version, and which thread polls which queue."""
         get = self.ovs.vsctl("get", "Open_vSwitch", ".", "dpdk_version")
         placement = self.ovs.appctl("dpif-netdev/pmd-rxq-show").splitlines()
         shown = [line.strip() for line in self.ovs.appctl("dpctl/show").splitlines()]

@@ -88,18 +88,45 @@ def netlink(what: str, where: str, cure: str = "") -> Iterator[tuple[Any, dict[s
         raise DutError(f"cannot {what}: {error}", where=where, cure=cure) from error
 
 
-class KernelSwitch(VSwitch):
-    """A switch whose ports are kernel interfaces: wires' ends, taps and veth pairs of VNFs.
+class KernelAttachments(VSwitch):
+    """A switch that offers taps and veth pairs.
 
     Attributes:
-        netdevs: The switch's interface of every port.
         attachments: VNF ports that were made.
     """
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
-        self.netdevs: dict[Port, str] = {}
         self.attachments: dict[Port, Attachment] = {}
+
+    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
+        """A tap, or one end of a veth pair."""
+        self.check_kind(kind)
+        return offer(self.machine, port, kind, queues)
+
+    def make_attachment(self, attachment: Attachment) -> str:
+        """Make the tap or the pair; the switch's interface of it."""
+        scenario = self.plan.scenario
+        offloads = bool(scenario.options.offloads)
+        self.attachments[attachment.port] = attachment
+        return make(self.machine, attachment, scenario.mtu, offloads=offloads)
+
+    def delete_attachment(self, port: Port) -> None:
+        """Delete what was made for a VNF's port, if it is one."""
+        if attachment := self.attachments.pop(port, None):
+            remove(self.machine, attachment)
+
+
+class KernelSwitch(KernelAttachments):
+    """A switch whose ports are kernel interfaces: wires' ends, taps and veth pairs of VNFs.
+
+    Attributes:
+        netdevs: The switch's interface of every port.
+    """
+
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.netdevs: dict[Port, str] = {}
 
     @abstractmethod
     def plug(self, port: Port, netdev: str) -> None:
@@ -131,19 +158,9 @@ class KernelSwitch(VSwitch):
             raise self.cannot_plug(end)
         self._add(PhyPort(index=end.wire), end.netdev)
 
-    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A tap, or one end of a veth pair."""
-        if kind not in self.capabilities.attachments:
-            raise self.no_attachment(kind)
-        return offer(self.machine, port, kind, queues)
-
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Make the tap or the pair, and the switch's side of it a port."""
-        scenario = self.plan.scenario
-        offloads = bool(scenario.options.offloads)
-        netdev = make(self.machine, attachment, scenario.mtu, offloads=offloads)
-        self.attachments[attachment.port] = attachment
-        self._add(attachment.port, netdev)
+        self._add(attachment.port, self.make_attachment(attachment))
 
     def _add(self, port: Port, netdev: str) -> None:
         self.plug(port, netdev)
@@ -154,8 +171,7 @@ class KernelSwitch(VSwitch):
         if port not in self.netdevs:
             raise self.no_port(port, self.netdevs)
         self.unplug(port, self.netdevs.pop(port))
-        if attachment := self.attachments.pop(port, None):
-            remove(self.machine, attachment)
+        self.delete_attachment(port)
 
     def links_down(self) -> tuple[str, ...]:
         """Ports without carrier: a tap has none until a VNF opens it."""

@@ -168,8 +168,7 @@ class Macvtap(VSwitch):
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A macvtap, with /dev/tapN of the same device for a VM, or a macvlan for a container."""
-        if kind not in self.capabilities.attachments:
-            raise self.no_attachment(kind)
+        self.check_kind(kind)
         netdev = self._name(port)
         return Attachment(port=port, kind=kind, netdev=netdev, queues=queues, mac=vnf_mac(port))
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from vnetperf.host.machine import Machine
-from vnetperf.model.deployment import Attachment, PhyPort, Port, VnfPort, WireEnd
+from vnetperf.model.deployment import Attachment, PhyPort, Port, WireEnd
 from vnetperf.model.scenario import Plan, Scenario
 from vnetperf.model.testbed import KernelModule, MachineFacts, Program
-from vnetperf.vswitches import kernelports
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.vswitches.kernelports import KINDS, KernelAttachments
 from vnetperf.vswitches.openvswitch import OpenVSwitch
 from vnetperf.vswitches.openvswitch.instance import (
     DPDK_DAEMON,
@@ -45,7 +44,7 @@ DATAPATH = KernelModule(
 )
 
 
-class OvsKernel(OpenVSwitch):
+class OvsKernel(KernelAttachments, OpenVSwitch):
     """Open vSwitch in the kernel: veth wires and NICs, taps and veth pairs for VNFs."""
 
     name: ClassVar[str] = "ovs"
@@ -55,7 +54,7 @@ class OvsKernel(OpenVSwitch):
     datapath_type: ClassVar[str] = "system"
     capabilities: ClassVar[VSwitchCapabilities] = VSwitchCapabilities(
         wires=("veth", "nic"),
-        attachments=kernelports.KINDS,
+        attachments=KINDS,
         max_frame_size=JUMBO_FRAME_SIZE,
         rules=("port", "stream", "learning"),
         forwarding=("l2", "l3"),
@@ -63,11 +62,6 @@ class OvsKernel(OpenVSwitch):
         options=("rx_queues", "mtu", "offloads"),
         nic_drivers=("kernel",),
     )
-
-    def __init__(self, machine: Machine, plan: Plan) -> None:
-        super().__init__(machine, plan)
-        #: VNF ports that were made, and the switch's interface of each.
-        self._made: dict[Port, tuple[Attachment, str]] = {}
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -82,7 +76,7 @@ class OvsKernel(OpenVSwitch):
 
     @classmethod
     def other_config(cls, plan: Plan, facts: MachineFacts | None) -> dict[str, str]:
-        """What the daemon is told: room for many flows where there will be many."""
+        """Room for many flows where there will be many."""
         del facts
         return flow_limit(plan.scenario)
 
@@ -102,35 +96,22 @@ class OvsKernel(OpenVSwitch):
             raise self.cannot_plug(end)
         self.add_port(PhyPort(index=end.wire), end.netdev)
 
-    def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
-        """A tap that a VM or a program opens, or the far end of a veth pair."""
-        if kind not in self.capabilities.attachments:
-            raise self.no_attachment(kind)
-        return kernelports.offer(self.machine, port, kind, queues)
-
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Make the tap or the pair and plug it in."""
-        self.offered(attachment)
-        port = attachment.port
-        if port not in self._made:  # after a restart they are there, and VNFs have them open
-            scenario = self.plan.scenario
-            offloads = bool(scenario.options.offloads)
-            netdev = kernelports.make(self.machine, attachment, scenario.mtu, offloads=offloads)
-            self._made[port] = (attachment, netdev)
-        self.add_port(port, self._made[port][1])
+        self.check_kind(attachment.kind)
+        self.add_port(attachment.port, self.make_attachment(attachment))
 
     def remove_port(self, port: Port) -> None:
         """Take a port out of its bridge; what was made for a VNF is deleted."""
         super().remove_port(port)
-        if port in self._made:
-            kernelports.remove(self.machine, self._made.pop(port)[0])
+        self.delete_attachment(port)
 
     def facts(self) -> dict[str, Any]:
-        """What every Open vSwitch says, and the datapath's own statistics."""
+        """The facts of every Open vSwitch, and the datapath's own statistics."""
         options = self.plan.scenario.options
         return {
             **super().facts(),
-            "attachments": {str(p): made.kind for p, (made, _) in self._made.items()},
+            "attachments": {str(port): made.kind for port, made in self.attachments.items()},
             "offloads": "on" if options.offloads else "off",
             "datapath": [
                 line.strip()

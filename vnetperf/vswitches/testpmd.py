@@ -197,8 +197,7 @@ class TestpmdSwitch(VSwitch):
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A vhost-user port that connects to the VNF, or a memif that the VNF connects to."""
-        if kind not in self.capabilities.attachments:
-            raise self.no_attachment(kind)
+        self.check_kind(kind)
         self.offers[port] = Attachment(
             port=port,
             kind=kind,

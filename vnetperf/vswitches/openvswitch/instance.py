@@ -192,9 +192,7 @@ class PrivateOvs:
 
     def configure(self, config: Mapping[str, str]) -> None:
         """Set the Open_vSwitch table's other_config before the daemon starts."""
-        settings = [
-            f"other_config:{key}={_quoted_ovsdb_value(value)}" for key, value in config.items()
-        ]
+        settings = [f"other_config:{key}={json.dumps(value)}" for key, value in config.items()]
         if settings:
             self.vsctl("--no-wait", "set", "Open_vSwitch", ".", *settings)
 
@@ -264,10 +262,7 @@ class PrivateOvs:
         text = self.vsctl("--format=json", f"--columns={','.join(columns)}", "list", table)
         answer = json.loads(text)
         return [
-            {
-                heading: _plain_ovsdb_value(value)
-                for heading, value in zip(answer["headings"], row, strict=True)
-            }
+            dict(zip(answer["headings"], map(_plain_ovsdb_value, row), strict=True))
             for row in answer["data"]
         ]
 
@@ -288,11 +283,6 @@ class PrivateOvs:
             if process is not None:
                 process.stop(timeout_s=5.0)
         self.switch_process = self.db_process = None
-
-
-def _quoted_ovsdb_value(value: str) -> str:
-    """A value as ovs-vsctl takes it, blanks and commas included."""
-    return json.dumps(value)
 
 
 def _plain_ovsdb_value(value: Any) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from vnetperf.host.machine import Machine
-from vnetperf.model.deployment import Attachment, Port, dut_mac, port_mac
+from vnetperf.model.deployment import Port, dut_mac, port_mac
 from vnetperf.model.errors import DutError
 from vnetperf.model.frames import DUT_ADDRESS, PREFIX, TESTER_ADDRESS, VNI, TunnelKind
 from vnetperf.model.scenario import Plan, Scenario
@@ -22,17 +22,15 @@ from vnetperf.vswitches.openvswitch import openflow
 from vnetperf.vswitches.openvswitch.instance import PrivateOvs
 from vnetperf.vswitches.openvswitch.openflow import UNDERLAY
 
-#: What is in /sys or /lib/modules for each kind, for the datapath of the kernel.
-
-
-def _tunnel_module(name: str, symbol: str) -> KernelModule:
-    return KernelModule(name=name, purpose="the tunnel", symbol=symbol, optional=True)
-
-
-TUNNEL_MODULES: dict[TunnelKind, KernelModule] = {
-    "vxlan": _tunnel_module("vxlan", "vxlan_xmit"),
-    "geneve": _tunnel_module("geneve", "geneve_xmit"),
-    "gre": _tunnel_module("ip_gre", "gre_tap_xmit"),
+_TUNNELS: dict[TunnelKind, tuple[str, str]] = {
+    "vxlan": ("vxlan", "vxlan_xmit"),
+    "geneve": ("geneve", "geneve_xmit"),
+    "gre": ("ip_gre", "gre_tap_xmit"),
+}
+#: Modules of the kernel's datapath by kind of tunnel.
+TUNNEL_MODULES = {
+    kind: KernelModule(name=name, purpose="the tunnel", symbol=symbol, optional=True)
+    for kind, (name, symbol) in _TUNNELS.items()
 }
 DISABLE_IPV6 = Path("/proc/sys/net/ipv6/conf") / UNDERLAY / "disable_ipv6"
 
@@ -180,13 +178,13 @@ class OpenVSwitch(VSwitch):
     def _add_tunnel(self) -> None:
         """The overlay's port on the bridge that needs it; and the address below."""
         give_underlay_address(self.machine, self.plan.scenario)
-        self.know_neighbour()
+        self.add_neighbour()
         bridge = next(bridge for bridge in self.bridges if bridge.tunnel)
         settings = tunnel_settings(self.plan.scenario.tunnel)
         self._add_interface(bridge.name, openflow.TUNNEL_PORT, openflow.TUNNEL_OFPORT, settings)
 
-    def know_neighbour(self) -> None:
-        """Tell a datapath that does not look at the kernel's neighbours who the tester is."""
+    def add_neighbour(self) -> None:
+        """Add the tester to a datapath that does not use the kernel's neighbours."""
 
     def add_port(self, port: Port, interface: str, *settings: str) -> None:
         """Add a port of the deployment to its bridge."""
@@ -205,7 +203,7 @@ class OpenVSwitch(VSwitch):
         self._check_port(name)
 
     def _check_port(self, name: str) -> None:
-        """ovs-vsctl returns well when the daemon could not make a port: the database says so."""
+        """Raise when a port is not there: ovs-vsctl succeeds all the same, the database has it."""
         self.ovs.check_alive()
         rows = self.ovs.rows("Interface", "name", "error", "ofport")
         row = next((r for r in rows if r["name"] == name), None)
@@ -232,15 +230,10 @@ class OpenVSwitch(VSwitch):
             count = openflow.rule_count(scenario)
             self.installed[bridge.name] = self.ovs.install(bridge.name, found, count)
 
-    def offered(self, attachment: Attachment) -> Attachment:
-        """Check that an attachment is of a kind that is offered."""
-        if attachment.kind not in self.capabilities.attachments:
-            raise self.no_attachment(attachment.kind)
-        return attachment
-
     def links_down(self) -> tuple[str, ...]:
         """Ports whose link is down."""
-        states = {r["name"]: r["link_state"] for r in self.ovs.rows("Interface", *_LINK_COLUMNS)}
+        rows = self.ovs.rows("Interface", "name", "link_state")
+        states = {row["name"]: row["link_state"] for row in rows}
         return tuple(port for i, port in self.interfaces.items() if states.get(i) != "up")
 
     def counters(self) -> tuple[HopCounters, ...]:
@@ -268,9 +261,6 @@ class OpenVSwitch(VSwitch):
     def stop(self) -> None:
         """Stop both daemons."""
         self.ovs.stop()
-
-
-_LINK_COLUMNS = ("name", "link_state")
 
 
 def ovs_scenario_problem(scenario: Scenario) -> str:

@@ -237,8 +237,7 @@ class Sriov(VSwitch):
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A virtual function."""
-        if kind not in self.capabilities.attachments:
-            raise self.no_attachment(kind)
+        self.check_kind(kind)
         self._make()
         function = self.functions[str(port)]
         return Attachment(

@@ -176,8 +176,7 @@ class Vpp(VSwitch):
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A socket: of vhost-user the VNF is the server, of memif VPP."""
-        if kind not in self.capabilities.attachments:
-            raise self.no_attachment(kind)
+        self.check_kind(kind)
         self._offered.add(kind)
         return Attachment(
             port=port,
