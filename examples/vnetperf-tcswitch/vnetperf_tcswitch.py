@@ -14,10 +14,8 @@ from vnetperf.model.testbed import KernelModule, MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.vswitches.base import VSwitchCapabilities
 from vnetperf.vswitches.kernelports import KernelSwitch, netlink
+from vnetperf.vswitches.tc_redirect import INGRESS, add_redirect
 
-#: Where filters on what comes in live (TC_H_INGRESS), and "frames of any protocol" (ETH_P_ALL).
-INGRESS, ANY_PROTOCOL = 0xFFFF0000, 0x0003
-EVERY_FRAME = ["0x0/0x0+0"]
 TC = Program(name="tc", package="iproute2", version_args=("-V",))
 MODULES = (
     KernelModule(name="sch_ingress", purpose="tcswitch", symbol="ingress_init"),
@@ -86,21 +84,8 @@ class TcSwitch(KernelSwitch):
             self._redirect(self.netdevs[hop.src], self.netdevs[hop.dst])
 
     def _redirect(self, src: str, dst: str) -> None:
-        def add(route: Any, index: dict[str, int]) -> None:
-            action = {"kind": "mirred", "direction": "egress", "action": "redirect"}
-            route.tc(
-                "add-filter",
-                "u32",
-                index[src],
-                parent=INGRESS,
-                prio=self.options.tc_priority,
-                protocol=ANY_PROTOCOL,
-                target=0x10000,
-                keys=EVERY_FRAME,
-                action={**action, "ifindex": index[dst]},
-            )
-
-        self._tc(add)
+        prio = self.options.tc_priority
+        self._tc(lambda route, index: add_redirect(route, "u32", index[src], index[dst], prio))
 
     def _tc(self, do: Callable[..., Any]) -> None:
         """Speak netlink in the run's namespace, where the interfaces are."""

@@ -6,6 +6,7 @@ import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given, settings
@@ -390,7 +391,7 @@ class Nics:
             "virtual_functions.VfPort.bind": lambda function, *_, **__: self.say(
                 f"bind {function.address}"
             ),
-            "switch.links.get": lambda name: SimpleNamespace(carrier=self.up.get(name, True)),
+            "eswitch.links.get": lambda name: SimpleNamespace(carrier=self.up.get(name, True)),
             "flower.install_rule": self.install,
             "flower.remove_filters": lambda parts, source: self.rules.pop(
                 f"{source} {parts[0].prio}"
@@ -538,8 +539,7 @@ def test_a_representor_that_is_gone_ends_the_trial(monkeypatch: pytest.MonkeyPat
 def test_the_facts_say_where_each_rule_is(monkeypatch: pytest.MonkeyPatch) -> None:
     switch, _ = started(monkeypatch, switchdev("phy2phy"))
     monkeypatch.setattr(flower, "in_hardware", lambda source: {1: source == "up0"})
-    assert switch.eswitch is not None
-    assert switch.eswitch.facts() == {
+    assert switch.eswitch.facts()["rules"] == {
         "phy0 -> phy1": "up0 to up1: every frame in hardware only",
         "phy1 -> phy0": "up1 to up0: every frame: the rule is gone",
     }
@@ -549,6 +549,6 @@ def test_the_facts_say_where_each_rule_is(monkeypatch: pytest.MonkeyPatch) -> No
 @given(PLAIN)
 def test_nics_of_wires_are_taken_without_functions_too(name: str) -> None:
     wanted = switchdev(name)
-    taken = eswitch.taken_nics(wanted, (0,))
+    taken = eswitch.SwitchdevMode(MagicMock(), wanted).taken_nics((0,))
     ports: tuple[Port, ...] = make_deployment(name).phy_ports
     assert {p.index for p in ports if isinstance(p, PhyPort)} | {0} == set(taken)

@@ -13,7 +13,6 @@ from vnetperf.model.deployment import (
     PhyPort,
     Port,
     VnfPort,
-    WireEnd,
     dut_mac,
     vnf_mac,
 )
@@ -23,8 +22,8 @@ from vnetperf.model.testbed import KernelModule, MachineFacts
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import tc_redirect
-from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
-from vnetperf.vswitches.kernelports import hop_counters
+from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
+from vnetperf.vswitches.kernelports import KernelSwitch, hop_counters
 
 #: What macvtap's modes do with a frame from one macvtap to another on the same device: "bridge"
 #: hands it over, "vepa" leaves it to the switch outside, "private" drops what comes back as well,
@@ -90,7 +89,7 @@ KINDS = ("macvtap", "macvlan")
 MACVTAP_MODULE = KernelModule(name="macvtap", purpose="macvtap", symbol="macvtap_newlink")
 
 
-class Macvtap(VSwitch):
+class Macvtap(KernelSwitch):
     """Macvtaps on wires' ends, one for each VNF port; on both ends where there is no VNF."""
 
     name: ClassVar[str] = "macvtap"
@@ -111,23 +110,21 @@ class Macvtap(VSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self.deployment = plan.scenario.deployment
-        #: Devices under macvtaps: wires' ends, and one end of a pair for VNFs among themselves.
-        self.lowers: dict[LowerDevice, str] = {}
-        #: Macvtaps by port; a physical port has one only where it is joined to another.
-        self.macvtaps: dict[Port, str] = {}
+        #: Devices under macvtaps of segments of VNFs alone: one end of a pair.
+        self.inner: dict[int, str] = {}
+        #: Macvtaps of physical ports that are joined to another.
+        self.joined: dict[PhyPort, str] = {}
         self.made: dict[str, dict[str, Any]] = {}
         self.matcher = ""
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
         """What keeps macvtap from carrying the scenario here."""
-        if trouble := cls.missing_requirement(facts):
-            return trouble
-        if tc_redirect.joined_phy_ports(scenario.deployment) and (
-            trouble := tc_redirect.redirect_problem(facts)
-        ):
-            return trouble
-        return macvtap_problem(scenario)
+        return (
+            cls.missing_requirement(facts)
+            or tc_redirect.redirect_problem(facts, scenario.deployment)
+            or macvtap_problem(scenario)
+        )
 
     @classmethod
     def launch_lines(cls, plan: Plan, facts: MachineFacts | None = None) -> dict[str, str]:
@@ -157,14 +154,11 @@ class Macvtap(VSwitch):
             lower, end = (self.machine.interface_name(f"{c}{number}") for c in ("in", "out"))
             if lower not in there:
                 self.machine.create_veth(lower, end, mtu)
-            self.lowers[number] = lower
+            self.inner[number] = lower
 
-    def add_phy_port(self, end: WireEnd) -> None:
+    def plug(self, port: Port, netdev: str) -> None:
         """Take a wire's end as the device under macvtaps."""
-        if end.netdev is None:
-            raise self.cannot_plug(end)
-        self.machine.set_link(end.netdev, up=True)  # it may have been removed
-        self.lowers[PhyPort(index=end.wire)] = end.netdev
+        self.machine.set_link(netdev, up=True)  # it may have been removed
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A macvtap, with /dev/tapN of the same device for a VM, or a macvlan for a container."""
@@ -180,10 +174,12 @@ class Macvtap(VSwitch):
     def add_vnf_port(self, attachment: Attachment) -> None:
         """Make the macvtap on the device of the port's segment."""
         port = attachment.port
-        self._make(port, vnf_mac(port), attachment.queues, attachment.kind)
+        queues = attachment.queues
+        self.netdevs[port] = self._make(port, vnf_mac(port), queues, attachment.kind)
 
-    def _make(self, port: Port, mac: str, queues: int, kind: str = KINDS[0]) -> None:
-        lower = self.lowers.get(lower_device(self.deployment, port))
+    def _make(self, port: Port, mac: str, queues: int, kind: str = KINDS[0]) -> str:
+        device = lower_device(self.deployment, port)
+        lower = self.inner.get(device) if isinstance(device, int) else self.netdevs.get(device)
         if lower is None:
             raise DutError(f"there is nothing under {port} yet", where=self.name)
         name, mtu = self._name(port), self.plan.scenario.mtu
@@ -203,7 +199,6 @@ class Macvtap(VSwitch):
                 num_rx_queues=queues,
             )
         link = self.machine.link(name)
-        self.macvtaps[port] = name
         self.made[str(port)] = {
             "interface": name,
             "on": lower,
@@ -213,39 +208,27 @@ class Macvtap(VSwitch):
             "queues": queues,
             "tap": f"/dev/tap{link.index}" if link.kind == "macvtap" else "none: a macvlan",
         }
+        return name
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Join physical ports that have no VNF between them; the rest goes by addresses."""
         del streams
         pairs = tc_redirect.joined_phy_ports(self.deployment)
         for source, _ in pairs:
-            self._make(source, dut_mac(source), self.plan.scenario.options.rx_queues or 1)
+            queues = self.plan.scenario.options.rx_queues or 1
+            self.joined[source] = self._make(source, dut_mac(source), queues)
         if pairs:
-            names = {self.macvtaps[a]: self.macvtaps[b] for a, b in pairs}
+            names = {self.joined[a]: self.joined[b] for a, b in pairs}
             self.matcher = tc_redirect.redirect(self.machine, names)
 
-    def remove_port(self, port: Port) -> None:
+    def unplug(self, port: Port, netdev: str) -> None:
         """Delete a port's macvtap; a wire's end is taken down, with the macvtaps that are on it."""
-        name = self.macvtaps.pop(port, None)
-        if name is None and port not in self.lowers:
-            raise self.no_port(port, self._netdevs())
-        if name is not None:
-            self.machine.delete_link(name)
+        macvtap = self.joined.pop(port, None) if isinstance(port, PhyPort) else netdev
+        if macvtap is not None:
+            self.machine.delete_link(macvtap)
             del self.made[str(port)]
         if isinstance(port, PhyPort):
-            self.machine.set_link(self.lowers.pop(port), up=False)
-
-    def links_down(self) -> tuple[str, ...]:
-        """Ports without carrier."""
-        up = {link.name for link in self.machine.all_links() if link.up and link.carrier}
-        return tuple(str(port) for port, name in self._netdevs().items() if name not in up)
-
-    def _netdevs(self) -> dict[Port, str]:
-        """Interface of every port: the wire's end, or the macvtap of a VNF."""
-        found: dict[Port, str] = {}
-        found.update((port, n) for port, n in self.lowers.items() if isinstance(port, PhyPort))
-        found.update((port, n) for port, n in self.macvtaps.items() if isinstance(port, VnfPort))
-        return found
+            self.machine.set_link(netdev, up=False)
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of wires' ends and of macvtaps.
@@ -255,24 +238,23 @@ class Macvtap(VSwitch):
         table = self.machine.link_statistics()
         found = [
             hop_counters(str(port), table[name], from_vnf=isinstance(port, VnfPort))
-            for port, name in self._netdevs().items()
+            for port, name in self.netdevs.items()
             if name in table
         ]
         found += [
             hop_counters(f"{port} (macvtap)", table[name])
-            for port, name in self.macvtaps.items()
-            if isinstance(port, PhyPort) and name in table
+            for port, name in self.joined.items()
+            if name in table
         ]
         return tuple(found)
 
-    def check_alive(self) -> None:
-        """Raise when an interface is gone."""
-        there = self.machine.link_statistics()
-        wanted = {name: f"the macvtap of {port}" for port, name in self.macvtaps.items()}
-        wanted |= {name: f"the device under macvtaps at {p}" for p, name in self.lowers.items()}
-        gone = [f"{what} ({name})" for name, what in wanted.items() if name not in there]
-        if gone:
-            raise DutError(f"gone: {', '.join(gone)}", where=self.name)
+    def parts(self) -> dict[str, str]:
+        """Macvtaps, and the devices under them."""
+        wires = {p: n for p, n in self.netdevs.items() if isinstance(p, PhyPort)}
+        vnfs = {p: n for p, n in self.netdevs.items() if isinstance(p, VnfPort)}
+        found = {name: f"the macvtap of {port}" for port, name in (self.joined | vnfs).items()}
+        lowers: dict[LowerDevice, str] = {**self.inner, **wires}
+        return found | {name: f"the device under macvtaps at {p}" for p, name in lowers.items()}
 
     def facts(self) -> dict[str, Any]:
         """Kernel, mode, and each macvtap as the kernel has it."""
@@ -281,7 +263,7 @@ class Macvtap(VSwitch):
             "version": f"Linux {platform.release()}",
             "launch line": "none: it is in the kernel",
             "mode": self.mode,
-            "ports": {str(port): name for port, name in self._netdevs().items()},
+            "ports": {str(port): name for port, name in self.netdevs.items()},
             "macvtaps": self.made,
             "offloads": "on" if self.plan.scenario.options.offloads else "off",
             "physical ports are joined by": f"tc ingress, {self.matcher}, mirred redirect"
@@ -291,13 +273,13 @@ class Macvtap(VSwitch):
 
     def stop(self) -> None:
         """Delete what joins physical ports, and take VNFs' macvtaps down; VNFs have them open."""
-        there = self.machine.link_statistics() if self.macvtaps else {}
-        for port, name in self.macvtaps.items():
-            if isinstance(port, PhyPort):
-                self.machine.delete_link(name)
-            elif name in there:
+        there = self.machine.link_statistics() if self.netdevs else {}
+        for name in self.joined.values():
+            self.machine.delete_link(name)
+        for port, name in self.netdevs.items():
+            if isinstance(port, VnfPort) and name in there:
                 self.machine.set_link_up(name, up=False)
-        self.macvtaps, self.lowers, self.made, self.matcher = {}, {}, {}, ""
+        self.netdevs, self.joined, self.inner, self.made, self.matcher = {}, {}, {}, {}, ""
 
 
 def _interface_index(name: str) -> int:

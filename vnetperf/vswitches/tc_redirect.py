@@ -37,8 +37,10 @@ def joined_phy_ports(deployment: Deployment) -> tuple[tuple[PhyPort, PhyPort], .
     )
 
 
-def redirect_problem(facts: MachineFacts) -> str:
-    """What keeps this kernel from redirecting."""
+def redirect_problem(facts: MachineFacts, deployment: Deployment) -> str:
+    """What keeps this kernel from joining the physical ports of a deployment, if any are."""
+    if not joined_phy_ports(deployment):
+        return ""
     purpose = "handing frames from one physical port to the other"
     for module in (SCH_INGRESS, ACT_MIRRED):
         if trouble := facts.missing_module(module, purpose):
@@ -72,8 +74,12 @@ def _add_filters(kind: str, pairs: dict[str, str]) -> None:
             add_redirect(route, kind, indexes[source], indexes[target])
 
 
+def mirred(target: int) -> dict[str, Any]:
+    """The action that sends a frame out by an interface."""
+    return {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": target}
+
+
 def add_redirect(route: Any, kind: str, source: int, target: int, prio: int = 1) -> None:
     """Add a filter that sends every frame coming in by one interface out by another."""
-    action = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": target}
     where = {"parent": INGRESS, "protocol": ETH_P_ALL, "prio": prio}
-    route.tc("add-filter", kind, source, **where, action=action, **EVERYTHING[kind])
+    route.tc("add-filter", kind, source, **where, action=mirred(target), **EVERYTHING[kind])

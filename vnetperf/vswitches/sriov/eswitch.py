@@ -1,4 +1,4 @@
-"""NICs in switchdev mode: uplinks, representors and the rules between them.
+"""Modes of a NIC's switch: legacy, and switchdev with uplinks, representors and rules between them.
 
 Representors are in the machine's own network namespace and are identified by phys_switch_id and
 phys_port_name; udev may rename them at any time.
@@ -7,23 +7,27 @@ phys_port_name; udev may rename them at any time.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from vnetperf.host import links
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import eswitch
 from vnetperf.host.nic.pci import SYS
 from vnetperf.host.wait import wait_for
-from vnetperf.model.deployment import PhyPort, Port
+from vnetperf.model.deployment import PhyPort, Port, WireEnd
 from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.scenario import NicUse, Scenario
+from vnetperf.vswitches import tc_redirect
 from vnetperf.vswitches.sriov.virtual_functions import (
     SKIP_SW,
     SWITCHDEV_MODULES,
     RuleFilter,
+    SriovOptions,
     SwitchRule,
+    VfPort,
     switch_rules,
 )
 
@@ -99,16 +103,101 @@ def _net_attribute(sys: Path, name: str, what: str) -> str:
         return ""
 
 
+Ports = tuple[Port, ...]
 #: How often an interface may be renamed while it is taken.
 RENAME_TRIES = 3
 
 
-class Eswitch:
-    """The switches of a deployment's NICs."""
+class LegacyMode:
+    """NICs that switch by MAC address between wire and virtual functions."""
 
     def __init__(self, machine: Machine, scenario: Scenario) -> None:
         self._machine = machine
         self._scenario = scenario
+        #: Interfaces of the physical functions, by physical port.
+        self.parents: dict[int, str] = {}
+        self._redirected = ""
+
+    @property
+    def netns(self) -> Path | None:
+        """Namespace of the physical functions' interfaces; None is the machine's own."""
+        return self._machine.netns
+
+    def taken_nics(self, on: tuple[int, ...]) -> tuple[int, ...]:
+        """Physical ports whose NICs are taken: those with virtual functions."""
+        return on
+
+    def make(
+        self, index: int, use: NicUse, netdev: str, ports: tuple[Port, ...]
+    ) -> tuple[str, ...]:
+        """Make a NIC's virtual functions; their addresses."""
+        self.parents[index] = netdev
+        return self._machine.make_vfs(use.pci, len(ports))
+
+    def interfaces(self) -> dict[int, str]:
+        """Interfaces of the physical functions by physical port."""
+        return self.parents
+
+    def link(self, name: str) -> links.Link:
+        """A physical function's interface."""
+        return self._machine.link(name)
+
+    def plug(self, end: WireEnd) -> None:
+        """Take a wire's end, which is the physical function's interface."""
+        self.parents[end.wire] = str(end.netdev)
+
+    def restore(self, function: VfPort, options: SriovOptions) -> None:
+        """Connect a VNF's port again that was cut off."""
+        function.join(self._machine.netns, options)
+
+    def connect(self, functions: Mapping[str, VfPort], removed: set[str]) -> None:
+        """Join physical ports between which there is no VNF; the rest goes by address."""
+        del removed
+        pairs = {
+            functions[str(a)].netdev: functions[str(b)].netdev
+            for a, b in tc_redirect.joined_phy_ports(self._scenario.deployment)
+        }
+        if pairs and not self._redirected:
+            self._redirected = tc_redirect.redirect(self._machine, pairs)
+
+    def cut_off(self, port: Port, functions: Mapping[str, VfPort]) -> None:
+        """Cut a virtual function off, or bring a physical function down with all of its."""
+        if isinstance(port, PhyPort):
+            self._machine.set_link(self.parents[port.index], up=False)
+        else:
+            functions[str(port)].cut_off(self._machine.netns)
+
+    def bring_all(self, *, up: bool, without: set[str]) -> None:
+        """Bring the physical functions up or down, and with them their virtual functions."""
+        del without
+        for name in self.parents.values():
+            self._machine.set_link(name, up=up)
+
+    def check(self) -> None:
+        """Nothing of this mode can go without its virtual functions."""
+
+    def facts(self) -> dict[str, Any]:
+        """What switches, and what joins physical ports."""
+        joined = "nothing: every frame meets a virtual function"
+        if self._redirected:
+            joined = f"tc ingress, {self._redirected}, mirred redirect"
+        return {
+            "switch": "the NIC's own, by MAC address (legacy mode)",
+            "physical ports are joined by": joined,
+        }
+
+
+class SwitchdevMode:
+    """NICs that switch by rules between uplinks and representors."""
+
+    #: Interfaces are in the machine's own namespace.
+    netns: Path | None = None
+
+    def __init__(self, machine: Machine, scenario: Scenario) -> None:
+        self._machine = machine
+        self._scenario = scenario
+        #: Interfaces of the physical functions when they were made, by physical port.
+        self.parents: dict[int, str] = {}
         #: PCI addresses of physical functions, by physical port.
         self._nics: dict[int, str] = {}
         #: Place of a VNF's port: physical port and number of its virtual function.
@@ -116,8 +205,16 @@ class Eswitch:
         self._made: dict[SwitchRule, tuple[RuleFilter, ...]] = {}
         self._refused: dict[SwitchRule, str] = {}
 
-    def make(self, index: int, use: NicUse, ports: tuple[Port, ...]) -> tuple[str, ...]:
-        """Put a NIC's switch into switchdev mode, with virtual functions."""
+    def taken_nics(self, on: tuple[int, ...]) -> tuple[int, ...]:
+        """Physical ports whose NICs are taken: with virtual functions, and with a wire."""
+        wires = (port.index for port in self._scenario.deployment.phy_ports)
+        return tuple(sorted({*on, *wires}))
+
+    def make(
+        self, index: int, use: NicUse, netdev: str, ports: tuple[Port, ...]
+    ) -> tuple[str, ...]:
+        """Put a NIC's switch into switchdev mode; addresses of its virtual functions."""
+        del netdev
         mtu = self._scenario.mtu
         for module in SWITCHDEV_MODULES:
             self._machine.load_module(module)
@@ -135,7 +232,16 @@ class Eswitch:
             )
         self._nics[index] = use.pci
         self._places |= {str(port): (index, number) for number, port in enumerate(ports)}
+        self.parents[index] = self.name(f"phy{index}")
         return made
+
+    def interfaces(self) -> dict[int, str]:
+        """Interfaces of the physical functions by physical port, by their present names."""
+        return {index: self.name(f"phy{index}") for index in self.parents}
+
+    def link(self, name: str) -> links.Link:
+        """A physical function's interface."""
+        return links.get(name)
 
     def name(self, port: Port | str) -> str:
         """The interface of a port: its uplink, or its representor; udev may have renamed it."""
@@ -154,20 +260,31 @@ class Eswitch:
             )
         return found
 
-    def join(self, without: set[str] | None = None) -> None:
-        """Make the rules that are not there yet."""
+    def plug(self, end: WireEnd) -> None:
+        """Bring a wire's end up: it went back to its namespace when the mode was set."""
+        self.bring(f"phy{end.wire}", up=True)
+
+    def restore(self, function: VfPort, options: SriovOptions) -> None:
+        """Connect a VNF's port again that was cut off."""
+        del options
+        self.bring(function.place.port, up=True)
+
+    def connect(self, functions: Mapping[str, VfPort], removed: set[str]) -> None:
+        """Make the rules that are not there yet: nothing goes by address."""
+        del functions
         from vnetperf.vswitches.sriov import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
         for rule in switch_rules(self._scenario):
-            if rule in self._made or {str(rule.src), str(rule.dst)} & (without or set()):
+            if rule in self._made or {str(rule.src), str(rule.dst)} & removed:
                 continue
             source, target = self.name(rule.src), self.name(rule.dst)
             self._made[rule], self._refused[rule] = flower.install_rule(rule, source, target)
 
-    def cut_off(self, port: Port) -> None:
+    def cut_off(self, port: Port, functions: Mapping[str, VfPort]) -> None:
         """Take a port's rules away, and its link from whoever is behind it."""
         from vnetperf.vswitches.sriov import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
+        del functions
         for rule in [rule for rule in self._made if port in (rule.src, rule.dst)]:
             flower.remove_filters(self._made.pop(rule), self.name(rule.src))
             self._refused.pop(rule, None)
@@ -183,8 +300,20 @@ class Eswitch:
             if port not in without:
                 self.bring(port, up=up)
 
-    def facts(self) -> dict[str, str]:
-        """Where each rule is, as the kernel tells now."""
+    def check(self) -> None:
+        """Raise when a representor is gone."""
+        self.representors()
+
+    def facts(self) -> dict[str, Any]:
+        """What switches, representors and rules."""
+        return {
+            "switch": "the NIC's own, by rules (switchdev mode)",
+            "representors": self.representors(),
+            "rules": self.rules(),
+        }
+
+    def rules(self) -> dict[str, str]:
+        """Where each rule is, as the kernel reports now."""
         from vnetperf.vswitches.sriov import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
         found = {}
@@ -201,12 +330,6 @@ class Eswitch:
     def representors(self) -> dict[str, str]:
         """Interfaces of VNF ports."""
         return {port: self.name(port) for port in self._places}
-
-
-def taken_nics(scenario: Scenario, on: tuple[int, ...]) -> tuple[int, ...]:
-    """Physical ports whose NICs are taken: those with virtual functions, and those with a wire."""
-    wires = (port.index for port in scenario.deployment.phy_ports if isinstance(port, PhyPort))
-    return tuple(sorted({*on, *wires}))
 
 
 def switchdev_problem(use: NicUse) -> str:

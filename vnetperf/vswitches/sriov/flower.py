@@ -13,8 +13,8 @@ from pyroute2.netlink.rtnl.tcmsg import cls_matchall
 
 from vnetperf.model.errors import DutError
 from vnetperf.vswitches.sriov.virtual_functions import RuleFilter, SwitchRule, filter_attempts
+from vnetperf.vswitches.tc_redirect import ETH_P_ALL, INGRESS, mirred
 
-INGRESS, ETH_P_ALL = 0xFFFF0000, 0x0003
 #: TCA_CLS_FLAGS_IN_HW.
 IN_HW = 4
 EVERY_BIT = "ff:ff:ff:ff:ff:ff"
@@ -44,15 +44,11 @@ class FlowerOptions(nla):  # type: ignore[misc]  # pyroute2 has no types
 def flower_parameters(wanted: dict[str, Any]) -> dict[str, Any]:
     """Attributes of a filter as pyroute2 sends them."""
     actions = cls_matchall.get_parameters({"action": wanted["action"]})["attrs"][0][1]
-    keys = []
-    if wanted["eth_dst"]:
-        keys = [
-            ["TCA_FLOWER_KEY_ETH_DST", wanted["eth_dst"]],
-            ["TCA_FLOWER_KEY_ETH_DST_MASK", EVERY_BIT],
-        ]
-    return {
-        "attrs": [*keys, ["TCA_FLOWER_ACT", actions], ["TCA_FLOWER_FLAGS", wanted["flags"]]],
-    }
+    attributes = {"TCA_FLOWER_ACT": actions, "TCA_FLOWER_FLAGS": wanted["flags"]}
+    if mac := wanted["eth_dst"]:
+        keys = {"TCA_FLOWER_KEY_ETH_DST": mac, "TCA_FLOWER_KEY_ETH_DST_MASK": EVERY_BIT}
+        attributes = keys | attributes
+    return {"attrs": [list(item) for item in attributes.items()]}
 
 
 FLOWER_PLUGIN = SimpleNamespace(
@@ -80,22 +76,12 @@ def install_rule(rule: SwitchRule, source: str, target: str) -> tuple[tuple[Rule
 
 
 def _add_filters(route: Any, parts: tuple[RuleFilter, ...], source: str, target: str) -> None:
-    index = route.link_lookup(ifname=source)[0]
-    action = {"kind": "mirred", "direction": "egress", "action": "redirect"}
-    action["ifindex"] = route.link_lookup(ifname=target)[0]
+    index, out = (route.link_lookup(ifname=name)[0] for name in (source, target))
     for number, part in enumerate(parts):
         try:
-            route.tc(
-                "add-filter",
-                "flower",
-                index,
-                parent=INGRESS,
-                protocol=ETH_P_ALL,
-                prio=part.prio,
-                flags=part.flags,
-                eth_dst=part.eth_dst,
-                action=dict(action),
-            )
+            where = {"parent": INGRESS, "protocol": ETH_P_ALL, "prio": part.prio}
+            match = {"flags": part.flags, "eth_dst": part.eth_dst}
+            route.tc("add-filter", "flower", index, **where, **match, action=mirred(out))
         except (NetlinkError, OSError):
             for made in parts[:number]:
                 _remove_filter(route, index, made)

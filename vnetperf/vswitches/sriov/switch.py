@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
-from vnetperf.host import ethtool, links
+from vnetperf.host import ethtool
 from vnetperf.host.machine import Machine
 from vnetperf.host.nic import pci, vfs
 from vnetperf.model.base import Frozen
@@ -20,7 +19,7 @@ from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import tc_redirect
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.sriov import virtual_functions
-from vnetperf.vswitches.sriov.eswitch import Eswitch, switchdev_problem, taken_nics
+from vnetperf.vswitches.sriov.eswitch import LegacyMode, SwitchdevMode, switchdev_problem
 from vnetperf.vswitches.sriov.virtual_functions import (
     SWITCHDEV,
     VFIO,
@@ -88,12 +87,9 @@ class Sriov(VSwitch):
     def __init__(self, machine: Machine, plan: Plan) -> None:
         super().__init__(machine, plan)
         self.deployment = plan.scenario.deployment
-        #: Interfaces of the physical functions, by physical port.
-        self.parents: dict[int, str] = {}
         self.functions: dict[str, VfPort] = {}
-        self.redirected = ""
-        #: What joins the ports in switchdev mode.
-        self.eswitch = Eswitch(machine, plan.scenario) if self.mode == SWITCHDEV else None
+        mode = SwitchdevMode if self.mode == SWITCHDEV else LegacyMode
+        self.eswitch: LegacyMode | SwitchdevMode = mode(machine, plan.scenario)
         self._removed: set[str] = set()
 
     @classmethod
@@ -109,11 +105,7 @@ class Sriov(VSwitch):
                 facts
             ) or virtual_functions.switchdev_options_problem(scenario)
         else:
-            trouble = (
-                tc_redirect.redirect_problem(facts)
-                if tc_redirect.joined_phy_ports(scenario.deployment)
-                else ""
-            )
+            trouble = tc_redirect.redirect_problem(facts, scenario.deployment)
         return trouble or virtual_functions.sriov_problem(scenario)
 
     @classmethod
@@ -160,11 +152,11 @@ class Sriov(VSwitch):
     def start(self) -> None:
         """Bring the physical functions up, and make the virtual ones unless a VNF has them."""
         self._make()
-        self._bring_all(up=True)
+        self.eswitch.bring_all(up=True, without=self._removed)
 
     def _make(self) -> None:
         """Virtual functions are made once: VNFs hold on to them while the switch restarts."""
-        if self.parents:
+        if self.eswitch.parents:
             return
         scenario = self.plan.scenario
         options, mtu = scenario.options, scenario.mtu
@@ -172,52 +164,26 @@ class Sriov(VSwitch):
         made = {}
         on = tuple(dict.fromkeys(place.physical for place in places))
         try:
-            for index in taken_nics(scenario, on) if self.eswitch else on:
+            for index in self.eswitch.taken_nics(on):
                 use = self._nic(index)
                 # Before the virtual functions are there, or their drivers find it resetting.
-                self.parents[index] = self.machine.borrow_nic(
+                netdev = self.machine.borrow_nic(
                     use.pci, mtu=mtu, isolated=self.plan.testbed.isolated
                 )
                 here = tuple(place.port for place in places if place.physical == index)
-                if self.eswitch:
-                    made[index] = self.eswitch.make(index, use, here)
-                    self.parents[index] = self.eswitch.name(f"phy{index}")
-                else:
-                    made[index] = self.machine.make_vfs(use.pci, len(here))
+                made[index] = self.eswitch.make(index, use, netdev, here)
         except HostError as error:
             raise DutError(
                 error.what, where=error.where, accepted=error.accepted, cure=error.cure
             ) from error
         for place in places:
             pci_address = made[place.physical][place.number]
-            function = VfPort(place, pci_address, self.parents[place.physical])
-            function.configure(self._home, self.options, legacy=self.eswitch is None)
+            function = VfPort(place, pci_address, self.eswitch.parents[place.physical])
+            legacy = self.mode != SWITCHDEV
+            function.configure(self.eswitch.netns, self.options, legacy=legacy)
             driver = vf_driver(place, self.plan, self.machine.facts)
             function.bind(self.machine, driver, mtu=mtu, queues=options.rx_queues)
             self.functions[str(place.port)] = function
-
-    @property
-    def _home(self) -> Path | None:
-        """Namespace of the physical functions' interfaces; None is the machine's own."""
-        return None if self.eswitch else self.machine.netns
-
-    def _interfaces(self) -> dict[int, str]:
-        """Interfaces of the physical functions by physical port, as they are called now."""
-        if self.eswitch:
-            return {index: self.eswitch.name(f"phy{index}") for index in self.parents}
-        return self.parents
-
-    def _link(self, name: str) -> links.Link:
-        """A physical function's interface."""
-        return links.get(name) if self.eswitch else self.machine.link(name)
-
-    def _bring_all(self, *, up: bool) -> None:
-        """Bring the physical functions up or down, and with them what the NIC has for others."""
-        if self.eswitch:
-            self.eswitch.bring_all(up=up, without=self._removed)
-            return
-        for name in self.parents.values():
-            self.machine.set_link(name, up=up)
 
     def _nic(self, index: int) -> NicUse:
         use = self.plan.nic(index, "dut")
@@ -229,10 +195,7 @@ class Sriov(VSwitch):
         """The wire's end is the physical function's interface, which is up."""
         if end.netdev is None:
             raise self.cannot_plug(end)
-        if self.eswitch:  # it went home when the mode was set
-            self.eswitch.bring(f"phy{end.wire}", up=True)
-        else:
-            self.parents[end.wire] = end.netdev
+        self.eswitch.plug(end)
         self._removed.discard(f"phy{end.wire}")
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
@@ -253,48 +216,29 @@ class Sriov(VSwitch):
         """It is there since it was offered."""
         function = self.functions[str(attachment.port)]
         if str(attachment.port) in self._removed:
-            if self.eswitch:
-                self.eswitch.bring(attachment.port, up=True)
-            else:
-                function.join(self.machine.netns, self.options)
+            self.eswitch.restore(function, self.options)
             self._removed.discard(str(attachment.port))
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Join physical ports between which there is no VNF; the rest goes by address.
-
-        In switchdev mode nothing goes by address: every port is joined.
-        """
+        """Join the ports that the NIC does not join by address."""
         del streams
-        if self.eswitch:
-            self.eswitch.join(self._removed)
-            return
-        pairs = {
-            self.functions[str(a)].netdev: self.functions[str(b)].netdev
-            for a, b in tc_redirect.joined_phy_ports(self.deployment)
-        }
-        if pairs and not self.redirected:
-            self.redirected = tc_redirect.redirect(self.machine, pairs)
+        self.eswitch.connect(self.functions, self._removed)
 
     def remove_port(self, port: Port) -> None:
         """Cut a virtual function off, or bring a physical function down with all of its."""
         name = str(port)
-        there = [*(f"phy{index}" for index in self.parents), *self.functions]
+        there = [*(f"phy{index}" for index in self.eswitch.parents), *self.functions]
         if name not in there or name in self._removed:
             raise self.no_port(port, (n for n in there if n not in self._removed))
-        if self.eswitch:
-            self.eswitch.cut_off(port)
-        elif isinstance(port, PhyPort):
-            self.machine.set_link(self.parents[port.index], up=False)
-        else:
-            self.functions[name].cut_off(self.machine.netns)
+        self.eswitch.cut_off(port, self.functions)
         self._removed.add(name)
 
     def links_down(self) -> tuple[str, ...]:
         """Physical ports without carrier, and virtual functions that see none."""
         down = [
             f"phy{index} ({name} of {self._nic(index).pci})"
-            for index, name in self._interfaces().items()
-            if f"phy{index}" not in self._removed and not self._link(name).carrier
+            for index, name in self.eswitch.interfaces().items()
+            if f"phy{index}" not in self._removed and not self.eswitch.link(name).carrier
         ]
         down += [
             f"{port} ({function.netdev}, virtual function {function.address})"
@@ -307,14 +251,14 @@ class Sriov(VSwitch):
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of physical ports and of virtual functions, as far as drivers have them."""
-        netns = self._home
+        netns = self.eswitch.netns
         found = []
-        interfaces = self._interfaces()
+        interfaces = self.eswitch.interfaces()
         for index, name in interfaces.items():
             statistics = ethtool.statistics(name, netns=netns)
             found.append(phy_port_counters(f"phy{index}", self._nic(index).driver, statistics))
         table = self.machine.link_statistics()
-        told = {index: vfs.read_vfs(name, netns) for index, name in interfaces.items()}
+        states = {index: vfs.read_vfs(name, netns) for index, name in interfaces.items()}
         for port, function in self.functions.items():
             if isinstance(function.place.port, PhyPort):
                 continue
@@ -323,7 +267,7 @@ class Sriov(VSwitch):
                 counted = HopCounters(port=port, rx=link.tx, tx=link.rx, tx_dropped=link.rx_dropped)
                 found.append(counted)
                 continue
-            state = told[function.place.physical][function.place.number]
+            state = states[function.place.physical][function.place.number]
             if state.rx is not None and state.tx is not None:
                 found.append(
                     HopCounters(port=port, rx=state.tx, tx=state.rx, tx_dropped=state.rx_dropped)
@@ -332,10 +276,10 @@ class Sriov(VSwitch):
 
     def facts(self) -> dict[str, Any]:
         """NICs and their virtual functions, as they are."""
-        netns = self._home
+        netns = self.eswitch.netns
         nics, functions = {}, {}
-        for index, name in self._interfaces().items():
-            link, nic = self._link(name), pci.nic(self._nic(index).pci)
+        for index, name in self.eswitch.interfaces().items():
+            link, nic = self.eswitch.link(name), pci.nic(self._nic(index).pci)
             nics[f"phy{index}"] = (
                 f"{nic.address} ({name}), {nic.driver}, {nic.vfs} of {nic.max_vfs} virtual "
                 f"functions, MTU {link.mtu}"
@@ -344,31 +288,19 @@ class Sriov(VSwitch):
                 if function.place.physical == index:
                     state = vfs.read_vfs(name, netns)[function.place.number]
                     functions[port] = function.describe(state)
-        found = {
+        return {
             "backend": self.name,
             "version": f"Linux {platform.release()}, and each NIC's firmware in the environment",
             "launch line": "none: it is in the NIC",
             "mode": self.mode,
             "physical functions": nics,
             "virtual functions": functions,
-        }
-        if self.eswitch:
-            return found | {
-                "switch": "the NIC's own, by rules (switchdev mode)",
-                "representors": self.eswitch.representors(),
-                "rules": self.eswitch.facts(),
-            }
-        return found | {
-            "switch": "the NIC's own, by MAC address (legacy mode)",
-            "physical ports are joined by": f"tc ingress, {self.redirected}, mirred redirect"
-            if self.redirected
-            else "nothing: every frame meets a virtual function",
+            **self.eswitch.facts(),
         }
 
     def check_alive(self) -> None:
         """Raise when virtual functions have gone, or the NIC with them, or its mode."""
-        if self.eswitch:
-            self.eswitch.representors()
+        self.eswitch.check()
         for function in self.functions.values():
             if not pci.exists(function.address):
                 raise DutError(
@@ -379,4 +311,4 @@ class Sriov(VSwitch):
 
     def stop(self) -> None:
         """Bring the physical functions down; the run's end takes virtual functions away."""
-        self._bring_all(up=False)
+        self.eswitch.bring_all(up=False, without=self._removed)
