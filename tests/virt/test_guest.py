@@ -86,7 +86,7 @@ def test_an_emulation_that_aborts_is_started_again(stage: Stage) -> None:
     [
         ("tcg", "", "[ 0.1] Kernel panic - not syncing: no root\n", "panicked: no root"),
         ("tcg", "", "[ 0.1] there is no disk, power off\n", "has ended"),
-        ("kvm", ABORT, "", "has ended; QEMU said last: .* Assertion"),
+        ("kvm", ABORT, "", "has ended; QEMU.s last message: .* Assertion"),
     ],
 )
 def test_a_guest_that_ends_for_a_reason_of_its_own_is_not(

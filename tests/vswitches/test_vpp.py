@@ -294,7 +294,7 @@ def test_the_main_thread_never_shares_a_processor_with_a_worker(
 
 def test_more_workers_than_processors_are_refused(tmp_path: Path) -> None:
     asked = scenario(options=SwitchOptions(workers=2))
-    with pytest.raises(DutError, match="2 are asked for, but they have 1"):
+    with pytest.raises(DutError, match="2 are requested, and they have 1"):
         startup(plan(asked), machine(tmp_path))
 
 

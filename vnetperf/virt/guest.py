@@ -60,7 +60,7 @@ class LibvirtSession:
         return self._uri == EMBEDDED
 
     def call(self, name: str, *, timeout_s: float = CALL_S, **arguments: Any) -> Any:
-        """Ask for something; any thread may."""
+        """Make a call; any thread may."""
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as connection:
             connection.settimeout(patient(timeout_s))
             try:
@@ -72,7 +72,7 @@ class LibvirtSession:
             except OSError as error:
                 raise HostError(f"libvirt is not there: {error}", where=self._uri) from error
         if not line:
-            self.process.expect_alive(f"while asked for {name}")
+            self.process.expect_alive(f"during the call {name}")
             raise HostError(f"libvirt gave no answer to {name}", where=self._uri)
         answer = json.loads(line)
         if "error" in answer:
@@ -99,7 +99,7 @@ _sessions_lock = threading.Lock()
 
 
 def session_of(machine: Machine, uri: str = "", *, in_netns: bool = False) -> LibvirtSession:
-    """The run's session, started when first asked for."""
+    """The run's session, started at the first call."""
     with _sessions_lock:
         found = _sessions.get(machine)
         if found is None or not found.process.alive():
@@ -153,11 +153,11 @@ CONSOLE_LINES, CONSOLE_BYTES = 15, 16384
 QUICK_S = 10.0
 PING_S = 2
 START_TRIES = 3
-#: What a kernel says when it gives up.
+#: A kernel's last message.
 PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
-#: QEMU's own words in its log, apart from what it tells of its way.
+#: QEMU's messages in its log, without those at level info.
 QEMU_MESSAGE = re.compile(r"qemu-system\S*: (?!.*\binfo: )")
-#: What it says when it finds itself in a state that it holds to be impossible.
+#: Its messages at a failed assertion.
 QEMU_ABORT = re.compile(r"Assertion `.*' failed|^Bail out!", re.MULTILINE)
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\n]")
 
@@ -168,12 +168,12 @@ class Guest:
     def __init__(self, session: LibvirtSession, domain: Domain) -> None:
         self.session = session
         self.domain = domain
-        self.agent = GuestAgent(domain.name, self._ask)
+        self.agent = GuestAgent(domain.name, self._send)
         self.boot_s = 0.0
         self._process: ProcessId | None = None
         self._stopped = False
 
-    def _ask(self, command: str, seconds: int) -> str:
+    def _send(self, command: str, seconds: int) -> str:
         answer = self.session.call(
             "agent",
             timeout_s=seconds + 10,
@@ -201,7 +201,7 @@ class Guest:
 
         def pause() -> None:
             self.check_alive()
-            # Asking takes CPU time, which a slow machine needs for the guest itself.
+            # A ping takes CPU time, which a slow machine needs for the guest itself.
             if time.monotonic() - began > QUICK_S:
                 time.sleep(1.0)
 
@@ -227,7 +227,7 @@ class Guest:
         kernel moves devices. Nothing has been done by then, and it is started again.
         """
         for attempt in range(START_TRIES):
-            said_before = len(self._log())
+            logged = len(self._log())
             try:
                 self.start()
                 self.wait_ready(timeout_s)
@@ -235,7 +235,7 @@ class Guest:
             except DutError:
                 emulated = self.domain.accelerator == "tcg"
                 again = emulated and not self._stopped and attempt < START_TRIES - 1
-                aborted = QEMU_ABORT.search(self._log()[said_before:]) or not self._console()
+                aborted = QEMU_ABORT.search(self._log()[logged:]) or not self._console()
                 if not again or self._alive() or not aborted:
                     raise
                 log.warning("guest %s: QEMU aborted, it is started again", self.domain.name)
@@ -259,8 +259,8 @@ class Guest:
     def error(self, what: str, *, cure: str = "") -> DutError:
         """An error of this guest, with the tail of its console and of QEMU's log."""
         # The first lines of QEMU's log are its command.
-        said = [line for line in self._log().splitlines() if QEMU_MESSAGE.search(line)]
-        qemu = f"; QEMU said last: {said[-1]}" if said else ""
+        logged = [line for line in self._log().splitlines() if QEMU_MESSAGE.search(line)]
+        qemu = f"; QEMU's last message: {logged[-1]}" if logged else ""
         lines = [line.rstrip() for line in self._console().splitlines() if line.strip()]
         tail = "\n    ".join(lines[-CONSOLE_LINES:]) or "(nothing)"
         return DutError(
@@ -334,7 +334,7 @@ class Guest:
         return memory_by_node((PROC / f"{self.pid}/numa_maps").read_text(), self.domain.memory_mib)
 
     def check_pins(self) -> None:
-        """Compare the pins that were asked for with those of the threads."""
+        """Compare the requested pins with those of the threads."""
         threads = self.vcpu_threads()
         for number, cpus in enumerate(self.domain.vcpu_pins if self.pid else ()):
             taken = os.sched_getaffinity(threads[number]) if number in threads else set()

@@ -38,32 +38,32 @@ class ProcessExit:
 class GuestAgent:
     """The agent of one guest."""
 
-    def __init__(self, name: str, ask: Callable[[str, int], str]) -> None:
+    def __init__(self, name: str, send: Callable[[str, int], str]) -> None:
         self.name = name
-        self._ask = ask
+        self._send = send
 
-    def ask(self, execute: str, *, seconds: int = ANSWER_S, **arguments: Any) -> Any:
-        """Ask one thing."""
+    def call(self, execute: str, *, seconds: int = ANSWER_S, **arguments: Any) -> Any:
+        """Make a call; its return value."""
         given = {key.replace("_", "-"): value for key, value in arguments.items()}
         command = json.dumps({"execute": execute, **({"arguments": given} if given else {})})
-        return json.loads(self._ask(command, int(patient(seconds))))["return"]
+        return json.loads(self._send(command, int(patient(seconds))))["return"]
 
     def answers(self, seconds: int = 2) -> bool:
         """Whether it answers."""
         try:
-            self.ask("guest-ping", seconds=seconds)
+            self.call("guest-ping", seconds=seconds)
         except HostError:
             return False
         return True
 
     def start(self, argv: Sequence[str], *, capture: bool = False) -> int:
         """Start a program."""
-        started = self.ask("guest-exec", path=argv[0], arg=list(argv[1:]), capture_output=capture)
+        started = self.call("guest-exec", path=argv[0], arg=list(argv[1:]), capture_output=capture)
         return int(started["pid"])
 
     def ended(self, pid: int) -> ProcessExit | None:
         """How a program that was started has ended."""
-        status = self.ask("guest-exec-status", pid=pid)
+        status = self.call("guest-exec-status", pid=pid)
         if not status["exited"]:
             return None
         code = status.get("exitcode", 128 + status.get("signal", 0))
@@ -83,23 +83,23 @@ class GuestAgent:
             error=lambda: DutError(f"did not end within {timeout_s:g} s", where=where),
         )
         if ended.status:
-            said = ended.output.strip()[-1000:]
-            raise DutError(f"failed with status {ended.status}: {said}", where=where)
+            output = ended.output.strip()[-1000:]
+            raise DutError(f"failed with status {ended.status}: {output}", where=where)
         return ended.output
 
     def open(self, path: str, mode: str = "r") -> int:
         """Open a file of the guest."""
-        return int(self.ask("guest-file-open", path=path, mode=mode))
+        return int(self.call("guest-file-open", path=path, mode=mode))
 
     def put(self, handle: int, text: str | bytes) -> None:
         """Write to an open file, and see it through."""
         data = base64.b64encode(text.encode() if isinstance(text, str) else text).decode()
-        self.ask("guest-file-write", handle=handle, buf_b64=data)
-        self.ask("guest-file-flush", handle=handle)
+        self.call("guest-file-write", handle=handle, buf_b64=data)
+        self.call("guest-file-flush", handle=handle)
 
     def get(self, handle: int) -> str:
         """Read what is new in an open file."""
-        read = self.ask("guest-file-read", handle=handle, count=READ_MAX)
+        read = self.call("guest-file-read", handle=handle, count=READ_MAX)
         return base64.b64decode(read["buf-b64"]).decode(errors="replace")
 
     def read(self, path: str) -> str:
@@ -110,7 +110,7 @@ class GuestAgent:
             while part := self.get(handle):
                 parts.append(part)
         finally:
-            self.ask("guest-file-close", handle=handle)
+            self.call("guest-file-close", handle=handle)
         return "".join(parts)
 
     def write(self, path: str, text: str | bytes) -> None:
@@ -119,11 +119,11 @@ class GuestAgent:
         try:
             self.put(handle, text)
         finally:
-            self.ask("guest-file-close", handle=handle)
+            self.call("guest-file-close", handle=handle)
 
     def interfaces(self) -> dict[str, str]:
         """Network interfaces of the guest."""
-        found = self.ask("guest-network-get-interfaces")
+        found = self.call("guest-network-get-interfaces")
         return {
             interface["hardware-address"].lower(): interface["name"]
             for interface in found

@@ -133,7 +133,7 @@ def image_facts(image: Image | None, disk: Path) -> dict[str, Any]:
         "name": image.name,
         "hash": image.key,
         "hash over": "the recipe and the exact versions of its packages",
-        "packages": _main_packages(image) or unknown("the image does not say"),
+        "packages": _main_packages(image) or unknown("the image has no record"),
     }
 
 

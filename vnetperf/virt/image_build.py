@@ -59,7 +59,7 @@ def _in_file(headers: list[tuple[int, ...]], address: int) -> int:
     return address
 
 
-#: Releases differ in whether packages say /bin or /usr/bin; the guest has both as the same.
+#: Packages have /bin or /usr/bin, by release; the guest has both as the same.
 MERGED = ("bin", "sbin", "lib", "lib32", "lib64")
 
 
@@ -198,7 +198,7 @@ def squashfs(root: Path, target: Path) -> None:
     # Small blocks: a guest reads pieces of large libraries. zstd is quick to unpack.
     options = "-noappend -no-progress -quiet -comp zstd -b 64K -all-root -no-xattrs -no-exports"
     times = f"-mkfs-time {EPOCH} -all-time {EPOCH}"
-    # It refuses these when the variable says the same.
+    # It refuses these beside the variable.
     run_tool(
         ["mksquashfs", str(root), str(target), *options.split(), *times.split()],
         without=("SOURCE_DATE_EPOCH",),
@@ -234,7 +234,7 @@ class ImageInputs:
 
 
 def image_inputs(recipe: Recipe, work: Path) -> ImageInputs:
-    """Ask the distribution what an image would be made of today."""
+    """What an image would be made of today, by the distribution."""
     return ImageInputs(
         recipe=recipe,
         kernel=tuple(tools.exact_packages(kernel.packages(), work)),

@@ -50,7 +50,7 @@ class Kernel:
     """An unpacked kernel.
 
     Attributes:
-        release: What `uname -r` says in it.
+        release: Its release, as of `uname -r`.
         image: Its bootable image.
         modules: Directory of its modules, with their dependencies worked out.
     """
@@ -198,7 +198,7 @@ class Modules:
 
 
 def module_name(path: str) -> str:
-    """Name of a module, as the kernel says it."""
+    """Name of a module, as the kernel writes it."""
     return Path(path).name.partition(".ko")[0].replace("-", "_")
 
 

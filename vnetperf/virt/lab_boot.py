@@ -214,8 +214,8 @@ def _render(argv: list[str], rundir: Path) -> list[str]:
             where=shlex.join(argv[:4]),
             cure="try again when the machine is less busy, or see `vnetperf lab doctor`",
         ) from error
-    said = (rundir / "virtme.out").read_text()
-    line = next((line for line in said.splitlines() if "qemu-system" in line), None)
+    output = (rundir / "virtme.out").read_text()
+    line = next((line for line in output.splitlines() if "qemu-system" in line), None)
     if done.returncode or line is None:
         why = (rundir / "virtme.err").read_text().strip().splitlines()
         raise HostError(

@@ -55,14 +55,14 @@ class Check:
         return bool(self.cure) and self.fatal
 
 
-def checks(asked: str, memory_mib: int) -> Iterator[Check]:
+def checks(accel: str, memory_mib: int) -> Iterator[Check]:
     """Look at everything."""
     yield _machine()
     yield _tried("qemu", _qemu)
     yield _tried("virtme-ng", lambda: tools.format_version(tools.need_virtme()))
     yield _tools()
     yield _kernel()
-    yield _accelerator(asked)
+    yield _accelerator(accel)
     yield _memory(memory_mib)
     yield _disk()
 
@@ -106,10 +106,10 @@ def _kernel() -> Check:
     return Check("kernel", f"none yet: the first start fetches {' '.join(packages)}")
 
 
-def _accelerator(asked: str) -> Check:
+def _accelerator(accel: str) -> Check:
     name = "acceleration"
-    if asked == "tcg":
-        return Check(name, "not asked for: emulated")
+    if accel == "tcg":
+        return Check(name, "not requested: emulated")
     found = kernel.cached()
     qemu = tools.which(tools.QEMU)
     if found is None or qemu is None:
@@ -119,7 +119,7 @@ def _accelerator(asked: str) -> Check:
         return Check(name, f"proved: {proof.why}")
     cure = "enable virtualisation in the firmware, or nested virtualisation in the hypervisor"
     says = f"not proved: {kvm.DEVICE}: {proof.why}; the lab is emulated"
-    return Check(name, says, cure, fatal=asked == "kvm")
+    return Check(name, says, cure, fatal=accel == "kvm")
 
 
 def _memory(wanted_mib: int) -> Check:
@@ -130,7 +130,7 @@ def _memory(wanted_mib: int) -> Check:
                 says = f"{free} MiB free, {wanted_mib} MiB wanted"
                 return Check("memory", says, "free some, or give a smaller --memory", fatal=False)
             return Check("memory", f"{free} MiB free, {wanted_mib} MiB wanted")
-    return Check("memory", "this kernel does not say what is free")
+    return Check("memory", "this kernel does not report what is free")
 
 
 def _disk() -> Check:

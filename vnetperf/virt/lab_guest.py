@@ -68,7 +68,10 @@ class Relay:
                 _write_all(self._targets[key.data], data)
 
     def drain(self, quiet_s: float = 0.2, limit_s: float = 10.0) -> None:
-        """Carry what is still on its way, until nothing has come for a moment."""
+        """Carry what is still on its way, until nothing has come for a moment.
+
+        Not a `wait_for`: each turn waits for the sockets, and none is worth a line of the log.
+        """
         end = time.monotonic() + limit_s
         while self._selector.get_map() and time.monotonic() < end:
             if not self._selector.select(quiet_s):
@@ -76,8 +79,8 @@ class Relay:
             for _ in self.turn(0):
                 pass
 
-    def tell(self, word: str) -> None:
-        """Say a line to the guest on its control port."""
+    def send(self, word: str) -> None:
+        """Send a line to the guest on its control port."""
         with contextlib.suppress(OSError):
             self._ends["ctl"].sendall(word.encode() + b"\n")
 
@@ -259,7 +262,11 @@ class _Watch:
         self._interrupted = 0
 
     def wait(self, qemu: subprocess.Popen[bytes], relay: Relay, directory: Path) -> int:
-        """Wait; see `run`."""
+        """Wait; see `run`.
+
+        Not a `wait_for`: each turn relays what has come, and the deadline moves when the command
+        starts and when it is interrupted.
+        """
         self._deadline = time.monotonic() + BOOT_S
         while True:
             for word, rest in relay.turn(0.25):
@@ -294,7 +301,7 @@ class _Watch:
         if self._relay is None or self._interrupted > 1:
             raise KeyboardInterrupt
         self._tell("interrupting the command; once more ends the lab at once")
-        self._relay.tell("INT")
+        self._relay.send("INT")
         self._deadline = min(self._deadline, time.monotonic() + GRACE_S)
 
     def _start(self, relay: Relay) -> None:

@@ -47,7 +47,7 @@ class Recipe:
 
     def key(self, packages: Iterable[Package], architecture: str) -> str:
         """What makes an image another one."""
-        told = {
+        inputs = {
             "method": METHOD,
             "architecture": architecture,
             "recipe": dataclasses.asdict(self),
@@ -56,7 +56,7 @@ class Recipe:
                 (package.name, package.version, package.sha256) for package in packages
             ),
         }
-        text = json.dumps(told, sort_keys=True)
+        text = json.dumps(inputs, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 

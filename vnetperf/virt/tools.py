@@ -54,7 +54,7 @@ def need_program(name: str, package: str) -> str:
 def with_pdeathsig(argv: Sequence[str]) -> list[str]:
     """A command that the kernel kills when this process ends, however that comes about.
 
-    It does not even begin when this process has ended before the kernel was asked to.
+    It does not even begin when this process has ended before that.
     """
     leash = [need_program("setpriv", "util-linux"), "--pdeathsig", "KILL", "--"]
     return [*leash, "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid()), *argv]
@@ -70,7 +70,7 @@ def qemu_version(path: str) -> tuple[int, ...]:
         raise HostError(f"does not run: {error}", where=path, cure=INSTALL_CURE) from error
     found = re.search(r"version (\d+(?:\.\d+)*)", done.stdout)
     if found is None:
-        raise HostError("does not say its version", where=path, cure=INSTALL_CURE)
+        raise HostError("reports no version", where=path, cure=INSTALL_CURE)
     return tuple(int(part) for part in found[1].split("."))
 
 
@@ -163,7 +163,7 @@ def run_tool(
         raise HostError(
             f"failed: {' / '.join(last) or f'status {done.returncode}'}",
             where=shown,
-            cure=APT_CURE if argv[0].startswith("apt-") else "see what it says; is the disk full?",
+            cure=APT_CURE if argv[0].startswith("apt-") else "see its output; is the disk full?",
         )
     return done.stdout
 
@@ -226,10 +226,10 @@ def resolve_packages(wanted: Sequence[str], unwanted: Sequence[str], work: Path)
     status.touch()
     options = [f"Dir::State::status={status}", f"Dir::Cache::archives={work / 'none'}"]
     options = [word for option in [*options, "Debug::NoLocking=1"] for word in ("-o", option)]
-    said = run_tool(
+    output = run_tool(
         ["apt-get", "install", "-y", "--no-install-recommends", *_URIS, *options, *wanted]
     )
-    found = _require_all(_packages(said), wanted)
+    found = _require_all(_packages(output), wanted)
 
     def kept(package: Package) -> bool:
         name = package.name
@@ -287,18 +287,17 @@ def _require_all(found: list[Package], wanted: Sequence[str]) -> list[Package]:
     missing = set(wanted) - {package.name for package in found}
     if missing:
         raise HostError(
-            "apt does not say where to get what is needed",
+            "apt does not know where to get what is required",
             where=" ".join(sorted(missing)),
             cure=APT_CURE,
         )
     return found
 
 
-def _packages(said: str) -> list[Package]:
+def _packages(uris: str) -> list[Package]:
     found = []
-    for line in said.splitlines():
-        match = _LINE.match(line)
-        if match:
+    for line in uris.splitlines():
+        if match := _LINE.match(line):
             file = match["file"]
             name, version = file.split("_")[:2]
             found.append(Package(name, unquote(version), file, int(match["size"]), match["sum"]))

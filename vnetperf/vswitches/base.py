@@ -43,7 +43,7 @@ class VSwitchCapabilities(Frozen):
     Attributes:
         wires: Kinds of wire its physical ports accept, in order of preference.
         attachments: Kinds of attachment it offers to VNF ports, in order of preference.
-        chains: True when it can tell parallel chains apart at a physical port.
+        chains: True when it distinguishes parallel chains at a physical port.
         max_frame_size: Largest frame it carries, octets including FCS.
         wire_frame_sizes: Largest frame by kind of wire, where that is less.
         modes: Names of its modes, the first being the default; empty when it has but one.

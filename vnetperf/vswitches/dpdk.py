@@ -47,7 +47,7 @@ DEFAULT_DESCRIPTORS = 2048
 STEP_MIB = 64
 
 
-#: Rings unless the scenario says otherwise, and the largest that OVS takes.
+#: Rings by default, and the largest that OVS takes.
 DEFAULT_RING, LARGEST_RING = 2048, 4096
 #: Octets that a frame has beside its MTU, and that a ring's slot has beside its frame: an 802.1Q
 #: tag, the ring's own header.

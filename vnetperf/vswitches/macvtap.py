@@ -253,8 +253,9 @@ class Macvtap(KernelSwitch):
         wires = {p: n for p, n in self.netdevs.items() if isinstance(p, PhyPort)}
         vnfs = {p: n for p, n in self.netdevs.items() if isinstance(p, VnfPort)}
         found = {name: f"the macvtap of {port}" for port, name in (self.joined | vnfs).items()}
-        lowers: dict[LowerDevice, str] = {**self.inner, **wires}
-        return found | {name: f"the device under macvtaps at {p}" for p, name in lowers.items()}
+        for port, name in (*self.inner.items(), *wires.items()):
+            found[name] = f"the device under macvtaps at {port}"
+        return found
 
     def facts(self) -> dict[str, Any]:
         """Kernel, mode, and each macvtap as the kernel has it."""

@@ -76,8 +76,8 @@ class TestpmdDevice:
         name: DPDK's name of it.
         argument: EAL argument that makes it.
         netdev: Kernel interface behind it; "" for none.
-        takes_mtu: The driver must be told of frames above 1518 octets; others refuse to be told
-            and take every size.
+        takes_mtu: The driver requires an MTU for frames above 1518 octets; others refuse the
+            setting and take every size.
         listens: Socket that it makes; "" for none. One that a killed testpmd left must go first.
     """
 
@@ -228,7 +228,7 @@ class TestpmdSwitch(VSwitch):
         )
         self.process.wait_for(self._forwards, timeout_s=START_S, what="its ports to start")
         for port, device in devices.items():
-            name = self._asked().info(self.numbers[port]).get("name")
+            name = self._telemetry.info(self.numbers[port]).get("name")
             if name != device.name:
                 raise DutError(
                     f"testpmd took {name} for {port}, not {device.name}", where="testpmd"
@@ -279,7 +279,7 @@ class TestpmdSwitch(VSwitch):
             return False  # not there yet
         return all(info.get("dev_started") for info in infos)
 
-    def _asked(self) -> TestpmdPorts:
+    def _running(self) -> TestpmdPorts:
         if self.process is None:
             raise DutError("testpmd is not running", where=self.name)
         return self._telemetry
@@ -303,8 +303,8 @@ class TestpmdSwitch(VSwitch):
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose other side has not connected."""
-        asked = self._asked()
-        return tuple(str(p) for p, n in self.numbers.items() if not asked.link_up(n))
+        ports = self._running()
+        return tuple(str(p) for p, n in self.numbers.items() if not ports.link_up(n))
 
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of every port since testpmd was started.
@@ -312,8 +312,8 @@ class TestpmdSwitch(VSwitch):
         testpmd gives up what a port does not take at once, which no driver counts: it is what came
         in at the other port of the pair and did not go out.
         """
-        asked = self._asked()
-        found = {port: asked.counters(number, str(port)) for port, number in self.numbers.items()}
+        ports = self._running()
+        found = {port: ports.counters(number, str(port)) for port, number in self.numbers.items()}
         for a, b in port_pairs(self.deployment):
             for source, target in ((a, b), (b, a)):
                 if source in found and target in found:
@@ -331,14 +331,14 @@ class TestpmdSwitch(VSwitch):
 
     def facts(self) -> dict[str, Any]:
         """Version, launch line, pairs, and each port as DPDK has it."""
-        asked, options = self._asked(), self.plan.scenario.options
+        telemetry, options = self._running(), self.plan.scenario.options
         ports = {}
         for port, number in self.numbers.items():
-            name = asked.info(number).get("name")
-            ports[str(port)] = f"{number}: {name}, {asked.describe(number)}"
+            name = telemetry.info(number).get("name")
+            ports[str(port)] = f"{number}: {name}, {telemetry.describe(number)}"
         return {
             "backend": self.name,
-            "version": asked.version(),
+            "version": telemetry.version(),
             "launch line": " ".join(self.argv),
             "mode": self.mode,
             "pairs": [f"{a} - {b}" for a, b in port_pairs(self.deployment)],
@@ -364,8 +364,8 @@ class TestpmdSwitch(VSwitch):
         self.numbers = {}
 
 
-def _descriptors(asked: int | None) -> int:
-    return asked or dpdk.RING_SIZE
+def _descriptors(option: int | None) -> int:
+    return option or dpdk.RING_SIZE
 
 
 def _main_and_workers(placement: Placement) -> tuple[int, tuple[int, ...]]:

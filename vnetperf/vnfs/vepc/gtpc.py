@@ -38,7 +38,7 @@ TEID_DATA, TEID_CONTROL, NSAPI = 16, 17, 20
 END_USER_ADDRESS, APN, GSN_ADDRESS, MSISDN, QOS = 128, 131, 133, 134, 135
 #: PDP type organisation IETF, number IPv4.
 IPV4 = b"\xf1\x21"
-#: Best effort: interactive class, no reliability asked for (TS 24.008 clause 10.5.6.5).
+#: Best effort: interactive class, no reliability requested (TS 24.008 clause 10.5.6.5).
 BEST_EFFORT = bytes.fromhex("020b921f7396404074f9ffff")
 
 
@@ -132,13 +132,13 @@ def encode_apn(name: str) -> bytes:
 
 
 def echo_request(sequence: int) -> Message:
-    """Ask whether the peer is there."""
+    """An echo request."""
     return Message(ECHO_REQUEST, 0, sequence)
 
 
 @dataclass(frozen=True)
 class Subscriber:
-    """Who attaches, and what the SGSN made up for it.
+    """Who attaches, and the numbers that the SGSN gave it.
 
     Attributes:
         imsi: 15 digits.
@@ -154,7 +154,7 @@ class Subscriber:
 
 
 def create_request(sequence: int, who: Subscriber, control: str, user: str) -> Message:
-    """Ask for a PDP context."""
+    """A request for a PDP context."""
     teid = struct.pack("!I", who.teid)
     return Message(
         CREATE_REQUEST,
@@ -204,7 +204,7 @@ def refusal_cause(message: Message) -> str:
 
 
 def parse_context(message: Message) -> Context:
-    """What a response to a request for a PDP context says."""
+    """The PDP context in a response."""
     addresses = [content for kind, content in message.elements if kind == GSN_ADDRESS]
     data, control = message.first(TEID_DATA), message.first(TEID_CONTROL)
     user = message.first(END_USER_ADDRESS)

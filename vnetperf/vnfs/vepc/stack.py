@@ -226,7 +226,7 @@ def scenario_problem(scenario: Scenario, name: str) -> str:
             scenario.rules == "stream"
         ),
         f"the sessions decide on addresses of UEs, so that {', '.join(varied)} cannot be varied; "
-        "ask for more sessions with --core sessions=N, and vary udp_src or udp_dst": bool(varied),
+        "request more sessions with --core sessions=N, and vary udp_src or udp_dst": bool(varied),
         "no mobile core has been chosen; name one of conf/stacks/ with --core": scenario.stack
         is None,
     }
@@ -248,7 +248,7 @@ def _machine_problem(facts: MachineFacts, scenario: Scenario) -> str:
 def missing_stack_program(facts: MachineFacts, program: StackProgram) -> str:
     """What keeps a program of a stack from being started."""
     declared = {one.name: one for one in PROGRAMS}
-    # Programs of a stack of the user's own are not looked for: its log says what is missing.
+    # Programs of a stack of the user's own are not looked for: its log has what is missing.
     if (name := program.argv[0]) not in facts.programs:
         return ""
     return facts.missing_program(declared.get(name, name), program.package)
@@ -260,7 +260,7 @@ def _build_problem(facts: MachineFacts, scenario: Scenario) -> str:
     mark = mobile_core.mode_marks.get(mode, "") if mobile_core is not None else ""
     name = mobile_core.programs[0].argv[0] if mobile_core is not None else ""
     linked = facts.libraries.get(name)
-    if not mark or linked is None or mark in linked:  # unknown: its log says so when it starts
+    if not mark or linked is None or mark in linked:  # unknown: its log shows it at the start
         return ""
     return (
         f"this build of {name} has no gtpu_mode {mode} ({facts.programs.get(name, name)} is not "

@@ -23,11 +23,11 @@ GUEST_HUGEPAGES = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 NOIOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
 #: What drives a NIC without an IOMMU, if it has an interrupt line; virtual functions have none.
 INTX_DRIVER = "uio_pci_generic"
-#: What a guest says by itself would be counted with what it forwards.
+#: What a guest sends by itself would be counted with what it forwards.
 QUIET = "/proc/sys/net/ipv6/conf/all/disable_ipv6"
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 INPUT_FIFO, TERMINAL = "/run/testpmd.commands", "/dev/hvc0"
-#: Its input is a pipe that never ends; what it says comes out on the host, line by line.
+#: Its input is a pipe that never ends; its output comes out on the host, line by line.
 START_SCRIPT = f'exec "$@" <>{INPUT_FIFO} >{TERMINAL} 2>&1'
 START_S, ANSWER_S, POLL_S = 60.0, 10.0, 0.03
 PROMPT = "testpmd> "
@@ -122,7 +122,7 @@ class GuestTestpmd:
         argv = [*self.argv[: separator + 1], "-i", *self.argv[separator + 1 :]]
         agent.run(["mkfifo", INPUT_FIFO])
         self._pid = agent.start(["sh", "-c", START_SCRIPT, "sh", *argv])
-        self._wait(lambda: PROMPT in self._said(), START_S, "come up")
+        self._wait(lambda: PROMPT in self._new_output(), START_S, "come up")
         self._input = agent.open(INPUT_FIFO, "w")
 
     def _wait(self, done: Callable[[], bool], limit_s: float, what: str) -> None:
@@ -133,7 +133,7 @@ class GuestTestpmd:
             poll_s=POLL_S,
             check=self.check,
             error=lambda: self.guest.error(
-                f"runs testpmd, which did not {what} within {limit_s:g} s; {self._last_words()}"
+                f"runs testpmd, which did not {what} within {limit_s:g} s; {self._last_output()}"
             ),
         )
 
@@ -144,11 +144,11 @@ class GuestTestpmd:
         if ended is not None:
             raise self.guest.error(
                 f"runs no testpmd any more: it ended with status {ended.status}; "
-                f"{self._last_words()}"
+                f"{self._last_output()}"
             )
 
-    def _said(self) -> str:
-        """All that it has said since the last command."""
+    def _new_output(self) -> str:
+        """Its output since the last command."""
         output = self.guest.domain.output
         try:
             with (output or Path("/dev/null")).open("rb") as file:
@@ -157,12 +157,12 @@ class GuestTestpmd:
         except FileNotFoundError:
             return ""
 
-    def _last_words(self) -> str:
-        lines = [line for line in self._said().splitlines() if line.strip()]
-        return "it said last:\n    " + "\n    ".join(lines[-8:])
+    def _last_output(self) -> str:
+        lines = [line for line in self._new_output().splitlines() if line.strip()]
+        return "its last output:\n    " + "\n    ".join(lines[-8:])
 
-    def say(self, command: str, blocks: int, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-        """Give it a command, and take what it answers."""
+    def send(self, command: str, blocks: int, pattern: re.Pattern[str]) -> list[re.Match[str]]:
+        """Send it a command, and wait for so many blocks of a pattern in its output."""
         output = self.guest.domain.output
         self._read = output.stat().st_size if output is not None else 0
         self.guest.agent.put(self._input, command + "\n")
@@ -170,7 +170,7 @@ class GuestTestpmd:
 
         def answered() -> bool:
             nonlocal found
-            found = list(pattern.finditer(self._said()))
+            found = list(pattern.finditer(self._new_output()))
             return len(found) >= blocks
 
         self._wait(answered, ANSWER_S, f"answer {command!r}")
@@ -181,7 +181,7 @@ class GuestTestpmd:
         self._wait(self._links_up, timeout_s, "see both its links up")
 
     def _links_up(self) -> bool:
-        states = self.say("show port info all", len(self._numbers), LINK_STATUS)
+        states = self.send("show port info all", len(self._numbers), LINK_STATUS)
         return all(state[1].lower() == "up" for state in states)
 
     def facts(self) -> dict[str, object]:
@@ -189,7 +189,7 @@ class GuestTestpmd:
         packages = self.packages
         return {
             "application": "dpdk-testpmd",
-            "version": packages.get("dpdk-dev", "unknown: the image does not say"),
+            "version": packages.get("dpdk-dev", "unknown: the image has no record"),
             "launch line": " ".join(self.argv),
             "driver of its NICs": self.driver,
         }
@@ -197,10 +197,10 @@ class GuestTestpmd:
     def counters(self) -> tuple[HopCounters, ...]:
         """Counters of both ports."""
         try:
-            found = self.say("show port stats all", len(self._numbers), STATS_BLOCK)
+            found = self.send("show port stats all", len(self._numbers), STATS_BLOCK)
         except HostError as error:
             with contextlib.suppress(HostError):
-                self.check()  # a testpmd that ended says more than its broken pipe
+                self.check()  # the end of testpmd is a better reason than a broken pipe
             raise self.guest.error(f"lost its agent: {error.what}") from error
         stats = {int(block[1]): dict(STATS_FIELD.findall(block[2])) for block in found}
         return tuple(
@@ -218,7 +218,7 @@ def _counters(name: str, stats: dict[str, str]) -> HopCounters:
             tx_dropped=int(stats["TX-errors"]),
         )
     except KeyError as error:
-        raise DutError(f"testpmd tells no {error}", where=name) from error
+        raise DutError(f"testpmd reports no {error}", where=name) from error
 
 
 #: Distributions make fq_codel the default, which drops what waits for more than 5 ms while there

@@ -23,7 +23,7 @@ ONE_QUEUE = ("e1000", "rtl8139")
 
 
 def fitting_kinds(options: GuestOptions, every: tuple[str, ...]) -> tuple[str, ...]:
-    """Kinds of attachment that the NICs that are asked for can plug into."""
+    """Kinds of attachment that the requested NICs can plug into."""
     if options.nic != "virtio":
         return tuple(kind for kind in every if kind in MODEL_KINDS)
     if options.virtio_only:
@@ -32,7 +32,7 @@ def fitting_kinds(options: GuestOptions, every: tuple[str, ...]) -> tuple[str, .
 
 
 def guest_problem(scenario: Scenario, facts: MachineFacts, inside_mib: int) -> str:
-    """What is asked of guests and cannot be had."""
+    """What is requested of guests and cannot be met."""
     options = scenario.guest
     found = (
         *_pin_problems(options, facts),

@@ -80,7 +80,7 @@ class VmVloop(EndpointHost):
         self.form: Form | None = FORMS.get(plan.scenario.vnf_mode)
         self.image: images.Image | None = None
         self.offloads: dict[str, str] = {}
-        self.proof = KvmProof(False, "it was not asked for")
+        self.proof = KvmProof(False, "it was not requested")
         self._attachments: tuple[Attachment, ...] = ()
         self._ready: Future[None] | None = None
         self._starts = 0
@@ -96,7 +96,7 @@ class VmVloop(EndpointHost):
 
     @classmethod
     def _misfit(cls, facts: MachineFacts, scenario: Scenario) -> str:
-        """What is asked for and cannot be had."""
+        """What is requested and cannot be met."""
         if problem := mode_problem(scenario, cls.modes, cls.name):
             return problem
         testpmd_inside = scenario.vnf_mode in Vloop.modes
@@ -105,7 +105,7 @@ class VmVloop(EndpointHost):
 
     @classmethod
     def accepts(cls, scenario: Scenario) -> tuple[str, ...]:
-        """Kinds that NICs of the model and with the options asked for can plug into."""
+        """Kinds that NICs of the requested model and options can plug into."""
         found = guest_requirements.fitting_kinds(scenario.guest, cls.attachments)
         form = FORMS.get(scenario.vnf_mode)
         if form is not None and "vf" not in form.attachments:
@@ -166,7 +166,7 @@ class VmVloop(EndpointHost):
 
     @property
     def options(self) -> GuestOptions:
-        """What is asked of guests."""
+        """Options of guests."""
         return self.plan.scenario.guest
 
     def launch(self, attachments: tuple[Attachment, Attachment]) -> None:
@@ -208,7 +208,7 @@ class VmVloop(EndpointHost):
                 raise DutError(
                     f"hardware acceleration does not work: {self.proof.why}",
                     where="--guest accel=kvm",
-                    cure="leave it out: guests are then emulated, and the result says so",
+                    cure="leave it out: guests are then emulated, as the result states",
                 )
             if not self.proof.works and virtual_lab() is True:
                 raise DutError(

@@ -82,7 +82,7 @@ def wait_for_representors(address: str, count: int, *, sys: Path = SYS) -> tuple
             f"there is no representor of virtual function {without}" * bool(without)
             or "there is no interface of its wire",
             where=address,
-            cure="see dmesg; they are told by phys_switch_id and phys_port_name in "
+            cure="see dmesg; they are identified by phys_switch_id and phys_port_name in "
             "/sys/class/net, in the machine's own network namespace",
         )
 
@@ -348,16 +348,16 @@ def switchdev_problem(use: NicUse) -> str:
     return f"{use.pci} has no switchdev mode: its driver {driver} has no eswitch in devlink; {cure}"
 
 
-def _retry_renamed(ask: Callable[[], str], take: Callable[[str], None]) -> None:
+def _retry_renamed(find: Callable[[], str], take: Callable[[str], None]) -> None:
     """Take an interface that udev may be renaming."""
     for _ in range(RENAME_TRIES):
-        name = ask()
+        name = find()
         try:
             return take(name)
         except HostError:
-            if ask() == name:
+            if find() == name:
                 raise
-    return take(ask())
+    return take(find())
 
 
 def _describe_filter(part: RuleFilter, in_hardware: bool | None) -> str:

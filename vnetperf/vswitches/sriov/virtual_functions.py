@@ -67,7 +67,7 @@ def vf_specs(scenario: Scenario) -> tuple[VfSpec, ...]:
 
 
 def nic_mode(scenario: Scenario) -> str:
-    """Mode that a scenario asks for."""
+    """The requested mode, or the default."""
     return scenario.options.mode or LEGACY
 
 
@@ -145,8 +145,8 @@ SKIP_HW, SKIP_SW = 1, 2
 #: Settings of virtual functions that the kernel's drivers refuse in switchdev mode, and why.
 LEGACY_ONLY = {
     "vlan": "there a VLAN is pushed by rules on representors and not set on the virtual function",
-    "trust": "there rules and not the virtual function's own wishes say what it receives",
-    "spoof_check": "there rules say what it may send",
+    "trust": "there rules decide what it receives, not its own requests",
+    "spoof_check": "there rules decide what it may send",
 }
 
 
@@ -241,7 +241,7 @@ def _destination_mac(hop: Hop, scenario: Scenario) -> str:
     if not writes:
         return ""
     if isinstance(hop.dst, PhyPort):
-        # Where the tester sends to a wire in a VNF's place, the streams say the address.
+        # Where the tester sends to a wire in a VNF's place, the streams have the address.
         return "" if hop.src in scenario.deployment.ends else scenario.peer_mac(hop.src)
     return vnf_mac(hop.dst)
 
@@ -271,7 +271,7 @@ class VfPort:
     note: str = ""
 
     def configure(self, netns: Path | None, options: SriovOptions, *, legacy: bool = True) -> None:
-        """Give it its address, and what the options ask for."""
+        """Give it its address, and the settings of the options."""
         number = self.place.number
         wanted: dict[str, Any] = {"mac": self.place.mac}
         if vlan := self._vlan(options):

@@ -58,7 +58,7 @@ def vpp_installation_problem(facts: MachineFacts, scenario: Scenario) -> str:
     installation = find_installation(facts.programs["vpp"])
     if version < REPORTS_MESSAGES and installation.plugin_dir and installation.api_dir is None:
         return (
-            f"VPP {version[0]}.{version[1]:02} does not tell its messages and has no definitions "
+            f"VPP {version[0]}.{version[1]:02} does not report its messages and has no definitions "
             "beside it (share/vpp/api); install VPP's packages whole"
         )
     for plugin in _required_plugins(scenario):
@@ -116,16 +116,6 @@ def nic_plugin_problem(nics: Sequence[NicUse], facts: MachineFacts) -> str:
     return ""
 
 
-def vpp_hugepage_mib(scenario: Scenario) -> int:
-    """Hugepage memory of a scenario."""
-    return install.buffer_memory_mib(scenario.mtu, nic=scenario.wire == "nic")
-
-
-def wanted_rx_mode(plan: Plan) -> interfaces.RxMode:
-    """How receive queues are served, other than those of shared memory."""
-    return "interrupt" if plan.placement.takes_turns("worker") else "polling"
-
-
 def make_startup(
     plan: Plan,
     facts: MachineFacts,
@@ -137,14 +127,14 @@ def make_startup(
     scenario = plan.scenario
     installation = find_installation(facts.programs["vpp"])
     cores = plan.placement.cores["worker"]
-    asked = scenario.options.workers or 1
-    if len(cores) < asked:
+    requested = scenario.options.workers or 1
+    if len(cores) < requested:
         raise DutError(
-            f"VPP runs each worker on a processor of its own; {asked} are asked for, but they "
+            f"VPP runs each worker on a processor of its own; {requested} are requested, and they "
             f"have {len(cores)}",
             where="workers",
             accepted=f"up to {len(cores)}",
-            cure="ask for fewer workers, or allow more processors under [cores]",
+            cure="set fewer workers, or allow more processors under [cores]",
         )
     main = install.choose_main_core(plan, tuple(cpu.cpu for cpu in facts.cpus))
     nics = _nic_devices(plan)
@@ -188,7 +178,7 @@ def _nic_devices(plan: Plan) -> tuple[install.VppNic, ...]:
     )
 
 
-START_S = 60.0  # a process that ends is told at once; one on starved cores is slow
+START_S = 60.0  # the end of the process is seen at once; one on starved cores is slow
 STOP_S = 3.0
 #: VPP aborts when a worker does not come to a standstill within a second, as happens where threads
 #: wait for a processor; the function at which it does so stands in its log.
@@ -302,7 +292,7 @@ class PrivateVpp:
         if self.process is not None:
             self.process.stop(timeout_s=STOP_S)
             self.process = None
-        if self._api is not None:  # after its end: a VPP that hangs would not be told
+        if self._api is not None:  # after its end: one that hangs is not notified
             self._api.close()
             self._api = None
         if self._startup is not None:

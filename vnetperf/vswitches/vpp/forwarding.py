@@ -29,7 +29,7 @@ def bridge_problem(scenario: Scenario, *, learning: bool) -> str:
     sizes = [len(segment) for segment in scenario.deployment.segments()]
     if max(sizes, default=0) > 2 and "eth_dst" in scenario.traffic.vary:
         return (
-            "a bridge tells parallel chains apart by destination MAC, which this traffic varies; "
+            "a bridge distinguishes parallel chains by destination MAC, which this traffic varies; "
             "vary another field than eth_dst"
         )
     clear = l2fib_entries(scenario)

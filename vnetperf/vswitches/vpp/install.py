@@ -14,7 +14,7 @@ from vnetperf.model.errors import DutError
 from vnetperf.model.scenario import Plan
 
 SUPPORTED_VPP = ((23, 6), (27, 99))
-#: From this version on a running VPP tells its messages itself.
+#: From this version on a running VPP reports its messages itself.
 REPORTS_MESSAGES = (24, 6)
 
 
@@ -82,7 +82,7 @@ STANDARD_MTU = 1900
 DEFAULT_BUFFERS = 16384
 #: What VPP keeps around a buffer's data: its header, space to prepend, and alignment.
 BUFFER_OVERHEAD = 384
-#: Hugepage memory that jumbo buffers, or those of a NIC, take when nothing else is asked for.
+#: Hugepage memory that jumbo buffers, or those of a NIC, take by default.
 JUMBO_MIB, NIC_MIB = 192, 128
 #: Share of hugepage memory that buffers may take; a NIC's driver needs the rest.
 BUFFER_SHARE = 0.75

@@ -42,11 +42,11 @@ def xdp_problem(scenario: Scenario) -> str:
     if scenario.mtu > XDP_MAX_MTU:
         return (
             f"AF_XDP keeps a frame in one page of memory, and an MTU of {scenario.mtu} does not "
-            f"fit: up to {XDP_MAX_MTU}; ask for smaller frames, or leave the mode out"
+            f"fit: up to {XDP_MAX_MTU}; choose smaller frames, or leave the mode out"
         )
     rings = [r for r in (options.rx_descriptors, options.tx_descriptors) if r is not None]
     if min(rings, default=SMALLEST_XDP_RING) < SMALLEST_XDP_RING:
-        return f"VPP's AF_XDP rings have {SMALLEST_XDP_RING} descriptors or more; ask for more"
+        return f"VPP's AF_XDP rings have {SMALLEST_XDP_RING} descriptors or more; set more"
     if scenario.wire != "auto":
         return xdp_wire_problem(scenario, scenario.wire)
     return ""
@@ -112,6 +112,12 @@ INTERFACE_PLUGINS = {
     "netdev": "af_packet",
     "xdp": "af_xdp",
     "pci": "dpdk",
+}
+#: Kind of interface -> message that deletes one by its index.
+INDEXED_DELETIONS = {
+    "memif": "memif_delete",
+    "vhost-user": "delete_vhost_user_if",
+    "xdp": "af_xdp_delete",
 }
 
 
@@ -227,7 +233,7 @@ class VppPorts:
                 f"VPP did not take the NIC {pci}",
                 where=str(port),
                 accepted=", ".join(d.interface_name for d in there.values()),
-                cure="see VPP's log for what its dpdk plugin says of the device",
+                cure="see what its dpdk plugin logs of the device in VPP's log",
             )
         self._api.call(
             "sw_interface_set_mac_address",
@@ -239,7 +245,7 @@ class VppPorts:
     def _up(self, port: Port, made: Any, kind: str, netdev: str = "") -> VppInterface:
         index = int(made.sw_if_index)
         details = self._api.interfaces()[index]
-        # A vhost-user interface has no MTU of its own to set: its peer's buffers say what it takes.
+        # A vhost-user interface has no MTU to set: its peer's buffers decide what it takes.
         if details.link_mtu < self._mtu and kind != "vhost-user":
             self._api.call("hw_interface_set_mtu", sw_if_index=index, mtu=self._mtu)
         if details.mtu[0] != self._mtu:
@@ -249,21 +255,16 @@ class VppPorts:
 
     def delete(self, interface: VppInterface) -> None:
         """Delete an interface."""
-        if interface.kind == "memif":
-            self._api.call("memif_delete", sw_if_index=interface.index)
-            self._api.call(
-                "memif_socket_filename_add_del_v2",
-                is_add=False,
-                socket_id=memif_socket_number(interface.port),
-            )
-        elif interface.kind == "vhost-user":
-            self._api.call("delete_vhost_user_if", sw_if_index=interface.index)
-        elif interface.kind == "netdev":
+        index, kind = interface.index, interface.kind
+        if kind in INDEXED_DELETIONS:
+            self._api.call(INDEXED_DELETIONS[kind], sw_if_index=index)
+        elif kind == "netdev":
             self._api.call("af_packet_delete", host_if_name=interface.netdev)
-        elif interface.kind == "xdp":
-            self._api.call("af_xdp_delete", sw_if_index=interface.index)
         else:  # a NIC stays until VPP ends
-            self._api.call("sw_interface_set_flags", sw_if_index=interface.index, flags=0)
+            self._api.call("sw_interface_set_flags", sw_if_index=index, flags=0)
+        if kind == "memif":
+            number = memif_socket_number(interface.port)
+            self._api.call("memif_socket_filename_add_del_v2", is_add=False, socket_id=number)
 
 
 def memif_socket_number(port: Port) -> int:
@@ -279,7 +280,7 @@ def nic_name(port: Port) -> str:
 
 
 RxMode = Literal["polling", "interrupt", "adaptive"]
-#: Answers for a port whose peer does not tell when it has sent, or has not connected yet.
+#: Return values for a port whose peer does not signal what it sends, or is not connected yet.
 NO_INTERRUPT_MODE = (-9, -126)
 RX_MODES: dict[int, RxMode] = {1: "polling", 2: "interrupt", 3: "adaptive"}
 #: Kinds of interface that wake a worker once and not again for what one vector left in the ring: up
@@ -316,7 +317,7 @@ def read_queues(api: VppApi, interface: VppInterface) -> list[RxQueue]:
 def place_queues(
     queues: Sequence[tuple[VppInterface, RxQueue]], workers: int, pins: Sequence[QueuePin]
 ) -> dict[tuple[int, int], int]:
-    """Which worker is to poll which queue: pinned ones as asked, the others in turn."""
+    """Which worker is to poll which queue: pinned ones by their pins, the others in turn."""
     if not workers:
         return {}
     pinned = {(pin.port, pin.queue): pin.worker for pin in pins}

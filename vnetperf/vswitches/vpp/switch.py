@@ -17,7 +17,7 @@ from vnetperf.model.testbed import MachineFacts, Program
 from vnetperf.model.traffic import Stream
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches.base import VSwitch, VSwitchCapabilities
-from vnetperf.vswitches.vpp import daemon, forwarding, interfaces
+from vnetperf.vswitches.vpp import daemon, forwarding, install, interfaces
 from vnetperf.vswitches.vpp.api import LINK_UP, StatsSegment
 from vnetperf.vswitches.vpp.daemon import PrivateVpp
 from vnetperf.vswitches.vpp.forwarding import ApiMessage
@@ -133,7 +133,7 @@ class Vpp(VSwitch):
     @classmethod
     def hugepage_mib(cls, scenario: Scenario) -> int:
         """Memory for jumbo buffers, and for buffers that a NIC reaches; otherwise none."""
-        return daemon.vpp_hugepage_mib(scenario)
+        return install.buffer_memory_mib(scenario.mtu, nic=scenario.wire == "nic")
 
     @classmethod
     def tx_queues(cls, scenario: Scenario, placement: Placement) -> int:
@@ -172,7 +172,8 @@ class Vpp(VSwitch):
 
     def add_phy_port(self, end: WireEnd) -> None:
         """Plug in a wire."""
-        self._keep(self._ports.plug(end))
+        interface = self._ports.plug(end)
+        self.interfaces[interface.port] = interface
 
     def offer_vnf_port(self, port: VnfPort, kind: str, queues: int = 1) -> Attachment:
         """A socket: of vhost-user the VNF is the server, of memif VPP."""
@@ -204,10 +205,7 @@ class Vpp(VSwitch):
                     cure="see the VNF's log",
                 ),
             )
-        self._keep(self._ports.attach(attachment))
-
-    def _keep(self, interface: VppInterface) -> None:
-        self.interfaces[interface.port] = interface
+        self.interfaces[attachment.port] = self._ports.attach(attachment)
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Install the deployment's forwarding."""
@@ -234,8 +232,8 @@ class Vpp(VSwitch):
         names = {port: interface.name for port, interface in self.interfaces.items()}
         self.commands = forwarding.flow_route_commands(self.plan.scenario, names)
         for command in self.commands:
-            if said := self.vpp.api.cli(command, timeout_s=ROUTES_S).strip():
-                raise DutError(f"VPP refuses routes: {said[:300]}", where=command)
+            if error := self.vpp.api.cli(command, timeout_s=ROUTES_S).strip():
+                raise DutError(f"VPP refuses routes: {error[:300]}", where=command)
 
     def _arrange_queues(self) -> None:
         """Set worker and mode of receive queues anew when a link has come or gone."""
@@ -249,7 +247,7 @@ class Vpp(VSwitch):
             [self.interfaces[port] for port in ports if port in self.interfaces],
             workers=self._workers,
             pins=self.plan.scenario.options.rxq_affinity,
-            mode=daemon.wanted_rx_mode(self.plan),
+            mode="interrupt" if self.plan.placement.takes_turns("worker") else "polling",
         )
 
     def remove_port(self, port: Port) -> None:
