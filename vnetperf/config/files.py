@@ -18,10 +18,9 @@ from vnetperf.model.errors import ConfigError, did_you_mean
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def conf_dirs() -> tuple[Path, ...]:
+def conf_dirs() -> tuple[Path, Path]:
     """Folders searched for configuration files, in order."""
-    shipped = (Path(__file__).parent.parent / "conf").resolve()  # in a checkout a link to its conf/
-    return tuple(dict.fromkeys((Path.cwd() / "conf", shipped)))
+    return Path.cwd() / "conf", Path(__file__).parents[1] / "conf"
 
 
 def find_file(kind: str, name: str) -> Path:
