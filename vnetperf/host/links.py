@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from vnetperf.host import ethtool, linux
 from vnetperf.host.files import mounts_below
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import run_in
+from vnetperf.host.linux import netlink, run_in
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def create_link(
     check_new_name(name, netns)
     data = {"ends": [[name, str(netns) if netns else None]], "kind": kind}
     with journal.changing("link", f"create {kind} {name}", data) as change:
-        _link_request(name, netns, "add", ifname=name, kind=kind, **options)
+        request(name, netns, "add", ifname=name, kind=kind, **options)
     return change
 
 
@@ -148,10 +148,10 @@ def create_veth(
     with journal.changing("link", what, {"ends": ends, "kind": "veth"}) as change:
         own = {"num_tx_queues": queues, "num_rx_queues": queues} if queues else {}
         peer = {"ifname": names[1], **own}
-        _link_request(names[0], None, "add", ifname=names[0], kind="veth", peer=peer, **own)
+        request(names[0], None, "add", ifname=names[0], kind="veth", peer=peer, **own)
         for name, where in zip(names, netns, strict=True):
             if where is not None:
-                _move_from_root(name, where)
+                move(name, where)
             prepare(name, where, mtu=mtu, offloads=offloads)
         for name, where in zip(names, netns, strict=True):
             set_up(name, netns=where)
@@ -162,7 +162,7 @@ def delete(name: str, *, netns: Path | None = None) -> None:
     """Delete a link that this run created; that it is gone is not an error."""
     link = find(name, netns)
     if link is not None:
-        _link_request(name, netns, "del", index=link.index)
+        request(name, netns, "del", index=link.index)
 
 
 def set_up(name: str, *, up: bool = True, netns: Path | None = None) -> None:
@@ -223,14 +223,9 @@ def undo_link(data: UndoData) -> str:
                 continue
             link = find(name, path)
             if link is not None and link.kind == data["kind"]:
-                _link_request(name, path, "del", index=link.index)
+                request(name, path, "del", index=link.index)
                 outcome = "deleted"
     return outcome
-
-
-def _move_from_root(name: str, netns: Path) -> None:
-    with netns.open("rb") as namespace:
-        _set_link(name, None, net_ns_fd=namespace.fileno())
 
 
 def _disable_ipv6(name: str) -> None:
@@ -243,33 +238,25 @@ def _disable_ipv6(name: str) -> None:
 
 
 def _set_link(name: str, netns: Path | None, **attributes: Any) -> None:
-    _link_request(name, netns, "set", index=get(name, netns).index, **attributes)
+    request(name, netns, "set", index=get(name, netns).index, **attributes)
 
 
-def _link_request(name: str, netns: Path | None, command: str, **attributes: Any) -> None:
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+def request(name: str, netns: Path | None, command: str, **attributes: Any) -> None:
+    """Make one request about a link in a namespace."""
+    where = f"link {name}" + (f" in namespace {netns}" if netns else "")
+    cure = "run as root; the kernel may lack this link type (see dmesg)"
 
     def send() -> None:
-        try:
-            with IPRoute() as route:
-                route.link(command, **attributes)
-            log.debug("link %s: %s %s", name, command, attributes)
-        except (NetlinkError, OSError) as error:
-            raise HostError(
-                f"the kernel refused to {command} the link: {error}",
-                where=f"link {name}" + (f" in namespace {netns}" if netns else ""),
-                cure="run as root; the kernel may lack this link type (see dmesg)",
-            ) from error
+        with netlink(f"{command} the link", where, cure) as route:
+            route.link(command, **attributes)
+        log.debug("link %s: %s %s", name, command, attributes)
 
     run_in(netns, send)
 
 
 def _read_links() -> tuple[Link, ...]:
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-
-    with IPRoute() as route:
-        messages: Sequence[Any] = list(route.get_links())
+    with netlink("list the links") as route:
+        messages: list[Any] = list(route.get_links())
     return tuple(
         Link(
             name=message.get_attr("IFLA_IFNAME"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pwd
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -110,6 +111,22 @@ def run_in(netns: Path | None, function: Callable[[], T]) -> T:
         return function()
 
     return call_in_thread(body)
+
+
+@contextlib.contextmanager
+def netlink(what: str, where: str = "", cure: str = "run as root; see dmesg") -> Iterator[Any]:
+    """A netlink socket in the calling thread's namespace.
+
+    What the kernel refuses is an error that states what was tried.
+    """
+    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+
+    try:
+        with IPRoute() as route:
+            yield route
+    except (NetlinkError, OSError) as error:
+        raise HostError(f"the kernel refused to {what}: {error}", where=where, cure=cure) from error
 
 
 def raw_syscall(number: int, *arguments: Any) -> int:

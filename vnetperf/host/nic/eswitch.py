@@ -8,7 +8,7 @@ from typing import Any
 
 from vnetperf.host import links
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import run_in
+from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.nic import pci
 from vnetperf.host.nic.netdev import PROMISCUOUS, UP, request_link
 from vnetperf.model.errors import HostError
@@ -188,9 +188,7 @@ def undo_uplink(data: UndoData) -> str:
 
 def has_ingress(index: int) -> bool:
     """Whether an interface has an ingress (or clsact) queue, which rules hang on."""
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-
-    with IPRoute() as route:
+    with netlink("list its queues", f"link {index}") as route:
         kinds = {m.get_attr("TCA_KIND") for m in route.get_qdiscs(index=index)}
     return bool(kinds & {"ingress", "clsact"})
 
@@ -236,15 +234,6 @@ def _disable_ipv6(name: str, wanted: str = "") -> str | None:
 
 
 def _ingress_qdisc(command: str, index: int) -> None:
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
-
-    try:
-        with IPRoute() as route:
-            route.tc(command, "ingress", index)
-    except (NetlinkError, OSError) as error:
-        raise HostError(
-            f"the kernel refused to {command} its ingress queue: {error}",
-            where=f"link {index}",
-            cure="the kernel may lack sch_ingress",
-        ) from error
+    cure = "the kernel may lack sch_ingress"
+    with netlink(f"{command} its ingress queue", f"link {index}", cure) as route:
+        route.tc(command, "ingress", index)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from vnetperf.host import ethtool, links
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.linux import run_in
+from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.nic import pci
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import HostError
 
-log = logging.getLogger(__name__)
 #: Flags of an interface that a run may change: NOARP, PROMISC, ALLMULTI, MULTICAST.
 UP, PROMISCUOUS = 0x1, 0x100
 RESTORED_FLAGS = 0x80 | PROMISCUOUS | 0x200 | 0x1000
@@ -26,10 +23,8 @@ _ROUTE = ("RTA_DST", "RTA_GATEWAY", "RTA_PRIORITY", "RTA_PREFSRC")
 
 def read_state(name: str) -> dict[str, Any]:
     """All of an interface that is put back."""
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-
     link = links.get(name)
-    with IPRoute() as route:
+    with netlink("read addresses and routes", f"link {name}") as route:
         (message,) = route.get_links(link.index)
         addresses: list[Any] = [a for a in route.get_addr(index=link.index) if _is_kept(a)]
         routes: list[Any] = [
@@ -115,11 +110,10 @@ def restore_state(name: str, data: UndoData) -> str:
 
 
 def _put_addresses_back(index: int, data: UndoData) -> bool:
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415 - takes 0.2 s to import
 
     changed = False
-    with IPRoute() as route:
+    with netlink("read addresses", f"link {index}") as route:
         there = {(a.get_attr("IFA_ADDRESS"), a["prefixlen"]) for a in route.get_addr(index=index)}
         for entry in data["addresses"]:
             if (entry["address"], entry["prefixlen"]) not in there:
@@ -134,34 +128,17 @@ def _put_addresses_back(index: int, data: UndoData) -> bool:
 
 
 def request_link(command: str, **attributes: Any) -> None:
-    """Make one link request in the calling thread's namespace."""
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-    from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
+    """Make one link request in the calling thread's namespace.
 
-    _retried(lambda: _send(IPRoute, NetlinkError, command, attributes))
-
-
-def _send(route_class: Any, refusal: Any, command: str, attributes: dict[str, Any]) -> None:
-    try:
-        with route_class() as route:
-            route.link(command, **attributes)
-        log.debug("link %s: %s", command, attributes)
-    except (refusal, OSError) as error:
-        raise HostError(
-            f"the kernel refused to {command} the link: {error}",
-            where=f"link {attributes.get('ifname') or attributes['index']}",
-            cure="see dmesg for what the driver says",
-        ) from error
-
-
-def _retried(call: Callable[[], None], attempts: int = 3) -> None:
-    """Drivers are busy for a moment after they were bound."""
-    for attempt in range(attempts):
+    Drivers are busy for a moment after they were bound, so it is repeated twice.
+    """
+    name = str(attributes.get("ifname") or attributes["index"])
+    for last in (False, False, True):
         try:
-            call()
+            links.request(name, None, command, **attributes)
             return
         except HostError:
-            if attempt + 1 == attempts:
+            if last:
                 raise
             time.sleep(0.1)
 
@@ -260,21 +237,12 @@ def _move_home(address: str, name: str, netns: Path) -> None:
     with OWN_NETNS.open("rb") as home:
 
         def send() -> None:
-            found = [m for m in _read_links() if _parent_device(m) == address]
-            found = found or [m for m in _read_links() if m.get_attr("IFLA_IFNAME") == name]
+            with netlink("list the links") as route:
+                there = list(route.get_links())
+            found = [m for m in there if m.get_attr("IFLA_PARENT_DEV_NAME") == address]
+            found = found or [m for m in there if m.get_attr("IFLA_IFNAME") == name]
             for message in found:
                 request_link("set", index=message["index"], flags=0, change=UP)
                 request_link("set", index=message["index"], net_ns_fd=home.fileno())
 
         run_in(netns, send)
-
-
-def _parent_device(message: Any) -> str:
-    return str(message.get_attr("IFLA_PARENT_DEV_NAME") or "")
-
-
-def _read_links() -> list[Any]:
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-
-    with IPRoute() as route:
-        return list(route.get_links())

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vnetperf.host.linux import netlink
+
 PROC = Path("/proc")
 SSH_PORT = 22
 ESTABLISHED = "01"
@@ -103,9 +105,7 @@ def _stack(interface: UsageInterface, interfaces: Iterable[UsageInterface]) -> l
 
 def read_network() -> NetworkState:
     """What the caller's namespace has configured."""
-    from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-
-    with IPRoute() as route:
+    with netlink("list links, addresses and routes") as route:
         links: list[Any] = list(route.get_links())
         addresses: list[Any] = list(route.get_addr())
         routes: list[Any] = [

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vnetperf.host import links
 from vnetperf.host.journal import Journal
 from vnetperf.host.kernel import write_value
-from vnetperf.host.linux import run_in
+from vnetperf.host.linux import netlink, run_in
 from vnetperf.host.nic import eswitch as devlink
 from vnetperf.host.nic import pci, usage
 from vnetperf.host.nic.pci import USER_DRIVERS
@@ -111,11 +112,16 @@ def create_vfs(
 
 def configure_vf(name: str, number: int, netns: Path | None = None, **settings: Any) -> None:
     """Set a virtual function up."""
-    for key, value in settings.items():
-        run_in(
-            netns,
-            _vf_setter(name, {"vf": number, **_VF_ATTRIBUTES[key](value)}, f"{key} = {value}"),
-        )
+    cure = "see dmesg; leave the option out where the NIC does not have it"
+
+    def configure() -> None:
+        index = links.get(name).index
+        for key, value in settings.items():
+            what = f"set {key} = {value} of virtual function {number}"
+            with netlink(what, f"link {name}", cure) as route:
+                route.link("set", index=index, vf={"vf": number, **_VF_ATTRIBUTES[key](value)})
+
+    run_in(netns, configure)
 
 
 def try_configure_vf(name: str, number: int, netns: Path | None = None, **settings: Any) -> bool:
@@ -129,20 +135,14 @@ def try_configure_vf(name: str, number: int, netns: Path | None = None, **settin
 def read_vfs(name: str, netns: Path | None = None) -> tuple[VirtualFunction, ...]:
     """Virtual functions as the driver of the physical one has them."""
 
-    def ask() -> tuple[VirtualFunction, ...]:
-        from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-        from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
-
-        try:
-            with IPRoute() as route:
-                (message,) = route.link("get", ifname=name, ext_mask=1)
-        except (NetlinkError, OSError, ValueError) as error:
-            raise HostError(f"cannot be asked: {error}", where=f"link {name}") from error
+    def read() -> tuple[VirtualFunction, ...]:
+        with netlink("list virtual functions", f"link {name}") as route:
+            (message,) = route.link("get", ifname=name, ext_mask=1)
         functions = message.get_attr("IFLA_VFINFO_LIST")
         found = [_parse_vf(m) for m in functions.get_attrs("IFLA_VF_INFO")] if functions else []
         return tuple(sorted(found, key=lambda function: function.number))
 
-    return run_in(netns, ask)
+    return run_in(netns, read)
 
 
 def _parse_vf(message: Any) -> VirtualFunction:
@@ -182,21 +182,3 @@ _VF_ATTRIBUTES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "trust": lambda on: {"trust": int(on)},
     "link": lambda state: {"link_state": LINK_STATES[state]},
 }
-
-
-def _vf_setter(name: str, vf: dict[str, Any], what: str) -> Callable[[], None]:
-    def send() -> None:
-        from pyroute2 import IPRoute  # noqa: PLC0415 - takes 0.2 s to import
-        from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415
-
-        try:
-            with IPRoute() as route:
-                route.link("set", index=route.link_lookup(ifname=name)[0], vf=dict(vf))
-        except (NetlinkError, OSError, IndexError) as error:
-            raise HostError(
-                f"the driver refuses {what} for virtual function {vf['vf']}: {error}",
-                where=f"link {name}",
-                cure="see dmesg; leave the option out where the NIC does not have it",
-            ) from error
-
-    return send
