@@ -9,6 +9,7 @@ import pytest
 
 from vnetperf.deployment.deploy import MACHINE_LOCK
 from vnetperf.host.journal import Journal
+from vnetperf.host.kernel import read_value
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
 
@@ -26,9 +27,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def hugepages_to_ourselves() -> Iterator[None]:
-    """Keep parallel test workers from counting each other's pages, and measurements from both."""
+    """Keep parallel test workers from counting each other's pages, and measurements from both.
+
+    The journals of these tests are in folders of their own, where no later run looks: were this
+    process killed, their pages would stay. So the number there was is in the machine's journal too.
+    """
     lock = TestbedLock.acquire(HostRoots(), MACHINE_LOCK, "tests-host", timeout_s=TURN_S)
+    journal = Journal.create(HostRoots(), f"tests-{secrets.token_hex(4)}")
+    for path in Path("/sys/devices/system/node").glob("node*/hugepages/hugepages-1048576kB"):
+        pages = str(path / "nr_hugepages")
+        data = {"path": pages, "previous": read_value(Path(pages)), "zero_first": False}
+        journal.intend("value", pages, data)
     yield
+    journal.undo()
     lock.release()
 
 
