@@ -21,14 +21,14 @@ from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import Pollers
 from vnetperf.model.trial import ThreadEvents
 
-PAGE_FAULTS, PAGES = 2, 500
+PERF_SOFTWARE, PAGE_FAULTS, PAGES = 1, 2, 500
 
 
 class FaultCollector(TlbCollector):
     """The same, of an event that needs no counter of the processor."""
 
     events: ClassVar[tuple[PerfEvent, ...]] = (
-        PerfEvent("page faults", threads.PERF_SOFTWARE, PAGE_FAULTS),
+        PerfEvent("page faults", PERF_SOFTWARE, PAGE_FAULTS),
     )
 
 

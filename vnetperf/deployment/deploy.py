@@ -50,9 +50,9 @@ def set_slices_and_nice(pollers: tuple[Pollers, ...], slice_us: int) -> dict[str
     for poller in pollers:
         nice = TESTER_NICE if poller.role == "tester" else SHARED_NICE
         # Apart from each other: who may not be preferred can still have short turns.
-        preferred = threads.set_nice(poller.pid, nice).describe()
+        preferred = threads.set_nice(poller.pid, nice)
         described = (
-            threads.set_slice(poller.pid, slice_us * 1000).describe()
+            threads.set_slice(poller.pid, slice_us * 1000)
             if slice_us
             else "the kernel's own slices"
         )

@@ -6,13 +6,13 @@ import contextlib
 import errno
 import os
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vnetperf.host.journal import Journal, UndoData
 from vnetperf.host.kernel import read_value, write_value
+from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
 
@@ -60,7 +60,6 @@ class Cpu:
         siblings: All logical CPUs of its core, itself among them.
         isolated: Kept free of other tasks by ``isolcpus``.
         allowed: Whether this run may use it (cgroup, and affinity of one that is not root).
-        max_khz: Highest frequency in kHz, None when the machine does not say.
     """
 
     number: int
@@ -70,7 +69,6 @@ class Cpu:
     siblings: tuple[int, ...]
     isolated: bool
     allowed: bool
-    max_khz: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +83,6 @@ class CpuTopology:
         return tuple(cpu for cpu in self.cpus if cpu.allowed)
 
     @property
-    def isolated(self) -> tuple[Cpu, ...]:
-        """Allowed CPUs that nothing else uses."""
-        return tuple(cpu for cpu in self.allowed if cpu.isolated)
-
-    @property
     def nodes(self) -> tuple[int, ...]:
         """NUMA nodes that have CPUs."""
         return tuple(sorted({cpu.node for cpu in self.cpus}))
@@ -98,28 +91,6 @@ class CpuTopology:
     def smt(self) -> bool:
         """Whether any core runs two threads at once."""
         return any(len(cpu.siblings) > 1 for cpu in self.cpus)
-
-    def cores(self) -> tuple[tuple[Cpu, ...], ...]:
-        """Allowed CPUs grouped by physical core, in the order of their first CPU."""
-        groups: dict[tuple[int, ...], list[Cpu]] = {}
-        for cpu in self.allowed:
-            groups.setdefault(cpu.siblings, []).append(cpu)
-        return tuple(tuple(group) for group in groups.values())
-
-    def on_node(self, node: int) -> tuple[Cpu, ...]:
-        """Allowed CPUs of one NUMA node."""
-        return tuple(cpu for cpu in self.allowed if cpu.node == node)
-
-    def get(self, number: int) -> Cpu:
-        """One CPU."""
-        for cpu in self.cpus:
-            if cpu.number == number:
-                return cpu
-        raise HostError(
-            f"CPU {number} is not online",
-            accepted=", ".join(str(cpu.number) for cpu in self.cpus),
-            cure="correct the cores in the testbed's configuration",
-        )
 
 
 def read_topology(
@@ -151,7 +122,6 @@ def read_topology(
                 siblings=_siblings(root, number, online),
                 isolated=number in isolated,
                 allowed=number in allowed,
-                max_khz=_max_khz(root / f"cpu{number}"),
             )
             for number in online
         )
@@ -204,14 +174,6 @@ def _cgroup_cpus(sys: Path, proc: Path, online: tuple[int, ...]) -> set[int]:
                 if cpus := _read_text(file, ""):
                     return set(parse_cpus(cpus)) & set(online)
     return set(online)
-
-
-def _max_khz(cpu: Path) -> int | None:
-    for name in ("cpufreq/cpuinfo_max_freq", "cpufreq/scaling_max_freq"):
-        text = _read_text(cpu / name, "")
-        if text.isdecimal():
-            return int(text)
-    return None
 
 
 def _read_text(path: Path, default: str) -> str:
@@ -387,14 +349,19 @@ def join_cpuset(group: Path, argv: Sequence[str]) -> list[str]:
 def undo_cgroup(data: UndoData) -> str:
     """Remove a group; processes that were killed leave it a moment later."""
     group = Path(data["path"])
-    deadline = time.monotonic() + CPUSET_EMPTY_S
-    while True:
+
+    def removed() -> str:
         try:
             group.rmdir()
-            return "removed"
         except FileNotFoundError:
             return "already gone"
         except OSError as error:
-            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+            if error.errno != errno.EBUSY:
                 raise
-        time.sleep(0.02)
+            return ""
+        return "removed"
+
+    def busy() -> HostError:
+        return HostError("processes are still in it", where=str(group), cure="end them")
+
+    return wait_for(removed, CPUSET_EMPTY_S, f"the end of {group}", error=busy)

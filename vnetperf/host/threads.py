@@ -104,6 +104,7 @@ def _cannot_pin(tid: int, cpus: frozenset[int], why: str) -> HostError:
 
 
 SLICE_NS = 100_000
+_NO_THREADS = "the process has no threads"
 # struct sched_attr, first version: size, policy, flags, nice, priority, runtime, deadline, period
 _SCHED_ATTR = struct.Struct("=IIQiIQQQ")
 _NORMAL_POLICIES = frozenset({0, 3})  # SCHED_OTHER, SCHED_BATCH
@@ -113,70 +114,17 @@ _SCHED_GETATTR = {"x86_64": 315, "ppc64le": 356, "s390x": 346, "armv7l": 381, "i
 
 
 @dataclass(frozen=True, slots=True)
-class SliceReport:
-    """How many threads of a process took a slice.
-
-    Attributes:
-        threads: Threads with a normal scheduling policy that were asked.
-        took: Threads whose slice reads back as asked.
-        slice_ns: The slice asked for, in ns.
-        why: Why not all took it, empty when all did.
-    """
-
-    threads: int
-    took: int
-    slice_ns: int
-    why: str = ""
-
-    @property
-    def complete(self) -> bool:
-        """Whether the process now runs with this slice."""
-        return self.took > 0 and self.took == self.threads
-
-    def describe(self) -> str:
-        """The report in one line, for a result."""
-        if self.complete:
-            return f"{self.slice_ns / 1000:g} us on {self.took} threads"
-        return f"not available: {self.why or 'the process has no threads'}"
-
-
-@dataclass(frozen=True, slots=True)
-class NiceReport:
-    """How many threads of a process took a niceness.
-
-    Attributes:
-        threads: Threads that were asked.
-        took: Threads that have it now.
-        nice: The niceness asked for.
-        why: Why not all took it, empty when all did.
-    """
-
-    threads: int
-    took: int
-    nice: int
-    why: str = ""
-
-    def describe(self) -> str:
-        """The report in one line, for a result."""
-        if self.took and self.took == self.threads:
-            return f"nice {self.nice}"
-        return f"nice {self.nice} not taken: {self.why or 'the process has no threads'}"
-
-
-@dataclass(frozen=True, slots=True)
 class SchedAttributes:
     """Scheduling of one thread.
 
     Attributes:
         policy: Number of the policy, 0 is SCHED_OTHER.
         nice: Nice value.
-        priority: Real-time priority.
         slice_ns: Slice of a normal thread in ns; 0 before Linux 6.12.
     """
 
     policy: int
     nice: int
-    priority: int
     slice_ns: int
 
 
@@ -190,8 +138,8 @@ def read_sched_attributes(tid: int) -> SchedAttributes:
         )
     except OSError as error:
         raise HostError(f"sched_getattr: {error.strerror}", where=f"thread {tid}") from error
-    _, policy, _, nice, priority, runtime, _, _ = _SCHED_ATTR.unpack(buffer.raw)
-    return SchedAttributes(policy, nice, priority, runtime)
+    _, policy, _, nice, _, runtime, _, _ = _SCHED_ATTR.unpack(buffer.raw)
+    return SchedAttributes(policy, nice, runtime)
 
 
 def set_autogroup_nice(pid: int, nice: int) -> str:
@@ -211,60 +159,75 @@ def set_autogroup_nice(pid: int, nice: int) -> str:
         return f"not available: {error.strerror}"
 
 
-def set_nice(pid: int, nice: int) -> NiceReport:
-    """Set the niceness of every thread of a process; it ends with the process."""
-    asked = 0
-    took = 0
-    why = ""
+def set_nice(pid: int, nice: int) -> str:
+    """Set the niceness of every thread of a process, and report in one line whether all took it.
 
-    def ask(tid: int) -> None:
-        nonlocal asked, took, why
+    It ends with the process.
+    """
+
+    def set_one(tid: int) -> str:
         try:
             os.setpriority(os.PRIO_PROCESS, tid, nice)
-        except ProcessLookupError:  # a thread may end while we look
-            return
+        except ProcessLookupError:
+            raise
         except OSError as error:
-            why = error.strerror or str(error)
-        else:
-            took += 1
-        asked += 1
+            return error.strerror or str(error)
+        return ""
 
-    for_each_thread(pid, ask)
-    return NiceReport(asked, took, nice, why)
+    threads, why = _set_each(pid, set_one)
+    return f"nice {nice}" if threads and not why else f"nice {nice} not taken: {why or _NO_THREADS}"
 
 
-def set_slice(pid: int, slice_ns: int = SLICE_NS) -> SliceReport:
-    """Ask for a slice for every thread of a process; threads it starts later inherit it.
+def set_slice(pid: int, slice_ns: int = SLICE_NS) -> str:
+    """Set the slice of every thread of a process, and report in one line whether all took it.
 
-    Real-time threads are left alone. Nothing is journaled: it ends with the process.
+    Threads that it starts later inherit it; real-time threads are left alone. Nothing is
+    journaled: it ends with the process.
     """
-    asked = 0
-    took = 0
-    why = ""
 
-    def ask(tid: int) -> None:
-        nonlocal asked, took, why
+    def set_one(tid: int) -> str | None:
         before = read_sched_attributes(tid)
-        if before.policy not in _NORMAL_POLICIES:
-            return
-        try:
-            _sched_setattr(tid, before, slice_ns)
-        except ProcessLookupError:  # a thread may end while we look
-            return
-        except OSError as error:
-            asked += 1
-            why = f"sched_setattr: {error.strerror}"
-            return
-        asked += 1
-        problem = _why_slice_refused(read_sched_attributes(tid).slice_ns, slice_ns)
-        took += not problem
-        why = problem or why
+        return _try_slice(tid, before, slice_ns) if before.policy in _NORMAL_POLICIES else None
 
     try:
-        for_each_thread(pid, ask)
+        threads, why = _set_each(pid, set_one)
     except HostError as error:
-        why = str(error)
-    return SliceReport(asked, took, slice_ns, why if took < asked or not asked else "")
+        threads, why = 0, str(error)
+    if threads and not why:
+        return f"{slice_ns / 1000:g} us on {threads} threads"
+    return f"not available: {why or _NO_THREADS}"
+
+
+def _set_each(pid: int, set_one: Callable[[int], str | None]) -> tuple[int, str]:
+    """Set something of each thread: how many there are, and why one of them did not take it.
+
+    `set_one` returns the reason, "" when it took it, and None for one that is to be left alone.
+    """
+    reasons: list[str] = []
+
+    def collect(tid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # a thread may end meanwhile
+            if (why := set_one(tid)) is not None:
+                reasons.append(why)
+
+    for_each_thread(pid, collect)
+    return len(reasons), next(filter(None, reversed(reasons)), "")
+
+
+def _try_slice(tid: int, before: SchedAttributes, slice_ns: int) -> str:
+    """Why a thread did not take a slice, empty when it did."""
+    try:
+        _sched_setattr(tid, before, slice_ns)
+    except ProcessLookupError:
+        raise
+    except OSError as error:
+        return f"sched_setattr: {error.strerror}"
+    now = read_sched_attributes(tid).slice_ns
+    if now == slice_ns:
+        return ""
+    if now == 0:
+        return f"kernel {os.uname().release} has no slices of threads, Linux 6.12 has"
+    return f"the kernel made it {now} ns instead of {slice_ns} ns"
 
 
 def why_no_slices(slice_ns: int = SLICE_NS) -> str:
@@ -273,22 +236,11 @@ def why_no_slices(slice_ns: int = SLICE_NS) -> str:
     def probe() -> str:
         me = threading.get_native_id()
         try:
-            _sched_setattr(me, read_sched_attributes(me), slice_ns)
-        except OSError as error:
-            return f"sched_setattr: {error.strerror}"
+            return _try_slice(me, read_sched_attributes(me), slice_ns)
         except HostError as error:
             return error.what
-        return _why_slice_refused(read_sched_attributes(me).slice_ns, slice_ns)
 
     return call_in_thread(probe)
-
-
-def _why_slice_refused(now_ns: int, asked_ns: int) -> str:
-    if now_ns == asked_ns:
-        return ""
-    if now_ns == 0:
-        return f"kernel {os.uname().release} has no slices of threads, Linux 6.12 has"
-    return f"the kernel made it {now_ns} ns instead of {asked_ns} ns"
 
 
 def _sched_setattr(tid: int, before: SchedAttributes, slice_ns: int) -> None:
@@ -299,7 +251,7 @@ def _sched_setattr(tid: int, before: SchedAttributes, slice_ns: int) -> None:
     raw_syscall(number, ctypes.c_int(tid), ctypes.c_char_p(attributes), ctypes.c_uint(0))
 
 
-PERF_SOFTWARE, PERF_HW_CACHE = 1, 3
+PERF_HW_CACHE = 3
 #: Type, size, config, sample period and type, read format, flags, wakeup, breakpoint type, address.
 _PERF_ATTR = struct.Struct("=IIQQQQQIIQ")
 _PERF_READ_TIMES = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING
