@@ -88,7 +88,7 @@ class Deployed:
     def dut_netdev(self, port: str) -> str:
         return f"d{port}"
 
-    def set_link_up(self, name: str, *, up: bool = True) -> None:
+    def set_link(self, name: str, *, up: bool) -> None:
         self.done.append(f"{name} {'up' if up else 'down'}")
 
 

@@ -79,7 +79,7 @@ def misbehave(request: dict[str, Any]) -> None:
         if request["hugepages"]:
             free = hugepages.pool(0, GIB_KB).free
             with contextlib.suppress(HostError):  # the machine has no more memory in one piece
-                return hugepages.reserve(host.journal, 0, GIB_KB, free + 1).change
+                return hugepages.reserve(host.journal, 0, GIB_KB, free + 1)
         return None
 
     for number in range(request["changes"]):

@@ -90,7 +90,7 @@ def test_two_namespaces_talk_through_a_bridge_and_the_tester_comes_back(
         netdev = str(deployment._dut_ends[1].netdev)
         with (
             pytest.raises(DutError, match=r"nothing has arrived .*: the path is down"),
-            meanwhile(lambda: deployment.machine.set_link_up(netdev, up=False)),
+            meanwhile(lambda: deployment.machine.set_link(netdev, up=False)),
         ):
             transfer_endpoints(deployment, [LONG])
     assert unchanged() == ()

@@ -58,10 +58,9 @@ def test_a_process_joins_before_it_becomes_the_program(tmp_path: Path) -> None:
 def made(tmp_path: Path, why: str) -> tuple[Container, MagicMock]:
     machine = MagicMock()
     machine.subdir.return_value = tmp_path
-    machine.create_netns.return_value = tmp_path / "netns"
     machine.create_cpuset.return_value = tmp_path / "group"
     container = Container(machine, "ct0", (3, 1, 3))
-    with patch(GROUPS, return_value=why):
+    with patch(GROUPS, return_value=why), patch("vnetperf.virt.container.links.create_netns"):
         container.create()
     return container, machine
 

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from base64 import b64encode
+from dataclasses import asdict
 from typing import Any, Protocol
 
 from vnetperf import registry
@@ -104,7 +105,7 @@ class Agent:
                 registry.register(family, name, target)
         # One that is not root only looks and plans.
         report = _restore_patiently(self.roots) if is_root() else RestoreReport()
-        return {"pid": os.getpid(), "restored": report.to_dict(), "complete": report.complete}
+        return {"pid": os.getpid(), "restored": asdict(report), "complete": report.complete}
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
         """Look at the machine."""
@@ -206,13 +207,13 @@ def serve(channel: Channel) -> None:
     # Ctrl-C reaches the whole foreground group; the controller decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _on_sigterm)
-    ROOT.addHandler(ForwardingHandler(lambda record: _send_record(channel, record)))
+    ROOT.addHandler(
+        ForwardingHandler(
+            lambda record: channel.send(json.dumps({"event": "log", "record": record}))
+        )
+    )
     ROOT.setLevel(logging.DEBUG)
     Agent(channel).serve()
-
-
-def _send_record(channel: Channel, record: dict[str, Any]) -> None:
-    channel.send(json.dumps({"event": "log", "record": record}))
 
 
 def _on_sigterm(number: int, frame: object) -> None:

@@ -67,9 +67,9 @@ def dedicate_cores(machine: Machine, plan: Plan) -> None:
     if plan.placement.shared:
         return
     if cores.governor:
-        machine.set_governor(cpus, cores.governor)
+        cpu.set_governor(machine.journal, cpus, cores.governor)
     if cores.irqs == "off-pollers":
-        machine.move_interrupts(cpus)
+        cpu.move_interrupts(machine.journal, cpus)
 
 
 def dedicated_facts(plan: Plan) -> dict[str, Any]:

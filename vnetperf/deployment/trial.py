@@ -305,11 +305,11 @@ class EventInjector:
         kind, _, port = self._event.what.partition(" ")
         if kind == "link":
             machine, netdev = self._deployment.machine, self._deployment.dut_netdev(port)
-            machine.set_link_up(netdev, up=False)
+            machine.set_link(netdev, up=False)
             try:
                 time.sleep(self._event.down_s)
             finally:
-                machine.set_link_up(netdev)
+                machine.set_link(netdev, up=True)
         elif kind == "vswitch":
             self._deployment.restart_vswitch()
             self._links_up()

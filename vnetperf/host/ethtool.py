@@ -6,6 +6,7 @@ import ctypes
 import errno
 import struct
 from collections.abc import Callable, Collection
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,13 +30,13 @@ UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 
 def disable_offloads(name: str, *, netns: Path | None = None) -> None:
     """Turn off all offloads that the link can do without."""
-    for offload in OFFLOADS.values():
-        _ethtool(name, netns, lambda tool, it=offload: tool.set_offload_flag(it, 0), UNSUPPORTED)
+    for flag in OFFLOADS.values():
+        _ethtool(name, netns, methodcaller("set_offload_flag", flag, 0), UNSUPPORTED)
 
 
 def offloads(name: str) -> dict[str, int]:
     """Offloads of an interface as they are."""
-    flags = _ethtool(name, None, lambda tool: tool.get_offload_flags()) or {}
+    flags = _ethtool(name, None, methodcaller("get_offload_flags")) or {}
     return {key: int(flags[flag]) for key, flag in OFFLOADS.items() if flag in flags}
 
 
@@ -43,14 +44,12 @@ def set_offloads(name: str, values: dict[str, int]) -> None:
     """Set offloads, those that others depend on first; what the driver refuses is left."""
     for key in reversed(OFFLOADS):
         if key in values:
-            _ethtool(
-                name, None, lambda tool, it=key: tool.set_offload_flag(OFFLOADS[it], values[it])
-            )
+            _ethtool(name, None, methodcaller("set_offload_flag", OFFLOADS[key], values[key]))
 
 
 def set_queues(name: str, count: int, *, netns: Path) -> None:
     """Set the number of queue pairs of an interface."""
-    found = _ethtool(name, netns, lambda tool: tool.get_channels())
+    found = _ethtool(name, netns, methodcaller("get_channels"))
     combined = found["max_combined"] if found else 0
     most = combined or (min(found["max_rx"], found["max_tx"]) if found else 0) or 1
     if count > most:
@@ -70,7 +69,7 @@ def set_queues(name: str, count: int, *, netns: Path) -> None:
 
 def channels(name: str) -> list[int]:
     """Queues of an interface as they are, in the order of `CHANNELS`."""
-    found = _ethtool(name, None, lambda tool: tool.get_channels())
+    found = _ethtool(name, None, methodcaller("get_channels"))
     return _counts(found) if found else []
 
 
@@ -92,7 +91,7 @@ def set_channels(name: str, counts: list[int], *, netns: Path | None = None) -> 
 
 def statistics(name: str, *, netns: Path | None = None) -> dict[str, int]:
     """Counters that the driver of an interface keeps, by the driver's names."""
-    found = _ethtool(name, netns, lambda tool: tool.get_statistics()) or ()
+    found = _ethtool(name, netns, methodcaller("get_statistics")) or ()
     return {key.strip(): int(value) for key, value in found}
 
 

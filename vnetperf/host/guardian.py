@@ -89,10 +89,6 @@ class GuardianClient:
         log.info("guardian %d guards %s", popen.pid, journal.name)
         return cls(popen, pipe_write, identity)
 
-    def alive(self) -> bool:
-        """Whether the machine is still guarded."""
-        return self._popen.poll() is None
-
     def dismiss(self, timeout_s: float = 30.0) -> bool:
         """Tell the guardian that the run is over, and wait until it is gone."""
         if self._pipe_fd >= 0:

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vnetperf.host import journal as journal_file
-from vnetperf.host import journal as undoing
 from vnetperf.host import locks
-from vnetperf.host.journal import Change, Journal, UndoData
+from vnetperf.host.journal import Change, Journal, UndoData, pending_changes, read_journal
 from vnetperf.host.linux import boot_id
 from vnetperf.model.errors import HostError
 
@@ -53,7 +51,7 @@ def _all_claims(journals: Path, directory: Path) -> list[UndoData]:
     found: list[UndoData] = []
     for path in journals.glob("*.jsonl"):
         with contextlib.suppress(OSError):  # that run has just ended
-            for record in undoing.pending_changes(journal_file.read_journal(path).records):
+            for record in pending_changes(read_journal(path).records):
                 data = record["data"]
                 mine = record["kind"] == "hugepages" and record["boot"] == boot_id()
                 if mine and data["directory"] == str(directory) and "claim" in data:
@@ -111,21 +109,6 @@ class HugepagePool:
     surplus: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Pages reserved for a run.
-
-    Attributes:
-        pool: The pool after reserving.
-        previous: Number of pages in the pool before.
-        change: Handle to give them back early; None when enough were free and nothing changed.
-    """
-
-    pool: HugepagePool
-    previous: int
-    change: Change | None
-
-
 def pools(*, sys: Path = SYS) -> tuple[HugepagePool, ...]:
     """All pools of this machine, by node and size; empty without hugepage support."""
     found = []
@@ -149,15 +132,15 @@ def reserve(
     *,
     sys: Path = SYS,
     proc: Path = PROC,
-) -> Reservation:
-    """See to it that so many pages are free on a node, adding only what is missing."""
+) -> Change | None:
+    """Make so many pages free on a node, adding only what is missing; None when nothing is."""
     directory = _pool_directory(node, size_kb, sys)
     with contextlib.ExitStack() as turn:
         turn.enter_context(pool_lock(directory))
         before = _read_pool(directory, node, size_kb)
         missing = free_pages_needed - before.free
         if missing <= 0:
-            return Reservation(before, before.total, None)
+            return None
         wanted = before.total + missing
         data = {
             "directory": str(directory),
@@ -177,7 +160,7 @@ def reserve(
                 _write_total(directory, wanted)
                 after = _read_pool(directory, node, size_kb)
                 if after.free >= free_pages_needed:
-                    return Reservation(after, before.total, change)
+                    return change
             raise HostError(
                 f"{free_pages_needed} free hugepages of {size_kb} kB are needed and the kernel "
                 f"could make only {after.free} free (of {after.total} in all)",

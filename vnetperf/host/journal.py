@@ -16,14 +16,14 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from vnetperf.host import locks
 from vnetperf.host.linux import ProcessId, boot_id, check_run_id, user_name
-from vnetperf.host.paths import HostRoots, make_private, remove_if_empty
+from vnetperf.host.paths import HostRoots, open_private, remove_if_empty
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
@@ -120,10 +120,6 @@ class UndoReport:
         """Whether the machine is known to be as it was before the run."""
         return not self.failed and not self.damaged
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values, for a log or another machine."""
-        return asdict(self)
-
     def raise_if_incomplete(self) -> None:
         """Turn what could not be undone into one error."""
         if self.complete:
@@ -141,7 +137,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class JournalContent:
-    """What a journal file says.
+    """Content of a journal file.
 
     Attributes:
         records: The readable records in order of writing.
@@ -310,22 +306,16 @@ class Journal:
     ) -> Journal:
         """Begin the journal of a new run; the caller becomes its owner."""
         path = roots.journal(check_run_id(run_id))
-        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
-        while True:
-            try:
-                make_private(path.parent)
-                fd = os.open(path, flags, 0o600)
-                break
-            except FileExistsError:
-                raise HostError(
-                    f"run {run_id} already has a journal",
-                    where=str(path),
-                    cure="choose another run id, or run `vnetperf restore` if that run is dead",
-                ) from None
-            except FileNotFoundError:
-                continue  # a run that ended just now removed the empty directory
-            except OSError as error:
-                raise _cannot_write_journal(path, error) from error
+        try:
+            fd = open_private(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND)
+        except FileExistsError:
+            raise HostError(
+                f"run {run_id} already has a journal",
+                where=str(path),
+                cure="choose another run id, or run `vnetperf restore` if that run is dead",
+            ) from None
+        except OSError as error:
+            raise _cannot_write_journal(path, error) from error
         journal = cls(path, run_id, fd, 1)
         owner = ProcessId.me()
         journal.append(

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vnetperf.host.linux import ProcessId, user_name
-from vnetperf.host.paths import HostRoots, make_private, remove_if_empty
+from vnetperf.host.paths import HostRoots, open_private, remove_if_empty
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError, TestbedBusyError
 
@@ -91,7 +91,14 @@ class TestbedLock:
         found: list[int] = []
 
         def take() -> bool:
-            fd = _open_lock_file(path)
+            try:
+                fd = open_private(path, os.O_RDWR | os.O_CREAT)
+            except OSError as error:
+                raise HostError(
+                    f"the testbed cannot be locked: {error.strerror}",
+                    where=str(path),
+                    cure="run as root on a disk that can be written",
+                ) from error
             if _try_flock(fd, path):
                 found.append(fd)
                 return True
@@ -131,12 +138,12 @@ class TestbedLock:
         return lock
 
     def name_guardian(self, pid: int) -> None:
-        """Tell those who wait which process goes on holding the lock when the agent dies."""
+        """Name, for those who wait, the process that keeps the lock when the agent dies."""
         self.holder = replace(self.holder, guardian=pid)
         self._write()
 
     def release(self) -> None:
-        """Give the testbed free and remove the file; calling it again does nothing."""
+        """Release the testbed and remove the file; calling it again does nothing."""
         if self.fd < 0:
             return
         release_testbed_lock(self.fd, self.path)
@@ -157,7 +164,7 @@ def release_testbed_lock(fd: int, path: Path) -> None:
 
 
 def read_holder(path: Path) -> LockHolder | None:
-    """Who a lock file names, or None when it names nobody (yet). Says nothing about "held"."""
+    """Who a lock file names, held or not; None when it names nobody (yet)."""
     try:
         data = json.loads(path.read_text())
         return LockHolder(**{**data, "argv": tuple(data["argv"])})
@@ -165,33 +172,15 @@ def read_holder(path: Path) -> LockHolder | None:
         return None
 
 
-def remove_stale_locks(roots: HostRoots) -> list[str]:
+def remove_stale_locks(roots: HostRoots) -> None:
     """Remove lock files that nobody holds."""
-    removed = []
-    for path in sorted(roots.locks.glob("*.lock")):
+    for path in roots.locks.glob("*.lock"):
         with contextlib.suppress(OSError):
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             if _try_flock(fd, path):
                 release_testbed_lock(fd, path)
-                removed.append(path.stem)
             else:
                 os.close(fd)
-    return removed
-
-
-def _open_lock_file(path: Path) -> int:
-    while True:
-        try:
-            make_private(path.parent)
-            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except FileNotFoundError:
-            continue  # a run that ended just now removed the empty directory
-        except OSError as error:
-            raise HostError(
-                f"the testbed cannot be locked: {error.strerror}",
-                where=str(path),
-                cure="run as root on a disk that can be written",
-            ) from error
 
 
 def _try_lock(fd: int) -> bool:
@@ -219,7 +208,7 @@ def _is_current_file(fd: int, path: Path) -> bool:
 def _testbed_busy(
     path: Path, testbed: str, holder: LockHolder | None, waited: float
 ) -> TestbedBusyError:
-    who = holder.describe() if holder else "a run that has not said who it is yet"
+    who = holder.describe() if holder else "a run that is just beginning or ending"
     after = f" after waiting {waited:.0f} s" if waited >= 1 else ""
     return TestbedBusyError(
         f"the {testbed} is held by {who}{after}",

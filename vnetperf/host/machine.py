@@ -28,6 +28,8 @@ class Machine:
 
     def __init__(self, run: HostRun, facts: MachineFacts) -> None:
         self._run = run
+        #: For what only one backend changes: it calls a function of `host/` with this.
+        self.journal = run.journal
         self.facts = facts
         self.run_id = run.run_id
         self.run_dir = run.rundir.path
@@ -47,23 +49,18 @@ class Machine:
         """
         if self._netns is None:
             path = self.run_dir / "netns"
-            links.create_netns(self._run.journal, path)
+            links.create_netns(self.journal, path)
             self._netns = path
         return self._netns
-
-    def create_netns(self, path: Path) -> Path:
-        """Make a network namespace that ends with the run."""
-        links.create_netns(self._run.journal, path)
-        return path
 
     def create_cpuset(self, name: str, cpus: Iterable[int]) -> Path:
         """Make a group of processes that run on some processors only; it ends with the run."""
         group = f"vnetperf-{self.run_id}-{name}"
-        return cpu.create_cpuset(self._run.journal, group, cpus)
+        return cpu.create_cpuset(self.journal, group, cpus)
 
     def load_module(self, module: KernelModule | str) -> None:
         """Load a kernel module; it is unloaded with the run's end if it was not there before."""
-        kernel.load_module(self._run.journal, module)
+        kernel.load_module(self.journal, module)
 
     def in_netns(self, function: Callable[[], T]) -> T:
         """Call a function in the run's network namespace, in a thread of its own."""
@@ -102,7 +99,7 @@ class Machine:
         self.load_module("veth")
         netns = (self.netns, self.netns)
         links.create_veth(
-            self._run.journal, (a, b), netns=netns, mtu=mtu, offloads=offloads, queues=queues
+            self.journal, (a, b), netns=netns, mtu=mtu, offloads=offloads, queues=queues
         )
 
     def create_tap(
@@ -110,7 +107,7 @@ class Machine:
     ) -> None:
         """Make a persistent tap device in the run's network namespace, up and quiet."""
         self.load_module("tun")
-        links.create_tap(self._run.journal, name, netns=self.netns, multi_queue=multi_queue)
+        links.create_tap(self.journal, name, netns=self.netns, multi_queue=multi_queue)
         links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
 
     def delete_link(self, name: str) -> None:
@@ -136,13 +133,9 @@ class Machine:
         **options: Any,
     ) -> links.Link:
         """Make a link of any kind in the run's network namespace: quiet, and up."""
-        links.create_link(self._run.journal, name, kind, netns=self.netns, **options)
+        links.create_link(self.journal, name, kind, netns=self.netns, **options)
         links.make_ready(name, self.netns, mtu=mtu, offloads=offloads)
         return links.get(name, self.netns)
-
-    def set_link_up(self, name: str, *, up: bool = True) -> None:
-        """Bring a link that this run made up or down."""
-        links.set_up(name, up=up, netns=self._home(name))
 
     def all_links(self) -> tuple[links.Link, ...]:
         """All links of the run's network namespace."""
@@ -177,7 +170,7 @@ class Machine:
 
     def give_nic(self, address: str, driver: str, *, isolated: bool = False) -> None:
         """Give a PCI device to a driver for programs; it comes back with the run's end."""
-        nic.bind_nic(self._run.journal, address, driver, isolated=isolated)
+        nic.bind_nic(self.journal, address, driver, isolated=isolated)
 
     def borrow_nic(
         self,
@@ -198,7 +191,7 @@ class Machine:
         """
         if address not in self._borrowed:
             netns = self.netns
-            there = nic.borrow_nic(self._run.journal, address, netns, name=name, isolated=isolated)
+            there = nic.borrow_nic(self.journal, address, netns, name=name, isolated=isolated)
             if queues is not None:
                 ethtool.set_queues(there, queues, netns=netns)
             netdev.prepare_interface(
@@ -209,7 +202,7 @@ class Machine:
 
     def make_vfs(self, address: str, count: int) -> tuple[str, ...]:
         """Make virtual functions without drivers; the earlier number is back with the run's end."""
-        return vfs.create_vfs(self._run.journal, address, count)
+        return vfs.create_vfs(self.journal, address, count)
 
     def make_switchdev(self, address: str, count: int) -> tuple[str, ...]:
         """Make virtual functions as `make_vfs` of a NIC whose switch is in switchdev mode.
@@ -218,11 +211,11 @@ class Machine:
         namespace then, as all of the switch's are. The former mode is back with the run's end.
         """
         eswitch.return_uplink(self._borrowed[address], self.netns)
-        return vfs.create_vfs(self._run.journal, address, count, eswitch="switchdev")
+        return vfs.create_vfs(self.journal, address, count, eswitch="switchdev")
 
     def take_uplink(self, name: str, *, mtu: int, promiscuous: bool = False) -> None:
         """Make the uplink of a switch in switchdev mode ready for rules: quiet, and up."""
-        eswitch.take_uplink(self._run.journal, name, mtu=mtu, promiscuous=promiscuous)
+        eswitch.take_uplink(self.journal, name, mtu=mtu, promiscuous=promiscuous)
 
     def subdir(self, name: str) -> Path:
         """A private directory of the run, for a backend's sockets and files."""
@@ -230,7 +223,7 @@ class Machine:
 
     def remove_at_end(self, path: Path) -> None:
         """Have a file removed with the run's end that a program of the run makes elsewhere."""
-        self._run.journal.intend("tree", f"remove {path}", {"path": str(path)})
+        self.journal.intend("tree", f"remove {path}", {"path": str(path)})
 
     def spawn(
         self,
@@ -294,14 +287,6 @@ class Machine:
             raise HostError(f"failed with status {done.returncode}: {said}", where=line)
         return done.stdout
 
-    def set_governor(self, cpus: Iterable[int], name: str) -> None:
-        """Set the frequency governor of CPUs until the run's end."""
-        cpu.set_governor(self._run.journal, cpus, name)
-
-    def move_interrupts(self, cpus: Iterable[int]) -> None:
-        """Have interrupts served by other CPUs until the run's end."""
-        cpu.move_interrupts(self._run.journal, cpus)
-
     def reserve_hugepages(self, node: int, size_kb: int, pages: int) -> None:
         """Make hugepages free on a node; the previous number comes back with the run's end."""
-        hugepages.reserve(self._run.journal, node, size_kb, pages)
+        hugepages.reserve(self.journal, node, size_kb, pages)

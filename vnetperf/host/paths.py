@@ -98,6 +98,14 @@ def make_private(directory: Path) -> None:
                 continue  # it went away before it could be looked at
 
 
+def open_private(path: Path, flags: int) -> int:
+    """Open a file in a private directory, which is made when it is missing."""
+    while True:
+        make_private(path.parent)
+        with contextlib.suppress(FileNotFoundError):  # a run that ended just now removed it
+            return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 def check_private(directory: Path) -> None:
     """Make sure that nobody else can put anything into a directory that is there."""
     found = directory.lstat()

@@ -27,7 +27,7 @@ from vnetperf.host.linux import (
     belongs_to_run,
     set_namespace,
 )
-from vnetperf.host.wait import wait_for
+from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
@@ -114,12 +114,12 @@ def _wait_ended(targets: list[_PidFd], timeout_s: float) -> None:
     poller = select.poll()
     for target in targets:
         poller.register(target.fd, select.POLLIN)
-    left = len(targets)
-    deadline = time.monotonic() + max(timeout_s, 0.01)
-    while left and (rest := deadline - time.monotonic()) > 0:
-        for fd, _ in poller.poll(rest * 1000):
-            poller.unregister(fd)
-            left -= 1
+    wait_at_most(
+        lambda: len(poller.poll(0)) == len(targets),
+        max(timeout_s, 0.01),
+        "the end of processes",
+        poll_s=0.005,
+    )
 
 
 _DEATH_SIGNAL_SCRIPT = (
@@ -330,7 +330,8 @@ class ManagedProcess:
         code = self.returncode
         if code is None:
             return
-        ending = f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}"
+        names = {number.value: number.name for number in signal.Signals}
+        ending = f"exit code {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
         raise HostError(
             f"{self.name} ended by {ending}{' ' + context if context else ''}",
             where=str(self.log),
@@ -433,10 +434,3 @@ class Processes:
 def _place(cpus: Iterable[int] | None, netns: Path | None) -> str:
     on = f", CPUs {','.join(map(str, sorted(cpus)))}" if cpus is not None else ""
     return on + (f", namespace {netns.name}" if netns is not None else "")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)

@@ -7,11 +7,11 @@ import logging
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from vnetperf.host import journal as journal_file
 from vnetperf.host import locks
@@ -92,24 +92,18 @@ class RestoreReport:
         restored: One report for each dead run.
         live: Runs that were left alone.
         unreadable: Journals that could not even be opened, with why.
-        stale_locks: Testbeds whose lock file a dead run had left.
         damaged: Journals kept earlier because some lines were unreadable, for a human to read.
     """
 
     restored: tuple[UndoReport, ...] = ()
     live: tuple[LiveRun, ...] = ()
     unreadable: tuple[str, ...] = ()
-    stale_locks: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
         """Whether nothing of any dead run is left on this machine."""
         return not self.unreadable and all(report.complete for report in self.restored)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return asdict(self)
 
 
 def restore(
@@ -133,11 +127,11 @@ def restore(
         except (HostError, OSError) as error:
             if path.exists():
                 unreadable.append(str(error))
-    stale = locks.remove_stale_locks(roots)
+    locks.remove_stale_locks(roots)
     damaged = tuple(path.name for path in roots.journals.glob("*.damaged"))
     _remove_orphan_logs(roots)
     remove_if_empty(roots.journals, roots.locks, roots.state)
-    return RestoreReport(tuple(restored), tuple(live), tuple(unreadable), tuple(stale), damaged)
+    return RestoreReport(tuple(restored), tuple(live), tuple(unreadable), damaged)
 
 
 def living_owner(path: Path) -> LiveRun | None:
@@ -233,10 +227,6 @@ class HostRun:
             undo_on_error.pop_all()
         log.info("run %s holds testbed %s", run_id, testbed)
         return run
-
-    def guarded(self) -> bool:
-        """Whether the guardian still lives, so that the machine is restored whatever happens."""
-        return self._guard.alive()
 
     def close(self) -> UndoReport:
         """End the run: stop its programs, undo its changes, give the testbed free.

@@ -45,7 +45,8 @@ class Container:
         """Make its namespace, and its cpuset where the machine has them; it is empty each time."""
         self._made += 1  # what an earlier one had stays there until the run ends
         name = NETNS if self._made == 1 else f"{NETNS}{self._made}"
-        self.netns = self.machine.create_netns(self.directory / name)
+        self.netns = self.directory / name
+        links.create_netns(self.machine.journal, self.netns)
         log.info("container %s: namespace %s", self.name, self.netns)
         if self.group:
             return

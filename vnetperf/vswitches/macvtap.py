@@ -184,7 +184,7 @@ class Macvtap(KernelSwitch):
             raise DutError(f"there is nothing under {port} yet", where=self.name)
         name, mtu = self._name(port), self.plan.scenario.mtu
         if name in self.machine.link_statistics():  # a VNF has had it open since before a restart
-            self.machine.set_link_up(name, up=True)
+            self.machine.set_link(name, up=True)
         else:
             self.machine.create_link(
                 name,
@@ -279,7 +279,7 @@ class Macvtap(KernelSwitch):
             self.machine.delete_link(name)
         for port, name in self.netdevs.items():
             if isinstance(port, VnfPort) and name in there:
-                self.machine.set_link_up(name, up=False)
+                self.machine.set_link(name, up=False)
         self.netdevs, self.joined, self.inner, self.made, self.matcher = {}, {}, {}, {}, ""
 
 
