@@ -69,8 +69,7 @@ def load(family: Family, name: str) -> Any:
     target = _registered[family].get(name)
     try:
         if target is not None:
-            module, _, attribute = target.partition(":")
-            return getattr(importlib.import_module(module), attribute)
+            return _import(target)
         point = _from_packages(family).get(name)
         if point is not None:
             return point.load()
@@ -101,6 +100,10 @@ def load_vnf(name: str) -> Any:
             where="vnf",
             accepted=", ".join((what, *(f"{what}:{place}" for place in vnf.places))),
         )
+    return _import(target)
+
+
+def _import(target: str) -> Any:
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
 

@@ -102,7 +102,7 @@ def test_a_processor_is_left_for_interrupts(journal: Journal, tmp_path: Path) ->
 )
 def test_masks_of_many_processors(cpus: set[int], mask: str) -> None:
     assert cpu._mask_of_cpus(cpus) == mask
-    assert cpu._cpus_of_mask(mask) == cpus
+    assert cpu.cpus_of_mask(mask) == cpus
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class Agent:
         except (EOFError, OSError, ControllerGoneError):
             pass  # the controller has gone
         finally:
-            self.teardown()
+            self.call_teardown()
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -119,7 +119,7 @@ class Agent:
 
     def call_deploy(self, plan: dict[str, Any]) -> Any:
         """Deploy a plan; an earlier deployment is taken away first."""
-        self.teardown()
+        self.call_teardown()
         checked = Plan.model_validate(plan)
         facts = self._facts(checked.testbed)
         self.deployment = LiveDeployment.deploy(
@@ -159,13 +159,9 @@ class Agent:
             raise errors.HostError("no scenario is deployed", where=what)
         return self.deployment
 
-    def call_teardown(self) -> list[str]:
-        """Take the deployment away."""
-        return self.teardown()
-
     def call_calibrate(self, plan: dict[str, Any], frame_sizes: list[int]) -> Any:
         """Loop the generator to itself and measure it."""
-        self.teardown()
+        self.call_teardown()
         checked = Plan.model_validate(plan)
         result = calibrate(
             checked,
@@ -182,7 +178,7 @@ class Agent:
             self.facts = take_inventory(testbed)
         return self.facts
 
-    def teardown(self) -> list[str]:
+    def call_teardown(self) -> list[str]:
         """Take the deployment away, if there is one."""
         deployment, self.deployment = self.deployment, None
         return deployment.teardown() if deployment is not None else []

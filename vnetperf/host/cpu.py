@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vnetperf.host.journal import Journal, UndoData
-from vnetperf.host.kernel import read_value, write_value
+from vnetperf.host.kernel import read_text, read_value, write_value
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError
 
@@ -106,7 +106,7 @@ def read_topology(
             where=str(root),
             cure="mount sysfs",
         ) from error
-    isolated = set(parse_cpus(_read_text(root / "isolated", "")))
+    isolated = set(parse_cpus(read_text(root / "isolated")))
     if os.geteuid() == 0 if as_root is None else as_root:
         allowed = _cgroup_cpus(sys, proc, online)
     else:
@@ -116,8 +116,8 @@ def read_topology(
         tuple(
             Cpu(
                 number=number,
-                core=int(_read_text(root / f"cpu{number}/topology/core_id", str(number))),
-                package=int(_read_text(root / f"cpu{number}/topology/physical_package_id", "0")),
+                core=int(read_text(root / f"cpu{number}/topology/core_id", str(number))),
+                package=int(read_text(root / f"cpu{number}/topology/physical_package_id", "0")),
                 node=node_of.get(number, 0),
                 siblings=_siblings(root, number, online),
                 isolated=number in isolated,
@@ -131,7 +131,7 @@ def read_topology(
 def _siblings(root: Path, number: int, online: Iterable[int]) -> tuple[int, ...]:
     topology = root / f"cpu{number}/topology"
     # thread_siblings_list is the name before Linux 5.x; offline siblings do not disturb.
-    text = _read_text(topology / "core_cpus_list", "") or _read_text(
+    text = read_text(topology / "core_cpus_list") or read_text(
         topology / "thread_siblings_list", ""
     )
     together = set(parse_cpus(text)) & set(online)
@@ -142,13 +142,13 @@ def _node_of_cpu(sys: Path) -> dict[int, int]:
     return {
         cpu: int(path.name.removeprefix("node"))
         for path in (sys / "devices/system/node").glob("node[0-9]*")
-        for cpu in parse_cpus(_read_text(path / "cpulist", ""))
+        for cpu in parse_cpus(read_text(path / "cpulist"))
     }
 
 
 def _affinity_cpus(proc: Path, online: tuple[int, ...]) -> set[int]:
     # The kernel has already cut this list by the cgroup's cpuset.
-    for line in _read_text(proc / "self/status", "").splitlines():
+    for line in read_text(proc / "self/status").splitlines():
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
             return set(parse_cpus(value)) & set(online)
@@ -158,7 +158,7 @@ def _affinity_cpus(proc: Path, online: tuple[int, ...]) -> set[int]:
 def _cgroup_cpus(sys: Path, proc: Path, online: tuple[int, ...]) -> set[int]:
     """What the cgroup lets root choose from; isolated CPUs are in no task's inherited affinity."""
     root = sys / "fs/cgroup"
-    for line in _read_text(proc / "self/cgroup", "").splitlines():
+    for line in read_text(proc / "self/cgroup").splitlines():
         _, controllers, group = line.split(":", maxsplit=2)
         if "cpuset" in controllers.split(","):
             bases = [root / "cpuset", root / controllers]
@@ -171,16 +171,9 @@ def _cgroup_cpus(sys: Path, proc: Path, online: tuple[int, ...]) -> set[int]:
         # A group without the controller has what the next one above it has.
         for part in (own, *own.parents):
             for file in (base / part / name for base in bases for name in names):
-                if cpus := _read_text(file, ""):
+                if cpus := read_text(file):
                     return set(parse_cpus(cpus)) & set(online)
     return set(online)
-
-
-def _read_text(path: Path, default: str) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return default
 
 
 def read_governor(cpu: int, *, sys: Path = SYS) -> str | None:
@@ -192,7 +185,7 @@ def read_governor(cpu: int, *, sys: Path = SYS) -> str | None:
 def available_governors(cpu: int, *, sys: Path = SYS) -> tuple[str, ...]:
     """Frequency governors that a CPU can have; empty when the machine has none to choose from."""
     file = _governor_file(cpu, sys).with_name("scaling_available_governors")
-    return tuple(_read_text(file, "").split())
+    return tuple(read_text(file).split())
 
 
 def set_governor(journal: Journal, cpus: Iterable[int], name: str, *, sys: Path = SYS) -> None:
@@ -234,11 +227,11 @@ def move_interrupts(
             cure="leave a processor to the system, or leave irqs out",
         )
     default = proc / "irq/default_smp_affinity"
-    usual = _cpus_of_mask(_read_text(default, "")) - avoided or others
+    usual = cpus_of_mask(read_text(default)) - avoided or others
     write_value(journal, default, _mask_of_cpus(usual))
     for number in interrupts_on(avoided, proc=proc):
         file = proc / f"irq/{number}/smp_affinity_list"
-        served = set(parse_cpus(_read_text(file, "")))
+        served = set(parse_cpus(read_text(file)))
         if _accepts(file, format_cpus(served)):
             with contextlib.suppress(HostError):  # it may have gone with its device meanwhile
                 write_value(journal, file, format_cpus(served - avoided or others))
@@ -251,7 +244,7 @@ def interrupts_on(cpus: Iterable[int], *, proc: Path = PROC) -> dict[int, str]:
     """
     wanted, found = set(cpus), {}
     for directory in sorted((proc / "irq").glob("[0-9]*"), key=lambda path: int(path.name)):
-        if wanted & set(parse_cpus(_read_text(directory / "smp_affinity_list", ""))):
+        if wanted & set(parse_cpus(read_text(directory / "smp_affinity_list"))):
             users = sorted(path.name for path in directory.glob("*/"))
             found[int(directory.name)] = ", ".join(users)
     return found
@@ -266,7 +259,8 @@ def _accepts(file: Path, value: str) -> bool:
     return True
 
 
-def _cpus_of_mask(mask: str) -> set[int]:
+def cpus_of_mask(mask: str) -> set[int]:
+    """CPUs of a mask as the kernel has it, "00000000,0000000f"."""
     bits = int(mask.replace(",", "") or "0", 16)
     return {number for number in range(bits.bit_length()) if bits >> number & 1}
 

@@ -254,6 +254,8 @@ class TestpmdCommand:
     def argv(self) -> list[str]:
         """The whole command line."""
         pci = any(device.startswith("-a") for device in self.devices)
+        rings = self.rx_descriptors + self.tx_descriptors
+        jumbo = self.mtu > STANDARD_MTU and self.tells_mtu
         return [
             self.program,
             *lcore_arguments(self.main, self.workers, self.anywhere),
@@ -265,7 +267,7 @@ class TestpmdCommand:
             "--auto-start",
             *self._topology(),
             f"--nb-cores={len(self.workers)}",
-            f"--total-num-mbufs={self._buffers()}",
+            f"--total-num-mbufs={mbuf_count(len(self.devices), self.queues, self.mtu, rings)}",
             f"--mbuf-size={mbuf_room(self.mtu) + HEADROOM}",
             f"--rxq={self.queues}",
             f"--txq={self.queues}",
@@ -275,7 +277,7 @@ class TestpmdCommand:
             f"--socket-num={self.node}",
             "--no-lsc-interrupt",
             "--disable-link-check",  # it would wait 9 s for links of VNFs that come later
-            *([f"--max-pkt-len={self.mtu + FRAME_OVERHEAD}"] if self._says_mtu() else []),
+            *([f"--max-pkt-len={self.mtu + FRAME_OVERHEAD}"] if jumbo else []),
             *self._peers(),
         ]
 
@@ -296,13 +298,6 @@ class TestpmdCommand:
             return ["--forward-mode=rxonly"]
         order = ",".join(map(str, self.forwarding))
         return [f"--forward-mode={self.mode}", "--port-topology=paired", f"--portlist={order}"]
-
-    def _buffers(self) -> int:
-        descriptors = self.rx_descriptors + self.tx_descriptors
-        return mbuf_count(len(self.devices), self.queues, self.mtu, descriptors)
-
-    def _says_mtu(self) -> bool:
-        return self.mtu > STANDARD_MTU and self.tells_mtu
 
 
 def lcore_arguments(main: int, workers: Sequence[int], anywhere: Sequence[int] = ()) -> list[str]:

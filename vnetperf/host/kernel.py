@@ -43,6 +43,14 @@ def read_value(path: Path) -> str:
     return chosen[0] if len(chosen) == 1 and len(words) > 1 else text
 
 
+def read_text(path: Path, default: str = "") -> str:
+    """The value of a file as `read_value` has it, or the default where it cannot be read."""
+    try:
+        return read_value(path)
+    except HostError:
+        return default
+
+
 def write_value(journal: Journal, path: Path, value: str, *, zero_first: bool = False) -> Change:
     """Set a proc or sysfs value for this run; undoing writes the previous one back."""
     previous = read_value(path)

@@ -21,8 +21,6 @@ from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
 
-MS_BIND = 4096
-
 
 def create_netns(journal: Journal, path: Path) -> Change:
     """Create a network namespace that lives until the run is undone; its loopback is up."""
@@ -31,7 +29,7 @@ def create_netns(journal: Journal, path: Path) -> Change:
 
     def make() -> None:
         linux.unshare_network()
-        linux.mount_syscall("/proc/thread-self/ns/net", path, "", MS_BIND)
+        linux.bind_mount(Path("/proc/thread-self/ns/net"), path)
 
     with journal.changing("netns", f"network namespace {path}", {"path": str(path)}) as change:
         try:
@@ -54,7 +52,7 @@ def undo_netns(data: UndoData) -> str:
     outcome = "already gone"
     if str(path) in mounts_below(path):
         try:
-            linux.unmount_syscall(path, linux.MNT_DETACH)
+            linux.unmount(path)
         except OSError as error:
             if error.errno != errno.EINVAL:  # EINVAL: somebody unmounted it just now
                 raise

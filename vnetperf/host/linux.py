@@ -7,8 +7,8 @@ import ctypes
 import os
 import pwd
 import re
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,8 +18,7 @@ from vnetperf.model.errors import HostError
 T = TypeVar("T")
 
 CLONE_NEWNET = 0x40000000
-MNT_DETACH = 2
-O_NONBLOCK = os.O_NONBLOCK
+MS_BIND, MNT_DETACH = 4096, 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -48,47 +47,26 @@ def unshare_network() -> None:
     _checked(_libc.unshare(CLONE_NEWNET), "unshare")
 
 
-def mount_syscall(
-    source: str, target: Path, fstype: str, flags: int = 0, options: str = ""
-) -> None:
-    """Attach a file system to a directory."""
-    result = _libc.mount(
-        source.encode(),
-        os.fsencode(target),
-        fstype.encode() or None,
-        ctypes.c_ulong(flags),
-        options.encode() or None,
-    )
-    _checked(result, str(target))
+def bind_mount(source: Path, target: Path) -> None:
+    """Make a file appear at another path, which is there already."""
+    names = os.fsencode(source), os.fsencode(target)
+    _checked(_libc.mount(*names, None, ctypes.c_ulong(MS_BIND), None), str(target))
 
 
-def unmount_syscall(target: Path, flags: int = 0) -> None:
-    """umount2(2)."""
-    _checked(_libc.umount2(os.fsencode(target), flags), str(target))
+def unmount(target: Path) -> None:
+    """Detach what is mounted; who has it open keeps it."""
+    _checked(_libc.umount2(os.fsencode(target), MNT_DETACH), str(target))
 
 
 def delete_module(name: str) -> None:
     """Unload a kernel module, unless something uses it."""
-    _checked(_libc.syscall(_delete_module_number(), name.encode(), O_NONBLOCK), name)
+    _checked(_libc.syscall(_delete_module_number(), name.encode(), os.O_NONBLOCK), name)
 
 
 def call_in_thread(function: Callable[[], T]) -> T:
     """Run a function in a thread of its own, so that namespaces it enters end with it."""
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            results.append(function())
-        except BaseException as error:  # noqa: BLE001 - handed to the caller
-            errors.append(error)
-
-    thread = threading.Thread(target=body, name="vnetperf-namespace")
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    with ThreadPoolExecutor(1, "vnetperf-namespace") as pool:
+        return pool.submit(function).result()
 
 
 def run_in(netns: Path | None, function: Callable[[], T]) -> T:

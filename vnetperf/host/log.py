@@ -6,6 +6,7 @@ serves them all. Commands, changes, ports and trials are INFO, waits and request
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ from typing import Any
 ROOT = logging.getLogger("vnetperf")
 LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 LAST_LINES = 8
+#: Attributes of a record that travel to the controller, besides its message.
+FORWARDED = ("name", "levelno", "levelname", "created", "filename", "lineno")
 
 
 class UtcFormatter(logging.Formatter):
@@ -37,20 +40,9 @@ class ForwardingHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand a record over; when the controller has gone nobody reads it."""
-        try:
-            self._send(
-                {
-                    "name": record.name,
-                    "levelno": record.levelno,
-                    "levelname": record.levelname,
-                    "msg": record.getMessage(),
-                    "created": record.created,
-                    "filename": record.filename,
-                    "lineno": record.lineno,
-                }
-            )
-        except (OSError, EOFError):
-            return
+        values = {key: getattr(record, key) for key in FORWARDED}
+        with contextlib.suppress(OSError, EOFError):
+            self._send({**values, "msg": record.getMessage()})
 
 
 def replay_record(data: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -283,26 +283,18 @@ class ManagedProcess:
         if self._popen.stdin is not None:
             with contextlib.suppress(OSError):
                 self._popen.stdin.close()
-        if self.alive():
-            self._popen.terminate()
-            try:
-                code = self._popen.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                log.warning("%s (pid %d) does not end by SIGTERM", self.name, self.pid)
-                self._popen.kill()
-            else:
-                log.info("stopped %s (pid %d): exit code %d", self.name, self.pid, code)
+        for end, limit_s in ((self._popen.terminate, timeout_s), (self._popen.kill, timeout_s + 5)):
+            end()  # nothing happens when it has ended already
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._popen.wait(limit_s)
+                log.info("%s (pid %d) has ended: exit code %d", self.name, self.pid, code)
                 return code
-        try:
-            code = self._popen.wait(timeout_s + 5)
-            log.info("%s (pid %d) has ended: exit code %d", self.name, self.pid, code)
-            return code
-        except subprocess.TimeoutExpired:
-            raise HostError(
-                f"{self.name} (pid {self.pid}) does not end, not even by SIGKILL",
-                where=str(self.log),
-                cure=f"see /proc/{self.pid}/stack for what in the kernel holds it",
-            ) from None
+            log.warning("%s (pid %d) does not end within %g s", self.name, self.pid, limit_s)
+        raise HostError(
+            f"{self.name} (pid {self.pid}) does not end, not even by SIGKILL",
+            where=str(self.log),
+            cure=f"see /proc/{self.pid}/stack for what in the kernel holds it",
+        )
 
     def wait_for(
         self,
@@ -412,9 +404,6 @@ class Processes:
             except HostError as error:
                 errors.append(error)
         return errors
-
-    def __iter__(self) -> Iterator[ManagedProcess]:
-        return iter(tuple(self._started))
 
     def _remember(self, pid: int) -> None:
         """Journal the pid too, for programs that overwrite their environment (setproctitle)."""

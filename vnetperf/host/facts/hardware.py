@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from vnetperf.host import ethtool, hugepages
-from vnetperf.host.cpu import device_irqs, format_cpus
+from vnetperf.host.cpu import cpus_of_mask, device_irqs, format_cpus
 from vnetperf.host.facts import attempt, file_number, file_text, is_unknown, unknown
 from vnetperf.host.facts.system import (
     cpu_facts,
@@ -158,8 +158,9 @@ def smbios_slots(found: tuple[SmbiosStructure, ...]) -> dict[str, str]:
 def interrupt_facts(*, proc: Path) -> dict[str, Any]:
     """Where interrupts go by default, where they may go now, and whether irqbalance moves them."""
     numbers = sorted(int(path.name) for path in (proc / "irq").glob("[0-9]*"))
+    default = file_text(proc / "irq/default_smp_affinity")
     return {
-        "default_affinity": _mask_to_cpus(file_text(proc / "irq/default_smp_affinity")),
+        "default_affinity": default if is_unknown(default) else format_cpus(cpus_of_mask(default)),
         "affinity": _by_cpus(proc, numbers)
         if numbers
         else unknown(f"{proc / 'irq'} shows no interrupts"),
@@ -184,14 +185,6 @@ def _by_cpus(proc: Path, numbers: list[int]) -> dict[str, str]:
         cpus = file_text(proc / f"irq/{number}/smp_affinity_list")
         found.setdefault(cpus, []).append(number)
     return {cpus: format_cpus(irqs) for cpus, irqs in sorted(found.items())}
-
-
-def _mask_to_cpus(text: str) -> str:
-    """A mask of the kernel's, "00000000,0000000f", as a list of processors."""
-    if is_unknown(text):
-        return text
-    bits = int(text.replace(",", ""), 16)
-    return format_cpus(bit for bit in range(bits.bit_length()) if bits >> bit & 1)
 
 
 def _irqbalance(proc: Path) -> str:
@@ -249,16 +242,7 @@ def _why_no_smbios(text: str) -> str:
 
 
 def _hugepage_facts(sys: Path) -> Any:
-    found = [
-        {
-            "node": pool.node,
-            "size_kb": pool.size_kb,
-            "total": pool.total,
-            "free": pool.free,
-            "surplus": pool.surplus,
-        }
-        for pool in hugepages.pools(sys=sys)
-    ]
+    found = [asdict(pool) for pool in hugepages.pools(sys=sys)]
     return found or unknown("the kernel shows no hugepages")
 
 
@@ -317,6 +301,13 @@ def _meminfo_kb(info: str, name: str) -> int | str:
     return info if is_unknown(info) else unknown(f"meminfo has no {name}")
 
 
+UNREPORTED = unknown("the driver does not report it")
+#: Facts of a network device, in their order in the record.
+_NIC_FACTS = (
+    *("pci", "slot", "model", "driver", "driver_version", "interfaces", "node"),
+    *("link_width", "link_speed", "max_link_width", "max_link_speed"),
+    *("speed_mbps", "mtu", "mac", "irqs", "firmware", "vfs", "max_vfs"),
+)
 _PCI_IDS = (Path("/usr/share/misc/pci.ids"), Path("/usr/share/hwdata/pci.ids"))
 
 
@@ -351,38 +342,37 @@ def _pci_entry(nic: pci.PciNic, slots: dict[str, str], sys: Path, proc: Path) ->
         "link_speed": file_text(device / "current_link_speed"),
         "max_link_width": file_text(device / "max_link_width"),
         "max_link_speed": file_text(device / "max_link_speed"),
-        "speed_mbps": _link_speed(interface) if interface else no_interface,
-        "mtu": file_number(interface / "mtu") if interface else no_interface,
-        "mac": file_text(interface / "address") if interface else no_interface,
+        **(
+            _interface_facts(interface)
+            if interface
+            else dict.fromkeys(("speed_mbps", "mtu", "mac"), no_interface)
+        ),
         "irqs": attempt(lambda: device_interrupts(nic.address, sys=sys, proc=proc)),
-        "firmware": attempt(lambda: _firmware(nic.interfaces[0])) if interface else no_interface,
+        "firmware": attempt(lambda: ethtool.firmware_version(interface.name) or UNREPORTED)
+        if interface
+        else no_interface,
         "vfs": nic.vfs,
         "max_vfs": nic.max_vfs,
     }
 
 
 def _other_entry(path: Path) -> dict[str, Any]:
-    not_pci = unknown("not a PCI device")
     driver = path / "device/driver"
     return {
-        "pci": not_pci,
-        "slot": not_pci,
-        "model": not_pci,
+        **dict.fromkeys(_NIC_FACTS, unknown("not a PCI device")),
         "driver": driver.resolve().name if driver.exists() else unknown("sysfs names no driver"),
-        "driver_version": not_pci,
         "interfaces": [path.name],
-        "node": not_pci,
-        "link_width": not_pci,
-        "link_speed": not_pci,
-        "max_link_width": not_pci,
-        "max_link_speed": not_pci,
-        "speed_mbps": _link_speed(path),
-        "mtu": file_number(path / "mtu"),
-        "mac": file_text(path / "address"),
-        "irqs": not_pci,
-        "firmware": not_pci,
+        **_interface_facts(path),
         "vfs": 0,
         "max_vfs": 0,
+    }
+
+
+def _interface_facts(interface: Path) -> dict[str, Any]:
+    return {
+        "speed_mbps": _link_speed(interface),
+        "mtu": file_number(interface / "mtu"),
+        "mac": file_text(interface / "address"),
     }
 
 
@@ -414,11 +404,6 @@ def _link_speed(interface: Path) -> int | str:
     if isinstance(speed, int) and speed < 0:
         return unknown("the driver does not say, or the link is down")
     return speed
-
-
-def _firmware(interface: str) -> str:
-    """Firmware version, by the ethtool ioctl: starting a program would take longer."""
-    return ethtool.firmware_version(interface) or unknown("the driver does not say")
 
 
 def _model(nic: pci.PciNic) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from vnetperf.host.journal import Change, Journal, UndoData
-from vnetperf.host.kernel import MODULES, read_value, write_value
+from vnetperf.host.kernel import MODULES, read_text, write_value
 from vnetperf.model.errors import HostError
 
 SYS = Path("/sys")
@@ -50,9 +50,7 @@ def nics(*, sys: Path = SYS) -> tuple[PciNic, ...]:
     """All network devices on the PCI bus, by address."""
     devices = sorted((sys / "bus/pci/devices").glob("*"))
     return tuple(
-        _read_nic(path)
-        for path in devices
-        if _read_text(path / "class", "").startswith(NETWORK_CLASS)
+        _read_nic(path) for path in devices if read_text(path / "class").startswith(NETWORK_CLASS)
     )
 
 
@@ -158,16 +156,16 @@ def _bind(device: Path, driver: str, override: str, sys: Path) -> None:
 def _read_nic(path: Path) -> PciNic:
     return PciNic(
         address=path.name,
-        vendor=_read_text(path / "vendor", ""),
-        device=_read_text(path / "device", ""),
+        vendor=read_text(path / "vendor"),
+        device=read_text(path / "device"),
         driver=_bound_driver(path),
-        node=int(_read_text(path / "numa_node", "-1")),
+        node=int(read_text(path / "numa_node", "-1")),
         # A virtio device hangs one level below its PCI function.
         interfaces=tuple(
             sorted(entry.name for at in ("net/*", "virtio*/net/*") for entry in path.glob(at))
         ),
-        vfs=int(_read_text(path / "sriov_numvfs", "0")),
-        max_vfs=int(_read_text(path / "sriov_totalvfs", "0")),
+        vfs=int(read_text(path / "sriov_numvfs", "0")),
+        max_vfs=int(read_text(path / "sriov_totalvfs", "0")),
         physical=(path / "physfn").resolve().name if (path / "physfn").exists() else "",
         iommu_group=_iommu_group(path),
     )
@@ -197,7 +195,7 @@ def _bound_driver(device: Path) -> str:
 
 
 def _driver_override(device: Path) -> str:
-    text = _read_text(device / "driver_override", "")
+    text = read_text(device / "driver_override")
     return "" if text == "(null)" else text
 
 
@@ -207,13 +205,6 @@ def _routed_interfaces() -> set[str]:
         lines = Path("/proc/net/route").read_text().splitlines()[1:]
         return {line.split()[0] for line in lines if line.split()}
     return set()
-
-
-def _read_text(path: Path, default: str) -> str:
-    try:
-        return read_value(path)
-    except HostError:
-        return default
 
 
 #: Drivers that give a device to a program; the kernel makes no interface of it then.
