@@ -63,7 +63,7 @@ class Requirements:
 
     @classmethod
     def external_program(cls, testbed: Testbed, path: str) -> str:
-        """What stands for its program, where the testbed says that it runs elsewhere.
+        """What stands for its program, where the testbed file places it elsewhere.
 
         Args:
             testbed: The testbed.

@@ -1,6 +1,6 @@
 """Finds the backends of the plugin families by entry point, and what they declare.
 
-The registry imports no backend until one is asked for by name, or all are for what they declare:
+The registry imports no backend until one is loaded by name, or all are for what they declare:
 programs, kernel modules, options, sections of the testbed file.
 """
 
@@ -143,12 +143,12 @@ def kernel_modules() -> dict[str, KernelModule]:
 def _declared(attribute: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     owner: dict[str, str] = {}
-    told = {"purpose", "optional"}  # may differ between backends
+    described = {"purpose", "optional"}  # may differ between backends
     for what, backend in backends().items():
         for one in getattr(backend, attribute, ()):
             first = found.setdefault(one.name, one)
             owner.setdefault(one.name, what)
-            if first.model_dump(exclude=told) != one.model_dump(exclude=told):
+            if first.model_dump(exclude=described) != one.model_dump(exclude=described):
                 raise ConfigError(
                     f"{owner[one.name]} and {what} declare {one.name} differently",
                     where=attribute,

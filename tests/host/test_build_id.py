@@ -58,7 +58,7 @@ def test_the_record_names_builds_by_path() -> None:
             "Linux version 6.6 (me@box7) (clang version 17.0.6, LLD 17.0.6) #1",
             "clang version 17.0.6",
         ),
-        ("Linux version 4.4 (me@box7) #1 SMP", "unknown: /proc/version does not say"),
+        ("Linux version 4.4 (me@box7) #1 SMP", "unknown: /proc/version does not state it"),
     ],
 )
 def test_the_kernels_compiler_without_who_built_it(text: str, expected: str) -> None:

@@ -75,7 +75,7 @@ def test_interrupts_of_a_device(tmp_path: Path) -> None:
 def test_interrupts_that_a_driver_has_not_asked_for_are_not_made_up(tmp_path: Path) -> None:
     put(tmp_path, {"sys/bus/pci/devices/0000:3b:00.0/msi_irqs/24": "msi"})
     found = device_interrupts("0000:3b:00.0", sys=tmp_path / "sys", proc=tmp_path / "proc")
-    assert found == "unknown: its driver asks for them when its interface comes up"
+    assert found == "unknown: its driver requests them when its interface comes up"
 
 
 @pytest.mark.parametrize("text", ["", "nothing of the kind"])

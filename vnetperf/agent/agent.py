@@ -103,12 +103,12 @@ class Agent:
         for family, backends in plugins.items():
             for name, target in backends.items():
                 registry.register(family, name, target)
-        # One that is not root only looks and plans.
+        # One that is not root only reads and plans.
         report = _restore_patiently(self.roots) if is_root() else RestoreReport()
         return {"pid": os.getpid(), "restored": asdict(report), "complete": report.complete}
 
     def call_inventory(self, testbed: dict[str, Any]) -> Any:
-        """Look at the machine."""
+        """Read the facts of the machine."""
         facts = take_inventory(Testbed.model_validate(testbed))
         builds = {
             name: registry.load("traffic", name).identity() for name in registry.names("traffic")
@@ -131,7 +131,7 @@ class Agent:
         self.channel.send(json.dumps({"event": "live", "counts": counts.model_dump(mode="json")}))
 
     def call_run_trial(self, spec: dict[str, Any], follow: bool = False) -> Any:
-        """Run a trial of the deployed scenario, and tell meanwhile how it goes if asked."""
+        """Run a trial of the deployed scenario; `follow` sends its counts meanwhile."""
         deployment = self._deployed("run_trial")
         on_live = self._on_live if follow else None
         result = deployment.run_trial(TrialSpec.model_validate(spec), self._watch, on_live)
@@ -144,14 +144,14 @@ class Agent:
 
     def call_users_transfer(self, specs: list[dict[str, Any]]) -> Any:
         """Let users of the deployed scenario's VNF talk to a server."""
-        asked = [TransferSpec.model_validate(spec) for spec in specs]
-        found = transfer_users(self._deployed("users_transfer"), asked, self._watch)
+        requests = [TransferSpec.model_validate(spec) for spec in specs]
+        found = transfer_users(self._deployed("users_transfer"), requests, self._watch)
         return [one.model_dump(mode="json") for one in found]
 
     def call_transfer(self, specs: list[dict[str, Any]], server: ServerPlace) -> Any:
         """Let endpoints talk through the deployed scenario."""
-        asked = [TransferSpec.model_validate(spec) for spec in specs]
-        found = transfer_endpoints(self._deployed("transfer"), asked, server, self._watch)
+        requests = [TransferSpec.model_validate(spec) for spec in specs]
+        found = transfer_endpoints(self._deployed("transfer"), requests, server, self._watch)
         return [one.model_dump(mode="json") for one in found]
 
     def _deployed(self, what: str) -> LiveDeployment:

@@ -25,7 +25,7 @@ from vnetperf.model.trial import TrialResult, TrialSpec
 _AGENT_PROGRAM = "from vnetperf.agent.agent import serve; serve(channel)"
 #: Longest wait for a call's answer beyond its own known length, seconds.
 PATIENCE_S = 120.0
-#: Longest wait for an agent to take everything away after its controller has let go, seconds.
+#: Longest wait for an agent to clean up after its controller has closed the channel, seconds.
 FAREWELL_S = 20.0
 Event = Callable[[dict[str, Any]], None]
 
@@ -52,7 +52,7 @@ class AgentClient:
     One that only looks and plans need not be root: without root and sudo it is the user's own.
 
     Attributes:
-        follow: True asks for events "live" with the counts of trials that are going on.
+        follow: True requests events "live" with the counts of trials that are going on.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class AgentClient:
                     self.on_event(answer)
         except (EOFError, OSError, channel.RemoteError, channel.TimeoutError) as error:
             raise _AgentDiedError(_last_line(error)) from None
-        except BaseException:  # Ctrl-C in the middle of a call: the agent must let go now
+        except BaseException:  # Ctrl-C in the middle of a call: the agent must clean up now
             self.abort()
             raise
         if "error" in answer:
@@ -178,8 +178,8 @@ class AgentClient:
     def run_trial(self, spec: TrialSpec) -> TrialResult:
         """Run a trial of the deployed scenario."""
         length = spec.duration_s + spec.drain_s + spec.learning_wait_s
-        asked = spec.model_dump(mode="json")
-        answer = self.call("run_trial", length_s=length, spec=asked, follow=self.follow)
+        request = spec.model_dump(mode="json")
+        answer = self.call("run_trial", length_s=length, spec=request, follow=self.follow)
         return TrialResult.model_validate(answer)
 
     def captured(self) -> dict[str, bytes]:
@@ -205,7 +205,7 @@ class AgentClient:
         return troubles
 
     def abort(self) -> None:
-        """Let go of the agent in the middle of a call, and wait until it has cleaned up."""
+        """Close the connection in the middle of a call, and wait until the agent has cleaned up."""
         self._drop()
         if self.testbed.agent.transport == "local" and self.pid:
             there = Path(f"/proc/{self.pid}")

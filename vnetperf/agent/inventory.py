@@ -38,11 +38,11 @@ NO_BUILD_ID = unknown("the program has none")
 
 
 def take_inventory(testbed: Testbed) -> MachineFacts:
-    """Look at this machine; nothing is changed."""
+    """Read all facts of this machine; nothing is changed."""
     declared = {program.name: program for program in COMMON_PROGRAMS} | registry.programs()
     modules = {module.name: module for module in kernel.COMMON_MODULES} | registry.kernel_modules()
     found = find_programs(declared.values(), testbed.programs)
-    # Missing optional ones are nobody's lack until a scenario asks for them.
+    # A missing optional one matters only to a scenario that requires it.
     paths = {n: one.path for n, one in found.items() if one.path or not declared[n].optional}
     for backend in registry.backends().values():
         if first := next(iter(getattr(backend, "programs", ())), None):
@@ -85,7 +85,7 @@ def take_inventory(testbed: Testbed) -> MachineFacts:
 
 
 def _builds(programs: Iterable[Program], paths: Mapping[str, str]) -> dict[str, str]:
-    """What tells one build of a program from another: a stored calibration is of one."""
+    """What identifies a build of a program: a stored calibration is of one."""
     found = {}
     for name in (program.name for program in programs if program.records_build):
         path = paths.get(name, "")
@@ -101,15 +101,15 @@ def _builds(programs: Iterable[Program], paths: Mapping[str, str]) -> dict[str, 
 
 
 def _programs(paths: dict[str, str], versions: dict[str, str]) -> dict[str, object]:
-    """Which build of each program is there; the version of those that are asked before they run."""
+    """Build of each program, and the version of those that print it."""
     found: dict[str, object] = {}
     for name, path in paths.items():
         if not path.startswith("/"):  # missing, or a server of somebody else's
             continue
         build = attempt(partial(build_id, Path(path))) or NO_BUILD_ID
-        asked = versions.get(name, "").splitlines()[:1]
-        told = {"path": path, "build id": build}
-        found[name] = told | ({"version": asked[0]} if asked else {})
+        printed = versions.get(name, "").splitlines()[:1]
+        version_entry = {"version": printed[0]} if printed else {}
+        found[name] = {"path": path, "build id": build, **version_entry}
     return found
 
 

@@ -86,8 +86,8 @@ class Configuration:
     @property
     def capture(self) -> CaptureSpec | None:
         """Frames of each trial to keep; None for none."""
-        asked = parse_capture(self.settings.pcap)
-        return asked if asked.frames else None
+        spec = parse_capture(self.settings.pcap)
+        return spec if spec.frames else None
 
     @property
     def stack(self) -> MobileCore:
@@ -225,7 +225,7 @@ def _read(
     else:
         preset, testbed = known.preset, known.testbed
     if any("=" not in one for one in settings.core):
-        mobile_core(settings.core)  # what is wrong in it is told before anything starts
+        mobile_core(settings.core)  # so that an error in it stops the run before it starts
     traffic = load_model(TrafficProfile, find_file("traffic", settings.traffic))
     if known is not None:
         _require_same_mix(known.traffic, traffic)

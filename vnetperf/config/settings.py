@@ -155,7 +155,7 @@ class Settings(Options):
     64 to 9216, no size twice."""
     time_budget: Annotated[str, Option("TIME", _time)] = ""
     """Longest time of each throughput search with the waits around its trials, e.g. `90s`, `5m`,
-    `1h`, to give the best estimate in it; empty for what the preset says.
+    `1h`, to give the best estimate in it; empty for the preset's.
 
     For presets with algorithm `mlr`."""
     vnf: Annotated[str, _NAME] = "vloop"
@@ -189,7 +189,7 @@ class Settings(Options):
     """One option of a mobile core, e.g. `sessions=50`, or a file under `conf/stacks/` (may be
     repeated).
 
-    Where the VNF is a mobile core ([vepc](vepc.md)); the file says which core."""
+    Where the VNF is a mobile core ([vepc](vepc.md)); the file names the core."""
     forwarding: Annotated[Forwarding, Option("LAYER")] = "l2"
     """`l2` switches frames, `l3` routes packets.
 
@@ -352,7 +352,7 @@ def mobile_core_options(given: tuple[str, ...]) -> MobileCoreOptions:
 
 
 def mobile_core(given: tuple[str, ...]) -> MobileCore:
-    """The mobile core that is asked for."""
+    """The mobile core that is configured."""
     name, _ = _name_and_pairs(given, "--core")
     return load_model(MobileCore, find_file("stacks", name or DEFAULT_STACK))
 

@@ -328,7 +328,7 @@ def create_cpuset(
             ) from error
         if taken != wanted:
             raise HostError(
-                f"the cpuset asked for processors {wanted} and has {taken or 'none'}",
+                f"processors {wanted} were requested for the cpuset, and it has {taken or 'none'}",
                 where=str(group),
                 cure="choose processors that are online and allowed",
             )

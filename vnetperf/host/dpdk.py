@@ -26,7 +26,7 @@ HEADROOM, MBUF_OVERHEAD = 128, 192
 #: Ring of a memif device, as a power of two.
 MEMIF_RING_LOG2 = 11
 AF_PACKET_FRAMES = 2048
-#: net_tap drops longer frames and cannot be told otherwise.
+#: net_tap drops longer frames and has no option for it.
 TAP_MTU = 1504
 PAGE_SIZE = 4096
 
@@ -121,12 +121,12 @@ class DpdkTelemetry:
             raise
 
     def ask(self, command: str) -> Any:
-        """Ask one thing."""
+        """Send one request and return its answer."""
         (answer,) = self.ask_all((command,))
         return answer
 
     def ask_all(self, commands: Sequence[str]) -> list[Any]:
-        """Ask several things, the next before the last is answered: each answer costs a wait."""
+        """Send several requests, the next before the last is answered: each answer costs a wait."""
         requests = [_encode_request(command) for command in commands]
         answers: list[Any] = []
         sent = 0
@@ -222,7 +222,8 @@ class TestpmdCommand:
         memory_mib: Memory, MiB.
         mode: Forwarding mode: "io", "mac", "macswap".
         mtu: MTU, octets.
-        tells_mtu: Drivers are told of frames above 1518 octets; some refuse and take every size.
+        tells_mtu: Drivers get the length of frames above 1518 octets; some refuse it and take every
+            size.
         queues: Queue pairs of each port.
         rx_descriptors: Descriptors of each receive ring.
         tx_descriptors: Descriptors of each transmit ring.
@@ -364,7 +365,7 @@ class TestpmdPorts:
         self._telemetry: DpdkTelemetry | None = None
 
     def ask(self, command: str) -> Any:
-        """Ask one thing."""
+        """Send one request and return its answer."""
         if self._telemetry is None:
             try:
                 self._telemetry = DpdkTelemetry(self._path)
@@ -382,10 +383,10 @@ class TestpmdPorts:
             self.info(0)
         if self._telemetry is None:
             return "unknown: it does not answer"
-        return str(self._telemetry.greeting.get("version", "unknown: telemetry does not say"))
+        return str(self._telemetry.greeting.get("version", "unknown: telemetry does not report it"))
 
     def info(self, number: int) -> dict[str, Any]:
-        """What it tells of a port."""
+        """Information about a port, as its driver reports it."""
         answer = self.ask(f"/ethdev/info,{number}")
         return answer if isinstance(answer, dict) else {}
 
@@ -419,7 +420,7 @@ class TestpmdPorts:
         )
 
     def close(self) -> None:
-        """Close the connection; the next question opens it again."""
+        """Close the connection; the next request opens it again."""
         if self._telemetry is not None:
             self._telemetry.close()
             self._telemetry = None

@@ -19,7 +19,7 @@ POOL_LOCK_S = 30.0
 
 
 def make_claim(journal: Journal, directory: Path, total: int) -> dict[str, str | int]:
-    """What undoing needs to tell a run's pages from those of others; the caller has the turn."""
+    """What undoing requires to separate a run's pages from those of others; the pool is locked."""
     others = _all_claims(journal.path.parent, directory)
     floor = total - sum(map(pages_claimed, others))
     # One that was announced and never made must not push it below what there was at first.
@@ -99,7 +99,7 @@ class HugepagePool:
         size_kb: Size of one page in kB.
         total: Pages in the pool, without surplus: what writing ``nr_hugepages`` sets.
         free: Pages of the pool not in use.
-        surplus: Pages beyond the pool that users hold until they let go.
+        surplus: Pages beyond the pool that their users have not freed yet.
     """
 
     node: int
@@ -166,7 +166,7 @@ def reserve(
                 f"could make only {after.free} free (of {after.total} in all)",
                 where=f"NUMA node {node}",
                 accepted=f"{free_pages_needed * size_kb // 1024} MiB in contiguous pieces",
-                cure="end programs that use memory, ask for less memory, or reserve the pages at "
+                cure="end programs that use memory, request less memory, or reserve the pages at "
                 "boot (hugepages= on the kernel's command line)",
             )
 

@@ -61,7 +61,7 @@ def write_value(journal: Journal, path: Path, value: str, *, zero_first: bool = 
         now = read_value(path)
         if not _same_value(now, value):
             raise HostError(
-                f"the kernel was given {value!r} and says {now!r}",
+                f"{value!r} was written and {now!r} reads back",
                 where=str(path),
                 accepted="a value that reads back as written",
                 cure="see dmesg for why the kernel did not take it",
@@ -99,7 +99,7 @@ def _write_file(path: Path, value: str, *, zero_first: bool) -> None:
             raise HostError(
                 f"the kernel refused {text!r}: {error.strerror}",
                 where=str(path),
-                cure="check the value and that you are root; dmesg may say more",
+                cure="check the value and that you are root; dmesg may have more",
             ) from error
 
 
@@ -282,7 +282,7 @@ BOOT_OPTIONS: Final[Mapping[str, str]] = {
     "tsx": "transactional memory",
     "nopti": "no isolation of page tables",
     "pti": "isolation of page tables",
-    "clocksource": "the clock that is asked for",
+    "clocksource": "the clock that is requested",
     "tsc": "whether the TSC is believed",
     "nmi_watchdog": "an interrupt on every processor now and then, to find hangs",
     "nosoftlockup": "no search for hanging processors",

@@ -334,8 +334,8 @@ def create_tap(
 ) -> Change:
     """Create a persistent tap device; it is down, and nobody has it open.
 
-    Whoever opens it must ask for IFF_MULTI_QUEUE exactly when it was made so, as DPDK's tap driver
-    always does; the kernel answers "Invalid argument" otherwise.
+    A program that opens it must request IFF_MULTI_QUEUE exactly when it was made so, as DPDK's
+    tap driver always does; the kernel answers "Invalid argument" otherwise.
     """
     check_new_name(name, netns)
     flags = IFF_TAP | IFF_NO_PI | (IFF_MULTI_QUEUE if multi_queue else 0)

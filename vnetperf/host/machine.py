@@ -42,7 +42,7 @@ class Machine:
 
     @property
     def netns(self) -> Path:
-        """The run's own network namespace, made when first asked for.
+        """The run's own network namespace, made on first use.
 
         Test links and the kernel interfaces of a private switch live in it: nothing on the machine
         listens there, and no name there meets one of the machine's.
@@ -69,7 +69,7 @@ class Machine:
     def move_link(self, name: str, target: Path | None = None) -> None:
         """Move a link into a container's namespace, or back; it is down then.
 
-        Whoever asks for the link by its name still finds it: its settings, its statistics.
+        It is still found by its name, and so are its settings and statistics.
         """
         links.move(name, target or self.netns, netns=self._home(name))
         if target is None:
@@ -283,8 +283,8 @@ class Machine:
         spent = time.monotonic() - began
         log.log(level, "run: %s (%.3f s, status %d)", line, spent, done.returncode)
         if done.returncode:
-            said = (done.stderr or done.stdout).strip()[-2000:]
-            raise HostError(f"failed with status {done.returncode}: {said}", where=line)
+            output = (done.stderr or done.stdout).strip()[-2000:]
+            raise HostError(f"failed with status {done.returncode}: {output}", where=line)
         return done.stdout
 
     def reserve_hugepages(self, node: int, size_kb: int, pages: int) -> None:

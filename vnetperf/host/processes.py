@@ -73,7 +73,7 @@ def end_processes(
 
 
 def undo_processes(data: UndoData) -> str:
-    """End the processes of a run, as its journal asks."""
+    """End the processes of a run."""
     known = [ProcessId(pid, start) for pid, start in data.get("known", ())]
     ended = end_processes(data["run_id"], known)
     return f"ended {len(ended)} processes" if ended else "none left"
@@ -214,7 +214,7 @@ def _popen(request: SpawnRequest) -> subprocess.Popen[bytes]:
 
 
 def _death_signal_prefix() -> list[str]:
-    """A command that asks for the parent-death signal, then becomes the program."""
+    """A command that requests the parent-death signal, then becomes the program."""
     setpriv = shutil.which("setpriv", path="/usr/bin:/bin:/usr/sbin:/sbin")
     if setpriv:
         return [setpriv, "--pdeathsig", "KILL", "--"]
@@ -352,7 +352,7 @@ class Processes:
         cwd: Path | None = None,
         stdin: bool = False,
     ) -> ManagedProcess:
-        """Start a program of this run; any thread may ask.
+        """Start a program of this run, from any thread.
 
         It leads a session of its own, gets SIGKILL when this process dies, and is found by its
         environment when the run is undone, as are all its descendants.

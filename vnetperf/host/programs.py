@@ -118,7 +118,7 @@ def _find_program(program: Program, override: str, beside: Sequence[str]) -> Fou
         if program.version_contains in text:
             return FoundProgram(path, text)
         wrong = (
-            "does not tell its version"
+            "does not report its version"
             if is_unknown(text)
             else f"has no {program.version_contains}"
         )

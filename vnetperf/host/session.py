@@ -229,7 +229,7 @@ class HostRun:
         return run
 
     def close(self) -> UndoReport:
-        """End the run: stop its programs, undo its changes, give the testbed free.
+        """End the run: stop its programs, undo its changes, release the testbed.
 
         What cannot be undone stays in the journal for the guardian's try, which follows at once,
         and for `vnetperf restore`. Calling it again returns the same report.
@@ -240,7 +240,7 @@ class HostRun:
             self.journal.close()
             self._guard.dismiss()
             self._lock.release()
-            log.info("run %s has let go of the testbed", self.run_id)
+            log.info("run %s has released testbed", self.run_id)
         return self._report
 
     def __enter__(self) -> Self:

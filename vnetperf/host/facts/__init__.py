@@ -12,13 +12,13 @@ UNKNOWN = "unknown: "
 
 
 def unknown(why: object) -> str:
-    """The fact that could not be had."""
+    """The fact that could not be read."""
     text = str(why).split("\n", maxsplit=1)[0].strip()
     return UNKNOWN + (text or "no reason given")
 
 
 def is_unknown(value: object) -> bool:
-    """Whether a fact could not be had."""
+    """Whether a fact could not be read."""
     return isinstance(value, str) and value.startswith(UNKNOWN)
 
 
@@ -37,7 +37,7 @@ def file_number(path: Path) -> int | str:
     try:
         return int(text)
     except ValueError:
-        return text if is_unknown(text) else unknown(f"{path} says {text!r}")
+        return text if is_unknown(text) else unknown(f"{path} has {text!r}")
 
 
 def attempt(function: Callable[[], Any]) -> Any:

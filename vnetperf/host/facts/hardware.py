@@ -77,7 +77,7 @@ class SmbiosStructure:
         return int.from_bytes(part, "little") if len(part) == size else None
 
     def text(self, offset: int) -> str:
-        """A string; "" when there is none, or one that says nothing."""
+        """A string; "" when there is none, or one without information."""
         index = self.number(offset, 1) or 0
         found = self.strings[index - 1].strip() if 0 < index <= len(self.strings) else ""
         return "" if found.lower() in _UNSPECIFIED else found
@@ -130,13 +130,13 @@ def memory_device(structure: SmbiosStructure) -> dict[str, Any]:
 
 
 def _memory_speed(structure: SmbiosStructure, offset: int, longer: int) -> int:
-    """Transfers/s in millions; 0 when the firmware does not say."""
+    """Transfers/s in millions; 0 when the firmware does not state it."""
     speed = structure.number(offset, 2) or 0
     return (structure.number(longer, 4) or 0) if speed == 0xFFFF else speed
 
 
 def error_correction(found: tuple[SmbiosStructure, ...]) -> str:
-    """How the first memory array corrects errors; "" when the firmware does not say."""
+    """How the first memory array corrects errors; "" when the firmware does not state it."""
     arrays = (s for s in found if s.kind == MEMORY_ARRAY)
     return next((_CORRECTIONS.get(s.number(0x06, 1) or 0, "") for s in arrays), "")
 
@@ -171,11 +171,11 @@ def interrupt_facts(*, proc: Path) -> dict[str, Any]:
 def device_interrupts(address: str, *, sys: Path, proc: Path) -> Any:
     """Processors -> interrupts of a PCI device that may be served there."""
     reserved = device_irqs(address, sys=sys)
-    # Numbers that a driver has reserved and not asked for yet have no file.
+    # Numbers that a driver has reserved and not requested yet have no file.
     numbers = [number for number in reserved if (proc / f"irq/{number}").exists()]
     if numbers:
         return _by_cpus(proc, numbers)
-    why = "its driver asks for them when its interface comes up" if reserved else "it has none"
+    why = "its driver requests them when its interface comes up" if reserved else "it has none"
     return unknown(why)
 
 
@@ -221,7 +221,7 @@ def memory_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
             attempt(lambda: _memory_modules(tables)),
             attempt(lambda: _memory_channels(tables)),
         )
-        correction = error_correction(tables) or unknown("the firmware does not say")
+        correction = error_correction(tables) or unknown("the firmware does not state it")
     return {
         "total_kb": _meminfo_kb(info, "MemTotal"),
         "available_kb": _meminfo_kb(info, "MemAvailable"),
@@ -275,16 +275,16 @@ def _memory_modules(tables: tuple[SmbiosStructure, ...]) -> Any:
 
 
 def _memory_channels(tables: tuple[SmbiosStructure, ...]) -> Any:
-    """Channels with a module, out of those that there are, as the board's names tell them."""
+    """Channels with a module, out of those that there are, by the names on the board."""
     named = [(_channel_of(device), bool(device["size_mib"])) for device in _memory_devices(tables)]
     if not named or any(name is None for name, _ in named):
-        return unknown("the board's names of memory places tell no channels")
+        return unknown("the board's names of memory slots have no channels")
     used = {name for name, there in named if there}
     return {"used": len(used), "of": len({name for name, _ in named})}
 
 
 def _channel_of(device: dict[str, Any]) -> tuple[str, str] | None:
-    """Socket and channel of a place; None when its names do not tell."""
+    """Socket and channel of a place; None when its names have neither."""
     text = f"{device.get('locator', '')} {device.get('bank', '')}"
     for pattern in _CHANNEL_NAMES:
         for name in (device.get("bank", ""), device.get("locator", "")):
@@ -337,7 +337,7 @@ def _pci_entry(nic: pci.PciNic, slots: dict[str, str], sys: Path, proc: Path) ->
         "driver": nic.driver or "none",
         "driver_version": _driver_version(sys, nic.driver),
         "interfaces": list(nic.interfaces),
-        "node": nic.node if nic.node >= 0 else unknown("the firmware does not say"),
+        "node": nic.node if nic.node >= 0 else unknown("the firmware does not state it"),
         "link_width": file_text(device / "current_link_width"),
         "link_speed": file_text(device / "current_link_speed"),
         "max_link_width": file_text(device / "max_link_width"),
@@ -402,7 +402,7 @@ def _driver_version(sys: Path, driver: str) -> str:
 def _link_speed(interface: Path) -> int | str:
     speed = file_number(interface / "speed")
     if isinstance(speed, int) and speed < 0:
-        return unknown("the driver does not say, or the link is down")
+        return unknown("the driver does not report it, or the link is down")
     return speed
 
 

@@ -26,7 +26,7 @@ def cpu_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
     flags = (info.get("flags") or info.get("Features") or "").split()
     facts: dict[str, Any] = {
         "model": info.get("model name") or _arm_model(info),
-        "microcode": info.get("microcode") or unknown("/proc/cpuinfo does not say"),
+        "microcode": info.get("microcode") or unknown("/proc/cpuinfo does not state it"),
         "flags": [flag for flag in FLAGS_OF_INTEREST if flag in flags]
         if flags
         else unknown("/proc/cpuinfo lists no flags"),
@@ -47,12 +47,12 @@ def cpu_facts(*, sys: Path, proc: Path) -> dict[str, Any]:
 
 
 def has_flag(flag: str, *, proc: Path = Path("/proc")) -> bool:
-    """Whether the CPU says that it can do something: "svm", "vmx"."""
+    """Whether the CPU has a feature: "svm", "vmx"."""
     return flag in _cpuinfo(proc).get("flags", "").split()
 
 
 def is_virtual(*, proc: Path) -> bool:
-    """Whether the CPU says that a hypervisor runs this machine."""
+    """Whether the CPU reports that a hypervisor runs this machine."""
     return has_flag("hypervisor", proc=proc)
 
 
@@ -168,7 +168,7 @@ def release_of(text: str) -> dict[str, Any]:
     if is_unknown(text):
         return {"name": text, "id": text, "version": text}
     entries = dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
-    missing = unknown("os-release does not say")
+    missing = unknown("os-release does not state it")
     return {
         name: entries.get(key, missing).strip('"') or missing
         for name, key in (("name", "PRETTY_NAME"), ("id", "ID"), ("version", "VERSION_ID"))
@@ -193,12 +193,12 @@ def firmware_facts(*, sys: Path) -> dict[str, Any]:
     there = dmi.is_dir()
     why = unknown("the firmware gives no DMI tables")
     facts = {name: file_text(dmi / file) if there else why for name, file in names.items()}
-    changed = unknown("no file tells the settings of the firmware: put changed ones into the notes")
+    changed = unknown("no file has the settings of the firmware: put changed ones into the notes")
     return facts | {"bios_changes": changed}
 
 
 def virtualisation(*, sys: Path, proc: Path) -> str:
-    """``none``, or what runs this machine, as far as CPU and firmware tell."""
+    """``none``, or what runs this machine, as far as CPU and firmware report it."""
     container = _container_name(proc)
     if container:
         return container
@@ -214,12 +214,12 @@ def virtualisation(*, sys: Path, proc: Path) -> str:
     if (sys / "hypervisor/type").exists():
         return file_text(sys / "hypervisor/type")
     if is_virtual(proc=proc):
-        return "a hypervisor that does not say its name"
+        return "a hypervisor that does not report its name"
     return "none"
 
 
 def _container_name(proc: Path) -> str:
-    """Name of the container engine when process 1 says that it runs in one."""
+    """Name of the container engine when the environment of process 1 names one."""
     try:
         environment = (proc / "1/environ").read_bytes().split(b"\0")
     except OSError:
@@ -241,7 +241,7 @@ def _compiler(version: str) -> str:
     if is_unknown(version):
         return version
     found = re.search(r"\(((?:[\w-]*gcc|clang)[^(),]*(?:\([^()]*\))?[^(),]*)", version)
-    return found[1].strip() if found else unknown("/proc/version does not say")
+    return found[1].strip() if found else unknown("/proc/version does not state it")
 
 
 def _preempt(sys: Path, proc: Path) -> str:

@@ -18,7 +18,7 @@ ESWITCH_MODES = {"legacy": 0, "switchdev": 1}
 ESWITCH_GET, ESWITCH_SET = 29, 30
 #: NLM_F_REQUEST and NLM_F_ACK.
 DEVLINK_FLAGS = 0x1 | 0x4
-#: What the kernel says of a NIC that is no switch for devlink: its driver has none, the NIC is not
+#: Errors of the kernel for a NIC that is no switch for devlink: its driver has none, the NIC is not
 #: in devlink, the kernel has no devlink.
 NO_ESWITCH = (errno.EOPNOTSUPP, errno.ENODEV, errno.ENOENT)
 
@@ -32,7 +32,7 @@ def read_mode(address: str) -> str:
     except (NetlinkError, OSError) as error:
         if _error_number(error) in NO_ESWITCH:
             return ""
-        raise _driver_refuses(address, "tell its eswitch mode", error) from error
+        raise _driver_refuses(address, "report its eswitch mode", error) from error
     return next((name for name, number in ESWITCH_MODES.items() if number == found), "")
 
 
@@ -90,7 +90,7 @@ def _set_mode(address: str, wanted: str) -> None:
         raise HostError(
             f"its eswitch mode was set to {wanted} and is {now or 'unknown'}",
             where=address,
-            cure="see dmesg for what the driver says",
+            cure="see dmesg for messages of the driver",
         )
 
 
@@ -106,8 +106,8 @@ def _eswitch(address: str, number: int | None = None) -> int | None:
         answers: Any = tuple(
             socket.nlm_request(message, msg_type=socket.prid, msg_flags=DEVLINK_FLAGS)
         )
-    told = [answer.get_attr("DEVLINK_ATTR_ESWITCH_MODE") for answer in answers]
-    return next((value for value in told if value is not None), None)
+    modes = (answer.get_attr("DEVLINK_ATTR_ESWITCH_MODE") for answer in answers)
+    return next((mode for mode in modes if mode is not None), None)
 
 
 def _error_number(error: Exception) -> int:
@@ -194,7 +194,7 @@ def has_ingress(index: int) -> bool:
 
 
 def hw_tc_offload(name: str, wanted: bool | None = None) -> bool | None:
-    """Whether a driver takes rules into hardware (hw-tc-offload), after it was told to."""
+    """Whether a driver takes rules into hardware (hw-tc-offload), after it was set."""
     from pyroute2.ethtool import Ethtool  # noqa: PLC0415 - takes 0.2 s to import
 
     with Ethtool() as tool:
@@ -224,7 +224,7 @@ def _prepare(name: str, index: int, mtu: int, flags: int) -> None:
 
 
 def _disable_ipv6(name: str, wanted: str = "") -> str | None:
-    """Whether IPv6 is off on an interface, after it was told; None where the kernel has none."""
+    """Whether IPv6 is off on an interface, after it was set; None where the kernel has none."""
     path = IPV6 / name / "disable_ipv6"
     if not path.exists():
         return None

@@ -26,7 +26,7 @@ class PciNic:
         vendor: PCI vendor id, ``0x8086``.
         device: PCI device id.
         driver: Driver that has it, empty when none has.
-        node: NUMA node, -1 when the firmware does not say.
+        node: NUMA node, -1 when the firmware does not state it.
         interfaces: Its network interfaces, none under a DPDK driver.
         vfs: Virtual functions it has now.
         max_vfs: Virtual functions it can have; 0 without SR-IOV.
@@ -108,10 +108,10 @@ def set_vfs(journal: Journal, address: str, count: int, *, sys: Path = SYS) -> C
     most = _read_nic(device).max_vfs
     if not 0 <= count <= most:
         raise HostError(
-            f"{count} virtual functions are asked for",
+            f"{count} virtual functions are requested",
             where=address,
             accepted=f"0 to {most}" if most else "0: the device has no SR-IOV",
-            cure="ask for fewer, or turn SR-IOV on in the firmware",
+            cure="request fewer, or turn SR-IOV on in the firmware",
         )
     return write_value(journal, device / "sriov_numvfs", str(count), zero_first=True)
 

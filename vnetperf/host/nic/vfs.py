@@ -29,8 +29,8 @@ class VirtualFunction:
         mac: Address that the physical function gave it; zeros for none.
         vlan: VLAN that it is in, 0 for none.
         rate_mbps: Highest rate of sending, Mbit/s; 0 for any.
-        spoof_check: Frames with another source address are dropped; None when not told.
-        trusted: It may become promiscuous; None when not told.
+        spoof_check: Frames with another source address are dropped; None when not reported.
+        trusted: It may become promiscuous; None when not reported.
         rx: Frames it received; None when the driver does not count.
         tx: Frames it sent.
         rx_dropped: Frames for it that were dropped.
@@ -103,7 +103,7 @@ def create_vfs(
     found = vf_addresses(physical, sys=sys)
     if len(found) != count:
         raise HostError(
-            f"{count} virtual functions were asked for and {len(found)} are there",
+            f"{count} virtual functions were requested and {len(found)} are there",
             where=physical,
             cure="see dmesg; the bus may have no room for them (pci=realloc)",
         )
