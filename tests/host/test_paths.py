@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vnetperf.host.journal import Journal
-from vnetperf.host.paths import HostRoots, make_private
+from vnetperf.host.paths import HostRoots, list_files, make_private
 from vnetperf.host.session import RunDir
 from vnetperf.model.errors import HostError
 
@@ -48,3 +48,15 @@ def test_no_run_directory_below_what_others_can_write_to(
     roots.run.chmod(0o777)
     with pytest.raises(HostError, match="cannot be trusted"):
         RunDir.create(journal, roots)
+
+
+def test_a_directory_that_another_run_removes_while_it_is_listed_has_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanish(path: object) -> None:
+        raise FileNotFoundError(path)
+
+    (tmp_path / "a.lock").touch()
+    assert [path.name for path in list_files(tmp_path, "*.lock")] == ["a.lock"]
+    monkeypatch.setattr(os, "scandir", vanish)
+    assert list_files(tmp_path, "*.lock") == []

@@ -12,6 +12,7 @@ from pathlib import Path
 from vnetperf.host import locks
 from vnetperf.host.journal import Change, Journal, UndoData, pending_changes, read_journal
 from vnetperf.host.linux import boot_id
+from vnetperf.host.paths import list_files
 from vnetperf.model.errors import HostError
 
 #: Longest wait for another process that is changing the same pool, seconds.
@@ -49,7 +50,7 @@ def lowest_total(data: UndoData, directory: Path) -> int:
 def _all_claims(journals: Path, directory: Path) -> list[UndoData]:
     """Changes of a pool, by any run since the machine was booted, that are not undone."""
     found: list[UndoData] = []
-    for path in journals.glob("*.jsonl"):
+    for path in list_files(journals, "*.jsonl"):
         with contextlib.suppress(OSError):  # that run has just ended
             for record in pending_changes(read_journal(path).records):
                 data = record["data"]

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from vnetperf.host.linux import ProcessId, user_name
-from vnetperf.host.paths import HostRoots, open_private, remove_if_empty
+from vnetperf.host.paths import HostRoots, list_files, open_private, remove_if_empty
 from vnetperf.host.wait import wait_for
 from vnetperf.model.errors import HostError, TestbedBusyError
 
@@ -88,9 +88,8 @@ class TestbedLock:
         """Take a testbed for a run. What a dead run left is taken silently."""
         path = roots.lock(testbed)
         begin = time.monotonic()
-        found: list[int] = []
 
-        def take() -> bool:
+        def take() -> int:
             try:
                 fd = open_private(path, os.O_RDWR | os.O_CREAT)
             except OSError as error:
@@ -100,10 +99,9 @@ class TestbedLock:
                     cure="run as root on a disk that can be written",
                 ) from error
             if _try_flock(fd, path):
-                found.append(fd)
-                return True
+                return fd
             os.close(fd)
-            return False
+            return 0
 
         def busy() -> TestbedBusyError:
             return _testbed_busy(path, testbed, read_holder(path), time.monotonic() - begin)
@@ -112,7 +110,7 @@ class TestbedLock:
             if on_wait is not None and timeout_s > 0:
                 on_wait(read_holder(path), time.monotonic() - begin)
 
-        wait_for(
+        fd = wait_for(
             take,
             timeout_s,
             f"the lock of testbed {testbed}",
@@ -120,7 +118,6 @@ class TestbedLock:
             check=progress,
             error=busy,
         )
-        (fd,) = found
         me = ProcessId.me()
         lock = cls(
             path,
@@ -174,7 +171,7 @@ def read_holder(path: Path) -> LockHolder | None:
 
 def remove_stale_locks(roots: HostRoots) -> None:
     """Remove lock files that nobody holds."""
-    for path in roots.locks.glob("*.lock"):
+    for path in list_files(roots.locks, "*.lock"):
         with contextlib.suppress(OSError):
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             if _try_flock(fd, path):

@@ -125,6 +125,14 @@ def check_private(directory: Path) -> None:
     )
 
 
+def list_files(directory: Path, pattern: str) -> list[Path]:
+    """Files of a directory, by name; none of one that another run removes at this moment."""
+    try:
+        return sorted(directory.glob(pattern))
+    except FileNotFoundError:
+        return []
+
+
 def remove_if_empty(*directories: Path) -> None:
     """Remove each directory, in the order given, that is there and empty."""
     for directory in directories:

@@ -20,7 +20,7 @@ from vnetperf.host.guardian import GuardianClient
 from vnetperf.host.journal import Journal, UndoReport
 from vnetperf.host.linux import ProcessId, boot_id, check_run_id
 from vnetperf.host.locks import OnWait, TestbedLock
-from vnetperf.host.paths import HostRoots, check_private, remove_if_empty
+from vnetperf.host.paths import HostRoots, check_private, list_files, remove_if_empty
 from vnetperf.host.processes import Processes
 from vnetperf.model.errors import HostError
 
@@ -128,7 +128,7 @@ def restore(
             if path.exists():
                 unreadable.append(str(error))
     locks.remove_stale_locks(roots)
-    damaged = tuple(path.name for path in roots.journals.glob("*.damaged"))
+    damaged = tuple(path.name for path in list_files(roots.journals, "*.damaged"))
     _remove_orphan_logs(roots)
     remove_if_empty(roots.journals, roots.locks, roots.state)
     return RestoreReport(tuple(restored), tuple(live), tuple(unreadable), damaged)
@@ -155,9 +155,7 @@ def living_owner(path: Path) -> LiveRun | None:
 
 def _list_journals(roots: HostRoots) -> list[Path]:
     try:
-        return sorted(roots.journals.glob("*.jsonl"))
-    except FileNotFoundError:
-        return []  # the last run to end has just removed the folder
+        return list_files(roots.journals, "*.jsonl")
     except OSError as error:
         raise HostError(
             f"the journals cannot be listed: {error.strerror}",
@@ -168,10 +166,11 @@ def _list_journals(roots: HostRoots) -> list[Path]:
 
 def _remove_orphan_logs(roots: HostRoots) -> None:
     """Remove logs of guardians that never saw a journal: nothing was changed by those runs."""
-    for log in roots.journals.glob("*.log"):
+    for log in list_files(roots.journals, "*.log"):
         journals = (log.with_suffix(".jsonl"), log.with_suffix(".damaged"))
-        if log.stat().st_size == 0 and not any(journal.exists() for journal in journals):
-            log.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # its guardian has removed it
+            if log.stat().st_size == 0 and not any(journal.exists() for journal in journals):
+                log.unlink()
 
 
 class HostRun:
