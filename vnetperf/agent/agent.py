@@ -82,9 +82,7 @@ class Agent:
                 "error": {
                     "class": type(error).__name__,
                     "what": "\n  ".join([error.what, *notes]),
-                    "where": error.where,
-                    "accepted": error.accepted,
-                    "cure": error.cure,
+                    **{key: getattr(error, key) for key in ("where", "accepted", "cure")},
                 }
             }
 

@@ -13,26 +13,32 @@ from vnetperf.model.errors import HostError
 PROC_MOUNTS = Path("/proc/self/mountinfo")
 
 
-def create_tree(journal: Journal, path: Path, *, mode: int = 0o700) -> Change:
+def create_tree(journal: Journal, path: Path) -> Change:
     """Create a directory that, with all that will be in it, is removed on undo."""
-    _must_be_new(path)
-    with journal.changing("tree", f"create {path}/", {"path": str(path)}) as change:
-        try:
-            path.mkdir(mode=mode)
-        except OSError as error:
-            raise _cannot_create(path, error) from error
-    return change
+    if os.path.lexists(path):
+        raise HostError(
+            "it exists already and is not ours to replace",
+            where=str(path),
+            cure="choose another name, or remove it if it is a leftover",
+        )
+    return _create(journal, "tree", path, exist_ok=False)
 
 
-def ensure_directory(journal: Journal, path: Path, *, mode: int = 0o700) -> Change | None:
+def ensure_directory(journal: Journal, path: Path) -> Change | None:
     """Create a shared directory if it is missing; undoing removes it only once it is empty."""
-    if path.is_dir():
-        return None
-    with journal.changing("directory", f"create {path}/", {"path": str(path)}) as change:
+    return None if path.is_dir() else _create(journal, "directory", path, exist_ok=True)
+
+
+def _create(journal: Journal, kind: str, path: Path, *, exist_ok: bool) -> Change:
+    with journal.changing(kind, f"create {path}/", {"path": str(path)}) as change:
         try:
-            path.mkdir(mode=mode, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=exist_ok)
         except OSError as error:
-            raise _cannot_create(path, error) from error
+            raise HostError(
+                f"cannot be created: {error.strerror or error}",
+                where=str(path),
+                cure="check free space and that you are root",
+            ) from error
     return change
 
 
@@ -73,20 +79,3 @@ def mounts_below(path: Path) -> list[str]:
         if target == str(path) or target.startswith(f"{path}/"):
             found.append(target)
     return sorted(found)
-
-
-def _must_be_new(path: Path) -> None:
-    if os.path.lexists(path):
-        raise HostError(
-            "it exists already and is not ours to replace",
-            where=str(path),
-            cure="choose another name, or remove it if it is a leftover",
-        )
-
-
-def _cannot_create(path: Path, error: OSError) -> HostError:
-    return HostError(
-        f"cannot be created: {error.strerror or error}",
-        where=str(path),
-        cure="check free space and that you are root",
-    )

@@ -25,7 +25,7 @@ from vnetperf.host.paths import make_private, remove_if_empty
 from vnetperf.model.errors import HostError
 
 log = logging.getLogger(__name__)
-GUARDIAN_START_S = 120.0
+GUARDIAN_START_S, DISMISS_S = 120.0, 30.0
 
 
 class GuardianClient:
@@ -72,7 +72,9 @@ class GuardianClient:
         finally:
             for fd in (pipe_read, ready_write, agent, output):
                 os.close(fd)
-        ready = _wait_until_ready(ready_read)
+        ready = _wait_readable(ready_read, timeout_s=GUARDIAN_START_S)
+        ready = ready and os.read(ready_read, 1) == b"r"
+        os.close(ready_read)
         identity = ProcessId.of(popen.pid)
         if not ready or identity is None:
             os.close(pipe_write)
@@ -89,13 +91,13 @@ class GuardianClient:
         log.info("guardian %d guards %s", popen.pid, journal.name)
         return cls(popen, pipe_write, identity)
 
-    def dismiss(self, timeout_s: float = 30.0) -> bool:
-        """Tell the guardian that the run is over, and wait until it is gone."""
+    def dismiss(self) -> bool:
+        """End the guardian, since the run is over, and wait until it is gone."""
         if self._pipe_fd >= 0:
             os.close(self._pipe_fd)
             self._pipe_fd = -1
         try:
-            return self._popen.wait(timeout_s) == 0
+            return self._popen.wait(DISMISS_S) == 0
         except subprocess.TimeoutExpired:
             return False
 
@@ -109,13 +111,12 @@ def _guardian_environment() -> dict[str, str]:
     return environment
 
 
-def _wait_until_ready(fd: int) -> bool:
-    try:
-        poller = select.poll()
+def _wait_readable(*fds: int, timeout_s: float | None = None) -> bool:
+    """Wait until one of them can be read, or is at its end."""
+    poller = select.poll()
+    for fd in fds:
         poller.register(fd, select.POLLIN)
-        return bool(poller.poll(GUARDIAN_START_S * 1000)) and os.read(fd, 1) == b"r"
-    finally:
-        os.close(fd)
+    return bool(poller.poll(None if timeout_s is None else timeout_s * 1000))
 
 
 AGENT_EXIT_S = 3.0
@@ -137,10 +138,13 @@ def main(argv: list[str] | None = None) -> int:
     with contextlib.suppress(OSError):  # the agent may be dead already: all the more to do
         os.write(arguments.ready_fd, b"r")
     os.close(arguments.ready_fd)
-    _wait_for_agent_end(arguments.pipe_fd, arguments.agent_fd)
+    # The agent has closed its end of the pipe, or is dead: a fork of it would keep the pipe open.
+    _wait_readable(arguments.pipe_fd, arguments.agent_fd)
     clean = True
     if arguments.journal.exists():
-        _wait_for_agent_exit(arguments.agent_fd)
+        # An agent in its last moments must be gone before others change things. One that lives on
+        # has closed its run and left a journal that it could not undo.
+        _wait_readable(arguments.agent_fd, timeout_s=AGENT_EXIT_S)
         clean = _undo_journal(arguments.journal)
     journal_dir: Path = arguments.journal.parent
     if clean:
@@ -149,27 +153,6 @@ def main(argv: list[str] | None = None) -> int:
     locks.release_testbed_lock(arguments.lock_fd, arguments.lock)
     remove_if_empty(journal_dir.parent)
     return 0 if clean else 1
-
-
-def _wait_for_agent_end(pipe_fd: int, agent_fd: int) -> None:
-    """Return when the agent has closed its end of the pipe or is dead.
-
-    The pidfd covers an agent that forked without exec: its copy would keep the pipe open.
-    """
-    poller = select.poll()
-    poller.register(pipe_fd, select.POLLIN)
-    poller.register(agent_fd, select.POLLIN)
-    poller.poll()
-
-
-def _wait_for_agent_exit(agent_fd: int) -> None:
-    """Give an agent in its last moments the time to be gone, so that nobody else changes things.
-
-    An agent that lives on has closed its run and left a journal that it could not undo.
-    """
-    poller = select.poll()
-    poller.register(agent_fd, select.POLLIN)
-    poller.poll(AGENT_EXIT_S * 1000)
 
 
 def _undo_journal(path: Path) -> bool:

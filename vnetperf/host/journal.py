@@ -227,6 +227,8 @@ def _checksum(body: str) -> str:
 
 
 RETRY_AFTER_S = 0.3
+#: Longest wait for another process that is undoing the same journal, seconds.
+UNDO_LOCK_S = 30.0
 
 
 def pending_changes(records: Iterable[Record]) -> list[Record]:
@@ -457,7 +459,7 @@ class Journal:
                 self._fd = -1
 
     @contextlib.contextmanager
-    def exclusive(self, timeout_s: float = 30.0) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Hold the journal against other processes that would undo it at the same time."""
         if self._fd < 0:
             yield
@@ -465,9 +467,9 @@ class Journal:
         fd = self._fd
         locks.lock_file(
             fd,
-            timeout_s,
+            UNDO_LOCK_S,
             lambda: HostError(
-                f"another process has been undoing this journal for {timeout_s:.0f} s",
+                f"another process has been undoing this journal for {UNDO_LOCK_S:.0f} s",
                 where=str(self.path),
                 cure="wait for it, or find and end it",
             ),
