@@ -140,7 +140,6 @@ class SpawnRequest:
         output: File descriptor for stdout and stderr.
         cpus: CPUs it may run on; None leaves the caller's.
         netns: File of the network namespace to start in; None is the caller's.
-        cwd: Working directory; None is the caller's.
     """
 
     argv: Sequence[str]
@@ -149,7 +148,6 @@ class SpawnRequest:
     output: int
     cpus: frozenset[int] | None = None
     netns: Path | None = None
-    cwd: Path | None = None
 
 
 class _SpawnThread:
@@ -202,7 +200,6 @@ def _popen(request: SpawnRequest) -> subprocess.Popen[bytes]:
             stdin=request.stdin,
             stdout=request.output,
             stderr=request.output,
-            cwd=request.cwd,
             start_new_session=True,
         )
     finally:
@@ -349,7 +346,6 @@ class Processes:
         env: Mapping[str, str] | None = None,
         cpus: Iterable[int] | None = None,
         netns: Path | None = None,
-        cwd: Path | None = None,
         stdin: bool = False,
     ) -> ManagedProcess:
         """Start a program of this run, from any thread.
@@ -378,7 +374,6 @@ class Processes:
                     output=output,
                     cpus=cpus,
                     netns=netns,
-                    cwd=cwd,
                 )
             )
         except OSError as error:
