@@ -50,8 +50,9 @@ def pytest(arguments: list[str]) -> int:
     command = [sys.executable, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", *arguments]
     if "-n" not in arguments or not os.access(MEMORY, os.W_OK):
         return subprocess.run(command, env=env, check=False).returncode
-    # Thousands of logs are forced to the disk in these: most of their time on a slow one.
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="vnetperf-tests.") as folder:
+    # Thousands of logs are forced to the disk in these: most of their time on a slow one. The
+    # name is short for the sake of sockets.
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="") as folder:
         env["PYTEST_DEBUG_TEMPROOT"] = folder
         return subprocess.run(command, env=env, check=False).returncode
 

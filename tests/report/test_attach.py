@@ -26,7 +26,7 @@ def attached(results: RunResults, phase: object) -> RunResults:
 
 def test_what_the_sgsn_says_stands_in_every_report(results: RunResults) -> None:
     phase = AttachPhase(
-        asked=50, ramp=25.0, seconds=2.0, asking_s=1.96, answer_s=[0.001] * 49 + [0.003]
+        requested=50, ramp=25.0, seconds=2.0, requesting_s=1.96, answer_s=[0.001] * 49 + [0.003]
     )
     phase.contexts = [Context(1, 1, "198.18.0.1", "192.0.2.1")] * 50
     run = attached(results, phase.facts())

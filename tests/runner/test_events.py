@@ -97,8 +97,8 @@ def test_recovery_is_conducted_from_the_throughput(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("test", "said"),
     [
-        ("recovery", "cannot change the load within a trial, nor tell how a trial goes on"),
-        ("reset", "cannot tell how a trial goes on over time, nor go on while the DUT is"),
+        ("recovery", "cannot change the load within a trial, nor count frames over time"),
+        ("reset", "cannot count frames over time within a trial, nor go on while the DUT is"),
         ("latency", "cannot time only frames sent after a moment"),
     ],
 )
