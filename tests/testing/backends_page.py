@@ -9,11 +9,11 @@ from vnetperf import registry
 PAGE = Path(__file__).parents[2] / "docs/backends/README.md"
 HEAD = """# Backends
 
-What each vSwitch of this package can do, by its own capabilities. `vnetperf doctor` says what this
-machine can carry, and what is missing with its cure. Each backend's page says what it needs, its
-options and its traps. Another one is a plugin of its own: [plugins.md](../plugins.md).
+The declared capabilities of each vSwitch of this package. `vnetperf doctor` reports what this machine
+supports, and how to install what is missing. Each backend's page has its requirements, options and
+pitfalls. To add a vSwitch, write a plugin: [plugins.md](../plugins.md).
 
-This table is written by `python -m tests.testing.backends_page`, and a test compares it.
+`python -m tests.testing.backends_page` writes this page, and a test compares it.
 
 """
 COLUMNS = (
