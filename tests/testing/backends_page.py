@@ -9,7 +9,7 @@ from vnetperf import registry
 PAGE = Path(__file__).parents[2] / "docs/backends/README.md"
 HEAD = """# Backends
 
-The declared capabilities of each vSwitch of this package. `vnetperf doctor` reports what this machine
+The table has the declared capabilities of each vSwitch. `vnetperf doctor` reports what this machine
 supports, and how to install what is missing. Each backend's page has its requirements, options and
 pitfalls. To add a vSwitch, write a plugin: [plugins.md](../plugins.md).
 
