@@ -290,13 +290,29 @@ def test_skipped(scenario): pytest.skip("not today")
 
 
 @pytest.mark.slow
-def test_a_run_of_workers_is_resumed_without_its_options(site: Site) -> None:
+@pytest.mark.parametrize("plugins", [(), ("-p", "no:xdist")])
+def test_a_run_of_workers_is_resumed_without_its_options(
+    site: Site, plugins: tuple[str, ...]
+) -> None:
     assert site.run_apart(*WORKERS, "--frame-sizes", "64").ret == 0
     before = site.calls("trial")
-    result = site.run_apart("--resume", "results/latest")
+    result = site.run_apart(*plugins, "--resume", "results/latest")
     result.assert_outcomes(passed=3)
     assert site.calls("trial") == before
     assert len(site.folders) == 1
+
+
+@pytest.mark.slow
+def test_cases_that_last_failed_leave_out_are_not_counted(site: Site) -> None:
+    broken = "def test_own(): assert False"
+    site.pytester.makepyfile(test_own=broken)
+    arguments = ("--lf", "-n", "1", "-k", "pvp_dpdk or own", "--frame-sizes", "64")
+    first = site.pytester.runpytest_subprocess(*arguments)
+    first.assert_outcomes(passed=1, failed=1)
+    (folder,) = site.folders
+    again = site.pytester.runpytest_subprocess(*arguments)
+    again.assert_outcomes(failed=1)
+    assert site.folders == [folder]
 
 
 @pytest.mark.slow

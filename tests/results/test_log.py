@@ -30,6 +30,7 @@ from vnetperf.results.records import (
     SearchRecord,
     TrialRecord,
 )
+from vnetperf.runner import run as run_module
 from vnetperf.testing.sim import SimulatedDut
 
 PRESETS = {
@@ -405,6 +406,25 @@ def test_trials_of_different_runs_are_not_mixed(tmp_path: Path, changes: dict[st
         Bench(tmp_path, agent(), configuration(**changes))
     assert "--resume" in caught.value.cure
     assert whole.derived().results  # the refusal has not touched the log
+
+
+def test_a_log_of_another_commit_is_refused_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure(tmp_path, "mlr")
+    monkeypatch.setattr(run_module, "fingerprint_of", lambda _: "of other things, no option")
+    monkeypatch.setattr(run_module, "_git_commit", lambda: "abcdef")
+    with pytest.raises(ConfigError, match="another commit of vnetperf"):
+        Bench(tmp_path, agent(), configuration(PRESETS["mlr"]))
+
+
+def test_the_wait_for_a_testbed_is_no_difference(tmp_path: Path) -> None:
+    first = configuration(PRESETS["mlr"])
+    bench = Bench(tmp_path, agent(), first)
+    bench.throughput()
+    bench.run.close()
+    testbed = first.testbed.model_copy(update={"lock_timeout_s": 86400.0})
+    assert Bench(tmp_path, agent(), replace(first, testbed=testbed)).run.resumed.history
 
 
 def test_a_case_that_failed_is_measured_when_the_run_is_resumed(tmp_path: Path) -> None:

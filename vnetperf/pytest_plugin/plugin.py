@@ -143,13 +143,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _raise_wrong(config)
     if not _any_measures(items):
         return
-    from vnetperf.pytest_plugin.cases import comparisons_of, group_by_scenario, selected_of
+    from vnetperf.pytest_plugin.cases import comparisons_of, group_by_scenario
 
-    session_of(config).outcomes.cases.update(
-        (item.nodeid, selected.in_test_id)
-        for item in items
-        if (selected := selected_of(item)) is not None
-    )
     try:
         if any(item.get_closest_marker("vary") for item in items):
             ours = session_of(config)
@@ -288,11 +283,18 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Under pytest-xdist: a worker sends its cases before the ids of all tests."""
+    """Note the cases that are left, after `--lf` too; a worker sends them before all tests' ids."""
     config = session.config
+    cases: dict[str, str] = {}
+    if _any_measures(session.items):
+        from vnetperf.pytest_plugin.cases import selected_of
+
+        chosen = ((item.nodeid, selected_of(item)) for item in session.items)
+        cases = {nodeid: selected.in_test_id for nodeid, selected in chosen if selected is not None}
+    if cases:
+        session_of(config).outcomes.cases.update(cases)
     channel = getattr(config, "workerinput", {}).get("vnetperf_cases")
     if channel is not None:
-        cases = session_of(config).outcomes.cases if _SESSION in config.stash else {}
         channel.send((cases, pytest_report_collectionfinish(config, session.items)))
 
 
@@ -300,7 +302,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_xdist_node_collection_finished(node: Any) -> None:
     """Under pytest-xdist: only now the controller knows whether anything will be measured."""
     channel = node.workerinput["vnetperf_cases"]
-    with suppress(channel.TimeoutError):  # vnetperf is not installed where the worker runs
+    # vnetperf is not installed where the worker runs, or the worker has ended.
+    with suppress(channel.TimeoutError, channel.RemoteError, EOFError):
         session_of(node.config).collected_by_worker(*channel.receive(timeout=COLLECTED_S))
 
 

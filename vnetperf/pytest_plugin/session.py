@@ -87,10 +87,21 @@ def select_cases_of_run(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"--resume {option.resume}: its log does not have the command; give its paths and -k"
         )
-    then = config._parser.parse_known_args(arguments)
+    then = config._parser.parse_known_args(_without_workers(arguments))
     for name in ("keyword", "markexpr", "interleave", "expect"):
         setattr(option, name, getattr(option, name) or getattr(then, name))
     config.args[:] = then.file_or_dir or config.args
+
+
+def _without_workers(arguments: Sequence[str]) -> list[str]:
+    """A command without pytest-xdist's options that take a value: it may not be installed now."""
+    kept, rest = [], iter(arguments)
+    for argument in rest:
+        if argument in ("-n", "--numprocesses", "--dist", "--tx", "--maxprocesses"):
+            next(rest, None)
+        else:
+            kept.append(argument)
+    return kept
 
 
 @contextmanager
@@ -237,7 +248,7 @@ class BenchSession:
         #: Why there are no reports.
         self.trouble = ""
         self._name = ""
-        self._lines: Sequence[str] = ()
+        self._lines: set[str] = set()
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         # A worker of xdist has no terminal; a CI log or `-q` into a file is no place for a spinner.
         drawable = terminal is not None and terminal.isatty
@@ -319,11 +330,11 @@ class BenchSession:
 
     def collected_by_worker(self, cases: Mapping[str, str], lines: Sequence[str]) -> None:
         """Under pytest-xdist: a worker has collected; refuse wrong options before it measures."""
-        if lines and lines != self._lines and self.progress:
+        if self.progress and (new := [line for line in lines if line not in self._lines]):
             self.progress.terminal.ensure_newline()
-            for line in lines:
+            for line in new:
                 self.progress.terminal.write_line(line)
-        self._lines = lines
+            self._lines.update(new)
         self.outcomes.cases.update(cases)
         if cases and self.folder is None:
             self.folder = self._named(self._name)

@@ -57,6 +57,8 @@ def _line(text: str) -> str:
 
 #: What a run that is continued may have otherwise: more cases, and where results go.
 NOT_OF_TRIALS = frozenset({"pcap", "results_dir", "notes", "frame_sizes", "tests"})
+#: Nor do these of a testbed: a worker of pytest-xdist waits longer for it.
+TESTBED_NOT_OF_TRIALS = frozenset({"lock_timeout_s"})
 
 #: Differences that are named; the first ones show which file or option it is.
 _SHOWN = 5
@@ -142,11 +144,13 @@ def _configuration_differences(then: RunRecord, now: RunRecord) -> str:
                 if key not in NOT_OF_TRIALS
             },
             "preset": record.preset.model_dump(mode="json", exclude=set(NOT_OF_TRIALS)),
-            "testbed": record.testbed.model_dump(mode="json"),
+            "testbed": record.testbed.model_dump(mode="json", exclude=set(TESTBED_NOT_OF_TRIALS)),
         }
 
     found = tree_differences(tree(then), tree(now))
     texts = [f"{one.path} was {one.a!r}, is {one.b!r}" for one in found[:_SHOWN]]
     if len(found) > _SHOWN:
         texts.append(f"and {len(found) - _SHOWN} more")
+    if not texts and then.identity.git != now.identity.git:
+        return f"it was made by another commit of vnetperf: {then.identity.git}"
     return "; ".join(texts) or "the content of a file of traffic or of the vSwitch's options"

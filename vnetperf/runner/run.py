@@ -45,7 +45,13 @@ from vnetperf.results.records import (
     TrialRecord,
 )
 from vnetperf.runner.calibration_cache import CalibrationCache
-from vnetperf.runner.resume import NOT_OF_TRIALS, ResumedRun, machine_identity, require_same_machine
+from vnetperf.runner.resume import (
+    NOT_OF_TRIALS,
+    TESTBED_NOT_OF_TRIALS,
+    ResumedRun,
+    machine_identity,
+    require_same_machine,
+)
 
 log = logging.getLogger(__name__)
 
@@ -143,8 +149,7 @@ def fingerprint_of(configuration: Configuration) -> str:
     c = configuration
     chosen = c.settings.model_dump_json(exclude=set(NOT_OF_TRIALS))
     preset = c.preset.model_dump_json(exclude={"frame_sizes", "tests"})
-    # A worker of pytest-xdist waits longer for its testbed.
-    testbed = c.testbed.model_dump_json(exclude={"lock_timeout_s"})
+    testbed = c.testbed.model_dump_json(exclude=set(TESTBED_NOT_OF_TRIALS))
     text = "\n".join(
         [
             *(__version__, preset, testbed, c.traffic.model_dump_json()),
