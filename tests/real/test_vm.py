@@ -67,7 +67,7 @@ MULTIQUEUE = {
 @pytest.mark.parametrize(
     ("scenario", "settings"),
     [
-        pytest.param("pvp_dpdk", MULTIQUEUE, id="pvp_dpdk-two_queues"),
+        pytest.param("pvp_dpdk", MULTIQUEUE, id="pvp_dpdk-two_queues", marks=pytest.mark.daily),
         pytest.param(
             "pvp_testpmd", {"vnf_mode": "5tswap"}, id="pvp_testpmd-5tswap", marks=pytest.mark.daily
         ),
