@@ -311,3 +311,10 @@ def test_what_is_not_installed_is_told_with_its_package() -> None:
     assert "netserver is not installed; install the package netperf" in tool("netperf").missing(
         here
     )
+
+
+def test_a_tool_of_an_older_contract_is_refused_when_it_is_written() -> None:
+    base = type(tool("iperf3"))
+    for old in ({"package": "x"}, {"tells_machines_cpu": True}, {"programs": ("x",)}):
+        with pytest.raises(TypeError, match=next(iter(old))):
+            type("Old", (base,), old)

@@ -55,7 +55,7 @@ def test_info_describes_ports_and_workers(engine: Engine) -> None:
 
 
 def test_xstats_are_all_there(engine: Engine) -> None:
-    assert {"rx_good_packets", "tx_good_packets"} <= engine._ask("xstats", port=0, offset=0).keys()
+    assert {"rx_good_packets", "tx_good_packets"} <= engine.xstats(0).keys()
 
 
 ADD = f"/loadgen/stream/add,id=1,tx_port=0,rx_port=1,size=64,header={HEADER}"

@@ -239,4 +239,4 @@ def test_a_port_is_let_go_of_and_taken_up_in_the_middle_of_a_trial(
     away = [n for n, refused in enumerate(timeline.refused) if refused]
     assert sum(timeline.sent[away[0] + 1 : away[-1]]) == 0, "it was away in one piece"
     assert sum(timeline.sent[away[-1] + 1 :]) > 0
-    assert again._ask("xstats", port=0, offset=0)["rx_good_packets"] > 0
+    assert again.xstats(0)["rx_good_packets"] > 0

@@ -25,6 +25,7 @@ from vnetperf.report.plot import (
     svg,
 )
 from vnetperf.report.plots import (
+    bounds_so_far,
     by_size_plot,
     hop_css,
     latency_curve,
@@ -222,3 +223,30 @@ def test_only_valid_trials_account_for_lost_frames():
     assert found.by_hop == {"tap": 60, "ring": 30}
     assert list(found.by_hop) == ["tap", "ring"]
     assert (found.trials, found.lossy, found.unattributed, found.total) == (4, 3, 1, 90)
+
+
+def test_bounds_so_far_follow_every_trial(results):
+    result = next(r for r in results.results if r.goals)
+    goal = result.goals[0].model_copy(update={"loss_ratio": 0.0, "exceed_ratio": 0.5})
+    point = results.trials[0]
+
+    def trial(load, loss, seconds=1.0, verdict=Verdict.VALID):
+        changes = {"load_fps": load, "loss_ratio": loss, "duration_s": seconds, "verdict": verdict}
+        return point.model_copy(update=changes)
+
+    trials = [
+        trial(50.0, 0.1, verdict=Verdict.GENERATOR_LIMITED),  # classifies nothing
+        trial(10.0, 0.0),
+        trial(30.0, 0.1),
+        trial(20.0, 0.1),
+        trial(20.0, 0.0, seconds=3.0),  # a quarter of its time lost frames: carried after all
+        trial(20.0, 0.1, seconds=9.0),
+    ]
+    assert list(bounds_so_far(goal, trials)) == [
+        (None, None),
+        (10.0, None),
+        (10.0, 30.0),
+        (10.0, 20.0),
+        (20.0, 30.0),
+        (10.0, 20.0),
+    ]

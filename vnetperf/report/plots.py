@@ -302,17 +302,20 @@ def bounds_so_far(
     goal: GoalResult, trials: Sequence[TrialPoint]
 ) -> Iterator[tuple[float | None, float | None]]:
     """Lower and upper bound after each trial: too much of a load's time lost more, or not."""
-    bad: dict[float, float] = {}
+    bad: dict[float, float] = defaultdict(float)
     whole: dict[float, float] = defaultdict(float)
+    failed: set[float] = set()
+    bounds: tuple[float | None, float | None] = None, None
     for t in trials:
         if t.verdict is Verdict.VALID and t.loss_ratio is not None:
-            lossy = t.duration_s if t.loss_ratio > goal.loss_ratio else 0.0
-            bad[t.load_fps] = bad.get(t.load_fps, 0.0) + lossy
-            whole[t.load_fps] += t.duration_s
-        failed = {load for load, lost in bad.items() if lost > goal.exceed_ratio * whole[load]}
-        upper = min(failed, default=math.inf)
-        lower = max((load for load in bad if load < upper), default=None)
-        yield lower, upper if failed else None
+            load = t.load_fps
+            bad[load] += t.duration_s if t.loss_ratio > goal.loss_ratio else 0.0
+            whole[load] += t.duration_s
+            (failed.add if bad[load] > goal.exceed_ratio * whole[load] else failed.discard)(load)
+            upper = min(failed, default=None)
+            carried = (known for known in whole if upper is None or known < upper)
+            bounds = max(carried, default=None), upper
+        yield bounds
 
 
 def _bound_series(goal: GoalResult, trials: Sequence[TrialPoint], css: str) -> Iterator[Series]:

@@ -60,7 +60,6 @@ class LuaClient:
         self._rest = b""
         self._tag = 0
         self._socket = connection
-        connection.settimeout(RECEIVE_S)
         try:
             self._send(helper_line())
             self.call("return 1")
@@ -101,6 +100,7 @@ class LuaClient:
                 accepted=f"one line of at most {MAX_LINE} octets",
             )
         try:
+            self._socket.settimeout(ANSWER_S)
             self._socket.sendall(octets)
         except OSError as error:
             raise self._gone(str(error)) from None
@@ -130,6 +130,7 @@ class LuaClient:
     def _received(self) -> bytes:
         """What has come, after a short wait for it."""
         try:
+            self._socket.settimeout(RECEIVE_S)
             if received := self._socket.recv(65536):
                 return received
         except TimeoutError:

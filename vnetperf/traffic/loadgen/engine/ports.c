@@ -257,14 +257,20 @@ static void finish_interrupts(void)
 }
 
 /*
- * A memif whose far end hangs up disconnects in the interrupt thread, which must find neither its
- * port freed, nor, after rte_eal_cleanup(), the memory of interrupts that ended with the ports.
+ * A memif whose far end hangs up disconnects in the interrupt thread. With both ends in this
+ * process the next port must not be stopped, nor any be closed, while that thread is at it.
  */
+static void port_stop(uint16_t i)
+{
+	rte_eth_dev_stop(i);
+	finish_interrupts();
+}
+
+/* The last wait is for rte_eal_cleanup(), which frees what interrupts are handled with. */
 void ports_stop(void)
 {
 	for (uint16_t i = 0; i < engine.n_ports; i++)
-		rte_eth_dev_stop(i);
-	finish_interrupts();
+		port_stop(i);
 	for (uint16_t i = 0; i < engine.n_ports; i++)
 		rte_eth_dev_close(i);
 	finish_interrupts();
