@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from vnetperf.host.processes import ManagedProcess
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import DutError, HostError
 from vnetperf.virt.container import ContainerProgram
 from vnetperf.virt.endpoint import CpuTime, GuestProgram, cpu_time
 from vnetperf.virt.guest_agent import GuestAgent
@@ -137,6 +137,29 @@ def test_a_program_in_a_guest_ends_by_the_agent_and_its_time_is_that_of_the_last
     assert guest.killed_by == signal.SIGINT
     assert one.ended() == 128 + signal.SIGINT
     assert one.output() == "Total 5 messages"
+    assert one.cpu() == CpuTime(1.5, 0.5)
+
+
+def test_the_time_of_a_program_in_a_guest_is_one_look_that_may_fail() -> None:
+    class Failing(FakeGuest):
+        fails, looks = False, 0
+
+        def guest_exec_status(self, args: dict[str, Any]) -> Any:
+            if self.fails:
+                raise HostError("the agent does not answer")
+            return super().guest_exec_status(args)
+
+        def guest_file_open(self, args: dict[str, Any]) -> int:
+            self.looks += 1
+            if self.fails:
+                raise HostError("the agent does not answer")
+            return super().guest_file_open(args)
+
+    guest = Failing()
+    one = GuestProgram(guest, 7)  # type: ignore[arg-type]  # a double
+    assert one.cpu() == CpuTime(1.5, 0.5)
+    assert guest.looks == 1
+    guest.fails = True
     assert one.cpu() == CpuTime(1.5, 0.5)
 
 

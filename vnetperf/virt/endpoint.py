@@ -148,6 +148,12 @@ class GuestProgram(EndpointProgram):
             self._end = self._guest.agent.ended(self._pid)
         return None if self._end is None else self._end.status
 
+    def cpu(self) -> CpuTime | None:
+        """Processor time until now, or as last read; an agent that fails is no error."""
+        if self._end is None:
+            self.update_cpu()
+        return self._last
+
     def read_stat(self) -> str:
         """The text of its stat file in the guest."""
         return self._guest.agent.read(f"/proc/{self._pid}/stat")
