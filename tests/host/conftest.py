@@ -3,18 +3,22 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from vnetperf.deployment.deploy import MACHINE_LOCK
+from vnetperf.host import hugepages
 from vnetperf.host.journal import Journal
-from vnetperf.host.kernel import read_value
 from vnetperf.host.locks import TestbedLock
 from vnetperf.host.paths import HostRoots
 
 #: Longest wait for a measurement, or other tests, on this machine, seconds.
 TURN_S = 600.0
+GIB_KB = 1 << 20
+#: More 1 GiB pages than any test adds.
+ANY_NUMBER = 1 << 20
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,15 +36,27 @@ def hugepages_to_ourselves() -> Iterator[None]:
     The journals of these tests are in folders of their own, where no later run looks: were this
     process killed, their pages would stay. So the number there was is in the machine's journal too.
     """
-    lock = TestbedLock.acquire(HostRoots(), MACHINE_LOCK, "tests-host", timeout_s=TURN_S)
-    journal = Journal.create(HostRoots(), f"tests-{secrets.token_hex(4)}")
-    for path in Path("/sys/devices/system/node").glob("node*/hugepages/hugepages-1048576kB"):
-        pages = str(path / "nr_hugepages")
-        data = {"path": pages, "previous": read_value(Path(pages)), "zero_first": False}
-        journal.intend("value", pages, data)
-    yield
-    journal.undo()
-    lock.release()
+    with ExitStack() as last:
+        lock = TestbedLock.acquire(HostRoots(), MACHINE_LOCK, "tests-host", timeout_s=TURN_S)
+        last.callback(lock.release)
+        journal = Journal.create(HostRoots(), f"tests-{secrets.token_hex(4)}")
+        last.callback(journal.close)
+        last.callback(lambda: journal.undo().raise_if_incomplete())
+        for path in Path("/sys/devices/system/node").glob(f"node*/hugepages/hugepages-{GIB_KB}kB"):
+            journal.intend("hugepages", f"1 GiB pages of {path}", _pages_to_restore(path))
+        yield
+
+
+def _pages_to_restore(directory: Path) -> dict[str, str | int]:
+    """A change that is undone to what a pool has now, however many pages a test adds."""
+    node = int(directory.parents[1].name.removeprefix("node"))
+    pool = hugepages.pool(node, GIB_KB)
+    return {
+        "directory": str(directory),
+        "previous": pool.total,
+        "wanted": pool.total + ANY_NUMBER,
+        "surplus": pool.surplus,
+    }
 
 
 @pytest.fixture
