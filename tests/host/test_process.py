@@ -174,3 +174,21 @@ def _until(condition: Callable[[], object], timeout_s: float = 5) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_the_wait_for_ends_sleeps_in_the_kernel_for_its_time_alone(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vnetperf.host.wait.time_factor", lambda: 50.0)
+    monkeypatch.setattr(time, "sleep", pytest.fail)
+    process = processes.spawn("stays", ["sleep", "60"])
+    target = kill._PidFd(process.pid, os.pidfd_open(process.pid))
+    try:
+        begin = time.monotonic()
+        kill._wait_ended([target], 0.1)
+        assert 0.1 <= time.monotonic() - begin < 5
+        target.signal(signal.SIGKILL)
+        kill._wait_ended([target], 60)
+        assert not process.alive()
+    finally:
+        os.close(target.fd)
