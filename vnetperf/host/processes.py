@@ -284,18 +284,27 @@ class ManagedProcess:
         if self._popen.stdin is not None:
             with contextlib.suppress(OSError):
                 self._popen.stdin.close()
-        for end, limit_s in ((self._popen.terminate, timeout_s), (self._popen.kill, timeout_s + 5)):
-            end()  # nothing happens when it has ended already
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = self._popen.wait(limit_s)
-                log.info("%s (pid %d) has ended: exit code %d", self.name, self.pid, code)
-                return code
+        self._popen.terminate()  # nothing happens when it has ended already
+        code = self._wait(timeout_s)
+        if code is None:
+            self._popen.kill()
+            code = self._wait(timeout_s + 5)
+        if code is None:
+            raise HostError(
+                f"{self.name} (pid {self.pid}) does not end, not even by SIGKILL",
+                where=str(self.log),
+                cure=f"see /proc/{self.pid}/stack for what in the kernel holds it",
+            )
+        log.info("%s (pid %d) has ended: exit code %d", self.name, self.pid, code)
+        return code
+
+    def _wait(self, limit_s: float) -> int | None:
+        """Its exit code; None when it does not end in time."""
+        try:
+            return self._popen.wait(limit_s)
+        except subprocess.TimeoutExpired:
             log.warning("%s (pid %d) does not end within %g s", self.name, self.pid, limit_s)
-        raise HostError(
-            f"{self.name} (pid {self.pid}) does not end, not even by SIGKILL",
-            where=str(self.log),
-            cure=f"see /proc/{self.pid}/stack for what in the kernel holds it",
-        )
+            return None
 
     def wait_for(
         self,
