@@ -73,6 +73,8 @@ def load(family: Family, name: str) -> Any:
         point = _from_packages(family).get(name)
         if point is not None:
             return point.load()
+    except ConfigError:  # its contract refuses it, and says why
+        raise
     except Exception as error:  # a plugin's module may raise anything
         raise ConfigError(
             f"backend {name!r} cannot be loaded: {type(error).__name__}: {error}",
