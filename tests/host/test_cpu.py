@@ -87,6 +87,20 @@ def test_root_may_use_isolated_cpus_that_the_cgroup_allows(
     assert [cpu.number for cpu in topology.allowed] == allowed
 
 
+def test_a_name_in_brackets_hides_no_processors(two_sockets: Path) -> None:
+    roots = {"sys": two_sockets / "sys", "proc": two_sockets / "proc"}
+    own = two_sockets / "proc/self"
+    (own / "status").write_text("Name:\t[x]\nCpus_allowed_list:\t1-2\n")
+    topology = read_topology(**roots, as_root=False)
+    assert [cpu.number for cpu in topology.allowed] == [1, 2]
+    (own / "cgroup").write_text("1:name=y:/ [x] \n0::/a\n")
+    group = two_sockets / "sys/fs/cgroup/a"
+    group.mkdir(parents=True)
+    (group / "cpuset.cpus.effective").write_text("3\n")
+    topology = read_topology(**roots, as_root=True)
+    assert [cpu.number for cpu in topology.allowed] == [3]
+
+
 def test_this_machine() -> None:
     topology = read_topology(as_root=False)
     assert {cpu.number for cpu in topology.allowed} == os.sched_getaffinity(0)

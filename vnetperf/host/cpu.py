@@ -148,7 +148,7 @@ def _node_of_cpu(sys: Path) -> dict[int, int]:
 
 def _affinity_cpus(proc: Path, online: tuple[int, ...]) -> set[int]:
     # The kernel has already cut this list by the cgroup's cpuset.
-    for line in read_text(proc / "self/status").splitlines():
+    for line in _read_lines(proc / "self/status"):
         name, _, value = line.partition(":")
         if name == "Cpus_allowed_list":
             return set(parse_cpus(value)) & set(online)
@@ -158,7 +158,7 @@ def _affinity_cpus(proc: Path, online: tuple[int, ...]) -> set[int]:
 def _cgroup_cpus(sys: Path, proc: Path, online: tuple[int, ...]) -> set[int]:
     """What the cgroup lets root choose from; isolated CPUs are in no task's inherited affinity."""
     root = sys / "fs/cgroup"
-    for line in read_text(proc / "self/cgroup").splitlines():
+    for line in _read_lines(proc / "self/cgroup"):
         _, controllers, group = line.split(":", maxsplit=2)
         if "cpuset" in controllers.split(","):
             bases = [root / "cpuset", root / controllers]
@@ -174,6 +174,14 @@ def _cgroup_cpus(sys: Path, proc: Path, online: tuple[int, ...]) -> set[int]:
                 if cpus := read_text(file):
                     return set(parse_cpus(cpus)) & set(online)
     return set(online)
+
+
+def _read_lines(path: Path) -> list[str]:
+    """Lines as they are: in `read_text` a word in brackets would stand for the whole file."""
+    try:
+        return path.read_text(errors="replace").strip().splitlines()
+    except OSError:
+        return []
 
 
 def read_governor(cpu: int, *, sys: Path = SYS) -> str | None:
