@@ -114,3 +114,24 @@ def test_only_one_of_many_has_it(roots: HostRoots) -> None:
     finally:
         locks.TESTBED_LOCK_POLL_S = lock_poll
     assert worst == [1] * 60
+
+
+FIRST_FILE = """
+import os, sys
+from pathlib import Path
+from vnetperf.host.locks import TestbedLock
+from vnetperf.host.paths import HostRoots
+base = Path(sys.argv[1])
+os.close(0)
+print(TestbedLock.acquire(HostRoots(base / "state", base / "run"), "bed", "mine").fd)
+"""
+
+
+def test_a_process_without_standard_input_takes_the_lock(tmp_path: Path) -> None:
+    taken = subprocess.run(
+        [sys.executable, "-c", FIRST_FILE, str(tmp_path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert taken.stdout == "0\n"

@@ -89,7 +89,7 @@ class TestbedLock:
         path = roots.lock(testbed)
         begin = time.monotonic()
 
-        def take() -> int:
+        def take() -> tuple[int] | None:  # a tuple: 0 is a file descriptor too
             try:
                 fd = open_private(path, os.O_RDWR | os.O_CREAT)
             except OSError as error:
@@ -99,9 +99,9 @@ class TestbedLock:
                     cure="run as root on a disk that can be written",
                 ) from error
             if _try_flock(fd, path):
-                return fd
+                return (fd,)
             os.close(fd)
-            return 0
+            return None
 
         def busy() -> TestbedBusyError:
             return _testbed_busy(path, testbed, read_holder(path), time.monotonic() - begin)
@@ -110,7 +110,7 @@ class TestbedLock:
             if on_wait is not None and timeout_s > 0:
                 on_wait(read_holder(path), time.monotonic() - begin)
 
-        fd = wait_for(
+        (fd,) = wait_for(
             take,
             timeout_s,
             f"the lock of testbed {testbed}",
