@@ -1,0 +1,61 @@
+"""Offloads as they are read, with a driver that refuses."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+from pyroute2.ethtool import ioctl
+
+from vnetperf.host import ethtool
+from vnetperf.model.errors import HostError
+
+
+class Driver:
+    """An interface whose scatter-gather cannot be read."""
+
+    error: Exception = ioctl.NotSupportedError("dev0")
+
+    def __init__(self, name: str) -> None:
+        assert name == "dev0"
+        self.ifreq: Any = ioctl.IfReq()
+
+    def ioctl(self) -> None:
+        value = self.ifreq.value.contents
+        if value.cmd == ioctl.ETHTOOL_GSG:
+            raise self.error
+        value.data = value.cmd in {ioctl.ETHTOOL_GGRO, ioctl.ETHTOOL_GTXCSUM}
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ioctl, "IoctlEthtool", Driver)
+
+
+def test_an_offload_that_the_driver_lacks_hides_no_other() -> None:
+    assert ethtool.offloads("dev0") == {
+        "gro": 1,
+        "gso": 0,
+        "tso": 0,
+        "tx-checksum": 1,
+        "rx-checksum": 0,
+    }
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EINVAL, errno.EBUSY])
+def test_a_failed_reading_is_an_error_and_not_nothing(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(Driver, "error", OSError(number, "refused"))
+    with pytest.raises(HostError, match="refused"):
+        ethtool.offloads("dev0")
+
+
+@pytest.mark.real
+def test_those_of_an_interface_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert set(ethtool.offloads("lo")) == set(ethtool.OFFLOADS)
