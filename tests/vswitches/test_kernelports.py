@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
 from vnetperf.host.links import LinkStatistics
 from vnetperf.host.machine import Machine
 from vnetperf.model.deployment import VnfPort
-from vnetperf.model.errors import DutError
+from vnetperf.model.errors import DutError, HostError
 from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import kernelports
+from vnetperf.vswitches.bridge import LinuxBridge
 
 
 class Notes:
@@ -108,3 +110,14 @@ def test_counters_are_the_switchs_and_those_of_what_is_gone_are_left_out(
 def test_an_unknown_kind_names_those_there_are(machine: Machine) -> None:
     with pytest.raises(DutError, match="accepted: tap, veth"):
         kernelports.offer(machine, PORT, "vhost-user")
+
+
+def test_a_port_that_could_not_be_made_is_not_recorded(machine: Machine) -> None:
+    class Full(Notes):
+        def create_tap(self, name: str, mtu: int, **options: Any) -> None:
+            raise HostError("no room", where=name)
+
+    switch = LinuxBridge(cast("Machine", Full()), MagicMock())
+    with pytest.raises(HostError, match="no room"):
+        switch.make_attachment(kernelports.offer(machine, PORT, "tap"))
+    assert not switch.attachments

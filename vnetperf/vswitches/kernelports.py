@@ -108,8 +108,9 @@ class KernelAttachments(VSwitch):
         """Make the tap or the pair; the switch's interface of it."""
         scenario = self.plan.scenario
         offloads = bool(scenario.options.offloads)
+        netdev = make(self.machine, attachment, scenario.mtu, offloads=offloads)
         self.attachments[attachment.port] = attachment
-        return make(self.machine, attachment, scenario.mtu, offloads=offloads)
+        return netdev
 
     def delete_attachment(self, port: Port) -> None:
         """Delete what was made for a VNF's port, if it is one."""
