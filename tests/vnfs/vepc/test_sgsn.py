@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import IPv4Address
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -189,3 +190,26 @@ def test_sessions_in_order_are_one_run() -> None:
     sessions = [(n, int(IPv4Address("198.18.0.0")) + n) for n in range(1, 1001)]
     (run,) = sgsn.bearer_runs(sessions)
     assert (run.teid, run.ue, run.count) == (1, "198.18.0.1", 1000)
+
+
+def test_a_silent_core_is_asked_at_the_stated_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = [100.0], [0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr(sgsn, "time", clock)
+    monkeypatch.setattr("vnetperf.host.wait.time", clock)
+    monkeypatch.setattr("vnetperf.host.wait.time_factor", lambda: 1.0)
+    with core(monkeypatch, accepted) as client:
+        monkeypatch.setattr(client, "_send", lambda _: asked.__setitem__(0, asked[0] + 1))
+        monkeypatch.setattr(client, "_receive", sleep)
+        with pytest.raises(DutError, match="does not answer"):
+            client.echo()
+        assert asked[0] == pytest.approx(sgsn.ECHO_S / sgsn.ECHO_EVERY_S, rel=0.1)
+        asked[0] = 0
+        monkeypatch.setattr(client, "_receive", lambda _: None)  # refused at once
+        with pytest.raises(DutError, match="does not answer"):
+            client.echo()
+        assert asked[0] <= sgsn.ECHO_S / sgsn.ECHO_EVERY_S + 1

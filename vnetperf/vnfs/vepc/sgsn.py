@@ -30,6 +30,7 @@ SEQUENCES = 1 << 16
 TRANSIENT = (errno.ECONNREFUSED, errno.EAGAIN, errno.ENOBUFS)
 #: Longest wait for the answer of a mobile core that has just started, and between two requests.
 ECHO_S, ECHO_EVERY_S = 10.0, 0.1
+ECHO_POLL_S = ECHO_EVERY_S / 20
 
 
 @dataclass
@@ -157,17 +158,21 @@ class Sgsn:
 
     def echo(self) -> None:
         """Wait until the mobile core answers."""
+        due = time.monotonic()
 
         def answered() -> bool:
-            self._send(gtpc.echo_request(self._next()).encode())
-            answer = self._receive(ECHO_EVERY_S)
+            nonlocal due
+            if (now := time.monotonic()) >= due:
+                self._send(gtpc.echo_request(self._next()).encode())
+                due = now + ECHO_EVERY_S
+            answer = self._receive(due - now)
             return answer is not None and answer.kind == gtpc.ECHO_RESPONSE
 
         wait_for(
             answered,
             ECHO_S,
             "an echo response of the mobile core",
-            poll_s=ECHO_EVERY_S,  # a port without a listener refuses at once
+            poll_s=ECHO_POLL_S,  # the receiving waits, unless a port without a listener refuses
             check=self.check,
             error=lambda: DutError(
                 "the mobile core does not answer an echo request", where=f"GTP-C, {self.local}"
