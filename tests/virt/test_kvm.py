@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from tests.conftest import Programs
+from vnetperf.host.wait import LAB_TIME_FACTOR
 from vnetperf.model.errors import HostError
 from vnetperf.virt import kvm, lab_guest
 from vnetperf.virt.kernel import Kernel
@@ -100,6 +101,11 @@ def test_no_device_and_no_kernel_need_no_attempt(
     assert "no kernel" in kvm.kvm_proof("qemu", None).why
     monkeypatch.setattr(kvm, "DEVICE", tmp_path / "nowhere" / "kvm")
     assert "/dev/kvm" in kvm.kvm_proof("qemu", tmp_path).why
+
+
+def test_the_lab_has_two_minutes_for_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vnetperf.host.wait.time_factor", lambda: LAB_TIME_FACTOR)
+    assert kvm.patient(kvm.LIMIT_S) == 120
 
 
 @pytest.mark.parametrize(("takes", "loaded"), [(False, []), (True, ["kvm_amd"])])
