@@ -243,9 +243,9 @@ def deployed(monkeypatch: pytest.MonkeyPatch, wanted: Scenario) -> tuple[Any, Ne
     switch: Any = Sriov(netlink, plan(wanted))  # type: ignore[arg-type]  # a double
     found = vf_specs_of_graph(wanted.deployment)
     switch.eswitch.parents = {place.physical: f"pf{place.physical}" for place in found}
-    switch.functions = {
-        str(p.port): VfPort(p, "", f"pf{p.physical}", netdev=f"f{n}") for n, p in enumerate(found)
-    }
+    for number, place in enumerate(found):
+        function = VfPort(place, "", f"pf{place.physical}", netdev=f"f{number}")
+        switch.functions[str(place.port)] = function
     return switch, netlink
 
 

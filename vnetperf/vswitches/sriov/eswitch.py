@@ -7,7 +7,9 @@ phys_port_name; udev may rename them at any time.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -103,40 +105,105 @@ def _net_attribute(sys: Path, name: str, what: str) -> str:
         return ""
 
 
-Ports = tuple[Port, ...]
 #: How often an interface may be renamed while it is taken.
 RENAME_TRIES = 3
+Ports = tuple[Port, ...]
 
 
-class LegacyMode:
-    """NICs that switch by MAC address between wire and virtual functions."""
+class EswitchMode(ABC):
+    """How NICs switch between wire and virtual functions.
 
-    def __init__(self, machine: Machine, scenario: Scenario) -> None:
+    Args:
+        machine: The machine.
+        scenario: The scenario.
+        functions: Virtual functions by port; the vSwitch adds them.
+        removed: Names of ports that were taken away; the vSwitch keeps it.
+
+    Attributes:
+        parents: Interfaces of the physical functions when they were made, by physical port.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        scenario: Scenario,
+        functions: Mapping[str, VfPort],
+        removed: AbstractSet[str],
+    ) -> None:
         self._machine = machine
         self._scenario = scenario
-        #: Interfaces of the physical functions, by physical port.
+        self._functions = functions
+        self._removed = removed
         self.parents: dict[int, str] = {}
-        self._redirected = ""
 
     @property
     def netns(self) -> Path | None:
         """Namespace of the physical functions' interfaces; None is the machine's own."""
-        return self._machine.netns
+        return None
 
     def taken_nics(self, on: tuple[int, ...]) -> tuple[int, ...]:
-        """Physical ports whose NICs are taken: those with virtual functions."""
+        """Physical ports whose NICs are taken: by default those with virtual functions."""
         return on
 
-    def make(
-        self, index: int, use: NicUse, netdev: str, ports: tuple[Port, ...]
-    ) -> tuple[str, ...]:
+    def make(self, index: int, use: NicUse, netdev: str, ports: Ports) -> tuple[str, ...]:
         """Make a NIC's virtual functions; their addresses."""
-        self.parents[index] = netdev
-        return self._machine.make_vfs(use.pci, len(ports))
+        made = self.make_functions(index, use, ports)
+        self.parents.setdefault(index, netdev)
+        return made
+
+    @abstractmethod
+    def make_functions(self, index: int, use: NicUse, ports: Ports) -> tuple[str, ...]:
+        """Make them, and set `parents` where the interface gets another name by that."""
 
     def interfaces(self) -> dict[int, str]:
-        """Interfaces of the physical functions by physical port."""
+        """Interfaces of the physical functions by physical port, by their present names."""
         return self.parents
+
+    @abstractmethod
+    def link(self, name: str) -> links.Link:
+        """A physical function's interface."""
+
+    @abstractmethod
+    def plug(self, end: WireEnd) -> None:
+        """Take a wire's end."""
+
+    @abstractmethod
+    def restore(self, function: VfPort) -> None:
+        """Connect a VNF's port again that was cut off."""
+
+    @abstractmethod
+    def connect(self) -> None:
+        """Install the forwarding that the NIC does not do by address."""
+
+    @abstractmethod
+    def cut_off(self, port: Port) -> None:
+        """Cut a port off."""
+
+    @abstractmethod
+    def bring_all(self, *, up: bool) -> None:
+        """Bring the ports up or down."""
+
+    def check(self) -> None:  # noqa: B027 - one mode has nothing else
+        """Raise when something of this mode is gone, its virtual functions aside."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What switches, and how."""
+
+
+class LegacyMode(EswitchMode):
+    """NICs that switch by MAC address between wire and virtual functions."""
+
+    _redirected = ""
+
+    @property
+    def netns(self) -> Path | None:
+        """The run's namespace."""
+        return self._machine.netns
+
+    def make_functions(self, index: int, use: NicUse, ports: Ports) -> tuple[str, ...]:
+        """Make a NIC's virtual functions; their addresses."""
+        return self._machine.make_vfs(use.pci, len(ports))
 
     def link(self, name: str) -> links.Link:
         """A physical function's interface."""
@@ -146,35 +213,30 @@ class LegacyMode:
         """Take a wire's end, which is the physical function's interface."""
         self.parents[end.wire] = str(end.netdev)
 
-    def restore(self, function: VfPort, options: SriovOptions) -> None:
+    def restore(self, function: VfPort) -> None:
         """Connect a VNF's port again that was cut off."""
-        function.join(self._machine.netns, options)
+        function.join(self._machine.netns, self._scenario.options.own(SriovOptions))
 
-    def connect(self, functions: Mapping[str, VfPort], removed: set[str]) -> None:
+    def connect(self) -> None:
         """Join physical ports between which there is no VNF; the rest goes by address."""
-        del removed
         pairs = {
-            functions[str(a)].netdev: functions[str(b)].netdev
+            self._functions[str(a)].netdev: self._functions[str(b)].netdev
             for a, b in tc_redirect.joined_phy_ports(self._scenario.deployment)
         }
         if pairs and not self._redirected:
             self._redirected = tc_redirect.redirect(self._machine, pairs)
 
-    def cut_off(self, port: Port, functions: Mapping[str, VfPort]) -> None:
+    def cut_off(self, port: Port) -> None:
         """Cut a virtual function off, or bring a physical function down with all of its."""
         if isinstance(port, PhyPort):
             self._machine.set_link(self.parents[port.index], up=False)
         else:
-            functions[str(port)].cut_off(self._machine.netns)
+            self._functions[str(port)].cut_off(self._machine.netns)
 
-    def bring_all(self, *, up: bool, without: set[str]) -> None:
+    def bring_all(self, *, up: bool) -> None:
         """Bring the physical functions up or down, and with them their virtual functions."""
-        del without
         for name in self.parents.values():
             self._machine.set_link(name, up=up)
-
-    def check(self) -> None:
-        """Nothing of this mode can go without its virtual functions."""
 
     def facts(self) -> dict[str, Any]:
         """What switches, and what joins physical ports."""
@@ -187,17 +249,17 @@ class LegacyMode:
         }
 
 
-class SwitchdevMode:
+class SwitchdevMode(EswitchMode):
     """NICs that switch by rules between uplinks and representors."""
 
-    #: Interfaces are in the machine's own namespace.
-    netns: Path | None = None
-
-    def __init__(self, machine: Machine, scenario: Scenario) -> None:
-        self._machine = machine
-        self._scenario = scenario
-        #: Interfaces of the physical functions when they were made, by physical port.
-        self.parents: dict[int, str] = {}
+    def __init__(
+        self,
+        machine: Machine,
+        scenario: Scenario,
+        functions: Mapping[str, VfPort],
+        removed: AbstractSet[str],
+    ) -> None:
+        super().__init__(machine, scenario, functions, removed)
         #: PCI addresses of physical functions, by physical port.
         self._nics: dict[int, str] = {}
         #: Place of a VNF's port: physical port and number of its virtual function.
@@ -210,11 +272,8 @@ class SwitchdevMode:
         wires = (port.index for port in self._scenario.deployment.phy_ports)
         return tuple(sorted({*on, *wires}))
 
-    def make(
-        self, index: int, use: NicUse, netdev: str, ports: tuple[Port, ...]
-    ) -> tuple[str, ...]:
+    def make_functions(self, index: int, use: NicUse, ports: Ports) -> tuple[str, ...]:
         """Put a NIC's switch into switchdev mode; addresses of its virtual functions."""
-        del netdev
         mtu = self._scenario.mtu
         for module in SWITCHDEV_MODULES:
             self._machine.load_module(module)
@@ -264,27 +323,24 @@ class SwitchdevMode:
         """Bring a wire's end up: it went back to its namespace when the mode was set."""
         self.bring(f"phy{end.wire}", up=True)
 
-    def restore(self, function: VfPort, options: SriovOptions) -> None:
+    def restore(self, function: VfPort) -> None:
         """Connect a VNF's port again that was cut off."""
-        del options
         self.bring(function.place.port, up=True)
 
-    def connect(self, functions: Mapping[str, VfPort], removed: set[str]) -> None:
+    def connect(self) -> None:
         """Make the rules that are not there yet: nothing goes by address."""
-        del functions
         from vnetperf.vswitches.sriov import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
         for rule in switch_rules(self._scenario):
-            if rule in self._made or {str(rule.src), str(rule.dst)} & removed:
+            if rule in self._made or {str(rule.src), str(rule.dst)} & self._removed:
                 continue
             source, target = self.name(rule.src), self.name(rule.dst)
             self._made[rule], self._refused[rule] = flower.install_rule(rule, source, target)
 
-    def cut_off(self, port: Port, functions: Mapping[str, VfPort]) -> None:
+    def cut_off(self, port: Port) -> None:
         """Take a port's rules away, and its link from whoever is behind it."""
         from vnetperf.vswitches.sriov import flower  # noqa: PLC0415 - it loads pyroute2, slow
 
-        del functions
         for rule in [rule for rule in self._made if port in (rule.src, rule.dst)]:
             flower.remove_filters(self._made.pop(rule), self.name(rule.src))
             self._refused.pop(rule, None)
@@ -294,10 +350,10 @@ class SwitchdevMode:
         """Bring a port's interface up or down; what is behind a representor sees its link."""
         links.set_up(self.name(port), up=up)
 
-    def bring_all(self, *, up: bool, without: set[str]) -> None:
-        """Bring all ports up or down."""
+    def bring_all(self, *, up: bool) -> None:
+        """Bring all ports up or down, those that were taken away aside."""
         for port in (*(f"phy{index}" for index in self._nics), *self._places):
-            if port not in without:
+            if port not in self._removed:
                 self.bring(port, up=up)
 
     def check(self) -> None:

@@ -19,7 +19,12 @@ from vnetperf.model.trial import HopCounters
 from vnetperf.vswitches import tc_redirect
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitch, VSwitchCapabilities
 from vnetperf.vswitches.sriov import virtual_functions
-from vnetperf.vswitches.sriov.eswitch import LegacyMode, SwitchdevMode, switchdev_problem
+from vnetperf.vswitches.sriov.eswitch import (
+    EswitchMode,
+    LegacyMode,
+    SwitchdevMode,
+    switchdev_problem,
+)
 from vnetperf.vswitches.sriov.virtual_functions import (
     SWITCHDEV,
     VFIO,
@@ -88,9 +93,9 @@ class Sriov(VSwitch):
         super().__init__(machine, plan)
         self.deployment = plan.scenario.deployment
         self.functions: dict[str, VfPort] = {}
-        mode = SwitchdevMode if self.mode == SWITCHDEV else LegacyMode
-        self.eswitch: LegacyMode | SwitchdevMode = mode(machine, plan.scenario)
         self._removed: set[str] = set()
+        mode: type[EswitchMode] = SwitchdevMode if self.mode == SWITCHDEV else LegacyMode
+        self.eswitch = mode(machine, plan.scenario, self.functions, self._removed)
 
     @classmethod
     def missing(cls, facts: MachineFacts, scenario: Scenario) -> str:
@@ -152,7 +157,7 @@ class Sriov(VSwitch):
     def start(self) -> None:
         """Bring the physical functions up, and make the virtual ones unless a VNF has them."""
         self._make()
-        self.eswitch.bring_all(up=True, without=self._removed)
+        self.eswitch.bring_all(up=True)
 
     def _make(self) -> None:
         """Virtual functions are made once: VNFs hold on to them while the switch restarts."""
@@ -216,13 +221,13 @@ class Sriov(VSwitch):
         """It is there since it was offered."""
         function = self.functions[str(attachment.port)]
         if str(attachment.port) in self._removed:
-            self.eswitch.restore(function, self.options)
+            self.eswitch.restore(function)
             self._removed.discard(str(attachment.port))
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Join the ports that the NIC does not join by address."""
         del streams
-        self.eswitch.connect(self.functions, self._removed)
+        self.eswitch.connect()
 
     def remove_port(self, port: Port) -> None:
         """Cut a virtual function off, or bring a physical function down with all of its."""
@@ -230,7 +235,7 @@ class Sriov(VSwitch):
         there = [*(f"phy{index}" for index in self.eswitch.parents), *self.functions]
         if name not in there or name in self._removed:
             raise self.no_port(port, (n for n in there if n not in self._removed))
-        self.eswitch.cut_off(port, self.functions)
+        self.eswitch.cut_off(port)
         self._removed.add(name)
 
     def links_down(self) -> tuple[str, ...]:
@@ -311,4 +316,4 @@ class Sriov(VSwitch):
 
     def stop(self) -> None:
         """Bring the physical functions down; the run's end takes virtual functions away."""
-        self.eswitch.bring_all(up=False, without=self._removed)
+        self.eswitch.bring_all(up=False)
