@@ -221,7 +221,8 @@ class VSwitch(Backend):
         """Install the forwarding of the plan's deployment; nothing else is forwarded.
 
         Args:
-            streams: Streams of the traffic; a hop with a chain takes that chain's only.
+            streams: Streams of the traffic, always those of the plan's scenario; a hop with a chain
+                takes that chain's only.
 
         Raises:
             DutError: When the switch refuses the rules.

@@ -243,7 +243,7 @@ class LinuxBridge(KernelSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Add the static entries that keep parallel chains apart; two ports need none."""
-        del streams  # the scenario's
+        del streams
         self.entries = fdb_entries(self.plan.scenario)
         rows = [(entry.mac, self.netdevs[entry.port]) for entry in self.entries]
         self.machine.in_netns(lambda: add_fdb_entries(rows))

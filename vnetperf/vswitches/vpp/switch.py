@@ -209,7 +209,7 @@ class Vpp(VSwitch):
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
         """Install the deployment's forwarding."""
-        del streams  # the scenario's
+        del streams
         scenario, api = self.plan.scenario, self.vpp.api
         index = {port: interface.index for port, interface in self.interfaces.items()}
         if forwarding.forwarding_kind(scenario) == "l3":
