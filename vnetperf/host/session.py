@@ -239,7 +239,7 @@ class HostRun:
             self.journal.close()
             self._guard.dismiss()
             self._lock.release()
-            log.info("run %s has released testbed", self.run_id)
+            log.info("run %s has released the testbed", self.run_id)
         return self._report
 
     def __enter__(self) -> Self:
