@@ -29,7 +29,7 @@ from vnetperf.traffic.base import GeneratorCapabilities
 
 #: Networks that a deployment knows ways to (RFC 2544 appendix C.2.2).
 TEST_NETWORK = ip_network("198.18.0.0/15")
-#: From a tester port's MAC address to that of the next (model/addresses.py).
+#: From a tester port's MAC address to that of the next (model/deployment.py).
 MACS_OF_A_PORT = 1 << 16
 
 

@@ -218,7 +218,7 @@ class FieldPlace(NamedTuple):
 
 
 #: MAC addresses vary in their low three octets, of which the first values say port and chain
-#: (model/addresses.py), and IPv6 addresses in their low four; IPv4 addresses within 198.18.0.0/15
+#: (model/deployment.py), and IPv6 addresses in their low four; IPv4 addresses within 198.18.0.0/15
 #: (RFC 2544 appendix C.2.2), ports above the well-known ones.
 MAC_VALUES = (1 << 24) - (1 << 17)
 FIELDS: dict[str, FieldPlace] = {

@@ -47,7 +47,7 @@ _PSEUDONYMS: Final[Mapping[Kind, str]] = {
     "texts": "(redacted text {})",
     "words": "word-{}",
 }
-#: The project's own (model/addresses.py): they are the same on every machine.
+#: The project's own (model/deployment.py): they are the same on every machine.
 _OWN_MAC: Final = "02:76:"
 #: Ranges for benchmarks and documents, loopback, masks, multicast: none shows where a machine is.
 _PUBLIC: Final = tuple(
