@@ -27,7 +27,7 @@ MakeStream = Callable[..., StreamSpec]
 def unit_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The C unit tests, under AddressSanitizer and UBSan."""
     out = tmp_path_factory.mktemp("unit")
-    subprocess.run(["make", "-s", "-C", str(UNIT), f"OUT={out}"], check=True, timeout=120)
+    subprocess.run(["make", "-s", "-C", str(UNIT), f"OUT={out}"], check=True, timeout=600)
     return out / "unit"
 
 

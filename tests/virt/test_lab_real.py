@@ -43,13 +43,13 @@ def done(folder: Path) -> subprocess.CompletedProcess[str]:
 
     def go_through() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*LAB, "run", "--timeout", "600", "--", "sh", "probe.sh"],
+            [*LAB, "run", "--timeout", "1200", "--", "sh", "probe.sh"],
             cwd=folder,
             env={**settings, "PYTHONPATH": str(TOP)},
             input="a word",
             capture_output=True,
             text=True,
-            timeout=1200,
+            timeout=2500,
             check=False,
         )
 
