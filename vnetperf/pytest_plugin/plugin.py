@@ -357,7 +357,8 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     from vnetperf.runner import verdict
 
     terminalreporter.section("vnetperf results")
-    width = max(80, terminalreporter._tw.fullwidth)
+    # A file has no width: the widest table is whole at this one.
+    width = max(80 if terminalreporter.isatty else 160, terminalreporter._tw.fullwidth)
     terminalreporter.write(terminal_text(results, width=width, plain=not terminalreporter.isatty))
     terminalreporter.line(f"results: {session.folder}")
     terminalreporter.line(f"report:  {session.folder}/report.html")
