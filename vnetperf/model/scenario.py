@@ -247,7 +247,7 @@ class Scenario(Frozen):
     def hop_addresses(self) -> Iterator[HopAddresses]:
         """Follow every stream through the deployment.
 
-        Returns:
+        Yields:
             Each hop of each stream, in order, with the addresses that VNFs have written by then.
         """
         graph = self.deployment
