@@ -6,13 +6,11 @@ merge   fast, slow and browser tests, then real software: the contract kit of ea
 daily   every test: every form of guest, every generator, more kills, the whole matrix
 
 Tests that drive real software own the machine's cores and hugepages and go one after the other.
-The lab emulates a machine on one processor for minutes: it is tested beside the parallel tests.
 The exit status is pytest's own.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -22,19 +20,14 @@ WORKERS = str(min(4, os.cpu_count() or 1))
 MEMORY = "/dev/shm"
 #: Guest images that a lane's tests boot: without them they would be skipped on a new machine.
 IMAGES = {"fast": (), "merge": ("vloop",), "daily": ("vloop", "vepc")}
-#: It stands still for minutes on one processor, and shares nothing with other tests.
-LAB = "tests/virt/test_lab_real.py"
-#: Steps of a lane: arguments of the pytests that run beside each other.
+#: Arguments of pytest, a list for each time that it is started.
 LANES = {
-    "fast": [[["-n", WORKERS, "-m", "not real and not slow and not browser"]]],
+    "fast": [["-n", WORKERS, "-m", "not real and not slow and not browser"]],
     "merge": [
-        [["-n", WORKERS, "-m", "not real and not daily"], [LAB]],
-        [["-m", "real and not daily", "--durations=25", f"--ignore={LAB}"]],
+        ["-n", WORKERS, "-m", "not real and not daily"],
+        ["-m", "real and not daily", "--durations=25"],
     ],
-    "daily": [
-        [["-n", WORKERS, "-m", "not real"], [LAB]],
-        [["-m", "real", "--durations=50", f"--ignore={LAB}"]],
-    ],
+    "daily": [["-n", WORKERS, "-m", "not real"], ["-m", "real", "--durations=50"]],
 }
 
 
@@ -46,34 +39,23 @@ def main(lane: str = "merge") -> int:
     for image in IMAGES[lane]:  # one that cannot be built is the business of its own test
         build = [sys.executable, "-m", "vnetperf.cli", "image", "build", image]
         subprocess.run(build, check=False)
-    statuses = [status for step in LANES[lane] for status in run(step)]
+    statuses = [pytest(part) for part in LANES[lane]]
     return next((status for status in statuses if status), 0)
 
 
-def run(step: list[list[str]]) -> list[int]:
-    """Run a step; the exit status of each pytest."""
+def pytest(arguments: list[str]) -> int:
+    """Run pytest; its exit status."""
     # Every worker, agent and pytest in a test compiles all that it imports anew without its cache.
     env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    first, *others = step
-    with contextlib.ExitStack() as last:
-        logs = [last.enter_context(tempfile.TemporaryFile()) for _ in others]
-        beside = [
-            subprocess.Popen([*pytest, *arguments], env=env, stdout=log, stderr=log)
-            for arguments, log in zip(others, logs, strict=True)
-        ]
-        if "-n" in first and os.access(MEMORY, os.W_OK):
-            # Thousands of logs are forced to the disk in these: most of their time on a slow one.
-            # The name is short for the sake of sockets.
-            memory = tempfile.TemporaryDirectory(dir=MEMORY, prefix="", ignore_cleanup_errors=True)
-            env["PYTEST_DEBUG_TEMPROOT"] = last.enter_context(memory)
-        statuses = [subprocess.run([*pytest, "tests", *first], env=env, check=False).returncode]
-        for process, log in zip(beside, logs, strict=True):
-            statuses.append(process.wait())
-            log.seek(0)
-            sys.stdout.buffer.write(log.read())
-            sys.stdout.flush()
-    return statuses
+    command = [sys.executable, "-m", "pytest", "tests", "-q", "-p", "no:cacheprovider", *arguments]
+    if "-n" not in arguments or not os.access(MEMORY, os.W_OK):
+        return subprocess.run(command, env=env, check=False).returncode
+    # Thousands of logs are forced to the disk in these: most of their time on a slow one. The
+    # name is short for the sake of sockets.
+    memory = tempfile.TemporaryDirectory(dir=MEMORY, prefix="", ignore_cleanup_errors=True)
+    with memory as folder:
+        env["PYTEST_DEBUG_TEMPROOT"] = folder
+        return subprocess.run(command, env=env, check=False).returncode
 
 
 if __name__ == "__main__":

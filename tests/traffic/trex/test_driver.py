@@ -33,6 +33,8 @@ Make = Callable[..., Trex]
 Server = Callable[..., SimpleNamespace]
 TRIAL = TrialSpec(frame_size=64, load_fps=5000.0, duration_s=0.2, drain_s=0.1)
 LONG = TRIAL.model_copy(update={"duration_s": 20.0})
+#: Trials until one was not held up by a machine that others use.
+TRIES = 8
 
 
 def run(trex: Trex, trial: TrialSpec = TRIAL) -> TrialResult:
@@ -46,15 +48,19 @@ def verdict(result: TrialResult) -> Verdict:
 def test_every_frame_is_counted_from_where_the_counters_stood(make: Make) -> None:
     trex = make()
     trex.learn(64)
-    for _ in range(2):
+    on_time = 0
+    for _ in range(TRIES):  # the server, too, waits for processors that others use
         result = run(trex)
         assert verdict(result) is Verdict.VALID
         for d in result.directions:
             assert (d.intended, d.sent, d.received) == (1000, 1000, 1000)
             assert (d.refused, d.unsent) == (0, 0)
             assert (d.duplicated, d.reordered, d.late, d.misrouted) == (None,) * 4
-            assert d.tx_seconds == pytest.approx(0.2, abs=0.05)
         assert "does not number" in result.uncollected["reordered"]
+        on_time += all(d.tx_seconds == pytest.approx(0.2, abs=0.05) for d in result.directions)
+        if on_time == 2:
+            break
+    assert on_time == 2
 
 
 def test_latency_is_that_of_the_probes(make: Make) -> None:
@@ -83,11 +89,14 @@ def test_loss_is_counted_by_frames_and_not_by_error_counters(make: Make, tree: T
 
 def test_a_server_that_takes_longer_has_not_met_the_load(make: Make, tree: Tree) -> None:
     tree.wrong(ceiling=2500.0)  # all frames would be sent, in twice the time
-    result = run(make())
-    for d in result.directions:
-        assert 450 < d.sent < 700
-        assert d.sent + d.unsent == d.intended == 1000
-        assert d.received == d.sent
+    for _ in range(TRIES):  # one whose stop came late has sent more
+        result = run(make())
+        for d in result.directions:
+            assert d.sent + d.unsent == d.intended == 1000
+            assert d.received == d.sent > 450
+        if all(d.sent < 700 for d in result.directions):
+            break
+    assert all(d.sent < 700 for d in result.directions)
     assert verdict(result) is Verdict.GENERATOR_LIMITED
 
 
