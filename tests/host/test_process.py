@@ -75,11 +75,17 @@ def test_cpus_are_set_and_the_spawner_keeps_its_own(processes: Processes) -> Non
 
 def test_standard_input(processes: Processes) -> None:
     process = processes.spawn("cat", ["cat"], stdin=True)
-    assert process.stdin is not None
-    process.stdin.write(b"hello\n")
-    process.stdin.flush()
+    process.write_line("hello")
     process.wait_for(lambda: "hello" in process.log_text(), 5, "its echo")
     process.stop()
+    with pytest.raises(HostError, match=r"cat: does not take 'more'"):
+        process.write_line("more")
+
+
+def test_a_program_without_standard_input_takes_no_line(processes: Processes) -> None:
+    process = processes.spawn("sleep", ["sleep", "60"])
+    with pytest.raises(ValueError, match="no standard input"):
+        process.write_line("hello")
 
 
 def test_grandchildren_in_their_own_session_are_ended(

@@ -246,6 +246,39 @@ def test_sockets_of_a_killed_testpmd_go_before_the_next_listens(tmp_path: Path) 
     assert {name for name, path in left.items() if path.exists()} == {str(B)}
 
 
+@pytest.mark.parametrize("late", [0, 3])
+def test_nothing_is_forwarded_before_memif_ports_are_connected(tmp_path: Path, late: int) -> None:
+    machine = MagicMock(facts=facts())
+    machine.subdir.return_value = tmp_path
+    machine.spawn.return_value.alive.return_value = True
+    start = machine.spawn.return_value.write_line
+    switch = TestpmdSwitch(machine, make_plan(scenario("phy2phy"), Testbed(), facts()))
+    switch.start()
+    answers: list[bool] = []
+
+    def link_up(_: object, number: int) -> bool:
+        start.assert_not_called()
+        answers.append(len(answers) >= late)
+        return answers[-1]
+
+    names = [{"name": f"net_memif{n}"} for n in (0, 1)]
+    with (
+        patch("vnetperf.vswitches.testpmd.TestpmdPorts.info", side_effect=lambda n: names[n]),
+        patch("vnetperf.vswitches.testpmd.TestpmdPorts.link_up", link_up),
+    ):
+        for n in (0, 1):
+            socket = str(tmp_path / f"{n}.sock")
+            switch.add_phy_port(
+                WireEnd(wire=n, kind="memif", side="dut", socket=socket, role="server")
+            )
+        start.assert_not_called()
+        switch.connect(())
+    start.assert_called_once_with("start")
+    assert len(answers) >= late + 1
+    assert "--interactive" in switch.argv
+    assert "--auto-start" not in switch.argv
+
+
 def test_a_missing_program_names_the_package() -> None:
     problem = TestpmdSwitch.missing(facts(programs={}), scenario("pvp"))
     assert "dpdk-testpmd is not installed; install the package dpdk-dev" in problem

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from vnetperf.host.journal import Journal, UndoData
 from vnetperf.host.linux import (
@@ -243,10 +242,15 @@ class ManagedProcess:
         """Process id."""
         return self._popen.pid
 
-    @property
-    def stdin(self) -> IO[bytes] | None:
-        """Its standard input, when it was started with ``stdin=True``."""
-        return self._popen.stdin
+    def write_line(self, line: str) -> None:
+        """Write a line to its standard input; it was started with ``stdin=True``."""
+        if self._popen.stdin is None:
+            raise ValueError(f"{self.name} has no standard input")
+        try:
+            self._popen.stdin.write(f"{line}\n".encode())
+            self._popen.stdin.flush()
+        except (OSError, ValueError) as error:  # ended, or its input was closed
+            raise HostError(f"does not take {line!r}: {error}", where=self.name) from error
 
     def alive(self) -> bool:
         """Whether it still runs."""

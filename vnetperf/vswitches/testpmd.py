@@ -12,6 +12,7 @@ from vnetperf.host import dpdk
 from vnetperf.host.dpdk import TestpmdPorts
 from vnetperf.host.machine import Machine
 from vnetperf.host.processes import ManagedProcess
+from vnetperf.host.wait import wait_at_most
 from vnetperf.model.deployment import (
     Attachment,
     Deployment,
@@ -87,6 +88,11 @@ class TestpmdDevice:
     takes_mtu: bool = False
     listens: str = ""
 
+    @property
+    def memif(self) -> bool:
+        """Whether it is a memif."""
+        return self.name.startswith("net_memif")
+
 
 def phy_device(number: int, end: WireEnd, mtu: int, queues: int = 1) -> TestpmdDevice:
     """The device of a physical port."""
@@ -121,6 +127,8 @@ def vnf_device(number: int, attachment: Attachment, mtu: int) -> TestpmdDevice:
 
 
 START_S = 20.0
+#: Longest wait for the other sides of memif ports, before frames are forwarded without them.
+PEERS_S = 5.0
 #: Begins the names of its files.
 FILE_PREFIX = "switch"
 
@@ -153,6 +161,7 @@ class TestpmdSwitch(VSwitch):
         self.offers: dict[Port, Attachment] = {}
         self.ends: dict[Port, WireEnd] = {}
         self.removed: set[Port] = set()
+        self.memif: set[str] = set()
         self.numbers: dict[Port, int] = {}
         self._telemetry = TestpmdPorts(self.directory, FILE_PREFIX)
 
@@ -212,9 +221,10 @@ class TestpmdSwitch(VSwitch):
         self._check_port(attachment.port)
 
     def _launch(self) -> None:
-        """Start testpmd with every port there is, and wait until it forwards."""
+        """Start testpmd with every port there is; it forwards nothing yet."""
         devices = self._devices()
         self.numbers = port_numbers({port: device.name for port, device in devices.items()})
+        self.memif = {str(port) for port, device in devices.items() if device.memif}
         self.argv = self._command(devices).argv()
         for device in devices.values():
             if device.listens:
@@ -226,7 +236,7 @@ class TestpmdSwitch(VSwitch):
             keep_stdin_open=True,  # testpmd ends at the end of its input
             isolated=any(device.netdev for device in devices.values()),
         )
-        self.process.wait_for(self._forwards, timeout_s=START_S, what="its ports to start")
+        self.process.wait_for(self._ports_started, timeout_s=START_S, what="its ports to start")
         for port, device in devices.items():
             name = self._telemetry.info(self.numbers[port]).get("name")
             if name != device.name:
@@ -270,18 +280,23 @@ class TestpmdSwitch(VSwitch):
             rx_descriptors=_descriptors(options.rx_descriptors),
             tx_descriptors=_descriptors(options.tx_descriptors),
             peers=peers,
+            auto_start=False,
         )
 
-    def _forwards(self) -> bool:
+    def _ports_started(self) -> bool:
         try:
             infos = [self._telemetry.info(number) for number in self.numbers.values()]
         except VnetperfError:
             return False  # not there yet
         return all(info.get("dev_started") for info in infos)
 
-    def _running(self) -> TestpmdPorts:
+    def _started(self) -> ManagedProcess:
         if self.process is None:
             raise DutError("testpmd is not running", where=self.name)
+        return self.process
+
+    def _running(self) -> TestpmdPorts:
+        self._started()
         return self._telemetry
 
     def _check_port(self, port: Port) -> None:
@@ -289,9 +304,23 @@ class TestpmdSwitch(VSwitch):
             raise self.no_port(port, self.numbers)
 
     def connect(self, streams: tuple[Stream, ...]) -> None:
-        """Nothing is left to do: testpmd forwards between pairs from its start."""
+        """Forward between the pairs, now that the other sides have been started.
+
+        DPDK's memif driver (22.11 to 26.07) reads where a ring is before it looks whether the port
+        is connected. A thread that polls, and is held up between the two while a connection is
+        made, reads address 0: so no thread polls before memif ports are connected.
+        """
         del streams
         self.check_alive()
+        wait_at_most(self._memif_connected, PEERS_S, "memif ports to be connected")
+        self._forward()
+
+    def _memif_connected(self) -> bool:
+        self.check_alive()
+        return not {*self.links_down()} & self.memif
+
+    def _forward(self) -> None:
+        self._started().write_line("start")
 
     def remove_port(self, port: Port) -> None:
         """Start testpmd again without a port; what it was joined to has nowhere to forward to."""
@@ -300,6 +329,7 @@ class TestpmdSwitch(VSwitch):
         self._end()
         self.removed = removed
         self._launch()
+        self._forward()
 
     def links_down(self) -> tuple[str, ...]:
         """Ports whose other side has not connected."""
