@@ -46,6 +46,8 @@ def test_the_run_ends_with_status_2_and_names_the_command_that_continues_it(
     assert result.ret == 2
     (folder,) = interrupted.folders
     assert f"to continue: pytest --resume results/{folder.name}" in text
+    # The last line but pytest's own: tables may be many screens long.
+    assert text.index("to continue: pytest") > text.index("report:  ")
     assert "none met" not in text
     assert "interrupted after 1 trials" in " ".join(text.split())
     assert "Traceback" not in text

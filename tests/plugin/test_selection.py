@@ -94,6 +94,9 @@ def test_other_tests_are_left_alone(site: Site) -> None:
 
 
 WRONG = {
+    "--presets smoke": "--presets is not an option, did you mean '--preset'?",
+    "--frame-size=64": "--frame-size is not an option, did you mean '--frame-sizes'?",
+    "--expect nowhere.toml": "nowhere.toml: cannot be read: No such file",
     "--preset rfc2455": "did you mean 'rfc2544'?",
     "--testbed nowhere.toml": "there is no file nowhere.toml",
     "--testbed local,other": "'local,other' names several testbeds",

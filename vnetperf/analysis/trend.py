@@ -112,7 +112,7 @@ def read_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
             "no run in it can be read" if unread else "there is no run in it",
             where=str(folder),
             accepted=f"a folder whose folders hold a {LOG_NAME}",
-            cure="\n  ".join(unread),
+            cure="\n  ".join(unread) or "name the folder of results, e.g. results, not a run in it",
         )
     return sorted(runs, key=lambda run: run.first.run.started), unread
 

@@ -58,7 +58,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", where=str(path)) from error
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(
+            f"cannot be read: {why}", where=str(path), accepted="a TOML file of UTF-8 text"
+        ) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"is not valid TOML: {error}", where=str(path)) from error
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 
 from vnetperf.config.settings import add_options
+from vnetperf.model.errors import did_you_mean
 from vnetperf.pytest_plugin import hooks
 
 if TYPE_CHECKING:
@@ -43,6 +44,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("vnetperf", "vnetperf: benchmarks of virtual switches")
     add_options(group.addoption)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(
+    parser: pytest.Parser, args: list[str]
+) -> Generator[None, object, object]:
+    """Refuse a misspelt option by its name, once those of conftests are known too.
+
+    Yields:
+        Nothing: the initial conftests are loaded meanwhile.
+    """
+    done = yield
+    names: list[str] = []
+    add_options(lambda *strings, **_: names.extend(strings))
+    for arg in parser.parse_known_and_unknown_args(args)[1]:
+        if arg.startswith("--") and (near := did_you_mean(arg.partition("=")[0], names)):
+            raise pytest.UsageError(f"{arg.partition('=')[0]} is not an option{near}")
+    return done
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -336,11 +355,6 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     if _SESSION not in config.stash:
         return
     session = config.stash[_SESSION]
-    if exitstatus == pytest.ExitCode.INTERRUPTED and session.results is not None:
-        terminalreporter.write_line(
-            f"vnetperf: the run was interrupted; to continue: pytest --resume {session.folder}",
-            yellow=True,
-        )
     if session.outcomes.nothing_measured:
         terminalreporter.line(session.outcomes.explanation(), red=True)
     if session.trouble:
@@ -364,3 +378,8 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pyte
     terminalreporter.line(f"report:  {session.folder}/report.html")
     if session.folder is not None and (line := verdict.captures_summary(session.folder)):
         terminalreporter.line(line)
+    if exitstatus == pytest.ExitCode.INTERRUPTED:  # last: the tables may be many screens
+        terminalreporter.write_line(
+            f"vnetperf: the run was interrupted; to continue: pytest --resume {session.folder}",
+            yellow=True,
+        )

@@ -275,13 +275,13 @@ def _longest(test: str, preset: Preset, traffic: TrafficProfile, media: LinkSpee
         if preset.time_budget_s is None:  # its limit is of traffic: the waits of all trials besides
             trials = ceil(seconds / min(goal.initial_trial_s for goal in preset.goals))
             seconds = DurationEstimate(trials, seconds).wall_s(preset)
-        return f"{test}: at most {duration_text(seconds)} with all waits, {at}"
+        return f"{test}: at most {duration_text(seconds)} with all waits, deployment besides, {at}"
     found = duration_estimate(test, preset, media.max_frame_rate(min(sizes)))
     if found is None:
         return f"{test}: as many trials as it takes"
     return (
         f"{test}: at most {found.trials} trials, {duration_text(found.wall_s(preset))} with "
-        f"all waits, {at}"
+        f"all waits, deployment besides, {at}"
     )
 
 
