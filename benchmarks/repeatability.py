@@ -39,7 +39,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
     argv = [
         *(sys.executable, "-m", "pytest", "testcases/", "-q", "-k", arguments.scenario),
         *("--preset", arguments.preset, "--frame-sizes", arguments.frame_size),
-        *("--tests", "throughput", "--interleave", str(arguments.runs + 1)),
+        *("--tests", "throughput", "--repeat", str(arguments.runs + 1)),
         *("--results-dir", str(folder), *arguments.more),
     ]
     subprocess.run(argv, check=False)  # a failed round leaves the others

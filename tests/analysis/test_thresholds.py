@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.analysis.thresholds import Expectation, judge_metric
+from vnetperf.model.result import Observation, RepeatedNumber
 from vnetperf.results.metrics import Metric
 from vnetperf.statistics import spread
 
@@ -21,6 +22,11 @@ def number(value: float | None, low: float = 0.0, high: float = inf, **more: obj
         **{"unit": "fps", "better": "more", "value": value, "bounds": (low, high)},
     }
     return Metric(**(fields | more))  # type: ignore[arg-type]  # as the test says
+
+
+def repeated(*values: float) -> RepeatedNumber:
+    each = tuple(Observation(round=n, value=v) for n, v in enumerate(values, 1))
+    return RepeatedNumber(label="ndr", unit="fps", observations=each, spread=spread(values))
 
 
 def expected(**bounds: object) -> Expectation:
@@ -96,7 +102,7 @@ def test_nothing_is_a_multiple_of_nothing(base: Metric) -> None:
 
 
 def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
-    found = number(100.0, 100.0, 102.0, repeated=spread((100.0, 80.0, 130.0)))
+    found = number(100.0, 100.0, 102.0, over=repeated(100.0, 80.0, 130.0))
     judged = judge_metric(expected(at_least=103.0), found, "f")
     assert judged.met
     assert ", n = 3: as expected" in judged.text

@@ -75,7 +75,7 @@ def test_a_stored_run_is_a_baseline(site: Site) -> None:
 
 def test_rounds_are_judged_together(site: Site) -> None:
     text = one(at_least=2e6)
-    result = site.run(*PVP, "--interleave", "3", *expect(site, text))
+    result = site.run(*PVP, "--repeat", "3", *expect(site, text))
     result.assert_outcomes(passed=3)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["FAILED: *n = 3: below the expected 2.000 Mfps*"])

@@ -16,12 +16,11 @@ from vnetperf.analysis.runs import find_run, load_run
 from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, VnetperfError
-from vnetperf.model.parameters import TestName
+from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.profile import IMIX
 from vnetperf.model.result import Result
 from vnetperf.model.units import Unit, value_text
 from vnetperf.results.metrics import Metric, compared_metrics_of
-from vnetperf.statistics import spread
 from vnetperf.statistics.difference import Measurand
 
 
@@ -137,14 +136,20 @@ def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
     """A number with its interval, by its repeats where it has some."""
     number = metric.measured
     assert number is not None  # noqa: S101 - for the type checker: callers have looked
+    if metric.over is not None and metric.over.spread is None:  # with a limit there is no mean
+        every = metric.over.observations
+        lows = [0.0 if one.low is None else one.low for one in every]
+        highs = [inf if one.high is None else one.high for one in every]
+        return Measurand(None, min(lows), max(highs)), len(every)
     if len(metric.repeats) < 2:
         return number, 1
-    found = spread(metric.repeats)
-    open_ = 0.0
-    if metric.test == "throughput" and number.value is not None:
-        open_ = number.high - number.value  # a search leaves that open in each repeat
-    low = found.mean if found.low is None else max(found.low, 0.0)  # none of them is below 0
-    high = found.mean if found.high is None else found.high
+    found = metric.spread
+    assert found is not None  # noqa: S101 - for the type checker: it has repeats
+    # A search leaves that open in each repeat.
+    open_ = metric.resolution if metric.test == THROUGHPUT else 0.0
+    # Of few repeats there is no interval, and what was seen is the least that can be expected.
+    low = found.minimum if found.low is None else max(found.low, 0.0)  # none of them is below 0
+    high = found.maximum if found.high is None else found.high
     return Measurand(found.mean, low, high + open_), found.n
 
 

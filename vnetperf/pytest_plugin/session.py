@@ -88,7 +88,7 @@ def select_cases_of_run(config: pytest.Config) -> None:
             f"--resume {option.resume}: its log does not have the command; give its paths and -k"
         )
     then = config._parser.parse_known_args(_without_workers(arguments))
-    for name in ("keyword", "markexpr", "interleave", "expect"):
+    for name in ("keyword", "markexpr", "repeat", "expect"):
         setattr(option, name, getattr(option, name) or getattr(then, name))
     config.args[:] = then.file_or_dir or config.args
 
@@ -130,12 +130,13 @@ class ThresholdCheck:
 
     def __init__(self, config: pytest.Config) -> None:
         given = config.getoption("expect", None)
-        self._together = bool(round_count(config))
+        self._config, self._together = config, False
         self._expectations: Expectations | None = _load_thresholds(Path(given)) if given else None
         self._judged: list[Judgement] = []
 
     def attach(self, run: Run) -> None:
         """Have each case's result checked; those of rounds are when all are there."""
+        self._together = bool(round_count(self._config, run.configuration))
         if self._expectations is not None and not self._together:
             run.checks.append(self._expectations.check)
 
@@ -317,9 +318,10 @@ class BenchSession:
         """Under pytest-xdist: name the folder that the first worker that measures will make."""
         from vnetperf.results.folder import reserve_name
 
-        if round_count(self.config):
+        if round_count(self.config, self.configuration):
             raise pytest.UsageError(
-                "--interleave measures one case after the other, in turn; leave -n out"
+                "--repeat (or the preset's own) deploys one case after the other, in turn; "
+                "leave -n out, or give --repeat 1"
             )
         if self.config.getoption("resume"):
             raise pytest.UsageError(
@@ -386,7 +388,7 @@ class BenchSession:
             raise ConfigError(self.refused)
         run = self.run()
         if selected.round:
-            run.begin_round(selected.round, round_count(self.config))
+            run.begin_round(selected.round, round_count(self.config, self.configuration))
         try:
             scenario = scenario_of(self.configuration, selected, run.facts())
             run.plan(scenario)

@@ -25,6 +25,7 @@ from vnetperf.model.errors import (
     VnetperfError,
 )
 from vnetperf.model.frames import LinkSpeed
+from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
@@ -45,7 +46,6 @@ from vnetperf.search import replay
 
 log = logging.getLogger(__name__)
 
-THROUGHPUT = "throughput"
 #: What helps a generator that cannot offer a load.
 FREE_THE_TESTER = "give the tester a core of its own, or free this machine of other work"
 
