@@ -62,7 +62,7 @@ def series(folders: Sequence[Path]) -> dict[str, list[Metric]]:
         except LogError as error:
             print(f"not read: {error}")
     runs.sort(key=lambda run: run.first.run.started)
-    for results in (each for run in runs for each in run.rounds):
+    for results in (each for run in runs for each in run.rounds.values()):
         for result in results.results:
             for metric in compared_metrics_of(result):
                 if metric.test == "throughput" and metric.main and metric.mean is not None:

@@ -12,7 +12,7 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from vnetperf.analysis.runs import find_run, load_run
+from vnetperf.analysis.runs import find_run, load_results
 from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, VnetperfError
@@ -327,7 +327,7 @@ def _baseline(name: str, file: Path, where: str) -> tuple[Result, ...]:
     beside = file.parent / name
     try:
         found = beside if beside.exists() else find_run(name)
-        return load_run(found).first.results
+        return load_results(found).results
     except VnetperfError as error:
         raise ConfigError(f"the stored run cannot be read: {error}", where=where) from None
 

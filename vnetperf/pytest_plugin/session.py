@@ -318,17 +318,20 @@ class BenchSession:
         """Under pytest-xdist: name the folder that the first worker that measures will make."""
         from vnetperf.results.folder import reserve_name
 
-        if round_count(self.config, self.configuration):
-            raise pytest.UsageError(
-                "--repeat (or the preset's own) deploys one case after the other, in turn; "
-                "leave -n out, or give --repeat 1"
-            )
+        self._refuse_rounds(None)
         if self.config.getoption("resume"):
             raise pytest.UsageError(
                 "--resume continues a log in the order it was written; leave -n out"
             )
         self._name = self._name or reserve_name()
         return self._name
+
+    def _refuse_rounds(self, configuration: Configuration | None) -> None:
+        if round_count(self.config, configuration):
+            raise pytest.UsageError(
+                "--repeat (or the preset's own) deploys one case after the other, in turn; "
+                "leave -n out, or give --repeat 1"
+            )
 
     def collected_by_worker(self, cases: Mapping[str, str], lines: Sequence[str]) -> None:
         """Under pytest-xdist: a worker has collected; refuse wrong options before it measures."""
@@ -339,6 +342,7 @@ class BenchSession:
             self._lines.update(new)
         self.outcomes.cases.update(cases)
         if cases and self.folder is None:
+            self._refuse_rounds(self.configuration)
             self.folder = self._named(self._name)
 
     def _named(self, name: str) -> Path:
