@@ -109,6 +109,25 @@ def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
     assert met(found, at_least=103.0, certain=True) is False
 
 
+def test_nothing_is_certain_where_a_deployment_gave_no_result() -> None:
+    found = number(100.0, 100.0, 102.0, qualifiers=("measured in 3 of 5 deployments",))
+    assert met(found, at_least=90.0)
+    assert met(found, at_least=90.0, certain=True) is False
+
+
+def test_a_limit_among_deployments_leaves_no_mean_to_judge() -> None:
+    each = (
+        Observation(round=1, value=100.0, low=100.0, high=102.0),
+        Observation(round=2, value=500.0, low=500.0, qualifier="at least"),
+    )
+    found = number(
+        100.0, 100.0, 102.0, over=RepeatedNumber(label="ndr", unit="fps", observations=each)
+    )
+    assert met(found, at_least=90.0)
+    assert met(found, at_least=110.0) is False
+    assert met(found, at_most=200.0) is False
+
+
 def test_what_was_not_measured_fails_with_its_reason() -> None:
     judged = judge_metric(expected(at_least=1), number(None, bounds=None, why="no\nroom"), "f")
     assert judged.met is False

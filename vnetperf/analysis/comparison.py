@@ -276,11 +276,12 @@ def compare(
                 apart.append(f"{name}: {'; '.join(keys)} (--across compares all the same)")
                 continue
         apart += only_on_one_side(name, known, also)
+        whys: dict[tuple[str, str, bool, str], list[str]] = {}
         for key in (key for key in known if key in also and key[2]):
             one_side, other_side = known[key], also[key]
             reason = why_not_comparable([*one_side.values()], [*other_side.values()])
             if reason:
-                apart.append(f"{metric_name(name, key)}: {reason}")
+                whys.setdefault((*key[:2], _first(one_side).main, reason), []).append(key[2])
                 continue
             marks = [
                 *_marks("A", one_side, known, key),
@@ -289,6 +290,10 @@ def compare(
             row = _row(name, one_side, other_side, paired=paired, confidence=confidence)
             marks = [*marks, *row.marks]
             rows.append(replace(row, least=least, marks=tuple(dict.fromkeys(marks))))
+        apart += [
+            f"{metric_name(name, (test, size, ', '.join(labels)))}: {reason}"
+            for (test, size, _, reason), labels in whys.items()
+        ]
     if not rows:
         raise ConfigError(
             "nothing can be compared" + "".join(f"\n  {line}" for line in apart),

@@ -126,6 +126,9 @@ def judge_metric(
         number = _ratio(number, of)
         value = f"{value}, ratio {_ratio_text(number)}"
     failures = _failures(expected, number, relative=base is not None, unit=found.unit)
+    partial = [mark for mark in found.marks if mark.startswith("measured in ")]
+    if expected.certain and partial:
+        failures.append(f"not certain, {partial[0]}")
     if not failures:
         return Judgement(where, True, f"{name} is {value}: {_bounds_text(expected, found, base)}")
     why = f"; {expected.why}" if expected.why else ""

@@ -164,6 +164,19 @@ def metrics_of(result: Result) -> Iterator[Metric]:
     partial = ""
     if found is not None and found.failures and found.measured:
         partial = f"measured in {found.measured} of {found.attempted} deployments"
+    if found is not None:
+        named: dict[str, Any] = {
+            "scenario": result.scenario,
+            "test": result.test,
+            "size": result.size_name,
+        }
+        counts = (
+            ("attempted", found.attempted),
+            ("measured", found.measured),
+            ("failed", len(found.failures)),
+        )
+        for what, count in counts:
+            yield Metric(**named, name=f"deployments_{what}", unit="", value=float(count))
     for one in _metrics_of_shown(result):
         marks = (*one.qualifiers, partial) if partial and one.label else one.qualifiers
         metric = replace(one, qualifiers=marks)
