@@ -143,7 +143,7 @@ class ThresholdCheck:
     def judge(self, results: RunResults | None) -> None:
         """Judge what only all results together can show."""
         if self._expectations is not None and results is not None:
-            self._judged = self._expectations.of_run(results.results, cases_too=self._together)
+            self._judged = self._expectations.of_run(results, cases_too=self._together)
 
     @property
     def failed(self) -> bool:
