@@ -63,6 +63,8 @@ def test_a_plan_names_each_scenario_once(site: Site) -> None:
     assert (
         repeated.stdout.str().count("phy2phy_dpdk") == plain.stdout.str().count("phy2phy_dpdk") > 0
     )
+    assert "all of it in each of 4 deployments" in repeated.stdout.str()
+    assert "deployments" not in plain.stdout.str()
 
 
 def test_no_deployment_at_all_is_refused(site: Site) -> None:
