@@ -1,6 +1,7 @@
 """Means with their intervals, as a reader sees them."""
 
 import pytest
+import scipy.special  # noqa: F401 - its first import takes longer than a deadline
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +54,8 @@ def test_every_spread_can_be_said_with_its_n(values, kind):
         ((0.018, 0.020), "s", "18.00 and 20.00 ms (n 2)"),
         ((20e6, 900e3), "fps", "900.0 kfps and 20.00 Mfps (n 2)"),
         ((14.88e6, 14.88e6), "fps", "14.88 Mfps (n 2)"),
+        ((510.0, 512.0), "frames", "510 and 512 frames (n 2)"),
+        ((510.0, 512.0, 514.0), "frames", "512 (510 to 514) frames (n 3)"),
         ((0.0042, 0.0071, 0.03), "s", "13.77 ms (4.200 to 30.00 ms; n 3)"),
     ],
 )

@@ -89,9 +89,11 @@ def mean_interval(spread: Spread, kind: ValueKind) -> str:
     if len(spread.modes) > 1:
         return f"two modes: {', '.join(single(v, kind) for v in spread.modes)}"
     if 2 <= len(spread.values) <= EXTREMES_UP_TO and spread.minimum != spread.maximum:
+        unit = " frames" if kind == "frames" else ""
         if len(spread.values) == 2:
-            return _range_text(spread.minimum, spread.maximum, kind, " and ")
-        return f"{single(spread.mean, kind)} ({_range_text(spread.minimum, spread.maximum, kind)})"
+            return _range_text(spread.minimum, spread.maximum, kind, " and ") + unit
+        ends = _range_text(spread.minimum, spread.maximum, kind)
+        return f"{single(spread.mean, kind)} ({ends}){unit}"
     if spread.low is None or spread.high is None or 0 < len(spread.values) <= EXTREMES_UP_TO:
         return single(spread.mean, kind)
     below, above = spread.mean - spread.low, spread.high - spread.mean
