@@ -159,6 +159,24 @@ def test_what_makes_numbers_comparable_is_their_key(
     assert found.rows
 
 
+def test_a_deployment_that_failed_before_its_plan_changes_no_key(tmp_path: Path) -> None:
+    a = measured(tmp_path / "a", 600e3, rounds=(1.0, 1.01, 0.99))
+    (tmp_path / "b").mkdir()
+    agent = FakeAgent(duts=(SimulatedDut(600e3), SimulatedDut(600e3)))
+    bench = Bench(tmp_path / "b", agent)
+    agent.calibrate = None  # type: ignore[method-assign,assignment]  # it breaks
+    bench.run.begin_round(1, 4)
+    with pytest.raises(TypeError):
+        bench.throughput()
+    del agent.calibrate
+    for number in (2, 3, 4):
+        bench.run.begin_round(number, 4)
+        bench.throughput()
+    bench.run.close()
+    found = compare(side(a), side(tmp_path / "b"))
+    assert row_of(found).found.n == (3, 3)
+
+
 def test_another_machine_is_another_key(tmp_path: Path) -> None:
     a = measured(tmp_path / "a", 600e3)
     other = {"cpu": {"model": "another"}, "hostname": "host-2", "kernel": {"release": "6.1"}}

@@ -310,14 +310,20 @@ def compare(
 
 def key_differences(a: Side, b: Side, scenario: str, other: str) -> list[str]:
     """What keeps all numbers of two scenarios from being comparable, as sentences."""
-    ours = [comparability(each, scenario) for each in a.deployments.values()]
-    theirs = [comparability(each, other) for each in b.deployments.values()]
+    ours, theirs = _keys(a, scenario), _keys(b, other)
     lines = []
     for key in dict.fromkeys(key for each in (*ours, *theirs) for key in each):
         held, there = (sorted({each.get(key, ABSENT) for each in side}) for side in (ours, theirs))
         if held != there or len(held) > 1:
             lines.append(f"{key} is {' and '.join(held)} in A, {' and '.join(there)} in B")
     return lines
+
+
+def _keys(side: Side, scenario: str) -> list[dict[str, str]]:
+    """Keys of each deployment; one that failed before there was a plan has none."""
+    every = side.deployments.values()
+    planned = [r for r in every if any(one.scenario == scenario for one in r.scenarios)]
+    return [comparability(each, scenario) for each in planned or every]
 
 
 def _judged_together(rows: Sequence[ComparisonRow]) -> tuple[ComparisonRow, ...]:

@@ -122,10 +122,10 @@ def repeated_numbers(group: Group) -> list[Entry[RepeatedNumber]]:
 
 
 def _deployments_text(entry: Entry[RepeatedNumber]) -> str:
-    """Those that gave the number, of those attempted."""
+    """Those that gave the number, of those planned."""
     n, held = len(entry.found.observations), entry.result.deployments
-    attempted = held.attempted if held is not None else n
-    return str(n) if n == attempted else f"{n} of {attempted}"
+    planned = held.planned if held is not None else n
+    return str(n) if n == planned else f"{n} of {planned}"
 
 
 _REPETITIONS: tuple[Column[Entry[RepeatedNumber]], ...] = (
