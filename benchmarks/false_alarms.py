@@ -223,7 +223,7 @@ def main() -> int:
         kinds = product(((goals[:1], SIZES[:1]), (goals, SIZES)), SPREADS, DEPLOYMENTS)
         for (wanted, sizes), spread, n in kinds:
             same = drawn(wanted, sizes, spread, n, count)
-            power = drawn(wanted, sizes, spread, n, max(50, count // 2), change=CHANGE)
+            power = drawn(wanted, sizes, spread, n, max(1, count // 2), change=CHANGE)
             worst = max(worst, same.gates / same.count)
             print(
                 f"{name:9} {len(wanted) * len(sizes):7} {spread:6.0%} {n:3}"
