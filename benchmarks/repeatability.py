@@ -39,7 +39,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> None:
     argv = [
         *(sys.executable, "-m", "pytest", "testcases/", "-q", "-k", arguments.scenario),
         *("--preset", arguments.preset, "--frame-sizes", arguments.frame_size),
-        *("--tests", "throughput", "--interleave", str(arguments.runs + 1)),
+        *("--tests", "throughput", "--repeat", str(arguments.runs + 1)),
         *("--results-dir", str(folder), *arguments.more),
     ]
     subprocess.run(argv, check=False)  # a failed round leaves the others
@@ -62,7 +62,7 @@ def series(folders: Sequence[Path]) -> dict[str, list[Metric]]:
         except LogError as error:
             print(f"not read: {error}")
     runs.sort(key=lambda run: run.first.run.started)
-    for results in (each for run in runs for each in run.rounds):
+    for results in (each for run in runs for each in run.rounds.values()):
         for result in results.results:
             for metric in compared_metrics_of(result):
                 if metric.test == "throughput" and metric.main and metric.mean is not None:

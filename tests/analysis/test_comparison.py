@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.agent import FakeAgent
+from tests.fakes.machine import facts as machine_facts
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
-from vnetperf.analysis.comparison import NO_DIFFERENCE, Side, SideComparison, compare
+from vnetperf.analysis.comparison import (
+    NO_DIFFERENCE,
+    NOT_KNOWN,
+    ComparisonRow,
+    Side,
+    SideComparison,
+    compare,
+)
 from vnetperf.analysis.runs import find_run, load_run
 from vnetperf.model.errors import ConfigError, LogError
+from vnetperf.model.parameters import LatencyTest, MrrTest
 from vnetperf.model.preset import Preset
+from vnetperf.model.testbed import MachineFacts
 from vnetperf.results.log import LOG_NAME
 from vnetperf.testing.sim import SimulatedDut
 
@@ -25,11 +36,13 @@ def measured(
     scenario: str = "pvp_dpdk",
     rounds: tuple[float, ...] = (),
     preset: Preset = PRESET,
+    settings: Mapping[str, object] | None = None,
+    facts: MachineFacts | None = None,
 ) -> Path:
     """A run on a DUT of a capacity, or with another one in each round."""
     folder.mkdir(exist_ok=True)
-    agent = FakeAgent(duts=(SimulatedDut(capacity), SimulatedDut(capacity)))
-    bench = Bench(folder, agent, configuration(preset))
+    agent = FakeAgent(duts=(SimulatedDut(capacity), SimulatedDut(capacity)), facts=facts)
+    bench = Bench(folder, agent, configuration(preset, **(settings or {})))
     for number, factor in enumerate(rounds or (1.0,), 1):
         if rounds:
             bench.run.begin_round(number, len(rounds))
@@ -49,17 +62,187 @@ def verdicts(found: SideComparison) -> dict[str, str]:
     return {row.metric.label: row.verdict for row in found.rows if row.metric.main}
 
 
-def test_single_runs_apart_by_more_than_their_bounds_differ(tmp_path: Path) -> None:
-    a, b = measured(tmp_path / "a", 600e3), measured(tmp_path / "b", 500e3)
+def row_of(found: SideComparison, label: str = "ndr") -> ComparisonRow:
+    return next(row for row in found.rows if row.metric.label == label)
+
+
+def test_one_deployment_of_a_side_shows_no_difference_and_fails_no_gate(tmp_path: Path) -> None:
+    a, b = measured(tmp_path / "a", 600e3), measured(tmp_path / "b", 300e3)
+    for found in (compare(side(a), side(b)), compare(side(b), side(a))):
+        assert set(verdicts(found).values()) == {f"n = 1: {NOT_KNOWN}"}
+        assert not any(row.is_worse for row in found.rows)
+        assert not found.gated
+        assert row_of(found).found.value is not None
+
+
+def test_repeats_within_a_deployment_are_no_replicates(tmp_path: Path) -> None:
+    """Ten trials each of two deployments 8 % apart: nobody knows whether it is the version."""
+    preset = PRESET.model_copy(update={"mrr": MrrTest(repeats=10, duration_s=1)})
+    runs = []
+    for name, capacity in (("a", 600e3), ("b", 552e3)):
+        (tmp_path / name).mkdir()
+        duts = tuple(SimulatedDut(capacity, noise=0.002, seed=n) for n in (1, 2))
+        bench = Bench(tmp_path / name, FakeAgent(duts=duts), configuration(preset))
+        bench.measure("mrr")
+        bench.run.close()
+        runs.append(tmp_path / name)
+    found = compare(*(side(run) for run in runs))
+    (row,) = (row for row in found.rows if row.metric.main)
+    assert row.metric.spread is not None
+    assert row.metric.spread.n == 10
+    assert row.found.n == (1, 1)
+    assert row.verdict == f"n = 1: {NOT_KNOWN}"
+
+
+@pytest.mark.parametrize(("n", "gated"), [(2, False), (3, True)])
+def test_a_gate_needs_three_deployments_of_each_side(tmp_path: Path, n: int, gated: bool) -> None:
+    noise = (1.0, 1.01, 0.99)[:n]
+    a = measured(tmp_path / "a", 900e3, rounds=noise)
+    b = measured(tmp_path / "b", 300e3, rounds=noise)
     found = compare(side(a), side(b))
-    assert verdicts(found) == dict.fromkeys(("ndr", "pdr"), "bounds apart: B has less (worse)")
-    assert all(row.is_worse for row in found.rows if row.metric.main)
-    assert not any(row.is_worse for row in compare(side(b), side(a)).rows)
+    assert found.gated is gated
+    assert row_of(found).found.n == (n, n)
+    assert row_of(found).is_worse is gated
+    assert ("too few deployments for a gate" in row_of(found).verdict) is not gated
 
 
-def test_single_runs_within_their_bounds_do_not_differ(tmp_path: Path) -> None:
-    a, b = measured(tmp_path / "a", 600e3), measured(tmp_path / "b", 601e3)
-    assert set(verdicts(compare(side(a), side(b))).values()) == {NO_DIFFERENCE}
+def test_a_difference_below_the_least_effect_does_not_count(tmp_path: Path) -> None:
+    noise = (1.0, 1.001, 0.999, 1.0005, 0.9995)
+    fine = replace(NDR, width=0.001)
+    preset = PRESET.model_copy(update={"goals": (fine,)})
+    a = measured(tmp_path / "a", 900e3, rounds=noise, preset=preset)
+    b = measured(tmp_path / "b", 890e3, rounds=noise, preset=preset)
+    found = compare(side(a), side(b))
+    assert row_of(found).verdict == "B has less (worse), by less than 2 %"
+    assert not row_of(found).is_worse
+    finer = compare(side(a), side(b), least=0.005)
+    assert row_of(finer).verdict == "B has less (worse)"
+    assert row_of(finer).is_worse
+    near = measured(tmp_path / "c", 900.2e3, rounds=noise, preset=preset)
+    assert row_of(compare(side(a), side(near))).verdict == "no difference of 2 % or more"
+
+
+def test_many_numbers_are_judged_together(tmp_path: Path) -> None:
+    noise = (1.0, 1.02, 0.98)
+    sizes = (64, 128, 256, 512, 1024)
+    a = measured(tmp_path / "a", 600e3, rounds=noise, sizes=sizes)
+    b = measured(tmp_path / "b", 640e3, rounds=noise[::-1], sizes=sizes)
+    rows = [row for row in compare(side(a), side(b)).rows if row.metric.main]
+    assert len(rows) == 10
+    for row in rows:
+        assert row.p is not None
+        assert row.found.p is not None
+        assert row.found.p < 0.05 < row.p
+        assert "not sure among all numbers (Holm" in row.verdict
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"traffic": "multi-flow"}, "flows"),
+        ({"wire": "veth"}, "wire"),
+        ({"rules": "stream"}, "rules"),
+        ({"set": ("rx_descriptors=256",)}, "options"),
+        ({"vnf_mode": "mac"}, "VNF mode"),
+    ],
+)
+def test_what_makes_numbers_comparable_is_their_key(
+    tmp_path: Path, settings: dict[str, object], key: str
+) -> None:
+    a = measured(tmp_path / "a", 600e3)
+    b = measured(tmp_path / "b", 600e3, settings=settings)
+    with pytest.raises(ConfigError, match=f"pvp_dpdk: .*{key} is .* in A") as caught:
+        compare(side(a), side(b))
+    assert "--across" in caught.value.cure
+    found = compare(side(a), side(b), across=True)
+    assert any(f"{key} is" in line for line in found.across)
+    assert found.rows
+
+
+def test_a_deployment_that_failed_before_its_plan_changes_no_key(tmp_path: Path) -> None:
+    a = measured(tmp_path / "a", 600e3, rounds=(1.0, 1.01, 0.99))
+    (tmp_path / "b").mkdir()
+    agent = FakeAgent(duts=(SimulatedDut(600e3), SimulatedDut(600e3)))
+    bench = Bench(tmp_path / "b", agent)
+    agent.calibrate = None  # type: ignore[method-assign,assignment]  # it breaks
+    bench.run.begin_round(1, 4)
+    with pytest.raises(TypeError):
+        bench.throughput()
+    del agent.calibrate
+    for number in (2, 3, 4):
+        bench.run.begin_round(number, 4)
+        bench.throughput()
+    bench.run.close()
+    found = compare(side(a), side(tmp_path / "b"))
+    assert row_of(found).found.n == (3, 3)
+
+
+def test_another_machine_is_another_key(tmp_path: Path) -> None:
+    a = measured(tmp_path / "a", 600e3)
+    other = {"cpu": {"model": "another"}, "hostname": "host-2", "kernel": {"release": "6.1"}}
+    b = measured(tmp_path / "b", 600e3, facts=machine_facts(record=other))
+    with pytest.raises(ConfigError, match=r"machine is .*another"):
+        compare(side(a), side(b))
+    assert compare(side(a), side(b), across=True).across
+
+
+def test_results_at_different_offered_loads_never_stand_side_by_side(tmp_path: Path) -> None:
+    test = LatencyTest(repeats=1, duration_s=1, tag_at_s=0, shares=(1.0,), loads_fps=(100e3,))
+    preset = PRESET.model_copy(update={"latency": test})
+    runs = []
+    for name, capacity in (("a", 600e3), ("b", 400e3)):
+        (tmp_path / name).mkdir()
+        agent = FakeAgent(duts=(SimulatedDut(capacity), SimulatedDut(capacity)))
+        bench = Bench(tmp_path / name, agent, configuration(preset))
+        bench.measure("latency")
+        bench.run.close()
+        runs.append(tmp_path / name)
+    for across in (False, True):
+        found = compare(*(side(run) for run in runs), across=across)
+        compared = {row.metric.label for row in found.rows if row.metric.test == "latency"}
+        assert compared
+        assert all(" at throughput " not in label for label in compared)
+        assert any("different offered loads" in line for line in found.not_compared)
+
+
+def test_pairs_are_those_of_one_round_by_its_number(tmp_path: Path) -> None:
+    agent = FakeAgent()
+    bench = Bench(tmp_path, agent)
+    for number, drift in enumerate((1.0, 0.8, 1.3, 0.9, 1.1), 1):
+        bench.run.begin_round(number, 5)
+        for scenario, capacity in (("pvp_dpdk", 600e3), ("phy2phy_dpdk", 660e3)):
+            agent.duts = (SimulatedDut(capacity * drift),) * 2
+            agent.fail_deploy = "busy" if (number, scenario) == (2, "pvp_dpdk") else ""
+            if agent.fail_deploy:
+                with pytest.raises(Exception, match="busy"):
+                    bench.throughput(64, scenario)
+            else:
+                bench.throughput(64, scenario)
+    bench.run.close()
+    found = compare(side(tmp_path, scenario="pvp_dpdk"), side(tmp_path, scenario="phy2phy_dpdk"))
+    row = row_of(found)
+    assert (row.found.method, row.found.n) == ("paired", (4, 4))
+    assert row.verdict == "B has more (better)"  # by place in the list, drift would hide it
+    assert "1 rounds without a pair are left out" in row.marks
+    assert "A: 1 deployments gave no result" in row.marks
+
+
+def test_neighbouring_steps_of_a_search_are_no_two_modes(tmp_path: Path) -> None:
+    steps = (1.0, 1.0, 1.021, 1.021, 1.0, 1.021)
+    a = measured(tmp_path / "a", 600e3, rounds=steps)
+    b = measured(tmp_path / "b", 600e3, rounds=(1.0, 1.0, 1.5, 1.5, 1.0, 1.5))
+    marks = row_of(compare(side(a), side(b))).marks
+    assert not any(mark.startswith("A: two modes") for mark in marks)
+    assert any(mark.startswith("B: two modes") for mark in marks)
+
+
+def test_a_limit_is_compared_by_rank(tmp_path: Path) -> None:
+    a = measured(tmp_path / "a", 9e6, rounds=(1.0,) * 5)
+    b = measured(tmp_path / "b", 600e3, rounds=(1.0, 1.02, 0.98, 1.01, 0.99))
+    row = row_of(compare(side(a), side(b)))
+    assert (row.found.method, row.found.value) == ("ranks", None)
+    assert row.verdict == "B has less (worse)"
+    assert row.is_worse
 
 
 def test_repeats_show_what_single_runs_would_not(tmp_path: Path) -> None:

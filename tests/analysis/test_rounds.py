@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.agent import FakeAgent
-from tests.runner.support import Bench
+from tests.runner.support import PRESET, Bench, configuration
 from vnetperf.analysis.logged_tests import by_round
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.analysis.thresholds import mean_of_repeats
+from vnetperf.model.parameters import LatencyTest
+from vnetperf.model.result import RepeatedNumber, Result
 from vnetperf.results.log import read_log
+from vnetperf.results.metrics import compared_metrics_of, metrics_of
 from vnetperf.results.records import RoundRecord, RunRecord, TrialRecord
 from vnetperf.testing.sim import SimulatedDut
+
+LATENCY = PRESET.model_copy(
+    update={
+        "latency": LatencyTest(repeats=2, duration_s=1, tag_at_s=0, shares=(1.0,)),
+        "tests": ("throughput", "latency"),
+    }
+)
+
+
+def over(result: Result, label: str) -> RepeatedNumber:
+    assert result.deployments is not None
+    return next(one for one in result.deployments.numbers if one.label == label)
 
 
 def rounds(folder: Path, capacities: dict[int, float]) -> Bench:
@@ -30,7 +47,10 @@ def test_a_run_without_rounds_is_one(tmp_path: Path) -> None:
     bench.run.close()
     records = read_log(bench.path)
     assert by_round(records) == {1: records}
-    assert all(goal.repeats is None for goal in bench.derived().results[0].goals)
+    held = bench.derived().results[0].deployments
+    assert held is not None
+    assert (held.planned, held.attempted, held.measured, held.failures) == (1, 1, 1, {})
+    assert held.numbers == ()
 
 
 def test_every_record_of_a_case_is_in_its_round_only(tmp_path: Path) -> None:
@@ -54,8 +74,10 @@ def test_the_result_is_that_in_the_middle_with_all_bounds(tmp_path: Path) -> Non
     each = [derive(part).results[0] for part in by_round(read_log(bench.path)).values()]
     for n, goal in enumerate(result.goals):
         bounds = [one.goals[n].lower_bound_fps for one in each]
-        assert goal.repeats is not None
-        assert list(goal.repeats.values) == bounds
+        repeated = over(result, goal.name)
+        assert repeated.spread is not None
+        assert list(repeated.spread.values) == bounds
+        assert [one.round for one in repeated.observations] == [1, 2, 3]
         assert goal.lower_bound_fps == sorted(b for b in bounds if b is not None)[1]
     assert result.goals[0].trials_at_lower_bound == each[2].goals[0].trials_at_lower_bound
 
@@ -76,7 +98,20 @@ def test_a_round_that_failed_hides_no_other(tmp_path: Path) -> None:
     bench.run.close(1)
     (result,) = bench.derived().results
     assert result.status == "measured"
-    assert all(goal.repeats is not None and goal.repeats.n == 2 for goal in result.goals)
+    held = result.deployments
+    assert held is not None
+    assert (held.attempted, held.measured, list(held.failures)) == (3, 2, [2])
+    assert [one.round for one in over(result, "ndr").observations] == [1, 3]
+    for goal in result.goals:
+        assert not goal.regular
+        assert "1 of 3 deployments gave no result" in goal.reason
+        assert "busy" in goal.reason
+    assert any("1 of 3 deployments" in line for line in bench.derived().warnings)
+    assert all(
+        "measured in 2 of 3 deployments" in metric.marks
+        for metric in compared_metrics_of(result)
+        if metric.main
+    )
 
 
 def test_a_round_that_is_gone_on_with_is_one(tmp_path: Path) -> None:
@@ -87,5 +122,48 @@ def test_a_round_that_is_gone_on_with_is_one(tmp_path: Path) -> None:
     assert list(by_round(read_log(again.path))) == [1, 2, 3]
     assert len(again.agent.trials) < len(first.agent.trials)  # the third round's only
     (result,) = again.derived().results
-    assert result.goals[0].repeats is not None
-    assert max(result.goals[0].repeats.values) < 2 * 620e3
+    spread = over(result, "ndr").spread
+    assert spread is not None
+    assert max(spread.values) < 2 * 620e3
+
+
+def test_a_limit_is_never_averaged_as_if_it_were_a_number(tmp_path: Path) -> None:
+    bench = rounds(tmp_path, {1: 500e3, 2: 9e6, 3: 550e3, 4: 9e6, 5: 520e3})
+    bench.run.close()
+    (result,) = bench.derived().results
+    ndr = over(result, "ndr")
+    assert ndr.censored == {"at least": 2}
+    assert ndr.spread is None
+    goal = result.goals[0]
+    assert not goal.regular
+    assert "2 of 5 deployments: at least" in goal.reason
+    (metric,) = (m for m in compared_metrics_of(result) if m.label == "ndr")
+    assert metric.spread is None
+    number, _ = mean_of_repeats(metric)
+    assert (number.value, number.high) == (None, inf)
+
+
+def test_each_round_is_a_deployment_of_its_own(tmp_path: Path) -> None:
+    bench = rounds(tmp_path, {1: 500e3, 2: 600e3, 3: 550e3})
+    assert bench.agent.calls.count("deploy pvp_dpdk") == 3
+
+
+def test_every_test_pools_its_rounds_each_at_the_loads_of_its_own_round(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, settings=configuration(LATENCY))
+    for number, capacity in enumerate((500e3, 600e3, 550e3), 1):
+        bench.run.begin_round(number, 3)
+        bench.agent.duts = (SimulatedDut(capacity),) * 2
+        bench.measure("latency")
+    bench.run.close()
+    throughput, latency = bench.derived().results
+    ndr = [one.value for one in over(throughput, "ndr").observations]
+    (label, *_) = (n.label for n in latency.deployments.numbers if n.main)
+    mean = over(latency, label)
+    assert [one.load_fps for one in mean.observations] == ndr
+    assert mean.spread is not None
+    assert mean.spread.n == 3
+    assert latency.deployments is not None
+    assert throughput.deployments is not None
+    assert latency.deployments.shown == throughput.deployments.shown == 3
+    assert latency.latency_at[0].load_fps == throughput.goals[0].lower_bound_fps
+    assert {m.name for m in metrics_of(latency)} >= {"latency_mean", "latency_mean_of_rounds"}

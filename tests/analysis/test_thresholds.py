@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vnetperf.analysis.thresholds import Expectation, judge_metric
+from vnetperf.model.result import Observation, RepeatedNumber
 from vnetperf.results.metrics import Metric
 from vnetperf.statistics import spread
 
@@ -21,6 +22,11 @@ def number(value: float | None, low: float = 0.0, high: float = inf, **more: obj
         **{"unit": "fps", "better": "more", "value": value, "bounds": (low, high)},
     }
     return Metric(**(fields | more))  # type: ignore[arg-type]  # as the test says
+
+
+def repeated(*values: float) -> RepeatedNumber:
+    each = tuple(Observation(round=n, value=v) for n, v in enumerate(values, 1))
+    return RepeatedNumber(label="ndr", unit="fps", observations=each, spread=spread(values))
 
 
 def expected(**bounds: object) -> Expectation:
@@ -96,11 +102,30 @@ def test_nothing_is_a_multiple_of_nothing(base: Metric) -> None:
 
 
 def test_repeats_are_judged_by_their_mean_and_tell_n() -> None:
-    found = number(100.0, 100.0, 102.0, repeated=spread((100.0, 80.0, 130.0)))
+    found = number(100.0, 100.0, 102.0, over=repeated(100.0, 80.0, 130.0))
     judged = judge_metric(expected(at_least=103.0), found, "f")
     assert judged.met
     assert ", n = 3: as expected" in judged.text
     assert met(found, at_least=103.0, certain=True) is False
+
+
+def test_nothing_is_certain_where_a_deployment_gave_no_result() -> None:
+    found = number(100.0, 100.0, 102.0, qualifiers=("measured in 3 of 5 deployments",))
+    assert met(found, at_least=90.0)
+    assert met(found, at_least=90.0, certain=True) is False
+
+
+def test_a_limit_among_deployments_leaves_no_mean_to_judge() -> None:
+    each = (
+        Observation(round=1, value=100.0, low=100.0, high=102.0),
+        Observation(round=2, value=500.0, low=500.0, qualifier="at least"),
+    )
+    found = number(
+        100.0, 100.0, 102.0, over=RepeatedNumber(label="ndr", unit="fps", observations=each)
+    )
+    assert met(found, at_least=90.0)
+    assert met(found, at_least=110.0) is False
+    assert met(found, at_most=200.0) is False
 
 
 def test_what_was_not_measured_fails_with_its_reason() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
-from vnetperf.analysis.trend import read_runs, trends
+from vnetperf.analysis.trend import read_runs, trends, worse_for_sure
 from vnetperf.model.errors import LogError
 from vnetperf.results.log import LOG_NAME
 from vnetperf.testing.sim import SimulatedDut
@@ -16,10 +16,12 @@ from vnetperf.testing.sim import SimulatedDut
 WOBBLE = (1.0, 1.03, 0.98, 1.01, 0.97, 1.02)
 
 
-def run_at(folder: Path, capacity: float, preset: str = "test", size: int = 64) -> None:
+def run_at(
+    folder: Path, capacity: float, preset: str = "test", size: int = 64, **settings_: object
+) -> None:
     folder.mkdir()
     dut = SimulatedDut(capacity)
-    settings = configuration(PRESET.model_copy(update={"name": preset}))
+    settings = configuration(PRESET.model_copy(update={"name": preset}), **settings_)
     bench = Bench(folder, FakeAgent(duts=(dut, dut)), settings)
     bench.throughput(size)
     bench.run.close()
@@ -72,6 +74,36 @@ def test_other_presets_are_a_series_of_their_own(tmp_path: Path) -> None:
         ("preset one", 2),
         ("preset other", 1),
     ]
+
+
+def test_runs_that_are_not_comparable_are_series_of_their_own(tmp_path: Path) -> None:
+    for n, traffic in enumerate(("single-flow", "multi-flow", "single-flow")):
+        run_at(tmp_path / f"run{n}", 600e3, traffic=traffic)
+    runs = read_runs(tmp_path)[0]
+    found = [t for t in trends(runs) if t.name == "ndr"]
+    assert sorted(len(t.points) for t in found) == [1, 2]
+    assert all("traffic" in t.apart and "flows" in t.apart for t in found)
+    (together,) = (t for t in trends(runs, across=True) if t.name == "ndr")
+    assert len(together.points) == 3
+
+
+def test_a_limit_makes_no_level(tmp_path: Path) -> None:
+    """What met the largest load is open above: a level of such values is the tester's."""
+    for n, capacity in enumerate((*(600e3 * w for w in WOBBLE), *[9e6] * 6)):
+        run_at(tmp_path / f"run{n:02d}", capacity)
+    (ndr,) = (t for t in trends(read_runs(tmp_path)[0]) if t.name == "ndr")
+    assert len(ndr.points) == 12
+    assert ndr.changes == ()
+    assert [(level.begin, level.end) for level in ndr.levels] == [(0, 6)]
+
+
+def test_a_gate_considers_all_numbers_and_the_least_change(history: Path) -> None:
+    runs, _ = read_runs(history)
+    found = trends(runs)
+    assert {trend.name for trend in worse_for_sure(found)} == {"ndr", "pdr"}
+    assert worse_for_sure(trends(runs, least=0.5)) == []
+    unchanged = trends(runs[:6]) * 400
+    assert worse_for_sure([*found, *unchanged]) == []
 
 
 def test_a_damaged_log_is_said_and_the_others_are_read(tmp_path: Path) -> None:

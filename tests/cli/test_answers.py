@@ -13,12 +13,18 @@ from vnetperf.cli import main
 from vnetperf.testing.sim import SimulatedDut
 
 
-def a_run(folder: Path, capacity: float, **update: object) -> None:
+def a_run(
+    folder: Path, capacity: float, *, rounds: tuple[float, ...] = (), **update: object
+) -> None:
     folder.mkdir(parents=True)
     dut = SimulatedDut(capacity)
     settings = configuration(PRESET.model_copy(update=update))
     bench = Bench(folder, FakeAgent(duts=(dut, dut)), settings)
-    bench.throughput()
+    for number, factor in enumerate(rounds or (1.0,), 1):
+        if rounds:
+            bench.run.begin_round(number, len(rounds))
+            bench.agent.duts = (SimulatedDut(capacity * factor),) * 2
+        bench.throughput()
     bench.run.close()
 
 
@@ -28,6 +34,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     for name, capacity in (("fast", 600e3), ("slow", 400e3), ("same", 601e3)):
         a_run(folder / "results" / name, capacity)
+    for name, capacity in (("fast5", 600e3), ("slow5", 400e3)):
+        a_run(folder / "repeated" / name, capacity, rounds=(1.0, 1.01, 0.99, 1.02, 0.98))
     (folder / "results" / "latest").symlink_to("same")
     return folder
 
@@ -44,23 +52,47 @@ def told(capsys: pytest.CaptureFixture[str], *argv: str, status: int = 0) -> str
     return captured.out if status == 0 else captured.out + captured.err
 
 
-def test_compare_says_what_differs_and_what_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+FIVE = ("--results-dir", "repeated")
+
+
+def test_compare_says_what_differs_and_what_is_not_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = told(capsys, "compare", "fast", "slow")
-    assert "bounds apart: B has less (worse)" in text
-    assert "n = 1" in text
-    assert "no difference seen" in told(capsys, "compare", "results/fast", "latest")
+    assert "n = 1: not known how it repeats" in text
+    assert "`--repeat 5`" in text
+    text = told(capsys, "compare", "fast5", "slow5", *FIVE)
+    assert "B has less (worse)" in text
+    assert "5 deployments" in text
+    assert "Holm" in text
 
 
 def test_compare_fails_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
-    told(capsys, "compare", "fast", "slow", "--fail-if-worse", status=1)
-    told(capsys, "compare", "slow", "fast", "--fail-if-worse")
+    told(capsys, "compare", "fast5", "slow5", "--fail-if-worse", *FIVE, status=1)
+    told(capsys, "compare", "slow5", "fast5", "--fail-if-worse", *FIVE)
+    told(capsys, "compare", "fast5", "slow5", "--fail-if-worse", "--least", "40%", *FIVE)
+
+
+def test_a_gate_over_single_deployments_says_that_it_judges_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["compare", "fast", "slow", "--fail-if-worse"]) == 0
+    assert "judges nothing here" in capsys.readouterr().err
 
 
 def test_compare_in_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(told(capsys, "compare", "fast", "slow", "--json"))
+    found = json.loads(told(capsys, "compare", "fast5", "slow5", "--json", *FIVE))
     (ndr,) = (row for row in found["rows"] if row["number"] == "ndr")
     assert ndr["difference"]["high"] < 0
     assert ndr["unit"] == "frames/s"
+    assert ndr["worse"] is True
+    assert ndr["p_holm"] < 0.01
+    (ndr,) = (
+        row
+        for row in json.loads(told(capsys, "compare", "fast", "slow", "--json"))["rows"]
+        if row["number"] == "ndr"
+    )
+    assert (ndr["difference"]["high"], ndr["p_holm"], ndr["worse"]) == (None, None, False)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +102,7 @@ def test_compare_in_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -
         (("compare", "fast", "fast"), "both sides are the same"),
         (("compare", "fast:pvp_ovs", "slow"), "there is no scenario 'pvp_ovs'; accepted: pvp_dpdk"),
         (("compare", "fast", "slow", "--confidence", "95"), "95 is no level"),
+        (("compare", "fast", "slow", "--least", "2 p"), "'2 p' is no share"),
         (("trend", "nowhere"), "nowhere: there is no such folder"),
         (("trend", "--scenario", "x*"), "no number of 2 runs or more matches"),
         (("why", "gone"), "gone: there is no such run"),
@@ -133,7 +166,7 @@ def test_an_edited_log_is_used_by_no_command(
     for argv in (("report", "edited"), ("why", "edited"), ("compare", "edited", "other")):
         text = told(capsys, *argv, status=1)
         assert "trial 1 is not as it was written: its checksum does not match" in text
-    assert "1 runs could not be read" in told(capsys, "trend", "--least", "1")
+    assert "1 runs could not be read" in told(capsys, "trend", "--runs", "1")
 
 
 def test_a_stored_run_is_held_against_expectations(

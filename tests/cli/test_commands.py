@@ -52,10 +52,10 @@ def test_show_config_knows_every_option_of_pytest(
     capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
 ) -> None:
     group = pytestconfig._parser.getgroup("vnetperf")
-    options = {name.removeprefix("--") for one in group.options for name in one.names()}
-    found = shown(capsys, "--interleave", "3", "--pcap", "5", "--plan")
+    options = {one.names()[0].removeprefix("--") for one in group.options}
+    found = shown(capsys, "--repeat", "3", "--pcap", "5", "--plan")
     assert {name.replace("-", "_") for name in options} == {k for k in found if ":" not in k}
-    assert found["interleave"] == {"value": 3, "source": "command line"}
+    assert found["repeat"] == {"value": 3, "source": "command line"}
     assert found["plan"] == {"value": True, "source": "command line"}
     assert found["resume"] == {"value": "", "source": "default"}
 
@@ -87,7 +87,7 @@ def test_show_config_as_text_has_the_same_content(capsys: pytest.CaptureFixture[
         (["show-config", "--frame-sizes", "x"], "command line: frame_sizes"),
         (["show-config", "--vnfs", "0"], "command line: vnfs"),
         (["show-config", "--forwarding", "l22"], "did you mean 'l2'?"),
-        (["show-config", "--interleave", "1"], "a case is repeated from 2 on"),
+        (["show-config", "--repeat", "0"], "a case is deployed once or more"),
         (["doctor", "--generator", "trx"], "did you mean 'trex'?"),
         (["list", "preset"], "did you mean 'presets'?"),
         (["report", "nowhere"], "trials.jsonl"),

@@ -73,9 +73,20 @@ def test_a_stored_run_is_a_baseline(site: Site) -> None:
     site.run(*sizes, *expect(site, one(at_least=0.9) + of)).assert_outcomes(failed=1)
 
 
+def test_a_stored_run_that_is_not_comparable_is_no_baseline(site: Site) -> None:
+    site.run(*PVP, "--rules", "stream")
+    (folder,) = site.folders
+    folder.rename(site.path / "baseline")
+    of = 'of_run = "baseline"\n'
+    result = site.run(*PVP, *expect(site, one(at_least=0.95) + of))
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["FAILED: *not comparable with baseline: rules is port here*"])
+    assert site.run(*PVP, *expect(site, one(at_least=0.95) + of + "across = true\n")).ret == 0
+
+
 def test_rounds_are_judged_together(site: Site) -> None:
     text = one(at_least=2e6)
-    result = site.run(*PVP, "--interleave", "3", *expect(site, text))
+    result = site.run(*PVP, "--repeat", "3", *expect(site, text))
     result.assert_outcomes(passed=3)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["FAILED: *n = 3: below the expected 2.000 Mfps*"])

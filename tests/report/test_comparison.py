@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vnetperf.model.result import ThreadUse
+from vnetperf.model.result import Deployments, Observation, RepeatedNumber, ThreadUse
 from vnetperf.report import html_report, markdown_report, write_all
 from vnetperf.report.comparison import comparisons_of
 from vnetperf.report.page import variants_plot
@@ -48,6 +48,35 @@ def test_markdown_has_a_row_for_each_variant_goal_and_size(found):
     assert "**skipped**" in said
     assert "0.810\N{MULTIPLICATION SIGN}" in said
     assert "`--guest nic=virtio`" in said
+
+
+def _repeated(run, factors):
+    """The run with its lower bounds in several deployments, each with a factor of its own."""
+    results = []
+    for place, result in enumerate(run.results):
+        numbers = []
+        for goal in result.goals:
+            bound = goal.lower_bound_fps or 1.0
+            each = tuple(
+                Observation(round=n, value=v, low=v, high=v * 1.005)
+                for n, v in enumerate((bound * f * (1 + 0.002 * (place % 3)) for f in factors), 1)
+            )
+            numbers.append(
+                RepeatedNumber(label=goal.name, unit="fps", main=True, observations=each)
+            )
+        n = len(factors)
+        held = Deployments(planned=n, attempted=n, measured=n, shown=1, numbers=tuple(numbers))
+        results.append(result.model_copy(update={"deployments": held}))
+    return run.model_copy(update={"results": tuple(results)})
+
+
+def test_a_ratio_of_several_deployments_has_an_interval_and_one_of_a_single_says_so(found):
+    run = _repeated(found, (1.0, 1.3, 0.8, 1.1, 0.9))  # drift that both variants share
+    said = markdown_report(run).split("by nic\n")[1].split("\n##")[0]
+    assert "0.808\N{MULTIPLICATION SIGN} (0.804\N{MULTIPLICATION SIGN} to 0.812" in said
+    assert "95 % interval over deployments" in said
+    single = markdown_report(found).split("by nic\n")[1].split("\n##")[0]
+    assert "One deployment each: whether a difference comes again is not known" in single
 
 
 def test_the_terminal_shows_it_in_eighty_columns(found):

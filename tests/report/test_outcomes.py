@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from vnetperf.model.result import Redaction
+from vnetperf.model.result import Deployments, Observation, Redaction, RepeatedNumber
 from vnetperf.report import html_report, junit_xml, markdown_report, outcomes, terminal_text
 from vnetperf.report.csv_files import curves_csv, outcomes_csv
 from vnetperf.report.summary import groups
@@ -18,11 +18,11 @@ from .test_html import Page
 
 #: Said of each test in every report.
 SAID = {
-    "latency": ("latency, mean of the trials", "19.392 ± 0.098 µs (n 20)", "PDV, D(99.9) - Dmin"),
+    "latency": ("latency, mean of the trials", "19.392 ± 0.099 µs (n 20)", "PDV, D(99.9) - Dmin"),
     "frame_loss": ("input rate", "67.02 %"),
     "back_to_back": ("corrected buffer time", "4 502 ± 27 frames", "step size, frames"),
-    "recovery": ("throughput used", "172 ± 24 ms"),
-    "reset": ("vswitch", "1.684 ± 0.084 s", "link phy0", "vnf0 was not back within 30 s"),
+    "recovery": ("throughput used", "172 ± 26 ms"),
+    "reset": ("vswitch", "1.684 s (1.", "link phy0", "vnf0 was not back within 30 s"),
     "mrr": ("forwarding rate", "two modes: 3.501 Mfps, 4.063 Mfps", "far from the others"),
     "loss_profile": ("1.961 %",),
     "soak": ("2.69e-08 %", "2.10e-07 %", "undecided"),
@@ -75,7 +75,7 @@ def test_every_test_has_a_line_in_the_overview(every, page):
     overview = page.shown.partition("pvp_dpdk: other tests")[2].partition("pvp_dpdk · ")[0]
     for words in ("latency", "frame loss", "back-to-back", "recovery", "reset", "MRR", "soak"):
         assert f" {words} " in overview
-    assert "19.392 ± 0.098 µs (n 20)" in overview
+    assert "19.392 ± 0.099 µs (n 20)" in overview
 
 
 def test_plots_belong_to_what_was_measured(every, page):
@@ -162,26 +162,62 @@ def test_every_row_has_as_many_cells_as_its_head(every):
             assert sum(column.bold for column in table.columns) <= 1
 
 
-def test_rounds_of_a_search_are_shown(results):
+def _deployed(results, *observations, **of_goal):
+    """A run whose first number several deployments gave."""
     first = results.results[0]
-    goal = first.goals[0].model_copy(update={"repeats": spread([17.9e6, 18.1e6, 18.3e6])})
-    changed = first.model_copy(update={"goals": (goal, *first.goals[1:])})
-    run = results.model_copy(update={"results": (changed,)})
-    for shown in (_flat(markdown_report(run)), Page(html_report(run)).shown, terminal_text(run)):
-        assert "Rounds" in shown
-        assert "18.10 ± 0.50 Mfps" in shown
+    goal = first.goals[0].model_copy(update=of_goal)
+    number = RepeatedNumber(
+        label=goal.name,
+        unit="fps",
+        main=True,
+        observations=observations,
+        spread=None
+        if any(one.qualifier for one in observations)
+        else spread([one.value for one in observations]),
+    )
+    n = len(observations)
+    held = Deployments(
+        planned=n + 1,
+        attempted=n + 1,
+        measured=n,
+        failures={n + 1: "DUT died"},
+        shown=1,
+        numbers=(number,),
+    )
+    changed = first.model_copy(update={"goals": (goal, *first.goals[1:]), "deployments": held})
+    return results.model_copy(update={"results": (changed,)})
+
+
+def test_deployments_of_a_search_are_shown_with_those_that_failed(results):
+    values = (17.9e6, 18.1e6, 18.3e6, 18.0e6)
+    run = _deployed(results, *(Observation(round=n, value=v) for n, v in enumerate(values, 1)))
+    for shown in (_flat(markdown_report(run)), Page(html_report(run)).shown):
+        assert "Deployments" in shown
+        assert "18.07 ± 0.27 Mfps" in shown
+        assert "4 of 5" in shown
+        assert "1 of 5 deployments gave no result (DUT died)" in shown
+    assert "18.07 ± 0.27 Mfps" in terminal_text(run)
 
 
 def test_rounds_that_all_met_the_largest_load_are_a_limit(results):
-    first = results.results[0]
-    update = {"repeats": spread([18e6, 18e6, 18e6]), "qualifier": "at least", "regular": False}
-    goal = first.goals[0].model_copy(update=update)
-    changed = first.model_copy(update={"goals": (goal, *first.goals[1:])})
-    run = results.model_copy(update={"results": (changed,)})
+    ends = [Observation(round=n, value=18e6, low=18e6, qualifier="at least") for n in (1, 2, 3)]
+    run = _deployed(results, *ends, qualifier="at least", regular=False)
     for shown in (_flat(markdown_report(run)), Page(html_report(run)).shown):
-        rounds = shown.partition("Rounds")[2].partition("All other figures")[0]
+        rounds = shown.partition("Deployments")[2].partition("All other figures")[0]
         assert "at least 18.00 Mfps" in rounds
         assert "± 0 " not in rounds
+
+
+def test_a_limit_among_numbers_leaves_no_mean(results):
+    ends = [
+        Observation(round=1, value=18e6),
+        Observation(round=2, value=19e6, low=19e6, qualifier="at least"),
+        Observation(round=3, value=17e6),
+    ]
+    run = _deployed(results, *ends, regular=False)
+    for shown in (_flat(markdown_report(run)), Page(html_report(run)).shown):
+        assert "no mean: 1 of 3 at least" in shown
+        assert "a limit enters no mean" in shown
 
 
 def test_a_test_that_was_not_measured_says_why(page, markdown, wide):

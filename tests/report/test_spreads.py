@@ -1,6 +1,7 @@
 """Means with their intervals, as a reader sees them."""
 
 import pytest
+import scipy.special  # noqa: F401 - its first import takes longer than a deadline
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,12 +54,21 @@ def test_every_spread_can_be_said_with_its_n(values, kind):
         ((0.018, 0.020), "s", "18.00 and 20.00 ms (n 2)"),
         ((20e6, 900e3), "fps", "900.0 kfps and 20.00 Mfps (n 2)"),
         ((14.88e6, 14.88e6), "fps", "14.88 Mfps (n 2)"),
+        ((510.0, 512.0), "frames", "510 and 512 frames (n 2)"),
+        ((510.0, 512.0, 514.0), "frames", "512 (510 to 514) frames (n 3)"),
+        ((0.0042, 0.0071, 0.03), "s", "13.77 ms (4.200 to 30.00 ms; n 3)"),
     ],
 )
-def test_two_values_are_both_shown_and_have_no_interval(values, kind, said):
+def test_three_values_or_fewer_are_shown_by_their_extremes_without_an_interval(values, kind, said):
     found = spread(values)
     assert text.mean_with_n(found, kind) == said
-    assert text.interval_note([found]) == ""
+    assert (found.low, found.high) == (None, None)
+    note = "Of three values: mean (least to most)." if len(values) == 3 else ""
+    assert text.interval_note([found]) == note
+
+
+def test_a_positive_quantity_has_no_interval_below_nothing():
+    assert "\N{MINUS SIGN}" not in text.mean_interval(spread([0.001, 0.002, 0.0015, 0.018]), "s")
 
 
 def test_the_note_names_level_and_method():

@@ -6,10 +6,11 @@ import random
 from math import inf
 
 import pytest
+import scipy.special  # noqa: F401 - its first import takes longer than a deadline
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vnetperf.statistics.difference import Measurand, difference
+from vnetperf.statistics.difference import Measurand, difference, holm
 
 
 def exact(*values: float) -> list[Measurand]:
@@ -17,20 +18,43 @@ def exact(*values: float) -> list[Measurand]:
 
 
 SIDES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=8)
+POSITIVE = st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=8)
+OPPOSITE = {"more": "less", "less": "more", "": ""}
 
 
 @given(SIDES, SIDES)
 def test_sides_can_be_swapped(a: list[float], b: list[float]) -> None:
     one, other = difference(exact(*a), exact(*b)), difference(exact(*b), exact(*a))
     assert one.n == other.n[::-1]
-    assert (one.low, one.high) == pytest.approx((-other.high, -other.low), rel=1e-6, abs=1e-6)
-    opposite = {"more": "less", "less": "more", "": ""}
-    assert opposite[one.seen] == other.seen
+    assert OPPOSITE[one.towards] == other.towards
+    assert one.p == pytest.approx(other.p, abs=1e-6)
+    if min(*a, *b) <= 0.0:
+        assert (one.low, one.high) == pytest.approx((-other.high, -other.low), rel=1e-6, abs=1e-6)
+
+
+@given(POSITIVE, POSITIVE)
+def test_of_positive_numbers_none_is_expected_below_nothing(a: list[float], b: list[float]) -> None:
+    found, back = difference(exact(*a), exact(*b)), difference(exact(*b), exact(*a))
+    assert found.ratio is not None
+    assert back.ratio is not None
+    assert all(share >= -1.0 for share in found.ratio)
+    if max(found.ratio[0], back.ratio[0]) < 1e3:  # beyond, 1 + ratio has few digits left
+        assert (1 + found.ratio[0]) * (1 + back.ratio[0]) == pytest.approx(1.0, rel=1e-6)
 
 
 @given(SIDES)
 def test_a_side_does_not_differ_from_itself(values: list[float]) -> None:
-    assert difference(exact(*values), exact(*values)).seen == ""
+    assert not difference(exact(*values), exact(*values)).is_seen()
+
+
+@given(POSITIVE, POSITIVE, st.sampled_from([0.8, 0.9, 0.95, 0.99]))
+def test_the_probability_is_the_level_at_which_the_interval_reaches_nothing(
+    a: list[float], b: list[float], level: float
+) -> None:
+    found = difference(exact(*a), exact(*b), confidence=level)
+    assert found.p is not None
+    if abs(found.p - (1.0 - level)) > 1e-6:
+        assert found.is_seen(level) is (found.low > 0.0 or found.high < 0.0)
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -46,38 +70,70 @@ def test_the_interval_covers_as_often_as_it_says(paired: bool) -> None:
 
 
 def test_pairs_take_the_drift_out() -> None:
-    a, b = (10.0, 20.0, 30.0, 40.0), (11.0, 21.1, 30.9, 41.0)
-    assert difference(exact(*a), exact(*b)).seen == ""
-    assert difference(exact(*a), exact(*b), paired=True).seen == "more"
+    a, b = (10.0, 20.0, 30.0, 40.0), (11.0, 21.9, 33.2, 43.8)
+    assert not difference(exact(*a), exact(*b)).is_seen()
+    assert difference(exact(*a), exact(*b), paired=True).is_seen()
 
 
 def test_what_a_search_leaves_open_is_in_the_interval() -> None:
     a = [Measurand(100.0, 100.0, 102.0)] * 5
     b = [Measurand(101.0, 101.0, 103.0)] * 5
     found = difference(a, b)
-    assert (found.low, found.high) == (-1.0, 3.0)
-    assert found.seen == ""
+    assert (found.low, found.high) == pytest.approx((-0.98, 3.02), abs=0.01)
+    assert (found.p, found.is_seen()) == (1.0, False)
+    next_step = difference(a, [Measurand(102.0, 102.0, 104.0)] * 5)  # where the first one failed
+    assert not next_step.is_seen()
 
 
-def test_single_searches_differ_when_their_bounds_are_apart() -> None:
+def test_one_deployment_of_a_side_says_nothing_however_far_it_is() -> None:
     a, b = [Measurand(100.0, 100.0, 102.0)], [Measurand(110.0, 110.0, 112.0)]
-    found = difference(a, b)
-    assert (found.method, found.low, found.high, found.seen) == ("bounds", 8.0, 12.0, "more")
-    assert difference(a, [Measurand(101.0, 101.0, 103.0)]).seen == ""
+    for found in (difference(a, b), difference(a, b * 5), difference(a * 5, b)):
+        assert (found.method, found.p, found.is_seen()) == ("none", None, False)
+        assert (found.low, found.high) == (-inf, inf)
+        assert (found.value, found.towards) == (10.0, "more")
 
 
-def test_an_open_end_bounds_one_side_only() -> None:
-    at_least = [Measurand(100.0, 100.0, inf)]
-    assert difference(at_least, [Measurand(50.0, 50.0, 51.0)]).seen == "less"
-    assert difference(at_least, [Measurand(150.0, 150.0, 151.0)]).seen == ""
-    at_most = [Measurand(None, 0.0, 1.0)]
-    found = difference(at_least, at_most)
-    assert (found.value, found.seen) == (None, "less")
+def test_a_limit_is_compared_by_its_rank_and_has_no_mean() -> None:
+    at_least = [Measurand(100.0, 100.0, inf)] * 5
+    below = [Measurand(v, v, v + 1) for v in (50.0, 52.0, 51.0, 53.0, 50.5)]
+    found = difference(at_least, below)
+    assert (found.method, found.value, found.towards) == ("ranks", None, "less")
+    assert found.p == pytest.approx(2 / 252)
+    assert found.is_seen()
+    above = [Measurand(v, v, v + 1) for v in (150.0, 152.0, 151.0, 153.0, 150.5)]
+    assert not difference(at_least, above).is_seen()  # what is open may be there too
+    assert not difference(at_least[:3], below[:3]).is_seen()  # too few for ranks
+    at_most = [Measurand(None, 0.0, 1.0)] * 5
+    assert difference(at_least, at_most).towards == "less"
 
 
-def test_one_exact_number_each_says_nothing_of_the_difference() -> None:
-    found = difference(exact(1.0), exact(100.0))
-    assert (found.method, found.seen, found.value) == ("none", "", 99.0)
+def test_censored_sides_that_are_equal_seldom_differ() -> None:
+    draw, runs = random.Random(5), 300
+    seen = 0
+    for _ in range(runs):
+        sides = []
+        for _ in range(2):
+            values = [100 + 8 * draw.gauss(0, 1) for _ in range(5)]
+            sides.append(
+                [Measurand(104.0, 104.0, inf) if v > 104 else Measurand.exact(v) for v in values]
+            )
+        seen += difference(*sides).is_seen()
+    assert seen / runs <= 0.06
+
+
+def test_many_numbers_are_judged_together() -> None:
+    assert holm([]) == []
+    assert holm([0.01]) == [0.01]
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+
+
+@given(st.lists(st.floats(0.0, 1.0), max_size=20))
+def test_no_probability_falls_and_their_order_stays(values: list[float]) -> None:
+    found = holm(values)
+    assert all(a <= b <= 1.0 for a, b in zip(values, found, strict=True))
+    order = sorted(range(len(values)), key=values.__getitem__)
+    assert [found[i] for i in order] == sorted(found)
 
 
 def test_what_makes_no_comparison_is_refused() -> None:

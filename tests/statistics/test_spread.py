@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
 import pytest
+import scipy.special  # noqa: F401 - its first import takes longer than a deadline
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +29,7 @@ def test_every_value_is_kept_in_order(values: list[float]) -> None:
 @given(VALUES)
 def test_the_interval_holds_the_mean_and_comes_again(values: list[float]) -> None:
     found = spread(values)
-    if found.n == 1:
+    if found.n <= 3:
         assert found.low is None
         assert found.method == ""
         return
@@ -44,6 +46,7 @@ def test_the_interval_holds_the_mean_and_comes_again(values: list[float]) -> Non
         (lambda r: r.gauss(100, 5), 100, 20, 0.93),
         (lambda r: r.random(), 0.5, 6, 0.91),
         (lambda r: r.expovariate(1), 1, 30, 0.85),
+        (lambda r: r.lognormvariate(0, 0.4), math.exp(0.08), 5, 0.91),
     ],
 )
 def test_the_interval_covers_as_often_as_it_says(
@@ -58,7 +61,7 @@ def test_the_interval_covers_as_often_as_it_says(
     assert covered / runs >= least
 
 
-@pytest.mark.parametrize(("n", "least"), [(2, 0.93), (5, 0.93), (20, 0.93)])
+@pytest.mark.parametrize(("n", "least"), [(4, 0.93), (5, 0.93), (20, 0.93)])
 def test_one_more_is_where_it_is_expected(n: int, least: float) -> None:
     seeded, runs, covered = random.Random(17), 300, 0
     for _ in range(runs):
@@ -70,7 +73,7 @@ def test_one_more_is_where_it_is_expected(n: int, least: float) -> None:
 
 
 def test_a_wider_confidence_gives_a_wider_interval() -> None:
-    narrow, wide = (spread([1.0, 2.0, 4.0], confidence=c) for c in (0.5, 0.99))
+    narrow, wide = (spread([1.0, 2.0, 3.0, 4.0], confidence=c) for c in (0.5, 0.99))
     assert narrow.low is not None
     assert wide.low is not None
     assert wide.low < narrow.low
@@ -119,7 +122,24 @@ def test_an_outlier_among_equal_values_is_seen() -> None:
 def test_equal_values_have_no_outliers_and_no_modes(value: float, n: int) -> None:
     found = spread([value] * n)
     assert (found.modes, found.outliers, found.stdev) == ((), (), 0.0)
-    assert found.low == found.high == found.mean == value
+    assert found.mean == value
+    if n > 3:
+        assert found.low == found.high == value
+
+
+@given(st.lists(st.floats(1e-9, 1e9), min_size=4, max_size=20))
+def test_what_is_positive_has_no_interval_below_nothing(values: list[float]) -> None:
+    found = spread(values)
+    for low, high in ((found.low, found.high), (found.next_low, found.next_high)):
+        assert low is not None
+        assert high is not None
+        assert 0.0 <= low <= found.mean <= high
+    assert found.next_low <= found.low  # type: ignore[operator]  # neither is None, see above
+
+
+def test_a_ratio_of_nothing_has_no_interval_below_nothing() -> None:
+    found = spread([0.0, 0.0, 0.001, 0.02])
+    assert (found.low, found.next_low, found.method) == (0.0, 0.0, "t")
 
 
 @pytest.mark.parametrize("values", [[], [1.0, float("nan")], [float("inf")]])

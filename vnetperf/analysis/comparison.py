@@ -4,22 +4,41 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from math import isinf
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TypeAlias
 
 from vnetperf.analysis.runs import StoredRun
 from vnetperf.model.errors import ConfigError
+from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import RunResults
+from vnetperf.model.units import Unit, value_text
 from vnetperf.results.environment import (
+    ABSENT,
     FactDifference,
+    comparability,
     environment_differences,
     scenario_differences,
 )
-from vnetperf.results.metrics import Key, Metric, compared_metrics
-from vnetperf.statistics.difference import Difference, Measurand, difference
+from vnetperf.results.metrics import TRANSFERS_TEST, Key, Metric, compared_metrics
+from vnetperf.statistics.difference import (
+    FEWEST_TO_GATE,
+    Difference,
+    Measurand,
+    difference,
+    holm,
+)
 from vnetperf.statistics.samples import two_modes
 
-MetricsByKey = Mapping[Key, Sequence[Metric]]
+#: Which deployment of a side: number of the run, and of its round.
+Deployment: TypeAlias = tuple[int, int]
+#: Number -> deployment -> what it gave.
+MetricsByKey: TypeAlias = Mapping[Key, Mapping[Deployment, Metric]]
+
+#: Loads that differ by no more than this share are the same load.
+SAME_LOAD = 0.02
+#: Least effect that counts, as a share.
+LEAST_EFFECT = 0.02
 
 
 def metric_name(scenario: str, key: Key) -> str:
@@ -33,9 +52,11 @@ def only_on_one_side(name: str, known: MetricsByKey, also: MetricsByKey) -> list
     sentences: list[str] = []
     for letter, mine, other in (("A", known, also), ("B", also, known)):
         sentences += [
-            f"{metric_name(name, k)}: {_missing(letter, q)}" for k, q in mine.items() if not k[2]
+            f"{metric_name(name, k)}: {_missing(letter, q.values())}"
+            for k, q in mine.items()
+            if not k[2] and not any(key[:2] == k[:2] and key[2] for key in mine)
         ]
-        missing = [key for key, found in mine.items() if key not in other and found[0].main]
+        missing = [k for k, found in mine.items() if k not in other and _first(found).main]
         if not other and missing:
             sentences.append(f"{name}: only {letter} has it")
             continue
@@ -53,6 +74,10 @@ def only_on_one_side(name: str, known: MetricsByKey, also: MetricsByKey) -> list
     return sentences
 
 
+def _first(found: Mapping[Deployment, Metric]) -> Metric:
+    return next(iter(found.values()))
+
+
 def why_not_comparable(ours: Sequence[Metric], theirs: Sequence[Metric]) -> str:
     """What keeps a number of both sides from being compared."""
     for letter, side in (("A", ours), ("B", theirs)):
@@ -65,15 +90,35 @@ def why_not_comparable(ours: Sequence[Metric], theirs: Sequence[Metric]) -> str:
         )
         if a != b or len(a) > 1:
             return f"different conditions: {key} is {', '.join(a)} in A and {', '.join(b)} in B"
-    return ""
+    return _why_not_same_load(ours, theirs)
 
 
-def _missing(letter: str, side: Sequence[Metric]) -> str:
+def _why_not_same_load(ours: Sequence[Metric], theirs: Sequence[Metric]) -> str:
+    loads = [[q.load_fps for q in side if q.measured is not None] for side in (ours, theirs)]
+    known = [load for side in loads for load in side if load is not None]
+    if not known:
+        return ""
+    if len(known) < sum(map(len, loads)):
+        return "the offered load of some is not known"
+    if max(known) <= min(known) * (1.0 + SAME_LOAD):
+        return ""
+    unit: Unit = "bit/s" if ours[0].test == TRANSFERS_TEST else "fps"
+    a, b = (_range_text([load for load in side if load is not None], unit) for side in loads)
+    return f"different offered loads: {a} in A and {b} in B"
+
+
+def _range_text(values: Sequence[float], unit: Unit) -> str:
+    least, most = value_text(min(values), unit), value_text(max(values), unit)
+    return least if least == most else f"{least} to {most}"
+
+
+def _missing(letter: str, side: Iterable[Metric]) -> str:
     why = next((q.why for q in side if q.why), "no number")
     return f"not measured in {letter}: {why.splitlines()[0]}"
 
 
 NO_DIFFERENCE = "no difference seen"
+NOT_KNOWN = "not known how it repeats"
 
 
 @dataclass(frozen=True)
@@ -82,7 +127,7 @@ class Side:
 
     Attributes:
         name: As the user wrote it.
-        runs: Its runs; each round of each is one measurement.
+        runs: Its runs; each round of each is one deployment, and one observation.
         scenario: The only one that is looked at; "" for all.
     """
 
@@ -91,9 +136,13 @@ class Side:
     scenario: str = ""
 
     @property
-    def rounds(self) -> list[RunResults]:
+    def deployments(self) -> dict[Deployment, RunResults]:
         """Every round of every run."""
-        return [results for run in self.runs for results in run.rounds]
+        return {
+            (place, number): results
+            for place, run in enumerate(self.runs)
+            for number, results in run.rounds.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -103,9 +152,13 @@ class ComparisonRow:
     Attributes:
         scenario: "pvp_dpdk"; "pvp_dpdk / pvp_ovs" where the sides have different ones.
         metric: The first side's, for what it is.
-        a: Measurements of the first side.
+        a: Observations of the first side, one for each deployment.
         b: Those of the second.
         found: What the second has more.
+        p: Probability of such a difference between equal sides, adjusted for all numbers that were
+            compared with it (Holm); None where it is not known.
+        least: Least effect that counts, as a share.
+        confidence: Level of the verdict.
         marks: What a reader must see beside it, each with the side's letter.
     """
 
@@ -114,28 +167,51 @@ class ComparisonRow:
     a: tuple[Measurand, ...]
     b: tuple[Measurand, ...]
     found: Difference
+    p: float | None = None
+    least: float = 0.0
+    confidence: float = 0.95
     marks: tuple[str, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        """Whether a difference is seen that counts, all compared numbers considered."""
+        seen = self.p is not None and self.p <= 1.0 - self.confidence
+        return seen and self._is_large
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether the effect is not below the least one; of limits nobody knows its size."""
+        ratio = self.found.ratio
+        return ratio is None or abs(ratio[0]) >= self.least
 
     @property
     def verdict(self) -> str:
         """The difference in words: no more than its interval bears out."""
-        if self.found.method == "none":
-            return "one measurement each: not known how it repeats"
-        seen = self.found.seen
-        if not seen and isinf(self.found.low) and isinf(self.found.high):
-            return "not known: open on both sides"
-        if not seen:
-            return NO_DIFFERENCE
-        better = self.metric.better
-        judged = f" ({'better' if seen == better else 'worse'})" if better else ""
-        apart = "bounds apart: " if self.found.method == "bounds" else ""
-        return f"{apart}B has {seen}{judged}"
+        found, ratio = self.found, self.found.ratio
+        if found.method == "none":
+            return f"n = 1: {NOT_KNOWN}"
+        judged = f"B has {found.towards}"
+        if self.metric.better and found.towards:
+            judged += f" ({'better' if found.towards == self.metric.better else 'worse'})"
+        if self.differs:
+            few = "" if min(found.n) >= FEWEST_TO_GATE else "; too few deployments for a gate"
+            return judged + few
+        least = f"{100 * self.least:g} %"
+        if found.is_seen(self.confidence):
+            if not self._is_large:
+                return f"{judged}, by less than {least}"
+            return f"{judged}, not sure among all numbers (Holm, p {self.p:.2g})"
+        if self.least and ratio is not None and max(abs(ratio[1]), abs(ratio[2])) < self.least:
+            return f"no difference of {least} or more"
+        return NO_DIFFERENCE
 
     @property
     def is_worse(self) -> bool:
-        """Whether the interval lies on the worse side, in a number that the test is for."""
-        seen, better = self.found.seen, self.metric.better
-        return bool(seen and better and seen != better and self.metric.main)
+        """Whether it may fail a gate: worse, in a number that the test is for, in 3 of each."""
+        towards, better = self.found.towards, self.metric.better
+        worse = bool(better) and towards != better
+        enough = min(self.found.n) >= FEWEST_TO_GATE
+        return self.differs and worse and enough and self.metric.main
 
 
 @dataclass(frozen=True)
@@ -145,9 +221,10 @@ class SideComparison:
     Attributes:
         a: The first side.
         b: The second.
-        paired: Whether the n-th rounds of both were measured right after each other.
+        paired: Whether the rounds of both were measured right after each other, number by number.
         rows: Numbers that both have.
         not_compared: Numbers that cannot be compared, and why, one sentence each.
+        across: What keys of comparability differ, where the user has them compared across.
         environment: What differs in how both were measured.
     """
 
@@ -156,50 +233,124 @@ class SideComparison:
     paired: bool
     rows: tuple[ComparisonRow, ...]
     not_compared: tuple[str, ...]
+    across: tuple[str, ...] = ()
     environment: tuple[FactDifference, ...] = field(default=())
 
+    @property
+    def gated(self) -> bool:
+        """Whether any number has enough deployments of each side for a gate."""
+        return any(
+            row.metric.main and row.p is not None and min(row.found.n) >= FEWEST_TO_GATE
+            for row in self.rows
+        )
 
-_MetricsOfSide = dict[str, dict[Key, list[Metric]]]
+
+_MetricsOfSide = dict[str, dict[Key, dict[Deployment, Metric]]]
 
 
-def compare(a: Side, b: Side, *, confidence: float = 0.95) -> SideComparison:
+def compare(
+    a: Side,
+    b: Side,
+    *,
+    confidence: float = 0.95,
+    least: float = LEAST_EFFECT,
+    across: bool = False,
+) -> SideComparison:
     """Compare two sides."""
     if _are_same(a, b) and a.scenario == b.scenario:
         raise ConfigError(
             "both sides are the same", where=f"{a.name} and {b.name}", accepted="two that differ"
         )
     ours, theirs = _metrics_of_side(a), _metrics_of_side(b)
-    paired = _are_same(a, b) and len(a.rounds) > 1
+    paired = _are_same(a, b) and len(a.deployments) > 1
     rows: list[ComparisonRow] = []
     apart: list[str] = []
+    crossed: list[str] = []
     for one, other in _pairs(a, b, ours, theirs):
         known, also = ours.get(one, {}), theirs.get(other, {})
         name = one if one == other else f"{one} / {other}"
-        apart += only_on_one_side(name, known, also)
-        for key in (key for key in known if key in also and key[2]):
-            reason = why_not_comparable(known[key], also[key])
-            if reason:
-                apart.append(f"{metric_name(name, key)}: {reason}")
+        keys = key_differences(a, b, one, other) if known and also else []
+        if keys:
+            crossed += [f"{name}: {line}" for line in keys]
+            if not across:
+                apart.append(f"{name}: {'; '.join(keys)} (--across compares all the same)")
                 continue
-            rows.append(_row(name, known[key], also[key], paired=paired, confidence=confidence))
+        apart += only_on_one_side(name, known, also)
+        whys: dict[tuple[str, str, bool, str], list[str]] = {}
+        for key in (key for key in known if key in also and key[2]):
+            one_side, other_side = known[key], also[key]
+            reason = why_not_comparable([*one_side.values()], [*other_side.values()])
+            if reason:
+                whys.setdefault((*key[:2], _first(one_side).main, reason), []).append(key[2])
+                continue
+            marks = [
+                *_marks("A", one_side, known, key),
+                *_marks("B", other_side, also, key),
+            ]
+            row = _row(name, one_side, other_side, paired=paired, confidence=confidence)
+            marks = [*marks, *row.marks]
+            rows.append(replace(row, least=least, marks=tuple(dict.fromkeys(marks))))
+        apart += [
+            f"{metric_name(name, (test, size, ', '.join(labels)))}: {reason}"
+            for (test, size, _, reason), labels in whys.items()
+        ]
     if not rows:
         raise ConfigError(
             "nothing can be compared" + "".join(f"\n  {line}" for line in apart),
             where=f"{a.name} and {b.name}",
-            accepted="runs that share a scenario, test and frame size, or RUN:SCENARIO twice",
+            accepted="runs that share a scenario, test, frame size, traffic, wire, options and "
+            "machine, or RUN:SCENARIO twice",
+            cure="--across compares what differs in one of these" if crossed else "",
         )
-    return SideComparison(a, b, paired, tuple(rows), tuple(apart), _environment(a, b))
+    judged = _judged_together(rows)
+    return SideComparison(
+        a, b, paired, judged, tuple(apart), tuple(crossed) if across else (), _environment(a, b)
+    )
+
+
+def key_differences(a: Side, b: Side, scenario: str, other: str) -> list[str]:
+    """What keeps all numbers of two scenarios from being comparable, as sentences."""
+    ours, theirs = _keys(a, scenario), _keys(b, other)
+    lines = []
+    for key in dict.fromkeys(key for each in (*ours, *theirs) for key in each):
+        held, there = (sorted({each.get(key, ABSENT) for each in side}) for side in (ours, theirs))
+        if held != there or len(held) > 1:
+            lines.append(f"{key} is {' and '.join(held)} in A, {' and '.join(there)} in B")
+    return lines
+
+
+def _keys(side: Side, scenario: str) -> list[dict[str, str]]:
+    """Keys of each deployment; one that failed before there was a plan has none."""
+    every = side.deployments.values()
+    planned = [r for r in every if any(one.scenario == scenario for one in r.scenarios)]
+    return [comparability(each, scenario) for each in planned or every]
+
+
+def _judged_together(rows: Sequence[ComparisonRow]) -> tuple[ComparisonRow, ...]:
+    """Rows with probabilities that hold for all of them: main numbers, and the others."""
+    found = list(rows)
+    for main in (True, False):
+        places = [
+            place
+            for place, row in enumerate(rows)
+            if row.metric.main is main and row.found.p is not None
+        ]
+        adjusted = holm([p for place in places if (p := rows[place].found.p) is not None])
+        for place, p in zip(places, adjusted, strict=True):
+            found[place] = replace(rows[place], p=p)
+    return tuple(found)
 
 
 def _metrics_of_side(side: Side) -> _MetricsOfSide:
-    """Scenario -> number -> one for each round."""
+    """Scenario -> number -> one for each deployment."""
     found: _MetricsOfSide = {}
-    for results in side.rounds:
+    for place, results in side.deployments.items():
         for one in compared_metrics(results):
             if side.scenario in ("", one.scenario):
-                found.setdefault(one.scenario, {}).setdefault(one.key, []).append(one)
+                found.setdefault(one.scenario, {}).setdefault(one.key, {})[place] = one
     if not found:
-        there = sorted({q.scenario for each in side.rounds for q in compared_metrics(each)})
+        every = side.deployments.values()
+        there = sorted({q.scenario for each in every for q in compared_metrics(each)})
         raise ConfigError(
             f"there is no scenario {side.scenario!r}" if side.scenario else "there is no result",
             where=side.name,
@@ -223,45 +374,69 @@ def _are_same(a: Side, b: Side) -> bool:
 
 def _row(
     name: str,
-    ours: Sequence[Metric],
-    theirs: Sequence[Metric],
+    ours: Mapping[Deployment, Metric],
+    theirs: Mapping[Deployment, Metric],
     *,
     paired: bool,
     confidence: float,
 ) -> ComparisonRow:
-    a, b = _measurements(ours), _measurements(theirs)
-    marks = [*_marks("A", ours), *_marks("B", theirs)]
+    one, other = _observations(ours), _observations(theirs)
+    marks: list[str] = []
+    if paired:  # by the number of the round: one that a side lacks is no pair
+        both = [place for place in one if place in other]
+        if left := len({*one, *other}) - len(both):
+            marks.append(f"{left} rounds without a pair are left out")
+        one, other = ({place: side[place] for place in both} for side in (one, other))
+    a, b = tuple(one.values()), tuple(other.values())
+    first = _first(ours)
+    if not a:
+        found = Difference(None, -inf, inf, (0, 0), "none")
+        return ComparisonRow(name, first, a, b, found, confidence=confidence, marks=tuple(marks))
+    resolution = max(metric.resolution for metric in (*ours.values(), *theirs.values()))
     for letter, side in (("A", a), ("B", b)):
-        if two_modes([m.value for m in side if m.value is not None]):
+        if two_modes([m.value for m in side if m.value is not None], resolution):
             marks.append(f"{letter}: two modes, no mean stands for both")
-    in_one_run = any(len(side) == 1 and side[0].repeats for side in (ours, theirs))
-    if in_one_run:
-        marks.append("repeats of one deployment")
-    pairs = paired and not in_one_run and len(a) == len(b)
-    found = difference(a, b, paired=pairs, confidence=confidence)
-    return ComparisonRow(name, ours[0], tuple(a), tuple(b), found, tuple(dict.fromkeys(marks)))
+    # With a limit on a side there are no differences of pairs, but ranks.
+    exact = all(m.is_bounded for m in (*a, *b))
+    found = difference(a, b, paired=paired and exact, confidence=confidence)
+    return ComparisonRow(name, first, a, b, found, confidence=confidence, marks=tuple(marks))
 
 
-def _measurements(side: Sequence[Metric]) -> list[Measurand]:
-    """One for each round; of a single round its own repeats, where the test has some."""
-    if len(side) == 1 and side[0].repeats:
-        only = side[0].measured
-        # What a search leaves open of one round it leaves open of each.
-        width = only.high - only.value if only is not None and only.value is not None else 0.0
-        open_ = width if side[0].test == "throughput" else 0.0
-        return [Measurand(v, v, v + open_) for v in side[0].repeats]
-    return [q.measured for q in side if q.measured is not None]
+def _observations(side: Mapping[Deployment, Metric]) -> dict[Deployment, Measurand]:
+    """One for each deployment: repeats within it make one mean, and are no replicates."""
+    return {
+        place: _observation(metric, metric.measured)
+        for place, metric in side.items()
+        if metric.measured is not None
+    }
 
 
-def _marks(letter: str, side: Iterable[Metric]) -> list[str]:
-    """Marks of a side; "A: at least (2 of 5)" where not all of its rounds have one."""
-    found = list(side)
-    counts = Counter(mark for metric in found for mark in metric.marks)
-    n = len(found)
-    return [
+def _observation(metric: Metric, measured: Measurand) -> Measurand:
+    # What a search leaves open is its resolution; an interval of repeats within the deployment is
+    # in how deployments differ already.
+    if metric.censored or metric.test == THROUGHPUT or measured.value is None:
+        return measured
+    return Measurand.exact(measured.value)
+
+
+def _marks(
+    letter: str,
+    side: Mapping[Deployment, Metric],
+    known: MetricsByKey,
+    key: Key,
+) -> list[str]:
+    """Marks of a side; "A: at least (2 of 5)" where not all of its deployments have one."""
+    counts = Counter(mark for metric in side.values() for mark in metric.marks)
+    failed = sum(metric.measured is None for metric in side.values())
+    failed += len(known.get((*key[:2], ""), {}).keys() - side.keys())
+    n = len(side)
+    marks = [
         f"{letter}: {mark}" + (f" ({count} of {n})" if n > 1 else "")
         for mark, count in counts.items()
     ]
+    if failed:
+        marks.append(f"{letter}: {failed} deployments gave no result")
+    return marks
 
 
 def _environment(a: Side, b: Side) -> tuple[FactDifference, ...]:

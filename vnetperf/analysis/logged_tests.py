@@ -5,21 +5,31 @@ Each with its trials and its end, by round, and the generator that requested the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isfinite
 from typing import Any, Generic, TypeVar
 
 from vnetperf.model.errors import LogError
-from vnetperf.model.result import GoalResult, Result
+from vnetperf.model.parameters import THROUGHPUT
+from vnetperf.model.result import (
+    Deployments,
+    GoalResult,
+    Observation,
+    RepeatedNumber,
+    Result,
+)
 from vnetperf.model.trial import TrialOutcome, Verdict
 from vnetperf.procedures import standard_test
+from vnetperf.results.metrics import Metric, compared_metrics_of
 from vnetperf.results.records import (
     BeginRecord,
     NotMeasuredRecord,
     ProcedureRecord,
     Record,
     RoundRecord,
+    ScenarioRecord,
     SearchEndRecord,
     SearchRecord,
     TransfersRecord,
@@ -114,7 +124,7 @@ def procedure_of(begin: BeginRecord) -> Procedure[Any]:
     raise LogError(f"{begin.type} opens no test", where="trial log")
 
 
-#: Records of single cases; all others hold for every round.
+#: Records of single cases; all others hold for every round, a deployment from its own on.
 _RECORDS_OF_CASES = (BeginRecord, TrialRecord, SearchEndRecord, NotMeasuredRecord, TransfersRecord)
 
 
@@ -131,41 +141,115 @@ def by_round(records: Sequence[Record]) -> dict[int, list[Record]]:
             found.setdefault(number, [*common]).append(record)
         else:
             common.append(record)
-            for each in found.values():
+            now = found.get(number)
+            within = [] if now is None else [now]
+            for each in within if isinstance(record, ScenarioRecord) else found.values():
                 each.append(record)
     return {number: found[number] for number in sorted(found)} or {1: common}
 
 
-def merge_rounds(results: Sequence[Sequence[Result]]) -> list[Result]:
-    """One result for each case of several rounds."""
-    cases: dict[Case, list[Result]] = {}
-    for each in results:
-        for result in each:
-            cases.setdefault(result.case, []).append(result)
-    return [_middle_round(found) for found in cases.values()]
+def merge_rounds(rounds: Mapping[int, Sequence[Result]], planned: int = 1) -> list[Result]:
+    """One result for each case of several rounds, each of which is a deployment."""
+    cases: dict[Case, dict[int, Result]] = {}
+    for number, results in rounds.items():
+        for result in results:
+            cases.setdefault(result.case, {})[number] = result
+    return [_over_deployments(case, cases, planned) for case in cases]
 
 
-def _middle_round(found: Sequence[Result]) -> Result:
-    measured = [result for result in found if result.status == "measured"]
-    if not measured:
-        return found[-1]
-    with_goals = [result for result in measured if result.goals]
-    if len(with_goals) < 2:
-        return measured[-1]
-    order = sorted(with_goals, key=lambda result: _first_bound(result.goals[0]))
-    middle = order[(len(order) - 1) // 2]
-    goals = tuple(_with_repeats(goal, with_goals) for goal in middle.goals)
-    return middle.model_copy(update={"goals": goals})
+def _over_deployments(
+    case: Case, cases: Mapping[Case, Mapping[int, Result]], planned: int
+) -> Result:
+    """The result of one deployment, with what all others gave for its numbers."""
+    found = cases[case]
+    measured = {n: result for n, result in found.items() if result.status == "measured"}
+    failures = {n: result.why for n, result in found.items() if n not in measured}
+    shown = _shown_round(case, cases, measured) if measured else max(found)
+    held = Deployments(
+        planned=max(planned, len(found)),
+        attempted=len(found),
+        measured=len(measured),
+        failures=failures,
+        shown=shown if measured else 0,
+        numbers=_repeated_numbers(measured) if len(found) > 1 else (),
+    )
+    result = found[shown]
+    if len(found) > 1 and measured:
+        goals = tuple(_over_rounds(goal, measured, held) for goal in result.goals)
+        result = result.model_copy(update={"goals": goals})
+    return result.model_copy(update={"deployments": held})
 
 
-def _first_bound(goal: GoalResult) -> float:
-    return -inf if goal.lower_bound_fps is None else goal.lower_bound_fps
+def _shown_round(
+    case: Case, cases: Mapping[Case, Mapping[int, Result]], measured: Mapping[int, Result]
+) -> int:
+    """The round in the middle: of the throughput, which other tests take their loads of."""
+    throughput = {
+        n: result.goals[0]
+        for n, result in cases.get((case[0], THROUGHPUT, case[2]), {}).items()
+        if result.goals and result.status == "measured"
+    }
+    order = sorted(throughput, key=lambda n: _place_of_bound(throughput[n]))
+    if order and (middle := order[(len(order) - 1) // 2]) in measured:
+        return middle
+    numbers = {n: next(compared_metrics_of(result), None) for n, result in measured.items()}
+    order = sorted(numbers, key=lambda n: (one.mean or 0.0) if (one := numbers[n]) else 0.0)
+    return order[(len(order) - 1) // 2]
 
 
-def _with_repeats(goal: GoalResult, found: Sequence[Result]) -> GoalResult:
-    same = [other for result in found for other in result.goals if other.name == goal.name]
-    bounds = [other.lower_bound_fps for other in same if other.lower_bound_fps is not None]
-    if len(bounds) < len(same):  # a round in which no load met the goal has no number to spread
+def _place_of_bound(goal: GoalResult) -> tuple[float, bool]:
+    """Rounds by their bound; "at least" a load is above the same load."""
+    bound = -inf if goal.lower_bound_fps is None else goal.lower_bound_fps
+    return bound, goal.qualifier == "at least"
+
+
+def _repeated_numbers(measured: Mapping[int, Result]) -> tuple[RepeatedNumber, ...]:
+    found: dict[str, dict[int, Metric]] = {}
+    for number, result in measured.items():
+        for metric in compared_metrics_of(result):
+            if metric.label and metric.measured is not None:
+                found.setdefault(metric.label, {})[number] = metric
+    return tuple(_repeated_number(label, each) for label, each in found.items())
+
+
+def _repeated_number(label: str, found: Mapping[int, Metric]) -> RepeatedNumber:
+    first = next(iter(found.values()))
+    observations = tuple(_observation(n, metric) for n, metric in found.items())
+    known = [one.value for one in observations if one.value is not None and not one.qualifier]
+    spread_ = None
+    if len(known) == len(observations):
+        spread_ = spread(known, resolution=max(metric.resolution for metric in found.values()))
+    return RepeatedNumber(
+        label=label, unit=first.unit, main=first.main, observations=observations, spread=spread_
+    )
+
+
+def _observation(number: int, metric: Metric) -> Observation:
+    measured = metric.measured
+    assert measured is not None  # noqa: S101 - for the type checker: callers have looked
+    return Observation(
+        round=number,
+        value=measured.value,
+        low=measured.low if isfinite(measured.low) else None,
+        high=measured.high if isfinite(measured.high) else None,
+        qualifier=metric.censored,
+        load_fps=metric.load_fps,
+    )
+
+
+def _over_rounds(goal: GoalResult, measured: Mapping[int, Result], held: Deployments) -> GoalResult:
+    """A goal of the round in the middle: irregular where any round failed, or is."""
+    reasons = [held.sentence] if held.failures else []
+    same = {n: other for n, r in measured.items() for other in r.goals if other.name == goal.name}
+    opened = Counter(other.qualifier for other in same.values() if other.qualifier)
+    reasons += [f"{count} of {len(same)} deployments: {mark}" for mark, count in opened.items()]
+    reasons += [
+        f"round {n}: {other.reason or 'no reason was recorded'}"
+        for n, other in same.items()
+        if not other.regular and not other.qualifier
+    ]
+    if not reasons:
         return goal
-    resolution = max(goal.width * bound for bound in bounds)
-    return goal.model_copy(update={"repeats": spread(bounds, resolution=resolution)})
+    if goal.qualifier and goal.reason:
+        reasons.append(goal.reason)
+    return goal.model_copy(update={"regular": False, "reason": "; ".join(reasons)})

@@ -72,12 +72,12 @@ def answer_goals(records: Sequence[Record], goals: Sequence[WantedGoal]) -> Rean
             cure="measure the throughput",
         )
     rounds, missing = by_round(records), []
-    answered = []
+    answered: dict[int, list[Result]] = {}
     for number, part in rounds.items():
         final = {s.case: s for s in searches_of(part) if s.final}
         where = f", round {number}" if len(rounds) > 1 else ""
         found = [_with_goals(r, final, goals) for r in derive(part).results]
-        answered.append([result for result, _ in found])
+        answered[number] = [result for result, _ in found]
         missing += [
             f"{result.scenario}, {result.size_text}, {goal}{where}: {trials}"
             for result, lacking in found

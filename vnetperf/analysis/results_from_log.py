@@ -48,6 +48,7 @@ from vnetperf.results.records import (
     ProcedureRecord,
     Record,
     RedactedRecord,
+    RoundRecord,
     RunRecord,
     ScenarioRecord,
     SearchRecord,
@@ -196,6 +197,17 @@ def warnings_of(
             "by hand could not be told"
         )
     return tuple(warnings)
+
+
+def _deployment_warnings(results: Sequence[Result]) -> list[str]:
+    """Deployments without a result, which the others must not hide."""
+    texts: dict[str, list[str]] = {}
+    for result in results:
+        held = result.deployments
+        if held is not None and held.failures and held.measured:
+            name = f"{result.scenario}, {result.test}, {result.size_name}"
+            texts.setdefault(held.sentence, []).append(name)
+    return [f"{'; '.join(names)}: {text}" for text, names in texts.items()]
 
 
 def _placement_warnings(record: ScenarioRecord) -> list[str]:
@@ -364,8 +376,10 @@ def derive(records: Sequence[Record]) -> RunResults:
     tests = tests_of(records)
     media = LinkSpeed(run.testbed.media.bits_per_second)
     otherwise: list[LoggedTest] = []
+    parts = by_round(records)
     results = merge_rounds(
-        [_results_of_round(part, media, run, otherwise) for part in by_round(records).values()]
+        {n: _results_of_round(part, media, run, otherwise) for n, part in parts.items()},
+        planned=max((r.rounds for r in records if isinstance(r, RoundRecord)), default=1),
     )
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
@@ -381,6 +395,7 @@ def derive(records: Sequence[Record]) -> RunResults:
         preset_note=run.preset.note,
         warnings=(
             *warnings_of(run, records, list(deployed.values()), tests),
+            *_deployment_warnings(results),
             *version_warnings(otherwise, run),
         ),
         settings=run.settings,

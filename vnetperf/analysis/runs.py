@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +24,12 @@ class StoredRun:
 
     Attributes:
         path: Its folder, or log.
-        rounds: Its results, one for each round, in order.
+        rounds: Its results by the number of the round, in order; each is a deployment of its own.
         note: What a reader must know of where they come from; "".
     """
 
     path: Path
-    rounds: tuple[RunResults, ...]
+    rounds: Mapping[int, RunResults]
     note: str = ""
 
     @property
@@ -40,7 +41,7 @@ class StoredRun:
     @property
     def first(self) -> RunResults:
         """The first round: it has the environment too."""
-        return self.rounds[0]
+        return next(iter(self.rounds.values()))
 
 
 def find_run(text: str, results_dir: Path = Path("results")) -> Path:
@@ -60,11 +61,19 @@ def _holds_run(folder: Path) -> bool:
     return (folder / LOG_NAME).is_file() or any(folder.glob("trials-*.jsonl"))
 
 
+def load_results(path: Path) -> RunResults:
+    """Read a run with all its deployments as one."""
+    run = load_run(path)
+    if len(run.rounds) == 1:
+        return run.first
+    return derive(read_log(path) if path.is_file() else read_run(path))
+
+
 def load_run(path: Path) -> StoredRun:
     """Read a run."""
     records = read_log(path) if path.is_file() else read_run(path)
     try:
-        return StoredRun(path, tuple(derive(part) for part in by_round(records).values()))
+        return StoredRun(path, {n: derive(part) for n, part in by_round(records).items()})
     except LogError as error:  # the lines are as they were written: another version's search
         stored = (path.parent if path.is_file() else path) / RESULTS_NAME
         try:
@@ -75,4 +84,4 @@ def load_run(path: Path) -> StoredRun:
             f"{stored}: read as {results.run.tool} ({results.run.git}) derived it: this vnetperf "
             f"would have searched otherwise, or the log was edited ({error.what})"
         )
-        return StoredRun(path, (results,), note)
+        return StoredRun(path, {1: results}, note)

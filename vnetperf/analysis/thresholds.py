@@ -12,16 +12,16 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from vnetperf.analysis.runs import find_run, load_run
+from vnetperf.analysis.runs import find_run, load_results
 from vnetperf.config.files import load_model
 from vnetperf.model.base import Frozen
 from vnetperf.model.errors import ConfigError, VnetperfError
-from vnetperf.model.parameters import TestName
+from vnetperf.model.parameters import THROUGHPUT, TestName
 from vnetperf.model.profile import IMIX
-from vnetperf.model.result import Result
+from vnetperf.model.result import Result, RunResults
 from vnetperf.model.units import Unit, value_text
+from vnetperf.results.environment import ABSENT, comparability
 from vnetperf.results.metrics import Metric, compared_metrics_of
-from vnetperf.statistics import spread
 from vnetperf.statistics.difference import Measurand
 
 
@@ -38,6 +38,8 @@ class Expectation(Frozen):
         at_most: Largest number that is good.
         of_run: Results folder, relative to the file: the bounds are multiples of its number.
         of_scenario: Scenario of the same run (or of `of_run`): they are multiples of its number.
+        across: True to hold it against a stored run that differs in traffic, wire, options, machine
+            or another key of comparability.
         certain: True when the whole interval of the number must keep to the bounds.
         why: Added to the message when it is not met.
     """
@@ -52,6 +54,7 @@ class Expectation(Frozen):
     at_most: float | None = None
     of_run: str = ""
     of_scenario: str = ""
+    across: bool = False
     certain: bool = False
     why: str = ""
 
@@ -127,6 +130,9 @@ def judge_metric(
         number = _ratio(number, of)
         value = f"{value}, ratio {_ratio_text(number)}"
     failures = _failures(expected, number, relative=base is not None, unit=found.unit)
+    partial = [mark for mark in found.marks if mark.startswith("measured in ")]
+    if expected.certain and partial:
+        failures.append(f"not certain, {partial[0]}")
     if not failures:
         return Judgement(where, True, f"{name} is {value}: {_bounds_text(expected, found, base)}")
     why = f"; {expected.why}" if expected.why else ""
@@ -137,14 +143,20 @@ def mean_of_repeats(metric: Metric) -> tuple[Measurand, int]:
     """A number with its interval, by its repeats where it has some."""
     number = metric.measured
     assert number is not None  # noqa: S101 - for the type checker: callers have looked
+    if metric.over is not None and metric.over.spread is None:  # with a limit there is no mean
+        every = metric.over.observations
+        lows = [0.0 if one.low is None else one.low for one in every]
+        highs = [inf if one.high is None else one.high for one in every]
+        return Measurand(None, min(lows), max(highs)), len(every)
     if len(metric.repeats) < 2:
         return number, 1
-    found = spread(metric.repeats)
-    open_ = 0.0
-    if metric.test == "throughput" and number.value is not None:
-        open_ = number.high - number.value  # a search leaves that open in each repeat
-    low = found.mean if found.low is None else max(found.low, 0.0)  # none of them is below 0
-    high = found.mean if found.high is None else found.high
+    found = metric.spread
+    assert found is not None  # noqa: S101 - for the type checker: it has repeats
+    # A search leaves that open in each repeat.
+    open_ = metric.resolution if metric.test == THROUGHPUT else 0.0
+    # Of few repeats there is no interval, and what was seen is the least that can be expected.
+    low = found.minimum if found.low is None else max(found.low, 0.0)  # none of them is below 0
+    high = found.maximum if found.high is None else found.high
     return Measurand(found.mean, low, high + open_), found.n
 
 
@@ -228,18 +240,18 @@ class Expectations:
     Attributes:
         path: The file.
         expected: The expectations, in its order.
-        baselines: Stored runs' results, by the name that the file gives them.
+        baselines: Stored runs, by the name that the file gives them.
     """
 
     path: Path
     expected: tuple[Expectation, ...]
-    baselines: dict[str, tuple[Result, ...]] = field(default_factory=dict)
+    baselines: dict[str, RunResults] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path, scenarios: Sequence[str] = ()) -> Expectations:
         """Read a file, and the runs that it names."""
         held = load_model(ExpectationFile, path)
-        baselines: dict[str, tuple[Result, ...]] = {}
+        baselines: dict[str, RunResults] = {}
         for number, one in enumerate(held.expect):
             where = f"{path}: expect.{number}"
             _require_known(one.scenario, scenarios, f"{where}.scenario")
@@ -258,11 +270,14 @@ class Expectations:
             for judgement in self._judge(number, one, [result])
         ]
 
-    def of_run(self, results: Sequence[Result], *, cases_too: bool = False) -> list[Judgement]:
+    def of_run(self, run: RunResults, *, cases_too: bool = False) -> list[Judgement]:
         """Judge what needs several scenarios of a run, when all are there."""
         found: list[Judgement] = []
         for number, one in enumerate(self.expected):
-            judged = list(self._judge(number, one, results))
+            if apart := list(self._not_comparable(number, one, run)):
+                found += apart
+                continue
+            judged = list(self._judge(number, one, run.results))
             if one.needs_others or cases_too:
                 found += judged
             if not judged:
@@ -291,7 +306,7 @@ class Expectations:
                 if not one.is_relative:
                     yield judge_metric(one, found, where)
                     continue
-                among = self.baselines[one.of_run] if one.of_run else results
+                among = self.baselines[one.of_run].results if one.of_run else results
                 base = _base_metric(one, found, among)
                 if base is not None:
                     yield judge_metric(one, found, where, base)
@@ -300,6 +315,22 @@ class Expectations:
                     of = f"{one.of_run} has" if one.of_run else "this run has"
                     text = f"{_expectation_text(one)}, {found.size}: {of} no such number of {other}"
                     yield Judgement(where, False if one.of_run else None, text)
+
+    def _not_comparable(
+        self, number: int, one: Expectation, run: RunResults
+    ) -> Iterator[Judgement]:
+        """Stored runs that a run cannot be held against, as failures."""
+        if not one.of_run or one.across:
+            return
+        base = self.baselines[one.of_run]
+        there = {result.scenario for result in base.results}
+        matching = (r.scenario for r in run.results if list(_metrics_for(one, r)))
+        for scenario in dict.fromkeys(matching):
+            other = one.of_scenario or scenario
+            why = _key_differences(run, scenario, base, other) if other in there else ""
+            if why:
+                text = f"{_expectation_text(one)}: {scenario} is not comparable with {one.of_run}"
+                yield Judgement(self._where(number), False, f"{text}: {why}")
 
     def _where(self, number: int) -> str:
         return f"{self.path}: expect.{number}"
@@ -318,13 +349,23 @@ def _require_known(pattern: str, known: Sequence[str], where: str) -> None:
     )
 
 
-def _baseline(name: str, file: Path, where: str) -> tuple[Result, ...]:
+def _baseline(name: str, file: Path, where: str) -> RunResults:
     beside = file.parent / name
     try:
         found = beside if beside.exists() else find_run(name)
-        return load_run(found).first.results
+        return load_results(found)
     except VnetperfError as error:
         raise ConfigError(f"the stored run cannot be read: {error}", where=where) from None
+
+
+def _key_differences(run: RunResults, scenario: str, base: RunResults, other: str) -> str:
+    """Keys of comparability in which a run and a stored one differ, in words."""
+    ours, theirs = comparability(run, scenario), comparability(base, other)
+    return "; ".join(
+        f"{key} is {ours.get(key, ABSENT)} here, {theirs.get(key, ABSENT)} there"
+        for key in dict.fromkeys([*ours, *theirs])
+        if ours.get(key) != theirs.get(key)
+    )
 
 
 def _metrics_for(one: Expectation, result: Result) -> list[Metric]:

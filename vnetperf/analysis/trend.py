@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import TypeAlias
 
+from vnetperf.analysis.comparison import SAME_LOAD
 from vnetperf.analysis.runs import StoredRun, load_run
 from vnetperf.model.errors import LogError
+from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import RunResults
-from vnetperf.results.environment import FactDifference, environment_differences
+from vnetperf.model.units import value_text
+from vnetperf.results.environment import (
+    FactDifference,
+    comparability,
+    environment_differences,
+)
 from vnetperf.results.log import LOG_NAME
 from vnetperf.results.metrics import Metric, compared_metrics
 from vnetperf.statistics.changes import Level, levels
+from vnetperf.statistics.difference import holm
 from vnetperf.statistics.samples import outliers
 
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """A number of one round of one run.
+    """A number of one deployment: a round of a run.
 
     Attributes:
         run: The run.
@@ -34,8 +43,15 @@ class TrendPoint:
 
     @property
     def value(self) -> float:
-        """The number; 0 where no load met a goal."""
-        return self.metric.mean or 0.0
+        """The number; of one that is open, the end that is known, which enters no level."""
+        found = self.metric.measured
+        assert found is not None  # noqa: S101 - for the type checker: callers have looked
+        return found.low if found.value is None else found.value
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is a limit only."""
+        return bool(self.metric.censored)
 
 
 @dataclass(frozen=True)
@@ -47,6 +63,7 @@ class LevelChange:
         after: First point of the new level.
         old: Median before.
         new: Median after.
+        p: Share of shuffled series in which such a change is seen.
         environment: What differs in how both were measured.
     """
 
@@ -54,6 +71,7 @@ class LevelChange:
     after: TrendPoint
     old: float
     new: float
+    p: float
     environment: tuple[FactDifference, ...]
 
     @property
@@ -78,10 +96,10 @@ class Trend:
         size: "64".
         name: "ndr".
         points: Oldest first.
-        levels: The levels they lie on.
+        levels: The levels they lie on; places are those of points, and limits lie on none.
         changes: Where one level gives way to the next.
         far: Places of points far from the others of their level.
-        apart: Why numbers of some runs are a series of their own: their conditions; "".
+        apart: Why numbers of some runs are a series of their own: what differs; "".
     """
 
     scenario: str
@@ -117,38 +135,88 @@ def read_runs(folder: Path) -> tuple[list[StoredRun], list[str]]:
     return sorted(runs, key=lambda run: run.first.run.started), unread
 
 
-def trends(runs: Iterable[StoredRun], *, everything: bool = False) -> list[Trend]:
-    """Follow every number."""
-    series: dict[tuple[str, str, str, str, str], list[TrendPoint]] = {}
+def trends(
+    runs: Iterable[StoredRun],
+    *,
+    everything: bool = False,
+    least: float = 0.0,
+    across: bool = False,
+) -> list[Trend]:
+    """Follow every number; least: smallest change that counts, as a share."""
+    series: dict[_Name, dict[tuple[tuple[str, str], ...], list[TrendPoint]]] = {}
     for run in runs:
-        for results in run.rounds:
+        for results in run.rounds.values():
+            keys: dict[str, dict[str, str]] = {}
             for metric in compared_metrics(results):
                 if metric.measured is None or not (metric.main or everything):
                     continue
-                key = (metric.scenario, *metric.key, _series_conditions(metric, results))
-                series.setdefault(key, []).append(TrendPoint(run, results, metric))
-    named: dict[tuple[str, ...], int] = {}
-    for *name, _ in series:
-        named[tuple(name)] = named.get(tuple(name), 0) + 1
+                name = metric.scenario
+                if not across and name not in keys:
+                    keys[name] = comparability(results, name)
+                held = tuple((_series_conditions(metric, results) | keys.get(name, {})).items())
+                found = series.setdefault((name, *metric.key), {})
+                found.setdefault(held, []).append(TrendPoint(run, results, metric))
     return [
-        _trend(points, held if named[scenario, test, size, name] > 1 else "")
-        for (scenario, test, size, name, held), points in sorted(series.items())
+        trend
+        for _, found in sorted(series.items(), key=lambda item: item[0])
+        for held, points in sorted(found.items())
+        for trend in _by_load(points, _differing(held, found), least)
     ]
 
 
-def _series_conditions(metric: Metric, results: RunResults) -> str:
-    """What numbers of one series must have in common."""
-    held = ", ".join(f"{key} {value}" for key, value in metric.conditions.items() if value != [])
-    return f"preset {results.preset}: {held}"
+_Name: TypeAlias = tuple[str, str, str, str]
 
 
-def _trend(points: Sequence[TrendPoint], apart: str) -> Trend:
-    values = [point.value for point in points]
+def _series_conditions(metric: Metric, results: RunResults) -> dict[str, str]:
+    """What numbers of one series must have in common besides what makes runs comparable."""
+    held = {key: str(value) for key, value in metric.conditions.items() if value != []}
+    return {"preset": results.preset, **held}
+
+
+def _differing(held: Sequence[tuple[str, str]], among: Iterable[Sequence[tuple[str, str]]]) -> str:
+    """What sets a series apart from others of its name."""
+    others = [dict(one) for one in among]
+    return ", ".join(
+        f"{key} {value}" for key, value in held if any(one.get(key) != value for one in others)
+    )
+
+
+def _by_load(points: Sequence[TrendPoint], apart: str, least: float) -> Iterator[Trend]:
+    """A series for each offered load: numbers at different ones are not comparable."""
+    groups: list[list[TrendPoint]] = []
+    for point in points:
+        load = point.metric.load_fps
+        fitting = (g for g in groups if _same_load(g[0].metric.load_fps, load))
+        group = next(fitting, None)
+        if group is None:
+            groups.append([point])
+        else:
+            group.append(point)
+    for group in groups:
+        load = group[0].metric.load_fps
+        text = f"offered load {value_text(load, 'fps')}" if load and len(groups) > 1 else ""
+        yield _trend(group, ", ".join(part for part in (apart, text) if part), least)
+
+
+def _same_load(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return max(a, b) <= min(a, b) * (1.0 + SAME_LOAD)
+
+
+def _trend(points: Sequence[TrendPoint], apart: str, least: float) -> Trend:
+    places = [place for place, point in enumerate(points) if not point.is_open]
+    values = [points[place].value for place in places]
     widths = [
-        m.high - m.low for p in points if (m := p.metric.measured) is not None and m.is_bounded
+        m.high - m.low
+        for place in places
+        if (m := points[place].metric.measured) is not None and m.is_bounded
     ]
-    search = points[0].metric.test == "throughput"
-    found = levels(values, least=median(widths) if search and widths else 0.0)
+    search = points[0].metric.test == THROUGHPUT
+    smallest = least * abs(median(values)) if values else 0.0
+    if search and widths:
+        smallest = max(smallest, median(widths))
+    found = levels(values, least=smallest)
     first = points[0].metric
     return Trend(
         scenario=first.scenario,
@@ -156,10 +224,15 @@ def _trend(points: Sequence[TrendPoint], apart: str) -> Trend:
         size=first.size,
         name=first.label,
         points=tuple(points),
-        levels=found,
-        changes=tuple(_change(points, old, new) for old, new in pairwise(found)),
+        levels=tuple(
+            replace(one, begin=places[one.begin], end=places[one.end - 1] + 1) for one in found
+        ),
+        changes=tuple(
+            _change(points[places[new.begin - 1]], points[places[new.begin]], old, new)
+            for old, new in pairwise(found)
+        ),
         far=tuple(
-            level.begin + place
+            places[level.begin + place]
             for level in found
             for place in outliers(values[level.begin : level.end])
         ),
@@ -167,7 +240,20 @@ def _trend(points: Sequence[TrendPoint], apart: str) -> Trend:
     )
 
 
-def _change(points: Sequence[TrendPoint], old: Level, new: Level) -> LevelChange:
-    before, after = points[new.begin - 1], points[new.begin]
+def _change(before: TrendPoint, after: TrendPoint, old: Level, new: Level) -> LevelChange:
     differing = environment_differences(before.results, after.results)
-    return LevelChange(before, after, old.median, new.median, differing)
+    return LevelChange(before, after, old.median, new.median, new.p, differing)
+
+
+def worse_for_sure(found: Sequence[Trend], confidence: float = 0.95) -> list[Trend]:
+    """Numbers whose newest level is a worse one, all that were followed considered (Holm).
+
+    A level has three deployments or more, so that a gate acts on no fewer on either side.
+    """
+    newest = [trend.changes[-1] if trend.changes else None for trend in found]
+    adjusted = holm([1.0 if change is None else change.p for change in newest])
+    return [
+        trend
+        for trend, change, p in zip(found, newest, adjusted, strict=True)
+        if change is not None and change.is_worse and p <= 1.0 - confidence
+    ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import __version__
-from vnetperf.model.errors import VnetperfError
+from vnetperf.model.errors import ConfigError, VnetperfError
 
 if TYPE_CHECKING:
     from vnetperf.results.records import Record
@@ -79,6 +79,29 @@ def add_output_options(parser: argparse.ArgumentParser, everything: str, worse: 
     parser.add_argument("--all", action="store_true", help=everything)
     parser.add_argument("--json", action="store_true", help="machine-readable")
     parser.add_argument("--fail-if-worse", action="store_true", help=f"exit with 1 when {worse}")
+    parser.add_argument(
+        "--least",
+        default="2%",
+        metavar="SHARE",
+        help="smallest change that counts, e.g. 2%% (default: 2%%)",
+    )
+    parser.add_argument(
+        "--across",
+        action="store_true",
+        help="compare what differs in traffic, wire, generator, rules, options or machine, too",
+    )
+
+
+def share_of(text: str, option: str) -> float:
+    """A share from "2%" or "0.02"."""
+    number, percent = (text[:-1], 100.0) if text.endswith("%") else (text, 1.0)
+    try:
+        share = float(number) / percent
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share < 1.0:
+        raise ConfigError(f"{text!r} is no share", where=option, accepted="0% .. 99%, or 0.02")
+    return share
 
 
 def read_records(name: str, results_dir: str = "results") -> tuple[Path, list[Record]]:

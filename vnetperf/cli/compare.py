@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vnetperf.cli import add_output_options, add_results_dir
+from vnetperf.cli import add_output_options, add_results_dir, share_of
 
 if TYPE_CHECKING:
     from vnetperf.analysis.comparison import ComparisonRow, Side, SideComparison
     from vnetperf.cli.tables import Out
 
+#: Where `--fail-if-worse` cannot say anything.
+NO_GATE = (
+    "--fail-if-worse judges nothing here: a gate needs 3 deployments or more of each side; "
+    "`pytest ... --repeat 5` makes them"
+)
 #: Differences of the environment that are shown without `--all`.
 _SHOWN = 20
 
@@ -31,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output_options(
         parser,
         "secondary numbers and every difference of environment",
-        "the interval of anything lies on the worse side",
+        "anything is worse in 3 deployments or more of each side, all numbers considered (Holm)",
     )
 
 
@@ -47,12 +53,18 @@ def run(arguments: argparse.Namespace) -> int:
         )
     folder = Path(arguments.results_dir)
     found = compare(
-        side_of(arguments.a, folder), side_of(arguments.b, folder), confidence=arguments.confidence
+        side_of(arguments.a, folder),
+        side_of(arguments.b, folder),
+        confidence=arguments.confidence,
+        least=share_of(arguments.least, "--least"),
+        across=arguments.across,
     )
     if arguments.json:
         print(json.dumps(_as_json(found), indent=2, allow_nan=False))
     else:
         print_compared(found, Out(), everything=arguments.all)
+    if arguments.fail_if_worse and not found.gated:
+        print(f"vnetperf: {NO_GATE}", file=sys.stderr)
     return int(arguments.fail_if_worse and any(row.is_worse for row in found.rows))
 
 
@@ -73,12 +85,16 @@ def print_compared(found: SideComparison, out: Out, *, everything: bool) -> None
     for letter, side in (("A", found.a), ("B", found.b)):
         for one in side.runs:
             run, rounds = one.first.run, len(one.rounds)
-            repeated = f", {rounds} rounds" if rounds > 1 else ""
+            repeated = f", {rounds} deployments" if rounds > 1 else ""
             scenario = f", {side.scenario}" if side.scenario else ""
             what = f"preset {one.first.preset}, {run.tool} ({run.git})"
             out.line(f"{letter}: {one.name}{scenario}{repeated}, {what}")
             if one.note:
                 out.bullets([one.note])
+    if found.across:
+        out.line()
+        out.line("Compared across", "bold")
+        out.bullets(found.across)
     rows = [row for row in found.rows if everything or row.metric.main]
     for scenario in dict.fromkeys(row.scenario for row in rows):
         out.line()
@@ -114,7 +130,7 @@ def _cells(row: ComparisonRow) -> tuple[str, ...]:
         f"{q.test} {q.size} {q.label}",
         number(_mean(row.a), q.unit) + mark,
         number(_mean(row.b), q.unit),
-        _delta(row, found.value),
+        _delta(row, 0),
         _interval(row),
         n,
         row.verdict,
@@ -126,9 +142,14 @@ def _mean(side: tuple[Any, ...]) -> float | None:
     return sum(known) / len(known) if len(known) == len(side) else None
 
 
-def _delta(row: ComparisonRow, value: float | None) -> str:
+def _delta(row: ComparisonRow, end: int) -> str:
+    """Value (0), low (1) or high (2) of a difference, as a share of A where that is defined."""
     from vnetperf.cli.tables import number, percent
 
+    found = row.found
+    if found.ratio is not None and row.metric.unit != "ratio":
+        return percent(found.ratio[end])
+    value = (found.value, found.low, found.high)[end]
     if value is None:
         return "-"
     base = _mean(row.a)
@@ -141,7 +162,7 @@ def _interval(row: ComparisonRow) -> str:
     found = row.found
     if isinf(found.low) and isinf(found.high):
         return "none"
-    return f"[{_delta(row, found.low)}, {_delta(row, found.high)}]"
+    return f"[{_delta(row, 1)}, {_delta(row, 2)}]"
 
 
 def _explained(found: SideComparison, *, hidden: int) -> list[str]:
@@ -149,20 +170,26 @@ def _explained(found: SideComparison, *, hidden: int) -> list[str]:
     methods = {row.found.method for row in found.rows}
     notes = []
     if "paired" in methods:
-        notes.append("Rounds of one run took turns: the interval is that of their differences (t).")
-    if "welch" in methods:
-        notes.append("The interval is that of the difference of two means (Welch).")
-    if methods & {"paired", "welch"}:
-        notes.append("It is widened by what each search leaves open between its bounds.")
-    bounded = [row.found for row in found.rows if row.found.method == "bounds"]
-    if any(min(one.n) > 1 for one in bounded):
         notes.append(
-            "Where a result is open (at least, at most) the interval is what all leave open."
+            "Rounds of one run took turns: the interval is that of their differences, round by "
+            "round (t, of logarithms where all are positive)."
         )
-    if any(min(one.n) == 1 for one in bounded):
+    if "welch" in methods:
         notes.append(
-            "n = 1: the interval is what the bounds of single searches leave open; how they repeat "
-            "is not known. `--interleave 5` measures both in turn."
+            "The interval is that of the difference of two means (Welch, of logarithms where all "
+            "are positive)."
+        )
+    if methods & {"paired", "welch"}:
+        notes.append(
+            "It is widened by what each search leaves open between its bounds. Verdicts hold for "
+            "all main numbers together (Holm); intervals are of each alone."
+        )
+    if "ranks" in methods:
+        notes.append("Where results are open (at least, at most) there is no mean: ranks decide.")
+    if "none" in methods:
+        notes.append(
+            "n = 1: how it repeats is not known; trials within a deployment are no replicates. "
+            "`--repeat 5` deploys and measures both in turn."
         )
     if hidden:
         notes.append(
@@ -208,7 +235,7 @@ def _as_json(found: SideComparison) -> dict[str, Any]:
             "a": [asdict(m) for m in one.a],
             "b": [asdict(m) for m in one.b],
             "difference": asdict(one.found),
-            "verdict": one.verdict,
+            **{"p_holm": one.p, "worse": one.is_worse, "verdict": one.verdict},
             "marks": one.marks,
         }
 
@@ -216,6 +243,7 @@ def _as_json(found: SideComparison) -> dict[str, Any]:
         **{"a": side(found.a), "b": side(found.b), "paired": found.paired},
         "rows": [row(one) for one in found.rows],
         "not_compared": found.not_compared,
+        "across": found.across,
         "environment": [asdict(d) for d in found.environment],
     }
     plain: dict[str, Any] = _finite(whole)

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     expectations = Expectations.load(Path(arguments.file), scenario_ids())
     given, records = read_records(arguments.run, arguments.results_dir)
     results = derive(records)
-    judged = expectations.of_run(results.results, cases_too=True)
+    judged = expectations.of_run(results, cases_too=True)
     if all(one.met is None for one in judged):
         raise LogError(
             "nothing in it is what the file expects something of",

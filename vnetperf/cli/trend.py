@@ -10,7 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vnetperf.cli import add_output_options
+from vnetperf.cli import add_output_options, share_of
 
 if TYPE_CHECKING:
     from vnetperf.analysis.trend import LevelChange, Trend
@@ -30,34 +30,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", default="*", help="only this frame size")
     parser.add_argument("--preset", default="*", help="only runs with this preset")
     parser.add_argument(
-        "--least", type=int, default=2, metavar="N", help="only numbers of N runs or more"
+        "--runs", type=int, default=2, metavar="N", help="only numbers of N runs or more"
     )
     add_output_options(
         parser,
         "secondary numbers, and every difference at a change",
-        "the last level is a worse one",
+        "the last level of a number is a worse one, all numbers considered (Holm)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Follow and print."""
-    from vnetperf.analysis.trend import read_runs, trends
+    from vnetperf.analysis.trend import read_runs, trends, worse_for_sure
     from vnetperf.cli.tables import Out
     from vnetperf.model.errors import LogError
 
     runs, unread = read_runs(Path(arguments.folder))
+    least = share_of(arguments.least, "--least")
     selected = [one for one in runs if fnmatch(one.first.preset, arguments.preset)]
     found = [
         trend
-        for trend in trends(selected, everything=arguments.all)
+        for trend in trends(
+            selected, everything=arguments.all, least=least, across=arguments.across
+        )
         if fnmatch(trend.scenario, arguments.scenario)
         and fnmatch(trend.test, arguments.test)
         and fnmatch(trend.size, arguments.size)
-        and len(trend.points) >= arguments.least
+        and len(trend.points) >= arguments.runs
     ]
     if not found:
         raise LogError(
-            f"no number of {arguments.least} runs or more matches the options",
+            f"no number of {arguments.runs} runs or more matches the options",
             where=arguments.folder,
             accepted="--scenario, --test, --size and --preset of runs that are there",
         )
@@ -69,8 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         for trend in found:
             _print(trend, out, everything=arguments.all)
         _print_sources(unread, notes, out, everything=arguments.all)
-    worse = any(trend.changes and trend.changes[-1].is_worse for trend in found)
-    return int(arguments.fail_if_worse and worse)
+    return int(arguments.fail_if_worse and bool(worse_for_sure(found)))
 
 
 def _print(trend: Trend, out: Out, *, everything: bool) -> None:
@@ -99,7 +101,7 @@ def _rows(trend: Trend) -> list[Sequence[str]]:
     level_of = {n: level for level in trend.levels for n in range(level.begin, level.end)}
     begins = {level.begin for level in trend.levels[1:]}
     for n, point in enumerate(trend.points):
-        level = level_of[n].median
+        level = level_of[n].median if n in level_of and not point.is_open else 0.0
         run, metric = point.results.run, point.metric
         marks = [*metric.marks, *(["far from its level"] if n in trend.far else [])]
         rows.append(
@@ -152,7 +154,7 @@ def _as_json(trend: Trend) -> dict[str, Any]:
         **{"scenario": trend.scenario, "test": trend.test, "size": trend.size},
         **{
             "number": trend.name,
-            "asked": trend.apart,
+            "apart": trend.apart,
             "unit": unit_name(trend.points[0].metric.unit),
         },
         "points": [
@@ -167,7 +169,11 @@ def _as_json(trend: Trend) -> dict[str, Any]:
         "changes": [
             {
                 **{"run": str(c.after.run.path), "old": c.old, "new": c.new},
-                **{"worse": c.is_worse, "environment": [asdict(d) for d in c.environment]},
+                **{
+                    "p": c.p,
+                    "worse": c.is_worse,
+                    "environment": [asdict(d) for d in c.environment],
+                },
             }
             for c in trend.changes
         ],

@@ -86,10 +86,10 @@ def _capture(text: str, key: str) -> str:
     return text
 
 
-def _rounds(text: str, key: str) -> str:
-    if text.isdecimal() and int(text) < 2:
+def _repeat(text: str, key: str) -> str:
+    if text.isdecimal() and int(text) < 1:
         raise ConfigError(
-            f"--{key} {text}: a case is repeated from 2 on; 5 and more give a usable interval"
+            f"--{key} {text}: a case is deployed once or more; 5 and more give a usable interval"
         )
     return text
 
@@ -107,12 +107,14 @@ class Option:
         parse: Text and key to value, where that is not the type's own way.
         added_up: The option may be repeated, and single values are laid over others.
         of_the_run: It belongs to the run as a whole: a variant cannot have another.
+        also: Other names of the option.
     """
 
     metavar: str = ""
     parse: Callable[[str, str], Any] | None = None
     added_up: bool = False
     of_the_run: bool = False
+    also: tuple[str, ...] = ()
 
 
 _NAME = Option("NAME")
@@ -232,8 +234,10 @@ class Settings(Options):
 class CommandLine(Options):
     """Options of one command: no file and no variable can give them."""
 
-    interleave: Annotated[int, Option("N", _rounds)] = 0
-    """Measure all cases N times in turn, each deployed anew: A B A B, for intervals."""
+    repeat: Annotated[int | None, Option("N", _repeat, also=("--interleave",))] = None
+    """Deploy and measure all cases N times in turn, A B A B; the preset's by default.
+
+    A deployment is the unit of repetition: trials within one are no replicates."""
     expect: Annotated[str, Option("FILE")] = ""
     """Thresholds that results must keep to, in TOML (docs/expectations.md)."""
     plan: Annotated[bool, Option()] = False
@@ -281,7 +285,8 @@ def add_options(add: Callable[..., Any], *names: str) -> None:
         default = f" (default: {_text(field.default)})" if _text(field.default) else ""
         kind: dict[str, Any] = {"action": "append"} if option.added_up else {}
         kind |= {"metavar": option.metavar} if option.metavar else {"action": "store_true"}
-        add(option_name(key), default=None, help=(text + default).replace("%", "%%"), **kind)
+        shown = (text + default).replace("%", "%%")
+        add(option_name(key), *option.also, dest=key, default=None, help=shown, **kind)
 
 
 def _text(value: object) -> str:

@@ -20,13 +20,15 @@ class Spread(Frozen):
         minimum: Smallest.
         maximum: Largest.
         stdev: Sample standard deviation; None for a single one.
-        low: Lower end of the interval of the mean; None where n is too small for one.
+        low: Lower end of the interval of the mean; None where n is too small for one: of three
+            values or fewer the extremes say all.
         high: Upper end.
         next_low: Lower end of the interval in which one further measurement is to be expected
-            (Student's t); wider than that of the mean, and no narrower with n. None for one.
+            (Student's t); wider than that of the mean, and no narrower with n. None like `low`.
         next_high: Upper end.
         confidence: Level of the intervals, 0..1.
-        method: How the interval was found: "t", "bootstrap"; "" without one.
+        method: How the interval was found: "t", "log-t" (Student's t of the mean's
+            logarithm, for positive values), "bootstrap"; "" without one.
         modes: Centres of two modes where the values fall into two groups; then neither mean nor
             interval says much.
         outliers: Places (from 0) of values far from the others; they are in all of the above.
@@ -44,7 +46,7 @@ class Spread(Frozen):
     next_low: float | None = None
     next_high: float | None = None
     confidence: float = 0.95
-    method: Literal["", "t", "bootstrap"] = ""
+    method: Literal["", "t", "log-t", "bootstrap"] = ""
     modes: tuple[float, ...] = ()
     outliers: tuple[int, ...] = ()
     values: tuple[float, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -184,6 +184,8 @@ TestName = Literal[
     "address_caching",
     "address_learning",
 ]
+#: The test that others take their loads of.
+THROUGHPUT: Final = "throughput"
 
 
 class ProcedureParameters(Frozen):

@@ -250,6 +250,8 @@ class Preset(Frozen):
         time_budget_s: Longest time of one search with the waits around its trials, seconds, as
             --time-budget asks for it; None for no limit.
         trial: Phases of a trial.
+        repeat: Deployments in which every case is measured, in turn; `--repeat` gives others. One
+            shows nothing of how a result repeats.
         tests: Tests that it is for; others are left out unless `--tests` names them.
         smallest_only: Those of them that are run at the smallest frame size only, as RFC 2544
             section 26.6 asks for reset.
@@ -279,6 +281,7 @@ class Preset(Frozen):
     max_trial_seconds: float | None = Field(default=None, gt=0)
     time_budget_s: float | None = Field(default=None, gt=0)
     trial: TrialTimes = TrialTimes()
+    repeat: int = Field(default=1, ge=1)
     tests: tuple[TestName, ...] = Field(default=("throughput",), min_length=1)
     smallest_only: tuple[TestName, ...] = ()
     meets: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -21,6 +22,7 @@ from vnetperf.model.outcomes import (
 )
 from vnetperf.model.profile import IMIX
 from vnetperf.model.trial import Latency, Verdict
+from vnetperf.model.units import Unit
 
 
 class Redaction(Frozen):
@@ -115,8 +117,6 @@ class GoalResult(Frozen):
         throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
         latency: Latency per direction at the lower bound (last trial there), by direction.
         trials_at_lower_bound: Numbers of the trials at that load, as in trials.jsonl.
-        repeats: Lower bounds of all rounds, aggregate frames/s, where cases were repeated
-            (`--interleave`); this result is that of the round in the middle. None for one round.
         threads: Busy threads at the lower bound (last of the longest trials there).
         uncollected: Collector, or count of the generator, -> "not measured: why", where there was
             nothing to tell.
@@ -139,9 +139,85 @@ class GoalResult(Frozen):
     throughput_l1_bps: float | None = None
     latency: dict[str, Latency] = Field(default_factory=dict)
     trials_at_lower_bound: tuple[int, ...] = ()
-    repeats: Spread | None = None
     threads: tuple[ThreadUse, ...] = ()
     uncollected: dict[str, str] = Field(default_factory=dict)
+
+
+class Observation(Frozen):
+    """What one deployment gave for a number: the unit of repetition.
+
+    Attributes:
+        round: The round that it was measured in, from 1.
+        value: The number, the mean of repeats within the deployment; None: a bound only.
+        low: Lower end of what it leaves open; None where nothing bounds it.
+        high: Upper end.
+        qualifier: "at least" or "at most" where it is censored.
+        load_fps: Load that it was measured at, aggregate frames/s, taken of the throughput of its
+            own deployment; None where the number is a load itself.
+    """
+
+    round: int
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    qualifier: Literal["", "at least", "at most"] = ""
+    load_fps: float | None = None
+
+
+class RepeatedNumber(Frozen):
+    """One number of a test, as several deployments gave it.
+
+    Attributes:
+        label: Its name where runs are compared: "ndr", "mean at throughput phy0->phy1".
+        unit: "fps", "ns", "s", "frames", "ratio" ...
+        main: False for what stands beside the number that the test is for.
+        observations: One for each deployment that has it.
+        spread: Mean and interval over the deployments; None where one of them is censored: then
+            there is no mean.
+    """
+
+    label: str
+    unit: Unit
+    main: bool = False
+    observations: tuple[Observation, ...] = ()
+    spread: Spread | None = None
+
+    @property
+    def censored(self) -> dict[str, int]:
+        """Qualifier -> number of deployments with it."""
+        return dict(Counter(one.qualifier for one in self.observations if one.qualifier))
+
+
+class Deployments(Frozen):
+    """How often a case was deployed and measured (`--repeat N`), and what each deployment gave.
+
+    Attributes:
+        planned: Deployments that there were to be.
+        attempted: Those that were begun.
+        measured: Those that gave a result.
+        failures: Round -> why it has no result.
+        shown: Round whose figures the rest of the result are: the one whose throughput is in the
+            middle, so that loads and what was measured at them are of one deployment; 0: none.
+        numbers: Every number over all deployments; empty for a single one.
+    """
+
+    planned: int = 1
+    attempted: int
+    measured: int
+    failures: dict[int, str] = Field(default_factory=dict)
+    shown: int = 0
+    numbers: tuple[RepeatedNumber, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What failed, in a sentence; "" when nothing did."""
+        if not self.failures:
+            return ""
+        whys = dict.fromkeys(why.splitlines()[0] for why in self.failures.values() if why)
+        return (
+            f"{len(self.failures)} of {self.attempted} deployments gave no result"
+            f" ({'; '.join(whys) or 'no reason was recorded'})"
+        )
 
 
 class Result(Frozen):
@@ -181,6 +257,7 @@ class Result(Frozen):
         rates: What "mrr" and "forwarding_rate" found.
         soak: What "soak" found.
         addresses: What "address_caching" and "address_learning" found.
+        deployments: Over how many deployments; None: not recorded.
     """
 
     scenario: str
@@ -212,6 +289,7 @@ class Result(Frozen):
     rates: tuple[ForwardingRate, ...] = ()
     soak: Soak | None = None
     addresses: AddressTable | None = None
+    deployments: Deployments | None = None
 
     @property
     def size_name(self) -> str:

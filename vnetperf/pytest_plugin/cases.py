@@ -30,12 +30,15 @@ if TYPE_CHECKING:
     from vnetperf.model.testbed import MachineFacts
 
 
-def round_count(config: pytest.Config) -> int:
-    """How often each case is to be measured; 0 for once, without rounds."""
+def round_count(config: pytest.Config, configuration: Configuration | None) -> int:
+    """How often each case is to be deployed and measured; 0 for once, without rounds."""
     try:
-        return validate(CommandLine, given(config.option, CommandLine), "command line").interleave
+        typed = validate(CommandLine, given(config.option, CommandLine), "command line").repeat
     except ConfigError as error:
         raise pytest.UsageError(str(error)) from None
+    planned = configuration.preset.repeat if configuration is not None else 1
+    count = planned if typed is None else typed
+    return count if count > 1 else 0
 
 
 #: What an id may hold: it stands in test ids, where brackets and blanks have a meaning.
@@ -315,7 +318,7 @@ def parametrize(
     ends = list(product(*sizes.values())) or [()]
     only = definition.get_closest_marker("deployments")
     selects = keyword_filter(definition)
-    rounds = range(1, round_count(metafunc.config) + 1) or (0,)
+    rounds = range(1, round_count(metafunc.config, configuration) + 1) or (0,)
     params = []
     for scenario in scenario_ids():
         if only is not None and split_id(scenario)[0] not in only.args:

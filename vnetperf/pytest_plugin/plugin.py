@@ -88,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "measures(test): a test case runs when the preset, or --tests, names the test"
     )
-    round_count(config)
+    round_count(config, None)
     config.args[:] = [_moved(arg, config.invocation_params.dir) for arg in config.args]
     if config.getoption("resume"):
         from vnetperf.pytest_plugin.session import select_cases_of_run

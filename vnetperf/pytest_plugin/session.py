@@ -88,7 +88,7 @@ def select_cases_of_run(config: pytest.Config) -> None:
             f"--resume {option.resume}: its log does not have the command; give its paths and -k"
         )
     then = config._parser.parse_known_args(_without_workers(arguments))
-    for name in ("keyword", "markexpr", "interleave", "expect"):
+    for name in ("keyword", "markexpr", "repeat", "expect"):
         setattr(option, name, getattr(option, name) or getattr(then, name))
     config.args[:] = then.file_or_dir or config.args
 
@@ -130,19 +130,20 @@ class ThresholdCheck:
 
     def __init__(self, config: pytest.Config) -> None:
         given = config.getoption("expect", None)
-        self._together = bool(round_count(config))
+        self._config, self._together = config, False
         self._expectations: Expectations | None = _load_thresholds(Path(given)) if given else None
         self._judged: list[Judgement] = []
 
     def attach(self, run: Run) -> None:
         """Have each case's result checked; those of rounds are when all are there."""
+        self._together = bool(round_count(self._config, run.configuration))
         if self._expectations is not None and not self._together:
             run.checks.append(self._expectations.check)
 
     def judge(self, results: RunResults | None) -> None:
         """Judge what only all results together can show."""
         if self._expectations is not None and results is not None:
-            self._judged = self._expectations.of_run(results.results, cases_too=self._together)
+            self._judged = self._expectations.of_run(results, cases_too=self._together)
 
     @property
     def failed(self) -> bool:
@@ -317,16 +318,20 @@ class BenchSession:
         """Under pytest-xdist: name the folder that the first worker that measures will make."""
         from vnetperf.results.folder import reserve_name
 
-        if round_count(self.config):
-            raise pytest.UsageError(
-                "--interleave measures one case after the other, in turn; leave -n out"
-            )
+        self._refuse_rounds(None)
         if self.config.getoption("resume"):
             raise pytest.UsageError(
                 "--resume continues a log in the order it was written; leave -n out"
             )
         self._name = self._name or reserve_name()
         return self._name
+
+    def _refuse_rounds(self, configuration: Configuration | None) -> None:
+        if round_count(self.config, configuration):
+            raise pytest.UsageError(
+                "--repeat (or the preset's own) deploys one case after the other, in turn; "
+                "leave -n out, or give --repeat 1"
+            )
 
     def collected_by_worker(self, cases: Mapping[str, str], lines: Sequence[str]) -> None:
         """Under pytest-xdist: a worker has collected; refuse wrong options before it measures."""
@@ -337,6 +342,7 @@ class BenchSession:
             self._lines.update(new)
         self.outcomes.cases.update(cases)
         if cases and self.folder is None:
+            self._refuse_rounds(self.configuration)
             self.folder = self._named(self._name)
 
     def _named(self, name: str) -> Path:
@@ -386,7 +392,7 @@ class BenchSession:
             raise ConfigError(self.refused)
         run = self.run()
         if selected.round:
-            run.begin_round(selected.round, round_count(self.config))
+            run.begin_round(selected.round, round_count(self.config, self.configuration))
         try:
             scenario = scenario_of(self.configuration, selected, run.facts())
             run.plan(scenario)

@@ -170,7 +170,7 @@ def print_plans(
     """Plan scenarios and print the plans; nothing on the machine is touched."""
     from vnetperf.agent.client import AgentClient
     from vnetperf.deployment.planner import make_plan
-    from vnetperf.pytest_plugin.cases import scenario_of
+    from vnetperf.pytest_plugin.cases import round_count, scenario_of
     from vnetperf.runner.transfers import endpoint_scenario
 
     configuration = session.configuration
@@ -200,6 +200,8 @@ def print_plans(
                 raise pytest.UsageError(str(error)) from None
             for line in describe(plan, configuration.preset, media):
                 terminal.line(line)
+            if rounds := round_count(session.config, configuration):
+                terminal.line(f"            all of it in each of {rounds} deployments (--repeat)")
     finally:
         client.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TypeAlias
 
 from vnetperf.model import units
@@ -17,12 +18,16 @@ from vnetperf.model.result import (
 )
 from vnetperf.report import goal_text
 from vnetperf.report.table import Cell, Column, Table
+from vnetperf.statistics.difference import Difference, Measurand, difference
 
 #: Heading of what the processor counted.
 EVENTS_TITLE = (
     "Events of the processor for each frame, switch and VNFs together, idle polling included, "
     "at the lower bounds"
 )
+
+
+_NOT_KNOWN = "whether a difference comes again is not known (--repeat 5)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +83,41 @@ class VariantResults:
         return next((v for v in self.comparison.variants if self._exact(v, size, name)), None)
 
     def relative(self, variant: ComparedVariant, size: int, name: str) -> str:
-        """A variant's rate against that of the first."""
+        """A variant's rate against that of the first, without an interval."""
+        found = self.against_first(variant, size, name)
+        if found is not None and found.ratio is not None:
+            return _times(1.0 + found.ratio[0])
         first = self.first(size, name)
         value = self._exact(variant, size, name)
         if first is None or first == variant or not value:
             return ""
         base = self._exact(first, size, name)
-        return f"{units.significant(value / base, 3)}\N{MULTIPLICATION SIGN}" if base else ""
+        return _times(value / base) if base else ""
+
+    def against_first(self, variant: ComparedVariant, size: int, name: str) -> Difference | None:
+        """What a variant has more than the first, round by round; None for a single deployment."""
+        first = self.first(size, name)
+        if first is None or first == variant:
+            return None
+        one, other = (self._deployments(each, size, name) for each in (first, variant))
+        rounds = [number for number in one if number in other]
+        if len(rounds) < 2:
+            return None
+        sides = ([side[number] for number in rounds] for side in (one, other))
+        return difference(
+            *sides, paired=all(m.is_bounded for m in (*one.values(), *other.values()))
+        )
+
+    def _deployments(self, variant: ComparedVariant, size: int, name: str) -> dict[int, Measurand]:
+        """Round -> the lower bound there."""
+        result = self.result(variant, size)
+        held = result.deployments if result is not None else None
+        numbers = held.numbers if held is not None else ()
+        found = next((number for number in numbers if number.label == name), None)
+        return {
+            one.round: Measurand(one.value, one.low or 0.0, inf if one.high is None else one.high)
+            for one in (found.observations if found is not None else ())
+        }
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -114,6 +147,24 @@ class VariantResults:
         """A lower bound that is the DUT's, and not the generator's limit."""
         goal = self.goal(variant, size, name)
         return goal.lower_bound_fps if goal is not None and not goal.qualifier else None
+
+
+_Compared: TypeAlias = tuple[VariantResults, ComparedVariant, int, str]
+
+
+def _times(ratio: float) -> str:
+    return f"{units.significant(ratio, 3)}\N{MULTIPLICATION SIGN}"
+
+
+def _relative_text(of: _Compared) -> str | None:
+    """A variant against the first: over deployments with the interval of their pairs."""
+    found, variant, size, name = of
+    shown = found.relative(variant, size, name)
+    pairs = found.against_first(variant, size, name)
+    if not shown or pairs is None or pairs.ratio is None:
+        return shown or None
+    low, high = (_times(1.0 + share) for share in pairs.ratio[1:])
+    return f"{shown} ({low} to {high}; n {pairs.n[0]})"
 
 
 def _dut_threads(goal: GoalResult) -> tuple[ThreadUse, ...]:
@@ -149,9 +200,6 @@ def short_upper_bound(goal: GoalResult) -> str:
     return f"to {units.short_fps(goal.upper_bound_fps)}"
 
 
-_Compared: TypeAlias = tuple[VariantResults, ComparedVariant, int, str]
-
-
 def _goal_or_absence(of: _Compared) -> GoalResult | tuple[str, str]:
     found, variant, size, name = of
     return found.goal(variant, size, name) or found.absence(variant, size)
@@ -183,7 +231,7 @@ _NUMBERS: tuple[Column[_Compared], ...] = (
     Column("goal", lambda of: of[3] or None, words=True),
     Column("lower bound, aggregate", _bound_text, bold=True),
     Column("upper bound, aggregate", _upper_text),
-    Column("against the first", lambda of: of[0].relative(*of[1:]) or None),
+    Column("against the first", _relative_text),
     Column("regular?", _why_text, words=True),
 )
 
@@ -200,7 +248,13 @@ def comparison_table(found: VariantResults) -> Table:
         for name in found.goal_names or ("",)
         for variant in found.comparison.variants
     ]
-    return Table.of("", _NUMBERS, rows)
+    repeated = any(found.against_first(*row[1:]) is not None for row in rows)
+    single = any(found.relative(*row[1:]) for row in rows) and not repeated
+    notes = (
+        "In brackets: 95 % interval over deployments, round by round." if repeated else "",
+        f"One deployment each: {_NOT_KNOWN}." if single else "",
+    )
+    return Table.of("", _NUMBERS, rows, tuple(note for note in notes if note))
 
 
 def event_table(found: VariantResults) -> Table:

@@ -23,7 +23,7 @@ from vnetperf.model.outcomes import (
     Soak,
     Spread,
 )
-from vnetperf.model.result import Result
+from vnetperf.model.result import RepeatedNumber, Result
 from vnetperf.model.trial import Latency
 from vnetperf.model.units import frames, nanoseconds, percent, seconds
 from vnetperf.report import text
@@ -72,44 +72,100 @@ def _spread_columns(
     )
 
 
-# Rounds of a search.
+# Deployments of a case.
 
 
-def _rounds_text(entry: Entry[Spread]) -> str:
-    """The mean of all rounds; where each is only a limit, that limit."""
+def _over_text(entry: Entry[RepeatedNumber]) -> str:
+    """Mean and interval over deployments; with a censored one there is no mean."""
     found = entry.found
-    goal = next(goal for goal in entry.result.goals if goal.name == entry.of)
-    if goal.qualifier and found.minimum == found.maximum:
-        return f"{goal.qualifier} {units.fps(found.mean)}"
-    return text.mean_interval(found, "fps")
+    if found.spread is not None:
+        return text.mean_interval(found.spread, _kind(found))
+    ends = {(one.qualifier, one.value) for one in found.observations}
+    if len(ends) == 1:  # each is the same limit
+        (qualifier, value), *_ = ends
+        return f"{qualifier} {single(value, _kind(found))}" if value is not None else qualifier
+    return f"no mean: {_censored_text(found)}"
 
 
-def repeated_goals(group: Group) -> list[Entry[Spread]]:
-    """Goals that were searched for several times."""
+def _censored_text(found: RepeatedNumber) -> str:
+    n = len(found.observations)
+    return ", ".join(f"{count} of {n} {mark}" for mark, count in found.censored.items())
+
+
+def _kind(found: RepeatedNumber) -> ValueKind:
+    return found.unit if found.unit in ("fps", "ns", "s", "ratio") else "frames"
+
+
+def _extreme(found: RepeatedNumber, choose: Callable[[Iterable[float]], float]) -> str | None:
+    known = [one.value for one in found.observations if one.value is not None]
+    return single(choose(known), _kind(found)) if known else None
+
+
+def _loads_text(found: RepeatedNumber) -> str | None:
+    """Loads of all deployments, each of its own throughput."""
+    loads = [one.load_fps for one in found.observations if one.load_fps is not None]
+    if not loads:
+        return None
+    least, most = units.fps(min(loads)), units.fps(max(loads))
+    return least if least == most else f"{least} to {most}"
+
+
+def repeated_numbers(group: Group) -> list[Entry[RepeatedNumber]]:
+    """The main numbers of results that were measured in several deployments."""
     return [
-        Entry(result, goal.repeats, goal.name)
+        Entry(result, number, number.label)
         for result in group.measured
-        for goal in result.goals
-        if goal.repeats is not None
+        if result.deployments is not None
+        for number in result.deployments.numbers
+        if number.main
     ]
 
 
-_REPETITIONS: tuple[Column[Entry[Spread]], ...] = (
+def _deployments_text(entry: Entry[RepeatedNumber]) -> str:
+    """Those that gave the number, of those planned."""
+    n, held = len(entry.found.observations), entry.result.deployments
+    planned = held.planned if held is not None else n
+    return str(n) if n == planned else f"{n} of {planned}"
+
+
+_REPETITIONS: tuple[Column[Entry[RepeatedNumber]], ...] = (
     _SIZE,
-    Column("goal", lambda e: e.of, words=True),
-    Column("lower bound, aggregate", _rounds_text, bold=True),
-    *_spread_columns(lambda e: e.found, "fps", "rounds", brief=True),
+    Column("number", lambda e: e.of, words=True),
+    Column("over all deployments", _over_text, bold=True),
+    Column(
+        "std. dev.",
+        lambda e: text.stdev(e.found.spread, _kind(e.found)) if e.found.spread else None,
+    ),
+    Column("least", lambda e: _extreme(e.found, min), brief=True),
+    Column("most", lambda e: _extreme(e.found, max), brief=True),
+    Column("load, aggregate", lambda e: _loads_text(e.found)),
+    Column("deployments", _deployments_text),
 )
 
 
 def _repetition_tables(group: Group) -> Iterator[Table]:
-    every = repeated_goals(group)
+    every = repeated_numbers(group)
+    spreads = [e.found.spread for e in every if e.found.spread is not None]
+    kinds = [(e, e.found.spread) for e in every if e.found.spread is not None]
+    known = [(r, r.deployments) for r in group.measured if r.deployments is not None]
+    shown = {f"{held.shown}" for _, held in known}
     notes = [
-        text.interval_note([e.found for e in every]),
-        "All other figures are of the round whose lower bound is in the middle.",
-        *_remarks(((f"{e.result.size_text}, {e.of}", e.found) for e in every), "fps"),
+        text.interval_note(spreads),
+        "All other figures are of the deployment whose throughput is in the middle (round "
+        f"{', '.join(sorted(shown))}).",
+        *(
+            f"{e.result.size_text}, {e.of}: {_censored_text(e.found)}: a limit enters no mean."
+            for e in every
+            if e.found.censored
+        ),
+        *group_sentences((r.size_text, f"{held.sentence}.") for r, held in known if held.failures),
+        *(
+            f"{e.result.size_text}, {e.of}: {remark}."
+            for e, found in kinds
+            for remark in text.remarks(found, _kind(e.found))
+        ),
     ]
-    yield Table.of("Rounds", _REPETITIONS, every, notes)
+    yield Table.of("Deployments", _REPETITIONS, every, notes)
 
 
 # Latency.

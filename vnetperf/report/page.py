@@ -180,11 +180,12 @@ Strips = Iterator[Strip | None]
 def _repetition_strips(group: Group) -> Strips:
     made = [
         plots.spread_plot(
-            f"{e.result.size_text}, {e.of}", "lower bound", [("rounds", e.found)], "fps"
+            f"{e.result.size_text}, {e.of}", "lower bound", [("deployments", e.found.spread)], "fps"
         )
-        for e in outcomes.repeated_goals(group)
+        for e in outcomes.repeated_numbers(group)
+        if e.found.unit == "fps" and e.found.spread is not None
     ]
-    yield _strip("Lower bounds of all rounds", made)
+    yield _strip("Rates of all deployments", made)
 
 
 def _latency_strips(group: Group) -> Strips:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from vnetperf.model.outcomes import Spread
 from vnetperf.model.units import frames, percent, significant, tick_fps, tick_time, value_text
+from vnetperf.statistics.samples import EXTREMES_UP_TO
 
 #: Layout that text may carry besides printable characters.
 _LAYOUT = frozenset("\n\t\N{NO-BREAK SPACE}")
@@ -84,12 +85,16 @@ def _decimals(half: float, mean: float) -> int:
 
 
 def mean_interval(spread: Spread, kind: ValueKind) -> str:
-    """The mean with its interval; of two modes, or of two values, both of them."""
+    """The mean with its interval; of three values or fewer their extremes, of two modes both."""
     if len(spread.modes) > 1:
         return f"two modes: {', '.join(single(v, kind) for v in spread.modes)}"
-    if len(spread.values) == 2 and spread.minimum != spread.maximum:
-        return _range_text(spread.minimum, spread.maximum, kind, " and ")
-    if spread.low is None or spread.high is None or len(spread.values) == 2:
+    if 2 <= len(spread.values) <= EXTREMES_UP_TO and spread.minimum != spread.maximum:
+        unit = " frames" if kind == "frames" else ""
+        if len(spread.values) == 2:
+            return _range_text(spread.minimum, spread.maximum, kind, " and ") + unit
+        ends = _range_text(spread.minimum, spread.maximum, kind)
+        return f"{single(spread.mean, kind)} ({ends}){unit}"
+    if spread.low is None or spread.high is None or 0 < len(spread.values) <= EXTREMES_UP_TO:
         return single(spread.mean, kind)
     below, above = spread.mean - spread.low, spread.high - spread.mean
     if abs(above - below) > _LOPSIDED * (above + below):
@@ -148,11 +153,14 @@ def remarks(spread: Spread, kind: ValueKind) -> tuple[str, ...]:
 
 def interval_note(spreads: Sequence[Spread]) -> str:
     """How the intervals of a table were found."""
-    found = [s for s in spreads if s.method and s.low is not None and len(s.values) != 2]
-    words = {"t": "Student's t", "bootstrap": "bootstrap"}
+    found = [s for s in spreads if s.method and s.low is not None]
+    words = {"t": "Student's t", "log-t": "Student's t on a log scale", "bootstrap": "bootstrap"}
     how = " or ".join(dict.fromkeys(words[s.method] for s in found))
     levels = " or ".join(sorted({percent(s.confidence) for s in found}))
     note = f"{_PLUS_MINUS}, or in brackets: {levels} interval of the mean ({how})." if found else ""
-    if found and any(s.low is None and len(s.modes) < 2 for s in spreads):
-        return f"{note} A mean alone: too few values for an interval."
+    few = [s for s in spreads if s.low is None and len(s.modes) < 2]
+    if any(len(s.values) == EXTREMES_UP_TO and s.minimum != s.maximum for s in few):
+        note = f"{note} Of three values: mean (least to most).".strip()
+    elif found and few:
+        note = f"{note} A mean alone: too few values for an interval."
     return note

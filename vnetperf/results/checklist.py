@@ -297,9 +297,10 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
     _result("throughput, lower bound", "goals|*|lower_bound_fps", why="no load met the goal"),
     _result(
         "throughput, n and interval",
-        "goals|*|repeats",
-        why="one search has none; --interleave N repeats it",
+        "deployments|numbers",
+        why="one deployment has none; --repeat N deploys and measures N times",
     ),
+    _result("deployments attempted, measured, failed", "deployments"),
     _result("upper bound", "goals|*|upper_bound_fps", why="no load failed the goal"),
     _result("conditional throughput", "goals|*|conditional_throughput_fps"),
     _result("L1 bit/s", "goals|*|throughput_l1_bps", why="no load met the goal"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 
 from vnetperf.model.result import RunResults, ScenarioFacts
@@ -75,6 +77,83 @@ def environment_differences(a: RunResults, b: RunResults) -> tuple[FactDifferenc
     for tree in (one, other):
         tree["scenarios"] = {k: v for k, v in tree["scenarios"].items() if k in shared}
     return tuple(d for d in tree_differences(one, other) if not _is_meaningless(d))
+
+
+def comparability(results: RunResults, scenario: str) -> dict[str, str]:
+    """What numbers of a scenario must have in common to be comparable, apart from its name."""
+    facts = next((one for one in results.scenarios if one.scenario == scenario), None)
+    plan = facts.plan if facts is not None else {}
+    found = dict.fromkeys(("traffic", "flows", "wire", "generator", "rules"), ABSENT)
+    asked = plan.get("scenario")
+    if isinstance(asked, Mapping):
+        traffic = asked.get("traffic") or {}
+        found = {
+            "traffic": f"{traffic.get('name', '')} {_digest(traffic)}".strip(),
+            "flows": str(traffic.get("flows", ABSENT)),
+            "wire": str(plan.get("wire", ABSENT)),
+            "cores": str(plan.get("placement", {}).get("mode", ABSENT)),
+            **{name: str(asked.get(key, ABSENT)) for name, key in _ASKED.items()},
+            **{name: _given(asked.get(key)) for name, key in _OPTIONS.items()},
+        }
+    return found | {"machine": _machine(results.environment)}
+
+
+#: What is compared as it is, and what only as far as it was set.
+_ASKED: Final = {
+    "generator": "generator",
+    "rules": "rules",
+    "forwarding": "forwarding",
+    "frame addressing": "addressing",
+    "tunnel": "tunnel",
+    "VNF": "vnf",
+    "VNF mode": "vnf_mode",
+    "VNF placement": "vnf_placement",
+}
+_OPTIONS: Final = {"options": "options", "guest": "guest", "core": "core", "stack": "stack"}
+_WORDS: Final = ("name", "description")
+
+
+def _digest(tree: Mapping[str, Any]) -> str:
+    """A short digest of a tree of JSON values; a name or description changes nothing."""
+    content = {key: value for key, value in tree.items() if key not in _WORDS}
+    text = json.dumps(content, sort_keys=True, default=str)
+    return sha256(text.encode()).hexdigest()[:10]
+
+
+def _given(options: Any) -> str:
+    """Options that are set, of those of a group."""
+    if not isinstance(options, Mapping):
+        return "none"
+    unset: tuple[Any, ...] = (None, "", [], ())
+    held = {k: v for k, v in options.items() if k not in _WORDS and v not in unset}
+    return ", ".join(f"{key} = {_short(value)}" for key, value in sorted(held.items())) or "none"
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    """Which machine: its serial number, else its name, with processor and memory."""
+
+    def fact(group: str, key: str) -> str:
+        held = environment.get(group)
+        value = str(held.get(key, "")) if isinstance(held, Mapping) else ""
+        return "" if value.startswith(UNKNOWN) else value
+
+    cpu = environment.get("cpu")
+    topology = cpu.get("topology") if isinstance(cpu, Mapping) else None
+    online = str(topology.get("online", "")) if isinstance(topology, Mapping) else ""
+    memory = fact("memory", "total_kb")
+    name = fact("firmware", "serial") or str(environment.get("hostname", ""))
+    parts = (
+        name if not name.startswith(UNKNOWN) else "",
+        fact("firmware", "product"),
+        fact("cpu", "model") or (cpu if isinstance(cpu, str) else ""),
+        f"processors {online}" if online else "",
+        f"{round(int(memory) / 2**20)} GiB" if memory.isdecimal() else "",
+    )
+    return ", ".join(part for part in parts if part) or ABSENT
 
 
 def scenario_differences(a: ScenarioFacts, b: ScenarioFacts) -> tuple[FactDifference, ...]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Any, Literal, TypeAlias
 
 from vnetperf.model.outcomes import LatencyAt, Spread, Transfer
-from vnetperf.model.result import GoalResult, Result, RunResults
+from vnetperf.model.result import GoalResult, RepeatedNumber, Result, RunResults
 from vnetperf.model.units import Unit, fps, percent
 from vnetperf.statistics.difference import Measurand
 
@@ -34,7 +34,10 @@ class Metric:
         unit: What `value` is in.
         value: The number, or the spread whose mean it is; None: not measured.
         bounds: What a search or an interval leaves open; None: nothing, or what the spread does.
-        repeated: Its repeats within the result, where `value` is not their spread.
+        resolution: Smallest difference that the test can tell, in `unit`; 0: not limited.
+        load_fps: Load that it was measured at, aggregate frames/s (of transfers bit/s); None
+            where it is a load itself. Numbers at different loads are not comparable.
+        over: What other deployments of the run gave for it; None for a single one.
         better: Whether more or less of it is better; "" where neither is.
         main: False for what stands beside the number that the test is for.
         note: What keeps it from being a result; "".
@@ -54,7 +57,9 @@ class Metric:
     unit: Unit
     value: float | bool | Spread | None
     bounds: tuple[float, float] | None = None
-    repeated: Spread | None = None
+    resolution: float = 0.0
+    load_fps: float | None = None
+    over: RepeatedNumber | None = None
     better: Literal["more", "less", ""] = ""
     main: bool = False
     note: str = ""
@@ -69,8 +74,10 @@ class Metric:
 
     @property
     def spread(self) -> Spread | None:
-        """Its repeats, where it was measured several times."""
-        return self.value if isinstance(self.value, Spread) else self.repeated
+        """Its repeats: over deployments where there are several, else within the only one."""
+        if self.over is not None:
+            return self.over.spread
+        return self.value if isinstance(self.value, Spread) else None
 
     @property
     def number(self) -> float | bool | None:
@@ -90,6 +97,14 @@ class Metric:
         if self.bounds is not None:
             return Measurand(value, *self.bounds)
         return None if value is None else Measurand.exact(value)
+
+    @property
+    def censored(self) -> Literal["", "at least", "at most"]:
+        """Which way it is open, where it is a bound only: it enters no mean."""
+        if "at least" in self.qualifiers:
+            return "at least"
+        known = self.measured is None or self.measured.value is not None
+        return "" if known and "at most" not in self.qualifiers else "at most"
 
     @property
     def mean(self) -> float | None:
@@ -143,7 +158,50 @@ def goal_metrics_of(result: Result, goal: GoalResult) -> Iterator[Metric]:
 
 
 def metrics_of(result: Result) -> Iterator[Metric]:
-    """Every number of a result."""
+    """Every number of a result, with what other deployments gave for it."""
+    found = result.deployments
+    over = {one.label: one for one in found.numbers} if found is not None else {}
+    partial = ""
+    if found is not None and found.failures and found.measured:
+        partial = f"measured in {found.measured} of {found.attempted} deployments"
+    if found is not None:
+        named: dict[str, Any] = {
+            "scenario": result.scenario,
+            "test": result.test,
+            "size": result.size_name,
+        }
+        counts = (
+            ("attempted", found.attempted),
+            ("measured", found.measured),
+            ("failed", len(found.failures)),
+        )
+        for what, count in counts:
+            yield Metric(**named, name=f"deployments_{what}", unit="", value=float(count))
+    for one in _metrics_of_shown(result):
+        marks = (*one.qualifiers, partial) if partial and one.label else one.qualifiers
+        metric = replace(one, qualifiers=marks)
+        repeated = over.get(metric.label) if metric.label else None
+        if repeated is None:
+            yield metric
+            continue
+        yield replace(metric, over=repeated)
+        name = metric.name or ("lower_bound" if metric.main else "")
+        if name and repeated.spread is not None:
+            yield Metric(
+                scenario=metric.scenario,
+                test=metric.test,
+                size=metric.size,
+                name=f"{name}_of_rounds",
+                item=metric.item or metric.label,
+                direction=metric.direction,
+                unit=metric.unit,
+                value=repeated.spread,
+                conditions=metric.conditions,
+            )
+
+
+def _metrics_of_shown(result: Result) -> Iterator[Metric]:
+    """Every number of the deployment that a result is of."""
     conditions: dict[str, Any] = {"directions": result.directions, "loads": list(result.loads)}
     if result.imix:
         conditions["imix"] = result.imix
@@ -210,19 +268,18 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
         "fps",
         low,
         bounds=(low or 0.0, inf if open_above or high is None else max(low or 0.0, high)),
-        repeated=goal.repeats,
+        resolution=max(goal.width * (low or 0.0), (high or 0.0) - (low or 0.0) if high else 0.0),
         more=goal.name,
         main=True,
         qualifiers=(mark,) if mark else (),
         given=conditions,
     )
-    if goal.repeats is not None:
-        yield make("lower_bound_of_rounds", "fps", goal.repeats, goal.name)
     for direction, latency in goal.latency.items():
         for percentile in _PERCENTILES:
             value = latency.percentiles.get(percentile)
             label = f"{goal.name} latency p{percentile} {direction}"
-            yield make("", "ns", value, less=label, given=conditions)
+            about = {"given": conditions, "load_fps": low}
+            yield make("", "ns", value, less=label, **about)
     of = partial(make, goal=goal.name)
     yield of("lower_bound", "fps", low)
     yield of("upper_bound", "fps", high)
@@ -246,7 +303,10 @@ def latency_directions(at: LatencyAt) -> tuple[str, ...]:
 
 
 def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
-    conditions = {"definition": at.definition, "tagged from, s": at.tag_at_s}
+    about = {
+        "given": {"definition": at.definition, "tagged from, s": at.tag_at_s},
+        "load_fps": at.load_fps,
+    }
     yield make("load", "fps", at.load_fps, at.of)
     yield make("loss_ratio", "ratio", at.loss_ratio, at.of)
     for direction in latency_directions(at):
@@ -254,12 +314,12 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
         mean, found = at.mean_ns.get(direction), at.latency.get(direction)
         if mean is not None:
             label = f"mean {there}"
-            yield make("latency_mean", "ns", mean, *of, less=label, main=True, given=conditions)
+            yield make("latency_mean", "ns", mean, *of, less=label, main=True, **about)
         if found is not None:
             yield make("latency_min", "ns", found.min_ns, *of)
             for level, value in found.percentiles.items():
                 label = f"p{level} {there}" if level in _PERCENTILES else ""
-                yield make(f"latency_p{level}", "ns", value, *of, less=label, given=conditions)
+                yield make(f"latency_p{level}", "ns", value, *of, less=label, **about)
             yield make("latency_max", "ns", found.max_ns, *of)
         varied = at.variation.get(direction)
         if varied is not None:
@@ -278,7 +338,8 @@ def _of_loss_steps(make: _Make, result: Result) -> Iterator[Metric]:
             item = f"{percent(step.input_ratio)} of {fps(step.load_fps / step.input_ratio)}"
         yield make("load", "fps", step.load_fps, item)
         yield make("input_ratio", "ratio", step.input_ratio, item)
-        yield make("loss_ratio", "ratio", step.loss_ratio, item, less=label, main=True)
+        about = {"less": label, "main": True, "load_fps": step.load_fps}
+        yield make("loss_ratio", "ratio", step.loss_ratio, item, **about)
         yield make("forwarded", "fps", step.forwarded_fps, item)
         for direction, value in step.per_direction.items():
             yield make("loss_ratio", "ratio", value, item, direction)
@@ -291,7 +352,8 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
     capped = "every burst up to the longest one tried came through" if found.capped else ""
     note = "; ".join(filter(None, (capped, found.note)))
     about = {"qualifiers": ("at least",) if found.capped else (), "note": note}
-    burst = {"more": "burst", "main": True, "given": {"step, frames": found.step_frames}}
+    given = {"step, frames": found.step_frames}
+    burst = {"more": "burst", "main": True, "given": given, "resolution": float(found.step_frames)}
     yield make("back_to_back_frames", "frames", found.frames, **burst, **about)
     yield make("capped", "", found.capped)
     yield make("step", "frames", float(found.step_frames))
@@ -310,6 +372,7 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
     if recovery is not None:
         note = recovery.note
         about: dict[str, Any] = {"note": note, "qualifiers": (note,) if note else ()}
+        about["load_fps"] = recovery.overload_fps
         yield make("recovery_time", "s", recovery.seconds, less="recovery", main=True, **about)
         yield make("throughput_used", "fps", recovery.throughput_fps)
         yield make("overload", "fps", recovery.overload_fps)
@@ -323,6 +386,7 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
                 "note": reset.why or reset.note,
                 "why": reset.why,
                 "main": method == "loss",
+                "load_fps": reset.load_fps,
             }
             yield make(f"reset_time_by_{method}", "s", spread, reset.what, less=label, **about)
         yield make("event_took", "s", reset.event_s, reset.what)
@@ -333,8 +397,10 @@ def _of_rates(make: _Make, result: Result) -> Iterator[Metric]:
     for rate in result.rates:
         label = f"forwarded at {rate.of}"
         yield make("load", "fps", rate.load_fps, rate.of)
-        yield make("forwarding_rate", "fps", rate.forwarded_fps, rate.of, more=label, main=True)
-        yield make("loss_ratio", "ratio", rate.loss_ratio, rate.of, less=f"loss at {rate.of}")
+        about = {"more": label, "main": True, "load_fps": rate.load_fps}
+        yield make("forwarding_rate", "fps", rate.forwarded_fps, rate.of, **about)
+        about = {"less": f"loss at {rate.of}", "load_fps": rate.load_fps}
+        yield make("loss_ratio", "ratio", rate.loss_ratio, rate.of, **about)
         yield make("trial_duration", "s", rate.duration_s, rate.of)
 
 
@@ -347,7 +413,7 @@ def _of_soak(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("offered", "frames", float(soak.offered), soak.of)
     yield make("lost", "frames", float(soak.lost), soak.of)
     label, ends = f"loss at {soak.of}", (soak.loss_low, soak.loss_high)
-    about = {"bounds": ends, "main": True, "note": soak.note}
+    about = {"bounds": ends, "main": True, "note": soak.note, "load_fps": soak.load_fps}
     yield make("loss_ratio", "ratio", soak.loss_ratio, soak.of, less=label, **about)
     yield make("loss_ratio_low", "ratio", soak.loss_low, soak.of)
     yield make("loss_ratio_high", "ratio", soak.loss_high, soak.of)
@@ -384,6 +450,7 @@ def _of_transfer(scenario: str, transfer: Transfer) -> Iterator[Metric]:
             better=better,
             value=value,
             why="the tool does not report it",
+            load_fps=spec.rate_bps or None,
             conditions={
                 "seconds": spec.duration_s,
                 "instances": spec.instances,

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vnetperf.model.outcomes import Kind, Transfer, Transfers, Way
+from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import Result
 from vnetperf.model.scenario import Scenario
-from vnetperf.runner.conductor import THROUGHPUT, Conductor
+from vnetperf.runner.conductor import Conductor
 from vnetperf.runner.run import Run
 from vnetperf.runner.scenarios import address_scenario
 from vnetperf.runner.transfers import (

@@ -12,7 +12,14 @@ from typing import Any
 
 from vnetperf import registry
 from vnetperf.analysis.attribution import lost_at
-from vnetperf.analysis.logged_tests import Case, Logged, LoggedTest, outcome_of, procedure_of
+from vnetperf.analysis.logged_tests import (
+    Case,
+    Logged,
+    LoggedTest,
+    merge_rounds,
+    outcome_of,
+    procedure_of,
+)
 from vnetperf.analysis.results_from_log import result_of
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.deployment.trial import why_no_event
@@ -25,6 +32,7 @@ from vnetperf.model.errors import (
     VnetperfError,
 )
 from vnetperf.model.frames import LinkSpeed
+from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
@@ -45,7 +53,6 @@ from vnetperf.search import replay
 
 log = logging.getLogger(__name__)
 
-THROUGHPUT = "throughput"
 #: What helps a generator that cannot offer a load.
 FREE_THE_TESTER = "give the tester a core of its own, or free this machine of other work"
 
@@ -275,7 +282,8 @@ class Conductor:
         return throughput_of(self._result(logged), logged.begin)
 
     def _result(self, logged: LoggedTest) -> Result:
-        return result_of(logged, LinkSpeed(self.run.configuration.testbed.media.bits_per_second))
+        media = LinkSpeed(self.run.configuration.testbed.media.bits_per_second)
+        return merge_rounds({1: [result_of(logged, media)]})[0]
 
     def _until_offered(
         self, case: Case, known: KnownThroughput | None, held: LoggedTest | None

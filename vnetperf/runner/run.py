@@ -148,7 +148,7 @@ def fingerprint_of(configuration: Configuration) -> str:
     """What must be equal for trials of two runs to be mixed."""
     c = configuration
     chosen = c.settings.model_dump_json(exclude=set(NOT_OF_TRIALS))
-    preset = c.preset.model_dump_json(exclude={"frame_sizes", "tests"})
+    preset = c.preset.model_dump_json(exclude={"frame_sizes", "tests", "repeat"})
     testbed = c.testbed.model_dump_json(exclude=set(TESTBED_NOT_OF_TRIALS))
     text = "\n".join(
         [
@@ -253,14 +253,15 @@ class Run:
             self.log.append(ComparisonRecord(comparison=comparison))
 
     def begin_round(self, number: int, rounds: int) -> None:
-        """Begin the cases again from the first: nothing that was measured counts for them."""
+        """Begin the cases again from the first, deployed anew: nothing measured counts for them."""
         if number == self._round:
             return
         self._round = number
         self.resumed = self.resumed.at_round(number)
         self.done.clear()
         self.failed.clear()
-        self._failed.clear()  # what could not be deployed may be now: each round deploys anew
+        self._failed.clear()  # what could not be deployed may be now
+        self.forget_deployment()  # a round in the deployment of the last one would be no repeat
         self.log.append(RoundRecord(number=number, rounds=rounds))
 
     def note_skipped(self, scenario_id: str, why: str) -> None:

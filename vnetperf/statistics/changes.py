@@ -17,7 +17,8 @@ from typing import Any
 SHORTEST = 3
 #: Share of series without a change in which one is seen.
 SIGNIFICANCE = 0.02
-_SHUFFLES = 499
+#: Enough for a gate over some hundred series (Holm).
+_SHUFFLES = 4999
 _SEED = 2544
 
 
@@ -29,11 +30,14 @@ class Level:
         begin: Place of the first, from 0.
         end: Place after the last.
         median: Their median.
+        p: Share of shuffled series in which a change as large as that at `begin` is seen; 1 for
+            the first level.
     """
 
     begin: int
     end: int
     median: float
+    p: float = 1.0
 
 
 def levels(values: Sequence[float], *, least: float = 0.0) -> tuple[Level, ...]:
@@ -43,26 +47,31 @@ def levels(values: Sequence[float], *, least: float = 0.0) -> tuple[Level, ...]:
     """
     if not values:
         return ()
-    places = [0, *_changes(values, 0, len(values)), len(values)]
-    places = _without_small(values, places, least)
-    return tuple(Level(begin, end, median(values[begin:end])) for begin, end in pairwise(places))
+    changes = _changes(values, 0, len(values))
+    places = _without_small(values, [0, *sorted(changes), len(values)], least)
+    return tuple(
+        Level(begin, end, median(values[begin:end]), changes.get(begin, 1.0))
+        for begin, end in pairwise(places)
+    )
 
 
-def _changes(values: Sequence[float], begin: int, end: int) -> list[int]:
+def _changes(values: Sequence[float], begin: int, end: int) -> dict[int, float]:
+    """Place of each change, with its share of shuffled series."""
     part = values[begin:end]
-    if not _has_change(part):
-        return []
+    p = _share_of_shuffled(part)
+    if p > SIGNIFICANCE:
+        return {}
     at = begin + _best_place(part)
-    return [*_changes(values, begin, at), at, *_changes(values, at, end)]
+    return {**_changes(values, begin, at), at: p, **_changes(values, at, end)}
 
 
-def _has_change(values: Sequence[float]) -> bool:
-    """Whether ranks before and after some place differ as they seldom do in a shuffled series."""
+def _share_of_shuffled(values: Sequence[float]) -> float:
+    """In how many shuffled series ranks before and after some place differ as much."""
     import numpy as np
 
     n = len(values)
     if n < 2 * SHORTEST:
-        return False
+        return 1.0
     _, place, counts = np.unique(np.array(values), return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts + n) / 2.0)[place]  # around 0; equal values share theirs
     before = np.arange(SHORTEST, n - SHORTEST + 1)
@@ -75,7 +84,7 @@ def _has_change(values: Sequence[float]) -> bool:
     shuffled = np.random.default_rng(_SEED).permuted(np.tile(ranks, (_SHUFFLES, 1)), axis=1)
     size = largest(ranks)
     as_large = np.count_nonzero(largest(shuffled) >= size * (1.0 - 1e-9))
-    return bool(size > 0.0 and as_large < SIGNIFICANCE * (_SHUFFLES + 1))
+    return float(as_large + 1) / (_SHUFFLES + 1) if size > 0.0 else 1.0
 
 
 def _best_place(values: Sequence[float]) -> int:

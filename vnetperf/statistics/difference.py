@@ -1,14 +1,25 @@
-"""Whether one quantity, measured on two sides, differs, and by how much at least and at most."""
+"""Whether one quantity, measured in several deployments of two sides, differs, and by how much."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import hypot, inf, isfinite, sqrt
+from functools import lru_cache
+from itertools import combinations
+from math import comb, exp, expm1, fsum, hypot, inf, isfinite, log, log1p, sqrt
 from statistics import fmean, variance
 from typing import Literal
 
 from vnetperf.statistics.samples import t_quantile
+
+#: Fewest deployments of each side that a gate may act on: of fewer, nobody knows how they repeat.
+FEWEST_TO_GATE = 3
+#: Divisions of two sides that a test by ranks looks at, at most; beyond, that many at random.
+_MOST_DIVISIONS = 20_000
+_SEED = 2544
+#: What rounding may leave between a difference and the width of a search.
+_SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +52,33 @@ class Difference:
     """What the second side has more than the first.
 
     Attributes:
-        value: Difference of the means; None where a side has no number.
+        value: Difference of the means, of positive numbers of the geometric ones; None where a side
+            has no number.
         low: Lower end of its interval; minus infinity where nothing bounds it.
         high: Upper end.
-        n: Measurements of the first and of the second side.
-        method: "paired" or "welch": t interval, widened by what a single measurement leaves open;
-            "bounds": what single measurements leave open, without any repeats; "none": one exact
-            measurement each, of which nobody knows how it repeats.
+        ratio: The same as a share of the first side: value, low and high; None where that is not
+            defined.
+        n: Deployments of the first and of the second side.
+        method: "paired" or "welch": Student's t, of logarithms where all numbers are positive,
+            widened by what a single search leaves open; "ranks": a permutation test, where numbers
+            are censored; "none": a side has one deployment only, of which nobody knows how it
+            repeats.
+        p: Probability of such a difference between equal sides; None where it is not known.
+        towards: Which way the second side lies.
     """
 
     value: float | None
     low: float
     high: float
     n: tuple[int, int]
-    method: Literal["paired", "welch", "bounds", "none"]
+    method: Literal["paired", "welch", "ranks", "none"]
+    ratio: tuple[float, float, float] | None = None
+    p: float | None = None
+    towards: Literal["more", "less", ""] = ""
 
-    @property
-    def seen(self) -> Literal["more", "less", ""]:
-        """Which way the second side differs; "" when the interval holds 0."""
-        return "more" if self.low > 0 else "less" if self.high < 0 else ""
+    def is_seen(self, confidence: float = 0.95) -> bool:
+        """Whether equal sides would seldom differ so much."""
+        return self.p is not None and self.p <= 1.0 - confidence + _SAME
 
 
 def difference(
@@ -69,25 +88,78 @@ def difference(
     paired: bool = False,
     confidence: float = 0.95,
 ) -> Difference:
-    """Compare two sides."""
+    """Compare two sides, each of whose measurements is of a deployment of its own."""
     if not first or not second:
         raise ValueError("both sides need a measurement")
     if paired and len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} measurements make no pairs")
     n = (len(first), len(second))
     a, b = _numbers(first), _numbers(second)
-    if a is None or b is None or min(n) < 2:
-        return _by_bounds(first, second)
+    if min(n) < 2:
+        known = [[m.value for m in side if m.value is not None] for side in (first, second)]
+        value = fmean(known[1]) - fmean(known[0]) if all(known) else None
+        return Difference(value, -inf, inf, n, "none", towards=_towards(value or 0.0))
+    if a is None or b is None:
+        return _by_ranks(first, second)
+    positive = min(*a, *b) > 0.0
+    if positive:
+        a, b = [log(v) for v in a], [log(v) for v in b]
     if paired:
         deltas = [y - x for x, y in zip(a, b, strict=True)]
         error, degrees = sqrt(variance(deltas) / len(deltas)), len(deltas) - 1.0
     else:
         error, degrees = _welch(a, b)
-    half = t_quantile((1.0 + confidence) / 2.0, degrees) * error
     # Searches that stop at the same two loads each time leave more open than their repeats show.
-    half = hypot(half, max(_open(first), _open(second)))
-    value = fmean(b) - fmean(a)
-    return Difference(value, value - half, value + half, n, "paired" if paired else "welch")
+    open_ = max(_open(first, relative=positive), _open(second, relative=positive))
+    half = hypot(t_quantile((1.0 + confidence) / 2.0, degrees) * error, open_)
+    found = fmean(b) - fmean(a)
+    base = exp(fmean(a)) if positive else fmean(a)
+    ends = (found, found - half, found + half)
+    if positive:
+        shares = (_growth(ends[0]), _growth(ends[1]), _growth(ends[2]))
+        value, low, high = (base * share for share in shares)
+        ratio: tuple[float, float, float] | None = shares
+    else:
+        value, low, high = ends
+        ratio = (value / abs(base), low / abs(base), high / abs(base)) if base else None
+    return Difference(
+        value,
+        low,
+        high,
+        n,
+        "paired" if paired else "welch",
+        ratio,
+        _probability(found, error, degrees, open_),
+        _towards(found),
+    )
+
+
+def holm(probabilities: Sequence[float]) -> list[float]:
+    """Probabilities that hold for all of them together (Holm 1979), in their order."""
+    order = sorted(range(len(probabilities)), key=probabilities.__getitem__)
+    adjusted, largest = [1.0] * len(probabilities), 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * probabilities[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def _growth(of_logarithm: float) -> float:
+    return expm1(of_logarithm) if of_logarithm < 700.0 else inf
+
+
+def _towards(value: float) -> Literal["more", "less", ""]:
+    return "more" if value > 0.0 else "less" if value < 0.0 else ""
+
+
+def _probability(found: float, error: float, degrees: float, open_: float) -> float:
+    """The level at which the interval would just reach 0."""
+    from scipy.special import stdtr
+
+    beyond = found * found - open_ * open_ * (1.0 + _SAME)
+    if beyond <= 0.0:
+        return 1.0
+    return 2.0 * float(stdtr(degrees, -sqrt(beyond) / error)) if error > 0.0 else 0.0
 
 
 def _numbers(side: Sequence[Measurand]) -> list[float] | None:
@@ -96,8 +168,11 @@ def _numbers(side: Sequence[Measurand]) -> list[float] | None:
     return found if len(found) == len(side) else None
 
 
-def _open(side: Sequence[Measurand]) -> float:
-    return fmean(m.high - m.low for m in side)
+def _open(side: Sequence[Measurand], *, relative: bool) -> float:
+    """What each measurement leaves open, on average; of logarithms where it is relative."""
+    if not relative:
+        return fmean(m.high - m.low for m in side)
+    return fmean(log1p((m.high - m.low) / m.value) if m.value else 0.0 for m in side)
 
 
 def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
@@ -111,14 +186,29 @@ def _welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
     return sqrt(total), 1.0 / sum(s * s / (len(side) - 1) for s, side in weights)
 
 
-def _by_bounds(first: Sequence[Measurand], second: Sequence[Measurand]) -> Difference:
+def _by_ranks(first: Sequence[Measurand], second: Sequence[Measurand]) -> Difference:
+    """Gehan's generalised Wilcoxon test by permutation: a limit counts for what it excludes."""
+    every = [*first, *second]
+    scores = [fsum(_order(other, one) for other in every) for one in every]
+    chosen = fsum(scores[len(first) :])
+    sums = _sums(tuple(scores), len(second))
+    p = sum(abs(total) >= abs(chosen) - _SAME for total in sums) / len(sums)
     n = (len(first), len(second))
-    value = None
-    known = [[m.value for m in side if m.value is not None] for side in (first, second)]
-    if all(known):
-        value = fmean(known[1]) - fmean(known[0])
-    if all(m.low == m.high for m in (*first, *second)):
-        return Difference(value, -inf, inf, n, "none")
-    low = min(m.low for m in second) - max(m.high for m in first)
-    high = max(m.high for m in second) - min(m.low for m in first)
-    return Difference(value, low, high, n, "bounds")
+    return Difference(None, -inf, inf, n, "ranks", p=p, towards=_towards(chosen))
+
+
+def _order(one: Measurand, other: Measurand) -> int:
+    """1 where the other is surely larger, -1 where it is surely smaller."""
+    if other.low > one.high or (other.low == one.high != one.low):
+        return 1
+    return -1 if one.low > other.high or (one.low == other.high != other.low) else 0
+
+
+@lru_cache(maxsize=64)
+def _sums(scores: tuple[float, ...], of: int) -> tuple[float, ...]:
+    """Sums of scores that the second side could have had, were both equal."""
+    if comb(len(scores), of) <= _MOST_DIVISIONS:
+        return tuple(fsum(some) for some in combinations(scores, of))
+    draw = random.Random(_SEED)  # noqa: S311 - no secret
+    drawn = [fsum(draw.sample(scores, of)) for _ in range(_MOST_DIVISIONS)]
+    return (*drawn, fsum(scores[-of:]))  # what was seen is one of them

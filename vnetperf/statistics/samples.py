@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from math import ceil, exp, expm1, fsum, isfinite, log, sqrt
+from math import ceil, exp, expm1, fsum, inf, isfinite, log, sqrt
 from statistics import fmean, median, stdev
 
 from vnetperf.model.outcomes import Spread
@@ -149,11 +149,19 @@ _RESAMPLES = 2000
 _SEED = 2544
 
 
+#: Up to this number of values their extremes are shown, and no interval: it would say more than
+#: they do.
+EXTREMES_UP_TO = 3
+#: Of e: beyond, a number is too large to be one.
+_LARGEST_POWER = 300.0
+
+
 def spread(values: Sequence[float], *, confidence: float = 0.95, resolution: float = 0.0) -> Spread:
     """Describe a quantity that was measured several times.
 
-    The interval is that of the mean: Student's t, or of many skewed values a studentised bootstrap
-    with a fixed seed, so that the same values always give the same interval.
+    The interval is that of the mean: Student's t, of its logarithm where all values are positive,
+    so that it holds no impossible value; of many skewed values a studentised bootstrap with a fixed
+    seed, so that the same values always give the same interval. Three values or fewer have none.
     """
     if not values or not all(map(isfinite, values)):
         raise ValueError("a spread needs values, all of them finite")
@@ -163,36 +171,58 @@ def spread(values: Sequence[float], *, confidence: float = 0.95, resolution: flo
     # Rounding may put the mean of equal values beside them.
     mean = min(max(fmean(values), min(values)), max(values))
     modes = two_modes(values, resolution)
+    deviation = stdev(values) if n > 1 and min(values) < max(values) else 0.0
     known = Spread(
         n=n,
         mean=mean,
         median=median(values),
         minimum=min(values),
         maximum=max(values),
+        stdev=deviation if n > 1 else None,
         confidence=confidence,
         modes=modes,
         outliers=outliers(values, modes),
         values=tuple(values),
     )
-    if n == 1:
+    if n <= EXTREMES_UP_TO:
         return known
-    deviation = stdev(values) if known.minimum < known.maximum else 0.0
-    found = None
+    found, (ends, next_ends) = None, _t_intervals(values, mean, deviation, confidence)
     if n >= _SHAPE_FROM and abs(_skewness(values, mean, deviation)) > _SKEWED:
         found = _bootstrap(values, mean, deviation, confidence)
-    reach = t_quantile((1.0 + confidence) / 2.0, n - 1) * deviation
-    half, further = reach / sqrt(n), reach * sqrt(1.0 + 1.0 / n)
-    low, high = found or (mean - half, mean + half)
+    low, high = found or ends
     return known.model_copy(
         update={
-            "stdev": deviation,
             "low": low,
             "high": high,
-            "next_low": mean - further,
-            "next_high": mean + further,
-            "method": "bootstrap" if found else "t",
+            "next_low": next_ends[0],
+            "next_high": next_ends[1],
+            "method": "bootstrap" if found else "log-t" if known.minimum > 0.0 else "t",
         }
     )
+
+
+def _t_intervals(
+    values: Sequence[float], mean: float, deviation: float, confidence: float
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Student's t interval of the mean, and that of one further value."""
+    n = len(values)
+    quantile = t_quantile((1.0 + confidence) / 2.0, n - 1)
+    shares = sqrt(1.0 / n), sqrt(1.0 + 1.0 / n)
+    if deviation == 0.0:
+        return (mean, mean), (mean, mean)
+    if min(values) <= 0.0:
+        least = 0.0 if min(values) >= 0.0 else -inf  # what is never below 0 is not expected there
+        reach = quantile * deviation
+        of_mean, of_next = ((max(least, mean - reach * s), mean + reach * s) for s in shares)
+        return of_mean, of_next
+    # Of the mean by its logarithm (delta method), so that it is the mean's own and above 0; of one
+    # further value by the logarithms of all.
+    share = min(quantile * deviation * shares[0] / mean, _LARGEST_POWER)
+    low, high = mean * exp(-share), mean * exp(share)
+    logs = [log(v) for v in values]
+    middle, reach = fmean(logs), quantile * stdev(logs) * shares[1]
+    next_high = exp(min(middle + reach, _LARGEST_POWER))
+    return (low, high), (min(low, exp(middle - reach)), max(high, next_high))
 
 
 def _skewness(values: Sequence[float], mean: float, deviation: float) -> float:
