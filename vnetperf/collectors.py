@@ -1,4 +1,4 @@
-"""Collectors: the contract, processor use (`cpu`) and TLB misses (`tlb`) by thread."""
+"""Collectors: the contract, processor use (`cpu`) and processor events (`events`) by thread."""
 
 from __future__ import annotations
 
@@ -133,15 +133,19 @@ def _sample(task: Path, name: str, role: str) -> _Sample:
 _DTLB, _ITLB, _READ, _MISS = 3, 4, 0 << 8, 1 << 16
 
 
-class TlbCollector(Collector[ThreadEvents]):
-    """Load misses of the data and of the instruction TLB of each polling thread.
+class EventCollector(Collector[ThreadEvents]):
+    """Cycles, instructions, cache misses and TLB load misses of each polling thread.
 
-    The kernel chooses the processor's event for it: on Intel's processors, since Haswell, misses of
-    all levels that made the processor walk the page tables.
+    The kernel chooses the processor's events: "cache misses" are those of the last level; misses of
+    a TLB are, on Intel's processors since Haswell, those of all levels that made the processor walk
+    the page tables. A thread that polls spends cycles and instructions without frames too.
     """
 
-    name: ClassVar[str] = "tlb"
+    name: ClassVar[str] = "events"
     events: ClassVar[tuple[PerfEvent, ...]] = (
+        PerfEvent("cycles", threads.PERF_HARDWARE, 0),
+        PerfEvent("instructions", threads.PERF_HARDWARE, 1),
+        PerfEvent("cache misses", threads.PERF_HARDWARE, 3),
         PerfEvent("dTLB load misses", threads.PERF_HW_CACHE, _DTLB | _READ | _MISS),
         PerfEvent("iTLB load misses", threads.PERF_HW_CACHE, _ITLB | _READ | _MISS),
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from vnetperf.analysis.goals import thread_usage, uncollected_of
+from vnetperf.analysis.goals import datapath_usage, thread_usage, uncollected_of
 from vnetperf.model.trial import (
+    DatapathWork,
     DirectionCounts,
     ThreadEvents,
     ThreadLoad,
@@ -42,7 +43,7 @@ def trial(
             directions=(counts,) if received else (),
             threads=tuple(loads),
             events=tuple(events),
-            uncollected={"tlb": why} if why else {},
+            uncollected={"events": why} if why else {},
             collected_s=watched_s,
         ),
         verdict=Verdict.VALID,
@@ -72,9 +73,27 @@ def test_what_was_not_counted_is_not_nought() -> None:
     assert second.events_per_s == {"dTLB load misses": pytest.approx(7.0)}
     assert second.events_per_frame == {}
     assert thread_usage([trial(1.0, dtlb=())])[0].events_per_s == {}
-    assert uncollected_of([trial(1.0, why="not measured: no")]) == {"tlb": "not measured: no"}
+    assert uncollected_of([trial(1.0, why="not measured: no")]) == {"events": "not measured: no"}
 
 
 def test_without_a_lower_bound_there_is_nothing_to_tell() -> None:
     assert thread_usage([]) == ()
     assert uncollected_of([]) == {}
+
+
+def test_own_counters_of_the_vswitch_become_costs_and_shares() -> None:
+    work = DatapathWork(
+        thread="core 1",
+        packets=1000,
+        busy_cycles=400_000,
+        idle_cycles=100_000,
+        lookups={"exact match cache": 900, "upcall": 0, "megaflow": 100},
+    )
+    idle = DatapathWork(thread="core 2", packets=0, busy_cycles=0, idle_cycles=0)
+    record = trial(1.0)
+    counted = record.result.model_copy(update={"datapath": (work, idle)})
+    first, second = datapath_usage([record.model_copy(update={"result": counted})])
+    assert (first.packets, first.cycles_per_packet, first.busy) == (1000, 400.0, 0.8)
+    assert first.lookups == {"exact match cache": 0.9, "megaflow": 0.1}
+    assert (second.cycles_per_packet, second.busy, second.lookups) == (None, None, {})
+    assert datapath_usage([]) == ()

@@ -14,6 +14,7 @@ from typing import Any
 
 from vnetperf.model.frames import RFC2544_FRAME_SIZES, LinkSpeed, l1_bits_per_frame
 from vnetperf.model.result import (
+    DatapathUse,
     DirectionBound,
     GoalResult,
     Result,
@@ -123,6 +124,13 @@ def _threads(load: float, *, counted: bool) -> Iterator[ThreadUse]:
         )
 
 
+def _datapath(load: float) -> DatapathUse:
+    shares = {"exact match cache": 0.75, "megaflow": 0.25}
+    return DatapathUse(
+        thread="core 0", packets=int(load), cycles_per_packet=412.4, busy=0.981, lookups=shares
+    )
+
+
 def _goal(
     rng: random.Random, goal: dict[str, Any], size: int, *, cap: float, top: float, us: float
 ) -> GoalResult:
@@ -153,7 +161,8 @@ def _goal(
     return GoalResult(
         **goal,
         threads=tuple(_threads(lower, counted=counted)),
-        uncollected={} if counted else {"tlb": "not measured: nobody counts them"},
+        datapath=(_datapath(lower),) if counted else (),
+        uncollected={} if counted else {"events": "not measured: nobody counts them"},
         initial_trial_s=1.0,
         final_trial_s=1.0,
         duration_sum_s=21.0,

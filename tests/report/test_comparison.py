@@ -164,7 +164,7 @@ def test_a_sum_over_some_threads_says_so(found):
 
 
 def test_what_could_not_be_counted_is_told_once(found):
-    why = {"tlb": "not measured: no counters here"}
+    why = {"events": "not measured: no counters here"}
     results = tuple(
         r.model_copy(
             update={"goals": tuple(g.model_copy(update={"uncollected": why}) for g in r.goals)}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from vnetperf.model.errors import DutError
+from vnetperf.vswitches.dpdk import parse_pmd_stats
 from vnetperf.vswitches.openvswitch.switch import parse_dpctl_show
 
 SHOW = """netdev@ovs-netdev:
@@ -40,3 +44,54 @@ def test_counters_of_the_ports_asked_for() -> None:
 
 def test_nothing_to_count() -> None:
     assert parse_dpctl_show("", {"phy0": "phy0"}) == ()
+
+
+#: OVS 3.1.
+PMD_STATS = """\
+pmd thread numa_id 0 core_id 1:
+  packets received: 708
+  packet recirculations: 0
+  avg. datapath passes per packet: 1.00
+  phwol hits: 0
+  mfex opt hits: 0
+  simple match hits: 701
+  emc hits: 0
+  smc hits: 0
+  megaflow hits: 3
+  avg. subtable lookups per megaflow hit: 1.00
+  miss with success upcall: 4
+  miss with failed upcall: 0
+  avg. packets per output batch: 1.01
+  idle cycles: 69021944448 (99.98%)
+  processing cycles: 11835250 (0.02%)
+  avg cycles per packet: 97505338.56 (69033779698/708)
+  avg processing cycles per packet: 16716.45 (11835250/708)
+pmd thread numa_id 0 core_id 13:
+  packets received: 0
+  simple match hits: 0
+main thread:
+  packets received: 5
+"""
+
+
+def test_pmd_threads_have_packets_cycles_and_lookups() -> None:
+    first, second = parse_pmd_stats(PMD_STATS)
+    assert (first.thread, first.packets) == ("core 1", 708)
+    assert (first.busy_cycles, first.idle_cycles) == (11_835_250, 69_021_944_448)
+    found = {name: count for name, count in first.lookups.items() if count}
+    assert found == {"simple match": 701, "megaflow": 3, "upcall": 4}
+    assert (second.thread, second.packets, second.busy_cycles) == ("core 13", 0, 0)
+    assert parse_pmd_stats("") == ()
+
+
+def test_work_of_a_trial_is_the_difference() -> None:
+    (before, _) = parse_pmd_stats(PMD_STATS)
+    (after, _) = parse_pmd_stats(PMD_STATS.replace(": 708", ": 1708").replace(": 701", ": 1701"))
+    found = after.since(before)
+    assert (found.packets, found.busy_cycles) == (1000, 0)
+    assert {name: count for name, count in found.lookups.items() if count} == {"simple match": 1000}
+
+
+def test_text_without_packets_is_an_error() -> None:
+    with pytest.raises(DutError, match="no count of packets of the PMD thread on core 2"):
+        parse_pmd_stats("pmd thread numa_id 0 core_id 2:\n  idle cycles: 5 (1.0%)\n")

@@ -14,9 +14,10 @@ from vnetperf.analysis.logged_tests import LoggedTest, is_valid, outcome_of
 from vnetperf.model.errors import LogError
 from vnetperf.model.frames import l1_bits_per_frame
 from vnetperf.model.parameters import SearchGoal
-from vnetperf.model.result import DirectionBound, GoalResult, ThreadUse
+from vnetperf.model.result import DatapathUse, DirectionBound, GoalResult, ThreadUse
 from vnetperf.model.trial import (
     SAME_RTOL,
+    DatapathWork,
     DirectionCounts,
     Latency,
     ThreadEvents,
@@ -68,6 +69,23 @@ def thread_usage(trials: Sequence[TrialRecord]) -> tuple[ThreadUse, ...]:
             )
         )
     return tuple(found)
+
+
+def datapath_usage(trials: Sequence[TrialRecord]) -> tuple[DatapathUse, ...]:
+    """What the vSwitch's own counters show of that trial."""
+    trial = last_of_longest(trials)
+    return () if trial is None else tuple(map(_datapath_use, trial.result.datapath))
+
+
+def _datapath_use(work: DatapathWork) -> DatapathUse:
+    cycles, lookups = work.busy_cycles + work.idle_cycles, sum(work.lookups.values())
+    return DatapathUse(
+        thread=work.thread,
+        packets=work.packets,
+        cycles_per_packet=work.busy_cycles / work.packets if work.packets else None,
+        busy=work.busy_cycles / cycles if cycles else None,
+        lookups={name: count / lookups for name, count in work.lookups.items() if count},
+    )
 
 
 def uncollected_of(trials: Sequence[TrialRecord]) -> dict[str, str]:
@@ -186,6 +204,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         latency=latency_of(there, begin.ends),
         trials_at_lower_bound=tuple(t.number for t in there),
         threads=thread_usage(there),
+        datapath=datapath_usage(there),
         uncollected=uncollected_of(there),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
@@ -26,6 +26,7 @@ from vnetperf.model.errors import (
 from vnetperf.model.frames import MIN_FRAME_SIZE
 from vnetperf.model.scenario import Plan, Pollers
 from vnetperf.model.trial import (
+    DatapathWork,
     EventSpec,
     EventTimes,
     HopCounters,
@@ -400,6 +401,7 @@ def _send_and_count(
     collecting = CollectorSession(deployment.pollers())
     time.sleep(spec.learning_wait_s * LEARNED_SHARE)
     before = settled_counters(deployment.counters)
+    work, why_not = _datapath_work(deployment)
     time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
     collecting.start()
     try:
@@ -414,8 +416,31 @@ def _send_and_count(
         uncollected["hops"] = "not measured: counters began anew in the middle of the trial"
     else:
         deployment.check_alive()
+        counted["datapath"], missing = _datapath_counted(deployment, work, why_not)
+        uncollected |= missing
         after = deployment.counters()
         counted["hops"] = tuple(
             counter_difference(before.get(name), now) for name, now in after.items()
         )
     return result.model_copy(update={**collected, **counted, "uncollected": uncollected})
+
+
+def _datapath_work(deployment: LiveDeployment) -> tuple[dict[str, DatapathWork], str]:
+    """What the vSwitch's threads have counted, by thread; and why that is not known."""
+    try:
+        return {work.thread: work for work in deployment.vswitch.datapath_work()}, ""
+    except VnetperfError as error:  # no reason to lose a trial
+        return {}, f"not measured: {error}"
+
+
+def _datapath_counted(
+    deployment: LiveDeployment, before: Mapping[str, DatapathWork], why: str
+) -> tuple[tuple[DatapathWork, ...], dict[str, str]]:
+    """What they have counted since, or the entry of `uncollected`."""
+    now, why_not = _datapath_work(deployment)
+    why = why or why_not
+    if not why and now.keys() != before.keys():
+        why = "not measured: other threads forward than at the start of the trial"
+    if why:
+        return (), {"datapath": why}
+    return tuple(work.since(before[name]) for name, work in now.items()), {}

@@ -251,7 +251,7 @@ def _sched_setattr(tid: int, before: SchedAttributes, slice_ns: int) -> None:
     raw_syscall(number, ctypes.c_int(tid), ctypes.c_char_p(attributes), ctypes.c_uint(0))
 
 
-PERF_HW_CACHE = 3
+PERF_HARDWARE, PERF_HW_CACHE = 0, 3
 #: Type, size, config, sample period and type, read format, flags, wakeup, breakpoint type, address.
 _PERF_ATTR = struct.Struct("=IIQQQQQIIQ")
 _PERF_READ_TIMES = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING

@@ -96,6 +96,24 @@ class ThreadUse(Frozen):
     events_per_frame: dict[str, float] = Field(default_factory=dict)
 
 
+class DatapathUse(Frozen):
+    """What a thread of the vSwitch counted by itself in the trial that stands for a lower bound.
+
+    Attributes:
+        thread: Name of the thread.
+        packets: Packets that it took from ports; a frame counts once for each port it came in by.
+        cycles_per_packet: TSC cycles of rounds with packets, divided by packets; None without any.
+        busy: Share of its cycles in rounds with packets, 0..1; None without any cycle.
+        lookups: How a packet's rule was found -> share of all lookups, 0..1.
+    """
+
+    thread: str
+    packets: int
+    cycles_per_packet: float | None
+    busy: float | None
+    lookups: dict[str, float] = Field(default_factory=dict)
+
+
 class GoalResult(Frozen):
     """Result of one search goal; rates are the sum over the directions that send.
 
@@ -118,6 +136,7 @@ class GoalResult(Frozen):
         latency: Latency per direction at the lower bound (last trial there), by direction.
         trials_at_lower_bound: Numbers of the trials at that load, as in trials.jsonl.
         threads: Busy threads at the lower bound (last of the longest trials there).
+        datapath: What the vSwitch's threads counted by themselves in that trial.
         uncollected: Collector, or count of the generator, -> "not measured: why", where there was
             nothing to tell.
     """
@@ -140,6 +159,7 @@ class GoalResult(Frozen):
     latency: dict[str, Latency] = Field(default_factory=dict)
     trials_at_lower_bound: tuple[int, ...] = ()
     threads: tuple[ThreadUse, ...] = ()
+    datapath: tuple[DatapathUse, ...] = ()
     uncollected: dict[str, str] = Field(default_factory=dict)
 
 

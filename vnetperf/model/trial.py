@@ -308,6 +308,41 @@ class ThreadEvents(Frozen):
     counts: dict[str, int] = Field(default_factory=dict)
 
 
+class DatapathWork(Frozen):
+    """What one thread of a vSwitch counted by itself, over one trial or since some start.
+
+    Attributes:
+        thread: Name of the thread, e.g. "core 1".
+        packets: Packets that it took from ports.
+        busy_cycles: TSC cycles of rounds in which there were packets.
+        idle_cycles: TSC cycles of rounds in which there were none.
+        lookups: How a packet's rule was found -> packets, e.g. "emc hits".
+    """
+
+    thread: str
+    packets: int
+    busy_cycles: int
+    idle_cycles: int
+    lookups: dict[str, int] = Field(default_factory=dict)
+
+    def since(self, before: DatapathWork) -> DatapathWork:
+        """Compute what was counted since an earlier state of the same thread.
+
+        Args:
+            before: The earlier state.
+
+        Returns:
+            The differences.
+        """
+        return DatapathWork(
+            thread=self.thread,
+            packets=self.packets - before.packets,
+            busy_cycles=self.busy_cycles - before.busy_cycles,
+            idle_cycles=self.idle_cycles - before.idle_cycles,
+            lookups={n: count - before.lookups.get(n, 0) for n, count in self.lookups.items()},
+        )
+
+
 class Timeline(Frozen):
     """How one direction of one trial went on over time.
 
@@ -367,6 +402,7 @@ class TrialResult(Frozen):
         hops: Counter differences of the DUT's ports.
         threads: Processor use by thread.
         events: Events of the processor by thread.
+        datapath: What each thread of the vSwitch counted by itself; empty where it keeps no count.
         collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0
             where it is not known.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
@@ -389,6 +425,7 @@ class TrialResult(Frozen):
     hops: tuple[HopCounters, ...] = ()
     threads: tuple[ThreadLoad, ...] = ()
     events: tuple[ThreadEvents, ...] = ()
+    datapath: tuple[DatapathWork, ...] = ()
     collected_s: float = 0.0
     uncollected: dict[str, str] = Field(default_factory=dict)
     timelines: tuple[Timeline, ...] = ()

@@ -128,7 +128,7 @@ class VariantResults:
 
     @property
     def uncollected(self) -> tuple[str, ...]:
-        """What could not be counted, and why: "tlb: not measured: ..."."""
+        """What could not be counted, and why: "events: not measured: ..."."""
         goals = (goal for result in self.results.values() for goal in result.goals)
         reasons = (item for goal in goals for item in goal.uncollected.items())
         return tuple(dict.fromkeys(f"{name}: {why}" for name, why in reasons))

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from vnetperf.model import units
-from vnetperf.model.result import DirectionBound, GoalResult, Result, ThreadUse, TrialPoint
+from vnetperf.model.result import (
+    DatapathUse,
+    DirectionBound,
+    GoalResult,
+    Result,
+    ThreadUse,
+    TrialPoint,
+)
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report.summary import Case, Group, case_of
 from vnetperf.report.table import NONE, Cell, Column, Table
@@ -444,6 +451,39 @@ def _event_column(name: str) -> Column[_ThreadRow]:
         return shown if each is None else f"{shown} ({units.significant(each, 3)})"
 
     return Column(name, cell)
+
+
+def _or_none(value: float | None, text: Callable[[float, int], str]) -> str:
+    return NOT_MEASURED if value is None else text(value, 3)
+
+
+_DatapathRow: TypeAlias = tuple[Result, GoalResult, DatapathUse]
+_DATAPATH: tuple[Column[_DatapathRow], ...] = (
+    Column("octets", lambda of: of[0].size_name, words=True),
+    Column("goal", lambda of: of[1].name, words=True),
+    Column("thread", lambda of: of[2].thread, words=True),
+    Column("packets", lambda of: f"{of[2].packets:,}"),
+    Column("cycles per packet", lambda of: _or_none(of[2].cycles_per_packet, units.significant)),
+    Column("busy", lambda of: _or_none(of[2].busy, units.percent)),
+    Column("rules found in", lambda of: _lookups_text(of[2].lookups), words=True),
+)
+_DATAPATH_NOTE = (
+    "Counted by the vSwitch itself, over the last of the longest trials at the bound. Cycles are "
+    "those of rounds with packets; busy is their share of all cycles. A frame counts once for "
+    "each port that it came in by."
+)
+
+
+def datapath_table(group: Group) -> Table:
+    """A row for each thread that the vSwitch keeps counters of, at each goal's lower bound."""
+    rows = [(r, goal, use) for r in group.measured for goal in r.goals for use in goal.datapath]
+    table = Table.of("The vSwitch's own counters at the lower bounds", _DATAPATH, rows)
+    return replace(table, notes=(_DATAPATH_NOTE,) if rows else ())
+
+
+def _lookups_text(lookups: Mapping[str, float]) -> str:
+    shown = sorted(lookups.items(), key=lambda each: -each[1])
+    return ", ".join(f"{name} {units.percent(share, 3)}" for name, share in shown)
 
 
 def group_notes(group: Group) -> Iterator[str]:

@@ -310,7 +310,7 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
     _result("CPU by role", "goals|*|threads", "goals|*|uncollected|cpu"),
     _result(
         "cycles and misses per frame",
-        *("goals|*|threads|*|events_per_frame", "goals|*|uncollected|tlb"),
+        *("goals|*|threads|*|events_per_frame", "goals|*|uncollected|events"),
     ),
     _result("latency, n and interval", "latency_at|*|mean_ns", test="latency"),
     _result("kind of latency (RFC 1242)", "latency_at|*|definition", test="latency"),

@@ -92,6 +92,10 @@ class TrialChecks(Contract):
         with stage.deployed(stage.scenario(case)) as deployment:
             result = without_loss(deployment)
             each_hop_counted_all(deployment, result)
+            if deployment.vswitch.datapath_work():
+                assert "datapath" not in result.uncollected
+                taken = sum(work.packets for work in result.datapath)
+                assert taken >= sum(counts.received for counts in result.directions)
 
     def test_counters_agree_with_the_tester_under_overload(
         self, simple: Case, stage: Stage

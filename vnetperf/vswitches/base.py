@@ -30,7 +30,7 @@ from vnetperf.model.scenario import (
 )
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import Addressing, Stream
-from vnetperf.model.trial import HopCounters
+from vnetperf.model.trial import DatapathWork, HopCounters
 
 #: Frames of an MTU of 9000, what drivers have in common.
 JUMBO_FRAME_SIZE = 9018
@@ -254,6 +254,16 @@ class VSwitch(Backend):
         Returns:
             One entry per port of the deployment.
         """
+
+    def datapath_work(self) -> tuple[DatapathWork, ...]:
+        """What its threads count by themselves, since some start: packets, cycles, lookups.
+
+        It is read before and after each trial, while no frames flow.
+
+        Returns:
+            One entry per thread that forwards; empty for a switch that keeps no such count.
+        """
+        return ()
 
     def check_alive(self) -> None:
         """Raise when a process of the switch has ended, or what it made is gone.

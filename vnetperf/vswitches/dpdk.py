@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from vnetperf.model.scenario import (
     Scenario,
 )
 from vnetperf.model.testbed import MachineFacts, Program
+from vnetperf.model.trial import DatapathWork
 from vnetperf.vswitches import base
 from vnetperf.vswitches.base import JUMBO_FRAME_SIZE, VSwitchCapabilities
 from vnetperf.vswitches.openvswitch import OpenVSwitch
@@ -53,6 +55,45 @@ DEFAULT_RING, LARGEST_RING = 2048, 4096
 #: tag, the ring's own header.
 FRAME_OCTETS, SLOT_OCTETS = 18, 4 + 80
 DPDK_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
+
+
+#: Lines of "dpif-netdev/pmd-stats-show" with a count: OVS 2.17 to 4.0.
+_PMD = re.compile(r"^pmd thread numa_id \d+ core_id (\d+):$", re.MULTILINE)
+_PMD_COUNT = re.compile(r"^  ([a-z][a-z ]*): (\d+)(?: \([\d.]+%\))?$", re.MULTILINE)
+LOOKUPS = {
+    "phwol hits": "hardware offload",
+    "simple match hits": "simple match",
+    "emc hits": "exact match cache",
+    "smc hits": "signature match cache",
+    "megaflow hits": "megaflow",
+    "miss with success upcall": "upcall",
+    "miss with failed upcall": "failed upcall",
+}
+
+
+def parse_pmd_stats(text: str) -> tuple[DatapathWork, ...]:
+    """What PMD threads have counted, from the command's text; the main thread is left out."""
+    text = text.partition("main thread:")[0]
+    pieces = _PMD.split(text)
+    found = []
+    for core, block in zip(pieces[1::2], pieces[2::2], strict=True):
+        counts = {name: int(count) for name, count in _PMD_COUNT.findall(block)}
+        try:
+            found.append(
+                DatapathWork(
+                    thread=f"core {core}",
+                    packets=counts["packets received"],
+                    busy_cycles=counts.get("processing cycles", 0),
+                    idle_cycles=counts.get("idle cycles", 0),
+                    lookups={LOOKUPS[n]: count for n, count in counts.items() if n in LOOKUPS},
+                )
+            )
+        except KeyError:
+            raise DutError(
+                f"no count of packets of the PMD thread on core {core}",
+                where="dpif-netdev/pmd-stats-show",
+            ) from None
+    return tuple(found)
 
 
 def device_settings(end: WireEnd, plan: Plan) -> tuple[str, ...]:
@@ -346,6 +387,10 @@ class OvsDpdk(OpenVSwitch):
         if process is None:
             return ()
         return (Pollers(role="pmd", pid=process.pid, thread_prefix="pmd-c"),)
+
+    def datapath_work(self) -> tuple[DatapathWork, ...]:
+        """Packets, cycles and lookups of each PMD thread."""
+        return parse_pmd_stats(self.ovs.appctl("dpif-netdev/pmd-stats-show"))
 
     def facts(self) -> dict[str, Any]:
         """The facts of every Open vSwitch, DPDK's version, and which thread polls which queue."""
