@@ -18,6 +18,7 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     LossStep,
+    OverTrials,
     Recovery,
     Reset,
     Soak,
@@ -167,6 +168,35 @@ _LATENCY: tuple[Column[_Direction], ...] = (
     Column("rate, aggregate", lambda d: units.fps(d.at.load_fps), brief=False),
     Column("of the medium", lambda d: _of_medium(d.at.load_fps, d.result), brief=False),
 )
+
+
+def _median_of_trials(found: OverTrials | None) -> str | None:
+    return None if found is None else f"{single(found.median_ns, 'ns')} (n {found.n})"
+
+
+def _ends_of_trials(found: OverTrials | None) -> str | None:
+    if found is None:
+        return None
+    return f"{single(found.p1_ns, 'ns')} to {single(found.p99_ns, 'ns')}"
+
+
+_RFC8219: tuple[Column[_Direction], ...] = (
+    *_LATENCY[:3],
+    Column("typical latency", lambda d: _median_of_trials(d.at.typical.get(d.name)), bold=True),
+    Column("1st to 99th %", lambda d: _ends_of_trials(d.at.typical.get(d.name)), brief=False),
+    Column("worst-case latency", lambda d: _median_of_trials(d.at.worst_case.get(d.name))),
+    Column(
+        "its 1st to 99th %", lambda d: _ends_of_trials(d.at.worst_case.get(d.name)), brief=False
+    ),
+    Column("PDV", lambda d: _median_of_trials(d.variation.pdv if d.variation else None)),
+    Column(
+        "PDV, 1st to 99th %",
+        lambda d: _ends_of_trials(d.variation.pdv if d.variation else None),
+        brief=False,
+    ),
+)
+#: Trials from which on RFC 8219 has a median of them.
+_RFC8219_TRIALS = 20
 _VARIATION: tuple[Column[_Direction], ...] = (
     *_LATENCY[:3],
     Column("PDV, D(99.9) - Dmin", lambda d: d.varied("pdv_ns")),
@@ -197,6 +227,21 @@ def _latency_notes(every: list[_Direction], group: Group) -> Iterator[str]:
         yield f"Frames were lost; their latency is unknown: {', '.join(sorted(lossy))}."
 
 
+def _with_typical(every: list[_Direction]) -> list[_Direction]:
+    return [d for d in every if d.name in d.at.typical]
+
+
+def _rfc8219_notes(every: list[_Direction]) -> Iterator[str]:
+    yield (
+        "Typical latency is the median of a trial's frames, worst-case latency their 99.9th "
+        "percentile, PDV that less the smallest; of each the median over the trials, and the 1st "
+        "and 99th percentile of the trials."
+    )
+    fewest = min((d.at.typical[d.name].n for d in _with_typical(every)), default=0)
+    if fewest < _RFC8219_TRIALS:
+        yield f"RFC 8219 requires {_RFC8219_TRIALS} trials or more; here are {fewest}."
+
+
 def _latency_tables(group: Group) -> Iterator[Table]:
     every = [
         _Direction(e.result, e.found, name)
@@ -204,6 +249,7 @@ def _latency_tables(group: Group) -> Iterator[Table]:
         for name in latency_directions(e.found)
     ]
     yield Table.of("Latency", _LATENCY, every, _latency_notes(every, group))
+    yield Table.of("Latency (RFC 8219)", _RFC8219, _with_typical(every), _rfc8219_notes(every))
     varied = [(d, d.variation) for d in every if d.variation is not None]
     why = [(f"{d.result.size_text} at {d.at.of}", found.why) for d, found in varied]
     notes = [

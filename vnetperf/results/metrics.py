@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 from typing import Any, Literal, TypeAlias
 
-from vnetperf.model.outcomes import LatencyAt, Spread, Transfer
+from vnetperf.model.outcomes import LatencyAt, OverTrials, Spread, Transfer
 from vnetperf.model.result import GoalResult, Result, RunResults
 from vnetperf.model.units import Unit, fps, percent
 from vnetperf.statistics.difference import Measurand
@@ -261,10 +261,25 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
                 label = f"p{level} {there}" if level in _PERCENTILES else ""
                 yield make(f"latency_p{level}", "ns", value, *of, less=label, given=conditions)
             yield make("latency_max", "ns", found.max_ns, *of)
+        for name, each in (("typical", at.typical), ("worst_case", at.worst_case)):
+            if direction in each:
+                yield from _over_trials(
+                    partial(make, given=conditions), f"latency_{name}", each[direction], of
+                )
         varied = at.variation.get(direction)
         if varied is not None:
+            if varied.pdv is not None:
+                yield from _over_trials(make, "pdv", varied.pdv, of)
             for part in ("pdv", "ipdv_min", "ipdv_median", "ipdv_max"):
                 yield make(part, "ns", getattr(varied, f"{part}_ns"), *of, note=varied.why)
+
+
+def _over_trials(
+    make: _Make, name: str, found: OverTrials, of: tuple[str, str]
+) -> Iterator[Metric]:
+    """A number of each trial as RFC 8219 sums it up."""
+    for part in ("median", "p1", "p99"):
+        yield make(f"{name}_{part}_of_trials", "ns", getattr(found, f"{part}_ns"), *of)
 
 
 def _of_loss_steps(make: _Make, result: Result) -> Iterator[Metric]:
