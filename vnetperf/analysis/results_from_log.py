@@ -370,7 +370,7 @@ def derive(records: Sequence[Record]) -> RunResults:
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
     transfers = merge_transfers(r.result for r in records if isinstance(r, TransfersRecord))
-    ledger = ledger_of(run, [r.scenario for r in deployed.values()], results)
+    ledger = ledger_of(run, [r.scenario for r in deployed.values()], results, tests)
     begins = {t.begin.search: t.begin for t in tests}
     comparisons = comparisons_of(records)
     place = reading_order(comparisons)

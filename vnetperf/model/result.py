@@ -292,7 +292,7 @@ class LedgerEntry(Frozen):
     Attributes:
         clause: "RFC 2544 section 24".
         requirement: What the clause asks, in a few words.
-        status: "met" | "deviated" | "not applicable".
+        status: "met" | "deviated" | "not applicable" | "not looked at": nothing is derived of it.
         value: What was done.
         reason: Why it deviates.
         test: The test that it holds for; "" for the whole run. So do those that follow.
@@ -302,7 +302,7 @@ class LedgerEntry(Frozen):
 
     clause: str
     requirement: str
-    status: Literal["met", "deviated", "not applicable"]
+    status: Literal["met", "deviated", "not applicable", "not looked at"]
     value: str = ""
     reason: str = ""
     test: str = ""
