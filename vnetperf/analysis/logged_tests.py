@@ -11,6 +11,7 @@ from math import inf
 from typing import Any, Generic, TypeVar
 
 from vnetperf.model.errors import LogError
+from vnetperf.model.frames import overhead
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.trial import TrialOutcome, Verdict
 from vnetperf.procedures import standard_test
@@ -20,6 +21,7 @@ from vnetperf.results.records import (
     ProcedureRecord,
     Record,
     RoundRecord,
+    ScenarioRecord,
     SearchEndRecord,
     SearchRecord,
     TransfersRecord,
@@ -78,9 +80,15 @@ def outcome_of(trial: TrialRecord) -> TrialOutcome:
 def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
     """Group a log by test."""
     found: dict[int, LoggedTest] = {}
+    tunnels: dict[str, int] = {}
     for record in records:
-        if isinstance(record, BeginRecord):
-            found[record.search] = Logged(record)
+        if isinstance(record, ScenarioRecord):
+            tunnels[record.facts.scenario] = overhead(record.scenario.encapsulation)
+        elif isinstance(record, BeginRecord):
+            known = record.overhead
+            if known is None:  # of an older log
+                known = tunnels.get(record.scenario)
+            found[record.search] = Logged(record.model_copy(update={"overhead": known}))
         elif isinstance(record, TrialRecord | SearchEndRecord):
             if record.search not in found:
                 raise LogError(

@@ -24,7 +24,7 @@ from vnetperf.model.errors import (
     NoResultError,
     VnetperfError,
 )
-from vnetperf.model.frames import LinkSpeed
+from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import TrialOutcome, TrialRequest, TrialSpec, Verdict
@@ -115,6 +115,7 @@ def begin_test(
         "limit_reason": f"limited by {reason}",
         "imix": mix.name if mix is not None else "",
         "mean_size": mix.mean_size if mix is not None else None,
+        "overhead": overhead(scenario.encapsulation),
         "loads": loads,
     }
     if test == THROUGHPUT:
@@ -131,7 +132,7 @@ def begin_test(
         ceiling_fps=max_load,
         ceiling_reason=reason,
         media_fps=LinkSpeed(media.bits_per_second).max_frame_rate(
-            common["mean_size"] or frame_size
+            (common["mean_size"] or frame_size) + common["overhead"]
         ),
         nominal=media.nominal,
         definition=generator.capabilities.latency_definition,
