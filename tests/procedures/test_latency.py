@@ -112,12 +112,32 @@ def test_without_a_histogram_there_are_no_percentiles_of_all() -> None:
 
 
 def test_variation_is_the_widest_of_all_trials() -> None:
-    one = latency_of({1000: 9989, 3000: 11}, {"min": -50, "median": 1, "max": 70})
-    two = latency_of({1500: 9900, 9500: 100}, {"min": -90, "median": 3, "max": 60})
+    one = latency_of({1000: 9989, 3000: 11}, {"min": -50, "median": 1, "max": 70, "shared": 0})
+    two = latency_of({1500: 9900, 9500: 100}, {"min": -90, "median": 3, "max": 60, "shared": 0})
     found = delay_variation([one, two])
     assert found.pdv_ns == pytest.approx(8000, rel=0.002)
     assert (found.ipdv_min_ns, found.ipdv_median_ns, found.ipdv_max_ns) == (-90, 2, 70)
     assert found.why == ""
+
+
+@pytest.mark.parametrize(
+    ("ipdv", "why"),
+    [
+        ({"shared": 0.02, "resolution": 300.0}, ""),
+        ({"shared": 0.5, "resolution": 300.0}, "50.0% of successive frames left in one call"),
+        ({}, "the log does not say which frames have stamps of their own"),
+    ],
+)
+def test_differences_of_delays_need_a_stamp_for_each_frame(
+    ipdv: dict[str, float], why: str
+) -> None:
+    told = {"min": -50.0, "median": 0.0, "max": 60.0} | ipdv
+    found = delay_variation([latency_of({1000: 1000}, told)] * 2)
+    assert found.ipdv_median_ns == (None if why else 0.0)
+    assert found.ipdv_resolution_ns == ipdv.get("resolution")
+    assert found.shared_stamps == ipdv.get("shared")
+    assert why in found.why
+    assert found.pdv_ns == 0
 
 
 def test_variation_that_was_not_told_is_said() -> None:

@@ -76,7 +76,12 @@ class DelayVariation(Frozen):
         ipdv_min_ns: Smallest difference of the delays of successive frames (RFC 8219 7.3.2).
         ipdv_median_ns: Median of them.
         ipdv_max_ns: Largest.
-            These three are None where the generator does not tell: `why` says so.
+            These three are None where the generator does not report them, or where frames have no
+            stamps of their own: `why` says so.
+        ipdv_resolution_ns: How far apart polls that found frames were, mean of the coarsest trial:
+            an arrival is known no better. None: not recorded.
+        shared_stamps: Share of successive frames that left in one call and have one stamp, 0..1,
+            the largest of all trials; they have no difference. None: not recorded.
         why: "not measured: ..." where something is None.
     """
 
@@ -85,6 +90,8 @@ class DelayVariation(Frozen):
     ipdv_min_ns: float | None = None
     ipdv_median_ns: float | None = None
     ipdv_max_ns: float | None = None
+    ipdv_resolution_ns: float | None = None
+    shared_stamps: float | None = None
     why: str = ""
 
 

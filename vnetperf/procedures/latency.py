@@ -78,6 +78,23 @@ def _percentile_over_trials(
     return {name: found for name, found in each.items() if found is not None}
 
 
+#: Largest share of successive frames without stamps of their own that differences stand for.
+MOST_SHARED = 0.1
+
+
+def _why_no_ipdv(latencies: Sequence[Latency]) -> str:
+    """Why differences of delays say nothing; "" where frames have stamps of their own."""
+    differences = [latency.ipdv for latency in latencies if latency.ipdv]
+    if not differences:
+        return "the generator does not tell delays of successive frames"
+    if any("shared" not in one for one in differences):
+        return "the log does not say which frames have stamps of their own"
+    shared = max(one["shared"] for one in differences)
+    if shared > MOST_SHARED or not all("median" in one for one in differences):
+        return f"{shared:.1%} of successive frames left in one call and have one stamp"
+    return ""
+
+
 def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
     """Delay variation of one direction: the widest of all trials, the median of medians."""
     spans = [
@@ -85,18 +102,22 @@ def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
         for latency in latencies
         if PDV_PERCENTILE in latency.percentiles
     ]
-    differences = [latency.ipdv for latency in latencies if latency.ipdv]
+    why_no_ipdv = _why_no_ipdv(latencies)
+    differences = [] if why_no_ipdv else [one.ipdv for one in latencies if one.ipdv]
+    known = [one.ipdv for one in latencies if "shared" in one.ipdv]
     missing = []
     if not spans:
         missing.append(f"PDV: no {PDV_PERCENTILE}th percentile")
-    if not differences:
-        missing.append("IPDV: the generator does not tell delays of successive frames")
+    if why_no_ipdv:
+        missing.append(f"IPDV: {why_no_ipdv}")
     return DelayVariation(
         pdv_ns=max(spans, default=None),
         pdv=over_trials(spans),
         ipdv_min_ns=min((one["min"] for one in differences), default=None),
         ipdv_median_ns=median(one["median"] for one in differences) if differences else None,
         ipdv_max_ns=max((one["max"] for one in differences), default=None),
+        ipdv_resolution_ns=max((one.get("resolution", 0.0) for one in known), default=None) or None,
+        shared_stamps=max((one["shared"] for one in known), default=None),
         why=f"not measured: {'; '.join(missing)}" if missing else "",
     )
 

@@ -203,6 +203,12 @@ _VARIATION: tuple[Column[_Direction], ...] = (
     Column("IPDV least", lambda d: d.varied("ipdv_min_ns"), brief=False),
     Column("IPDV median", lambda d: d.varied("ipdv_median_ns")),
     Column("IPDV largest", lambda d: d.varied("ipdv_max_ns"), brief=False),
+    Column("IPDV resolution", lambda d: d.varied("ipdv_resolution_ns"), brief=False),
+    Column(
+        "frames with a shared stamp",
+        lambda d: _if_known(d.variation.shared_stamps if d.variation else None, "ratio"),
+        brief=False,
+    ),
 )
 
 
@@ -253,7 +259,9 @@ def _latency_tables(group: Group) -> Iterator[Table]:
     varied = [(d, d.variation) for d in every if d.variation is not None]
     why = [(f"{d.result.size_text} at {d.at.of}", found.why) for d, found in varied]
     notes = [
-        "The largest of all trials. PDV: RFC 5481 section 4.2; IPDV: RFC 8219 section 7.3.2.",
+        "The largest of all trials. PDV: RFC 5481 section 4.2; IPDV: RFC 8219 section 7.3.2, of "
+        "frames that have a stamp of departure of their own; its resolution is the mean time "
+        "between polls that found frames.",
         *group_sentences(why),
     ]
     yield Table.of("Delay variation", _VARIATION, [d for d, _ in varied], notes)

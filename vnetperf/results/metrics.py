@@ -182,6 +182,9 @@ def metrics_of(result: Result) -> Iterator[Metric]:
     if result.status != "measured":
         yield make("", "fps", None, main=True, why=result.why or "no reason was recorded")
         return
+    for name, count in result.faults:
+        if count is not None:
+            yield make(f"frames_{name}", "frames", float(count))
     for goal in result.goals:
         yield from _of_goal(make, goal)
     for at in result.latency_at:
@@ -272,6 +275,8 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
                 yield from _over_trials(make, "pdv", varied.pdv, of)
             for part in ("pdv", "ipdv_min", "ipdv_median", "ipdv_max"):
                 yield make(part, "ns", getattr(varied, f"{part}_ns"), *of, note=varied.why)
+            yield make("ipdv_resolution", "ns", varied.ipdv_resolution_ns, *of)
+            yield make("shared_stamps", "ratio", varied.shared_stamps, *of)
 
 
 def _over_trials(
