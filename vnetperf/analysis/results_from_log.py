@@ -185,6 +185,17 @@ def warnings_of(
     if invalid:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
         warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+    altered = Counter(
+        test.begin.scenario
+        for test in tests
+        if any(d.altered for t in test.trials for d in t.result.directions)
+    )
+    if altered:
+        warnings.append(
+            f"{', '.join(altered)}: frames came back with another length or payload than was sent "
+            "and count as lost: a tag or a tunnel's header is still there, or octets changed; "
+            "--pcap keeps some"
+        )
     commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))
     if len(commits) > 1:
         warnings.append(

@@ -366,36 +366,11 @@ def direction_table(group: Group) -> Table:
     return Table.of("Each direction", _OF_DIRECTIONS, rows)
 
 
-#: Counts of frames that are not as they were sent, and words for them.
-_FAULTS = (
-    "duplicated",
-    "reordered",
-    "late",
-    "misrouted",
-    "altered",
-    "corrupted",
-    "foreign",
-    "stale",
-)
-
-
-def faults_text(result: Result) -> str:
-    """Frames that came back otherwise than they were sent, each kind by itself."""
-    counts = {name: getattr(result.faults, name) for name in _FAULTS}
-    if all(count is None for count in counts.values()):
-        return "not counted"
-    found = [f"{units.frames(count)} {name}" for name, count in counts.items() if count]
-    unknown = [name for name, count in counts.items() if count is None]
-    rest = f"; not counted: {', '.join(unknown)}" if unknown else ""
-    return (", ".join(found) or "none") + rest
-
-
 _SearchRow: TypeAlias = tuple[Result, Sequence[TrialPoint]]
 _SEARCHES: tuple[Column[_SearchRow], ...] = (
     Column("octets", lambda of: of[0].size_name, words=True),
     Column("trials", lambda of: str(of[0].trial_count)),
     Column("verdicts", lambda of: verdict_counts(of[0]), words=True),
-    Column("not as sent", lambda of: faults_text(of[0]), words=True),
     Column("loads and losses", lambda of: trials_text(of[1]), words=True),
     Column("load range per interface", lambda of: load_range_text(*of)),
     Column("traffic", lambda of: units.seconds(of[0].trial_seconds)),

@@ -24,7 +24,7 @@ from vnetperf.model.outcomes import (
     Soak,
     Spread,
 )
-from vnetperf.model.result import Result
+from vnetperf.model.result import FrameFaults, Result
 from vnetperf.model.trial import Latency
 from vnetperf.model.units import frames, nanoseconds, percent, seconds
 from vnetperf.report import text
@@ -630,6 +630,34 @@ def _address_headline(result: Result, found: AddressTable) -> tuple[str, str]:
     return f"{count} addresses", f"sent at {rate}"
 
 
+# Frames that came back otherwise than they were sent, of every test.
+
+
+def _fault_column(name: str) -> Column[Result]:
+    def cell(result: Result) -> str:
+        count = getattr(result.faults, name)
+        return "not counted" if count is None else frames(count)
+
+    return Column(name, cell)
+
+
+#: Kinds of faults, in the order of a table; what was verified is none.
+FAULTS = tuple(name for name in FrameFaults.model_fields if name != "verified")
+_FAULTS: tuple[Column[Result], ...] = (
+    Column("size", lambda r: r.size_name, words=True),
+    *map(_fault_column, FAULTS),
+)
+_FAULTS_NOTE = (
+    "In all valid trials. Late, misrouted and altered frames (of another length or payload than "
+    "was sent) count as lost."
+)
+
+
+def _fault_tables(group: Group) -> Iterator[Table]:
+    found = [r for r in group.measured if any(getattr(r.faults, name) for name in FAULTS)]
+    yield Table.of("Frames not as they were sent", _FAULTS, found, [_FAULTS_NOTE])
+
+
 #: Tables of each kind of test, in the order of a report.
 _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _repetition_tables,
@@ -641,6 +669,7 @@ _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _rate_tables,
     _soak_tables,
     _address_tables,
+    _fault_tables,
 )
 #: Where a result has what a test found -> the answer in few words.
 _HEADLINES: dict[str, Callable[[Result, Any], tuple[str, str]]] = {

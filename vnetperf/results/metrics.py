@@ -274,7 +274,8 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
             if varied.pdv is not None:
                 yield from _over_trials(make, "pdv", varied.pdv, of)
             for part in ("pdv", "ipdv_min", "ipdv_median", "ipdv_max"):
-                yield make(part, "ns", getattr(varied, f"{part}_ns"), *of, note=varied.why)
+                number = getattr(varied, f"{part}_ns")
+                yield make(part, "ns", number, *of, note=varied.why if number is None else "")
             yield make("ipdv_resolution", "ns", varied.ipdv_resolution_ns, *of)
             yield make("shared_stamps", "ratio", varied.shared_stamps, *of)
 
