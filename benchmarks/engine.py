@@ -71,7 +71,8 @@ def both_ways(size: int, flows: int = 1) -> list[StreamSpec]:
             FieldSpec(offset=26, width=4, base=0xC6120001, count=flows // ports, mode="carry"),
         )
     return [
-        StreamSpec(n, n, 1 - n, size, header(size), l3_offset=14, fields=fields) for n in (0, 1)
+        StreamSpec(n, n, 1 - n, size, header(size), l3_offset=14, fields=fields, rx_size=size)
+        for n in (0, 1)
     ]
 
 

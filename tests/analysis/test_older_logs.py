@@ -11,8 +11,10 @@ from tests.runner.support import Bench
 from vnetperf import search
 from vnetperf.analysis import goals
 from vnetperf.analysis.results_from_log import derive
+from vnetperf.model.frames import LinkSpeed
 from vnetperf.model.parameters import SearchGoal, SearchLimits
 from vnetperf.results.log import read_log, unseal
+from vnetperf.results.records import BeginRecord
 from vnetperf.search import ReplayMismatchError
 
 
@@ -48,3 +50,18 @@ def test_without_checksums_it_is_not_told_from_an_edited_log(
     monkeypatch.setattr(goals, "make_search", another_search)
     with pytest.raises(ReplayMismatchError):
         derive(read_log(bench.path))
+
+
+def test_theoretical_maxima_are_those_of_the_frame_in_its_tunnel(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    found = bench.throughput(64, "op2p_dpdk")
+    medium = LinkSpeed(bench.configuration.testbed.media.bits_per_second)
+    assert found.media_max_fps == pytest.approx(2 * medium.max_frame_rate(64 + 50))
+    (goal, _) = found.goals
+    assert goal.throughput_l1_bps == pytest.approx((goal.lower_bound_fps or 0) * (64 + 50 + 20) * 8)
+    # A log from before does not have the overhead with each test, but the scenario.
+    before = [
+        record.model_copy(update={"overhead": None}) if isinstance(record, BeginRecord) else record
+        for record in read_log(bench.path)
+    ]
+    assert derive(before).results == (found,)

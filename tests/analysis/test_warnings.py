@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from tests.runner.support import configuration
+from tests.fakes.agent import FakeAgent
+from tests.runner.support import Bench, configuration
 from vnetperf.analysis.results_from_log import warnings_of
 from vnetperf.model.result import RunIdentity, ScenarioFacts
 from vnetperf.model.testbed import MediaConfig, Testbed
+from vnetperf.model.trial import DirectionCounts, TrialResult
+from vnetperf.report import html_report, markdown_report, terminal_text
 from vnetperf.results.records import RunRecord, ScenarioRecord
 from vnetperf.runner.scenarios import make_scenario
 
@@ -59,3 +63,31 @@ def test_what_holds_for_several_scenarios_is_told_once() -> None:
         records.append(ScenarioRecord(scenario=scenario, facts=ScenarioFacts(scenario=scenario.id)))
     run = RunRecord.model_construct(testbed=loaded.testbed, preset=loaded.preset)
     assert "pvp_dpdk; pvvp_dpdk: mtu = 4000" in warnings_of(run, [], records, [])
+
+
+def test_frames_of_another_length_are_said_first(tmp_path: Path) -> None:
+    def tagged(number: int, result: TrialResult) -> TrialResult:
+        """Every tenth frame still has its tag in the third trial."""
+        if number != 3:
+            return result.model_copy(
+                update={"directions": tuple(_with(d, altered=0) for d in result.directions)}
+            )
+        directions = tuple(
+            _with(d, altered=d.sent // 10, received=d.sent - d.sent // 10)
+            for d in result.directions
+        )
+        return result.model_copy(update={"directions": directions})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=tagged))
+    faults = bench.throughput().faults
+    assert faults.altered
+    said = [w for w in bench.derived().warnings if "another length or payload" in w]
+    assert said == [s for s in said if s.startswith("pvp_dpdk: frames came back")]
+    assert len(said) == 1
+    results = bench.derived()
+    for report in (markdown_report(results), html_report(results), terminal_text(results)):
+        assert "Frames not as they were sent" in report
+
+
+def _with(counts: DirectionCounts, **changes: int) -> DirectionCounts:
+    return counts.model_copy(update=changes)

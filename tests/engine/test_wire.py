@@ -99,11 +99,16 @@ def test_streams_interleave(capture: tuple[Engine, Path]) -> None:
         assert int.from_bytes(frame[-12:-8], "little") == number // 4
 
 
-def own(epoch: int, stream_id: int, sequence: int, tsc: int, queue: int = 0) -> bytes:
-    """A frame as the engine would stamp it."""
+def own(
+    epoch: int, stream_id: int, sequence: int, tsc: int, queue: int = 0, *, room: int = 0
+) -> bytes:
+    """A frame as the engine would stamp it, with room between headers and trailer."""
     tail = b"VNP" + bytes([epoch, stream_id, queue]) + sequence.to_bytes(4, "little")
     return (
-        bytes.fromhex("0200000000020200000000010800") + bytes(28) + tail + tsc.to_bytes(8, "little")
+        bytes.fromhex("0200000000020200000000010800")
+        + bytes(28 + room)
+        + tail
+        + tsc.to_bytes(8, "little")
     )
 
 
@@ -196,6 +201,45 @@ def test_a_frame_is_known_with_and_without_a_tunnels_headers(
     rounds = port.rx_frames / 3
     octets = sum(len(frame) + 4 for frame in arrivals)  # as received, headers and FCS included
     assert abs(port.rx_octets - rounds * octets) <= 2 * octets
+
+
+def test_a_frame_of_another_length_or_payload_is_not_the_frame(
+    open_engine: OpenEngine, executable: Path, run_dir: Path
+) -> None:
+    path = run_dir / "rx.pcap"
+    whole = own(5, 0, 0, 1000, room=40)
+    tagged = own(5, 0, 1, 1000, room=40)
+    altered = bytearray(own(5, 0, 3, 1000, room=40))
+    altered[60] ^= 1
+    arrivals = [
+        whole,
+        tagged[:12] + bytes.fromhex("81000064") + tagged[12:],  # a VLAN tag still on it
+        bytes(50) + own(5, 0, 2, 1000, room=40),  # still in its tunnel
+        own(5, 0, 4, 1000, room=40)[:-1],  # one octet short: no trailer where it belongs
+        bytes(altered),
+        own(5, 7, 0, 1000),  # no such stream
+    ]
+    wrpcap(str(path), [Ether(frame) for frame in arrivals])
+    device = f"--vdev=net_pcap0,rx_pcap={path},infinite_rx=1,tx_pcap={run_dir}/tx.pcap"
+    # One frame a call: the payload of each is looked at.
+    engine = open_engine(executable, device, rx_burst=1)
+    result = send(engine, 10, replace(stream(0, 0, 0, size=104), rx_size=104), drain_s=0.1)
+    counts, port = result.stream(0).counts, result.ports[0]
+    rounds = port.rx_frames / len(arrivals)
+    assert rounds >= 2
+    assert counts.received == 1
+    for counted, share in [
+        (counts.altered, 3),
+        (counts.duplicated + 1, 1),
+        (port.foreign, 1),
+        (port.corrupted, 1),
+    ]:
+        assert abs(counted - rounds * share) <= share
+    assert port.verified >= counts.altered / 3
+    # Whatever its length, where none is given.
+    any_length = send(engine, 10, stream(0, 0, 0, size=104), drain_s=0.1, epoch=6)
+    assert any_length.ports[0].verified == 0
+    assert any_length.stream(0).counts.altered == 0
 
 
 def test_a_stream_bound_to_a_queue_is_sent_by_it_alone(

@@ -32,6 +32,28 @@ def test_the_clause_as_it_stands_is_twenty_trials_at_the_throughput() -> None:
     assert (at.loss_ratio, at.trials, at.note) == (0, tuple(range(1, 21)), "")
 
 
+def test_rfc8219_takes_percentiles_of_each_trial_and_then_of_the_trials() -> None:
+    # One frame in a hundred is slow, in every other trial more so: no mean shows that.
+    dut = Dut(delay=lambda n, d: latency_of({1000 + n: 990, (50_000 if n % 2 else 80_000) + d: 10}))
+    (at,), _ = drive(latency(inputs(TEST)), dut)
+    typical, worst = at.typical["phy0->phy1"], at.worst_case["phy0->phy1"]
+    assert (typical.n, typical.median_ns) == (20, 1010.5)
+    assert (typical.p1_ns, typical.p99_ns) == (1001, 1020)
+    assert worst.median_ns == pytest.approx(65_000)
+    assert (worst.p1_ns, worst.p99_ns) == pytest.approx((50_000, 80_000))
+    pdv = at.variation["phy0->phy1"].pdv
+    assert pdv is not None
+    assert pdv.median_ns == pytest.approx(65_000 - 1010.5, abs=11)
+    assert pdv.p99_ns == at.variation["phy0->phy1"].pdv_ns
+
+
+def test_without_percentiles_there_is_no_latency_by_rfc8219() -> None:
+    one = Latency(count=9, min_ns=1, mean_ns=2, max_ns=3)
+    (at,), _ = drive(latency(inputs(LatencyTest(repeats=2))), Dut(delay=lambda n, d: one))
+    assert (at.typical, at.worst_case) == ({}, {})
+    assert at.variation["phy0->phy1"].pdv is None
+
+
 def test_loads_are_shares_of_the_throughput_and_rates() -> None:
     asked = LatencyTest(shares=(1, 0.9), loads_fps=(1000.0, 3e6), repeats=2)
     note = KnownThroughput(load_fps=700e3, search=1, goal="pdr", note="that of goal pdr")
@@ -90,12 +112,32 @@ def test_without_a_histogram_there_are_no_percentiles_of_all() -> None:
 
 
 def test_variation_is_the_widest_of_all_trials() -> None:
-    one = latency_of({1000: 9989, 3000: 11}, {"min": -50, "median": 1, "max": 70})
-    two = latency_of({1500: 9900, 9500: 100}, {"min": -90, "median": 3, "max": 60})
+    one = latency_of({1000: 9989, 3000: 11}, {"min": -50, "median": 1, "max": 70, "shared": 0})
+    two = latency_of({1500: 9900, 9500: 100}, {"min": -90, "median": 3, "max": 60, "shared": 0})
     found = delay_variation([one, two])
     assert found.pdv_ns == pytest.approx(8000, rel=0.002)
     assert (found.ipdv_min_ns, found.ipdv_median_ns, found.ipdv_max_ns) == (-90, 2, 70)
     assert found.why == ""
+
+
+@pytest.mark.parametrize(
+    ("ipdv", "why"),
+    [
+        ({"shared": 0.02, "resolution": 300.0}, ""),
+        ({"shared": 0.5, "resolution": 300.0}, "50.0% of successive frames left in one call"),
+        ({}, "the log does not say which frames have stamps of their own"),
+    ],
+)
+def test_differences_of_delays_need_a_stamp_for_each_frame(
+    ipdv: dict[str, float], why: str
+) -> None:
+    told = {"min": -50.0, "median": 0.0, "max": 60.0} | ipdv
+    found = delay_variation([latency_of({1000: 1000}, told)] * 2)
+    assert found.ipdv_median_ns == (None if why else 0.0)
+    assert found.ipdv_resolution_ns == ipdv.get("resolution")
+    assert found.shared_stamps == ipdv.get("shared")
+    assert why in found.why
+    assert found.pdv_ns == 0
 
 
 def test_variation_that_was_not_told_is_said() -> None:

@@ -23,6 +23,7 @@ from vnetperf.model.outcomes import (
 )
 from vnetperf.model.result import LedgerEntry, Result, RunResults, TrialPoint
 from vnetperf.model.trial import Verdict
+from vnetperf.procedures.latency import over_trials
 from vnetperf.statistics.samples import spread
 
 from .sample import DIRECTIONS, build, histogram
@@ -68,6 +69,8 @@ def latency(rng: random.Random, size: int) -> dict[str, Any]:
                 repeats=20,
                 mean_ns=means,
                 latency={d: histogram(rng, us) for d in DIRECTIONS},
+                typical={d: over_trials([0.97 * v for v in means[d].values]) for d in DIRECTIONS},
+                worst_case={d: over_trials([4 * v for v in means[d].values]) for d in DIRECTIONS},
                 variation={d: _variation(rng, told=share == 1.0) for d in DIRECTIONS},
                 loss_ratio=2.4e-7 if size == 64 and share == 1 else 0.0,
                 trials=tuple(range(20)),

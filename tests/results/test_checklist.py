@@ -148,3 +148,10 @@ def test_what_redaction_took_is_among_what_is_lacking() -> None:
     assert found["MAC address"].reason.startswith("removed by redaction: 3 different")
     assert found["a.pcap"].reason == "removed by redaction: frames"
     assert not [item for item in missing_items(empty()) if item.group == 10]
+
+
+def test_tlb_misses_are_not_cycles() -> None:
+    fields = by_name(build(), 9)
+    assert fields["TLB misses per frame"].state == "recorded"
+    for name in ("cycles per frame", "instructions per frame", "cache misses per frame"):
+        assert fields[name].state == "not measured"

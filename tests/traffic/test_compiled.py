@@ -230,3 +230,13 @@ def test_outer_fields_vary_in_the_direction_that_has_a_tunnel() -> None:
     assert counts == {"": 1, "vxlan": 2}
     with pytest.raises(ValidationError, match="at most 16384 flows"):
         TrafficProfile(flows=16_385, vary=("outer_udp_src",))
+
+
+@pytest.mark.parametrize(("deployment", "there", "back"), [("encap", 0, 50), ("decap", 50, 0)])
+def test_a_frame_must_come_back_as_long_as_its_tunnel_makes_it(
+    deployment: str, there: int, back: int
+) -> None:
+    profile = TrafficProfile(bidirectional=False)
+    streams = make_streams(make_deployment(deployment), profile, tunnel="vxlan")
+    (frame,) = compile_traffic(streams, profile, 128)
+    assert (frame.size, frame.returned_size) == (128 + there, 128 + back)

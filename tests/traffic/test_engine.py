@@ -124,6 +124,7 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "tx_port": 0,
         "rx_port": 1,
         "size": 64,
+        "rx_size": None,
         "header": "0102",
         "l3": 14,
         "udp": None,

@@ -60,7 +60,7 @@ def test_streams_of_a_direction_add_up() -> None:
     assert (both.direction, both.gap_s, both.gap_from_s) == (1, 300e-9, 500e-9)
 
 
-def parsed(values: list[int]) -> DelayDifferences:
+def parsed(values: list[int], shared: int = 0) -> DelayDifferences:
     """As the engine writes small differences, whose buckets are exact."""
     rising, falling = [v for v in values if v >= 0], [-v for v in values if v < 0]
     pairs = sorted((v, values.count(v)) for v in set(values))
@@ -71,6 +71,8 @@ def parsed(values: list[int]) -> DelayDifferences:
         "falling": len(falling),
         "falling_min_ns": min(falling, default=0),
         "falling_max_ns": max(falling, default=0),
+        "shared": shared,
+        "poll_ns": 400,
     }
     return DelayDifferences.parse(reply, array("q", [n for p in pairs for n in p]).tobytes())
 
@@ -87,6 +89,12 @@ def test_differences_of_all_streams_together(streams: list[list[int]]) -> None:
 def test_no_differences_are_said_as_none() -> None:
     assert ipdv_of([]) == {}
     assert ipdv_of([parsed([])]) == {}
+
+
+def test_the_share_of_frames_without_stamps_of_their_own_is_told() -> None:
+    found = ipdv_of([parsed([1, 2, 3], shared=6), parsed([], shared=3)])
+    assert (found["shared"], found["resolution"]) == (0.75, 400)
+    assert ipdv_of([parsed([], shared=5)]) == {"shared": 1.0}
 
 
 SPEC = TrialSpec(frame_size=64, load_fps=1000, duration_s=1)

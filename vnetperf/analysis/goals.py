@@ -200,7 +200,7 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         regular=found.regular,
         qualifier="at least" if found.at_least else "at most" if found.at_most else "",
         reason=reason,
-        throughput_l1_bps=_times(lower, n * l1_bits_per_frame(begin.size)),
+        throughput_l1_bps=_times(lower, n * l1_bits_per_frame(begin.wire_size)),
         latency=latency_of(there, begin.ends),
         trials_at_lower_bound=tuple(t.number for t in there),
         threads=thread_usage(there),

@@ -12,14 +12,9 @@ from math import inf, isfinite
 from typing import Any, Generic, TypeVar
 
 from vnetperf.model.errors import LogError
+from vnetperf.model.frames import overhead
 from vnetperf.model.parameters import THROUGHPUT
-from vnetperf.model.result import (
-    Deployments,
-    GoalResult,
-    Observation,
-    RepeatedNumber,
-    Result,
-)
+from vnetperf.model.result import Deployments, GoalResult, Observation, RepeatedNumber, Result
 from vnetperf.model.trial import TrialOutcome, Verdict
 from vnetperf.procedures import standard_test
 from vnetperf.results.metrics import Metric, compared_metrics_of
@@ -88,9 +83,15 @@ def outcome_of(trial: TrialRecord) -> TrialOutcome:
 def tests_of(records: Iterable[Record]) -> list[LoggedTest]:
     """Group a log by test."""
     found: dict[int, LoggedTest] = {}
+    tunnels: dict[str, int] = {}
     for record in records:
-        if isinstance(record, BeginRecord):
-            found[record.search] = Logged(record)
+        if isinstance(record, ScenarioRecord):
+            tunnels[record.facts.scenario] = overhead(record.scenario.encapsulation)
+        elif isinstance(record, BeginRecord):
+            known = record.overhead
+            if known is None:  # of an older log
+                known = tunnels.get(record.scenario)
+            found[record.search] = Logged(record.model_copy(update={"overhead": known}))
         elif isinstance(record, TrialRecord | SearchEndRecord):
             if record.search not in found:
                 raise LogError(

@@ -29,6 +29,7 @@ from vnetperf.model.result import (
     CalibrationPoint,
     ComparedVariant,
     ComparisonResult,
+    FrameFaults,
     GoalResult,
     Redaction,
     Result,
@@ -36,6 +37,7 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.scenario import Variant, variant_id
+from vnetperf.model.trial import TrialResult
 from vnetperf.procedures import standard_test
 from vnetperf.results.records import (
     SEALED_SINCE,
@@ -184,6 +186,17 @@ def warnings_of(
     if invalid:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
         warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+    altered = Counter(
+        test.begin.scenario
+        for test in tests
+        if any(d.altered for t in test.trials for d in t.result.directions)
+    )
+    if altered:
+        warnings.append(
+            f"{', '.join(altered)}: frames came back with another length or payload than was sent "
+            "and count as lost: a tag or a tunnel's header is still there, or octets changed; "
+            "--pcap keeps some"
+        )
     commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))
     if len(commits) > 1:
         warnings.append(
@@ -233,7 +246,8 @@ def _scenario_warnings(record: ScenarioRecord) -> list[str]:
     if scenario.encapsulation:
         warnings.append(
             f"sizes and rates are those of the plain frame; "
-            f"in the tunnel each is {overhead(scenario.encapsulation)} octets longer"
+            f"in the tunnel each is {overhead(scenario.encapsulation)} octets longer, and "
+            "theoretical maxima and L1 rates are those of the frame in it"
         )
     if scenario.deployment.tester_vnf_ports:
         places = ", ".join(str(port) for port in scenario.deployment.tester_vnf_ports)
@@ -261,7 +275,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         "scenario": begin.scenario,
         "test": begin.test,
         "frame_size": begin.frame_size,
-        "media_max_fps": media.max_frame_rate(begin.size) * begin.in_sum,
+        "media_max_fps": media.max_frame_rate(begin.wire_size) * begin.in_sum,
         "generator_max_fps": begin.generator_max_fps,
         "directions": begin.directions,
         "imix": begin.imix,
@@ -271,6 +285,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         "trial_seconds": round(sum(t.spec.duration_s for t in logged.trials), 3),
         "wall_seconds": round(logged.end.wall_s if logged.end else 0.0, 3),
         "verdicts": dict(Counter(t.verdict for t in logged.trials)),
+        "faults": faults_of([t.result for t in logged.trials if is_valid(t)]),
     }
     if isinstance(begin, SearchRecord):
         goals = (goals_by_trials if by_trials else goals_of)(begin, logged)
@@ -286,6 +301,29 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
             **common,
         )
     return Result(**common, **_procedure_result(logged))
+
+
+def faults_of(trials: Sequence[TrialResult]) -> FrameFaults:
+    """Frames of trials that came back otherwise than they were sent."""
+
+    def total(counts: Iterable[int | None]) -> int | None:
+        every = list(counts)
+        known = [count for count in every if count is not None]
+        return sum(known) if every and len(known) == len(every) else None
+
+    directions = [counts for result in trials for counts in result.directions]
+    # An older log has the corrupted among the foreign.
+    apart = [sum(r.foreign.values()) if r.corrupted is not None else None for r in trials]
+    return FrameFaults(
+        **{
+            name: total(getattr(counts, name) for counts in directions)
+            for name in ("duplicated", "reordered", "late", "misrouted", "altered")
+        },
+        corrupted=total(r.corrupted for r in trials),
+        foreign=total(apart),
+        stale=total(None if "stale" in r.uncollected else r.stale for r in trials),
+        verified=total(r.verified for r in trials),
+    )
 
 
 def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
@@ -384,7 +422,7 @@ def derive(records: Sequence[Record]) -> RunResults:
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
     transfers = merge_transfers(r.result for r in records if isinstance(r, TransfersRecord))
-    ledger = ledger_of(run, [r.scenario for r in deployed.values()], results)
+    ledger = ledger_of(run, [r.scenario for r in deployed.values()], results, tests)
     begins = {t.begin.search: t.begin for t in tests}
     comparisons = comparisons_of(records)
     place = reading_order(comparisons)

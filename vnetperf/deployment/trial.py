@@ -382,7 +382,9 @@ def run_trial(
 
 def _counts_text(result: TrialResult) -> str:
     return ", ".join(
-        f"direction {d.direction}: {d.received} of {d.intended}" for d in result.directions
+        f"direction {d.direction}: {d.received} of {d.intended}"
+        + (f", and {d.altered} of another length or payload" if d.altered else "")
+        for d in result.directions
     )
 
 

@@ -52,22 +52,48 @@ class Spread(Frozen):
     values: tuple[float, ...] = ()
 
 
+class OverTrials(Frozen):
+    """A number of each of several trials, as RFC 8219 section 10 sums it up, nanoseconds.
+
+    Attributes:
+        n: Trials that have the number.
+        median_ns: Median of the trials.
+        p1_ns: 1st percentile of the trials (RFC 2330 section 11.3); below 100 the smallest.
+        p99_ns: 99th percentile of them; below 100 the largest.
+    """
+
+    n: int
+    median_ns: float
+    p1_ns: float
+    p99_ns: float
+
+
 class DelayVariation(Frozen):
     """Delay variation of one direction, nanoseconds.
 
     Attributes:
-        pdv_ns: RFC 5481 section 4.2 at the 99.9th percentile: D(99.9) - Dmin (RFC 8219 7.3.1).
+        pdv_ns: RFC 5481 section 4.2 at the 99.9th percentile: D(99.9) - Dmin (RFC 8219 7.3.1),
+            the largest of all trials.
+        pdv: The same of each trial, summed up as RFC 8219 does; None where it is not measured.
         ipdv_min_ns: Smallest difference of the delays of successive frames (RFC 8219 7.3.2).
         ipdv_median_ns: Median of them.
         ipdv_max_ns: Largest.
-            These three are None where the generator does not tell: `why` says so.
+            These three are None where the generator does not report them, or where frames have no
+            stamps of their own: `why` says so.
+        ipdv_resolution_ns: How far apart polls that found frames were, mean of the coarsest trial:
+            an arrival is known no better. None: not recorded.
+        shared_stamps: Share of successive frames that left in one call and have one stamp, 0..1,
+            the largest of all trials; they have no difference. None: not recorded.
         why: "not measured: ..." where something is None.
     """
 
     pdv_ns: float | None = None
+    pdv: OverTrials | None = None
     ipdv_min_ns: float | None = None
     ipdv_median_ns: float | None = None
     ipdv_max_ns: float | None = None
+    ipdv_resolution_ns: float | None = None
+    shared_stamps: float | None = None
     why: str = ""
 
 
@@ -82,6 +108,9 @@ class LatencyAt(Frozen):
         definition: RFC 1242 section 3.8: "store-and-forward" or "bit-forwarding".
         mean_ns: Direction -> means of the trials, nanoseconds.
         latency: Direction -> latency of all trials' frames together.
+        typical: Direction -> the median latency of each trial over the trials: RFC 8219 section
+            7.2, "typical latency". Empty where the generator does not report percentiles.
+        worst_case: Direction -> the 99.9th percentile of each trial's, "worst-case latency".
         variation: Direction -> delay variation, the largest of all trials.
         loss_ratio: Largest loss ratio of a trial, worse direction.
         trials: Numbers of the trials; none where the load cannot be offered.
@@ -95,6 +124,8 @@ class LatencyAt(Frozen):
     definition: Literal["store-and-forward", "bit-forwarding"] = "store-and-forward"
     mean_ns: dict[str, Spread] = Field(default_factory=dict)
     latency: dict[str, Latency] = Field(default_factory=dict)
+    typical: dict[str, OverTrials] = Field(default_factory=dict)
+    worst_case: dict[str, OverTrials] = Field(default_factory=dict)
     variation: dict[str, DelayVariation] = Field(default_factory=dict)
     loss_ratio: float = 0.0
     trials: tuple[int, ...] = ()

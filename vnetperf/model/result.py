@@ -240,6 +240,34 @@ class Deployments(Frozen):
         )
 
 
+class FrameFaults(Frozen):
+    """Frames that came back otherwise than they were sent, in all valid trials of a test.
+
+    RFC 2544 section 10. Each is None where it was not counted or not recorded.
+
+    Attributes:
+        duplicated: Further copies of frames already received.
+        reordered: Frames behind a later one of their stream (RFC 4737).
+        late: Own frames too old to tell a duplicate from a new frame; lost.
+        misrouted: Own frames at a wrong port; lost.
+        altered: Own frames of another length or payload than was sent; lost.
+        corrupted: Own frames with a stream or number that was never sent.
+        foreign: Frames without the generator's signature.
+        stale: Own frames of an earlier trial.
+        verified: Frames whose payload was compared with what was sent; the length is of all.
+    """
+
+    duplicated: int | None = None
+    reordered: int | None = None
+    late: int | None = None
+    misrouted: int | None = None
+    altered: int | None = None
+    corrupted: int | None = None
+    foreign: int | None = None
+    stale: int | None = None
+    verified: int | None = None
+
+
 class Result(Frozen):
     """Result of one test of one scenario at one frame size.
 
@@ -269,6 +297,7 @@ class Result(Frozen):
         trial_seconds: Seconds of traffic.
         wall_seconds: Wall time of the search.
         verdicts: Verdict -> number of trials.
+        faults: Frames that came back otherwise than they were sent.
         latency_at: What "latency" found, one for each load.
         loss_steps: What "frame_loss" and "loss_profile" found, in the order of the loads.
         back_to_back: What "back_to_back" found.
@@ -301,6 +330,7 @@ class Result(Frozen):
     trial_seconds: float = 0.0
     wall_seconds: float = 0.0
     verdicts: dict[Verdict, int] = Field(default_factory=dict)
+    faults: FrameFaults = Field(default_factory=FrameFaults)
     latency_at: tuple[LatencyAt, ...] = ()
     loss_steps: tuple[LossStep, ...] = ()
     back_to_back: BackToBack | None = None
@@ -390,7 +420,7 @@ class LedgerEntry(Frozen):
     Attributes:
         clause: "RFC 2544 section 24".
         requirement: What the clause asks, in a few words.
-        status: "met" | "deviated" | "not applicable".
+        status: "met" | "deviated" | "not applicable" | "not looked at": nothing is derived of it.
         value: What was done.
         reason: Why it deviates.
         test: The test that it holds for; "" for the whole run. So do those that follow.
@@ -400,7 +430,7 @@ class LedgerEntry(Frozen):
 
     clause: str
     requirement: str
-    status: Literal["met", "deviated", "not applicable"]
+    status: Literal["met", "deviated", "not applicable", "not looked at"]
     value: str = ""
     reason: str = ""
     test: str = ""

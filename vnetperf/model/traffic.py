@@ -51,6 +51,7 @@ class Stream(Frozen):
         ipv6_dst: Destination address.
         load: Its direction's load as a share of the trial's load per interface.
         tunnel: Kind of tunnel the frames are sent in, from the tester to the DUT; "" for none.
+        tunnel_back: Kind of tunnel they come back in, from the DUT to the tester; "" for none.
         bearers: Sessions of UEs whose packets these are, known once UEs have attached; empty where
             there are none.
     """
@@ -68,6 +69,7 @@ class Stream(Frozen):
     ipv6_dst: str = "2001:2::2"
     load: float = 1.0
     tunnel: str = ""
+    tunnel_back: str = ""
     bearers: tuple[Bearers, ...] = ()
 
     @property
@@ -139,6 +141,7 @@ def make_streams(
                     ipv6_dst=f"2001:2:0:{dst_net}::1",
                     load=profile.loads[direction],
                     tunnel=kinds.get(src, ""),
+                    tunnel_back=kinds.get(far, ""),
                 )
             )
     return tuple(streams)

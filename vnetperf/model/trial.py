@@ -205,7 +205,10 @@ class Latency(Frozen):
         percentiles: Percentile ("50", "99.9") -> nanoseconds.
         hdr: HdrHistogram V2, compressed, base64 (3 digits, nanoseconds); "" if left out.
         ipdv: Difference of the delays of successive frames of a stream (RFC 8219 section 7.3.2),
-            nanoseconds: "min", "median", "max"; empty where the generator does not tell.
+            nanoseconds: "min", "median", "max"; of frames that have a stamp of departure of their
+            own. "resolution": mean time between polls that found frames, nanoseconds; "shared":
+            share of successive frames that have one stamp, 0..1. Empty where the generator does
+            not report it; without the last two in an older log.
     """
 
     count: int
@@ -233,6 +236,8 @@ class DirectionCounts(Frozen):
         misrouted: Own frames of this direction seen at a wrong port.
             These four are None where the generator does not number its frames: `uncollected` of
             the result says why.
+        altered: Own frames of another length or payload than was sent, a tag or a tunnel's header
+            still on them for one; not in `received`. None: not verified, or an older log.
         tx_seconds: Time from the first to the last frame's due time, measured.
         latency: None when nothing was received.
         broadcast_sent: Frames to the broadcast address that the wire accepted besides (RFC 2544
@@ -250,6 +255,7 @@ class DirectionCounts(Frozen):
     reordered: int | None = 0
     late: int | None = 0
     misrouted: int | None = 0
+    altered: int | None = None
     tx_seconds: float = 0.0
     latency: Latency | None = None
     broadcast_sent: int = 0
@@ -390,6 +396,10 @@ class TrialResult(Frozen):
     Attributes:
         directions: Counts of each direction that sent.
         foreign: Frames without our signature, per tester port.
+        corrupted: Frames of this trial with a stream or number that was never sent; None: not
+            recorded. An older log has them among the foreign.
+        verified: Frames whose payload was compared, the first of each receive call; the length is
+            of all. None: not recorded.
         answered: Requests of neighbours that the tester's ports answered, not among the foreign.
         stale: Own frames of an earlier trial.
         wall_s: Wall time of the whole trial with waits, seconds.
@@ -414,6 +424,8 @@ class TrialResult(Frozen):
 
     directions: tuple[DirectionCounts, ...]
     foreign: dict[str, int] = Field(default_factory=dict)
+    corrupted: int | None = None
+    verified: int | None = None
     answered: int = 0
     stale: int = 0
     wall_s: float = 0.0

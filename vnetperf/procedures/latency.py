@@ -1,18 +1,20 @@
-"""Latency, RFC 2544 section 26.2, repeated at several loads.
+"""Latency, RFC 2544 section 26.2, repeated at several loads, and as RFC 8219 defines it.
 
-Delay variation (RFC 8219 section 7.3.1).
+RFC 2544 has the mean of the trials; RFC 8219 the median and the 99.9th percentile of each trial,
+and of these the median over the trials with the 1st and 99th percentile. It defines delay
+variation as well (section 7.3).
 
 The clause times one tagged frame; here every frame sent after that moment is timed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import fsum
 from statistics import median
 from typing import Any
 
-from vnetperf.model.outcomes import DelayVariation, LatencyAt
+from vnetperf.model.outcomes import DelayVariation, LatencyAt, OverTrials
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.trial import Latency, TrialOutcome, TrialRequest
 from vnetperf.procedures.base import ProcedureInputs, repeat_trial
@@ -23,6 +25,8 @@ from vnetperf.statistics.samples import percentiles
 
 #: Percentile whose distance to the smallest delay is the delay variation (RFC 8219 section 7.3.1).
 PDV_PERCENTILE = "99.9"
+#: Percentiles of each trial that RFC 8219 section 7.2 calls typical and worst-case latency.
+TYPICAL, WORST_CASE = "50", "99.9"
 
 
 def merge_latencies(latencies: Sequence[Latency]) -> Latency:
@@ -56,6 +60,41 @@ def _merge_histograms(latencies: Sequence[Latency]) -> tuple[dict[str, float], s
     return percentiles(pairs, map(float, latencies[0].percentiles)), str(whole.encode().decode())
 
 
+def over_trials(values: Sequence[float]) -> OverTrials | None:
+    """A number of each trial, summed up as RFC 8219 does; None without one."""
+    if not values:
+        return None
+    ends = percentiles(sorted((value, 1) for value in values), (1.0, 99.0))
+    return OverTrials(n=len(values), median_ns=median(values), p1_ns=ends["1"], p99_ns=ends["99"])
+
+
+def _percentile_over_trials(
+    by_direction: Mapping[str, Sequence[Latency]], level: str
+) -> dict[str, OverTrials]:
+    each = {
+        name: over_trials([one.percentiles[level] for one in held if level in one.percentiles])
+        for name, held in by_direction.items()
+    }
+    return {name: found for name, found in each.items() if found is not None}
+
+
+#: Largest share of successive frames without stamps of their own that differences stand for.
+MOST_SHARED = 0.1
+
+
+def _why_no_ipdv(latencies: Sequence[Latency]) -> str:
+    """Why differences of delays say nothing; "" where frames have stamps of their own."""
+    differences = [latency.ipdv for latency in latencies if latency.ipdv]
+    if not differences:
+        return "the generator does not tell delays of successive frames"
+    if any("shared" not in one for one in differences):
+        return "the log does not say which frames have stamps of their own"
+    shared = max(one["shared"] for one in differences)
+    if shared > MOST_SHARED or not all("median" in one for one in differences):
+        return f"{shared:.1%} of successive frames left in one call and have one stamp"
+    return ""
+
+
 def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
     """Delay variation of one direction: the widest of all trials, the median of medians."""
     spans = [
@@ -63,17 +102,22 @@ def delay_variation(latencies: Sequence[Latency]) -> DelayVariation:
         for latency in latencies
         if PDV_PERCENTILE in latency.percentiles
     ]
-    differences = [latency.ipdv for latency in latencies if latency.ipdv]
+    why_no_ipdv = _why_no_ipdv(latencies)
+    differences = [] if why_no_ipdv else [one.ipdv for one in latencies if one.ipdv]
+    known = [one.ipdv for one in latencies if "shared" in one.ipdv]
     missing = []
     if not spans:
         missing.append(f"PDV: no {PDV_PERCENTILE}th percentile")
-    if not differences:
-        missing.append("IPDV: the generator does not tell delays of successive frames")
+    if why_no_ipdv:
+        missing.append(f"IPDV: {why_no_ipdv}")
     return DelayVariation(
         pdv_ns=max(spans, default=None),
+        pdv=over_trials(spans),
         ipdv_min_ns=min((one["min"] for one in differences), default=None),
         ipdv_median_ns=median(one["median"] for one in differences) if differences else None,
         ipdv_max_ns=max((one["max"] for one in differences), default=None),
+        ipdv_resolution_ns=max((one.get("resolution", 0.0) for one in known), default=None) or None,
+        shared_stamps=max((one["shared"] for one in known), default=None),
         why=f"not measured: {'; '.join(missing)}" if missing else "",
     )
 
@@ -132,6 +176,8 @@ def _result_at(
             name: spread([one.mean_ns for one in held]) for name, held in by_direction.items()
         },
         latency={name: merge_latencies(held) for name, held in by_direction.items()},
+        typical=_percentile_over_trials(by_direction, TYPICAL),
+        worst_case=_percentile_over_trials(by_direction, WORST_CASE),
         variation={name: delay_variation(held) for name, held in by_direction.items()},
         loss_ratio=max((outcome.result.worst_loss_ratio() for outcome in trials), default=0.0),
         trials=tuple(outcome.number for outcome in trials),

@@ -72,7 +72,7 @@ class LiveProgress:
         """A trial begins."""
         if not self.live:
             return
-        gbps = spec.load_fps * test.in_sum * l1_bits_per_frame(test.size) / 1e9
+        gbps = spec.load_fps * test.in_sum * l1_bits_per_frame(test.wire_size) / 1e9
         size = IMIX if test.imix else f"{test.frame_size} B"
         what = f"{rate_text(spec.load_fps)} per direction ({gbps:.2f} Gbit/s L1 in sum)"
         if spec.burst:

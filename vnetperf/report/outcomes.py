@@ -18,12 +18,13 @@ from vnetperf.model.outcomes import (
     ForwardingRate,
     LatencyAt,
     LossStep,
+    OverTrials,
     Recovery,
     Reset,
     Soak,
     Spread,
 )
-from vnetperf.model.result import RepeatedNumber, Result
+from vnetperf.model.result import FrameFaults, RepeatedNumber, Result
 from vnetperf.model.trial import Latency
 from vnetperf.model.units import frames, nanoseconds, percent, seconds
 from vnetperf.report import text
@@ -223,12 +224,47 @@ _LATENCY: tuple[Column[_Direction], ...] = (
     Column("rate, aggregate", lambda d: units.fps(d.at.load_fps), brief=False),
     Column("of the medium", lambda d: _of_medium(d.at.load_fps, d.result), brief=False),
 )
+
+
+def _median_of_trials(found: OverTrials | None) -> str | None:
+    return None if found is None else f"{single(found.median_ns, 'ns')} (n {found.n})"
+
+
+def _ends_of_trials(found: OverTrials | None) -> str | None:
+    if found is None:
+        return None
+    return f"{single(found.p1_ns, 'ns')} to {single(found.p99_ns, 'ns')}"
+
+
+_RFC8219: tuple[Column[_Direction], ...] = (
+    *_LATENCY[:3],
+    Column("typical latency", lambda d: _median_of_trials(d.at.typical.get(d.name)), bold=True),
+    Column("1st to 99th %", lambda d: _ends_of_trials(d.at.typical.get(d.name)), brief=False),
+    Column("worst-case latency", lambda d: _median_of_trials(d.at.worst_case.get(d.name))),
+    Column(
+        "its 1st to 99th %", lambda d: _ends_of_trials(d.at.worst_case.get(d.name)), brief=False
+    ),
+    Column("PDV", lambda d: _median_of_trials(d.variation.pdv if d.variation else None)),
+    Column(
+        "PDV, 1st to 99th %",
+        lambda d: _ends_of_trials(d.variation.pdv if d.variation else None),
+        brief=False,
+    ),
+)
+#: Trials from which on RFC 8219 has a median of them.
+_RFC8219_TRIALS = 20
 _VARIATION: tuple[Column[_Direction], ...] = (
     *_LATENCY[:3],
     Column("PDV, D(99.9) - Dmin", lambda d: d.varied("pdv_ns")),
     Column("IPDV least", lambda d: d.varied("ipdv_min_ns"), brief=False),
     Column("IPDV median", lambda d: d.varied("ipdv_median_ns")),
     Column("IPDV largest", lambda d: d.varied("ipdv_max_ns"), brief=False),
+    Column("IPDV resolution", lambda d: d.varied("ipdv_resolution_ns"), brief=False),
+    Column(
+        "frames with a shared stamp",
+        lambda d: _if_known(d.variation.shared_stamps if d.variation else None, "ratio"),
+        brief=False,
+    ),
 )
 
 
@@ -253,6 +289,21 @@ def _latency_notes(every: list[_Direction], group: Group) -> Iterator[str]:
         yield f"Frames were lost; their latency is unknown: {', '.join(sorted(lossy))}."
 
 
+def _with_typical(every: list[_Direction]) -> list[_Direction]:
+    return [d for d in every if d.name in d.at.typical]
+
+
+def _rfc8219_notes(every: list[_Direction]) -> Iterator[str]:
+    yield (
+        "Typical latency is the median of a trial's frames, worst-case latency their 99.9th "
+        "percentile, PDV that less the smallest; of each the median over the trials, and the 1st "
+        "and 99th percentile of the trials."
+    )
+    fewest = min((d.at.typical[d.name].n for d in _with_typical(every)), default=0)
+    if fewest < _RFC8219_TRIALS:
+        yield f"RFC 8219 requires {_RFC8219_TRIALS} trials or more; here are {fewest}."
+
+
 def _latency_tables(group: Group) -> Iterator[Table]:
     every = [
         _Direction(e.result, e.found, name)
@@ -260,10 +311,13 @@ def _latency_tables(group: Group) -> Iterator[Table]:
         for name in latency_directions(e.found)
     ]
     yield Table.of("Latency", _LATENCY, every, _latency_notes(every, group))
+    yield Table.of("Latency (RFC 8219)", _RFC8219, _with_typical(every), _rfc8219_notes(every))
     varied = [(d, d.variation) for d in every if d.variation is not None]
     why = [(f"{d.result.size_text} at {d.at.of}", found.why) for d, found in varied]
     notes = [
-        "The largest of all trials. PDV: RFC 5481 section 4.2; IPDV: RFC 8219 section 7.3.2.",
+        "The largest of all trials. PDV: RFC 5481 section 4.2; IPDV: RFC 8219 section 7.3.2, of "
+        "frames that have a stamp of departure of their own; its resolution is the mean time "
+        "between polls that found frames.",
         *group_sentences(why),
     ]
     yield Table.of("Delay variation", _VARIATION, [d for d, _ in varied], notes)
@@ -632,6 +686,34 @@ def _address_headline(result: Result, found: AddressTable) -> tuple[str, str]:
     return f"{count} addresses", f"sent at {rate}"
 
 
+# Frames that came back otherwise than they were sent, of every test.
+
+
+def _fault_column(name: str) -> Column[Result]:
+    def cell(result: Result) -> str:
+        count = getattr(result.faults, name)
+        return "not counted" if count is None else frames(count)
+
+    return Column(name, cell)
+
+
+#: Kinds of faults, in the order of a table; what was verified is none.
+FAULTS = tuple(name for name in FrameFaults.model_fields if name != "verified")
+_FAULTS: tuple[Column[Result], ...] = (
+    Column("size", lambda r: r.size_name, words=True),
+    *map(_fault_column, FAULTS),
+)
+_FAULTS_NOTE = (
+    "In all valid trials. Late, misrouted and altered frames (of another length or payload than "
+    "was sent) count as lost."
+)
+
+
+def _fault_tables(group: Group) -> Iterator[Table]:
+    found = [r for r in group.measured if any(getattr(r.faults, name) for name in FAULTS)]
+    yield Table.of("Frames not as they were sent", _FAULTS, found, [_FAULTS_NOTE])
+
+
 #: Tables of each kind of test, in the order of a report.
 _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _repetition_tables,
@@ -643,6 +725,7 @@ _TABLES: tuple[Callable[[Group], Iterator[Table]], ...] = (
     _rate_tables,
     _soak_tables,
     _address_tables,
+    _fault_tables,
 )
 #: Where a result has what a test found -> the answer in few words.
 _HEADLINES: dict[str, Callable[[Result, Any], tuple[str, str]]] = {

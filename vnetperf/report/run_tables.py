@@ -91,7 +91,17 @@ def calibration(found: Calibration) -> tuple[str, Table]:
     return about, Table.of("", _CALIBRATION, found.points)
 
 
-_STATUS = {"met": "good", "deviated": "warn", "not applicable": "plain"}
+_STATUS = {
+    "met": "good",
+    "deviated": "warn",
+    "not applicable": "plain",
+    "not looked at": "plain",
+}
+#: What the ledger is worth.
+_SOURCES = (
+    "Each entry is derived from the results and their trials. Requirements are given as secondary "
+    "sources quote them."
+)
 _LEDGER: tuple[Column[LedgerEntry], ...] = (
     Column("clause", lambda e: e.clause, words=True),
     Column("requirement", lambda e: e.requirement, words=True),
@@ -104,7 +114,7 @@ _LEDGER: tuple[Column[LedgerEntry], ...] = (
 def ledger(entries: Sequence[LedgerEntry]) -> Table:
     """How the run stands to the standards, clause by clause."""
     scope: Column[LedgerEntry] = Column("holds for", lambda e: e.scope or "all", words=True)
-    return Table.of("Standards ledger", (*_LEDGER, scope), entries)
+    return Table.of("Standards ledger", (*_LEDGER, scope), entries, [_SOURCES] if entries else ())
 
 
 def clauses(entries: Sequence[LedgerEntry], title: str) -> Table:

@@ -144,7 +144,7 @@ def redaction_rows(results: RunResults) -> tuple[tuple[str, str], ...]:
 def ledger(results: RunResults) -> tuple[LedgerEntry, ...]:
     """Every clause, the deviated ones first."""
     entries = [*results.ledger, *(d for d in results.deviations if d not in results.ledger)]
-    order = {"deviated": 0, "met": 1, "not applicable": 2}
+    order = {"deviated": 0, "met": 1, "not applicable": 2, "not looked at": 3}
     return tuple(sorted(entries, key=lambda e: order[e.status]))
 
 
@@ -153,13 +153,16 @@ def ledger_sentence(results: RunResults) -> str:
     entries = ledger(results)
     if not entries:
         return "no clause was checked"
-    return f"{len(entries)} clauses looked at: {ledger_counts(entries)}"
+    return f"{len(entries)} clauses: {ledger_counts(entries)}"
 
 
 def ledger_counts(entries: Sequence[LedgerEntry]) -> str:
     """How many clauses are met and not."""
-    kinds = ("met", "deviated", "not applicable")
-    return ", ".join(f"{sum(e.status == kind for e in entries)} {kind}" for kind in kinds)
+    kinds = ("met", "deviated", "not applicable", "not looked at")
+    counts = {kind: sum(entry.status == kind for entry in entries) for kind in kinds}
+    return ", ".join(
+        f"{count} {kind}" for kind, count in counts.items() if count or kind != "not looked at"
+    )
 
 
 def ledger_of_test(entries: Sequence[LedgerEntry], group: Group) -> tuple[LedgerEntry, ...]:

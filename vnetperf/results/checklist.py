@@ -98,6 +98,12 @@ def _result(name: str, *places: str, test: str = "throughput", why: str = "") ->
     return RequiredField(9, name, places, "result", why, "not measured", test)
 
 
+def _per_frame(name: str, event: str) -> RequiredField:
+    """A count of the processor for each frame, by role: each is a field of its own."""
+    place = f"goals|*|threads|*|events_per_frame|{event}"
+    return _result(name, place, "goals|*|uncollected|events")
+
+
 _NO_PROGRAM = "its form of VNF has no version of its own"
 
 FIELDS: Final[tuple[RequiredField, ...]] = (
@@ -308,10 +314,11 @@ FIELDS: Final[tuple[RequiredField, ...]] = (
     _result("trials behind it", "goals|*|trials_at_lower_bound"),
     _result("latency at the throughput", "goals|*|latency"),
     _result("CPU by role", "goals|*|threads", "goals|*|uncollected|cpu"),
-    _result(
-        "cycles and misses per frame",
-        *("goals|*|threads|*|events_per_frame", "goals|*|uncollected|events"),
-    ),
+    _per_frame("cycles per frame", "cycles"),
+    _per_frame("instructions per frame", "instructions"),
+    _per_frame("cache misses per frame", "cache misses"),
+    _per_frame("TLB misses per frame", "dTLB load misses"),
+    _result("latency by RFC 8219", "latency_at|*|typical", test="latency"),
     _result("latency, n and interval", "latency_at|*|mean_ns", test="latency"),
     _result("kind of latency (RFC 1242)", "latency_at|*|definition", test="latency"),
     _result("delay variation (PDV, IPDV)", "latency_at|*|variation", test="latency"),

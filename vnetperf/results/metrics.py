@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 from typing import Any, Literal, TypeAlias
 
-from vnetperf.model.outcomes import LatencyAt, Spread, Transfer
+from vnetperf.model.outcomes import LatencyAt, OverTrials, Spread, Transfer
 from vnetperf.model.result import GoalResult, RepeatedNumber, Result, RunResults
 from vnetperf.model.units import Unit, fps, percent
 from vnetperf.statistics.difference import Measurand
@@ -240,6 +240,9 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     if result.status != "measured":
         yield make("", "fps", None, main=True, why=result.why or "no reason was recorded")
         return
+    for name, count in result.faults:
+        if count is not None:
+            yield make(f"frames_{name}", "frames", float(count))
     for goal in result.goals:
         yield from _of_goal(make, goal)
     for at in result.latency_at:
@@ -321,10 +324,28 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
                 label = f"p{level} {there}" if level in _PERCENTILES else ""
                 yield make(f"latency_p{level}", "ns", value, *of, less=label, **about)
             yield make("latency_max", "ns", found.max_ns, *of)
+        for name, each in (("typical", at.typical), ("worst_case", at.worst_case)):
+            if direction in each:
+                yield from _over_trials(
+                    partial(make, **about), f"latency_{name}", each[direction], of
+                )
         varied = at.variation.get(direction)
         if varied is not None:
+            if varied.pdv is not None:
+                yield from _over_trials(make, "pdv", varied.pdv, of)
             for part in ("pdv", "ipdv_min", "ipdv_median", "ipdv_max"):
-                yield make(part, "ns", getattr(varied, f"{part}_ns"), *of, note=varied.why)
+                number = getattr(varied, f"{part}_ns")
+                yield make(part, "ns", number, *of, note=varied.why if number is None else "")
+            yield make("ipdv_resolution", "ns", varied.ipdv_resolution_ns, *of)
+            yield make("shared_stamps", "ratio", varied.shared_stamps, *of)
+
+
+def _over_trials(
+    make: _Make, name: str, found: OverTrials, of: tuple[str, str]
+) -> Iterator[Metric]:
+    """A number of each trial as RFC 8219 sums it up."""
+    for part in ("median", "p1", "p99"):
+        yield make(f"{name}_{part}_of_trials", "ns", getattr(found, f"{part}_ns"), *of)
 
 
 def _of_loss_steps(make: _Make, result: Result) -> Iterator[Metric]:

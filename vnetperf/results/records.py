@@ -103,6 +103,7 @@ class BeginRecord(Frozen):
         frame_size: Octets including FCS; of a mix its mean, rounded.
         imix: The mix of frame sizes, a genome or "7x64 4x594 1x1518"; "" for a single size.
         mean_size: Mean of a mix, octets including FCS; None for a single size.
+        overhead: Octets that a frame is longer in the scenario's tunnel; None: not recorded.
         loads: Load of each interface that sends, as a share of a trial's; empty for 1 each.
         directions: Interfaces that send.
         ends: Ports of the DUT that the tester's ports 0 and 1 plug in at.
@@ -121,6 +122,7 @@ class BeginRecord(Frozen):
     limit_reason: str = ""
     imix: str = ""
     mean_size: float | None = None
+    overhead: int | None = None
     loads: tuple[float, ...] = ()
 
     @property
@@ -129,9 +131,10 @@ class BeginRecord(Frozen):
         return self.scenario, self.test, self.frame_size
 
     @property
-    def size(self) -> float:
-        """Mean size of a frame, octets including FCS."""
-        return self.frame_size if self.mean_size is None else self.mean_size
+    def wire_size(self) -> float:
+        """Mean size of a frame where it is longest, in its tunnel; octets including FCS."""
+        size = self.frame_size if self.mean_size is None else self.mean_size
+        return size + (self.overhead or 0)
 
     @property
     def in_sum(self) -> float:

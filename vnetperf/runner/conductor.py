@@ -31,7 +31,7 @@ from vnetperf.model.errors import (
     NoResultError,
     VnetperfError,
 )
-from vnetperf.model.frames import LinkSpeed
+from vnetperf.model.frames import LinkSpeed, overhead
 from vnetperf.model.parameters import THROUGHPUT
 from vnetperf.model.result import GoalResult, Result
 from vnetperf.model.scenario import Scenario
@@ -122,6 +122,7 @@ def begin_test(
         "limit_reason": f"limited by {reason}",
         "imix": mix.name if mix is not None else "",
         "mean_size": mix.mean_size if mix is not None else None,
+        "overhead": overhead(scenario.encapsulation),
         "loads": loads,
     }
     if test == THROUGHPUT:
@@ -138,7 +139,7 @@ def begin_test(
         ceiling_fps=max_load,
         ceiling_reason=reason,
         media_fps=LinkSpeed(media.bits_per_second).max_frame_rate(
-            common["mean_size"] or frame_size
+            (common["mean_size"] or frame_size) + common["overhead"]
         ),
         nominal=media.nominal,
         definition=generator.capabilities.latency_definition,

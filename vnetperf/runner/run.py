@@ -108,7 +108,7 @@ class MaxLoads:
             speed = LinkSpeed(self._media.bits_per_second)
             mix = scenario.traffic.mix
             size = frame_size if mix is None else mix.mean_size
-            longest = size + max(overhead(stream.tunnel) for stream in scenario.streams)
+            longest = size + overhead(scenario.encapsulation)
             limits.append((speed.max_frame_rate(longest), "the medium's maximum frame rate"))
         lowered = self._lowered.get((scenario.id, frame_size))
         if lowered is not None:

@@ -50,7 +50,7 @@ def clopper_pearson(lost: int, offered: int, confidence: float = 0.95) -> tuple[
     return float(low), float(high)
 
 
-def percentiles(pairs: Iterable[tuple[int, int]], wanted: Iterable[float]) -> dict[str, float]:
+def percentiles(pairs: Iterable[tuple[float, int]], wanted: Iterable[float]) -> dict[str, float]:
     """The nearest-rank percentiles of a histogram."""
     held = list(pairs)
     total = sum(count for _, count in held)

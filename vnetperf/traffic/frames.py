@@ -115,6 +115,13 @@ def sent_size(stream: Stream, frame_size: int) -> int:
     return frame_size + frames.overhead(stream.tunnel)
 
 
+def returned_size(stream: Stream, frame_size: int) -> int | None:
+    """Octets of a frame as it must come back; None where its tunnel's header has options."""
+    if stream.tunnel_back == frames.GTPU:  # 8 octets, or 12 with a sequence number
+        return None
+    return frame_size + frames.overhead(stream.tunnel_back)
+
+
 def _first_value(
     stream: Stream, profile: TrafficProfile, stack: Sequence[HeaderKind], place: int, name: str
 ) -> int:
@@ -245,6 +252,7 @@ class CompiledFrame:
     Attributes:
         stream: The stream, with at most one run of bearers.
         size: Octets as sent, including FCS.
+        returned_size: Octets as it must come back, including FCS; None where that is not known.
         weight: Share of the stream's frames, 0..1.
         template: The whole frame of the first flow without FCS: headers, then zeros.
         header_octets: How many of them are headers.
@@ -265,6 +273,7 @@ class CompiledFrame:
     checksums: tuple[Checksum, ...] = ()
     share: float = 1.0
     broadcast: bool = False
+    returned_size: int | None = None
 
     @property
     def headers(self) -> bytes:
@@ -328,6 +337,7 @@ def _compile_kind(
     return CompiledFrame(
         stream=stream,
         size=sent_size(stream, size),
+        returned_size=returned_size(stream, size),
         weight=weight,
         template=template,
         header_octets=layers[-1].end,

@@ -2,7 +2,8 @@
 
 Clause by clause, what a run and each of its results did, and why not.
 
-Numbers are those of clauses that could be looked up; what could not is named by its title.
+Every entry is derived from results and from the trials behind them: `LoggedTrials`. Requirements
+are given as secondary sources quote them; the standards' own texts were not at hand.
 """
 
 from __future__ import annotations
@@ -10,8 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from vnetperf.analysis.compliance import rfc2544, rfc2889, rfc8219, searches
-from vnetperf.analysis.compliance.clause import ClauseContext, not_applicable, scoped
+from vnetperf.analysis.compliance.clause import (
+    ClauseContext,
+    LoggedTrials,
+    not_applicable,
+    scoped,
+)
 from vnetperf.analysis.compliance.rfc2544 import rfc6815_isolation, setup
+from vnetperf.analysis.logged_tests import LoggedTest
 from vnetperf.model.result import LedgerEntry, Result
 from vnetperf.model.scenario import Scenario
 from vnetperf.model.trial import Verdict
@@ -35,23 +42,46 @@ CLAUSES_OF_TEST: dict[str, tuple[Clauses, ...]] = {
 
 
 def ledger_of(
-    run: RunRecord, scenarios: Sequence[Scenario], results: Sequence[Result]
+    run: RunRecord,
+    scenarios: Sequence[Scenario],
+    results: Sequence[Result],
+    tests: Sequence[LoggedTest],
 ) -> list[LedgerEntry]:
-    """Hold a run against the clauses it could meet."""
+    """Hold a run against the clauses it could meet.
+
+    Args:
+        run: The record that opens its log.
+        scenarios: What was deployed.
+        results: What was found.
+        tests: The tests of its log, with their trials.
+
+    Returns:
+        One entry for each clause; equal ones of several results as one.
+    """
     measured = [r for r in results if r.status == "measured"]
-    entries = [*setup(run, scenarios, results), *rfc6815_isolation(run)]
+    logged = LoggedTrials(tests)
+    trials = {result.case: logged.of(result) for result in measured}
+    entries = [*setup(scenarios, measured, trials, run), *rfc6815_isolation(run)]
     if not any(r.verdicts.get(Verdict.VALID) for r in results):
         nothing = {"status": "not applicable", "value": "nothing was measured", "reason": ""}
         return [entry.model_copy(update=nothing) for entry in entries]
-    nominal = run.testbed.media.nominal
     found = (
         (result, entry)
         for result in measured
         for clauses in CLAUSES_OF_TEST.get(result.test, ())
-        for entry in clauses(ClauseContext(run.preset, result, nominal))
+        for entry in clauses(
+            ClauseContext(
+                preset=run.preset.name,
+                result=result,
+                trials=trials[result.case],
+                inputs=logged.inputs_of(result),
+                no_throughput=logged.why_no_throughput(result),
+                nominal=run.testbed.media.nominal,
+            )
+        )
     )
     missing = (
         not_applicable(clause, name, "the run has no result of this test")
         for clause, name in rfc2544.not_run(measured)
     )
-    return [*entries, *scoped(found), *missing]
+    return [*entries, *scoped(found), *missing, *rfc2544.not_looked_at_clauses()]

@@ -1,37 +1,169 @@
-"""One entry of the compliance ledger, and how entries of single results are merged."""
+"""One entry of the compliance ledger, what it is held against, and how entries are merged.
+
+An entry is derived from a result and the trials behind it; a preset only names why it is not met.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Any, Literal
 
-from vnetperf.model.preset import Preset
-from vnetperf.model.result import LedgerEntry, Result
+from vnetperf.analysis.goals import goals_by_trials, goals_of
+from vnetperf.analysis.logged_tests import Case, LoggedTest, is_valid
+from vnetperf.model.result import GoalResult, LedgerEntry, Result
+from vnetperf.results.records import ProcedureRecord, SearchRecord, TrialRecord
+from vnetperf.search import ReplayMismatchError
 
-Status = Literal["met", "deviated", "not applicable"]
+Status = Literal["met", "deviated", "not applicable", "not looked at"]
 #: Name of a clause, its requirement, whether it is met, what was done, and why if it is not met.
 Row = tuple[str, str, bool, str] | tuple[str, str, bool, str, str]
+
+#: RFC 2544 section 24: the least length of a trial that counts, seconds.
+WHOLE_TRIAL_S = 60.0
+
+
+class LoggedTrials:
+    """The trials behind a run's results.
+
+    Args:
+        tests: The tests of its log; those that began anew are left out.
+    """
+
+    def __init__(self, tests: Sequence[LoggedTest]) -> None:
+        self._by_case: dict[Case, list[LoggedTest]] = {}
+        self._by_search = {test.begin.search: test for test in tests}
+        self._not_throughput: dict[tuple[int, str], str] = {}
+        for test in tests:
+            if test.final:
+                self._by_case.setdefault(test.case, []).append(test)
+
+    def of(self, result: Result) -> tuple[TrialRecord, ...]:
+        """Every trial of a case, of all rounds, whatever its verdict."""
+        return tuple(t for test in self._by_case.get(result.case, ()) for t in test.trials)
+
+    def inputs_of(self, result: Result) -> Mapping[str, Any]:
+        """What the last test of a case was given; of a search nothing."""
+        for test in reversed(self._by_case.get(result.case, ())):
+            if isinstance(test.begin, ProcedureRecord):
+                return test.begin.inputs
+        return {}
+
+    def why_no_throughput(self, result: Result) -> str:
+        """Why what a test took its loads of is no throughput (RFC 2544 section 26.1); "" if it is.
+
+        A test of several rounds took a throughput in each.
+        """
+        whys = dict.fromkeys(
+            self._why_no_throughput(test.begin)
+            for test in self._by_case.get(result.case, ())
+            if isinstance(test.begin, ProcedureRecord)
+        )
+        return "; ".join(filter(None, whys)) if whys else "the log does not name the throughput"
+
+    def _why_no_throughput(self, begin: ProcedureRecord) -> str:
+        known = begin.inputs.get("throughput")
+        logged = self._by_search.get(known["search"]) if known else None
+        if not known or logged is None or not isinstance(logged.begin, SearchRecord):
+            return "the throughput was not measured"
+        key = logged.begin.search, known["goal"]
+        if key not in self._not_throughput:
+            goal = next((g for g in _goals(logged, logged.begin) if g.name == known["goal"]), None)
+            trials = [t for t in logged.trials if is_valid(t)]
+            self._not_throughput[key] = (
+                "its goal has no result" if goal is None else why_no_throughput(goal, trials)
+            )
+        return self._not_throughput[key]
+
+
+def _goals(logged: LoggedTest, begin: SearchRecord) -> tuple[GoalResult, ...]:
+    try:
+        return goals_of(begin, logged)
+    except ReplayMismatchError:  # of another version: by its trials, as the result is
+        return goals_by_trials(begin, logged)
+
+
+def longest_s(trials: Iterable[TrialRecord]) -> float:
+    """Length of the longest trials, which decide a load; seconds."""
+    return max((t.spec.duration_s for t in trials), default=0.0)
+
+
+def why_no_throughput(goal: GoalResult, trials: Iterable[TrialRecord]) -> str:
+    """Why a lower bound is no throughput as RFC 2544 defines it (sections 26.1 and 24).
+
+    Args:
+        goal: The goal with its bounds.
+        trials: The valid trials of its search.
+
+    Returns:
+        The reasons in one line; "" when every frame came back, in trials that are long enough.
+    """
+    there = [t for t in trials if t.number in goal.trials_at_lower_bound]
+    whys = []
+    if goal.loss_ratio or goal.exceed_ratio:
+        whys.append(f"tolerates loss ratio {goal.loss_ratio:g}, exceed ratio {goal.exceed_ratio:g}")
+    if goal.lower_bound_fps is None:
+        whys.append("no load met it")
+    elif not goal.regular:
+        doubt = goal.reason or "the largest load that was tried met it"
+        whys.append(f"is {goal.qualifier or 'irregular'}: {doubt}")
+    if goal.lower_bound_fps is not None:
+        seconds = longest_s(there)
+        if seconds < WHOLE_TRIAL_S:
+            whys.append(f"has trials of {seconds:g} s")
+        if any(t.result.worst_loss_ratio() > 0 for t in there):
+            whys.append("lost frames at its lower bound")
+    return f"goal {goal.name} {'; '.join(whys)}" if whys else ""
+
+
+def least_pause_s(trials: Sequence[TrialRecord]) -> float | None:
+    """Least time from the end of a trial to the start of the next one of the same test, seconds.
+
+    Returns:
+        None where the log does not show it: of one trial, or without wall times.
+    """
+    pauses = [
+        (
+            datetime.fromisoformat(after.started) - datetime.fromisoformat(before.started)
+        ).total_seconds()
+        - before.result.wall_s
+        for before, after in pairwise(trials)
+        if before.search == after.search and before.result.wall_s
+    ]
+    return max(0.0, min(pauses)) if pauses else None
 
 
 @dataclass(frozen=True)
 class ClauseContext:
-    """A result with the settings that it was measured by.
+    """A result with the trials behind it.
 
     Attributes:
-        preset: The run's preset.
+        preset: Name of the run's preset: why something was not done.
         result: What was measured.
+        trials: Every trial of the result's case, whatever its verdict.
+        inputs: What the test was given, as its log has it; of a search nothing.
+        no_throughput: Why the throughput that it takes its loads of is none; "" when it is one.
         nominal: True when the wires have no speed of their own.
     """
 
-    preset: Preset
+    preset: str
     result: Result
-    nominal: bool
+    trials: tuple[TrialRecord, ...] = ()
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    no_throughput: str = ""
+    nominal: bool = True
 
     @property
     def because(self) -> str:
         """Why something was not done as a clause requires: the preset has another value."""
-        return f"preset {self.preset.name}"
+        return f"preset {self.preset}"
+
+    def numbered(self, numbers: Iterable[int]) -> list[TrialRecord]:
+        """The trials with these numbers."""
+        wanted = set(numbers)
+        return [trial for trial in self.trials if trial.number in wanted]
 
     def entries(self, standard: str, *rows: Row) -> Iterator[LedgerEntry]:
         """Entries of one standard; where a row gives no reason, the preset is the reason."""
@@ -55,6 +187,11 @@ def entry(clause: str, requirement: str, ok: bool, value: str, reason: str = "")
 def not_applicable(clause: str, requirement: str, why: str) -> LedgerEntry:
     """A clause that does not speak of what was done."""
     return LedgerEntry(clause=clause, requirement=requirement, status="not applicable", value=why)
+
+
+def not_looked_at(clause: str, requirement: str, what: str) -> LedgerEntry:
+    """A clause of which the ledger says nothing, and what a run does of it all the same."""
+    return LedgerEntry(clause=clause, requirement=requirement, status="not looked at", value=what)
 
 
 def scoped(found: Iterable[tuple[Result, LedgerEntry]]) -> Iterator[LedgerEntry]:

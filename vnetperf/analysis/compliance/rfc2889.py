@@ -16,7 +16,9 @@ _THREE_PORTS = (
 
 def forwarding_rate(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a forwarding rate against section 5.6."""
-    rates, seconds = looked.result.rates, looked.preset.rfc2889.duration_s
+    rates = looked.result.rates
+    trials = looked.numbered(n for rate in rates for n in rate.trials)
+    seconds = min((t.spec.duration_s for t in trials), default=0.0)
     yield entry(
         "RFC 2889 section 5.6",
         "forwarding rate at the maximum offered load and maximum forwarding rate",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isclose
 
 from vnetperf.analysis.compliance.clause import ClauseContext, entry, not_applicable
-from vnetperf.model.result import LedgerEntry
+from vnetperf.model.result import GoalResult, LedgerEntry
 
 
 def tst009_throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
@@ -41,38 +42,59 @@ def tst009_throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
 
 def mlrsearch_throughput(looked: ClauseContext) -> Iterator[LedgerEntry]:
     """Hold a throughput result against it."""
-    goals = looked.result.goals
+    result, goals = looked.result, looked.result.goals
+    lacking = [g.name for g in goals if g.initial_trial_s is None or not g.width]
     yield entry(
         "MLRsearch draft, goal attributes",
         "all goal attributes are reported",
-        True,
+        bool(goals) and not lacking,
         "; ".join(
-            f"{g.name}: initial {g.initial_trial_s or 0:g} s, final {g.final_trial_s:g} s, "
+            f"{g.name}: initial {_initial(g)}, final {g.final_trial_s:g} s, "
             f"sum {g.duration_sum_s:g} s, loss {g.loss_ratio:g}, exceed {g.exceed_ratio:g}, "
             f"relative width {g.width:g}"
             for g in goals
         ),
+        f"of {', '.join(lacking)} the initial trial duration or the width was not recorded",
     )
     narrow = [g.name for g in goals if g.width < g.loss_ratio]
-    if looked.result.algorithm != "tst009":
+    if result.algorithm != "tst009":
         yield entry(
             "MLRsearch draft, Goal Width",
             "no less than the Goal Loss Ratio is recommended",
             not narrow,
             "; ".join(f"{g.name}: {g.width:g}" for g in goals),
-            f"preset {looked.preset.name}, goal {', '.join(narrow)}",
+            f"preset {looked.preset}, goal {', '.join(narrow)}",
         )
     irregular = [g.name for g in goals if not g.regular]
+    unmarked = [g.name for g in goals if g.regular and not _within_width(g)]
     yield entry(
         "MLRsearch draft, irregular results",
         "a result that lacks a bound or is too wide is marked",
-        True,
+        not unmarked,
         f"{', '.join(irregular)}: irregular, and marked" if irregular else "all are regular",
+        f"{', '.join(unmarked)}: a bound is missing, or they are wider apart than the goal's width",
     )
+    sums = [g.name for g in goals if not _adds_up(g)]
     yield entry(
         "MLRsearch draft, load",
         "said whether loads are per interface or aggregate, and the factor",
-        True,
-        f"searched per interface, reported as the sum of {looked.result.directions} "
-        f"(factor {looked.result.in_sum:g})",
+        not sums,
+        f"searched per interface, reported as the sum of {result.directions} "
+        f"(factor {result.in_sum:g})",
+        f"{', '.join(sums)}: the directions do not add up to the sum",
     )
+
+
+def _initial(goal: GoalResult) -> str:
+    return "not recorded" if goal.initial_trial_s is None else f"{goal.initial_trial_s:g} s"
+
+
+def _within_width(goal: GoalResult) -> bool:
+    """Whether both bounds are there and no further apart than the goal's width."""
+    low, high = goal.lower_bound_fps, goal.upper_bound_fps
+    return low is not None and high is not None and high - low <= goal.width * high * (1 + 1e-6)
+
+
+def _adds_up(goal: GoalResult) -> bool:
+    bounds = [one.lower_bound_fps or 0.0 for one in goal.per_direction]
+    return not bounds or isclose(sum(bounds), goal.lower_bound_fps or 0.0, rel_tol=1e-6)

@@ -173,6 +173,9 @@ class StreamSpec:
     """Of a further IPv4 header whose checksum is to be kept right, before that at `l3_offset`."""
     queue: int | None = None
     """Transmit queue of all its frames; None: shared out over all of the port's."""
+    rx_size: int | None = None
+    """Octets including FCS that a frame must have when it comes back, between headers and trailer
+    the zeros that it left with; None: neither is looked at."""
     fields: tuple[FieldSpec, ...] = ()
 
     def parameters(self) -> dict[str, Any]:
@@ -182,6 +185,7 @@ class StreamSpec:
             "tx_port": self.tx_port,
             "rx_port": self.rx_port,
             "size": self.frame_size,
+            "rx_size": self.rx_size,
             "header": self.header.hex(),
             "l3": self.l3_offset,
             "udp": self.udp_offset,

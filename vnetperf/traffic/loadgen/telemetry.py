@@ -217,6 +217,8 @@ class FrameCounts:
     """Too old to recognise duplicates; not part of received."""
     misrouted: int
     """Arrived at another port than the stream's."""
+    altered: int
+    """Of another length, or with another payload, than was sent; not part of received."""
     bad_latency: int
     """Arrived before departure (clocks disagree); received, but in no latency."""
 
@@ -297,6 +299,8 @@ class PortResult:
     learning: int
     corrupted: int
     """Frames of this trial with a stream or sequence number that was never sent."""
+    verified: int
+    """Frames whose payload was compared: the first of each receive call."""
     answered: int
     """Requests of neighbours for addresses of ours."""
     nic_timed: int
@@ -405,13 +409,20 @@ class StreamTimeline:
 
 @dataclass(frozen=True)
 class DelayDifferences:
-    """Differences of the delays of successive frames of one stream, ns."""
+    """Differences of the delays of successive frames of one stream, ns.
+
+    Frames that left in one transmit call have one stamp, and none.
+    """
 
     count: int
     min_ns: int
     max_ns: int
     pairs: NumberPairs
     """Difference and how often, by rising difference."""
+    shared: int = 0
+    """Successive frames with one stamp of departure."""
+    poll_ns: int = 0
+    """Mean time from a poll of the receiving port to the next one that found frames."""
 
     @classmethod
     def parse(cls, reply: Mapping[str, Any], octets: bytes) -> DelayDifferences:
@@ -422,6 +433,8 @@ class DelayDifferences:
             min_ns=-reply["falling_max_ns"] if falling else reply["rising_min_ns"],
             max_ns=reply["rising_max_ns"] if rising else -reply["falling_min_ns"],
             pairs=read_pairs("q", octets),
+            shared=reply["shared"],
+            poll_ns=reply["poll_ns"],
         )
 
 

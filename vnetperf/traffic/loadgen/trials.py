@@ -216,6 +216,7 @@ def _spec(
         tx_port=frame.stream.tx_port,
         rx_port=frame.stream.rx_port,
         frame_size=frame.size,
+        rx_size=frame.returned_size,
         header=frame.headers,
         l3_offset=inner,
         udp_offset=own.offset if own and own.kind == "udp" else None,
@@ -298,7 +299,9 @@ def run_trial(
     timelines = _timelines(engine, prepared, trial, refusal_is_loss=refusal_is_loss)
     counts = TrialResult(
         directions=tally(prepared.parts, result),
-        foreign={str(p.port): p.foreign + p.corrupted for p in result.ports},
+        foreign={str(p.port): p.foreign for p in result.ports},
+        corrupted=sum(p.corrupted for p in result.ports),
+        verified=sum(p.verified for p in result.ports),
         answered=sum(p.answered for p in result.ports),
         stale=sum(p.stale for p in result.ports),
         max_burst=max((p.max_burst for p in result.ports), default=0),
@@ -382,6 +385,9 @@ def tally(
         return DirectionCounts(
             direction=direction,
             **{name: sum(getattr(s.counts, name) for s in own) for name in _SUMS},
+            altered=sum(s.counts.altered for s in own)
+            if all(part.spec.rx_size for part, _ in mine)
+            else None,
             tx_seconds=_tx_seconds(own),
             latency=_latency(own, histograms, differences or {}),
             broadcast_sent=sum(counts.sent for counts in broadcast),
@@ -486,16 +492,23 @@ def _column_sums(rows: Iterable[Sequence[int]]) -> list[int]:
 
 
 def ipdv_of(streams: Iterable[DelayDifferences]) -> dict[str, float]:
-    """Delay variation of a direction, RFC 8219 section 7.3.2."""
-    known = [s for s in streams if s.count]
+    """Delay variation of a direction, RFC 8219 section 7.3.2.
+
+    With its resolution, and the share of successive frames that have one stamp of departure.
+    """
+    every = list(streams)
+    known = [s for s in every if s.count]
     if not known:
-        return {}
+        return {"shared": 1.0} if any(s.shared for s in every) else {}
     pairs = sorted(pair for s in known for pair in s.pairs)
     half = (sum(count for _, count in pairs) + 1) // 2
     upto = accumulate(count for _, count in pairs)
     median = next((v for (v, _), n in zip(pairs, upto, strict=True) if n >= half), known[0].max_ns)
+    counted, shared = sum(s.count for s in known), sum(s.shared for s in every)
     return {
         "min": float(min(s.min_ns for s in known)),
         "median": float(median),
         "max": float(max(s.max_ns for s in known)),
+        "resolution": float(max(s.poll_ns for s in known)),
+        "shared": shared / (counted + shared),
     }

@@ -53,6 +53,7 @@ void control_stream_sums(uint16_t id, struct stream_result *sum)
 		sum->reordered += r->reordered;
 		sum->late += r->late;
 		sum->misrouted += r->misrouted;
+		sum->altered += r->altered;
 		sum->bad_latency += r->bad_latency;
 		if (r->first && (!sum->rx_first || r->first < sum->rx_first))
 			sum->rx_first = r->first;
@@ -71,6 +72,7 @@ static void add_totals(struct rx_totals *sum, const struct rx_totals *from,
 	sum->stale += to->stale - from->stale;
 	sum->learning += to->learning - from->learning;
 	sum->corrupted += to->corrupted - from->corrupted;
+	sum->verified += to->verified - from->verified;
 	sum->answered += to->answered - from->answered;
 	sum->nic_timed += to->nic_timed - from->nic_timed;
 	sum->unanswered += to->unanswered - from->unanswered;

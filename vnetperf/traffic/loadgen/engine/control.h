@@ -21,7 +21,7 @@ struct trial_spec {
 struct stream_result {
 	bool known;
 	uint64_t intended, sent, refused, unsent;
-	uint64_t received, duplicated, reordered, late, misrouted, bad_latency;
+	uint64_t received, duplicated, reordered, late, misrouted, altered, bad_latency;
 	uint64_t tx_first, tx_last, rx_first, rx_last; /* TSC, 0: never */
 	uint16_t tx_port, rx_port;
 	uint64_t tail; /* TSC of the last frame, when it and maybe more before it never came */
@@ -85,6 +85,9 @@ void watching_release(void);
 uint64_t watching_tail(uint16_t id);
 /* Add a stream's bins up: watch.n_bins rows of WATCH_COLUMNS. */
 void watching_rows(uint16_t id, uint64_t *rows);
-void watching_differences(uint16_t id, struct hdr *rising, struct hdr *falling);
+/* Differences of delays of a stream; returns how many have none, for one stamp of departure. */
+uint64_t watching_differences(uint16_t id, struct hdr *rising, struct hdr *falling);
+/* Mean time between polls of a port that found frames, and the poll before; ns. */
+uint64_t watching_poll_ns(uint16_t port);
 
 #endif

@@ -29,6 +29,7 @@ struct rx_totals {
 	uint64_t stale;			  /* ours, of another trial or outside any */
 	uint64_t learning;
 	uint64_t corrupted;  /* of this trial, but with a stream or sequence never sent */
+	uint64_t verified;   /* frames whose payload was compared with what was sent */
 	uint64_t answered;   /* asked for an address of ours, and were told */
 	uint64_t nic_timed;  /* arrivals told by the NIC's clock */
 	uint64_t unanswered; /* likewise, when answers were asked for faster than they leave */
@@ -37,7 +38,11 @@ struct rx_totals {
 struct rx_queue {
 	uint16_t port, queue;
 	bool nic_time;	   /* frames may bear the NIC's time */
+	bool times_polls;  /* differences of delays are asked for */
 	uint64_t clock_at; /* TSC at which its clock is read again */
+	/* The last poll, TSC; cycles from a poll to the next that found frames, and how many did.
+	 */
+	uint64_t polled, waits, finds;
 	struct nicclock clock;
 	uint64_t *expected; /* [stream][most_txq]: one above the highest seen here */
 	struct rx_totals totals, at_run, at_rest;
@@ -47,12 +52,15 @@ struct rx_queue {
 /* One stream as one worker receives it. */
 struct rx_stream {
 	uint64_t received, duplicated, reordered, late, misrouted;
+	uint64_t altered;	/* of another length or payload than was sent */
 	uint64_t bad_latency;	/* arrival before departure: clocks disagree */
 	uint64_t first, last;	/* TSC of arrivals */
 	struct hdr *hdr;	/* NULL: this worker never polls the stream's port */
 	struct seqtrack *track; /* [tx queue], shared by all workers */
 	uint16_t port;
 	uint16_t n_track;
+	uint16_t len;		/* octets without FCS that a frame must have; 0: any */
+	uint16_t pad;		/* zeros before the trailer */
 	struct watch_rx *watch; /* NULL: not asked for */
 };
 

@@ -200,6 +200,8 @@ static bool rx_stream_plan(const struct plan *plan, const struct stream_spec *s)
 		r->port = s->rx_port;
 		r->track = track;
 		r->n_track = queues;
+		r->len = (uint16_t)(s->rx_size ? s->rx_size - LG_FCS_LEN : 0);
+		r->pad = (uint16_t)(s->frame_size - LG_FCS_LEN - TRAILER_LEN - s->header_len);
 		for (unsigned int i = 0; i < engine.worker[w]->n_rxq; i++)
 			polls = polls || engine.worker[w]->rxq[i]->port == s->rx_port;
 		/* The worker clears it when it is armed. */

@@ -16,6 +16,8 @@
 
 /* Frames seen and not yet written down: one stream, one time stamp, numbers in sequence. */
 struct run {
+	uint32_t len; /* octets without FCS that its frames have; UINT32_MAX: any */
+	bool looked;  /* at a payload in this call */
 	uint64_t key;
 	uint64_t next; /* the number that would continue the run */
 	uint64_t limit;
@@ -47,6 +49,26 @@ static const uint8_t *trailer_apart(const struct rte_mbuf *m, uint8_t *copy)
 	if (m->pkt_len < TRAILER_LEN)
 		return NULL;
 	return rte_pktmbuf_read(m, m->pkt_len - TRAILER_LEN, TRAILER_LEN, copy);
+}
+
+static bool zeros(const uint8_t *octets, size_t n)
+{
+	return n == 0 || (octets[0] == 0 && memcmp(octets, octets + 1, n - 1) == 0);
+}
+
+/*
+ * Whether a frame is as it was sent between its headers, which the DUT may change, and its trailer:
+ * the payload of the first frame of each call, the length of all (see count()).
+ */
+static bool is_whole(struct run *r, struct rx_queue *q, const struct rx_stream *s,
+		     const struct rte_mbuf *m, const uint8_t *t)
+{
+	if (s->len == 0 || r->looked || m->nb_segs > 1 ||
+	    m->data_len < (uint32_t)s->pad + TRAILER_LEN)
+		return true;
+	r->looked = true;
+	q->totals.verified++;
+	return zeros(t - s->pad, s->pad);
 }
 
 static inline void note_latency(struct rx_stream *s, uint64_t sent, uint64_t now, uint64_t n)
@@ -116,7 +138,8 @@ static void count_alone(struct run *r, struct rx_queue *q, const uint8_t *t, uin
 }
 
 /* Point the run at the frame's stream; false when the frame counts for none. */
-static bool run_begin(struct run *r, struct worker *w, struct rx_queue *q, const uint8_t *t)
+static bool run_begin(struct run *r, struct worker *w, struct rx_queue *q, const struct rte_mbuf *m,
+		      const uint8_t *t)
 {
 	const uint8_t id = t[TRAILER_STREAM], sub = t[TRAILER_STREAM + 1];
 	struct rx_stream *s = &w->rx[id];
@@ -130,7 +153,12 @@ static bool run_begin(struct run *r, struct worker *w, struct rx_queue *q, const
 		s->misrouted++;
 		return false;
 	}
+	if (LG_UNLIKELY(!is_whole(r, q, s, m, t))) {
+		s->altered++;
+		return false;
+	}
 	r->key = load_le64(t) & KEY_MASK;
+	r->len = s->len ? s->len : UINT32_MAX;
 	r->stream = s;
 	r->track = &s->track[sub];
 	r->expected = &q->expected[id * engine.most_txq + sub];
@@ -140,16 +168,22 @@ static bool run_begin(struct run *r, struct worker *w, struct rx_queue *q, const
 	return true;
 }
 
-static inline void count(struct run *r, struct worker *w, struct rx_queue *q, const uint8_t *t,
-			 uint64_t now)
+static inline void count(struct run *r, struct worker *w, struct rx_queue *q,
+			 const struct rte_mbuf *m, const uint8_t *t, uint64_t now)
 {
 	const uint64_t key = load_le64(t) & KEY_MASK;
 	const uint64_t sent = load_le64(t + TRAILER_TSC);
 
 	if (LG_UNLIKELY(key != r->key)) {
 		run_flush(r);
-		if (!run_begin(r, w, q, t))
+		if (!run_begin(r, w, q, m, t))
 			return;
+	}
+	/* A tag or a tunnel's header that is still there, or was never put on. */
+	if (LG_UNLIKELY(m->pkt_len != r->len && r->len != UINT32_MAX)) {
+		run_flush(r);
+		r->stream->altered++;
+		return;
 	}
 	if (LG_UNLIKELY(load_le32(t + TRAILER_SEQ) != (uint32_t)r->next || r->next >= r->limit)) {
 		run_flush(r);
@@ -207,6 +241,18 @@ void rx_read_clock(struct rx_queue *q)
 	q->clock_at = before + engine.hz / 10;
 }
 
+/* Frames that a poll finds came at any time since the poll before. */
+__attribute__((noinline, cold)) static void note_poll(struct rx_queue *q, uint16_t n)
+{
+	const uint64_t now = rte_rdtsc();
+
+	if (n && q->polled) {
+		q->waits += now - q->polled;
+		q->finds++;
+	}
+	q->polled = now;
+}
+
 unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 {
 	struct rte_mbuf *mbufs[LG_MAX_BURST];
@@ -217,6 +263,8 @@ unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 	uint64_t octets = 0, now;
 	bool plain = true;
 
+	if (LG_UNLIKELY(q->times_polls))
+		note_poll(q, n);
 	if (n == 0)
 		return 0;
 	now = rte_rdtsc();
@@ -236,7 +284,7 @@ unsigned int rx_poll(struct worker *w, struct rx_queue *q)
 			t = trailer_apart(m, copy);
 		}
 		if (LG_LIKELY(t && signature && load_le32(t) == signature))
-			count(&run, w, q, t, q->nic_time ? arrival(q, m, now) : now);
+			count(&run, w, q, m, t, q->nic_time ? arrival(q, m, now) : now);
 		else
 			not_of_this_trial(q, t ? load_le32(t) : 0, m);
 	}

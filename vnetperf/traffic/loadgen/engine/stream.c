@@ -4,7 +4,7 @@
 
 #include "params.h"
 
-#define STREAM_KEYS "id tx_port rx_port queue size header l3 udp tcp outer"
+#define STREAM_KEYS "id tx_port rx_port queue size rx_size header l3 udp tcp outer"
 #define FIELD_KEYS  "stream offset width base step count mode seed"
 #define LOAD_KEYS   "stream rate count"
 /* Beyond this neither a sequence number's generation nor a sum of delays is exact. */
@@ -71,6 +71,7 @@ bool stream_parse(struct stream_spec *s, struct params *ps, unsigned int n_ports
 	    !small(ps, "rx_port", 0, n_ports - 1, &s->rx_port, why) ||
 	    !small(ps, "queue", 0, LG_MAX_QUEUES - 1, &queue, why) ||
 	    !small(ps, "size", LG_MIN_FRAME, largest, &s->frame_size, why) ||
+	    !small(ps, "rx_size", LG_MIN_FRAME, LG_MAX_FRAME, &s->rx_size, why) ||
 	    !params_hex(ps, "header", s->header, sizeof(s->header), &len, why) ||
 	    !checksums(s, ps, why) || !params_done(ps, STREAM_KEYS, why))
 		return false;

@@ -29,6 +29,7 @@ struct stream_spec {
 	uint16_t tx_port, rx_port;
 	int queue;	     /* transmit queue; -1: shared out over all of the port's */
 	uint16_t frame_size; /* with FCS */
+	uint16_t rx_size;    /* with FCS, as it must come back; 0: any */
 	uint16_t header_len;
 	uint16_t n_fields;
 	struct checksum_spec checksum;

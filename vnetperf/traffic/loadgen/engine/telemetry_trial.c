@@ -74,6 +74,7 @@ static void add_stream(struct stream_result *sum, const struct stream_result *s)
 	sum->reordered += s->reordered;
 	sum->late += s->late;
 	sum->misrouted += s->misrouted;
+	sum->altered += s->altered;
 	sum->bad_latency += s->bad_latency;
 }
 
@@ -88,6 +89,7 @@ static void put_stream(struct rte_tel_data *d, const struct stream_result *s)
 	tel_dict_uint(d, "reordered", s->reordered);
 	tel_dict_uint(d, "late", s->late);
 	tel_dict_uint(d, "misrouted", s->misrouted);
+	tel_dict_uint(d, "altered", s->altered);
 	tel_dict_uint(d, "bad_latency", s->bad_latency);
 }
 
@@ -106,6 +108,7 @@ static void put_rx(struct rte_tel_data *d, const struct rx_totals *t)
 	tel_dict_uint(d, "stale", t->stale);
 	tel_dict_uint(d, "learning", t->learning);
 	tel_dict_uint(d, "corrupted", t->corrupted);
+	tel_dict_uint(d, "verified", t->verified);
 	tel_dict_uint(d, "answered", t->answered);
 	tel_dict_uint(d, "unanswered", t->unanswered);
 	tel_dict_uint(d, "nic_timed", t->nic_timed);

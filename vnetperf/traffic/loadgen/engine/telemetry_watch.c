@@ -64,6 +64,7 @@ bool command_ipdv(struct params *ps, struct rte_tel_data *d, struct problem *why
 {
 	static struct hdr rising, falling;
 	char name[48], path[512];
+	uint64_t shared;
 	int64_t pairs;
 	uint16_t id;
 
@@ -72,7 +73,7 @@ bool command_ipdv(struct params *ps, struct rte_tel_data *d, struct problem *why
 	if (!watch.ipdv)
 		return problem_set(why, "ipdv=1 of /loadgen/trial/start",
 				   "the last trial has no differences of delays");
-	watching_differences(id, &rising, &falling);
+	shared = watching_differences(id, &rising, &falling);
 	snprintf(name, sizeof(name), "ipdv-%u", id);
 	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
 	pairs = tel_write_pairs(path, &rising, &falling);
@@ -80,6 +81,8 @@ bool command_ipdv(struct params *ps, struct rte_tel_data *d, struct problem *why
 		return not_written(path, why);
 	rte_tel_data_add_dict_string(d, "file", name);
 	tel_dict_uint(d, "pairs", (uint64_t)pairs);
+	tel_dict_uint(d, "shared", shared);
+	tel_dict_uint(d, "poll_ns", watching_poll_ns(result.stream[id].rx_port));
 	tel_dict_uint(d, "rising", rising.count);
 	tel_dict_uint(d, "rising_min_ns", rising.count ? rising.min : 0);
 	tel_dict_uint(d, "rising_max_ns", rising.max);

@@ -108,12 +108,12 @@ static void note_hole(const struct watch *t, struct watch_rx *r, const struct wa
 		*hole = at;
 }
 
-static void note_difference(const struct watch *t, struct watch_rx *r, int64_t cycles, uint64_t n)
+static void note_difference(const struct watch *t, struct watch_rx *r, int64_t cycles)
 {
 	const uint64_t size = (uint64_t)(cycles < 0 ? -cycles : cycles);
 	const uint64_t ns = (uint64_t)((unsigned __int128)size * t->ns_mult >> 32);
 
-	hdr_record_many(cycles < 0 && ns ? r->falling : r->rising, ns, n);
+	hdr_record_many(cycles < 0 && ns ? r->falling : r->rising, ns, 1);
 }
 
 bool watch_received(const struct watch *t, struct watch_rx *r, uint16_t place, uint64_t seq,
@@ -132,10 +132,11 @@ bool watch_received(const struct watch *t, struct watch_rx *r, uint16_t place, u
 			note_hole(t, r, p, seq, sent);
 	}
 	if (r->rising && timed) {
-		if (seq == p->next && p->timed)
-			note_difference(t, r, delay - p->delay, 1);
-		if (n > 1)
-			note_difference(t, r, 0, n - 1);
+		if (seq == p->next && p->timed && sent == p->sent)
+			r->shared++;
+		else if (seq == p->next && p->timed)
+			note_difference(t, r, delay - p->delay);
+		r->shared += n - 1;
 	}
 	if (seq >= p->next) {
 		p->next = seq + n;

@@ -57,6 +57,7 @@ struct watch_rx {
 	uint64_t *hole; /* by bin of sending: TSC of the last frame missing before one that came */
 	struct watch_gap *gap;
 	struct hdr *rising, *falling; /* of delays, ns; NULL: not asked for */
+	uint64_t shared; /* successive frames with one stamp of departure: no difference to tell */
 	uint16_t n_places;
 	struct watch_place place[];
 };

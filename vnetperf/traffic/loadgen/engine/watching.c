@@ -104,8 +104,21 @@ void watching_rows(uint16_t id, uint64_t *rows)
 	}
 }
 
-void watching_differences(uint16_t id, struct hdr *rising, struct hdr *falling)
+uint64_t watching_poll_ns(uint16_t port)
 {
+	uint64_t waits = 0, finds = 0;
+
+	for (unsigned int i = 0; i < engine.port[port].n_rxq; i++) {
+		waits += engine.port[port].rxq[i].waits;
+		finds += engine.port[port].rxq[i].finds;
+	}
+	return finds ? cycles_to_ns(waits / finds) : 0;
+}
+
+uint64_t watching_differences(uint16_t id, struct hdr *rising, struct hdr *falling)
+{
+	uint64_t shared = 0;
+
 	hdr_reset(rising);
 	hdr_reset(falling);
 	for (unsigned int w = 0; w < engine.n_workers; w++) {
@@ -115,5 +128,7 @@ void watching_differences(uint16_t id, struct hdr *rising, struct hdr *falling)
 			continue;
 		hdr_merge(rising, r->rising);
 		hdr_merge(falling, r->falling);
+		shared += r->shared;
 	}
+	return shared;
 }

@@ -19,6 +19,8 @@ static void rx_arm(struct worker *w)
 
 	for (uint16_t i = 0; i < w->n_rxq; i++) {
 		memset(w->rxq[i]->expected, 0, expected);
+		w->rxq[i]->times_polls = watch.ipdv;
+		w->rxq[i]->polled = w->rxq[i]->waits = w->rxq[i]->finds = 0;
 	}
 	/* Each worker clears its own: the pages come from its memory node. */
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++) {
