@@ -178,8 +178,13 @@ class Recovery(Frozen):
         overload_fps: Load before, aggregate frames/s: 110 % of it, or the most that can be offered.
         relaxed_fps: Load after: half of the overload.
         overload_s: Seconds of overload.
-        seconds: Time from the drop of the load to the last lost frame, seconds.
-        note: What keeps it from being a result, e.g. an overload that lost nothing; "".
+        seconds: Time from the drop of the load to the last lost frame, seconds, of the trials that
+            were overloaded until then; None where none was, or where one did not recover.
+        why: Why there is no number: "not measured: ..."; "".
+        not_overloaded: Numbers of the trials whose last bins before the drop show no overload; they
+            are in no number.
+        censored: Numbers of the trials that still lost frames at their end: "at least".
+        note: What a reader must know of the number; "".
         curves: One for each trial.
     """
 
@@ -187,7 +192,10 @@ class Recovery(Frozen):
     overload_fps: float
     relaxed_fps: float
     overload_s: float
-    seconds: Spread
+    seconds: Spread | None = None
+    why: str = ""
+    not_overloaded: tuple[int, ...] = ()
+    censored: tuple[int, ...] = ()
     note: str = ""
     curves: tuple[Curve, ...] = ()
 

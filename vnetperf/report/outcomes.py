@@ -319,15 +319,21 @@ def _back_to_back_headline(_: Result, found: BackToBack) -> tuple[str, str]:
 
 # System recovery.
 
-#: How a note begins that takes the number's worth.
-_NO_RESULT = "no result"
-
 
 def _recovery_text(found: Recovery) -> str:
-    """The time, or that what was seen is no result."""
-    if found.note.startswith(_NO_RESULT):
-        return _NO_RESULT
-    return text.mean_interval(found.seconds, "s")
+    """The time, or that there is none."""
+    return text.mean_interval(found.seconds, "s") if found.seconds else "not measured"
+
+
+def _recovery_trials(found: Recovery) -> str:
+    """Trials that have a time, of all."""
+    measured = found.seconds.n if found.seconds else 0
+    every = len(found.curves) or measured
+    return str(measured) if measured == every else f"{measured} of {every}"
+
+
+def _extreme(found: Spread | None, part: str) -> str | None:
+    return units.time_s(getattr(found, part)) if found else None
 
 
 def _share_of_throughput(found: Recovery) -> str:
@@ -339,9 +345,9 @@ _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
     _SIZE,
     Column("throughput used", lambda e: units.fps(e.found.throughput_fps)),
     Column("recovery time", lambda e: _recovery_text(e.found), bold=True),
-    Column("least", lambda e: units.time_s(e.found.seconds.minimum)),
-    Column("largest", lambda e: units.time_s(e.found.seconds.maximum)),
-    Column("trials", lambda e: str(e.found.seconds.n)),
+    Column("least", lambda e: _extreme(e.found.seconds, "minimum")),
+    Column("largest", lambda e: _extreme(e.found.seconds, "maximum")),
+    Column("trials", lambda e: _recovery_trials(e.found)),
     Column("overload", lambda e: units.fps(e.found.overload_fps)),
     Column("of throughput", lambda e: _share_of_throughput(e.found), brief=False),
     Column("for", lambda e: seconds(e.found.overload_s), brief=False),
@@ -351,18 +357,21 @@ _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
 
 def _recovery_tables(group: Group) -> Iterator[Table]:
     known = _entries(group, lambda r: [r.recovery])
+    timed = [(e.result.size_text, e.found.seconds) for e in known if e.found.seconds]
     notes = [
-        text.interval_note([e.found.seconds for e in known]),
-        "From the drop of the load to the last frame that was lost. Rates are sums.",
+        text.interval_note([found for _, found in timed]),
+        "From the drop of the load to the last frame that was lost, of trials whose last bins "
+        "before it show an overload. Rates are sums.",
+        *group_sentences((e.result.size_text, e.found.why) for e in known),
         *group_sentences((e.result.size_text, e.found.note) for e in known),
-        *_remarks(((e.result.size_text, e.found.seconds) for e in known), "s"),
+        *_remarks(timed, "s"),
     ]
     yield Table.of("System recovery", _RECOVERY, known, notes)
 
 
 def _recovery_headline(_: Result, found: Recovery) -> tuple[str, str]:
-    if _recovery_text(found) == _NO_RESULT:
-        return _NO_RESULT, found.note.removeprefix(f"{_NO_RESULT}: ")
+    if found.seconds is None:
+        return "not measured", found.why.removeprefix("not measured: ")
     after = f"after {units.short_fps(found.overload_fps)} for {found.overload_s:g} s"
     return text.mean_with_n(found.seconds, "s"), found.note or after
 

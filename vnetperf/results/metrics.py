@@ -308,9 +308,15 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
 def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
     recovery = result.recovery
     if recovery is not None:
-        note = recovery.note
-        about: dict[str, Any] = {"note": note, "qualifiers": (note,) if note else ()}
-        yield make("recovery_time", "s", recovery.seconds, less="recovery", main=True, **about)
+        note = recovery.why or recovery.note
+        about: dict[str, Any] = {"note": note, "why": recovery.why, "main": True}
+        about["qualifiers"] = (note,) if note else ()
+        yield make("recovery_time", "s", recovery.seconds, less="recovery", **about)
+        for name, trials in (
+            ("trials_not_overloaded", recovery.not_overloaded),
+            ("trials_not_recovered", recovery.censored),
+        ):
+            yield make(name, "", float(len(trials)))
         yield make("throughput_used", "fps", recovery.throughput_fps)
         yield make("overload", "fps", recovery.overload_fps)
         yield make("load_after", "fps", recovery.relaxed_fps)

@@ -240,18 +240,19 @@ def recovery(looked: ClauseContext) -> Iterator[LedgerEntry]:
     share = found.overload_fps / found.throughput_fps if found.throughput_fps else 0.0
     enough = share >= 1.1 - _ROUNDING and found.overload_s >= 60
     drop = found.relaxed_fps / found.overload_fps if found.overload_fps else 0.0
-    n = found.seconds.n
+    n = 0 if found.seconds is None else found.seconds.n
+    loaded = enough and not found.not_overloaded
     yield from looked.entries(
         "RFC 2544 section 26.5",
         (
             "overload",
             "110 % of the throughput, or the medium's maximum, for at least 60 s",
-            enough,
+            loaded,
             f"{share:.1%} for {found.overload_s:g} s",
-            found.note or looked.because,
+            found.why or found.note or looked.because,
         ),
         ("drop", "then half of that load", abs(drop - 0.5) <= 1e-3, f"{drop:.1%}"),
-        ("repeats", "the average of several trials", n >= 2, f"{n} trials"),
+        ("repeats", "the average of several trials", n >= 2, f"{n} trials", found.why),
     )
 
 
