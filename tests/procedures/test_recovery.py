@@ -275,6 +275,7 @@ def resets(
     return found
 
 
+@settings(deadline=None)
 @given(
     outage=st.floats(0.03, 2.5),
     longer=st.floats(1.0, 1.15),
@@ -310,9 +311,69 @@ def test_loss_before_the_reset_is_not_its() -> None:
         event=lambda n: event(2.0, 2.1),
     )
     (one,) = resets(dut)
+    assert (one.by_loss_s, one.by_time_s) == (None, None)
+    assert one.why == (
+        "not measured: no frame was lost after the reset that was not lost before it as well "
+        "(trial 1)"
+    )
+
+
+def test_loss_after_the_recovery_is_not_its() -> None:
+    dut = OverTime(
+        lossy=lambda n, d: [(2.0, 2.3, 1.0), (4.0, 4.5, 0.3)],
+        silent=lambda n, d: (2.0, 2.3),
+        event=lambda n: event(2.0, 2.2),
+    )
+    (one,) = resets(dut)
     assert one.by_loss_s is not None
-    assert one.by_time_s is not None
-    assert (one.by_loss_s.maximum, one.by_time_s.maximum) == (0, 0)
+    assert one.by_loss_s.mean == pytest.approx(0.3, abs=0.001)
+    lost = round(0.3 * 0.5 * THROUGHPUT)
+    assert one.note == (
+        f"{3 * 2 * lost} frames lost before the reset or after the recovery are not counted"
+    )
+
+
+@given(every=st.floats(0.15, 0.9), share=st.floats(0.05, 0.6))
+@settings(deadline=None, max_examples=30)
+def test_loss_that_comes_and_goes_all_the_time_is_not_its(every: float, share: float) -> None:
+    """Stalls in the whole of the trial; the reset takes 0.5 s beside them."""
+    stalls = [(at, at + 0.03, share) for at in (every * n for n in range(1, 40)) if at < 4.9]
+    dut = OverTime(
+        lossy=lambda n, d: [s for s in stalls if not 1.95 < s[0] < 2.5] + [(2.0, 2.5, 1.0)],
+        silent=lambda n, d: (2.0, 2.5),
+        event=lambda n: event(2.0, 2.4),
+    )
+    (one,) = resets(dut)
+    assert one.by_loss_s is not None
+    assert one.by_loss_s.mean == pytest.approx(0.5, abs=0.1)
+
+
+def test_loss_all_the_time_hides_no_recovery_but_what_the_reset_adds_is_its() -> None:
+    dut = OverTime(
+        lossy=lambda n, d: [(0.0, 2.0, 0.1), (2.0, 2.5, 1.0), (2.5, 5.0, 0.1)],
+        silent=lambda n, d: (2.0, 2.5),
+        event=lambda n: event(2.0, 2.4),
+    )
+    (one,) = resets(dut)
+    assert one.by_loss_s is not None
+    assert one.by_loss_s.mean == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("pause", [(0.5, 1.5), (4.0, 4.9)])
+def test_a_longer_pause_before_or_after_leaves_no_time_by_stamps(
+    pause: tuple[float, float],
+) -> None:
+    """A tester that stood still: not 0 s, nor the pause's length."""
+    dut = OverTime(
+        lossy=lambda n, d: [(2.0, 2.3, 1.0)],
+        silent=lambda n, d: pause,
+        event=lambda n: event(2.0, 2.2),
+    )
+    (one,) = resets(dut)
+    assert one.by_loss_s is not None
+    assert one.by_loss_s.mean == pytest.approx(0.3, abs=0.001)
+    assert one.by_time_s is None
+    assert "no time by time stamps: a longer pause" in one.note
 
 
 def test_what_does_not_come_back_has_no_number_and_is_not_tried_again() -> None:

@@ -319,8 +319,11 @@ class Timeline(Frozen):
             what is missing to `sent` was lost, and this is when it was sent.
         arrived: Distinct frames that came back in each bin.
         last_lost_s: When the last lost frame was sent, seconds; None when none was lost.
-        gap_s: Longest time between two arrivals, seconds.
+        gap_s: Longest time between two arrivals, seconds, of those that end after `gap_since_s`;
+            0 for none.
         gap_from_s: When it began.
+        gap_since_s: From when on the longest time was looked for, seconds: the trial's event is due
+            then. None: not recorded, from the beginning.
     """
 
     direction: int
@@ -331,6 +334,7 @@ class Timeline(Frozen):
     last_lost_s: float | None = None
     gap_s: float = 0.0
     gap_from_s: float = 0.0
+    gap_since_s: float | None = None
 
 
 class EventTimes(Frozen):

@@ -327,7 +327,7 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
             label = f"{reset.what} ({reset.type}) by {_RESET_METHODS[method]}"
             about = {
                 "note": reset.why or reset.note,
-                "why": reset.why,
+                "why": reset.why or ("" if spread else reset.note),
                 "main": method == "loss",
             }
             yield make(f"reset_time_by_{method}", "s", spread, reset.what, less=label, **about)
