@@ -256,9 +256,16 @@ class Soak(Frozen):
         offered: Frames offered.
         lost: Frames lost.
         loss_ratio: Loss ratio, worse direction.
-        loss_low: Lower end of its 95 % interval (Clopper-Pearson).
-        loss_high: Upper end.
+        loss_low: Lower end of its 95 % interval, whose unit is the trial: losses come in events.
+        loss_high: Upper end; None where nothing was lost: no event shows how many frames one takes.
         goal: Loss ratio that it is held against.
+        intended: Frames due by load and duration; None: not recorded.
+        lossy_trials: Trials that lost frames; None: not recorded.
+        largest_event: Most frames lost in one event: in successive bins of a direction that all
+            lost some; None where the generator does not count frames over time.
+        longest_event_s: Longest event, in whole bins, seconds; None likewise.
+        goal_holds_to: Where nothing was lost: the most frames that an event may take for the goal
+            to be met, as events may happen unseen (95 %); None otherwise.
         variation: Direction -> delay variation.
         curve: Over time; None without one.
         trials: Numbers of the trials.
@@ -272,8 +279,13 @@ class Soak(Frozen):
     lost: int
     loss_ratio: float
     loss_low: float
-    loss_high: float
+    loss_high: float | None = None
     goal: float
+    intended: int | None = None
+    lossy_trials: int | None = None
+    largest_event: int | None = None
+    longest_event_s: float | None = None
+    goal_holds_to: int | None = None
     variation: dict[str, DelayVariation] = Field(default_factory=dict)
     curve: Curve | None = None
     trials: tuple[int, ...] = ()

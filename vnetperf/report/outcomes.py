@@ -484,13 +484,49 @@ def _rate_headline(_: Result, rates: tuple[ForwardingRate, ...]) -> tuple[str, s
 # Soak.
 
 
+#: Share of the intended frames that must have been offered for a verdict.
+_OFFERED = 0.999
+
+
 def soak_verdict(found: Soak) -> str:
     """Whether the limit of the loss ratio was met, as far as the interval shows."""
-    if found.loss_high <= found.goal:
-        return "met"
-    if found.loss_low > found.goal:
-        return "not met"
-    return "undecided: the interval holds the limit"
+    if found.intended is None:
+        return "not judged: the intended frames are not recorded"
+    if found.offered < _OFFERED * found.intended:
+        share = percent(found.offered / found.intended, 4)
+        return f"not judged: {share} of the load was offered"
+    if found.loss_high is None:
+        return _verdict_without_loss(found.goal_holds_to)
+    if found.loss_low <= found.goal < found.loss_high:
+        return "undecided: the interval holds the limit"
+    return "met" if found.loss_high <= found.goal else "not met"
+
+
+def _verdict_without_loss(most: int | None) -> str:
+    if not most:
+        return "undecided: nothing was lost, of too few frames to show the limit"
+    return f"met if no event loses over {frames(most)} frames: none was seen"
+
+
+def soak_interval(found: Soak) -> str:
+    """The interval of the loss ratio; without loss it has no upper end."""
+    if found.loss_high is None:
+        return "no event seen"
+    return f"{percent(found.loss_low, 3)} to {percent(found.loss_high, 3)}"
+
+
+def _lossy_trials(found: Soak) -> str:
+    if found.lossy_trials is None:
+        return "not recorded"
+    return f"{found.lossy_trials} of {len(found.trials)}"
+
+
+def _longest_event(found: Soak) -> str:
+    if found.largest_event is None or found.longest_event_s is None:
+        return "not measured"
+    if not found.largest_event:
+        return "none"
+    return f"{frames(found.largest_event)} frames, within {seconds(found.longest_event_s)}"
 
 
 def _largest_pdv(found: Soak) -> str | None:
@@ -504,10 +540,9 @@ _SOAK: tuple[Column[Entry[Soak]], ...] = (
     Column("which is", lambda e: e.found.of, words=True),
     Column("traffic", lambda e: seconds(e.found.seconds)),
     Column("loss, worse direction", lambda e: percent(e.found.loss_ratio), bold=True),
-    Column(
-        "95 % interval",
-        lambda e: f"{percent(e.found.loss_low, 3)} to {percent(e.found.loss_high, 3)}",
-    ),
+    Column("95 % interval", lambda e: soak_interval(e.found)),
+    Column("trials with loss", lambda e: _lossy_trials(e.found)),
+    Column("largest event", lambda e: _longest_event(e.found)),
     Column("limit", lambda e: percent(e.found.goal)),
     Column("verdict", lambda e: soak_verdict(e.found), words=True),
     Column("lost, frames", lambda e: frames(e.found.lost), brief=False),
@@ -520,7 +555,9 @@ def _soak_tables(group: Group) -> Iterator[Table]:
     known = _entries(group, lambda r: [r.soak])
     varied = [(e.result.size_text, v.why) for e in known for v in e.found.variation.values()]
     notes = [
-        "Interval of the loss ratio: Clopper-Pearson, as if frames were lost independently.",
+        "Interval of the loss ratio: its unit is the trial, as losses come in events (gamma "
+        "interval of Fay and Feuer; Student's t where each of many trials lost frames). Without "
+        "loss it has no upper end: nothing shows how many frames an event takes.",
         *group_sentences((e.result.size_text, e.found.note) for e in known),
         *group_sentences(varied),
     ]
@@ -529,7 +566,8 @@ def _soak_tables(group: Group) -> Iterator[Table]:
 
 def _soak_headline(_: Result, found: Soak) -> tuple[str, str]:
     verdict = soak_verdict(found).partition(":")[0]
-    return f"{percent(found.loss_ratio, 3)} lost", f"below {percent(found.loss_high, 3)}; {verdict}"
+    below = "" if found.loss_high is None else f"below {percent(found.loss_high, 3)}; "
+    return f"{percent(found.loss_ratio, 3)} lost", f"{below}{verdict}"
 
 
 # Address caching and learning.

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from vnetperf.model.outcomes import LatencyAt, Spread, Transfer
 from vnetperf.model.result import GoalResult, Result, RunResults
 from vnetperf.model.units import Unit, fps, percent
+from vnetperf.statistics import clopper_pearson
 from vnetperf.statistics.difference import Measurand
 
 #: Key of a metric within its scenario: test, frame size, label.
@@ -352,14 +353,33 @@ def _of_soak(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("duration", "s", soak.seconds, soak.of)
     yield make("offered", "frames", float(soak.offered), soak.of)
     yield make("lost", "frames", float(soak.lost), soak.of)
-    label, ends = f"loss at {soak.of}", (soak.loss_low, soak.loss_high)
+    # Without an event nothing shows how many frames one takes: there is no upper end.
+    high = inf if soak.loss_high is None else soak.loss_high
+    label, ends = f"loss at {soak.of}", (soak.loss_low, high)
     about = {"bounds": ends, "main": True, "note": soak.note}
     yield make("loss_ratio", "ratio", soak.loss_ratio, soak.of, less=label, **about)
     yield make("loss_ratio_low", "ratio", soak.loss_low, soak.of)
     yield make("loss_ratio_high", "ratio", soak.loss_high, soak.of)
     yield make("loss_ratio_goal", "ratio", soak.goal, soak.of)
+    if soak.lossy_trials is not None and soak.trials:
+        count = len(soak.trials)
+        yield make(
+            "lossy_trials",
+            "ratio",
+            soak.lossy_trials / count,
+            soak.of,
+            less=f"trials with loss at {soak.of}",
+            bounds=clopper_pearson(soak.lossy_trials, count),
+            given={"trial, s": soak.seconds / count},
+        )
+    yield make("largest_loss_event", "frames", _or_none(soak.largest_event), soak.of)
+    yield make("longest_loss_event", "s", soak.longest_event_s, soak.of)
     for direction, varied in soak.variation.items():
         yield make("pdv", "ns", varied.pdv_ns, soak.of, direction, note=varied.why)
+
+
+def _or_none(count: int | None) -> float | None:
+    return None if count is None else float(count)
 
 
 def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:

@@ -135,6 +135,7 @@ def begin_test(
         ),
         nominal=media.nominal,
         definition=generator.capabilities.latency_definition,
+        timelines=generator.capabilities.timelines,
         throughput=known,
         **reset_inputs(run, scenario, kind, common["ends"]),
     )
