@@ -123,15 +123,21 @@ class BackToBack(Frozen):
     """Back-to-back frames (RFC 9004, which updates RFC 2544 section 26.4).
 
     Attributes:
-        frames: Longest burst without loss, frames per interface, one value for each search.
+        frames: Longest burst without loss, frames per interface, one value for each search that
+            was decided.
         step_frames: Resolution of the search, frames.
         max_burst_frames: Longest burst tried, frames.
-        gap_ns: Mean time between frames of a burst as they were handed over, nanoseconds.
+        gap_ns: Mean time between frames of the bursts that came through, nanoseconds.
+        calibrated_gap_ns: Gap of the generator's bursts by calibration, nanoseconds: one that left
+            more than 5 % slower does not count. None: not recorded, every burst counted.
+        slow_bursts: Bursts that did not count; None: not recorded.
+        undecided: Searches without a value: the burst above the longest one that came through was
+            never sent at the calibrated gap, or there was none.
         throughput_fps: Throughput that the correction uses, aggregate frames/s.
         implied_s: Implied DUT buffer time: mean frames over the largest rate, seconds.
         corrected_s: Corrected DUT buffer time, seconds; None without a throughput.
-        max_rate_fps: The largest theoretical rate, per interface; of a wire without a speed, the
-            rate at which the generator sent the bursts.
+        max_rate_fps: The largest theoretical rate, per interface; of a wire without a speed, that
+            of the calibrated gap.
         capped: True when every burst up to `max_burst_frames` came through: no result.
         note: What keeps it from being one; "".
         trials: Numbers of the trials.
@@ -141,6 +147,9 @@ class BackToBack(Frozen):
     step_frames: int
     max_burst_frames: int
     gap_ns: float | None = None
+    calibrated_gap_ns: float | None = None
+    slow_bursts: int | None = None
+    undecided: int = 0
     throughput_fps: float | None = None
     implied_s: float | None = None
     corrected_s: float | None = None

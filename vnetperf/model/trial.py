@@ -233,7 +233,8 @@ class DirectionCounts(Frozen):
         misrouted: Own frames of this direction seen at a wrong port.
             These four are None where the generator does not number its frames: `uncollected` of
             the result says why.
-        tx_seconds: Time from the first to the last frame's due time, measured.
+        tx_seconds: Time that the offered frames took, from the first to the last and one more gap,
+            measured: over their number it is their mean gap.
         latency: None when nothing was received.
         broadcast_sent: Frames to the broadcast address that the wire accepted besides (RFC 2544
             section 11.1). A DUT may flood, process or drop them: they are in none of the above.

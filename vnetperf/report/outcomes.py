@@ -275,6 +275,18 @@ def _burst_text(found: BackToBack) -> str:
     return text.mean_interval(found.frames, "frames")
 
 
+def _searches(found: BackToBack) -> str:
+    """Searches with a value, of all."""
+    n = found.frames.n
+    return f"{n} of {n + found.undecided}" if found.undecided else str(n)
+
+
+def _slow_bursts(found: BackToBack) -> str:
+    if found.slow_bursts is None:
+        return "not recorded"
+    return f"{found.slow_bursts} of {len(found.trials)}"
+
+
 _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
     _SIZE,
     Column("back-to-back frames, mean", lambda e: _burst_text(e.found), bold=True),
@@ -282,7 +294,7 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
     Column("most", lambda e: single(e.found.frames.maximum, "frames")),
     Column("std. dev.", lambda e: text.stdev(e.found.frames, "frames")),
     Column("corrected buffer time", lambda e: _if_known(e.found.corrected_s, "s")),
-    Column("N", lambda e: str(e.found.frames.n)),
+    Column("N", lambda e: _searches(e.found)),
     Column("step size, frames", lambda e: str(e.found.step_frames)),
     Column("implied buffer time", lambda e: _if_known(e.found.implied_s, "s"), brief=False),
     Column(
@@ -292,6 +304,8 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
         "theoretical rate, per interface", lambda e: units.fps(e.found.max_rate_fps), brief=False
     ),
     Column("mean gap", lambda e: _if_known(e.found.gap_ns, "ns"), brief=False),
+    Column("calibrated gap", lambda e: _if_known(e.found.calibrated_gap_ns, "ns"), brief=False),
+    Column("slow bursts, not counted", lambda e: _slow_bursts(e.found), brief=False),
     Column("longest tried, frames", lambda e: frames(e.found.max_burst_frames), brief=False),
 )
 
@@ -314,7 +328,7 @@ def _back_to_back_headline(_: Result, found: BackToBack) -> tuple[str, str]:
     if found.capped:
         return _burst_text(found), "no result: the longest burst tried"
     buffer = "" if found.corrected_s is None else f"buffer {units.time_s(found.corrected_s)}, "
-    return _burst_text(found), f"{buffer}N {found.frames.n}"
+    return _burst_text(found), f"{buffer}N {_searches(found)}"
 
 
 # System recovery.

@@ -292,8 +292,19 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
     capped = "every burst up to the longest one tried came through" if found.capped else ""
     note = "; ".join(filter(None, (capped, found.note)))
     about = {"qualifiers": ("at least",) if found.capped else (), "note": note}
-    burst = {"more": "burst", "main": True, "given": {"step, frames": found.step_frames}}
+    burst: dict[str, Any] = {
+        "more": "burst",
+        "main": True,
+        "given": {"step, frames": found.step_frames},
+    }
+    if found.undecided:  # the mean of those that were decided is that of the shorter bursts
+        why = f"not compared: {found.undecided} searches were not decided; {found.note}"
+        yield make("", "frames", None, more="burst", why=why, given=burst.pop("given"))
+        del burst["more"]
     yield make("back_to_back_frames", "frames", found.frames, **burst, **about)
+    yield make("searches_undecided", "", float(found.undecided))
+    yield make("slow_bursts", "", _or_none(found.slow_bursts))
+    yield make("burst_gap_calibrated", "ns", found.calibrated_gap_ns)
     yield make("capped", "", found.capped)
     yield make("step", "frames", float(found.step_frames))
     yield make("longest_burst_tried", "frames", float(found.max_burst_frames))

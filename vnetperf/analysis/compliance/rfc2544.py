@@ -328,6 +328,11 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
     n, longest = found.frames.n, found.max_burst_frames
     repeats = preset.repeats_after_loss
     how = f"loss verification, max(r) = {1 + repeats}" if repeats else "binary search"
+    gap, least = found.gap_ns, 1e9 / found.max_rate_fps
+    at_gap = not looked.nominal and gap is not None and gap <= 1.05 * least
+    why_slower = f"the medium's is {least:.4g} ns"
+    if looked.nominal:
+        why_slower = "virtual wires have no rate of their own: the generator's, by its calibration"
     corrected = "not known" if found.corrected_s is None else f"{found.corrected_s:.3g} s"
     yield from looked.entries(
         "RFC 9004",
@@ -349,6 +354,13 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
             "each burst from idle, at least 2 s after the one before",
             preset.idle_s >= 2,
             f"{preset.idle_s:g} s",
+        ),
+        (
+            "minimum gap",
+            "bursts at the medium's minimum gap between frames",
+            at_gap,
+            "not measured" if gap is None else f"{gap:.4g} ns a frame",
+            why_slower,
         ),
         (
             "longest burst",
