@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, asks, drive, inputs, latency_of, limited
@@ -19,6 +19,7 @@ from vnetperf.statistics import clopper_pearson
 from vnetperf.testing.sim import DutOverTime, run_procedure
 
 
+@settings(deadline=None)  # the first spread imports scipy
 @given(st.floats(1e4, 3e6))
 def test_mrr_is_what_is_forwarded_at_the_largest_load(capacity: float) -> None:
     (rate,), seen = drive(mrr(inputs(MrrTest(repeats=4))), Dut(capacity))
@@ -49,21 +50,43 @@ def test_a_loss_profile_is_the_loss_at_each_load(capacity: float, shares: list[f
         assert len(step.trials) == 2
 
 
-def test_the_forwarding_rate_is_that_at_most_and_the_best_of_all() -> None:
-    class Collapses(Dut):
-        """Forwards less the more it is offered beyond 1.2 Mfps."""
+#: Forwards 1 Mfps, and half a frame less for each offered beyond it.
+LIVELOCKED = {"capacity_fps": 1e6, "livelock": 0.5, "livelock_floor_fps": 0.2e6}
 
-        def run(self, ask: TrialRequest) -> TrialOutcome:
-            self.capacity_fps = 1.2e6 - max(0.0, ask.load_fps - 1.2e6) / 2
-            return super().run(ask)
 
-    asked = Rfc2889Test(shares=(0.9, 0.8, 0.7, 0.6, 0.5))
-    (most, best), seen = drive(forwarding_rate(inputs(asked)), Collapses())
-    assert asks(seen) == pytest.approx([CEILING * s for s in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)])
-    assert most.of == "maximum offered load"
-    assert (most.load_fps, most.forwarded_fps.mean) == pytest.approx((4e6, 1.6e6))
-    assert best.load_fps == pytest.approx(2 * 1.2e6)
-    assert best.forwarded_fps.mean == pytest.approx(2 * 1.2e6)
+def forwarding(throughput_fps: float, ceiling_fps: float = 4e6) -> tuple[ForwardingRate, ...]:
+    """RFC 2889 section 5.6 on a DUT that livelocks, whose throughput is taken for something."""
+    known = KnownThroughput(load_fps=throughput_fps, search=1, goal="ndr")
+    given_ = inputs(Rfc2889Test(), throughput=known, directions=1, ceiling_fps=ceiling_fps)
+    return run_procedure(forwarding_rate(given_), DutOverTime(**LIVELOCKED))
+
+
+@settings(deadline=None)
+@given(st.floats(0.2e6, 1e6))
+def test_a_livelocked_dut_is_found_at_its_best(throughput_fps: float) -> None:
+    """Of shares of the largest load it was 0.5 of 1 Mfps, half the largest load."""
+    most, best = forwarding(throughput_fps)
+    assert (most.of, best.of) == ("maximum offered load", "load with the largest forwarding rate")
+    assert (most.load_fps, most.forwarded_fps.mean) == pytest.approx((4e6, 0.2e6))
+    assert best.forwarded_fps.mean >= 0.96e6
+    assert best.load_fps == pytest.approx(1e6, abs=0.02 * 4e6)
+    assert (best.forwarded_fps.n, most.forwarded_fps.n) == (3, 3)
+
+
+def test_a_throughput_at_the_largest_load_is_the_forwarding_rate() -> None:
+    for ceiling in (1e6, 1.01e6):
+        most, best = forwarding(1e6, ceiling)
+        assert most.load_fps == ceiling
+        assert best.forwarded_fps.mean == pytest.approx(1e6, rel=0.01)
+
+
+def test_a_forwarding_rate_without_a_throughput_is_replayed_as_it_was_measured() -> None:
+    """Logs of earlier versions: shares of the largest load, a trial each."""
+    given_ = inputs(Rfc2889Test(shares=(0.9, 0.5)), throughput=None)
+    (most, best), seen = drive(forwarding_rate(given_), Dut(0.6 * CEILING))
+    assert asks(seen) == pytest.approx([CEILING * s for s in (1.0, 0.9, 0.5)])
+    assert not most.searched
+    assert best.forwarded_fps.n == 1
 
 
 class Drops(Dut):

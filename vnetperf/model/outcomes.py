@@ -137,7 +137,7 @@ class BackToBack(Frozen):
         implied_s: Implied DUT buffer time: mean frames over the largest rate, seconds.
         corrected_s: Corrected DUT buffer time, seconds; None without a throughput.
         max_rate_fps: The largest theoretical rate, per interface; of a wire without a speed, that
-            of the calibrated gap.
+            of the calibrated gap; None where that is not recorded.
         capped: True when every burst up to `max_burst_frames` came through: no result.
         note: What keeps it from being one; "".
         trials: Numbers of the trials.
@@ -153,7 +153,7 @@ class BackToBack(Frozen):
     throughput_fps: float | None = None
     implied_s: float | None = None
     corrected_s: float | None = None
-    max_rate_fps: float
+    max_rate_fps: float | None = None
     capped: bool = False
     note: str = ""
     trials: tuple[int, ...] = ()
@@ -244,6 +244,8 @@ class ForwardingRate(Frozen):
         duration_s: Seconds of each trial.
         forwarded_fps: Aggregate forwarding rate of each trial, frames/s.
         loss_ratio: Loss ratio of the worse direction of each trial.
+        searched: Whether the largest forwarding rate was searched from the throughput on (RFC 2889
+            section 5.6.3).
         trials: Numbers of the trials.
     """
 
@@ -252,6 +254,7 @@ class ForwardingRate(Frozen):
     duration_s: float
     forwarded_fps: Spread
     loss_ratio: Spread
+    searched: bool = False
     trials: tuple[int, ...] = ()
 
 

@@ -216,7 +216,7 @@ def _outcome(
         throughput_fps=known.load_fps * inputs.in_sum,
         implied_s=implied,
         corrected_s=implied * left if implied is not None and left > 0 and not capped else None,
-        max_rate_fps=rate,
+        max_rate_fps=rate if has_rate else None,
         capped=capped,
         note="; ".join(_notes(inputs, frames.maximum, limits, bursts)),
         trials=tuple(bursts.trials),

@@ -301,7 +301,9 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
         "throughput, aggregate", lambda e: _if_known(e.found.throughput_fps, "fps"), brief=False
     ),
     Column(
-        "theoretical rate, per interface", lambda e: units.fps(e.found.max_rate_fps), brief=False
+        "theoretical rate, per interface",
+        lambda e: _if_known(e.found.max_rate_fps, "fps"),
+        brief=False,
     ),
     Column("mean gap", lambda e: _if_known(e.found.gap_ns, "ns"), brief=False),
     Column("calibrated gap", lambda e: _if_known(e.found.calibrated_gap_ns, "ns"), brief=False),

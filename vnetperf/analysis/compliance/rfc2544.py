@@ -328,7 +328,7 @@ def rfc9004_back_to_back(looked: ClauseContext) -> Iterator[LedgerEntry]:
     n, longest = found.frames.n, found.max_burst_frames
     repeats = preset.repeats_after_loss
     how = f"loss verification, max(r) = {1 + repeats}" if repeats else "binary search"
-    gap, least = found.gap_ns, 1e9 / found.max_rate_fps
+    gap, least = found.gap_ns, 1e9 / found.max_rate_fps if found.max_rate_fps else 0.0
     at_gap = not looked.nominal and gap is not None and gap <= 1.05 * least
     why_slower = f"the medium's is {least:.4g} ns"
     if looked.nominal:
