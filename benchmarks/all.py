@@ -9,6 +9,7 @@ SCRIPTS = (
     ("benchmarks.engine",),
     ("benchmarks.search", "20"),
     ("benchmarks.coverage",),
+    ("benchmarks.procedures",),
     ("benchmarks.runs",),
     ("benchmarks.backends",),
     ("benchmarks.generators",),

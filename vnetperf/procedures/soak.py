@@ -118,7 +118,7 @@ def _notes(inputs: ProcedureInputs[SoakTest], trials: Sequence[TrialOutcome]) ->
     short = [str(outcome.number) for outcome in trials if outcome.verdict is not Verdict.VALID]
     if short:
         notes.append(
-            f"in trial {', '.join(short)} the generator offered less than the load; loss is of what "
-            "it offered"
+            f"in trial {', '.join(short)} the generator offered less than the load; loss is of "
+            "what it offered"
         )
     return notes
