@@ -160,6 +160,7 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "steps": None,
         "bin": None,
         "tag": None,
+        "event": None,
         "ipdv": None,
     }
 
