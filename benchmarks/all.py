@@ -8,6 +8,8 @@ import sys
 SCRIPTS = (
     ("benchmarks.engine",),
     ("benchmarks.search", "20"),
+    ("benchmarks.coverage",),
+    ("benchmarks.procedures",),
     ("benchmarks.runs",),
     ("benchmarks.backends",),
     ("benchmarks.generators",),

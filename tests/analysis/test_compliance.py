@@ -360,7 +360,7 @@ def found_of(preset: Preset, test: str, trials: list[int]) -> dict[str, Any]:
             )
         },
         "mrr": {"rates": (rate,)},
-        "forwarding_rate": {"rates": (rate, rate)},
+        "forwarding_rate": {"rates": (rate.model_copy(update={"searched": True}),) * 2},
         "soak": {
             "soak": Soak(
                 load_fps=1e6,
@@ -682,3 +682,25 @@ def test_a_reason_stands_beside_each_deviation_and_beside_nothing_else() -> None
         for entry in ledger_of_tests(preset, *((test, 64) for test in preset.tests)).values():
             assert bool(entry.reason) == (entry.status == "deviated"), entry
             assert entry.value, entry
+
+
+def test_a_forwarding_rate_of_shares_deviates_and_forward_pressure_is_not_done() -> None:
+    preset = shipped("rfc2889")
+    result = result_of(preset, "forwarding_rate", 64)
+    old = tuple(rate.model_copy(update={"searched": False}) for rate in result.rates)
+    met, deviated = (
+        {e.clause: (e.status, e.value) for e in ledger(preset, [one])}
+        for one in (result, result.model_copy(update={"rates": old}))
+    )
+    assert met["RFC 2889 section 5.6"][0] == "met"
+    assert deviated["RFC 2889 section 5.6"][0] == "deviated"
+    assert met["RFC 2889 section 5.6, forward pressure"] == ("deviated", "not done")
+
+
+def test_a_burst_has_the_minimum_gap_of_a_medium_only() -> None:
+    preset = shipped("rfc9004")
+    result = result_of(preset, "back_to_back", 64)
+    assert result.back_to_back is not None
+    entries = {e.clause: e for e in ledger(preset, [result])}
+    assert entries["RFC 9004, minimum gap"].status == "deviated"
+    assert "virtual wires have no rate" in entries["RFC 9004, minimum gap"].reason

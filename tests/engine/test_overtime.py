@@ -105,6 +105,22 @@ def test_a_pause_in_the_middle(loop: Engine) -> None:
         assert timeline.gap_from_ns >= 0.098e9
 
 
+def test_a_pause_that_ended_before_the_event_is_not_its(loop: Engine) -> None:
+    loop.set_streams([stream(0)])
+    result = run(
+        loop,
+        {0: StreamLoad(10_000.0)},
+        steps=((1.0, 0.1), (0.0, 0.1), (1.0, 0.2)),
+        bin_s=0.05,
+        event_at_s=0.3,
+    )
+    assert result.stream(0).counts == clean(3000)
+    timeline = loop.timelines([0])[0]
+    if result.ports[0].lag_max_ns < 2 * MS:
+        assert timeline.gap_ns < 0.05e9
+    assert timeline.gap_from_ns + timeline.gap_ns >= 0.3e9
+
+
 def test_stopped_in_the_first_step(loop: Engine) -> None:
     loop.set_streams([stream(0)])
     loop.start(

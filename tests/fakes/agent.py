@@ -103,6 +103,7 @@ class FakeAgent:
                     latency_min_ns=700.0,
                     pacing_error=0.0001,
                     max_burst=4,
+                    smallest_burst_gap_ns=1e9 / GENERATOR_FPS,
                 )
                 for size in frame_sizes
             ),

@@ -85,7 +85,7 @@ class Dut:
             refused=0,
             unsent=0,
             received=min(frames, carried),
-            tx_seconds=(frames - 1) / self.burst_fps if ask.burst else seconds,
+            tx_seconds=seconds,
             latency=self.delay(number, direction),
         )
 

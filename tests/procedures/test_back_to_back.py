@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import CEILING, Dut, drive, inputs
 from vnetperf.model.errors import NoResultError
+from vnetperf.model.outcomes import BackToBack
 from vnetperf.model.parameters import BackToBackTest
+from vnetperf.model.result import Result
+from vnetperf.model.trial import TrialOutcome, TrialRequest
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import KnownThroughput
+from vnetperf.results.metrics import compared_metrics_of
+from vnetperf.testing.sim import DutOverTime, run_procedure
 
 TEN_G = 14_880_952.38
+#: What a calibration says of bursts at the ceiling.
+GAP_NS = 1e9 / CEILING
 
 
 def longest(buffer: int, capacity: float, rate: float) -> int:
@@ -32,7 +41,8 @@ def test_a_known_buffer_comes_back_within_a_step(buffer: int, step: int, share: 
     known = KnownThroughput(load_fps=capacity, search=1, goal="ndr")
     asked = BackToBackTest(searches=3, max_burst_s=0.5, idle_s=0, step_frames=step)
     dut = Dut(capacity, buffer=lambda _: buffer)
-    found, seen = drive(back_to_back(inputs(asked, throughput=known)), dut)
+    given_ = inputs(asked, throughput=known, burst_gap_ns=GAP_NS)
+    found, seen = drive(back_to_back(given_), dut)
     truth = longest(buffer, capacity, CEILING)
     assert truth - step - 1 <= found.frames.mean <= truth + 1  # a frame for rounding
     assert found.frames.values == (found.frames.mean,) * 3
@@ -127,17 +137,88 @@ def test_no_buffer_fills_below_the_largest_rate(
 
 def test_a_medium_has_its_own_rate_and_a_slow_generator_is_told() -> None:
     asked = BackToBackTest(searches=1, max_burst_s=0.001, idle_s=0)
-    given_ = inputs(asked, nominal=False)
+    given_ = inputs(asked, nominal=False, burst_gap_ns=1e9 / TEN_G)
     found, _ = drive(back_to_back(given_), Dut(burst_fps=TEN_G))
     assert found.max_rate_fps == TEN_G
     assert found.max_burst_frames == 14880
     assert found.note == ""
+    given_ = inputs(asked, nominal=False, burst_gap_ns=2e9 / TEN_G)
     slow, _ = drive(back_to_back(given_), Dut(burst_fps=TEN_G / 2))
     assert "2.00 times as far apart as the medium allows" in slow.note
 
 
 def test_bursts_no_faster_than_the_throughput_correct_nothing() -> None:
     asked = BackToBackTest(searches=1, max_burst_s=0.001, idle_s=0)
-    found, _ = drive(back_to_back(inputs(asked)), Dut(0.0, burst_fps=500e3))
+    given_ = inputs(asked, burst_gap_ns=1e9 / 500e3)
+    found, _ = drive(back_to_back(given_), Dut(0.0, burst_fps=500e3))
     assert found.corrected_s is None
     assert "no faster than the throughput" in found.note
+
+
+def stumbling(gaps_ns: tuple[float, ...], **changes: Any) -> BackToBack:
+    """A DUT of 700 kfps and a buffer of 512 frames, a tester whose bursts have one of some gaps."""
+    asked = BackToBackTest(searches=4, max_burst_s=0.002, idle_s=0).model_copy(update=changes)
+    known = KnownThroughput(load_fps=700e3, search=1, goal="ndr")
+    given_ = inputs(asked, throughput=known, directions=1, burst_gap_ns=GAP_NS)
+    gaps_s = tuple(gap / 1e9 for gap in gaps_ns)
+    dut = DutOverTime(700e3, buffer_frames=512, burst_gaps_s=gaps_s, seed=7)
+    return run_procedure(back_to_back(given_), dut)
+
+
+def test_a_burst_that_a_stalled_tester_stretched_does_not_count() -> None:
+    """At twice the gap the DUT forwards what arrives: every burst would come through."""
+    truth = longest(512, 700e3, CEILING)
+    found = stumbling((GAP_NS, GAP_NS, 2 * GAP_NS))
+    assert found.frames.minimum == found.frames.maximum == pytest.approx(truth, abs=1)
+    assert found.slow_bursts
+    assert f"{found.slow_bursts} of {len(found.trials)} bursts did not count" in found.note
+    assert found.undecided == 0
+    assert (found.calibrated_gap_ns, found.max_rate_fps) == (GAP_NS, CEILING)
+    # Of the calibrated gap: 512 frames at the largest rate.
+    assert found.implied_s == pytest.approx(truth / CEILING, rel=0.01)
+    assert found.corrected_s == pytest.approx(512 / CEILING, rel=0.01)
+
+
+def test_a_gap_within_five_percent_counts() -> None:
+    assert stumbling((GAP_NS * 1.049,)).slow_bursts == 0
+    assert stumbling((GAP_NS * 0.5,)).slow_bursts == 0  # of refused frames
+
+
+def test_bursts_that_never_leave_at_the_gap_have_no_result() -> None:
+    with pytest.raises(NoResultError, match=r"could not be sent at the gap .* 500 ns a frame: 1"):
+        stumbling((2.2 * GAP_NS,))
+
+
+def test_a_search_that_slow_bursts_end_has_no_value() -> None:
+    """Long bursts are stretched: above them nothing is known."""
+
+    class Descheduled(DutOverTime):
+        shorter: int = 10**9
+
+        def measure(self, request: TrialRequest) -> TrialOutcome:
+            slow = request.burst > 400 and self.trials > self.shorter
+            self.burst_gaps_s = (2 * GAP_NS / 1e9,) if slow else (GAP_NS / 1e9,)
+            return DutOverTime.measure(self, request)
+
+    asked = BackToBackTest(searches=4, max_burst_s=0.002, idle_s=0)
+    known = KnownThroughput(load_fps=700e3, search=1, goal="ndr")
+    given_ = inputs(asked, throughput=known, directions=1, burst_gap_ns=GAP_NS)
+    dut = Descheduled(700e3, buffer_frames=512)
+    dut.shorter = 24  # after two searches
+    found = run_procedure(back_to_back(given_), dut)
+    assert (found.frames.n, found.undecided) == (2, 2)
+    assert found.frames.minimum == pytest.approx(longest(512, 700e3, CEILING), abs=1)
+    assert "2 of 4 searches are not in it" in found.note
+    result = Result(
+        scenario="pvp_dpdk", test="back_to_back", frame_size=64, status="measured"
+    ).model_copy(update={"back_to_back": found})
+    (burst,) = [m for m in compared_metrics_of(result) if m.label == "burst"]
+    assert burst.measured is None
+    assert burst.why.startswith("not compared: 2 searches were not decided")
+
+
+def test_without_a_calibrated_gap_every_burst_counts_and_no_time_is_implied() -> None:
+    asked = BackToBackTest(searches=2, max_burst_s=0.001, idle_s=0)
+    found, _ = drive(back_to_back(inputs(asked)), Dut(0.0))
+    assert (found.implied_s, found.corrected_s, found.slow_bursts) == (None, None, None)
+    assert "no calibrated gap is recorded" in found.note

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.procedures.support import Dut, drive, inputs, spec_of
@@ -120,13 +120,15 @@ def recovered(dut: OverTime, parameters: RecoveryTest = RECOVERY, **changes: obj
     return found
 
 
+@settings(deadline=None)  # the first spread imports scipy
 @given(after=st.floats(0.02, 2.9), other=st.floats(0.0, 2.9))
 def test_recovery_is_from_the_drop_to_the_last_lost_frame(after: float, other: float) -> None:
     dut = OverTime(lossy=lambda n, d: [(0.5, 2.0 + (other if d else after), 0.2)])
     found = recovered(dut)
+    assert found.seconds is not None
     for value in found.seconds.values:
         assert value == pytest.approx(max(after, other), abs=1e-9)
-    assert found.note == ""
+    assert (found.note, found.why) == ("", "")
     assert found.curves[0].marks["load drops"] == 2.0
 
 
@@ -147,17 +149,64 @@ def test_an_overload_that_cannot_be_offered_is_said() -> None:
     assert "105% of the throughput, not 110%: limited by the generator" in found.note
 
 
-def test_an_overload_without_loss_is_no_result() -> None:
+OVERLOADED = (0.5, 2.0, 0.2)
+NOTHING_TO_RECOVER_FROM = (
+    "not measured: the DUT was not overloaded when the load dropped, so that there was nothing to "
+    "recover from"
+)
+
+
+def test_an_overload_without_loss_has_no_time() -> None:
     found = recovered(OverTime())
-    assert "no result: the overload lost no frame" in found.note
-    assert found.seconds.maximum == 0
-    one = recovered(OverTime(lossy=lambda n, d: [(0.5, 2.1, 0.2)] if n == 1 else []))
-    assert one.note == "the overload lost no frame in trial 2"
+    assert (found.seconds, found.why) == (None, NOTHING_TO_RECOVER_FROM)
+    assert found.not_overloaded == (1, 2)
+    one = recovered(OverTime(lossy=lambda n, d: [OVERLOADED] if n == 1 else []))
+    assert one.seconds is not None
+    assert (one.seconds.values, one.not_overloaded) == ((0.0,), (2,))
+    assert one.note == "trial 2 not counted: no overload in the last bins before the load dropped"
 
 
-def test_loss_to_the_end_is_at_least() -> None:
+@pytest.mark.parametrize(
+    "stray",
+    [
+        [(0.05, 0.06, 0.1)],  # long before the drop
+        [(1.995, 1.999, 0.1)],  # one bin of the last ones
+        [(0.0, 1.85, 0.2)],  # an overload that the DUT overcame
+        [(0.05, 0.06, 0.1), (2.3, 2.4, 0.1)],  # and loss of another cause after it
+    ],
+)
+def test_loss_that_is_no_overload_at_the_drop_gives_no_time(
+    stray: list[tuple[float, float, float]],
+) -> None:
+    found = recovered(OverTime(lossy=lambda n, d: stray))
+    assert (found.seconds, found.why) == (None, NOTHING_TO_RECOVER_FROM)
+    assert all("last lost frame" not in curve.marks for curve in found.curves)
+
+
+def test_loss_that_the_throughput_may_have_is_no_overload() -> None:
+    known = KNOWN.model_copy(update={"loss_ratio": 0.05})
+    tolerated = recovered(OverTime(lossy=lambda n, d: [(0.0, 2.0, 0.04)]), throughput=known)
+    assert tolerated.seconds is None
+    more = recovered(OverTime(lossy=lambda n, d: [(0.0, 2.0, 0.2)]), throughput=known)
+    assert more.seconds is not None
+
+
+def test_an_overload_that_leaves_nothing_behind_takes_no_time() -> None:
+    """One direction suffices, and bins between losses."""
+    bursts = [(n / 50, n / 50 + 0.01, 0.2) for n in range(100)]
+    found = recovered(OverTime(lossy=lambda n, d: bursts if d else []))
+    assert found.seconds is not None
+    assert (found.seconds.values, found.why, found.note) == ((0.0, 0.0), "", "")
+
+
+def test_loss_to_the_end_is_at_least_and_in_no_mean() -> None:
     found = recovered(OverTime(lossy=lambda n, d: [(0.5, 5.0, 0.2)]))
-    assert "at least: frames were still lost when trials 1, 2 ended, 3 s after" in found.note
+    assert (found.seconds, found.censored) == (None, (1, 2))
+    assert "at least 3 s, frames were still lost when trials 1, 2 ended" in found.why
+    mixed = OverTime(lossy=lambda n, d: [(0.5, 5.0 if n == 1 else 2.5, 0.2)])
+    one = recovered(mixed)
+    assert (one.seconds, one.censored) == (None, (1,))
+    assert "when trial 1 ended; the others took 500.0 ms; raise relaxed_s" in one.why
 
 
 def test_loss_long_after_is_pointed_at() -> None:
@@ -226,6 +275,7 @@ def resets(
     return found
 
 
+@settings(deadline=None)
 @given(
     outage=st.floats(0.03, 2.5),
     longer=st.floats(1.0, 1.15),
@@ -261,9 +311,69 @@ def test_loss_before_the_reset_is_not_its() -> None:
         event=lambda n: event(2.0, 2.1),
     )
     (one,) = resets(dut)
+    assert (one.by_loss_s, one.by_time_s) == (None, None)
+    assert one.why == (
+        "not measured: no frame was lost after the reset that was not lost before it as well "
+        "(trial 1)"
+    )
+
+
+def test_loss_after_the_recovery_is_not_its() -> None:
+    dut = OverTime(
+        lossy=lambda n, d: [(2.0, 2.3, 1.0), (4.0, 4.5, 0.3)],
+        silent=lambda n, d: (2.0, 2.3),
+        event=lambda n: event(2.0, 2.2),
+    )
+    (one,) = resets(dut)
     assert one.by_loss_s is not None
-    assert one.by_time_s is not None
-    assert (one.by_loss_s.maximum, one.by_time_s.maximum) == (0, 0)
+    assert one.by_loss_s.mean == pytest.approx(0.3, abs=0.001)
+    lost = round(0.3 * 0.5 * THROUGHPUT)
+    assert one.note == (
+        f"{3 * 2 * lost} frames lost before the reset or after the recovery are not counted"
+    )
+
+
+@given(every=st.floats(0.15, 0.9), share=st.floats(0.05, 0.6))
+@settings(deadline=None, max_examples=30)
+def test_loss_that_comes_and_goes_all_the_time_is_not_its(every: float, share: float) -> None:
+    """Stalls in the whole of the trial; the reset takes 0.5 s beside them."""
+    stalls = [(at, at + 0.03, share) for at in (every * n for n in range(1, 40)) if at < 4.9]
+    dut = OverTime(
+        lossy=lambda n, d: [s for s in stalls if not 1.95 < s[0] < 2.5] + [(2.0, 2.5, 1.0)],
+        silent=lambda n, d: (2.0, 2.5),
+        event=lambda n: event(2.0, 2.4),
+    )
+    (one,) = resets(dut)
+    assert one.by_loss_s is not None
+    assert one.by_loss_s.mean == pytest.approx(0.5, abs=0.1)
+
+
+def test_loss_all_the_time_hides_no_recovery_but_what_the_reset_adds_is_its() -> None:
+    dut = OverTime(
+        lossy=lambda n, d: [(0.0, 2.0, 0.1), (2.0, 2.5, 1.0), (2.5, 5.0, 0.1)],
+        silent=lambda n, d: (2.0, 2.5),
+        event=lambda n: event(2.0, 2.4),
+    )
+    (one,) = resets(dut)
+    assert one.by_loss_s is not None
+    assert one.by_loss_s.mean == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("pause", [(0.5, 1.5), (4.0, 4.9)])
+def test_a_longer_pause_before_or_after_leaves_no_time_by_stamps(
+    pause: tuple[float, float],
+) -> None:
+    """A tester that stood still: not 0 s, nor the pause's length."""
+    dut = OverTime(
+        lossy=lambda n, d: [(2.0, 2.3, 1.0)],
+        silent=lambda n, d: pause,
+        event=lambda n: event(2.0, 2.2),
+    )
+    (one,) = resets(dut)
+    assert one.by_loss_s is not None
+    assert one.by_loss_s.mean == pytest.approx(0.3, abs=0.001)
+    assert one.by_time_s is None
+    assert "no time by time stamps: a longer pause" in one.note
 
 
 def test_what_does_not_come_back_has_no_number_and_is_not_tried_again() -> None:

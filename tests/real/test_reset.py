@@ -175,7 +175,12 @@ def test_a_user_measures_recovery_and_reset(
     results = {result["test"]: result for result in run.json()["results"]}
     recovery = results["recovery"]["recovery"]
     assert recovery["overload_fps"] > recovery["relaxed_fps"] > 0
-    assert recovery["seconds"]["n"] == len(recovery["curves"]) == 1
+    assert len(recovery["curves"]) == 1
+    if recovery["seconds"] is None:  # on shared processors the throughput may be an underestimate
+        assert recovery["not_overloaded"] or recovery["censored"]
+        assert recovery["why"].startswith("not measured")
+    else:
+        assert recovery["seconds"]["n"] == 1
     switch, vnf, link = results["reset"]["resets"]
     assert "phy2phy has no vnf0" in vnf["why"]
     assert (switch["why"], link["why"]) == ("", "")

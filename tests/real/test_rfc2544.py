@@ -78,7 +78,8 @@ def trials(run: UserRun) -> list[dict[str, Any]]:
 
 def bursts_are_whole(run: UserRun, bursts: dict[str, Any]) -> None:
     """Each search ended at a multiple of its step, and each burst was asked for as it was sent."""
-    assert bursts["frames"]["n"] == 2
+    assert bursts["frames"]["n"] + bursts["undecided"] == 2
+    assert bursts["calibrated_gap_ns"] > 0
     assert all(v % 64 == 0 for v in bursts["frames"]["values"])
     by_number = {t["number"]: t for t in trials(run)}
     for number in bursts["trials"]:
@@ -97,7 +98,9 @@ def test_all_six_tests(start: Start, unchanged: Unchanged, tmp_path: Path) -> No
     # Where the tester's limit comes before the DUT's nothing says that a burst fills a buffer, and
     # RFC 9004 has no result: which it is, is up to this machine's cores.
     at_least = found["throughput"]["goals"][0]["qualifier"] == "at least"
-    without = {"back_to_back"} if at_least else set()
+    # Nor has it where the tester shares its core, and bursts leave more slowly than calibrated.
+    too_slow = "could not be sent at the gap" in found["back_to_back"]["why"]
+    without = {"back_to_back"} if at_least or too_slow else set()
     assert {t for t, r in found.items() if r["status"] != "measured"} == without, found
     again = derive(read_log(run.results / "latest/trials.jsonl"))
     assert json.loads(again.model_dump_json())["results"] == content["results"]
@@ -123,7 +126,7 @@ def test_all_six_tests(start: Start, unchanged: Unchanged, tmp_path: Path) -> No
 
     if at_least:
         assert "the throughput is at least the largest load" in found["back_to_back"]["why"]
-    else:
+    elif not too_slow:
         bursts_are_whole(run, found["back_to_back"]["back_to_back"])
 
     (curve,) = found["recovery"]["recovery"]["curves"]

@@ -283,7 +283,7 @@ def soak(rng: random.Random, size: int) -> dict[str, Any]:
     lost, low, high = {
         64: (3, 1e-11, 2.1e-9),
         512: (round(offered * 4e-7), 3.6e-7, 4.4e-7),
-    }.get(size, (0, 0.0, 3.1e-7))
+    }.get(size, (0, 0.0, None))
     curve = _curve(
         rng,
         1,
@@ -303,6 +303,12 @@ def soak(rng: random.Random, size: int) -> dict[str, Any]:
             loss_low=low,
             loss_high=high,
             goal=1e-7,
+            intended=offered,
+            lossy_trials=0 if high is None else 2,
+            largest_event=0 if high is None else lost - 1,
+            longest_event_s=0.0 if high is None else 0.1,
+            goal_holds_to=0 if high is None else None,
+            trials=tuple(range(1, 31)),
             variation={d: _variation(rng, told=True) for d in DIRECTIONS},
             curve=curve,
         )

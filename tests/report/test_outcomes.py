@@ -11,6 +11,7 @@ from vnetperf.model.result import Deployments, Observation, Redaction, RepeatedN
 from vnetperf.report import html_report, junit_xml, markdown_report, outcomes, terminal_text
 from vnetperf.report.csv_files import curves_csv, outcomes_csv
 from vnetperf.report.summary import groups
+from vnetperf.results.metrics import compared_metrics_of
 from vnetperf.statistics.samples import spread
 
 from .sample_outcomes import SIZES, TESTS
@@ -251,14 +252,35 @@ def test_clauses_of_a_test_stand_beside_it_and_say_what_they_hold_for(every, pag
 
 def test_a_recovery_without_overload_is_no_result(every):
     result = next(r for r in every.results if r.recovery)
-    note = "no result: the overload lost no frame"
-    found = result.recovery.model_copy(update={"note": note, "seconds": spread([0.0, 0.0])})
+    why = "not measured: the DUT was not overloaded"
+    found = result.recovery.model_copy(
+        update={"why": why, "seconds": None, "not_overloaded": (1, 2, 3, 4, 5)}
+    )
     changed = result.model_copy(update={"recovery": found})
-    assert outcomes.headline(changed) == ("no result", "the overload lost no frame")
+    assert outcomes.headline(changed) == ("not measured", "the DUT was not overloaded")
     run = every.model_copy(update={"results": (changed,)})
     shown = Page(html_report(run)).shown
-    assert f"64 octets: {note}" in shown
-    assert "Recovery time of each trial" not in shown  # an axis of nothing but 0 says nothing
+    assert f"64 octets: {why}" in shown
+    assert "0 of 5" in shown
+    assert "Recovery time of each trial" not in shown
+    rows = list(csv.DictReader(io.StringIO(outcomes_csv(run))))
+    row = next(r for r in rows if r["quantity"] == "recovery_time")
+    assert (row["value"], row["note"]) == ("", why)
+    idle = next(r for r in rows if r["quantity"] == "trials_not_overloaded")
+    assert float(idle["value"]) == 5
+
+
+def test_a_recovery_without_a_number_is_not_compared(every):
+    result = next(r for r in every.results if r.recovery)
+    censored = result.recovery.model_copy(
+        update={"why": "not measured: at least 10 s", "seconds": None, "censored": (2,)}
+    )
+    changed = result.model_copy(update={"recovery": censored})
+    (metric,) = compared_metrics_of(changed)
+    assert (metric.label, metric.measured, metric.why) == (
+        *("recovery", None),
+        "not measured: at least 10 s",
+    )
 
 
 def test_a_redacted_copy_says_so_first(every):

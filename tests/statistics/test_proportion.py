@@ -6,10 +6,10 @@ import random
 from math import comb
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vnetperf.statistics import clopper_pearson
+from vnetperf.statistics import clopper_pearson, loss_of_trials
 
 
 @pytest.mark.parametrize(
@@ -86,3 +86,31 @@ def test_no_share_is_refused(lost: int, offered: int) -> None:
 def test_no_level_is_refused() -> None:
     with pytest.raises(ValueError, match="no level"):
         clopper_pearson(1, 5, confidence=95)
+
+
+@pytest.mark.parametrize("frames", [1, 5000])
+def test_one_lossy_trial_is_an_event_of_a_poisson_process(frames: int) -> None:
+    """Its exact interval is 0.0253 to 5.572 events; each of as many frames."""
+    found = loss_of_trials([0, 0, frames, 0])
+    assert found == pytest.approx((0.025318 * frames, 5.571643 * frames), rel=1e-5)
+    assert loss_of_trials([0, 0]) is None
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=40))
+@settings(deadline=None)
+def test_the_interval_of_trials_holds_what_they_lost(lost: list[int]) -> None:
+    found = loss_of_trials(lost)
+    if not any(lost):
+        assert found is None
+        return
+    assert found is not None
+    low, high = found
+    assert 0 <= low <= sum(lost) * (1 + 1e-9)
+    assert high >= sum(lost) * (1 - 1e-9)
+
+
+def test_frames_that_are_lost_one_by_one_leave_a_narrow_interval() -> None:
+    low, high = loss_of_trials([50, 46, 53, 55, 49, 47, 52, 51, 44, 53]) or (0.0, 0.0)
+    assert 470 < low < 500 < high < 530
+    with pytest.raises(ValueError, match="no level of confidence"):
+        loss_of_trials([1], confidence=95)

@@ -161,6 +161,7 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "steps": None,
         "bin": None,
         "tag": None,
+        "event": None,
         "ipdv": None,
     }
 

@@ -13,6 +13,7 @@ from vnetperf.registry import load
 from vnetperf.traffic.loadgen.telemetry import DelayDifferences, StreamTimeline
 from vnetperf.traffic.loadgen.trials import ipdv_of, timeline_of
 
+FINE = TrialSpec(frame_size=64, load_fps=1000, duration_s=1, bin_s=1e-6)
 REPLY = {"bin_ns": 1000, "gap_ns": 300, "gap_from_ns": 500}
 
 
@@ -48,13 +49,13 @@ def test_refused_frames_are_lost_where_they_were_the_switchs() -> None:
     one = timeline((10, 0, 10, 10, 0), (5, 5, 5, 5, 0), (0, 0, 0, 0, 0))
     assert one.last_lost_ns(refusal_is_loss=False) is None
     assert one.last_lost_ns(refusal_is_loss=True) == 2000
-    assert timeline_of(0, [one], 1e-6, refusal_is_loss=True).sent == (10, 10)
-    assert timeline_of(0, [one], 1e-6, refusal_is_loss=False).sent == (10, 5)
+    assert timeline_of(0, [one], FINE, refusal_is_loss=True).sent == (10, 10)
+    assert timeline_of(0, [one], FINE, refusal_is_loss=False).sent == (10, 5)
 
 
 def test_streams_of_a_direction_add_up() -> None:
     a, b = timeline((5, 0, 5, 4, 0), (5, 0, 4, 5, 1600)), timeline((3, 0, 3, 3, 0), (3, 0, 3, 3, 0))
-    both = timeline_of(1, [a, b], 1e-6, refusal_is_loss=False)
+    both = timeline_of(1, [a, b], FINE, refusal_is_loss=False)
     assert (both.sent, both.received, both.arrived) == ((8, 8), (8, 7), (7, 8))
     assert both.last_lost_s == 1600e-9
     assert (both.direction, both.gap_s, both.gap_from_s) == (1, 300e-9, 500e-9)

@@ -156,15 +156,21 @@ class BackToBack(Frozen):
     """Back-to-back frames (RFC 9004, which updates RFC 2544 section 26.4).
 
     Attributes:
-        frames: Longest burst without loss, frames per interface, one value for each search.
+        frames: Longest burst without loss, frames per interface, one value for each search that
+            was decided.
         step_frames: Resolution of the search, frames.
         max_burst_frames: Longest burst tried, frames.
-        gap_ns: Mean time between frames of a burst as they were handed over, nanoseconds.
+        gap_ns: Mean time between frames of the bursts that came through, nanoseconds.
+        calibrated_gap_ns: Gap of the generator's bursts by calibration, nanoseconds: one that left
+            more than 5 % slower does not count. None: not recorded, every burst counted.
+        slow_bursts: Bursts that did not count; None: not recorded.
+        undecided: Searches without a value: the burst above the longest one that came through was
+            never sent at the calibrated gap, or there was none.
         throughput_fps: Throughput that the correction uses, aggregate frames/s.
         implied_s: Implied DUT buffer time: mean frames over the largest rate, seconds.
         corrected_s: Corrected DUT buffer time, seconds; None without a throughput.
-        max_rate_fps: The largest theoretical rate, per interface; of a wire without a speed, the
-            rate at which the generator sent the bursts.
+        max_rate_fps: The largest theoretical rate, per interface; of a wire without a speed, that
+            of the calibrated gap; None where that is not recorded.
         capped: True when every burst up to `max_burst_frames` came through: no result.
         note: What keeps it from being one; "".
         trials: Numbers of the trials.
@@ -174,10 +180,13 @@ class BackToBack(Frozen):
     step_frames: int
     max_burst_frames: int
     gap_ns: float | None = None
+    calibrated_gap_ns: float | None = None
+    slow_bursts: int | None = None
+    undecided: int = 0
     throughput_fps: float | None = None
     implied_s: float | None = None
     corrected_s: float | None = None
-    max_rate_fps: float
+    max_rate_fps: float | None = None
     capped: bool = False
     note: str = ""
     trials: tuple[int, ...] = ()
@@ -211,8 +220,13 @@ class Recovery(Frozen):
         overload_fps: Load before, aggregate frames/s: 110 % of it, or the most that can be offered.
         relaxed_fps: Load after: half of the overload.
         overload_s: Seconds of overload.
-        seconds: Time from the drop of the load to the last lost frame, seconds.
-        note: What keeps it from being a result, e.g. an overload that lost nothing; "".
+        seconds: Time from the drop of the load to the last lost frame, seconds, of the trials that
+            were overloaded until then; None where none was, or where one did not recover.
+        why: Why there is no number: "not measured: ..."; "".
+        not_overloaded: Numbers of the trials whose last bins before the drop show no overload; they
+            are in no number.
+        censored: Numbers of the trials that still lost frames at their end: "at least".
+        note: What a reader must know of the number; "".
         curves: One for each trial.
     """
 
@@ -220,7 +234,10 @@ class Recovery(Frozen):
     overload_fps: float
     relaxed_fps: float
     overload_s: float
-    seconds: Spread
+    seconds: Spread | None = None
+    why: str = ""
+    not_overloaded: tuple[int, ...] = ()
+    censored: tuple[int, ...] = ()
     note: str = ""
     curves: tuple[Curve, ...] = ()
 
@@ -260,6 +277,8 @@ class ForwardingRate(Frozen):
         duration_s: Seconds of each trial.
         forwarded_fps: Aggregate forwarding rate of each trial, frames/s.
         loss_ratio: Loss ratio of the worse direction of each trial.
+        searched: Whether the largest forwarding rate was searched from the throughput on (RFC 2889
+            section 5.6.3).
         trials: Numbers of the trials.
     """
 
@@ -268,6 +287,7 @@ class ForwardingRate(Frozen):
     duration_s: float
     forwarded_fps: Spread
     loss_ratio: Spread
+    searched: bool = False
     trials: tuple[int, ...] = ()
 
 
@@ -281,9 +301,16 @@ class Soak(Frozen):
         offered: Frames offered.
         lost: Frames lost.
         loss_ratio: Loss ratio, worse direction.
-        loss_low: Lower end of its 95 % interval (Clopper-Pearson).
-        loss_high: Upper end.
+        loss_low: Lower end of its 95 % interval, whose unit is the trial: losses come in events.
+        loss_high: Upper end; None where nothing was lost: no event shows how many frames one takes.
         goal: Loss ratio that it is held against.
+        intended: Frames due by load and duration; None: not recorded.
+        lossy_trials: Trials that lost frames; None: not recorded.
+        largest_event: Most frames lost in one event: in successive bins of a direction that all
+            lost some; None where the generator does not count frames over time.
+        longest_event_s: Longest event, in whole bins, seconds; None likewise.
+        goal_holds_to: Where nothing was lost: the most frames that an event may take for the goal
+            to be met, as events may happen unseen (95 %); None otherwise.
         variation: Direction -> delay variation.
         curve: Over time; None without one.
         trials: Numbers of the trials.
@@ -297,8 +324,13 @@ class Soak(Frozen):
     lost: int
     loss_ratio: float
     loss_low: float
-    loss_high: float
+    loss_high: float | None = None
     goal: float
+    intended: int | None = None
+    lossy_trials: int | None = None
+    largest_event: int | None = None
+    longest_event_s: float | None = None
+    goal_holds_to: int | None = None
     variation: dict[str, DelayVariation] = Field(default_factory=dict)
     curve: Curve | None = None
     trials: tuple[int, ...] = ()

@@ -331,7 +331,10 @@ class Rfc2889Test(ProcedureParameters):
 
     Attributes:
         duration_s: Seconds of a trial: 30 by default in section 4.
-        shares: Loads of the forwarding rate, as shares of the largest that can be offered.
+        loads: Loads from the throughput to the largest that can be offered at which the forwarding
+            rate is measured first; then between the best and its neighbours.
+        repeats: Trials at each.
+        shares: Without a throughput, as logs of earlier versions are: shares of the largest load.
         max_addresses: Most addresses tried.
         learning_fps: Rate at which addresses are sent in the caching test, frames/s.
         ageing_s: Wait after which a DUT has forgotten addresses, seconds; 0: its first port is
@@ -339,6 +342,8 @@ class Rfc2889Test(ProcedureParameters):
     """
 
     duration_s: float = Field(default=30.0, gt=0)
+    loads: int = Field(default=6, ge=2)
+    repeats: int = Field(default=3, ge=1)
     shares: tuple[float, ...] = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
     max_addresses: int = Field(default=65536, ge=2)
     learning_fps: float = Field(default=1000.0, gt=0)

@@ -238,7 +238,8 @@ class DirectionCounts(Frozen):
             the result says why.
         altered: Own frames of another length or payload than was sent, a tag or a tunnel's header
             still on them for one; not in `received`. None: not verified, or an older log.
-        tx_seconds: Time from the first to the last frame's due time, measured.
+        tx_seconds: Time that the offered frames took, from the first to the last and one more gap,
+            measured: over their number it is their mean gap.
         latency: None when nothing was received.
         broadcast_sent: Frames to the broadcast address that the wire accepted besides (RFC 2544
             section 11.1). A DUT may flood, process or drop them: they are in none of the above.
@@ -360,8 +361,11 @@ class Timeline(Frozen):
             what is missing to `sent` was lost, and this is when it was sent.
         arrived: Distinct frames that came back in each bin.
         last_lost_s: When the last lost frame was sent, seconds; None when none was lost.
-        gap_s: Longest time between two arrivals, seconds.
+        gap_s: Longest time between two arrivals, seconds, of those that end after `gap_since_s`;
+            0 for none.
         gap_from_s: When it began.
+        gap_since_s: From when on the longest time was looked for, seconds: the trial's event is due
+            then. None: not recorded, from the beginning.
     """
 
     direction: int
@@ -372,6 +376,7 @@ class Timeline(Frozen):
     last_lost_s: float | None = None
     gap_s: float = 0.0
     gap_from_s: float = 0.0
+    gap_since_s: float | None = None
 
 
 class EventTimes(Frozen):

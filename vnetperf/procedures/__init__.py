@@ -13,7 +13,7 @@ from vnetperf.procedures.addresses import address_caching, address_learning
 from vnetperf.procedures.back_to_back import back_to_back
 from vnetperf.procedures.base import ProcedureInputs
 from vnetperf.procedures.latency import latency
-from vnetperf.procedures.rates import forwarding_rate, frame_loss, loss_profile, mrr
+from vnetperf.procedures.rates import forwarding_rate, frame_loss, halvings, loss_profile, mrr
 from vnetperf.procedures.recovery import recovery
 from vnetperf.procedures.reset import reset
 from vnetperf.procedures.soak import soak
@@ -90,6 +90,11 @@ def _estimate_mrr(preset: Preset, _: float) -> DurationEstimate:
     return _equal_trials(preset.mrr.repeats, preset.mrr.duration_s)
 
 
+def _estimate_forwarding_rate(preset: Preset, _: float) -> DurationEstimate:
+    test = preset.rfc2889
+    return _equal_trials((test.loads + 2 * halvings(test)) * test.repeats, test.duration_s)
+
+
 @dataclass(frozen=True)
 class StandardTest:
     """A test that is no search.
@@ -143,7 +148,9 @@ PROCEDURES: dict[str, StandardTest] = {
         loss_profile, "loss_profile", "loss_steps", _estimate_loss_profile
     ),
     "soak": _after_throughput(soak, "soak", "soak", _estimate_soak),
-    "forwarding_rate": StandardTest(forwarding_rate, "rfc2889", "rates"),
+    "forwarding_rate": _after_throughput(
+        forwarding_rate, "rfc2889", "rates", _estimate_forwarding_rate
+    ),
     "address_caching": StandardTest(address_caching, "rfc2889", "addresses"),
     "address_learning": StandardTest(address_learning, "rfc2889", "addresses"),
 }

@@ -2,12 +2,17 @@
 
 Each search is a binary search over multiples of a step (TST009 section 12.3.2), or with loss
 verification (12.3.3) where a burst that lost frames is tried again.
+
+A burst counts only if it left at the minimum gap, which a wire without a speed has from the
+generator's calibration: while a tester is kept from running, the DUT empties its buffer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
 
 from vnetperf.model.errors import NoResultError
 from vnetperf.model.outcomes import BackToBack
@@ -23,26 +28,66 @@ _FULL_RATE = 0.999
 _MINIMUM_GAP = 0.99
 
 
+#: A burst whose mean gap is longer than this multiple of the calibrated one does not count.
+SLOWEST = 1.05
+#: Times that such a burst is sent, at most.
+ATTEMPTS = 5
+#: Searches without a value that end the test where none before them had one.
+_HOPELESS = 3
+
+
+class _Burst(Enum):
+    """What a burst shows, or is an upper limit for."""
+
+    PASSED = "came through"
+    LOST = "lost frames"
+    SLOW = "left too slowly"
+    LONGEST = "would be longer than any"
+
+
 @dataclass
 class _Bursts:
-    """What all bursts of a test came to."""
+    """What all bursts of a test came to.
 
+    Attributes:
+        slowest_s: Longest mean gap that counts, seconds; None: any does.
+        per_interface: Frames of an interface for each of a stream.
+        frames: Of the bursts that came through.
+        seconds: They took.
+        slow: Bursts that did not count.
+        slow_gap_s: Shortest mean gap of these, seconds.
+        trials: Numbers of all.
+    """
+
+    slowest_s: float | None
     per_interface: float = 1.0
     frames: float = 0.0
     seconds: float = 0.0
+    slow: int = 0
+    slow_gap_s: float = inf
     trials: list[int] = field(default_factory=list)
 
-    def add(self, outcome: TrialOutcome) -> bool:
+    def add(self, outcome: TrialOutcome) -> _Burst:
         """Take a burst."""
         self.trials.append(outcome.number)
-        came_through = outcome.result.worst_loss_ratio() == 0
+        timed = [
+            (counts.sent + counts.refused, counts.tx_seconds)
+            for counts in outcome.result.directions
+            # The gap of a single frame is none.
+            if counts.intended > 1 and counts.tx_seconds > 0
+        ]
         for counts in outcome.result.directions:
             self.per_interface = max(self.per_interface, counts.intended / outcome.request.burst)
-            # A frame that the far end refuses leaves the generator faster than any other.
-            if came_through and counts.intended > 1 and counts.tx_seconds > 0:
-                self.frames += counts.intended - 1
-                self.seconds += counts.tx_seconds
-        return came_through
+        gap_s = max((seconds / frames for frames, seconds in timed if frames), default=0.0)
+        if self.slowest_s is not None and gap_s > self.slowest_s:
+            self.slow, self.slow_gap_s = self.slow + 1, min(self.slow_gap_s, gap_s)
+            return _Burst.SLOW
+        if outcome.result.worst_loss_ratio() > 0:
+            return _Burst.LOST
+        # A frame that the far end refuses leaves the generator faster than any other.
+        self.frames += sum(frames for frames, _ in timed)
+        self.seconds += sum(seconds for _, seconds in timed)
+        return _Burst.PASSED
 
     @property
     def gap_s(self) -> float | None:
@@ -54,15 +99,41 @@ def back_to_back(inputs: ProcedureInputs[BackToBackTest]) -> Procedure[BackToBac
     """Run the test."""
     test = inputs.parameters
     _require_room(inputs)
-    # A wire without a speed has no largest rate: what the generator can offer stands for it.
-    rate = inputs.ceiling_fps if inputs.nominal else inputs.media_fps
+    rate = _largest_rate(inputs)
     steps = max(1, int(test.max_burst_s * rate / test.step_frames))
-    bursts, found, capped = _Bursts(), [], False
+    calibrated_s = None if inputs.burst_gap_ns is None else inputs.burst_gap_ns / 1e9
+    bursts = _Bursts(None if calibrated_s is None else SLOWEST * calibrated_s)
+    found: list[int] = []
+    limits: list[_Burst] = []
     for _ in range(test.searches):
-        longest = yield from _search(test, steps, rate, bursts)
-        capped = capped or longest == steps
-        found.append(longest * test.step_frames)
-    return _outcome(inputs, found, steps * test.step_frames, bursts, capped=capped)
+        passed, limit = yield from _search(test, steps, rate, bursts)
+        if limit is _Burst.LOST:
+            found.append(passed * test.step_frames)
+        limits.append(limit)
+        if not found and limits.count(_Burst.SLOW) >= _HOPELESS:
+            break
+    capped = not found and _Burst.SLOW not in limits
+    if not found and not capped:
+        raise _never_sent(inputs, bursts)
+    longest = steps * test.step_frames
+    return _outcome(inputs, found or [longest] * len(limits), limits, longest, bursts)
+
+
+def _largest_rate(inputs: ProcedureInputs[BackToBackTest]) -> float:
+    """The medium's; without one that of the calibrated gap, or else the largest load."""
+    if not inputs.nominal:
+        return inputs.media_fps
+    return 1e9 / inputs.burst_gap_ns if inputs.burst_gap_ns else inputs.ceiling_fps
+
+
+def _never_sent(inputs: ProcedureInputs[BackToBackTest], bursts: _Bursts) -> NoResultError:
+    return NoResultError(
+        f"bursts could not be sent at the gap that the calibration found, {inputs.burst_gap_ns:g} "
+        f"ns a frame: {bursts.slow} of {len(bursts.trials)} left at {1e9 * bursts.slow_gap_s:.4g} "
+        "ns a frame or more, while the DUT can empty its buffer",
+        where=f"back-to-back frames of {inputs.frame_size} octets",
+        cure="give the tester a core of its own, or set back_to_back.max_burst_s lower",
+    )
 
 
 def _require_room(inputs: ProcedureInputs[BackToBackTest]) -> None:
@@ -81,21 +152,30 @@ def _require_room(inputs: ProcedureInputs[BackToBackTest]) -> None:
         )
 
 
-def _search(test: BackToBackTest, steps: int, rate: float, bursts: _Bursts) -> Procedure[int]:
-    """One search; returns the longest burst that came through, in steps."""
-    passed, failed = 0, steps + 1
-    while failed - passed > 1:
-        middle = (passed + failed) // 2
-        frames = middle * test.step_frames
-        for _ in range(test.repeats_after_loss + 1):
-            came_through = bursts.add((yield _burst(test, frames, rate)))
-            if came_through:
-                break
-        if came_through:
+def _search(
+    test: BackToBackTest, steps: int, rate: float, bursts: _Bursts
+) -> Procedure[tuple[int, _Burst]]:
+    """One search; returns the longest burst that came through, in steps, and what is above it."""
+    passed, above, limit = 0, steps + 1, _Burst.LONGEST
+    while above - passed > 1:
+        middle = (passed + above) // 2
+        shown = yield from _shown(test, middle * test.step_frames, rate, bursts)
+        if shown is _Burst.PASSED:
             passed = middle
         else:
-            failed = middle
-    return passed
+            above, limit = middle, shown
+    return passed, limit
+
+
+def _shown(test: BackToBackTest, frames: int, rate: float, bursts: _Bursts) -> Procedure[_Burst]:
+    """What bursts of a length show: one that comes through decides, a slow one is repeated."""
+    lossy = slow = 0
+    while lossy <= test.repeats_after_loss and slow < ATTEMPTS:
+        shown = bursts.add((yield _burst(test, frames, rate)))
+        if shown is _Burst.PASSED:
+            return shown
+        lossy, slow = lossy + (shown is _Burst.LOST), slow + (shown is _Burst.SLOW)
+    return _Burst.LOST if lossy > test.repeats_after_loss else _Burst.SLOW
 
 
 def _burst(test: BackToBackTest, frames: int, rate: float) -> TrialRequest:
@@ -113,40 +193,64 @@ def _burst(test: BackToBackTest, frames: int, rate: float) -> TrialRequest:
 def _outcome(
     inputs: ProcedureInputs[BackToBackTest],
     found: Sequence[int],
+    limits: Sequence[_Burst],
     longest: int,
     bursts: _Bursts,
-    *,
-    capped: bool,
 ) -> BackToBack:
-    test, known, gap = inputs.parameters, inputs.known, bursts.gap_s
-    times = bursts.per_interface
+    test, known, times = inputs.parameters, inputs.known, bursts.per_interface
+    capped, decided = _Burst.LOST not in limits, limits.count(_Burst.LOST)
     frames = spread([n * times for n in found], resolution=test.step_frames * times)
-    rate = inputs.media_fps
-    if inputs.nominal:
-        rate = inputs.ceiling_fps if gap is None else 1 / gap
-    implied = frames.mean / rate
+    rate, gap_s = _largest_rate(inputs), bursts.gap_s
+    # Without a medium and without a calibrated gap there is no rate that bursts left at.
+    has_rate = not inputs.nominal or inputs.burst_gap_ns is not None
+    implied = frames.mean / rate if has_rate else None
     left = 1 - known.load_fps / rate
-    notes = [known.note] if known.note else []
-    if capped:
-        notes.append("no result: the longest burst that is tried came through; raise max_burst_s")
-    if left <= 0:
-        notes.append(
-            "no corrected buffer time: bursts leave the generator no faster than the throughput"
-        )
-    if not inputs.nominal and gap is not None and gap * rate * _MINIMUM_GAP > 1:
-        notes.append(f"frames left {gap * rate:.2f} times as far apart as the medium allows")
-    if frames.maximum == 0:
-        notes.append(f"even bursts of {test.step_frames} frames lost some")
     return BackToBack(
         frames=frames,
         step_frames=test.step_frames,
         max_burst_frames=round(longest * times),
-        gap_ns=None if gap is None else 1e9 * gap,
+        gap_ns=None if gap_s is None else 1e9 * gap_s,
+        calibrated_gap_ns=inputs.burst_gap_ns,
+        slow_bursts=None if bursts.slowest_s is None else bursts.slow,
+        undecided=0 if capped else len(limits) - decided,
         throughput_fps=known.load_fps * inputs.in_sum,
         implied_s=implied,
-        corrected_s=implied * left if left > 0 and not capped else None,
-        max_rate_fps=rate,
+        corrected_s=implied * left if implied is not None and left > 0 and not capped else None,
+        max_rate_fps=rate if has_rate else None,
         capped=capped,
-        note="; ".join(notes),
+        note="; ".join(_notes(inputs, frames.maximum, limits, bursts)),
         trials=tuple(bursts.trials),
     )
+
+
+def _notes(
+    inputs: ProcedureInputs[BackToBackTest],
+    most: float,
+    limits: Sequence[_Burst],
+    bursts: _Bursts,
+) -> list[str]:
+    test, known, rate, gap_s = inputs.parameters, inputs.known, _largest_rate(inputs), bursts.gap_s
+    notes = [known.note] if known.note else []
+    if _Burst.LOST not in limits:
+        notes.append("no result: the longest burst that is tried came through; raise max_burst_s")
+    elif undecided := sum(limit is not _Burst.LOST for limit in limits):
+        notes.append(
+            f"{undecided} of {len(limits)} searches are not in it: the burst above the longest one "
+            "that came through never left at the calibrated gap, or was longer than max_burst_s"
+        )
+    if bursts.slow:
+        notes.append(
+            f"{bursts.slow} of {len(bursts.trials)} bursts did not count: their frames left over "
+            f"{SLOWEST - 1:.0%} further apart than calibrated"
+        )
+    if inputs.burst_gap_ns is None:
+        notes.append("no calibrated gap is recorded: every burst counted, however slowly it left")
+    if known.load_fps >= rate:
+        notes.append(
+            "no corrected buffer time: bursts leave the generator no faster than the throughput"
+        )
+    if not inputs.nominal and gap_s is not None and gap_s * rate * _MINIMUM_GAP > 1:
+        notes.append(f"frames left {gap_s * rate:.2f} times as far apart as the medium allows")
+    if most == 0:
+        notes.append(f"even bursts of {test.step_frames} frames lost some")
+    return notes

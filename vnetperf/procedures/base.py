@@ -50,6 +50,9 @@ class ProcedureInputs(Frozen, Generic[P]):
         media_fps: Largest rate of the reference medium, frames/s per interface.
         nominal: True when the wires have no speed of their own and that is for comparison only.
         definition: What the generator's time stamps stand for (RFC 1242 section 3.8).
+        burst_gap_ns: Mean gap of the generator's bursts, as calibrated on this kind of wire,
+            nanoseconds; None: not recorded.
+        timelines: Whether the generator counts frames over time within a trial.
         throughput: The throughput; None for a test that needs none.
     """
 
@@ -64,6 +67,8 @@ class ProcedureInputs(Frozen, Generic[P]):
     media_fps: float
     nominal: bool = True
     definition: Literal["store-and-forward", "bit-forwarding"] = "store-and-forward"
+    burst_gap_ns: float | None = None
+    timelines: bool = False
     throughput: KnownThroughput | None = None
 
     @property

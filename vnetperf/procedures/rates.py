@@ -7,6 +7,7 @@ Frame loss rate (RFC 2544 section 26.3), loss profile, MRR, forwarding rate (RFC
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, log2
 from statistics import fmean
 from typing import Any
 
@@ -24,7 +25,11 @@ def forwarded_fps(outcome: TrialOutcome) -> float:
 
 
 def rate_at(
-    inputs: ProcedureInputs[Any], of: str, trials: Sequence[TrialOutcome]
+    inputs: ProcedureInputs[Any],
+    of: str,
+    trials: Sequence[TrialOutcome],
+    *,
+    searched: bool = False,
 ) -> ForwardingRate:
     """Rates of trials at one load."""
     first = trials[0].request
@@ -34,6 +39,7 @@ def rate_at(
         duration_s=first.duration_s,
         forwarded_fps=spread([forwarded_fps(outcome) for outcome in trials]),
         loss_ratio=spread([outcome.result.worst_loss_ratio() for outcome in trials]),
+        searched=searched,
         trials=tuple(outcome.number for outcome in trials),
     )
 
@@ -116,23 +122,66 @@ def mrr(inputs: ProcedureInputs[MrrTest]) -> Procedure[tuple[ForwardingRate, ...
     return (rate_at(inputs, "maximum offered load", trials),)
 
 
+MAXIMUM_OFFERED, MOST_FORWARDED = "maximum offered load", "load with the largest forwarding rate"
+#: Where the search for the largest forwarding rate ends: distance of its loads, relative.
+FORWARDING_RESOLUTION = 0.02
+
+
 def forwarding_rate(inputs: ProcedureInputs[Rfc2889Test]) -> Procedure[tuple[ForwardingRate, ...]]:
-    """Run the test."""
+    """Run the test: loads from the throughput to the largest, then halfway beside the best one.
+
+    Below the throughput a DUT forwards what it is offered, and less than at it.
+    """
     test = inputs.parameters
-    trials: list[TrialOutcome] = []
-    for share in sorted({1.0, *test.shares}, reverse=True):
-        load = share * inputs.ceiling_fps
-        if load < inputs.min_load_fps:
-            break
-        request = TrialRequest(
-            load_fps=load,
-            duration_s=test.duration_s,
-            histogram_up_to_loss=-1.0,
-            when_limited="lower" if not trials else "fail",
-        )
-        trials.append((yield request))
-    best = max(trials, key=forwarded_fps)
+    trials: dict[float, list[TrialOutcome]] = {}
+
+    def measure(loads: Sequence[float]) -> Procedure[None]:
+        # All loads in turn, and again: a DUT that drifts does so at all of them alike.
+        for _ in range(test.repeats if inputs.throughput else 1):
+            for load in loads:
+                request = TrialRequest(
+                    load_fps=load,
+                    duration_s=test.duration_s,
+                    histogram_up_to_loss=-1.0,
+                    when_limited="fail" if trials else "lower",
+                )
+                outcome = yield request
+                trials.setdefault(load, []).append(outcome)
+
+    def best() -> float:
+        return max(trials, key=lambda load: fmean(map(forwarded_fps, trials[load])))
+
+    yield from measure(_first_loads(inputs))
+    most = max(trials)
+    searched = inputs.throughput is not None
+    for _ in range(halvings(test) if searched else 0):
+        yield from measure(_beside(sorted(trials), best()))
     return (
-        rate_at(inputs, "maximum offered load", trials[:1]),
-        rate_at(inputs, "load with the largest forwarding rate", [best]),
+        rate_at(inputs, MAXIMUM_OFFERED, trials[most], searched=searched),
+        rate_at(inputs, MOST_FORWARDED, trials[best()], searched=searched),
     )
+
+
+def halvings(test: Rfc2889Test) -> int:
+    """Times that loads beside the best one are tried, at most: the first step may be all loads."""
+    return max(0, ceil(log2(1 / ((test.loads - 1) * FORWARDING_RESOLUTION))))
+
+
+def _first_loads(inputs: ProcedureInputs[Rfc2889Test]) -> list[float]:
+    """From the largest down; a test that was logged without a throughput has shares of it."""
+    test, most = inputs.parameters, inputs.ceiling_fps
+    if inputs.throughput is None:
+        loads = [share * most for share in sorted({1.0, *test.shares}, reverse=True)]
+        return [load for load in loads if load >= inputs.min_load_fps]
+    least = min(most, inputs.throughput.load_fps)
+    if most - least <= FORWARDING_RESOLUTION * most:
+        return [most] if most == least else [most, least]
+    step = (most - least) / (test.loads - 1)
+    return [most - number * step for number in range(test.loads - 1)] + [least]
+
+
+def _beside(loads: Sequence[float], best: float) -> list[float]:
+    """Loads halfway to the neighbours of the best one; none where these are near."""
+    at = loads.index(best)
+    near = [loads[n] for n in (at - 1, at + 1) if 0 <= n < len(loads)]
+    return [(best + one) / 2 for one in near if abs(one - best) > FORWARDING_RESOLUTION * loads[-1]]

@@ -1,15 +1,21 @@
-"""System recovery, RFC 2544 section 26.5: how long frames are lost after an overload has ended."""
+"""System recovery, RFC 2544 section 26.5: how long frames are lost after an overload has ended.
+
+Only a trial that ends its overload overloaded, and ends itself without loss, has a time. One that
+was not overloaded had nothing to recover from; one that did not recover has a lower limit only,
+and with it the average of the others would be that of the shortest times.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vnetperf.model import units
 from vnetperf.model.outcomes import Recovery
 from vnetperf.model.parameters import RecoveryTest
-from vnetperf.model.trial import LoadStep, TrialOutcome, TrialRequest, Verdict
+from vnetperf.model.trial import LoadStep, Timeline, TrialOutcome, TrialRequest, Verdict
 from vnetperf.procedures.base import ProcedureInputs, repeat_trial
-from vnetperf.procedures.timeline import bin_width, curve_of, lost_between
+from vnetperf.procedures.timeline import bin_width, curve_of
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
 
@@ -17,21 +23,34 @@ from vnetperf.statistics import spread
 QUIET_S = 1.0
 
 
+#: The end of the overload, in which it must show: bins, or a share of it where that is longer.
+LAST_BINS = 10
+LAST_SHARE = 0.05
+#: Share of these bins that lose frames in an overloaded direction, at least.
+LOSSY_SHARE = 0.5
+
+
 @dataclass(frozen=True)
 class _TrialFinding:
     """What one trial shows.
 
     Attributes:
+        number: Number of the trial.
         seconds: From the drop of the load to the last lost frame.
-        overloaded: Frames were lost before the drop.
-        recovered: They were not until the end.
+        overloaded: A direction was overloaded when the load dropped.
+        recovered: No frames were lost at the end.
         quiet_s: Longest time without loss between the drop and the last lost frame.
     """
 
+    number: int
     seconds: float
     overloaded: bool
     recovered: bool
     quiet_s: float
+
+    @property
+    def measured(self) -> bool:
+        return self.overloaded and self.recovered
 
 
 def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
@@ -52,10 +71,12 @@ def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
         when_limited="count",
     )
     outcomes = yield from repeat_trial(request, test.repeats)
-    found = [_judge(test, one) for one in outcomes]
+    found = [_judge(inputs, one) for one in outcomes]
+    times = [one.seconds for one in found if one.measured]
+    censored = tuple(one.number for one in found if one.overloaded and not one.recovered)
     marks = [{"load drops": test.overload_s} for _ in found]
     for mark, one in zip(marks, found, strict=True):
-        if one.seconds > 0:
+        if one.overloaded and one.seconds > 0:
             mark["last lost frame"] = test.overload_s + one.seconds
     curves = (curve_of(one, mark) for one, mark in zip(outcomes, marks, strict=True))
     return Recovery(
@@ -63,23 +84,43 @@ def recovery(inputs: ProcedureInputs[RecoveryTest]) -> Procedure[Recovery]:
         overload_fps=over * inputs.in_sum,
         relaxed_fps=test.relaxed * over * inputs.in_sum,
         overload_s=test.overload_s,
-        seconds=spread([one.seconds for one in found]),
+        seconds=spread(times) if times and not censored else None,
+        why=_why(test, found, censored),
+        not_overloaded=tuple(one.number for one in found if not one.overloaded),
+        censored=censored,
         note="; ".join(_notes(inputs, over, outcomes, found)),
         curves=tuple(curve for curve in curves if curve is not None),
     )
 
 
-def _judge(test: RecoveryTest, outcome: TrialOutcome) -> _TrialFinding:
-    drop, timelines = test.overload_s, outcome.result.timelines
+def _judge(inputs: ProcedureInputs[RecoveryTest], outcome: TrialOutcome) -> _TrialFinding:
+    test, timelines = inputs.parameters, outcome.result.timelines
+    drop = test.overload_s
     last = max((t.last_lost_s or 0.0 for t in timelines), default=0.0)
     total = drop + test.relaxed_s
     width = timelines[0].bin_s if timelines else test.bin_s
     return _TrialFinding(
+        number=outcome.number,
         seconds=max(0.0, last - drop),
-        overloaded=any(lost_between(t, 0.0, drop)[1] > 0 for t in timelines),
+        overloaded=any(_is_overloaded(t, drop, inputs.known.loss_ratio) for t in timelines),
         recovered=last < total - width,
         quiet_s=_quiet(outcome, drop, last),
     )
+
+
+def _is_overloaded(timeline: Timeline, drop: float, tolerated: float) -> bool:
+    """Whether a direction loses frames, more than the throughput may, bin after bin until the drop.
+
+    The bin that holds the drop is left out, unless the drop is its end.
+    """
+    width = timeline.bin_s
+    end = int(drop / width + 1e-9)
+    first = max(0, end - max(LAST_BINS, round(LAST_SHARE * end)))
+    offered, received = timeline.sent[first:end], timeline.received[first:end]
+    used = [(o, o - r) for o, r in zip(offered, received, strict=True) if o]
+    lossy = sum(lost > tolerated * o for o, lost in used)
+    every, lost = sum(o for o, _ in used), sum(lost for _, lost in used)
+    return lossy > 0 and lossy >= LOSSY_SHARE * len(used) and lost > tolerated * every
 
 
 def _quiet(outcome: TrialOutcome, drop: float, last: float) -> float:
@@ -97,6 +138,23 @@ def _quiet(outcome: TrialOutcome, drop: float, last: float) -> float:
     return longest
 
 
+def _why(test: RecoveryTest, found: Sequence[_TrialFinding], censored: Sequence[int]) -> str:
+    """Why there is no number; "" when there is one."""
+    if censored:
+        others = [units.time_s(one.seconds) for one in found if one.measured]
+        rest = f"; the others took {', '.join(others)}" if others else ""
+        return (
+            f"not measured: at least {test.relaxed_s:g} s, frames were still lost when "
+            f"{_trials(censored)} ended{rest}; raise relaxed_s"
+        )
+    if not any(one.overloaded for one in found):
+        return (
+            "not measured: the DUT was not overloaded when the load dropped, so that there was "
+            "nothing to recover from"
+        )
+    return ""
+
+
 def _notes(
     inputs: ProcedureInputs[RecoveryTest],
     over: float,
@@ -104,28 +162,19 @@ def _notes(
     found: Sequence[_TrialFinding],
 ) -> list[str]:
     test, known = inputs.parameters, inputs.known
-    notes = []
-    if not any(one.overloaded for one in found):
-        notes.append(
-            "no result: the overload lost no frame, so that there was nothing to recover from"
-        )
-    notes += [known.note] if known.note else []
+    notes = [known.note] if known.note else []
     wanted = test.overload * known.load_fps
     if over < wanted:
         notes.append(
             f"the overload is {over / known.load_fps:.0%} of the throughput, not "
             f"{test.overload:.0%}: limited by {inputs.ceiling_reason}"
         )
-    numbered = [(s.number, one) for s, one in zip(outcomes, found, strict=True)]
-    idle = [number for number, one in numbered if not one.overloaded]
+    idle = [one.number for one in found if not one.overloaded]
     if idle and len(idle) < len(found):
-        notes.append(f"the overload lost no frame in {_trials(idle)}")
-    if still := [number for number, one in numbered if not one.recovered]:
         notes.append(
-            f"at least: frames were still lost when {_trials(still)} ended, "
-            f"{test.relaxed_s:g} s after the load had dropped"
+            f"{_trials(idle)} not counted: no overload in the last bins before the load dropped"
         )
-    if again := [number for number, one in numbered if one.quiet_s >= QUIET_S]:
+    if again := [one.number for one in found if one.measured and one.quiet_s >= QUIET_S]:
         notes.append(
             f"{_trials(again)} lost frames again after {QUIET_S:g} s or more without loss, which "
             "may have another cause than the overload"

@@ -3,11 +3,16 @@
 Both of its methods are used: frames lost over the rate at which they were offered,
 and the time between the last frame before and the first after. Of the two directions
 the one that took longer counts.
+
+Only what was lost between the reset and the recovery counts. The DUT has recovered when what was
+reset is ready and for `QUIET_S` no more frames are lost than at worst in such a time before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
 
 from pydantic import Field
 
@@ -23,9 +28,12 @@ from vnetperf.model.trial import (
     Verdict,
 )
 from vnetperf.procedures.base import ProcedureInputs
-from vnetperf.procedures.timeline import bin_width, curve_of, lost_between
+from vnetperf.procedures.timeline import bin_width, curve_of
 from vnetperf.search import Procedure
 from vnetperf.statistics import spread
+
+#: Seconds without more loss than before that show a recovery; less where there were fewer before.
+QUIET_S = 0.1
 
 #: Types of reset: as RFC 6201 distinguishes them.
 SOFTWARE, INTERFACE = "software", "hardware: interface"
@@ -83,6 +91,70 @@ def _of(inputs: ResetInputs, what: str) -> Procedure[Reset]:
     return _outcome(inputs, what, trials, "")
 
 
+@dataclass(frozen=True)
+class _Interruption:
+    """What an event did to one direction.
+
+    Attributes:
+        lost: Frames lost between the event and the recovery.
+        aside: Frames lost before and after.
+        until_s: When the DUT had recovered, seconds after the first frame; None: not at all.
+        seconds: Lost frames over the rate at which frames were offered.
+        gap_s: Longest time without an arrival, from then; None: it is not known.
+    """
+
+    lost: int
+    aside: int
+    until_s: float | None
+    seconds: float
+    gap_s: float | None
+
+
+def _interruption(timeline: Timeline, event: EventTimes, duration_s: float) -> _Interruption:
+    width = timeline.bin_s
+    sent = timeline.sent[: ceil(duration_s / width - 1e-9)]
+    lost = [s - r for s, r in zip(sent, timeline.received, strict=False)]
+    first, ready = int(event.began_s / width + 1e-9), ceil(event.ended_s / width - 1e-9)
+    quiet = max(1, min(round(QUIET_S / width), first))
+
+    def loss(begin: int) -> float:
+        offered = sum(sent[begin : begin + quiet])
+        return sum(lost[begin : begin + quiet]) / offered if offered else 1.0
+
+    usual = max((loss(begin) for begin in range(first - quiet + 1)), default=0.0)
+    places = range(max(first, ready), len(sent) - quiet + 1)
+    until = next((begin for begin in places if loss(begin) <= usual), None)
+    offered, counted = sum(sent[first:until]), sum(lost[first:until])
+    if counted <= usual * offered:
+        counted = 0
+    after = sum(sent[first:])
+    rest_s = duration_s - first * width
+    until_s = None if until is None else until * width
+    return _Interruption(
+        lost=counted,
+        aside=sum(lost) - counted,
+        until_s=until_s,
+        seconds=counted / after * rest_s if after else 0.0,
+        gap_s=_gap(timeline, event, until_s),
+    )
+
+
+def _gap(timeline: Timeline, event: EventTimes, until_s: float | None) -> float | None:
+    """The longest time without an arrival, if it is the event's: another may have been longer."""
+    ended = timeline.gap_from_s + timeline.gap_s
+    if not timeline.gap_s or ended < event.began_s:
+        return None
+    return None if until_s is None or timeline.gap_from_s > until_s else timeline.gap_s
+
+
+def _interruptions(outcome: TrialOutcome) -> list[_Interruption]:
+    event = outcome.result.event
+    if event is None:
+        return []
+    timelines = outcome.result.timelines
+    return [_interruption(each, event, outcome.duration_s) for each in timelines]
+
+
 def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
     """Why a trial has no reset time; "" when it has one."""
     event, timelines = outcome.result.event, outcome.result.timelines
@@ -90,47 +162,44 @@ def _trouble(test: ResetTest, outcome: TrialOutcome) -> str:
         return "the generator reported no times"
     if event.failure:
         return event.failure
-    end = outcome.duration_s - timelines[0].bin_s
-    if any((t.last_lost_s or 0.0) >= end for t in timelines):
+    found = _interruptions(outcome)
+    if any(one.until_s is None for one in found):
         return (
             f"frames were still lost {outcome.duration_s - event.began_s:.3g} s after the reset, "
             f"when the trial ended; raise after_s, {test.after_s:g} s"
         )
+    if not any(one.lost for one in found):
+        return "no frame was lost after the reset that was not lost before it as well"
     return ""
 
 
 def _outcome(inputs: ResetInputs, what: str, trials: Sequence[TrialOutcome], why: str) -> Reset:
-    measured = [] if why else [(s, s.result.event) for s in trials if s.result.event is not None]
-    by_loss = [
-        max(_by_loss(t, event, s.duration_s) for t in s.result.timelines) for s, event in measured
-    ]
-    by_time = [max(_by_time(t, event) for t in s.result.timelines) for s, event in measured]
+    measured = [] if why else [one for one in trials if one.result.event is not None]
+    events = [one.result.event for one in measured if one.result.event is not None]
+    found = [[d for d in _interruptions(one) if d.lost] for one in measured]
+    by_loss = [max(d.seconds for d in each) for each in found]
+    gaps = [[d.gap_s for d in each if d.gap_s is not None] for each in found]
+    by_time = [max(own) for own, each in zip(gaps, found, strict=True) if len(own) == len(each)]
+    notes = _notes(inputs, trials)
+    if len(by_time) < len(found):
+        notes.append(
+            "no time by time stamps: a longer pause of the arrivals than that of the reset began "
+            "before or after it"
+        )
+    if aside := sum(d.aside for one in measured for d in _interruptions(one)):
+        notes.append(f"{aside} frames lost before the reset or after the recovery are not counted")
     curves = (curve_of(outcome, _marks(outcome.result.event)) for outcome in trials)
     return Reset(
         what=what,
         type=INTERFACE if what.startswith("link ") else SOFTWARE,
         load_fps=inputs.parameters.share * inputs.known.load_fps * inputs.in_sum,
         by_loss_s=spread(by_loss) if by_loss else None,
-        by_time_s=spread(by_time) if by_time else None,
-        event_s=spread([e.ended_s - e.began_s for _, e in measured]) if measured else None,
+        by_time_s=spread(by_time) if by_time and len(by_time) == len(found) else None,
+        event_s=spread([e.ended_s - e.began_s for e in events]) if events else None,
         why=why,
-        note="; ".join(_notes(inputs, trials)),
+        note="; ".join(notes),
         curves=tuple(curve for curve in curves if curve is not None),
     )
-
-
-def _by_loss(timeline: Timeline, event: EventTimes, duration_s: float) -> float:
-    """Lost frames over the rate at which they were offered, from the event on."""
-    offered, lost = lost_between(timeline, event.began_s, duration_s)
-    first = int(event.began_s / timeline.bin_s + 1e-9) * timeline.bin_s
-    return lost / offered * (duration_s - first) if offered else 0.0
-
-
-def _by_time(timeline: Timeline, event: EventTimes) -> float:
-    """The longest time without an arrival; one that was over before the event is not its doing."""
-    if timeline.gap_from_s + timeline.gap_s < event.began_s:
-        return 0.0
-    return timeline.gap_s
 
 
 def _marks(event: EventTimes | None) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 It is made of trials that follow one another, each judged by itself, so that a run that breaks in
 its last minute has kept the others. The pauses between them are the preset's.
+
+Losses come in events, a stall of the DUT for example: the trial is what the interval counts.
 """
 
 from __future__ import annotations
@@ -13,28 +15,37 @@ from vnetperf.model.parameters import SoakTest
 from vnetperf.model.trial import DirectionCounts, TrialOutcome, TrialRequest, TrialResult, Verdict
 from vnetperf.procedures.base import ProcedureInputs, repeat_trial
 from vnetperf.procedures.latency import delay_variation, latencies_by_direction
+from vnetperf.procedures.timeline import bin_width
 from vnetperf.search import Procedure
-from vnetperf.statistics import clopper_pearson
+from vnetperf.statistics import loss_of_trials
+from vnetperf.statistics.samples import most_events_unseen
+
+#: Width of the bins that part loss events from each other, seconds.
+EVENT_BIN_S = 0.1
 
 
 def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
     """Run the test."""
     test, known = inputs.parameters, inputs.known
     count = max(1, round(test.duration_s / test.trial_s))
+    seconds = test.duration_s / count
     request = TrialRequest(
         load_fps=test.share * known.load_fps,
-        duration_s=test.duration_s / count,
+        duration_s=seconds,
+        bin_s=bin_width(EVENT_BIN_S, seconds) if inputs.timelines else 0.0,
         # One trial in which the tester stumbled must not cost the hour before it.
         when_limited="count",
         ipdv=True,
     )
     trials = yield from repeat_trial(request, count)
     results = [outcome.result for outcome in trials]
-    lost, offered = max(
-        (_sums(results, place) for place in range(len(results[0].directions))),
-        key=lambda sums: sums[0] / sums[1] if sums[1] else 0.0,
-    )
-    low, high = clopper_pearson(max(0, lost), offered)
+    places = range(len(results[0].directions))
+    worst = max(places, key=lambda place: _loss_ratio(results, place))
+    lost = [max(0, loss) for loss, _ in _by_trial(results, worst)]
+    offered = sum(frames for _, frames in _by_trial(results, worst))
+    interval = loss_of_trials(lost)
+    low, high = interval or (0.0, None)
+    events = _events(results)
     return Soak(
         load_fps=request.load_fps * inputs.in_sum,
         of="throughput" if test.share == 1 else f"{100 * test.share:g} % of throughput",
@@ -43,10 +54,15 @@ def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
             outcome.result.offered(d) for outcome in trials for d in outcome.result.directions
         ),
         lost=sum(r.lost(d) for r in results for d in r.directions),
-        loss_ratio=lost / offered if offered else 0.0,
-        loss_low=low,
-        loss_high=high,
+        loss_ratio=sum(lost) / offered if offered else 0.0,
+        loss_low=low / offered if offered else 0.0,
+        loss_high=None if high is None or not offered else min(1.0, high / offered),
         goal=test.loss_ratio,
+        intended=sum(d.intended for r in results for d in r.directions),
+        lossy_trials=sum(any(r.lost(d) > 0 for d in r.directions) for r in results),
+        largest_event=None if events is None else max((n for n, _ in events), default=0),
+        longest_event_s=None if events is None else max((s for _, s in events), default=0.0),
+        goal_holds_to=None if interval else int(test.loss_ratio * offered / most_events_unseen()),
         variation={
             name: delay_variation(latencies)
             for name, latencies in latencies_by_direction(inputs, trials).items()
@@ -57,10 +73,31 @@ def soak(inputs: ProcedureInputs[SoakTest]) -> Procedure[Soak]:
     )
 
 
-def _sums(results: Sequence[TrialResult], place: int) -> tuple[int, int]:
-    """Lost and offered frames of one direction."""
+def _by_trial(results: Sequence[TrialResult], place: int) -> list[tuple[int, int]]:
+    """Lost and offered frames of one direction, of each trial."""
     pairs = [(result, result.directions[place]) for result in results]
-    return sum(r.lost(d) for r, d in pairs), sum(r.offered(d) for r, d in pairs)
+    return [(r.lost(d), r.offered(d)) for r, d in pairs]
+
+
+def _loss_ratio(results: Sequence[TrialResult], place: int) -> float:
+    lost, offered = (sum(column) for column in zip(*_by_trial(results, place), strict=True))
+    return lost / offered if offered else 0.0
+
+
+def _events(results: Sequence[TrialResult]) -> list[tuple[int, float]] | None:
+    """Frames and seconds of every loss event of a direction; None where no course is known."""
+    if not all(result.timelines for result in results):
+        return None
+    found = []
+    for timeline in (one for result in results for one in result.timelines):
+        frames = bins = 0
+        for sent, received in [*zip(timeline.sent, timeline.received, strict=True), (0, 0)]:
+            if sent > received:
+                frames, bins = frames + sent - received, bins + 1
+            elif bins:
+                found.append((frames, bins * timeline.bin_s))
+                frames = bins = 0
+    return found
 
 
 def _curve(first: int, results: Sequence[TrialResult], seconds: float) -> Curve:
@@ -81,7 +118,7 @@ def _notes(inputs: ProcedureInputs[SoakTest], trials: Sequence[TrialOutcome]) ->
     short = [str(outcome.number) for outcome in trials if outcome.verdict is not Verdict.VALID]
     if short:
         notes.append(
-            f"in trial {', '.join(short)} the generator offered less than asked; loss is of what "
-            "it offered"
+            f"in trial {', '.join(short)} the generator offered less than the load; loss is of "
+            "what it offered"
         )
     return notes

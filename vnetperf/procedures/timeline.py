@@ -7,7 +7,7 @@ from itertools import zip_longest
 from math import ceil
 
 from vnetperf.model.outcomes import Curve
-from vnetperf.model.trial import Timeline, TrialOutcome
+from vnetperf.model.trial import TrialOutcome
 
 #: Most bins of a curve: more are merged.
 MOST_BINS = 1000
@@ -38,14 +38,6 @@ def curve_of(outcome: TrialOutcome, marks: Mapping[str, float]) -> Curve | None:
         arrived=_merged(arrived, together),
         marks={what: round(at, 6) for what, at in marks.items()},
     )
-
-
-def lost_between(timeline: Timeline, first_s: float, last_s: float) -> tuple[int, int]:
-    """Frames lost of those sent in some of a trial's time."""
-    first = int(first_s / timeline.bin_s + 1e-9)
-    last = ceil(last_s / timeline.bin_s - 1e-9)
-    offered = sum(timeline.sent[first:last])
-    return offered, offered - sum(timeline.received[first:last])
 
 
 def _sums(rows: Iterable[Sequence[int]]) -> list[int]:

@@ -385,6 +385,18 @@ def _burst_text(found: BackToBack) -> str:
     return text.mean_interval(found.frames, "frames")
 
 
+def _searches(found: BackToBack) -> str:
+    """Searches with a value, of all."""
+    n = found.frames.n
+    return f"{n} of {n + found.undecided}" if found.undecided else str(n)
+
+
+def _slow_bursts(found: BackToBack) -> str:
+    if found.slow_bursts is None:
+        return "not recorded"
+    return f"{found.slow_bursts} of {len(found.trials)}"
+
+
 _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
     _SIZE,
     Column("back-to-back frames, mean", lambda e: _burst_text(e.found), bold=True),
@@ -392,16 +404,20 @@ _BACK_TO_BACK: tuple[Column[Entry[BackToBack]], ...] = (
     Column("most", lambda e: single(e.found.frames.maximum, "frames")),
     Column("std. dev.", lambda e: text.stdev(e.found.frames, "frames")),
     Column("corrected buffer time", lambda e: _if_known(e.found.corrected_s, "s")),
-    Column("N", lambda e: str(e.found.frames.n)),
+    Column("N", lambda e: _searches(e.found)),
     Column("step size, frames", lambda e: str(e.found.step_frames)),
     Column("implied buffer time", lambda e: _if_known(e.found.implied_s, "s"), brief=False),
     Column(
         "throughput, aggregate", lambda e: _if_known(e.found.throughput_fps, "fps"), brief=False
     ),
     Column(
-        "theoretical rate, per interface", lambda e: units.fps(e.found.max_rate_fps), brief=False
+        "theoretical rate, per interface",
+        lambda e: _if_known(e.found.max_rate_fps, "fps"),
+        brief=False,
     ),
     Column("mean gap", lambda e: _if_known(e.found.gap_ns, "ns"), brief=False),
+    Column("calibrated gap", lambda e: _if_known(e.found.calibrated_gap_ns, "ns"), brief=False),
+    Column("slow bursts, not counted", lambda e: _slow_bursts(e.found), brief=False),
     Column("longest tried, frames", lambda e: frames(e.found.max_burst_frames), brief=False),
 )
 
@@ -424,20 +440,26 @@ def _back_to_back_headline(_: Result, found: BackToBack) -> tuple[str, str]:
     if found.capped:
         return _burst_text(found), "no result: the longest burst tried"
     buffer = "" if found.corrected_s is None else f"buffer {units.time_s(found.corrected_s)}, "
-    return _burst_text(found), f"{buffer}N {found.frames.n}"
+    return _burst_text(found), f"{buffer}N {_searches(found)}"
 
 
 # System recovery.
 
-#: How a note begins that takes the number's worth.
-_NO_RESULT = "no result"
-
 
 def _recovery_text(found: Recovery) -> str:
-    """The time, or that what was seen is no result."""
-    if found.note.startswith(_NO_RESULT):
-        return _NO_RESULT
-    return text.mean_interval(found.seconds, "s")
+    """The time, or that there is none."""
+    return text.mean_interval(found.seconds, "s") if found.seconds else "not measured"
+
+
+def _recovery_trials(found: Recovery) -> str:
+    """Trials that have a time, of all."""
+    measured = found.seconds.n if found.seconds else 0
+    every = len(found.curves) or measured
+    return str(measured) if measured == every else f"{measured} of {every}"
+
+
+def _end_text(found: Spread | None, part: str) -> str | None:
+    return units.time_s(getattr(found, part)) if found else None
 
 
 def _share_of_throughput(found: Recovery) -> str:
@@ -449,9 +471,9 @@ _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
     _SIZE,
     Column("throughput used", lambda e: units.fps(e.found.throughput_fps)),
     Column("recovery time", lambda e: _recovery_text(e.found), bold=True),
-    Column("least", lambda e: units.time_s(e.found.seconds.minimum)),
-    Column("largest", lambda e: units.time_s(e.found.seconds.maximum)),
-    Column("trials", lambda e: str(e.found.seconds.n)),
+    Column("least", lambda e: _end_text(e.found.seconds, "minimum")),
+    Column("largest", lambda e: _end_text(e.found.seconds, "maximum")),
+    Column("trials", lambda e: _recovery_trials(e.found)),
     Column("overload", lambda e: units.fps(e.found.overload_fps)),
     Column("of throughput", lambda e: _share_of_throughput(e.found), brief=False),
     Column("for", lambda e: seconds(e.found.overload_s), brief=False),
@@ -461,18 +483,21 @@ _RECOVERY: tuple[Column[Entry[Recovery]], ...] = (
 
 def _recovery_tables(group: Group) -> Iterator[Table]:
     known = _entries(group, lambda r: [r.recovery])
+    timed = [(e.result.size_text, e.found.seconds) for e in known if e.found.seconds]
     notes = [
-        text.interval_note([e.found.seconds for e in known]),
-        "From the drop of the load to the last frame that was lost. Rates are sums.",
+        text.interval_note([found for _, found in timed]),
+        "From the drop of the load to the last frame that was lost, of trials whose last bins "
+        "before it show an overload. Rates are sums.",
+        *group_sentences((e.result.size_text, e.found.why) for e in known),
         *group_sentences((e.result.size_text, e.found.note) for e in known),
-        *_remarks(((e.result.size_text, e.found.seconds) for e in known), "s"),
+        *_remarks(timed, "s"),
     ]
     yield Table.of("System recovery", _RECOVERY, known, notes)
 
 
 def _recovery_headline(_: Result, found: Recovery) -> tuple[str, str]:
-    if _recovery_text(found) == _NO_RESULT:
-        return _NO_RESULT, found.note.removeprefix(f"{_NO_RESULT}: ")
+    if found.seconds is None:
+        return "not measured", found.why.removeprefix("not measured: ")
     after = f"after {units.short_fps(found.overload_fps)} for {found.overload_s:g} s"
     return text.mean_with_n(found.seconds, "s"), found.note or after
 
@@ -585,13 +610,49 @@ def _rate_headline(_: Result, rates: tuple[ForwardingRate, ...]) -> tuple[str, s
 # Soak.
 
 
+#: Share of the intended frames that must have been offered for a verdict.
+_OFFERED = 0.999
+
+
 def soak_verdict(found: Soak) -> str:
     """Whether the limit of the loss ratio was met, as far as the interval shows."""
-    if found.loss_high <= found.goal:
-        return "met"
-    if found.loss_low > found.goal:
-        return "not met"
-    return "undecided: the interval holds the limit"
+    if found.intended is None:
+        return "not judged: the intended frames are not recorded"
+    if found.offered < _OFFERED * found.intended:
+        share = percent(found.offered / found.intended, 4)
+        return f"not judged: {share} of the load was offered"
+    if found.loss_high is None:
+        return _verdict_without_loss(found.goal_holds_to)
+    if found.loss_low <= found.goal < found.loss_high:
+        return "undecided: the interval holds the limit"
+    return "met" if found.loss_high <= found.goal else "not met"
+
+
+def _verdict_without_loss(most: int | None) -> str:
+    if not most:
+        return "undecided: nothing was lost, of too few frames to show the limit"
+    return f"met if no event loses over {frames(most)} frames: none was seen"
+
+
+def soak_interval(found: Soak) -> str:
+    """The interval of the loss ratio; without loss it has no upper end."""
+    if found.loss_high is None:
+        return "no event seen"
+    return f"{percent(found.loss_low, 3)} to {percent(found.loss_high, 3)}"
+
+
+def _lossy_trials(found: Soak) -> str:
+    if found.lossy_trials is None:
+        return "not recorded"
+    return f"{found.lossy_trials} of {len(found.trials)}"
+
+
+def _longest_event(found: Soak) -> str:
+    if found.largest_event is None or found.longest_event_s is None:
+        return "not measured"
+    if not found.largest_event:
+        return "none"
+    return f"{frames(found.largest_event)} frames, within {seconds(found.longest_event_s)}"
 
 
 def _largest_pdv(found: Soak) -> str | None:
@@ -605,10 +666,9 @@ _SOAK: tuple[Column[Entry[Soak]], ...] = (
     Column("which is", lambda e: e.found.of, words=True),
     Column("traffic", lambda e: seconds(e.found.seconds)),
     Column("loss, worse direction", lambda e: percent(e.found.loss_ratio), bold=True),
-    Column(
-        "95 % interval",
-        lambda e: f"{percent(e.found.loss_low, 3)} to {percent(e.found.loss_high, 3)}",
-    ),
+    Column("95 % interval", lambda e: soak_interval(e.found)),
+    Column("trials with loss", lambda e: _lossy_trials(e.found)),
+    Column("largest event", lambda e: _longest_event(e.found)),
     Column("limit", lambda e: percent(e.found.goal)),
     Column("verdict", lambda e: soak_verdict(e.found), words=True),
     Column("lost, frames", lambda e: frames(e.found.lost), brief=False),
@@ -621,7 +681,9 @@ def _soak_tables(group: Group) -> Iterator[Table]:
     known = _entries(group, lambda r: [r.soak])
     varied = [(e.result.size_text, v.why) for e in known for v in e.found.variation.values()]
     notes = [
-        "Interval of the loss ratio: Clopper-Pearson, as if frames were lost independently.",
+        "Interval of the loss ratio: its unit is the trial, as losses come in events (gamma "
+        "interval of Fay and Feuer; Student's t where each of many trials lost frames). Without "
+        "loss it has no upper end: nothing shows how many frames an event takes.",
         *group_sentences((e.result.size_text, e.found.note) for e in known),
         *group_sentences(varied),
     ]
@@ -630,7 +692,8 @@ def _soak_tables(group: Group) -> Iterator[Table]:
 
 def _soak_headline(_: Result, found: Soak) -> tuple[str, str]:
     verdict = soak_verdict(found).partition(":")[0]
-    return f"{percent(found.loss_ratio, 3)} lost", f"below {percent(found.loss_high, 3)}; {verdict}"
+    below = "" if found.loss_high is None else f"below {percent(found.loss_high, 3)}; "
+    return f"{percent(found.loss_ratio, 3)} lost", f"{below}{verdict}"
 
 
 # Address caching and learning.

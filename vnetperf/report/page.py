@@ -239,7 +239,7 @@ def _back_to_back_strips(group: Group) -> Strips:
 
 def _recovery_strips(group: Group) -> Strips:
     known = [(r, r.recovery) for r in group.measured if r.recovery]
-    rows = [(r.size_text, found.seconds) for r, found in known]
+    rows = [(r.size_text, found.seconds) for r, found in known if found.seconds]
     yield _strip("", [plots.spread_plot("Recovery time of each trial", "recovery time", rows, "s")])
     yield _timelines(
         "Recovery over time", [(r.size_text, found.curves, found.seconds) for r, found in known]

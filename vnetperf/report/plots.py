@@ -14,7 +14,7 @@ from vnetperf.model.outcomes import Curve, Soak, Spread
 from vnetperf.model.result import GoalResult, Result, TrialPoint
 from vnetperf.model.trial import Latency, Verdict
 from vnetperf.report import goal_text, text
-from vnetperf.report.outcomes import soak_verdict
+from vnetperf.report.outcomes import soak_interval, soak_verdict
 from vnetperf.report.plot import Axis, Note, Plot, Point, Rule, Series
 from vnetperf.report.summary import Group
 from vnetperf.statistics.histogram import decode_hdr
@@ -715,7 +715,7 @@ def soak_plot(group: Group) -> Plot | None:
     known: list[tuple[Result, Soak]] = [(r, r.soak) for r in group.measured if r.soak]
     if not known:
         return None
-    seen = [v for _, f in known for v in (f.loss_low, f.loss_ratio, f.loss_high, f.goal) if v > 0]
+    seen = [v for _, f in known for v in (f.loss_low, f.loss_ratio, f.loss_high, f.goal) if v]
     low = max(_SOAK_FLOOR, min(seen, default=1e-9)) / 3
     high = min(1.0, max(seen, default=1e-6) * 3)
     floor, ceiling = 10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high))
@@ -723,13 +723,12 @@ def soak_plot(group: Group) -> Plot | None:
     for place, (result, found) in enumerate(known):
         hover = (
             f"{result.size_text}: {units.percent(found.loss_ratio)} lost, {found.lost} of "
-            f"{units.frames(found.offered)} frames\n95 % interval "
-            f"{units.percent(found.loss_low, 3)} to {units.percent(found.loss_high, 3)}\n"
+            f"{units.frames(found.offered)} frames\n95 % interval: "
+            f"{soak_interval(found)}\n"
             f"limit {units.percent(found.goal)}: {soak_verdict(found)}"
         )
-        means.append(
-            Point(found.loss_ratio, place, low=found.loss_low, high=found.loss_high, hover=hover)
-        )
+        least = None if found.loss_high is None else found.loss_low
+        means.append(Point(found.loss_ratio, place, low=least, high=found.loss_high, hover=hover))
         goals.append(Point(found.goal, place, hover=hover))
     return Plot(
         title=f"Loss ratio of the long run, {group.title}",

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from vnetperf.model.outcomes import LatencyAt, OverTrials, Spread, Transfer
 from vnetperf.model.result import GoalResult, RepeatedNumber, Result, RunResults
 from vnetperf.model.units import Unit, fps, percent
+from vnetperf.statistics import clopper_pearson
 from vnetperf.statistics.difference import Measurand
 
 #: Key of a metric within its scenario: test, frame size, label.
@@ -373,9 +374,20 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
     capped = "every burst up to the longest one tried came through" if found.capped else ""
     note = "; ".join(filter(None, (capped, found.note)))
     about = {"qualifiers": ("at least",) if found.capped else (), "note": note}
-    given = {"step, frames": found.step_frames}
-    burst = {"more": "burst", "main": True, "given": given, "resolution": float(found.step_frames)}
+    burst: dict[str, Any] = {
+        "more": "burst",
+        "main": True,
+        "given": {"step, frames": found.step_frames},
+        "resolution": float(found.step_frames),
+    }
+    if found.undecided:  # the mean of those that were decided is that of the shorter bursts
+        why = f"not compared: {found.undecided} searches were not decided; {found.note}"
+        yield make("", "frames", None, more="burst", why=why, given=burst.pop("given"))
+        del burst["more"]
     yield make("back_to_back_frames", "frames", found.frames, **burst, **about)
+    yield make("searches_undecided", "", float(found.undecided))
+    yield make("slow_bursts", "", _or_none(found.slow_bursts))
+    yield make("burst_gap_calibrated", "ns", found.calibrated_gap_ns)
     yield make("capped", "", found.capped)
     yield make("step", "frames", float(found.step_frames))
     yield make("longest_burst_tried", "frames", float(found.max_burst_frames))
@@ -391,10 +403,16 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
 def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
     recovery = result.recovery
     if recovery is not None:
-        note = recovery.note
-        about: dict[str, Any] = {"note": note, "qualifiers": (note,) if note else ()}
+        note = recovery.why or recovery.note
+        about: dict[str, Any] = {"note": note, "why": recovery.why, "main": True}
+        about["qualifiers"] = (note,) if note else ()
         about["load_fps"] = recovery.overload_fps
-        yield make("recovery_time", "s", recovery.seconds, less="recovery", main=True, **about)
+        yield make("recovery_time", "s", recovery.seconds, less="recovery", **about)
+        for name, trials in (
+            ("trials_not_overloaded", recovery.not_overloaded),
+            ("trials_not_recovered", recovery.censored),
+        ):
+            yield make(name, "", float(len(trials)))
         yield make("throughput_used", "fps", recovery.throughput_fps)
         yield make("overload", "fps", recovery.overload_fps)
         yield make("load_after", "fps", recovery.relaxed_fps)
@@ -405,7 +423,7 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
             label = f"{reset.what} ({reset.type}) by {_RESET_METHODS[method]}"
             about = {
                 "note": reset.why or reset.note,
-                "why": reset.why,
+                "why": reset.why or ("" if spread else reset.note),
                 "main": method == "loss",
                 "load_fps": reset.load_fps,
             }
@@ -433,14 +451,33 @@ def _of_soak(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("duration", "s", soak.seconds, soak.of)
     yield make("offered", "frames", float(soak.offered), soak.of)
     yield make("lost", "frames", float(soak.lost), soak.of)
-    label, ends = f"loss at {soak.of}", (soak.loss_low, soak.loss_high)
+    # Without an event nothing shows how many frames one takes: there is no upper end.
+    high = inf if soak.loss_high is None else soak.loss_high
+    label, ends = f"loss at {soak.of}", (soak.loss_low, high)
     about = {"bounds": ends, "main": True, "note": soak.note, "load_fps": soak.load_fps}
     yield make("loss_ratio", "ratio", soak.loss_ratio, soak.of, less=label, **about)
     yield make("loss_ratio_low", "ratio", soak.loss_low, soak.of)
     yield make("loss_ratio_high", "ratio", soak.loss_high, soak.of)
     yield make("loss_ratio_goal", "ratio", soak.goal, soak.of)
+    if soak.lossy_trials is not None and soak.trials:
+        count = len(soak.trials)
+        yield make(
+            "lossy_trials",
+            "ratio",
+            soak.lossy_trials / count,
+            soak.of,
+            less=f"trials with loss at {soak.of}",
+            bounds=clopper_pearson(soak.lossy_trials, count),
+            given={"trial, s": soak.seconds / count},
+        )
+    yield make("largest_loss_event", "frames", _or_none(soak.largest_event), soak.of)
+    yield make("longest_loss_event", "s", soak.longest_event_s, soak.of)
     for direction, varied in soak.variation.items():
         yield make("pdv", "ns", varied.pdv_ns, soak.of, direction, note=varied.why)
+
+
+def _or_none(count: int | None) -> float | None:
+    return None if count is None else float(count)
 
 
 def _of_addresses(make: _Make, result: Result) -> Iterator[Metric]:

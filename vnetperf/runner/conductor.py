@@ -143,6 +143,8 @@ def begin_test(
         ),
         nominal=media.nominal,
         definition=generator.capabilities.latency_definition,
+        burst_gap_ns=point.smallest_burst_gap_ns if point else None,
+        timelines=generator.capabilities.timelines,
         throughput=known,
         **reset_inputs(run, scenario, kind, common["ends"]),
     )

@@ -29,7 +29,7 @@ def clopper_pearson(lost: int, offered: int, confidence: float = 0.95) -> tuple[
     """The exact interval of a loss ratio, for frames lost independently of each other.
 
     It never covers less often than its level. Losses in bursts are not independent: then it is
-    narrower than the truth.
+    narrower than the truth, and `loss_of_trials` holds. Trials are.
     """
     from scipy.special import betaincinv
 
@@ -48,6 +48,46 @@ def clopper_pearson(lost: int, offered: int, confidence: float = 0.95) -> tuple[
     low = betaincinv(lost, offered - lost + 1, tail)
     high = betaincinv(lost + 1, offered - lost, 1.0 - tail)
     return float(low), float(high)
+
+
+#: From so many trials on, all of which lost frames, their mean is distributed as t assumes.
+_MANY_TRIALS = 10
+
+
+def loss_of_trials(lost: Sequence[int], confidence: float = 0.95) -> tuple[float, float] | None:
+    """The interval of the frames lost in trials like these; None where none lost any.
+
+    Losses come in events, so that frames are not independent; trials are taken to be. Trials with
+    loss happen like events of a Poisson process, each with its own loss: the gamma interval of Fay
+    and Feuer (Statistics in Medicine 16, 1997, 791-801) for a weighted sum of them. Where every one
+    of many trials lost frames, Student's t of the trials.
+    """
+    from scipy.special import chdtri
+
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"{confidence:g} is no level of confidence between 0 and 1")
+    lossy = [count for count in lost if count]
+    if not lossy:
+        return None
+    if len(lossy) == len(lost) >= _MANY_TRIALS:
+        mean = spread([float(count) for count in lost], confidence=confidence)
+        low = mean.mean if mean.low is None else mean.low
+        high = mean.mean if mean.high is None else mean.high
+        return max(0.0, low) * len(lost), high * len(lost)
+    tail = (1.0 - confidence) / 2.0
+    # Relative to the largest, so that squares of large numbers keep their digits.
+    largest = max(lossy)
+    total = fsum(count / largest for count in lossy)
+    squares = fsum((count / largest) ** 2 for count in lossy)
+    low = squares / (2 * total) * chdtri(2 * total**2 / squares, 1 - tail)
+    more, wider = total + 1, squares + 1
+    high = wider / (2 * more) * chdtri(2 * more**2 / wider, tail)
+    return largest * float(low), largest * float(high)
+
+
+def most_events_unseen(confidence: float = 0.95) -> float:
+    """Events of a Poisson process that are expected at most where none was seen."""
+    return -log((1.0 - confidence) / 2.0)
 
 
 def percentiles(pairs: Iterable[tuple[float, int]], wanted: Iterable[float]) -> dict[str, float]:

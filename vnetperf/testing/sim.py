@@ -12,10 +12,20 @@ import math
 import random
 from dataclasses import dataclass, field
 from statistics import NormalDist
+from typing import TypeVar
 
 from vnetperf.model.parameters import SearchGoal
-from vnetperf.model.trial import TrialOutcome, TrialRequest
-from vnetperf.search import Search, SearchOutcome
+from vnetperf.model.trial import (
+    DirectionCounts,
+    Timeline,
+    TrialOutcome,
+    TrialRequest,
+    TrialResult,
+    TrialSpec,
+)
+from vnetperf.search import Procedure, Search, SearchOutcome
+
+Found = TypeVar("Found")
 
 #: Noise is a normal distribution cut here (standard deviations), so that a worst case exists.
 NOISE_CUT = 3.0
@@ -165,6 +175,164 @@ class SimulatedDut:
             return normal
         low = _below(fps, self.low_capacity_fps, self.noise)
         return self.low_probability * low + (1.0 - self.low_probability) * normal
+
+
+@dataclass(slots=True)
+class DutOverTime:
+    """A DUT and a tester over time, one direction: its trials have counts, and bins if requested.
+
+    Its clock runs with the traffic of its trials, not between them.
+    """
+
+    capacity_fps: float
+    """Frames/s it forwards."""
+
+    livelock: float = 0.0
+    """Frames/s that it forwards fewer for each frame/s offered above its capacity."""
+
+    livelock_floor_fps: float = 0.0
+    """Frames/s that it forwards at least, however much is offered."""
+
+    drift: float = 0.0
+    """Change of its capacity with each second of traffic, relative."""
+
+    stall_every_s: float = 0.0
+    """Mean time between stalls, in which every frame is lost; they happen at random. 0: none."""
+
+    stall_s: float = 0.005
+    """Length of a stall, seconds."""
+
+    buffer_frames: int = 0
+    """Frames of a burst that it holds besides what it forwards meanwhile."""
+
+    burst_gaps_s: tuple[float, ...] = (1e-6,)
+    """Times between frames of the tester's bursts, drawn anew for each: a tester that is kept from
+    running sends more slowly, and the DUT empties its buffer meanwhile."""
+
+    seed: int = 0
+    """Seed of everything drawn."""
+
+    clock_s: float = field(default=0.0, init=False)
+    """Seconds of traffic so far."""
+
+    trials: int = field(default=0, init=False)
+    """Trials measured so far."""
+
+    _random: random.Random = field(init=False, repr=False)
+    _next_stall_s: float = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)  # noqa: S311 - a simulation, not a secret
+        self._next_stall_s = self._draw_stall(0.0)
+
+    def forwards_fps(self, load_fps: float) -> float:
+        """What it forwards of a load now, if it does not stall.
+
+        Args:
+            load_fps: Offered frames/s.
+
+        Returns:
+            Frames/s.
+        """
+        capacity = self.capacity_fps * (1.0 + self.drift * self.clock_s)
+        if load_fps <= capacity:
+            return load_fps
+        return max(self.livelock_floor_fps, capacity - self.livelock * (load_fps - capacity))
+
+    def measure(self, request: TrialRequest) -> TrialOutcome:
+        """Run one trial.
+
+        Args:
+            request: What is sent.
+
+        Returns:
+            Its counts, with a timeline where bins are requested.
+        """
+        self.trials += 1
+        result = self._burst(request) if request.burst else self._paced(request)
+        spec = TrialSpec(frame_size=64, **request.model_dump())
+        return TrialOutcome.of(spec, result, number=self.trials)
+
+    def _burst(self, request: TrialRequest) -> TrialResult:
+        gap_s = self._random.choice(self.burst_gaps_s)
+        seconds = request.burst * gap_s
+        carried = int(self.capacity_fps * seconds) + self.buffer_frames
+        self.clock_s += seconds
+        return TrialResult(
+            directions=(_counts(request.burst, min(request.burst, carried), seconds),)
+        )
+
+    def _paced(self, request: TrialRequest) -> TrialResult:
+        width = request.bin_s or request.duration_s
+        began = self.clock_s
+        sent, received = [], []
+        for number in range(math.ceil(request.duration_s / width - 1e-9)):
+            seconds = min(width, request.duration_s - number * width)
+            stalled = self._stalled(began + number * width, seconds)
+            self.clock_s = began + number * width + seconds
+            sent.append(round(request.load_fps * seconds))
+            passed = self.forwards_fps(request.load_fps) * (seconds - stalled)
+            received.append(min(sent[-1], round(passed)))
+        timeline = Timeline(
+            direction=0,
+            bin_s=width,
+            sent=tuple(sent),
+            received=tuple(received),
+            arrived=tuple(received),
+        )
+        return TrialResult(
+            directions=(_counts(sum(sent), sum(received), request.duration_s),),
+            timelines=(timeline,) if request.bin_s else (),
+        )
+
+    def _stalled(self, begin_s: float, seconds: float) -> float:
+        """How much of some time it stands still."""
+        stalled = 0.0
+        while self._next_stall_s < begin_s + seconds:
+            stall_end_s = self._next_stall_s + self.stall_s
+            stalled += max(
+                0.0, min(stall_end_s, begin_s + seconds) - max(self._next_stall_s, begin_s)
+            )
+            if stall_end_s > begin_s + seconds:
+                break  # the rest is in what follows
+            self._next_stall_s = self._draw_stall(stall_end_s)
+        return min(stalled, seconds)
+
+    def _draw_stall(self, after_s: float) -> float:
+        if not self.stall_every_s:
+            return math.inf
+        return after_s + self._random.expovariate(1.0 / self.stall_every_s)
+
+
+def _counts(sent: int, received: int, seconds: float) -> DirectionCounts:
+    return DirectionCounts(
+        direction=0,
+        intended=sent,
+        sent=sent,
+        refused=0,
+        unsent=0,
+        received=received,
+        tx_seconds=seconds,
+    )
+
+
+def run_procedure(procedure: Procedure[Found], dut: DutOverTime) -> Found:
+    """Run a test that is no search to its end.
+
+    Args:
+        procedure: A test not yet started.
+        dut: What its trials meet.
+
+    Returns:
+        What it found.
+    """
+    try:
+        request = next(procedure)
+        while True:
+            request = procedure.send(dut.measure(request))
+    except StopIteration as end:
+        found: Found = end.value
+        return found
 
 
 def run(search: Search, dut: SimulatedDut) -> tuple[SearchOutcome, tuple[TrialOutcome, ...]]:

@@ -62,6 +62,24 @@ static void last_missing_frame(void)
 	watch_rx_release(r);
 }
 
+/* Of two pauses the longer one ended before the event: the other counts, which spans it. */
+static void gaps_from_an_event_on(void)
+{
+	struct watch w = asked(true, false, 0);
+	struct watch_rx *r = watch_rx_create(&w, 0, 1);
+
+	w.event = 6 * MS;
+	watch_received(&w, r, 0, 0, 1, START, START);
+	watch_received(&w, r, 0, 1, 1, START + 4 * MS, START + 4 * MS);
+	watch_received(&w, r, 0, 2, 1, START + 5 * MS, START + 5 * MS);
+	CHECK_EQ(watch.gap[0].gap, 0);
+	watch_received(&w, r, 0, 3, 1, START + 7 * MS, START + 7 * MS);
+	watch_received(&w, r, 0, 4, 1, START + 8 * MS, START + 8 * MS);
+	CHECK_EQ(watch.gap[0].gap, 2 * MS);
+	CHECK_EQ(watch.gap[0].from, START + 5 * MS);
+	watch_rx_release(r);
+}
+
 /* A frame from before is neither a hole nor a difference, and does not move the place back. */
 static void reordered(void)
 {
@@ -160,6 +178,7 @@ void test_watch(void)
 	bins_of_moments();
 	by_sending_and_by_arrival();
 	last_missing_frame();
+	gaps_from_an_event_on();
 	reordered();
 	differences();
 	one_stamp_of_departure();

@@ -262,6 +262,8 @@ class EngineTrial:
     """Width of a timeline's bins; 0: no timelines."""
     tag_at_s: float = 0.0
     """Frames sent before are in no latency."""
+    event_at_s: float = 0.0
+    """Gaps between arrivals that end before do not count."""
     ipdv: bool = False
     """Whether differences of successive frames' delays are kept."""
 
@@ -278,6 +280,7 @@ class EngineTrial:
             "steps": "/".join(f"{share!r}@{seconds!r}" for share, seconds in self.steps) or None,
             "bin": self.bin_s or None,
             "tag": self.tag_at_s or None,
+            "event": self.event_at_s or None,
             "ipdv": 1 if self.ipdv else None,
         }
 

@@ -350,6 +350,7 @@ def engine_trial(
         policy="retry" if trial.burst and not refusal_is_loss else "drop",
         bin_s=trial.bin_s,
         tag_at_s=trial.tag_at_s,
+        event_at_s=0.0 if trial.event is None else trial.event.at_s,
         ipdv=trial.ipdv,
     )
 
@@ -459,13 +460,13 @@ def _timelines(
     for part in own:
         directions.setdefault(part.stream.direction, []).append(streams[part.spec.id])
     return tuple(
-        timeline_of(direction, mine, trial.bin_s, refusal_is_loss=refusal_is_loss)
+        timeline_of(direction, mine, trial, refusal_is_loss=refusal_is_loss)
         for direction, mine in sorted(directions.items())
     )
 
 
 def timeline_of(
-    direction: int, streams: Sequence[StreamTimeline], bin_s: float, *, refusal_is_loss: bool
+    direction: int, streams: Sequence[StreamTimeline], trial: TrialSpec, *, refusal_is_loss: bool
 ) -> Timeline:
     """The timelines of a direction's streams as one."""
     sent = _column_sums(s.offered(refusal_is_loss=refusal_is_loss) for s in streams)
@@ -477,13 +478,14 @@ def timeline_of(
     longest = max(streams, key=lambda s: s.gap_ns)
     return Timeline(
         direction=direction,
-        bin_s=bin_s,
+        bin_s=trial.bin_s,
         sent=tuple(sent[: used + 1]),
         received=tuple(received[: used + 1]),
         arrived=tuple(arrived[: used + 1]),
         last_lost_s=None if last_lost_ns is None else last_lost_ns / 1e9,
         gap_s=longest.gap_ns / 1e9,
         gap_from_s=longest.gap_from_ns / 1e9,
+        gap_since_s=0.0 if trial.event is None else trial.event.at_s,
     )
 
 

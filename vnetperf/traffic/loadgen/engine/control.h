@@ -12,8 +12,9 @@ struct trial_spec {
 	uint16_t burst;
 	uint32_t group; /* frames of each burst; 1: evenly */
 	double duration, delay, drain, max_lag;
-	double bin; /* of timelines; 0: none */
-	double tag; /* frames sent before are in no latency */
+	double bin;   /* of timelines; 0: none */
+	double tag;   /* frames sent before are in no latency */
+	double event; /* gaps between arrivals that end before do not count */
 	bool ipdv;
 	struct load_steps steps;
 };

@@ -7,7 +7,7 @@
 #include "control.h"
 #include "telemetry.h"
 
-#define START_KEYS "epoch duration steps delay drain burst group max_lag policy bin tag ipdv"
+#define START_KEYS "epoch duration steps delay drain burst group max_lag policy bin tag event ipdv"
 
 static bool steps(struct params *ps, struct trial_spec *spec, struct problem *why)
 {
@@ -37,6 +37,7 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	    !params_word(ps, "policy", policies, &policy, why) || !steps(ps, &spec, why) ||
 	    !params_real(ps, "bin", 1e-6, 1e6, &spec.bin, why) ||
 	    !params_real(ps, "tag", 0, 1e6, &spec.tag, why) ||
+	    !params_real(ps, "event", 0, 1e6, &spec.event, why) ||
 	    !params_u64(ps, "ipdv", 0, 1, &ipdv, why) || !params_done(ps, START_KEYS, why))
 		return false;
 	spec.ipdv = ipdv == 1;

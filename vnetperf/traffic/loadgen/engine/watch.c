@@ -73,7 +73,7 @@ struct watch_rx *watch_rx_create(const struct watch *t, uint16_t tx_port, uint16
 	return NULL;
 }
 
-static void note_gap(struct watch_gap *g, uint64_t at)
+static void note_gap(const struct watch *t, struct watch_gap *g, uint64_t at)
 {
 	uint64_t last = __atomic_load_n(&g->last, __ATOMIC_RELAXED);
 
@@ -81,7 +81,7 @@ static void note_gap(struct watch_gap *g, uint64_t at)
 	if (last && (int64_t)(at - last) <= 0)
 		return;
 	last = __atomic_exchange_n(&g->last, at, __ATOMIC_RELAXED);
-	if (last == 0 ||
+	if (last == 0 || (int64_t)(at - t->start - t->event) < 0 ||
 	    (int64_t)(at - last) <= (int64_t)__atomic_load_n(&g->gap, __ATOMIC_RELAXED))
 		return;
 	while (__atomic_test_and_set(&g->busy, __ATOMIC_ACQUIRE))
@@ -127,7 +127,7 @@ bool watch_received(const struct watch *t, struct watch_rx *r, uint16_t place, u
 	if (t->n_bins) {
 		r->received[watch_bin(t, sent)] += (uint32_t)n;
 		r->arrived[watch_bin(t, at)] += (uint32_t)n;
-		note_gap(r->gap, at);
+		note_gap(t, r->gap, at);
 		if (seq > p->next)
 			note_hole(t, r, p, seq, sent);
 	}

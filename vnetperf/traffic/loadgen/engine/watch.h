@@ -29,6 +29,7 @@ struct watch {
 	uint64_t width;	  /* cycles */
 	uint64_t start;	  /* TSC of the trial's start */
 	uint64_t tag;	  /* cycles after it; frames sent before are in no latency */
+	uint64_t event;	  /* cycles after it; gaps that end before do not count */
 	uint64_t ns_mult; /* ns = cycles * ns_mult >> 32 */
 	struct watch_gap gap[LG_MAX_PORTS]; /* by sending port */
 };

@@ -12,6 +12,7 @@ struct watch watching_of(const struct trial_spec *spec, double longest)
 		.on = spec->bin > 0 || spec->tag > 0 || spec->ipdv,
 		.ipdv = spec->ipdv,
 		.tag = (uint64_t)llround(spec->tag * (double)engine.hz),
+		.event = (uint64_t)llround(spec->event * (double)engine.hz),
 		.ns_mult = engine.ns_mult,
 	};
 
