@@ -30,6 +30,7 @@ from vnetperf.search.classification import (
     LoadClass,
     conditional_throughput,
 )
+from vnetperf.search.confirmation import confirmed_by_trials
 
 
 def last_of_longest(trials: Sequence[TrialRecord]) -> TrialRecord | None:
@@ -187,15 +188,18 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         trials_at_lower_bound=tuple(t.number for t in there),
         threads=thread_usage(there),
         uncollected=uncollected_of(there),
+        confirmation=found.confirmation and found.confirmation.scaled(n),
     )
 
 
 def _valid_at(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:
-    """The valid trials at a load, with the tolerance of the search."""
+    """The valid trials that found a bound at a load, with the tolerance of the search."""
     return [
         t
         for t in logged.trials
-        if is_valid(t) and isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
+        if is_valid(t)
+        and not t.spec.phase
+        and isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
     ]
 
 
@@ -275,6 +279,13 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         ]
         missing = _missing_trials(begin, undecided, lower, upper, goal)
         found = replace(found, reason=f"{found.reason}; missing: {missing}")
+    outcomes = [outcome_of(trial) for trial in filter(is_valid, logged.trials)]
+    found = confirmed_by_trials(
+        found,
+        [one for one in outcomes if not one.request.phase],
+        [one for one in outcomes if one.request.phase],
+        limits,
+    )
     return Answer(goal_result(found, begin, logged), missing)
 
 
@@ -285,10 +296,11 @@ def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult
 
 
 def _by_load(logged: LoggedTest) -> tuple[list[float], History]:
-    """The loads that were tried, ascending, and the valid trials by their place among them."""
+    """The loads of a search, ascending, and its valid trials by their place among them."""
     loads: list[float] = []
     history = History()
-    for trial in sorted(filter(is_valid, logged.trials), key=lambda t: t.spec.load_fps):
+    found = (t for t in logged.trials if is_valid(t) and not t.spec.phase)
+    for trial in sorted(found, key=lambda t: t.spec.load_fps):
         if not loads or not isclose(loads[-1], trial.spec.load_fps, rel_tol=SAME_RTOL):
             loads.append(trial.spec.load_fps)
         history.add(len(loads) - 1, outcome_of(trial))

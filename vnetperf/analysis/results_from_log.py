@@ -311,6 +311,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
         reason=trial.reason,
         lost_at=trial.lost_at,
         burst=trial.spec.burst,
+        phase=trial.spec.phase,
     )
 
 

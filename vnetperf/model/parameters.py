@@ -111,6 +111,26 @@ class StepInputs:
             )
 
 
+class ConfirmInputs(Frozen):
+    """How the bounds that a search found are confirmed, and what is looked for below them.
+
+    Attributes:
+        bounds: Whether final bounds are tried again: lower, upper, lower.
+        idle_s: Wait without traffic before, seconds: an overload has to be over.
+        sweep_loads: Loads below the lower bound that are tried as well, each 0.6 of the one above
+            it; 0 for none.
+        sweep_trial_s: Seconds of a trial there; one with too much loss is followed by as many of
+            the goal's own length as classify the load.
+    """
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    bounds: bool = True
+    idle_s: float = Field(default=5.0, ge=0)
+    sweep_loads: int = Field(default=5, ge=0, le=100)
+    sweep_trial_s: float = Field(default=1.0, gt=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLimits:
     """What a search may ask for.
@@ -137,6 +157,10 @@ class SearchLimits:
 
     steps: StepInputs | None = None
     """Inputs of the "tst009" algorithm, None for any other."""
+
+    confirm: ConfirmInputs | None = None
+    """How bounds are confirmed, None for not at all. Its trials are in the budget only where that
+    is one of wall time (`trial_overhead_s` above 0)."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.min_load_fps < self.max_load_fps < inf:

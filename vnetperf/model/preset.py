@@ -14,6 +14,7 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.frames import RFC2544_FRAME_SIZES
 from vnetperf.model.parameters import (
     BackToBackTest,
+    ConfirmInputs,
     FrameLossTest,
     LatencyTest,
     LossProfileTest,
@@ -250,6 +251,7 @@ class Preset(Frozen):
         time_budget_s: Longest time of one search with the waits around its trials, seconds, as
             --time-budget asks for it; None for no limit.
         trial: Phases of a trial.
+        confirm: How the bounds of a search are confirmed.
         tests: Tests that it is for; others are left out unless `--tests` names them.
         smallest_only: Those of them that are run at the smallest frame size only, as RFC 2544
             section 26.6 asks for reset.
@@ -279,6 +281,7 @@ class Preset(Frozen):
     max_trial_seconds: float | None = Field(default=None, gt=0)
     time_budget_s: float | None = Field(default=None, gt=0)
     trial: TrialTimes = TrialTimes()
+    confirm: ConfirmInputs = ConfirmInputs()
     tests: tuple[TestName, ...] = Field(default=("throughput",), min_length=1)
     smallest_only: tuple[TestName, ...] = ()
     meets: tuple[str, ...] = ()
@@ -342,4 +345,5 @@ class Preset(Frozen):
             max_trial_seconds=seconds,
             trial_overhead_s=around,
             steps=self.tst009.inputs(max_load_fps) if self.tst009 is not None else None,
+            confirm=self.confirm if self.confirm.bounds or self.confirm.sweep_loads else None,
         )

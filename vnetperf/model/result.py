@@ -10,6 +10,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.outcomes import (
     AddressTable,
     BackToBack,
+    Confirmation,
     ForwardingRate,
     LatencyAt,
     LossStep,
@@ -20,7 +21,7 @@ from vnetperf.model.outcomes import (
     Transfers,
 )
 from vnetperf.model.profile import IMIX
-from vnetperf.model.trial import Latency, Verdict
+from vnetperf.model.trial import Latency, SearchPhase, Verdict
 
 
 class Redaction(Frozen):
@@ -109,7 +110,8 @@ class GoalResult(Frozen):
         upper_bound_fps: Relevant upper bound, aggregate frames/s; None: no load failed.
         conditional_throughput_fps: RFC 9971 conditional throughput, aggregate frames/s.
         per_direction: The same for each direction.
-        regular: True when both bounds exist and lie within the goal width.
+        regular: True when both bounds exist, lie within the goal width, and were not contradicted
+            by their confirmation.
         qualifier: "at least" when the maximum load met the goal, "at most" when the minimum failed.
         reason: Why the result is irregular; "" when it is regular.
         throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
@@ -120,6 +122,8 @@ class GoalResult(Frozen):
         threads: Busy threads at the lower bound (last of the longest trials there).
         uncollected: Collector, or count of the generator, -> "not measured: why", where there was
             nothing to tell.
+        confirmation: What became of the bounds when they were tried again after idle, rates the sum
+            over the directions; None where that was not recorded.
     """
 
     name: str
@@ -142,6 +146,23 @@ class GoalResult(Frozen):
     repeats: Spread | None = None
     threads: tuple[ThreadUse, ...] = ()
     uncollected: dict[str, str] = Field(default_factory=dict)
+    confirmation: Confirmation | None = None
+
+    @property
+    def unstable(self) -> bool:
+        """Whether the bounds were contradicted, or there is loss below them."""
+        return self.confirmation is not None and self.confirmation.status == "unstable"
+
+    @property
+    def modes(self) -> tuple[float, ...]:
+        """Rates between which an unstable DUT changes, aggregate frames/s; or none."""
+        found = self.confirmation
+        return found.modes if found is not None and self.unstable else ()
+
+    @property
+    def mark(self) -> Literal["", "irregular", "unstable"]:
+        """What must stand beside each of its numbers."""
+        return "unstable" if self.unstable else "" if self.regular else "irregular"
 
 
 class Result(Frozen):
@@ -269,6 +290,8 @@ class TrialPoint(Frozen):
         reason: Why it is not VALID.
         lost_at: Where lost frames died: hop or ring name -> frames.
         burst: Frames that each stream sent back to back; 0 for traffic paced by the load.
+        phase: What a trial of a search was for: "" finds bounds, "confirm" tries them again,
+            "sweep" looks for loss below them.
     """
 
     number: int
@@ -284,6 +307,7 @@ class TrialPoint(Frozen):
     reason: str = ""
     lost_at: dict[str, int] = Field(default_factory=dict)
     burst: int = 0
+    phase: SearchPhase = ""
 
 
 class LedgerEntry(Frozen):

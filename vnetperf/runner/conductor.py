@@ -170,7 +170,7 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     if goal.qualifier == "at least":
         notes.append(f"the throughput is at least that: {goal.reason}")
     elif not goal.regular:
-        notes.append(f"the throughput is the lower bound of an irregular result: {goal.reason}")
+        notes.append(f"the throughput is the lower bound of an {goal.mark} result: {goal.reason}")
     return KnownThroughput(
         load_fps=goal.lower_bound_fps / begin.in_sum,
         search=begin.search,
@@ -379,6 +379,8 @@ class Conductor:
             capture=run.configuration.capture,
         )
         run.progress.trial_begins(logged.begin, spec)
+        run.spend("wait", spec.rest_s)
+        time.sleep(spec.rest_s)
         started, began = utc_now(), time.monotonic()
         result = run.client.run_trial(spec)
         wall = time.monotonic() - began
