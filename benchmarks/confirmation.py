@@ -2,7 +2,7 @@
 
 Run ``python -m benchmarks.confirmation [DUTs of each kind]``. The DUTs have two modes, a history
 (an overload leaves half the capacity for 60 s), loss below the bound, or nothing of the kind, so
-that false alarms are seen too. Trial seconds of the confirmation stand apart from those of the search.
+that false alarms are seen too. Trial seconds of the confirmation stand apart from the search's.
 """
 
 from __future__ import annotations
@@ -96,10 +96,8 @@ def main(duts: int) -> None:
     Args:
         duts: DUTs of each kind.
     """
-    print(
-        "| DUT of 5 M frames/s | goal | wrong before | wrong now | unstable | search | confirmation |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    columns = "goal | wrong before | wrong now | unstable | search | confirmation"
+    print(f"| DUT of 5 M frames/s | {columns} |\n|{'---|' * 7}")
     for kind in KINDS:
         for goal in GOALS:
             before = search_duts(kind, goal, duts, confirmed=False)

@@ -23,7 +23,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import GoalResult, Result
-from vnetperf.model.trial import TrialResult, Verdict
+from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
 from vnetperf.procedures.base import direction_name
 from vnetperf.report import results_json
 from vnetperf.results.log import read_log
@@ -451,3 +451,32 @@ def test_a_frame_nothing_on_the_path_carries_is_refused_before_anything_is_done(
     assert not [c for c in bench.agent.calls if c.startswith(("calibrate", "deploy"))]
     assert bench.throughput(64).goals[0].regular
     assert "calibrate 64" in bench.agent.calls
+
+
+def test_the_rate_at_a_bound_is_the_one_that_was_offered(tmp_path: Path) -> None:
+    """A trial may offer a little less than intended; what is printed is what the DUT was given."""
+
+    def give_up_four_of_ten_thousand(_: int, result: TrialResult) -> TrialResult:
+        def fewer(d: DirectionCounts) -> DirectionCounts:
+            unsent = d.intended * 4 // 10_000 if d.direction else 0
+            sent = d.sent - unsent
+            return d.model_copy(
+                update={"sent": sent, "unsent": unsent, "received": min(d.received, sent)}
+            )
+
+        return result.model_copy(update={"directions": tuple(map(fewer, result.directions))})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=give_up_four_of_ten_thousand))
+    goal = bench.throughput().goals[0]
+    assert goal.lower_bound_load_fps is not None
+    assert goal.upper_bound_load_fps is not None
+    assert goal.lower_bound_fps == pytest.approx(goal.lower_bound_load_fps * 0.9998, rel=1e-5)
+    assert goal.upper_bound_fps == pytest.approx(goal.upper_bound_load_fps * 0.9998, rel=1e-5)
+    forth, back = goal.per_direction
+    assert forth.lower_bound_fps == goal.lower_bound_load_fps / 2
+    assert back.lower_bound_fps == pytest.approx(goal.lower_bound_load_fps / 2 * 0.9996, rel=1e-5)
+    assert goal.conditional_throughput_fps == pytest.approx(goal.lower_bound_fps)
+    # Other tests take their loads of the load that was intended.
+    bench.measure("mrr")
+    latency = bench.measure("loss_profile")
+    assert goal.lower_bound_load_fps in [step.load_fps for step in latency.loss_steps]

@@ -120,7 +120,10 @@ def _role_of_trial(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalR
     parts = [
         f"{which} bound of {goal.name}"
         for goal in goals
-        for which, bound in (("lower", goal.lower_bound_fps), ("upper", goal.upper_bound_fps))
+        for which, bound in (
+            ("lower", goal.lower_bound_load_fps),
+            ("upper", goal.upper_bound_load_fps),
+        )
         if bound is not None and _is_at(trial.spec, bound / begin.in_sum)
     ]
     text = ", ".join(parts)
@@ -166,17 +169,17 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
     if goal.exceed_ratio:
         rule += f"; {100 * goal.exceed_ratio:g} % of that time may lose more"
     sentences.append(rule)
-    for word, verb, bound in (
-        ("lower", "was carried", goal.lower_bound_fps),
-        ("upper", "was not carried", goal.upper_bound_fps),
+    for word, verb, bound, load in (
+        ("lower", "was carried", goal.lower_bound_fps, goal.lower_bound_load_fps),
+        ("upper", "was not carried", goal.upper_bound_fps, goal.upper_bound_load_fps),
     ):
-        if bound is None:
+        if bound is None or load is None:
             sentences.append(f"{goal.name}: no {word} bound: {goal.reason or 'none was needed'}")
             continue
         there = [
             t
             for t in logged.trials
-            if is_valid(t) and not t.spec.phase and _is_at(t.spec, bound / n)
+            if is_valid(t) and not t.spec.phase and _is_at(t.spec, load / n)
         ]
         trials = ", ".join(
             f"trial {t.number} ({t.spec.duration_s:g} s, {100 * t.result.worst_loss_ratio():.4g} %)"

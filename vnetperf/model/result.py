@@ -57,8 +57,9 @@ class DirectionBound(Frozen):
 
     Attributes:
         direction: "phy0->phy1", "phy0->vnf0.0" ...
-        lower_bound_fps: Highest load that meets the goal, frames/s into this direction.
-        upper_bound_fps: Lowest load above it that fails; None when none was seen.
+        lower_bound_fps: Highest load that meets the goal as it was offered, frames/s into this
+            direction.
+        upper_bound_fps: Lowest load above it that fails, as offered; None when none was seen.
         conditional_throughput_fps: Forwarding rate at the lower bound, frames/s.
         loss_ratio_at_lower_bound: Worst loss ratio of this direction in the trials at that load.
     """
@@ -106,8 +107,13 @@ class GoalResult(Frozen):
         final_trial_s: Length of the trials that count, seconds.
         duration_sum_s: Trial time needed to classify a load, seconds.
         width: Relative goal width.
-        lower_bound_fps: Relevant lower bound, aggregate frames/s; None: no load met the goal.
-        upper_bound_fps: Relevant upper bound, aggregate frames/s; None: no load failed.
+        lower_bound_fps: Relevant lower bound as it was offered: the least in its trials, aggregate
+            frames/s; None: no load met the goal.
+        upper_bound_fps: Relevant upper bound as it was offered: the most in its trials, aggregate
+            frames/s; None: no load failed.
+        lower_bound_load_fps: The load that was intended there, aggregate frames/s; None where there
+            is no bound, and in results of an older tool, whose bounds are intended loads.
+        upper_bound_load_fps: See there.
         conditional_throughput_fps: RFC 9971 conditional throughput, aggregate frames/s.
         per_direction: The same for each direction.
         regular: True when both bounds exist, lie within the goal width, and were not contradicted
@@ -135,6 +141,8 @@ class GoalResult(Frozen):
     width: float
     lower_bound_fps: float | None
     upper_bound_fps: float | None
+    lower_bound_load_fps: float | None = None
+    upper_bound_load_fps: float | None = None
     conditional_throughput_fps: float | None
     per_direction: tuple[DirectionBound, ...] = ()
     regular: bool

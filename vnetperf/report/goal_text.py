@@ -136,7 +136,8 @@ def search_attributes(result: Result) -> str:
     """How a search's loads relate to the rates of its goals."""
     return (
         f"search {result.algorithm or NOT_RECORDED}, {result.directions} sending interface(s): "
-        f"a load is per interface, the rate of a goal their sum (factor {result.in_sum:g})"
+        f"a load is per interface, the rate of a goal their sum (factor {result.in_sum:g}) as it "
+        "was offered: at a lower bound the least in its trials, at an upper bound the most"
     )
 
 

@@ -158,7 +158,8 @@ def _max_load(run: Run, scenario: Scenario, frame_size: int) -> tuple[float, str
 def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     """The throughput that other tests take their loads of."""
     goal = _goal_of(result)
-    if goal.lower_bound_fps is None:
+    load = goal.lower_bound_load_fps
+    if load is None:
         raise NoResultError(
             f"no load met goal {goal.name}, down to {result.min_load_fps or 0:.0f} frames/s per "
             f"interface ({goal.reason}), and this test takes its loads of that throughput",
@@ -172,7 +173,7 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     elif not goal.regular:
         notes.append(f"the throughput is the lower bound of an {goal.mark} result: {goal.reason}")
     return KnownThroughput(
-        load_fps=goal.lower_bound_fps / begin.in_sum,
+        load_fps=load / begin.in_sum,
         search=begin.search,
         goal=goal.name,
         loss_ratio=goal.loss_ratio,
