@@ -27,7 +27,12 @@ from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
 from vnetperf.procedures.base import direction_name
 from vnetperf.report import results_json
 from vnetperf.results.log import read_log
-from vnetperf.results.records import CalibrationRecord, SearchEndRecord, TrialRecord
+from vnetperf.results.records import (
+    CalibrationRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
 from vnetperf.runner.bench import CaseResult
 from vnetperf.testing.sim import SimulatedDut
 
@@ -480,3 +485,27 @@ def test_the_rate_at_a_bound_is_the_one_that_was_offered(tmp_path: Path) -> None
     bench.measure("mrr")
     latency = bench.measure("loss_profile")
     assert goal.lower_bound_load_fps in [step.load_fps for step in latency.loss_steps]
+
+
+@pytest.mark.parametrize("algorithm", ["mlr", "binary"])
+def test_what_came_back_from_one_trial_is_a_hint_and_no_limit(
+    tmp_path: Path, algorithm: str
+) -> None:
+    """An overload that nearly nothing survives must not pass for what the generator can do."""
+
+    def drown(_: int, result: TrialResult) -> TrialResult:
+        def fewer(d: DirectionCounts) -> DirectionCounts:
+            return d.model_copy(update={"received": d.received // 10}) if d.unsent else d
+
+        return result.model_copy(update={"directions": tuple(map(fewer, result.directions))})
+
+    wanted = configuration(PRESET.model_copy(update={"algorithm": algorithm}))
+    bench = Bench(tmp_path, FakeAgent(offers_fps=1.2e6, spoil=drown), wanted)
+    result = bench.throughput()
+    assert [goal.regular for goal in result.goals] == [True, True]
+    assert 0.98 * 1.4e6 <= (result.goals[0].lower_bound_fps or 0.0) <= 1.4e6
+    searches = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
+    assert searches[0].limits.start_fps is None
+    assert searches[-1].limits.start_fps == pytest.approx(2.5 * 70e3, rel=0.01)
+    assert searches[-1].limits.max_load_fps == pytest.approx(0.9 * 1.2e6)
+    assert searches[-1].limit_reason == "limited by what the generator offered on its core"

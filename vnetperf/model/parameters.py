@@ -155,6 +155,10 @@ class SearchLimits:
     """Seconds that the budget counts for each trial besides its traffic: with the waits around a
     trial a budget is one of wall time. No duration sum counts them."""
 
+    start_fps: float | None = None
+    """Load of the first trial, frames/s per interface, None for the largest: a hint, no limit. The
+    search goes above it where that is carried. "tst009" begins in the middle whatever it is."""
+
     steps: StepInputs | None = None
     """Inputs of the "tst009" algorithm, None for any other."""
 
@@ -176,6 +180,9 @@ class SearchLimits:
             ("max_trial_seconds", budget, budget > 0.0, "seconds above 0, or none for no budget"),
             ("trial_overhead_s", around, 0.0 <= around < inf, "seconds, 0 or more"),
         )
+        start = self.max_load_fps if self.start_fps is None else self.start_fps
+        within = self.min_load_fps <= start <= self.max_load_fps
+        _require("search limits", ("start_fps", start, within, "a load within the limits"))
         if self.steps is not None and self.steps.step_fps >= self.max_load_fps:
             raise ConfigError(
                 f"step_fps = {self.steps.step_fps:g} is no less than the maximum load, "

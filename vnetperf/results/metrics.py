@@ -275,6 +275,11 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
                 yield make(part, "ns", getattr(varied, f"{part}_ns"), *of, note=varied.why)
 
 
+def _rounded_load(load_fps: float) -> str:
+    """A load to two digits: what was offered at another one is no comparison."""
+    return fps(float(f"{load_fps:.2g}"))
+
+
 def _of_loss_steps(make: _Make, result: Result) -> Iterator[Metric]:
     for number, step in enumerate(result.loss_steps, 1):
         # Not a load of its own: the largest one can differ a little from run to run.
@@ -286,7 +291,8 @@ def _of_loss_steps(make: _Make, result: Result) -> Iterator[Metric]:
             item = f"{percent(step.input_ratio)} of {fps(step.load_fps / step.input_ratio)}"
         yield make("load", "fps", step.load_fps, item)
         yield make("input_ratio", "ratio", step.input_ratio, item)
-        yield make("loss_ratio", "ratio", step.loss_ratio, item, less=label, main=True)
+        given = {"load": _rounded_load(step.load_fps)}
+        yield make("loss_ratio", "ratio", step.loss_ratio, item, less=label, main=True, given=given)
         yield make("forwarded", "fps", step.forwarded_fps, item)
         for direction, value in step.per_direction.items():
             yield make("loss_ratio", "ratio", value, item, direction)
@@ -339,10 +345,12 @@ def _of_interruptions(make: _Make, result: Result) -> Iterator[Metric]:
 
 def _of_rates(make: _Make, result: Result) -> Iterator[Metric]:
     for rate in result.rates:
-        label = f"forwarded at {rate.of}"
+        label, given = f"forwarded at {rate.of}", {"load": _rounded_load(rate.load_fps)}
+        rate_ = {"more": label, "main": True, "given": given}
         yield make("load", "fps", rate.load_fps, rate.of)
-        yield make("forwarding_rate", "fps", rate.forwarded_fps, rate.of, more=label, main=True)
-        yield make("loss_ratio", "ratio", rate.loss_ratio, rate.of, less=f"loss at {rate.of}")
+        yield make("forwarding_rate", "fps", rate.forwarded_fps, rate.of, **rate_)
+        label = f"loss at {rate.of}"
+        yield make("loss_ratio", "ratio", rate.loss_ratio, rate.of, less=label, given=given)
         yield make("trial_duration", "s", rate.duration_s, rate.of)
 
 

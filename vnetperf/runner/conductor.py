@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 from vnetperf import registry
@@ -119,6 +120,9 @@ def begin_test(
     }
     if test == THROUGHPUT:
         limits = preset.limits(max_load)
+        hint = run.max_loads.hint(scenario, frame_size)
+        if hint is not None and limits.min_load_fps < hint < max_load:
+            limits = replace(limits, start_fps=hint)
         return SearchRecord(algorithm=preset.algorithm, goals=preset.goals, limits=limits, **common)
     kind = standard_test(test)
     inputs = kind.inputs(
@@ -195,9 +199,10 @@ HOPELESS = 0.05
 class LimitedError(Exception):
     """The generator could not offer a load, repeatedly."""
 
-    def __init__(self, load_fps: float, reason: str) -> None:
+    def __init__(self, load_fps: float, hint_fps: float, reason: str) -> None:
         super().__init__(reason)
         self.load_fps = load_fps
+        self.hint_fps = hint_fps
         self.reason = reason
 
 
@@ -297,7 +302,9 @@ class Conductor:
             try:
                 self._drive(logged)
             except LimitedError as limited:
-                self.run.max_loads.lower(self.scenario, frame_size, limited.load_fps)
+                self.run.max_loads.lower(
+                    self.scenario, frame_size, limited.load_fps, limited.hint_fps
+                )
                 log.warning("%s begins anew below %.0f frames/s", test, limited.load_fps)
                 self._end(logged, began, superseded=True, stopped=limited.reason)
                 continue
@@ -358,7 +365,9 @@ class Conductor:
             cure = FREE_THE_TESTER
             offerable = offerable_load(trial.result, logged.begin.loads)
             if offerable and request.when_limited == "lower":
-                raise LimitedError(min(offerable, request.load_fps * OFFERED_MARGIN), trial.reason)
+                limit, hint = offerable
+                limit = min(limit, request.load_fps * OFFERED_MARGIN)
+                raise LimitedError(limit, hint, trial.reason)
         raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=cure)
 
     def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:

@@ -96,6 +96,7 @@ class MaxLoads:
     def __init__(self, testbed: Testbed) -> None:
         self._media = testbed.media
         self._lowered: dict[tuple[str, int], float] = {}
+        self._hints: dict[tuple[str, int], float] = {}
 
     def of(
         self, scenario: Scenario, frame_size: int, point: CalibrationPoint | None
@@ -117,10 +118,15 @@ class MaxLoads:
             raise ConfigError(f"frame size {frame_size} has no calibration", where="calibration")
         return min(limits)
 
-    def lower(self, scenario: Scenario, frame_size: int, load_fps: float) -> None:
+    def lower(self, scenario: Scenario, frame_size: int, load_fps: float, hint_fps: float) -> None:
         """Note that the generator cannot offer more than a load in a scenario."""
         case = (scenario.id, frame_size)
         self._lowered[case] = min(load_fps, self._lowered.get(case, load_fps))
+        self._hints[case] = hint_fps
+
+    def hint(self, scenario: Scenario, frame_size: int) -> float | None:
+        """Where to begin a search, by what came back when a load could not be offered."""
+        return self._hints.get((scenario.id, frame_size))
 
 
 def run_record(configuration: Configuration, command: str, *, resumed: bool) -> RunRecord:
