@@ -22,7 +22,7 @@ from vnetperf.model.errors import (
     VnetperfError,
 )
 from vnetperf.model.parameters import SearchGoal
-from vnetperf.model.result import GoalResult, Result
+from vnetperf.model.result import Calibration, GoalResult, Result
 from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
 from vnetperf.procedures.base import direction_name
 from vnetperf.report import results_json
@@ -168,6 +168,7 @@ def test_a_scenario_is_deployed_once_and_taken_away_for_the_next(tmp_path: Path)
         "deploy phy2phy_dpdk",
         "deploy pvp_dpdk",
         "teardown",
+        "calibrate 64",
         "close",
     ]
 
@@ -509,3 +510,36 @@ def test_what_came_back_from_one_trial_is_a_hint_and_no_limit(
     assert searches[-1].limits.start_fps == pytest.approx(2.5 * 70e3, rel=0.01)
     assert searches[-1].limits.max_load_fps == pytest.approx(0.9 * 1.2e6)
     assert searches[-1].limit_reason == "limited by what the generator offered on its core"
+
+
+@pytest.mark.parametrize(("speed", "drift"), [(0.9, "-10.0%"), (0.97, "")])
+def test_a_generator_that_drifts_over_a_run_is_reported(
+    tmp_path: Path, speed: float, drift: str
+) -> None:
+    bench = Bench(tmp_path)
+    bench.throughput()
+    bench.agent.tester_speed = speed
+    bench.run.close()
+    found = bench.derived()
+    point = found.calibrations[0].at(64)
+    assert point is not None
+    assert point.max_clean_fps == 2 * GENERATOR_FPS
+    assert point.drift == pytest.approx(speed - 1)
+    unchecked = found.calibrations[0].at(1518)
+    assert unchecked is not None
+    assert unchecked.drift is None
+    warnings = [w for w in found.warnings if "clean maximum over" in w]
+    assert [drift in w for w in warnings] == ([True] if drift else [])
+
+
+def test_a_calibration_that_cannot_be_checked_ends_no_run(tmp_path: Path) -> None:
+    def refuse(*_: object) -> Calibration:
+        raise GeneratorError("no frame came back", where="calibration")
+
+    bench = Bench(tmp_path)
+    bench.throughput()
+    bench.agent.calibrate = refuse  # type: ignore[method-assign]
+    bench.run.close()
+    point = bench.derived().calibrations[0].at(64)
+    assert point is not None
+    assert point.drift is None

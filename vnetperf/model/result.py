@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -348,12 +349,22 @@ class LedgerEntry(Frozen):
         return ", ".join(part for part in (self.test, self.scenario, size) if part)
 
 
+#: What ended the rates at which a generator sent and received every frame: frames that did not come
+#: back, that the wire did not take, or that the generator was late with. "": nothing did.
+EndedBy = Literal["", "loss", "refusal", "own stall"]
+
+
 class CalibrationPoint(Frozen):
     """The generator looped to itself over one kind of wire, at one frame size.
 
     Attributes:
         frame_size: Octets including FCS.
-        max_clean_fps: Highest rate with every frame sent and received, both ports, frames/s.
+        max_clean_fps: Highest rate with every frame sent and received, both ports, frames/s; the
+            median of `max_clean_values`.
+        max_clean_values: That rate as often as it was found, by trials of 1 s; empty where it was
+            found once, by short ones.
+        ended_by: What the trials just above it met; "" where that was not recorded.
+        checked_values: The same found again when the run had ended; empty where it was not.
         latency_ns: Median latency at 1 % of that rate, nanoseconds.
         latency_min_ns: Smallest latency, nanoseconds.
         pacing_error: Largest relative difference of offered to intended rate over the rates tried.
@@ -368,6 +379,16 @@ class CalibrationPoint(Frozen):
     pacing_error: float
     max_burst: int
     smallest_burst_gap_ns: float | None = None
+    max_clean_values: tuple[float, ...] = ()
+    ended_by: EndedBy = ""
+    checked_values: tuple[float, ...] = ()
+
+    @property
+    def drift(self) -> float | None:
+        """Relative change of the clean maximum over the run; None where it was not checked."""
+        if not self.checked_values:
+            return None
+        return median(self.checked_values) / self.max_clean_fps - 1.0
 
 
 class Calibration(Frozen):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from math import isclose
+from math import ceil, isclose
 from statistics import median
 from typing import Literal
 
@@ -62,6 +62,18 @@ def with_confirmation(search: Search, inputs: ConfirmInputs, limits: SearchLimit
         stopped = stop.reason
     results = tuple(session.judge(result, result in finals, stopped) for result in outcome.results)
     return replace(outcome, results=results, confirm_seconds=session.seconds)
+
+
+def confirming_trials(goals: Sequence[SearchGoal], inputs: ConfirmInputs) -> tuple[int, float]:
+    """Trials, and seconds of traffic, that confirm bounds where all of them agree."""
+    trials, seconds = 0, 0.0
+    for goal in goals if inputs.bounds else ():
+        needed = goal.duration_sum_s * (1.0 - goal.exceed_ratio) / goal.final_trial_s
+        visits = 3 * min(_AGREEING, ceil(round(needed, 9)))
+        trials, seconds = trials + visits, seconds + visits * goal.final_trial_s
+    shortest = min(goal.final_trial_s for goal in goals)
+    sweep = inputs.sweep_loads * min(inputs.sweep_trial_s, shortest)
+    return trials + inputs.sweep_loads, seconds + sweep
 
 
 def confirmed_by_trials(
