@@ -162,3 +162,14 @@ def test_shipped_widths_are_ten_times_what_a_trial_may_fall_short_of(name: str) 
     preset = shipped(name)
     for goal in preset.goals:
         assert goal.width >= 10 * preset.trial.offered_tolerance * (1 - 1e-9)
+
+
+def test_flows_of_a_run_stand_for_those_of_its_profile() -> None:
+    for flows in (1, 1000, 1_000_000):
+        loaded = config.load({"traffic": "million-flows", "flows": flows}, environment={})
+        assert loaded.traffic.flows == flows
+    assert config.load({"traffic": "multi-flow"}, environment={}).traffic.flows == 1024
+    with pytest.raises(ConfigError, match="needs `vary`"):
+        config.load({"traffic": "single-flow", "flows": 10}, environment={})
+    with pytest.raises(ConfigError, match="multi-flow cannot have"):
+        config.load({"traffic": "multi-flow", "flows": 10_000_000}, environment={})
