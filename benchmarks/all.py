@@ -10,6 +10,7 @@ SCRIPTS = (
     ("benchmarks.search", "20"),
     ("benchmarks.coverage",),
     ("benchmarks.procedures",),
+    ("benchmarks.confirmation", "50"),
     ("benchmarks.runs",),
     ("benchmarks.backends",),
     ("benchmarks.generators",),

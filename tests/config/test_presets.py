@@ -146,3 +146,30 @@ def test_tests_that_are_asked_for_take_the_throughput_there_is() -> None:
     assert Preset.model_validate(asked.model_dump()) == asked
     asked = config.load({"preset": "quick", "tests": ("mrr",)}, environment={}).preset
     assert Preset.model_validate(asked.model_dump()) == asked
+
+
+def test_a_width_finer_than_loads_are_offered_is_refused(tmp_path: Path) -> None:
+    error = refused(ZERO + "width = 0.004\n", tmp_path)
+    assert "width = 0.004" in str(error)
+    assert "10 times the tolerance" in str(error)
+    path = tmp_path / "finer.toml"
+    path.write_text(ZERO + "width = 0.004\n[trial]\noffered_tolerance = 0.0004\n")
+    assert config.load({"preset": str(path)}, environment={}).preset.goals[0].width == 0.004
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_widths_are_ten_times_what_a_trial_may_fall_short_of(name: str) -> None:
+    preset = shipped(name)
+    for goal in preset.goals:
+        assert goal.width >= 10 * preset.trial.offered_tolerance * (1 - 1e-9)
+
+
+def test_flows_of_a_run_stand_for_those_of_its_profile() -> None:
+    for flows in (1, 1000, 1_000_000):
+        loaded = config.load({"traffic": "million-flows", "flows": flows}, environment={})
+        assert loaded.traffic.flows == flows
+    assert config.load({"traffic": "multi-flow"}, environment={}).traffic.flows == 1024
+    with pytest.raises(ConfigError, match="needs `vary`"):
+        config.load({"traffic": "single-flow", "flows": 10}, environment={})
+    with pytest.raises(ConfigError, match="multi-flow cannot have"):
+        config.load({"traffic": "multi-flow", "flows": 10_000_000}, environment={})

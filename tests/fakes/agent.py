@@ -66,6 +66,7 @@ class FakeAgent:
         self.trials: list[TrialSpec] = []
         self.deployed: Plan | None = None
         self.fail_deploy: str = ""
+        self.tester_speed = 1.0
 
     def _note(self, call: str) -> None:
         self.calls.append(call)
@@ -98,7 +99,11 @@ class FakeAgent:
             points=tuple(
                 CalibrationPoint(
                     frame_size=size,
-                    max_clean_fps=2 * GENERATOR_FPS,
+                    max_clean_fps=2 * GENERATOR_FPS * self.tester_speed,
+                    max_clean_values=tuple(
+                        2 * GENERATOR_FPS * self.tester_speed * near for near in (0.99, 1.0, 1.01)
+                    ),
+                    ended_by="refusal",
                     latency_ns=900.0,
                     latency_min_ns=700.0,
                     pacing_error=0.0001,

@@ -102,6 +102,7 @@ def site(
         "frame_sizes = [64, 1518]\n"
         f"{_goal(NDR)}{_goal(PDR)}"
         "[trial]\nlearning_wait_s = 0\nsettle_s = 0\nfull_drain = false\n"
+        "[confirm]\nidle_s = 0\n"
     )
     monkeypatch.setenv("VNETPERF_PRESET", "fast")
     yield Site(pytester, tmp_path / "calls")

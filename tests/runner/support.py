@@ -9,7 +9,7 @@ from tests.fakes.agent import FakeAgent
 from vnetperf import config
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.config import Configuration
-from vnetperf.model.parameters import SearchGoal
+from vnetperf.model.parameters import ConfirmInputs, SearchGoal
 from vnetperf.model.preset import Preset, TrialTimes
 from vnetperf.model.result import Result, RunResults
 from vnetperf.model.scenario import Scenario
@@ -27,6 +27,7 @@ PRESET = Preset(
     goals=(NDR, PDR),
     frame_sizes=(64, 1518),
     trial=TrialTimes(learning_wait_s=0, drain_s=0.1, full_drain=False, settle_s=0),
+    confirm=ConfirmInputs(idle_s=0),
 )
 
 

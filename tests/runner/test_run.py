@@ -22,12 +22,17 @@ from vnetperf.model.errors import (
     VnetperfError,
 )
 from vnetperf.model.parameters import SearchGoal
-from vnetperf.model.result import GoalResult, Result
-from vnetperf.model.trial import TrialResult, Verdict
+from vnetperf.model.result import Calibration, GoalResult, Result
+from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
 from vnetperf.procedures.base import direction_name
 from vnetperf.report import results_json
 from vnetperf.results.log import read_log
-from vnetperf.results.records import CalibrationRecord, SearchEndRecord, TrialRecord
+from vnetperf.results.records import (
+    CalibrationRecord,
+    SearchEndRecord,
+    SearchRecord,
+    TrialRecord,
+)
 from vnetperf.runner.bench import CaseResult
 from vnetperf.testing.sim import SimulatedDut
 
@@ -163,6 +168,7 @@ def test_a_scenario_is_deployed_once_and_taken_away_for_the_next(tmp_path: Path)
         "deploy phy2phy_dpdk",
         "deploy pvp_dpdk",
         "teardown",
+        "calibrate 64",
         "close",
     ]
 
@@ -454,3 +460,89 @@ def test_a_frame_nothing_on_the_path_carries_is_refused_before_anything_is_done(
     assert not [c for c in bench.agent.calls if c.startswith(("calibrate", "deploy"))]
     assert bench.throughput(64).goals[0].regular
     assert "calibrate 64" in bench.agent.calls
+
+
+def test_the_rate_at_a_bound_is_the_one_that_was_offered(tmp_path: Path) -> None:
+    """A trial may offer a little less than intended; what is printed is what the DUT was given."""
+
+    def give_up_four_of_ten_thousand(_: int, result: TrialResult) -> TrialResult:
+        def fewer(d: DirectionCounts) -> DirectionCounts:
+            unsent = d.intended * 4 // 10_000 if d.direction else 0
+            sent = d.sent - unsent
+            return d.model_copy(
+                update={"sent": sent, "unsent": unsent, "received": min(d.received, sent)}
+            )
+
+        return result.model_copy(update={"directions": tuple(map(fewer, result.directions))})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=give_up_four_of_ten_thousand))
+    goal = bench.throughput().goals[0]
+    assert goal.lower_bound_load_fps is not None
+    assert goal.upper_bound_load_fps is not None
+    assert goal.lower_bound_fps == pytest.approx(goal.lower_bound_load_fps * 0.9998, rel=1e-5)
+    assert goal.upper_bound_fps == pytest.approx(goal.upper_bound_load_fps * 0.9998, rel=1e-5)
+    forth, back = goal.per_direction
+    assert forth.lower_bound_fps == goal.lower_bound_load_fps / 2
+    assert back.lower_bound_fps == pytest.approx(goal.lower_bound_load_fps / 2 * 0.9996, rel=1e-5)
+    assert goal.conditional_throughput_fps == pytest.approx(goal.lower_bound_fps)
+    # Other tests take their loads of the load that was intended.
+    bench.measure("mrr")
+    latency = bench.measure("loss_profile")
+    assert goal.lower_bound_load_fps in [step.load_fps for step in latency.loss_steps]
+
+
+@pytest.mark.parametrize("algorithm", ["mlr", "binary"])
+def test_what_came_back_from_one_trial_is_a_hint_and_no_limit(
+    tmp_path: Path, algorithm: str
+) -> None:
+    """An overload that nearly nothing survives must not pass for what the generator can do."""
+
+    def drown(_: int, result: TrialResult) -> TrialResult:
+        def fewer(d: DirectionCounts) -> DirectionCounts:
+            return d.model_copy(update={"received": d.received // 10}) if d.unsent else d
+
+        return result.model_copy(update={"directions": tuple(map(fewer, result.directions))})
+
+    wanted = configuration(PRESET.model_copy(update={"algorithm": algorithm}))
+    bench = Bench(tmp_path, FakeAgent(offers_fps=1.2e6, spoil=drown), wanted)
+    result = bench.throughput()
+    assert [goal.regular for goal in result.goals] == [True, True]
+    assert 0.98 * 1.4e6 <= (result.goals[0].lower_bound_fps or 0.0) <= 1.4e6
+    searches = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
+    assert searches[0].limits.start_fps is None
+    assert searches[-1].limits.start_fps == pytest.approx(2.5 * 70e3, rel=0.01)
+    assert searches[-1].limits.max_load_fps == pytest.approx(0.9 * 1.2e6)
+    assert searches[-1].limit_reason == "limited by what the generator offered on its core"
+
+
+@pytest.mark.parametrize(("speed", "drift"), [(0.9, "-10.0%"), (0.97, "")])
+def test_a_generator_that_drifts_over_a_run_is_reported(
+    tmp_path: Path, speed: float, drift: str
+) -> None:
+    bench = Bench(tmp_path)
+    bench.throughput()
+    bench.agent.tester_speed = speed
+    bench.run.close()
+    found = bench.derived()
+    point = found.calibrations[0].at(64)
+    assert point is not None
+    assert point.max_clean_fps == 2 * GENERATOR_FPS
+    assert point.drift == pytest.approx(speed - 1)
+    unchecked = found.calibrations[0].at(1518)
+    assert unchecked is not None
+    assert unchecked.drift is None
+    warnings = [w for w in found.warnings if "clean maximum over" in w]
+    assert [drift in w for w in warnings] == ([True] if drift else [])
+
+
+def test_a_calibration_that_cannot_be_checked_ends_no_run(tmp_path: Path) -> None:
+    def refuse(*_: object) -> Calibration:
+        raise GeneratorError("no frame came back", where="calibration")
+
+    bench = Bench(tmp_path)
+    bench.throughput()
+    bench.agent.calibrate = refuse  # type: ignore[method-assign]
+    bench.run.close()
+    point = bench.derived().calibrations[0].at(64)
+    assert point is not None
+    assert point.drift is None

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vnetperf.model.parameters import SearchGoal, SearchLimits
-from vnetperf.search import StopSearch, mlr_search
+from vnetperf.search import StopSearch, make_search, mlr_search
 from vnetperf.search.classification import Criterion, DurationSums, LoadClass, classify
 from vnetperf.testing.sim import SimulatedDut, run
 
@@ -189,3 +189,19 @@ def test_the_same_answers_give_the_same_search(wanted: list[SearchGoal], dut: Si
     seed = dut.seed
     first = run(mlr_search(wanted, SMALL), type(dut)(5e6, noise=0.01, seed=seed))
     assert run(mlr_search(wanted, SMALL), type(dut)(5e6, noise=0.01, seed=seed)) == first
+
+
+@given(ONE_OR_TWO, st.floats(0.02, 0.95), st.floats(0.01, 1.0), st.sampled_from(["mlr", "binary"]))
+def test_where_a_search_begins_limits_nothing(
+    wanted: list[SearchGoal], share: float, start: float, algorithm: str
+) -> None:
+    dut = SimulatedDut(share * MAX_FPS)
+    limits = replace(LIMITS, start_fps=start * MAX_FPS)
+    outcome, log = run(make_search(algorithm, wanted, limits), dut)
+    assert log[0].load_fps <= start * MAX_FPS * (1 + 1e-9)
+    for goal, result in zip(wanted, outcome.results, strict=True):
+        frame = 2.0 / min(goal.initial_trial_s for goal in wanted)
+        if dut.truth_fps(goal) < MAX_FPS - frame:
+            assert result.regular, result.reason
+            assert lower_fps(result) <= dut.truth_fps(goal) + frame
+            assert upper_fps(result) >= dut.truth_fps(goal) - frame

@@ -191,7 +191,7 @@ class AgentClient:
         """Loop the generator to itself and measure it."""
         answer = self.call(
             "calibrate",
-            length_s=30.0 * len(frame_sizes) + self.testbed.lock_timeout_s,
+            length_s=120.0 * len(frame_sizes) + self.testbed.lock_timeout_s,
             plan=plan.model_dump(mode="json"),
             frame_sizes=list(frame_sizes),
         )

@@ -115,13 +115,21 @@ def _role_of_trial(trial: TrialRecord, begin: BeginRecord, goals: Sequence[GoalR
     """What a trial did for the result."""
     if not is_valid(trial) and isinstance(begin, SearchRecord):
         return "not used"
+    if trial.spec.phase == "sweep":
+        return "sweep below the lower bounds"
     parts = [
         f"{which} bound of {goal.name}"
         for goal in goals
-        for which, bound in (("lower", goal.lower_bound_fps), ("upper", goal.upper_bound_fps))
+        for which, bound in (
+            ("lower", goal.lower_bound_load_fps),
+            ("upper", goal.upper_bound_load_fps),
+        )
         if bound is not None and _is_at(trial.spec, bound / begin.in_sum)
     ]
-    return ", ".join(parts)
+    text = ", ".join(parts)
+    if trial.spec.phase:
+        return f"again: {text.replace(' of ', ' for ')}" if text else "beyond a bound"
+    return text
 
 
 def _is_at(spec: TrialSpec, load_fps: float) -> bool:
@@ -161,14 +169,18 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
     if goal.exceed_ratio:
         rule += f"; {100 * goal.exceed_ratio:g} % of that time may lose more"
     sentences.append(rule)
-    for word, verb, bound in (
-        ("lower", "was carried", goal.lower_bound_fps),
-        ("upper", "was not carried", goal.upper_bound_fps),
+    for word, verb, bound, load in (
+        ("lower", "was carried", goal.lower_bound_fps, goal.lower_bound_load_fps),
+        ("upper", "was not carried", goal.upper_bound_fps, goal.upper_bound_load_fps),
     ):
-        if bound is None:
+        if bound is None or load is None:
             sentences.append(f"{goal.name}: no {word} bound: {goal.reason or 'none was needed'}")
             continue
-        there = [t for t in logged.trials if is_valid(t) and _is_at(t.spec, bound / n)]
+        there = [
+            t
+            for t in logged.trials
+            if is_valid(t) and not t.spec.phase and _is_at(t.spec, load / n)
+        ]
         trials = ", ".join(
             f"trial {t.number} ({t.spec.duration_s:g} s, {100 * t.result.worst_loss_ratio():.4g} %)"
             for t in there
@@ -179,7 +191,7 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
     lower = goal.lower_bound_fps
     if lower is not None and goal.upper_bound_fps is not None:
         far = 1.0 - lower / goal.upper_bound_fps
-        word = "regular" if goal.regular else "irregular"
+        word = goal.mark or "regular"
         why = f": {goal.reason}" if goal.reason else ""
         sentences.append(
             f"{goal.name}: the bounds are {100 * far:.3g} % apart, {100 * goal.width:g} % are "
@@ -187,4 +199,13 @@ def _of_goal(goal: GoalResult, logged: LoggedTest) -> list[str]:
         )
     elif goal.qualifier:
         sentences.append(f"{goal.name}: {goal.qualifier}: {goal.reason}")
+    held = goal.confirmation
+    if held is not None:
+        why = f": {held.reason}" if held.reason else ""
+        sentences.append(
+            f"{goal.name}: tried again after {held.idle_s:g} s of idle in {len(held.trials)} "
+            f"trials, {held.trial_seconds:g} s for all goals: {held.status}{why}"
+            if held.trials
+            else f"{goal.name}: {held.status}{why}"
+        )
     return sentences

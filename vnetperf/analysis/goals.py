@@ -6,7 +6,7 @@ For its own goals and for others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, isclose, log, log1p, sqrt
 
@@ -31,6 +31,7 @@ from vnetperf.search.classification import (
     LoadClass,
     conditional_throughput,
 )
+from vnetperf.search.confirmation import confirmed_by_trials
 
 
 def last_of_longest(trials: Sequence[TrialRecord]) -> TrialRecord | None:
@@ -94,12 +95,28 @@ def uncollected_of(trials: Sequence[TrialRecord]) -> dict[str, str]:
     return {} if trial is None else dict(trial.result.uncollected)
 
 
+def _offered_ratio(
+    trials: Sequence[TrialRecord], which: Callable[[Iterable[float]], float], direction: int = -1
+) -> float:
+    """Offered over intended frames of the longest trials at a load: the least, or the most."""
+    longest = max((t.spec.duration_s for t in trials), default=0.0)
+    ratios = []
+    for trial in trials:
+        counted = [c for c in trial.result.directions if direction in (-1, c.direction)]
+        intended = sum(counts.intended for counts in counted)
+        if intended and trial.spec.duration_s == longest:
+            ratios.append(sum(map(trial.result.offered, counted)) / intended)
+    return which(ratios) if ratios else 1.0
+
+
 def per_direction(
     trials: Sequence[TrialRecord],
     goal: SearchGoal,
     lower: float | None,
     upper: float | None,
     begin: SearchRecord,
+    *,
+    above: Sequence[TrialRecord] = (),
 ) -> tuple[DirectionBound, ...]:
     """A goal's result in each direction, by the rules of the search that found it."""
     if lower is None:
@@ -112,14 +129,16 @@ def per_direction(
             for trial, counts in counted
         ]
         share = begin.load_of(direction)
+        least = share * _offered_ratio(trials, min, direction)
+        most = share * _offered_ratio(above, max, direction)
         conditional = conditional_throughput(lower, outcomes, criterion)
         full = [o.loss_ratio for o in outcomes if criterion.is_full_length(o)]
         bounds.append(
             DirectionBound(
                 direction=direction_name(direction, begin.ends),
-                lower_bound_fps=lower * share,
-                upper_bound_fps=None if upper is None else upper * share,
-                conditional_throughput_fps=None if conditional is None else conditional * share,
+                lower_bound_fps=lower * least,
+                upper_bound_fps=_times(upper, most),
+                conditional_throughput_fps=_times(conditional, least),
                 loss_ratio_at_lower_bound=max(full, default=None),
             )
         )
@@ -181,6 +200,9 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
     lower = found.relevant_lower_bound.load_fps if found.relevant_lower_bound else None
     upper = found.relevant_upper_bound.load_fps if found.relevant_upper_bound else None
     there = [] if lower is None else _valid_at(lower, logged)
+    above = [] if upper is None else _valid_at(upper, logged)
+    # What is claimed is what was offered: of a load that was carried the least, else the most.
+    least, most = n * _offered_ratio(there, min), n * _offered_ratio(above, max)
     conditional = found.conditional_throughput_fps
     reason = "" if found.regular else found.reason
     if found.at_least and begin.limit_reason:
@@ -193,28 +215,33 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         final_trial_s=goal.final_trial_s,
         duration_sum_s=goal.duration_sum_s,
         width=goal.width,
-        lower_bound_fps=_times(lower, n),
-        upper_bound_fps=_times(upper, n),
-        conditional_throughput_fps=_times(conditional, n),
-        per_direction=per_direction(there, goal, lower, upper, begin),
+        lower_bound_fps=_times(lower, least),
+        upper_bound_fps=_times(upper, most),
+        lower_bound_load_fps=_times(lower, n),
+        upper_bound_load_fps=_times(upper, n),
+        conditional_throughput_fps=_times(conditional, least),
+        per_direction=per_direction(there, goal, lower, upper, begin, above=above),
         regular=found.regular,
         qualifier="at least" if found.at_least else "at most" if found.at_most else "",
         reason=reason,
-        throughput_l1_bps=_times(lower, n * l1_bits_per_frame(begin.wire_size)),
+        throughput_l1_bps=_times(lower, least * l1_bits_per_frame(begin.wire_size)),
         latency=latency_of(there, begin.ends),
         trials_at_lower_bound=tuple(t.number for t in there),
         threads=thread_usage(there),
         datapath=datapath_usage(there),
         uncollected=uncollected_of(there),
+        confirmation=found.confirmation and found.confirmation.scaled(n),
     )
 
 
 def _valid_at(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:
-    """The valid trials at a load, with the tolerance of the search."""
+    """The valid trials that found a bound at a load, with the tolerance of the search."""
     return [
         t
         for t in logged.trials
-        if is_valid(t) and isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
+        if is_valid(t)
+        and not t.spec.phase
+        and isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
     ]
 
 
@@ -294,6 +321,13 @@ def answer_goal(begin: SearchRecord, logged: LoggedTest, goal: SearchGoal) -> An
         ]
         missing = _missing_trials(begin, undecided, lower, upper, goal)
         found = replace(found, reason=f"{found.reason}; missing: {missing}")
+    outcomes = [outcome_of(trial) for trial in filter(is_valid, logged.trials)]
+    found = confirmed_by_trials(
+        found,
+        [one for one in outcomes if not one.request.phase],
+        [one for one in outcomes if one.request.phase],
+        limits,
+    )
     return Answer(goal_result(found, begin, logged), missing)
 
 
@@ -304,10 +338,11 @@ def goals_by_trials(begin: SearchRecord, logged: LoggedTest) -> tuple[GoalResult
 
 
 def _by_load(logged: LoggedTest) -> tuple[list[float], History]:
-    """The loads that were tried, ascending, and the valid trials by their place among them."""
+    """The loads of a search, ascending, and its valid trials by their place among them."""
     loads: list[float] = []
     history = History()
-    for trial in sorted(filter(is_valid, logged.trials), key=lambda t: t.spec.load_fps):
+    found = (t for t in logged.trials if is_valid(t) and not t.spec.phase)
+    for trial in sorted(found, key=lambda t: t.spec.load_fps):
         if not loads or not isclose(loads[-1], trial.spec.load_fps, rel_tol=SAME_RTOL):
             loads.append(trial.spec.load_fps)
         history.add(len(loads) - 1, outcome_of(trial))

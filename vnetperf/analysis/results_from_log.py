@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any, get_args
 
 from vnetperf.analysis.compliance import ledger_of
@@ -38,6 +39,7 @@ from vnetperf.model.result import (
 )
 from vnetperf.model.scenario import Variant, variant_id
 from vnetperf.model.trial import TrialResult
+from vnetperf.model.units import fps
 from vnetperf.procedures import standard_test
 from vnetperf.results.records import (
     SEALED_SINCE,
@@ -361,6 +363,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
         reason=trial.reason,
         lost_at=trial.lost_at,
         burst=trial.spec.burst,
+        phase=trial.spec.phase,
     )
 
 
@@ -419,7 +422,7 @@ def derive(records: Sequence[Record]) -> RunResults:
         {n: _results_of_round(part, media, run, otherwise) for n, part in parts.items()},
         planned=max((r.rounds for r in records if isinstance(r, RoundRecord)), default=1),
     )
-    calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
+    merged = _merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
     transfers = merge_transfers(r.result for r in records if isinstance(r, TransfersRecord))
     ledger = ledger_of(run, [r.scenario for r in deployed.values()], results, tests)
@@ -434,11 +437,12 @@ def derive(records: Sequence[Record]) -> RunResults:
         warnings=(
             *warnings_of(run, records, list(deployed.values()), tests),
             *_deployment_warnings(results),
+            *drift_warnings(merged),
             *version_warnings(otherwise, run),
         ),
         settings=run.settings,
         environment=next((r.facts for r in records if isinstance(r, EnvironmentRecord)), {}),
-        calibrations=_merge_calibrations(calibrations),
+        calibrations=merged,
         scenarios=tuple(r.facts for r in deployed.values()),
         results=tuple(sorted(results, key=lambda r: _order(r, place))),
         comparisons=comparisons,
@@ -464,12 +468,41 @@ def _order(result: Result, place: dict[str, int]) -> tuple[str, int, str, int, i
     return (*variant, _PLACE.get(result.test, len(_PLACE)), result.frame_size)
 
 
-def _merge_calibrations(calibrations: Sequence[Calibration]) -> tuple[Calibration, ...]:
+#: A change of the generator's clean maximum over a run that is reported.
+DRIFT = 0.05
+
+
+def drift_warnings(calibrations: Sequence[Calibration]) -> list[str]:
+    """Where the generator's clean maximum was another one at the end of the run."""
+    return [
+        f"the generator's clean maximum over {one.wire} at {point.frame_size} octets was "
+        f"{fps(point.max_clean_fps)} when it was calibrated and "
+        f"{fps(median(point.checked_values))} after the run ({point.drift:+.1%}): the machine has "
+        "changed, or others use it"
+        for one in calibrations
+        for point in one.points
+        if point.drift is not None and abs(point.drift) > DRIFT
+    ]
+
+
+def _merge_calibrations(records: Sequence[CalibrationRecord]) -> tuple[Calibration, ...]:
     """One for each kind of wire: the newest, with the frame sizes of all (a run may be resumed)."""
+    calibrations = [r.calibration for r in records if not r.at_end]
+    ends = {
+        (r.calibration.wire, p.frame_size): p.max_clean_values
+        for r in records
+        if r.at_end
+        for p in r.calibration.points
+    }
     newest = {c.wire: c for c in calibrations}
     return tuple(
         calibration.model_copy(
-            update={"points": _calibration_points(c for c in calibrations if c.wire == wire)}
+            update={
+                "points": tuple(
+                    p.model_copy(update={"checked_values": ends.get((wire, p.frame_size), ())})
+                    for p in _calibration_points(c for c in calibrations if c.wire == wire)
+                )
+            }
         )
         for wire, calibration in newest.items()
     )

@@ -74,10 +74,18 @@ def _print_table(calibration: Calibration) -> None:
         f"{calibration.generator} looped to itself over {calibration.wire}, "
         f"processor {', '.join(map(str, calibration.cores))}"
     )
-    print("frame size   max clean rate, both ports   latency p50      min    pacing error   burst")
+    print(
+        "frame size   max clean rate, both ports   latency p50      min    pacing error   burst"
+        "   found, ended by"
+    )
     for p in calibration.points:
         print(
             f"{p.frame_size:>10}   {p.max_clean_fps / 1e6:>19.3f} Mfps"
             f"   {p.latency_ns / 1000:>8.2f} us   {p.latency_min_ns / 1000:>4.2f} us"
             f"   {p.pacing_error:>10.4%}   {p.max_burst:>5}"
+            f"   {_found_text(p.max_clean_values)}, {p.ended_by or 'nothing'}"
         )
+
+
+def _found_text(values: tuple[float, ...]) -> str:
+    return " ".join(f"{value / 1e6:.3f}" for value in values)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from vnetperf.config.files import available, find_file, load_model, read_toml, validate
 from vnetperf.config.settings import (
     ADDED_UP,
@@ -206,6 +208,19 @@ def _require_same_mix(one: TrafficProfile, other: TrafficProfile) -> None:
         )
 
 
+def _with_flows(traffic: TrafficProfile, flows: int) -> TrafficProfile:
+    """The profile with another number of flows, held to what a file is held to."""
+    try:
+        return TrafficProfile.model_validate(traffic.model_dump() | {"flows": flows})
+    except ValidationError as error:
+        raise ConfigError(
+            f"traffic profile {traffic.name} cannot have {flows} flows: "
+            + "; ".join(one["msg"] for one in error.errors()),
+            where="flows",
+            cure="--traffic million-flows varies fields that make a million and more",
+        ) from error
+
+
 def _read(
     settings: Settings, sources: dict[str, str], known: Configuration | None = None
 ) -> Configuration:
@@ -227,6 +242,8 @@ def _read(
     if any("=" not in one for one in settings.core):
         mobile_core(settings.core)  # so that an error in it stops the run before it starts
     traffic = load_model(TrafficProfile, find_file("traffic", settings.traffic))
+    if settings.flows:
+        traffic = _with_flows(traffic, settings.flows)
     if known is not None:
         _require_same_mix(known.traffic, traffic)
     elif traffic.mix is not None:

@@ -31,6 +31,7 @@ from vnetperf.model.options import (
 from vnetperf.model.outcomes import AUTO, MAX_INSTANCES, MAX_MESSAGE, ServerPlace
 from vnetperf.model.parameters import TestName
 from vnetperf.model.preset import FrameSizes
+from vnetperf.model.profile import MOST_FLOWS
 from vnetperf.model.scenario import Forwarding, Rules, VnfPlacement
 from vnetperf.model.testbed import Testbed
 from vnetperf.model.trial import parse_capture
@@ -151,6 +152,9 @@ class Settings(Options):
     """Tests to run, e.g. `throughput,latency`, or `all`; empty for the preset's."""
     traffic: Annotated[str, _NAME] = "single-flow"
     """A file under `conf/traffic/`, or a path."""
+    flows: Annotated[int, Option("N"), Field(ge=0, le=MOST_FLOWS)] = 0
+    """Flows per direction in place of the traffic profile's, which names the fields that they
+    differ in; 0 for the profile's."""
     frame_sizes: Annotated[FrameSizes, Option("LIST", _numbers, of_the_run=True)] = ()
     """Octets including FCS, e.g. `64,512,1518`; empty for the preset's.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from statistics import median
 
 from vnetperf import registry
 from vnetperf.deployment import deploy
@@ -13,7 +15,7 @@ from vnetperf.host.paths import HostRoots
 from vnetperf.host.session import HostRun
 from vnetperf.model.deployment import make_deployment
 from vnetperf.model.errors import GeneratorError
-from vnetperf.model.result import Calibration, CalibrationPoint
+from vnetperf.model.result import Calibration, CalibrationPoint, EndedBy
 from vnetperf.model.scenario import Plan
 from vnetperf.model.testbed import MachineFacts
 from vnetperf.model.traffic import TrafficProfile, make_streams
@@ -22,10 +24,22 @@ from vnetperf.traffic.base import TrafficGenerator
 
 #: Frames/s per port that no virtual wire carries: the flood that finds the ceiling.
 FLOOD_FPS = 40e6
-TRIAL_S = 0.15
+#: Trials that only look for the maximum, and those that it is found by; seconds.
+TRIAL_S, LONG_S = 0.15, 1.0
+#: How often the maximum is found anew.
+REPEATS = 3
+#: The first step away from a rate, relative; each further one is twice as wide.
+FIRST_STEP = 0.04
+#: Rates looked at: from this share of what short trials show to this multiple of it.
+LEAST, MOST = 0.02, 2.0
+#: A tester that was later than this is the reason of what a trial lost, seconds ...
+STALL_S = 0.002
+#: ... and a rate is tried this often before that is taken for the limit.
+STALL_TRIES = 3
 #: A loop has no way to go: what is not back by then is lost.
 DRAIN_S = 0.03
-STEPS = 6
+#: Halvings between a clean rate and one that is not.
+STEPS = 3
 #: Frames of each stream in the burst whose gap is measured (RFC 2544 section 21's longest).
 BURST_FRAMES = 1024
 BURST_DRAIN_S = 0.2
@@ -91,7 +105,8 @@ def _point(
 
     generator.learn(64)
     run(1000.0, 0.05)  # the first frames also wake the wire's two ends
-    maximum = _clean_maximum(run, frame_size)
+    found = find_clean_maximum(run, frame_size)
+    maximum = found.middle
     slow = run(max(1000.0, maximum * 0.01))
     latencies = [d.latency for d in slow.directions if d.latency is not None]
     if not latencies:
@@ -101,6 +116,8 @@ def _point(
     return CalibrationPoint(
         frame_size=frame_size,
         max_clean_fps=round(2 * maximum, 1),
+        max_clean_values=tuple(round(2 * rate, 1) for rate in found.rates),
+        ended_by=found.ended_by,
         latency_ns=max(one.percentiles.get("50", one.mean_ns) for one in latencies),
         latency_min_ns=min(latency.min_ns for latency in latencies),
         pacing_error=max(map(_pacing_error, paced, loads)),
@@ -109,36 +126,105 @@ def _point(
     )
 
 
-def _clean_maximum(run: Callable[..., TrialResult], frame_size: int) -> float:
-    """Highest rate per port at which every frame due was sent and came back."""
-    flood = run(FLOOD_FPS)
-    high = max(_sent_rate(flood), 2000.0)
-    if _clean(run(high, TRIAL_S)):
-        return high
-    low = 0.0
-    share = 0.9
-    while share > 0.02:  # find a clean rate below
-        if _clean(run(high * share)):
-            low = high * share
-            break
-        high, share = high * share, share * 0.8
-    if not low:
-        raise GeneratorError(
-            f"frames of {frame_size} octets do not come back whole at any rate tried",
-            where="calibration",
-            cure="see the generator's log; another program may be using its core",
-        )
-    for _ in range(STEPS):
-        middle = (low + high) / 2
-        if _clean(run(middle)):
-            low = middle
+@dataclass(frozen=True, slots=True)
+class CleanMaximum:
+    """Highest rates at which every frame due was sent and came back, each found by itself.
+
+    Attributes:
+        rates: Frames/s of each port.
+        ended_by: What the trial just above the last of them met: "loss", "refusal", "own stall".
+    """
+
+    rates: tuple[float, ...]
+    ended_by: EndedBy
+
+    @property
+    def middle(self) -> float:
+        """Their median, frames/s of each port."""
+        return median(self.rates)
+
+
+def find_clean_maximum(run: Callable[..., TrialResult], frame_size: int) -> CleanMaximum:
+    """Look for the maximum by short trials, then find it anew several times by long ones."""
+    rate = _scout(run, frame_size)
+    rates: list[float] = []
+    ended: EndedBy = ""
+    for number in range(REPEATS):
+        # The first time it may be far from what short trials showed, afterwards not.
+        halvings = STEPS if not rates else 1
+        found, why = _edge(run, rates[-1] if rates else rate, halvings, floor=LEAST * rate)
+        if not found:
+            raise GeneratorError(
+                f"frames of {frame_size} octets do not come back whole in trials of {LONG_S:g} s "
+                f"at any rate tried, though they did in trials of {TRIAL_S:g} s: {why}",
+                where=f"calibration, {number + 1} of {REPEATS}",
+                cure="see the generator's log; another program may be using its core",
+            )
+        rates.append(found)
+        ended = why or ended
+    return CleanMaximum(tuple(rates), ended)
+
+
+def _scout(run: Callable[..., TrialResult], frame_size: int) -> float:
+    """A rate per port that short trials show as clean, from the flood downwards."""
+    high = max(_sent_rate(run(FLOOD_FPS)), 2000.0)
+    share = 1.0
+    while share > LEAST:
+        if not unclean(run(high * share)):
+            return high * share
+        share *= 0.85
+    raise GeneratorError(
+        f"frames of {frame_size} octets do not come back whole at any rate tried",
+        where="calibration",
+        cure="see the generator's log; another program may be using its core",
+    )
+
+
+def _edge(
+    run: Callable[..., TrialResult], start: float, halvings: int, floor: float
+) -> tuple[float, EndedBy]:
+    """The highest clean rate around another one, and what ended it; 0 where there is none."""
+    low = high = 0.0
+    ended: EndedBy = ""
+    rate, step = start, FIRST_STEP
+    while not (low and high) and floor <= rate <= MOST * start:
+        if why := _why_unclean(run, rate):
+            high, ended = rate, why
+            rate *= 1 - step
         else:
-            high = middle
-    return low
+            low = rate
+            rate *= 1 + step
+        step = min(0.5, 2 * step)
+    for _ in range(halvings if low and high else 0):
+        middle = (low + high) / 2
+        if why := _why_unclean(run, middle):
+            high, ended = middle, why
+        else:
+            low = middle
+    return low, ended
 
 
-def _clean(result: TrialResult) -> bool:
-    return all(d.received == d.sent == d.intended for d in result.directions)
+def _why_unclean(run: Callable[..., TrialResult], rate: float) -> EndedBy:
+    """What keeps a rate from being clean; a stall of the tester is tried again first."""
+    why: EndedBy = ""
+    for _ in range(STALL_TRIES):
+        why = unclean(run(rate, LONG_S))
+        if why != "own stall":
+            break
+    return why
+
+
+def unclean(result: TrialResult) -> EndedBy:
+    """Why a trial did not send and receive every frame that was due; "" where it did.
+
+    A tester that came late makes loss and refusal of its own, by what it sends at once afterwards.
+    """
+    if all(d.received == d.sent == d.intended for d in result.directions):
+        return ""
+    refused = sum(d.refused for d in result.directions)
+    if result.max_lag_s > STALL_S or any(d.unsent for d in result.directions):
+        return "own stall"
+    return "refusal" if refused else "loss"
 
 
 def _sent_rate(result: TrialResult) -> float:

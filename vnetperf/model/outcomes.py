@@ -68,6 +68,69 @@ class OverTrials(Frozen):
     p99_ns: float
 
 
+class LossInversion(Frozen):
+    """A load below a lower bound that the DUT does not carry.
+
+    Attributes:
+        load_fps: Intended load, frames/s.
+        loss_ratio: Median loss ratio of the trials there, worse direction, 0..1.
+        trials: Numbers of the trials.
+    """
+
+    load_fps: float
+    loss_ratio: float
+    trials: tuple[int, ...] = ()
+
+
+class Confirmation(Frozen):
+    """What became of a goal's bounds when they were tried again after idle: lower, upper, lower.
+
+    Rates are per interface in a search's outcome, and the sum over directions in a result.
+
+    Attributes:
+        status: "confirmed"; "unstable": a bound was contradicted by more than the goal's width, or
+            there is loss below it; "not confirmed": `reason` has why.
+        reason: What contradicts, or why it was not looked at; "".
+        modes: Rates between which an unstable DUT changes, the lower one first: the median rate
+            forwarded where a bound's load was too much, and the largest of all trials. Of a
+            confirmed bound: the rate of those trials there that the exceed ratio forgives, where
+            they are a fifth of them or more, and that of the others.
+        inversions: Loads below the lower bound that are not carried.
+        swept_fps: The loads below the lower bound that were tried.
+        trials: Numbers of the trials that confirmed, or did not.
+        trial_seconds: Their seconds of traffic, for all goals together; not in those of the search.
+        idle_s: Wait without traffic before them, seconds.
+    """
+
+    status: Literal["confirmed", "unstable", "not confirmed"]
+    reason: str = ""
+    modes: tuple[float, ...] = ()
+    inversions: tuple[LossInversion, ...] = ()
+    swept_fps: tuple[float, ...] = ()
+    trials: tuple[int, ...] = ()
+    trial_seconds: float = 0.0
+    idle_s: float = 0.0
+
+    def scaled(self, factor: float) -> Confirmation:
+        """The same with rates of all directions.
+
+        Args:
+            factor: All directions' load as a multiple of one interface's.
+
+        Returns:
+            The confirmation with every rate multiplied.
+        """
+        inversions = tuple(
+            one.model_copy(update={"load_fps": one.load_fps * factor}) for one in self.inversions
+        )
+        update = {
+            "modes": tuple(mode * factor for mode in self.modes),
+            "inversions": inversions,
+            "swept_fps": tuple(load * factor for load in self.swept_fps),
+        }
+        return self.model_copy(update=update)
+
+
 class DelayVariation(Frozen):
     """Delay variation of one direction, nanoseconds.
 

@@ -111,6 +111,26 @@ class StepInputs:
             )
 
 
+class ConfirmInputs(Frozen):
+    """How the bounds that a search found are confirmed, and what is looked for below them.
+
+    Attributes:
+        bounds: Whether final bounds are tried again: lower, upper, lower.
+        idle_s: Wait without traffic before, seconds: an overload has to be over.
+        sweep_loads: Loads below the lower bound that are tried as well, each 0.6 of the one above
+            it; 0 for none.
+        sweep_trial_s: Seconds of a trial there; one with too much loss is followed by as many of
+            the goal's own length as classify the load.
+    """
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    bounds: bool = True
+    idle_s: float = Field(default=5.0, ge=0)
+    sweep_loads: int = Field(default=5, ge=0, le=100)
+    sweep_trial_s: float = Field(default=1.0, gt=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchLimits:
     """What a search may ask for.
@@ -135,8 +155,16 @@ class SearchLimits:
     """Seconds that the budget counts for each trial besides its traffic: with the waits around a
     trial a budget is one of wall time. No duration sum counts them."""
 
+    start_fps: float | None = None
+    """Load of the first trial, frames/s per interface, None for the largest: a hint, no limit. The
+    search goes above it where that is carried. "tst009" begins in the middle whatever it is."""
+
     steps: StepInputs | None = None
     """Inputs of the "tst009" algorithm, None for any other."""
+
+    confirm: ConfirmInputs | None = None
+    """How bounds are confirmed, None for not at all. Its trials are in the budget only where that
+    is one of wall time (`trial_overhead_s` above 0)."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.min_load_fps < self.max_load_fps < inf:
@@ -152,6 +180,9 @@ class SearchLimits:
             ("max_trial_seconds", budget, budget > 0.0, "seconds above 0, or none for no budget"),
             ("trial_overhead_s", around, 0.0 <= around < inf, "seconds, 0 or more"),
         )
+        start = self.max_load_fps if self.start_fps is None else self.start_fps
+        within = self.min_load_fps <= start <= self.max_load_fps
+        _require("search limits", ("start_fps", start, within, "a load within the limits"))
         if self.steps is not None and self.steps.step_fps >= self.max_load_fps:
             raise ConfigError(
                 f"step_fps = {self.steps.step_fps:g} is no less than the maximum load, "

@@ -14,6 +14,7 @@ from vnetperf.model.errors import ConfigError
 from vnetperf.model.frames import RFC2544_FRAME_SIZES
 from vnetperf.model.parameters import (
     BackToBackTest,
+    ConfirmInputs,
     FrameLossTest,
     LatencyTest,
     LossProfileTest,
@@ -39,12 +40,16 @@ _NEED_ZERO_LOSS = {
     "reset": "RFC 2544 section 26.6 sends at the throughput",
 }
 
+#: A goal's width is at least this many times the shortfall of offered load that a trial may have.
+WIDTHS_PER_TOLERANCE = 10.0
+_ROUNDING = 1e-9
+
 #: Tests of a preset that is for back-to-back frames and nothing else.
 _FOR_BURSTS = {"throughput", "back_to_back"}
 
 
 def check_goals(preset: Preset, where: str) -> None:
-    """Refuse a preset file whose goals do not give what its own tests need.
+    """Refuse a preset file whose goals do not give what its tests need, or finer than offered.
 
     Tests that `--tests` names take the throughput there is, and say which.
 
@@ -55,6 +60,19 @@ def check_goals(preset: Preset, where: str) -> None:
     Raises:
         ConfigError: With the clause and the cure.
     """
+    tolerance = preset.trial.offered_tolerance
+    resolutions = {f"goal {goal.name}, width": goal.width for goal in preset.goals}
+    if preset.tst009 is not None and preset.tst009.step_share is not None:
+        resolutions = {"tst009.step_share": preset.tst009.step_share}
+    for what, resolution in resolutions.items():
+        if resolution < WIDTHS_PER_TOLERANCE * tolerance * (1 - _ROUNDING):
+            raise ConfigError(
+                f"{what} = {resolution:g}: a trial may offer {tolerance:g} less than intended "
+                "(trial.offered_tolerance), and bounds cannot be told apart as finely as that",
+                where=f"{where}: goals",
+                accepted=f"{WIDTHS_PER_TOLERANCE:g} times the tolerance or more",
+                cure="make the width larger, or trial.offered_tolerance smaller",
+            )
     for test, why in _NEED_ZERO_LOSS.items():
         if test in preset.tests and not any(goal.loss_ratio == 0 for goal in preset.goals):
             raise ConfigError(
@@ -177,7 +195,8 @@ class TrialTimes(Frozen):
         full_drain: True waits all of `drain_s`; False goes on once every frame has come back.
         settle_s: Pause before the next trial, seconds (23 e asks 5 s).
         repeats_when_limited: Times a GENERATOR_LIMITED trial is repeated before giving up.
-        offered_tolerance: Accepted shortfall of offered against intended load, ratio.
+        offered_tolerance: Accepted shortfall of offered against intended load, ratio; a tenth of
+            every goal's width at most.
     """
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -187,7 +206,7 @@ class TrialTimes(Frozen):
     full_drain: bool = True
     settle_s: float = Field(default=5.0, ge=0)
     repeats_when_limited: int = Field(default=3, ge=0, le=20)
-    offered_tolerance: float = Field(default=0.001, ge=0, lt=1)
+    offered_tolerance: float = Field(default=0.0005, ge=0, lt=1)
 
 
 class StepSearch(Frozen):
@@ -252,6 +271,7 @@ class Preset(Frozen):
         trial: Phases of a trial.
         repeat: Deployments in which every case is measured, in turn; `--repeat` gives others. One
             shows nothing of how a result repeats.
+        confirm: How the bounds of a search are confirmed.
         tests: Tests that it is for; others are left out unless `--tests` names them.
         smallest_only: Those of them that are run at the smallest frame size only, as RFC 2544
             section 26.6 asks for reset.
@@ -282,6 +302,7 @@ class Preset(Frozen):
     time_budget_s: float | None = Field(default=None, gt=0)
     trial: TrialTimes = TrialTimes()
     repeat: int = Field(default=1, ge=1)
+    confirm: ConfirmInputs = ConfirmInputs()
     tests: tuple[TestName, ...] = Field(default=("throughput",), min_length=1)
     smallest_only: tuple[TestName, ...] = ()
     meets: tuple[str, ...] = ()
@@ -345,4 +366,5 @@ class Preset(Frozen):
             max_trial_seconds=seconds,
             trial_overhead_s=around,
             steps=self.tst009.inputs(max_load_fps) if self.tst009 is not None else None,
+            confirm=self.confirm if self.confirm.bounds or self.confirm.sweep_loads else None,
         )

@@ -158,6 +158,8 @@ def _by_size(counts: dict[int, int] | Counter[int]) -> tuple[SizeShare, ...]:
     return tuple(SizeShare(size=size, weight=counts[size]) for size in sorted(counts))
 
 
+#: Most flows of a stream.
+MOST_FLOWS = 16_777_216
 #: Octets that a profile can add by itself behind its headers.
 MOST_RAW = 256
 #: Fields that differ between flows; a session of a mobile core brings two more.
@@ -205,7 +207,7 @@ class TrafficProfile(Frozen):
     headers: tuple[HeaderKind, ...] = PLAIN
     values: dict[VaryField, int | str] = Field(default_factory=dict)
     raw: str = ""
-    flows: int = Field(default=1, ge=1, le=16_777_216)
+    flows: int = Field(default=1, ge=1, le=MOST_FLOWS)
     vary: tuple[VaryField, ...] = ()
     vary_mode: Literal["inc", "random"] = "inc"
     imix: str | tuple[SizeShare, ...] = ""

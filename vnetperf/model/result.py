@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -11,6 +12,7 @@ from vnetperf.model.base import Frozen
 from vnetperf.model.outcomes import (
     AddressTable,
     BackToBack,
+    Confirmation,
     ForwardingRate,
     LatencyAt,
     LossStep,
@@ -21,7 +23,7 @@ from vnetperf.model.outcomes import (
     Transfers,
 )
 from vnetperf.model.profile import IMIX
-from vnetperf.model.trial import Latency, Verdict
+from vnetperf.model.trial import Latency, SearchPhase, Verdict
 from vnetperf.model.units import Unit
 
 
@@ -58,8 +60,9 @@ class DirectionBound(Frozen):
 
     Attributes:
         direction: "phy0->phy1", "phy0->vnf0.0" ...
-        lower_bound_fps: Highest load that meets the goal, frames/s into this direction.
-        upper_bound_fps: Lowest load above it that fails; None when none was seen.
+        lower_bound_fps: Highest load that meets the goal as it was offered, frames/s into this
+            direction.
+        upper_bound_fps: Lowest load above it that fails, as offered; None when none was seen.
         conditional_throughput_fps: Forwarding rate at the lower bound, frames/s.
         loss_ratio_at_lower_bound: Worst loss ratio of this direction in the trials at that load.
     """
@@ -125,11 +128,17 @@ class GoalResult(Frozen):
         final_trial_s: Length of the trials that count, seconds.
         duration_sum_s: Trial time needed to classify a load, seconds.
         width: Relative goal width.
-        lower_bound_fps: Relevant lower bound, aggregate frames/s; None: no load met the goal.
-        upper_bound_fps: Relevant upper bound, aggregate frames/s; None: no load failed.
+        lower_bound_fps: Relevant lower bound as it was offered: the least in its trials, aggregate
+            frames/s; None: no load met the goal.
+        upper_bound_fps: Relevant upper bound as it was offered: the most in its trials, aggregate
+            frames/s; None: no load failed.
+        lower_bound_load_fps: The load that was intended there, aggregate frames/s; None where there
+            is no bound, and in results of an older tool, whose bounds are intended loads.
+        upper_bound_load_fps: See there.
         conditional_throughput_fps: RFC 9971 conditional throughput, aggregate frames/s.
         per_direction: The same for each direction.
-        regular: True when both bounds exist and lie within the goal width.
+        regular: True when both bounds exist, lie within the goal width, and were not contradicted
+            by their confirmation.
         qualifier: "at least" when the maximum load met the goal, "at most" when the minimum failed.
         reason: Why the result is irregular; "" when it is regular.
         throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
@@ -139,6 +148,8 @@ class GoalResult(Frozen):
         datapath: What the vSwitch's threads counted by themselves in that trial.
         uncollected: Collector, or count of the generator, -> "not measured: why", where there was
             nothing to tell.
+        confirmation: What became of the bounds when they were tried again after idle, rates the sum
+            over the directions; None where that was not recorded.
     """
 
     name: str
@@ -150,6 +161,8 @@ class GoalResult(Frozen):
     width: float
     lower_bound_fps: float | None
     upper_bound_fps: float | None
+    lower_bound_load_fps: float | None = None
+    upper_bound_load_fps: float | None = None
     conditional_throughput_fps: float | None
     per_direction: tuple[DirectionBound, ...] = ()
     regular: bool
@@ -161,6 +174,23 @@ class GoalResult(Frozen):
     threads: tuple[ThreadUse, ...] = ()
     datapath: tuple[DatapathUse, ...] = ()
     uncollected: dict[str, str] = Field(default_factory=dict)
+    confirmation: Confirmation | None = None
+
+    @property
+    def unstable(self) -> bool:
+        """Whether the bounds were contradicted, or there is loss below them."""
+        return self.confirmation is not None and self.confirmation.status == "unstable"
+
+    @property
+    def modes(self) -> tuple[float, ...]:
+        """Rates between which an unstable DUT changes, aggregate frames/s; or none."""
+        found = self.confirmation
+        return found.modes if found is not None and self.unstable else ()
+
+    @property
+    def mark(self) -> Literal["", "irregular", "unstable"]:
+        """What must stand beside each of its numbers."""
+        return "unstable" if self.unstable else "" if self.regular else "irregular"
 
 
 class Observation(Frozen):
@@ -397,6 +427,8 @@ class TrialPoint(Frozen):
         reason: Why it is not VALID.
         lost_at: Where lost frames died: hop or ring name -> frames.
         burst: Frames that each stream sent back to back; 0 for traffic paced by the load.
+        phase: What a trial of a search was for: "" finds bounds, "confirm" tries them again,
+            "sweep" looks for loss below them.
     """
 
     number: int
@@ -412,6 +444,7 @@ class TrialPoint(Frozen):
     reason: str = ""
     lost_at: dict[str, int] = Field(default_factory=dict)
     burst: int = 0
+    phase: SearchPhase = ""
 
 
 class LedgerEntry(Frozen):
@@ -444,12 +477,22 @@ class LedgerEntry(Frozen):
         return ", ".join(part for part in (self.test, self.scenario, size) if part)
 
 
+#: What ended the rates at which a generator sent and received every frame: frames that did not come
+#: back, that the wire did not take, or that the generator was late with. "": nothing did.
+EndedBy = Literal["", "loss", "refusal", "own stall"]
+
+
 class CalibrationPoint(Frozen):
     """The generator looped to itself over one kind of wire, at one frame size.
 
     Attributes:
         frame_size: Octets including FCS.
-        max_clean_fps: Highest rate with every frame sent and received, both ports, frames/s.
+        max_clean_fps: Highest rate with every frame sent and received, both ports, frames/s; the
+            median of `max_clean_values`.
+        max_clean_values: That rate as often as it was found, by trials of 1 s; empty where it was
+            found once, by short ones.
+        ended_by: What the trials just above it met; "" where that was not recorded.
+        checked_values: The same found again when the run had ended; empty where it was not.
         latency_ns: Median latency at 1 % of that rate, nanoseconds.
         latency_min_ns: Smallest latency, nanoseconds.
         pacing_error: Largest relative difference of offered to intended rate over the rates tried.
@@ -464,6 +507,16 @@ class CalibrationPoint(Frozen):
     pacing_error: float
     max_burst: int
     smallest_burst_gap_ns: float | None = None
+    max_clean_values: tuple[float, ...] = ()
+    ended_by: EndedBy = ""
+    checked_values: tuple[float, ...] = ()
+
+    @property
+    def drift(self) -> float | None:
+        """Relative change of the clean maximum over the run; None where it was not checked."""
+        if not self.checked_values:
+            return None
+        return median(self.checked_values) / self.max_clean_fps - 1.0
 
 
 class Calibration(Frozen):

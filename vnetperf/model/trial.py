@@ -99,6 +99,11 @@ SAME_RTOL = 1e-9
 WhenLimited = Literal["lower", "fail", "count"]
 
 
+#: What a trial of a search is for: "" finds bounds, "confirm" tries them again, "sweep" looks for
+#: loss below them.
+SearchPhase = Literal["", "confirm", "sweep"]
+
+
 class TrialRequest(Frozen):
     """A trial that a test requests; waits and learning frames are not its business.
 
@@ -115,6 +120,8 @@ class TrialRequest(Frozen):
         ipdv: Whether `Latency.ipdv` is wanted.
         histogram_up_to_loss: Percentiles and histogram are in the result when the worse direction
             lost no larger a share than this, 0..1; below 0: never. The rest always.
+        phase: What it is for in a search.
+        rest_s: Wait without traffic before the trial, seconds, besides those around every trial.
         idle_s: Least wait after the trial, seconds. Like the next one it is for the runner: it is
             neither logged nor sent to the agent.
         when_limited: What becomes of a load that the generator could not offer.
@@ -129,6 +136,8 @@ class TrialRequest(Frozen):
     tag_at_s: float = 0.0
     ipdv: bool = False
     histogram_up_to_loss: float = 1.0
+    phase: SearchPhase = ""
+    rest_s: float = 0.0
     idle_s: float = Field(default=0.0, exclude=True)
     when_limited: WhenLimited = Field(default="fail", exclude=True)
 

@@ -15,6 +15,7 @@ from vnetperf.model.frames import LinkSpeed, l1_bits_per_frame
 from vnetperf.model.profile import IMIX
 from vnetperf.model.trial import LiveCounts, TrialSpec
 from vnetperf.procedures import DurationEstimate, duration_estimate
+from vnetperf.search.confirmation import confirming_trials
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -272,12 +273,18 @@ def _longest(test: str, preset: Preset, traffic: TrafficProfile, media: LinkSpee
     at = f"at each of {len(sizes)} frame sizes" if len(sizes) > 1 else f"at {sizes[0]} octets"
     if test == "throughput":
         seconds = preset.time_budget_s or preset.max_trial_seconds
+        count, traffic_s = confirming_trials(preset.goals, preset.confirm)
+        after = DurationEstimate(count, traffic_s).wall_s(preset) + preset.confirm.idle_s
+        confirming = f"; confirming bounds that hold {duration_text(after)}" if count else ""
         if seconds is None:
-            return f"{test}: not limited by the preset (max_trial_seconds)"
+            return f"{test}: not limited by the preset (max_trial_seconds){confirming}"
         if preset.time_budget_s is None:  # its limit is of traffic: the waits of all trials besides
             trials = ceil(seconds / min(goal.initial_trial_s for goal in preset.goals))
             seconds = DurationEstimate(trials, seconds).wall_s(preset)
-        return f"{test}: at most {duration_text(seconds)} with all waits, deployment besides, {at}"
+        else:
+            confirming = ""  # in the budget
+        waits = f"with all waits{confirming}, deployment besides"
+        return f"{test}: at most {duration_text(seconds)} {waits}, {at}"
     found = duration_estimate(test, preset, media.max_frame_rate(min(sizes)))
     if found is None:
         return f"{test}: as many trials as it takes"

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,6 +73,11 @@ def _loss_at_lower_bound(row: Row) -> object:
     return getattr(bound, "loss_ratio_at_lower_bound", None)
 
 
+def _mode_of_sum(row: Row, place: int) -> object:
+    held = row["rate"].goal.confirmation if _direction(row) == "aggregate" else None
+    return held.modes[place] if held is not None and held.modes else None
+
+
 def _l1_of_sum(row: Row) -> object:
     return None if _direction(row) != "aggregate" else row["rate"].goal.throughput_l1_bps
 
@@ -93,6 +99,9 @@ _RESULTS: Columns = {
     "qualifier": "rate.goal.qualifier",
     "regular": "rate.goal.regular",
     "irregular_reason": "rate.goal.reason",
+    "confirmation": "rate.goal.confirmation.status",
+    "mode_low_fps": partial(_mode_of_sum, place=0),
+    "mode_high_fps": partial(_mode_of_sum, place=1),
     **{name: f"rate.bound.{name}" for name in _BOUNDS},
     "lower_bound_l1_bps": _l1_of_sum,
     "loss_ratio_at_lower_bound": _loss_at_lower_bound,

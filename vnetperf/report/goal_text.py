@@ -38,7 +38,10 @@ def qualified_rate(goal: GoalResult, *, short: bool = False) -> str:
     value = headline_fps(goal)
     if value is None:
         return NO_LOAD_MET
-    number = units.short_fps(value) if short else units.fps(value)
+    shown = units.short_fps if short else units.fps
+    if goal.modes:
+        return (" or " if not short else "/").join(map(shown, goal.modes))
+    number = shown(value)
     return f"{goal.qualifier} {number}".strip()
 
 
@@ -48,15 +51,38 @@ def short_rate(goal: GoalResult) -> str:
 
 
 def irregular_mark(goal: GoalResult) -> str:
-    """The mark of an irregular result."""
-    return "" if goal.regular else "irregular"
+    """The mark of an irregular or unstable result."""
+    return goal.mark
 
 
 def flag_with_reason(goal: GoalResult) -> str:
-    """The mark of an irregular result and why it is one."""
+    """The mark of an irregular or unstable result and why it is one."""
     if goal.regular:
         return "regular"
-    return f"irregular: {goal.reason or 'no reason was recorded'}"
+    return f"{goal.mark}: {goal.reason or 'no reason was recorded'}"
+
+
+def confirmation_text(goal: GoalResult) -> str:
+    """What became of the bounds when they were tried again."""
+    found = goal.confirmation
+    if found is None:
+        return NOT_RECORDED
+    if found.status == "not confirmed":
+        return f"no: {found.reason}"
+    parts = [f"{found.status} after {found.idle_s:g} s of idle"]
+    if found.modes:
+        rates = " and ".join(map(units.fps, found.modes))
+        forgiven = ", as the exceed ratio allows" if found.status == "confirmed" else ""
+        parts.append(f"two modes{forgiven}: {rates}")
+    parts += [
+        f"{units.percent(one.loss_ratio)} lost at {units.fps(one.load_fps)}, below the bound"
+        for one in found.inversions
+    ]
+    if found.swept_fps and not found.inversions:
+        parts.append(
+            f"carried {len(found.swept_fps)} loads below, down to {units.fps(min(found.swept_fps))}"
+        )
+    return "; ".join(parts)
 
 
 def headline(goal: GoalResult) -> str:
@@ -117,7 +143,8 @@ def search_attributes(result: Result) -> str:
     """How a search's loads relate to the rates of its goals."""
     return (
         f"search {result.algorithm or NOT_RECORDED}, {result.directions} sending interface(s): "
-        f"a load is per interface, the rate of a goal their sum (factor {result.in_sum:g})"
+        f"a load is per interface, the rate of a goal their sum (factor {result.in_sum:g}) as it "
+        "was offered: at a lower bound the least in its trials, at an upper bound the most"
     )
 
 
@@ -314,6 +341,7 @@ _OF_GOALS: RateColumns = (
     Column("of the generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
     Column("trials", lambda row: str(row.result.trial_count)),
     Column("regular?", lambda row: flag_with_reason(row.goal), words=True),
+    Column("tried again?", lambda row: confirmation_text(row.goal), words=True),
 )
 _OF_DIRECTIONS: RateColumns = (
     Column("octets", lambda row: row.result.size_name, words=True),
@@ -338,7 +366,7 @@ PAGE_COLUMNS: RateColumns = (
 )
 TERMINAL_COLUMNS: RateColumns = (
     Column("lower bound\nfps", _lower_cell),
-    Column("", lambda row: "" if row.goal.regular or row.direction else IRREGULAR),
+    Column("", lambda row: "" if row.direction else SHORT_MARKS.get(row.goal.mark, "")),
     Column("loss\n%", _loss_cell),
     Column("upper\nfps", _upper_cell),
     Column("cond.\nfps", _conditional_cell),
@@ -348,8 +376,8 @@ TERMINAL_COLUMNS: RateColumns = (
     Column("p99\nµs", lambda row: _percentile_cell(row, "99")),
     Column("max\nµs", _largest_cell),
 )
-#: The mark of an irregular result on a terminal; the legend below the table spells it out.
-IRREGULAR = "irreg."
+#: The marks of results on a terminal; the legend below the table spells them out.
+SHORT_MARKS: dict[str, str] = {"irregular": "irreg.", "unstable": "unst."}
 #: Cells that only a goal has, and those that only a direction has.
 _GOAL_ONLY, _DIRECTION_ONLY = ("L1", "of ", "% of"), ("latency", "p50", "p99", "max")
 
@@ -496,6 +524,15 @@ def group_notes(group: Group) -> Iterator[str]:
         for goal in result.goals:
             if not goal.regular:
                 irregular[flag_with_reason(goal)].append(f"{result.size_name} {goal.name}")
+            held = goal.confirmation
+            if held is not None and goal.lower_bound_fps is not None:
+                if held.status == "not confirmed":
+                    irregular[f"bounds not confirmed: {held.reason}"].append(
+                        f"{result.size_name} {goal.name}"
+                    )
+                elif held.modes or held.inversions:
+                    text = confirmation_text(goal)
+                    irregular[text].append(f"{result.size_name} {goal.name}")
         bad = {v: n for v, n in result.verdicts.items() if n and v is not Verdict.VALID}
         if bad:
             counts = ", ".join(f"{n} {v.value}" for v, n in bad.items())

@@ -38,8 +38,12 @@ _LATENCIES = ("latency_p50", "latency_p99", "latency_max")
 
 def _goal_numbers(result: Result, goal: GoalResult) -> Iterator[tuple[str, object]]:
     found = list(goal_metrics_of(result, goal))
-    sums = {f"{m.name}_{_UNITS.get(m.unit, m.unit)}": m.number for m in found if not m.direction}
-    regular = sums.pop("regular_")
+    sums = {
+        "_".join(filter(None, (m.name, _UNITS.get(m.unit, m.unit)))): m.number
+        for m in found
+        if not m.direction
+    }
+    regular = sums.pop("regular")
     texts = {"qualifier": goal.qualifier, "regular": regular, "irregular_reason": goal.reason}
     for name, value in (sums | texts | {"goal_loss_ratio": goal.loss_ratio}).items():
         yield f"{goal.name}.{name}", value

@@ -596,6 +596,9 @@ def _rate_tables(group: Group) -> Iterator[Table]:
     named = ((f"{e.result.size_text}, {e.found.of}", e.found.forwarded_fps) for e in every)
     notes = [
         text.interval_note([e.found.forwarded_fps for e in every]),
+        "Maximum offered load: the largest that this generator offered on this machine, as the "
+        "column of loads has it. It is no property of the DUT; a rate under another overload is "
+        "another number.",
         *_remarks(named, "fps"),
     ]
     yield Table.of("Forwarding rate", _RATES, every, notes)

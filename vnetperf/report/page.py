@@ -592,8 +592,9 @@ def _worth_text(results: RunResults) -> Iterator[str]:
     else:
         yield "an estimate" if results.preset_note else "a benchmark"
     goals = [goal for result in results.results for goal in result.goals]
-    if irregular := sum(not goal.regular for goal in goals):
-        yield f"{irregular} of {len(goals)} bounds irregular"
+    for mark in ("unstable", "irregular"):
+        if marked := sum(goal.mark == mark for goal in goals):
+            yield f"{marked} of {len(goals)} bounds {mark}"
     if bad := sum(t.verdict is not Verdict.VALID for t in results.trials):
         yield f"{bad} of {len(results.trials)} trials not counted"
     if missing := sum(r.status != "measured" for r in results.results):

@@ -226,6 +226,7 @@ def _result_details(result: Result) -> dict[str, Any]:
             "qualifier": goal.qualifier,
             "regular": goal.regular,
             "reason": goal.reason,
+            "confirmation": goal.confirmation.status if goal.confirmation else None,
         }
         for goal in result.goals
     }

@@ -64,9 +64,25 @@ def headlines(found: Sequence[Group]) -> Table:
     return Table.of("Tests besides throughput", _HEADLINES, [one for one in every if one[2][0]])
 
 
+def _range_text(values: tuple[float, ...]) -> str:
+    """Smallest to largest of a few values."""
+    if not values:
+        return goal_text.NOT_RECORDED
+    return f"{units.fps(min(values))} to {units.fps(max(values))} (n {len(values)})"
+
+
+def _checked_text(point: CalibrationPoint) -> str:
+    if point.drift is None:
+        return "not checked"
+    return f"{_range_text(point.checked_values)}, {point.drift:+.1%}"
+
+
 _CALIBRATION: tuple[Column[CalibrationPoint], ...] = (
     Column("octets", lambda p: str(p.frame_size), words=True),
     Column("clean maximum, both ports", lambda p: units.fps(p.max_clean_fps)),
+    Column("found by 1 s trials", lambda p: _range_text(p.max_clean_values), words=True),
+    Column("ended by", lambda p: p.ended_by or goal_text.NOT_RECORDED, words=True),
+    Column("again after the run", _checked_text, words=True),
     Column("median latency at 1 %", lambda p: units.nanoseconds(p.latency_ns)),
     Column("smallest latency", lambda p: units.nanoseconds(p.latency_min_ns)),
     Column("pacing error", lambda p: units.percent(p.pacing_error)),

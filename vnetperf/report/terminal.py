@@ -68,12 +68,12 @@ def _compared(
 
 def _explain(group: Group) -> str:
     interfaces = " or ".join(str(n) for n in sorted({r.directions for r in group.measured}))
-    irregular = any(not g.regular for r in group.measured for g in r.goals)
+    marks = dict.fromkeys(g.mark for r in group.measured for g in r.goals if g.mark)
     return (
         f"Rates of a goal: sum over {interfaces} sending interface(s); of a direction: that one "
         "only. Sizes include the FCS. Loss and latency: at the lower bound. cond. = conditional "
         "throughput, gen. = the generator's clean maximum, '-' = no number."
-        + (f" {goal_text.IRREGULAR} = irregular, see below." if irregular else "")
+        + "".join(f" {goal_text.SHORT_MARKS[mark]} = {mark}, see below." for mark in marks)
     )
 
 

@@ -266,16 +266,18 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
     }
     low, high = goal.lower_bound_fps, goal.upper_bound_fps
     open_above = high is None or goal.qualifier == "at least"
-    mark = goal.qualifier or ("" if goal.regular else "irregular")
+    # An unstable one may be anything between its modes.
+    least, most = (goal.modes[0], goal.modes[-1]) if goal.modes else (low or 0.0, high or 0.0)
+    marks = (goal.mark, goal.qualifier) if goal.unstable else (goal.qualifier or goal.mark,)
     yield make(
         "",
         "fps",
         low,
-        bounds=(low or 0.0, inf if open_above or high is None else max(low or 0.0, high)),
+        bounds=(min(low or 0.0, least), inf if open_above else max(low or 0.0, high or 0.0, most)),
         resolution=max(goal.width * (low or 0.0), (high or 0.0) - (low or 0.0) if high else 0.0),
         more=goal.name,
         main=True,
-        qualifiers=(mark,) if mark else (),
+        qualifiers=tuple(filter(None, marks)),
         given=conditions,
     )
     for direction, latency in goal.latency.items():
@@ -290,6 +292,12 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
     yield of("conditional_throughput", "fps", goal.conditional_throughput_fps)
     yield of("lower_bound_l1", "bit/s", goal.throughput_l1_bps)
     yield of("regular", "", goal.regular)
+    if goal.confirmation is not None:
+        yield of("confirmed", "", goal.confirmation.status == "confirmed")
+        for part, mode in zip(("low", "high"), goal.confirmation.modes, strict=False):
+            yield of(f"mode_{part}", "fps", mode)
+        inversions = goal.confirmation.inversions
+        yield of("loss_inversions", "", float(len(inversions)))
     for bound in goal.per_direction:
         yield of("lower_bound", "fps", bound.lower_bound_fps, direction=bound.direction)
         yield of("upper_bound", "fps", bound.upper_bound_fps, direction=bound.direction)

@@ -59,10 +59,16 @@ class EnvironmentRecord(Frozen):
 
 
 class CalibrationRecord(Frozen):
-    """The generator's calibration this run is limited by."""
+    """The generator's calibration this run is limited by.
+
+    Attributes:
+        calibration: The calibration.
+        at_end: True for one that was made after the last trial, to see whether it still holds.
+    """
 
     type: Literal["calibration"] = "calibration"
     calibration: Calibration
+    at_end: bool = False
 
 
 class ScenarioRecord(Frozen):

@@ -15,6 +15,8 @@ from vnetperf.model.testbed import MachineFacts
 
 #: A stored calibration that is older is measured anew.
 MAX_AGE = timedelta(hours=12)
+#: Counted up when a calibration is made in another way, so that older ones are not used.
+_METHOD = 2
 
 
 class CalibrationCache:
@@ -32,6 +34,7 @@ class CalibrationCache:
         text = repr(
             (
                 __version__,
+                _METHOD,
                 plan.testbed.name,
                 plan.testbed.agent.transport,
                 plan.scenario.generator,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 from vnetperf import registry
@@ -127,6 +128,9 @@ def begin_test(
     }
     if test == THROUGHPUT:
         limits = preset.limits(max_load)
+        hint = run.max_loads.hint(scenario, frame_size)
+        if hint is not None and limits.min_load_fps < hint < max_load:
+            limits = replace(limits, start_fps=hint)
         return SearchRecord(algorithm=preset.algorithm, goals=preset.goals, limits=limits, **common)
     kind = standard_test(test)
     inputs = kind.inputs(
@@ -168,7 +172,8 @@ def _max_load(run: Run, scenario: Scenario, frame_size: int) -> tuple[float, str
 def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     """The throughput that other tests take their loads of."""
     goal = _goal_of(result)
-    if goal.lower_bound_fps is None:
+    load = goal.lower_bound_load_fps
+    if load is None:
         raise NoResultError(
             f"no load met goal {goal.name}, down to {result.min_load_fps or 0:.0f} frames/s per "
             f"interface ({goal.reason}), and this test takes its loads of that throughput",
@@ -180,9 +185,9 @@ def throughput_of(result: Result, begin: BeginRecord) -> KnownThroughput:
     if goal.qualifier == "at least":
         notes.append(f"the throughput is at least that: {goal.reason}")
     elif not goal.regular:
-        notes.append(f"the throughput is the lower bound of an irregular result: {goal.reason}")
+        notes.append(f"the throughput is the lower bound of an {goal.mark} result: {goal.reason}")
     return KnownThroughput(
-        load_fps=goal.lower_bound_fps / begin.in_sum,
+        load_fps=load / begin.in_sum,
         search=begin.search,
         goal=goal.name,
         loss_ratio=goal.loss_ratio,
@@ -204,9 +209,10 @@ HOPELESS = 0.05
 class LimitedError(Exception):
     """The generator could not offer a load, repeatedly."""
 
-    def __init__(self, load_fps: float, reason: str) -> None:
+    def __init__(self, load_fps: float, hint_fps: float, reason: str) -> None:
         super().__init__(reason)
         self.load_fps = load_fps
+        self.hint_fps = hint_fps
         self.reason = reason
 
 
@@ -307,7 +313,9 @@ class Conductor:
             try:
                 self._drive(logged)
             except LimitedError as limited:
-                self.run.max_loads.lower(self.scenario, frame_size, limited.load_fps)
+                self.run.max_loads.lower(
+                    self.scenario, frame_size, limited.load_fps, limited.hint_fps
+                )
                 log.warning("%s begins anew below %.0f frames/s", test, limited.load_fps)
                 self._end(logged, began, superseded=True, stopped=limited.reason)
                 continue
@@ -368,7 +376,9 @@ class Conductor:
             cure = FREE_THE_TESTER
             offerable = offerable_load(trial.result, logged.begin.loads)
             if offerable and request.when_limited == "lower":
-                raise LimitedError(min(offerable, request.load_fps * OFFERED_MARGIN), trial.reason)
+                limit, hint = offerable
+                limit = min(limit, request.load_fps * OFFERED_MARGIN)
+                raise LimitedError(limit, hint, trial.reason)
         raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=cure)
 
     def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:
@@ -390,6 +400,8 @@ class Conductor:
             capture=run.configuration.capture,
         )
         run.progress.trial_begins(logged.begin, spec)
+        run.spend("wait", spec.rest_s)
+        time.sleep(spec.rest_s)
         started, began = utc_now(), time.monotonic()
         result = run.client.run_trial(spec)
         wall = time.monotonic() - began

@@ -79,6 +79,10 @@ class Progress(Protocol):
         """A trial has its verdict."""
 
 
+#: pytest's exit statuses of a session that came to its end: all passed, some failed.
+_CHECKED_EXITS = (0, 1)
+
+
 class NoProgress:
     """Nobody listens."""
 
@@ -96,6 +100,7 @@ class MaxLoads:
     def __init__(self, testbed: Testbed) -> None:
         self._media = testbed.media
         self._lowered: dict[tuple[str, int], float] = {}
+        self._hints: dict[tuple[str, int], float] = {}
 
     def of(
         self, scenario: Scenario, frame_size: int, point: CalibrationPoint | None
@@ -117,10 +122,15 @@ class MaxLoads:
             raise ConfigError(f"frame size {frame_size} has no calibration", where="calibration")
         return min(limits)
 
-    def lower(self, scenario: Scenario, frame_size: int, load_fps: float) -> None:
+    def lower(self, scenario: Scenario, frame_size: int, load_fps: float, hint_fps: float) -> None:
         """Note that the generator cannot offer more than a load in a scenario."""
         case = (scenario.id, frame_size)
         self._lowered[case] = min(load_fps, self._lowered.get(case, load_fps))
+        self._hints[case] = hint_fps
+
+    def hint(self, scenario: Scenario, frame_size: int) -> float | None:
+        """Where to begin a search, by what came back when a load could not be offered."""
+        return self._hints.get((scenario.id, frame_size))
 
 
 def run_record(configuration: Configuration, command: str, *, resumed: bool) -> RunRecord:
@@ -203,6 +213,8 @@ class Run:
         self._failed: dict[str, VnetperfError] = {}
         self._calibration: Calibration | None = None
         self._calibrated = ""  # what the calibration depends on
+        #: Loops that calibrations of this run were made in: wire -> plan.
+        self._loops: dict[str, Plan] = {}
         self.max_loads = MaxLoads(configuration.testbed)
         #: What this run has measured, and what it could not: each case's last test, or why not.
         self.done: dict[Case, LoggedTest] = {}
@@ -328,8 +340,27 @@ class Run:
             self.spend("calibrate", time.monotonic() - began)
         assert held is not None  # noqa: S101 - for the type checker: missing was not empty
         self._calibration, self._calibrated = held, key
+        self._loops[plan.wire] = plan
         self.log.append(CalibrationRecord(calibration=held))
         return held
+
+    def check_calibrations(self) -> None:
+        """Calibrate the smallest frame size of each wire again: what limits a run may drift."""
+        if not self.configuration.preset.benchmark or not self.done:
+            return
+        for wire, plan in self._loops.items():
+            size = min(case[2] for case in self.done)
+            self._say(f"calibrating {plan.scenario.generator} over {wire} again: one frame size")
+            began = time.monotonic()
+            try:
+                found = self.client.calibrate(plan, [size])
+            except VnetperfError as error:
+                self._say(f"the calibration could not be checked: {error}")
+                continue
+            finally:
+                self.spend("calibrate", time.monotonic() - began)
+            self.log.append(CalibrationRecord(calibration=found, at_end=True))
+            self.store.add(self.store.key(plan, self.facts()), found)
 
     def calibrated(self, frame_size: int) -> CalibrationPoint | None:
         """What the generator can do over the wire of what is deployed."""
@@ -352,6 +383,8 @@ class Run:
         """End the run in order."""
         try:
             self.release()
+            if exit_status in _CHECKED_EXITS:
+                self.check_calibrations()
         finally:
             self.client.close()
             spent = {what: round(seconds, 3) for what, seconds in self.spent.items()}

@@ -52,23 +52,26 @@ def _inconsistency(result: TrialResult, counts: DirectionCounts) -> str:
 
 #: A new maximum stays below what the generator was just seen to offer ...
 OFFERED_MARGIN = 0.9
-#: ... and need not be far above what the DUT forwarded: on shared cores an overload also takes the
-#: DUT's processor away, so leave room for it to forward more at a lower load.
+#: ... and a search need not begin far above what the DUT forwarded: on shared cores an overload
+#: also takes the DUT's processor away, so leave room for it to forward more at a lower load.
 FORWARDED_ROOM = 2.5
 
 
-def offerable_load(result: TrialResult, loads: tuple[float, ...] = ()) -> float | None:
-    """A maximum load for the next search, after the generator could not offer one."""
-    found = [
-        min(
-            OFFERED_MARGIN * result.offered(counts) / counts.tx_seconds,
-            FORWARDED_ROOM * max(counts.received, 1) / counts.tx_seconds,
-        )
-        / (loads[counts.direction] if loads else 1.0)
-        for counts in result.directions
-        if counts.tx_seconds > 0
-    ]
-    return min(found) if found else None
+def offerable_load(
+    result: TrialResult, loads: tuple[float, ...] = ()
+) -> tuple[float, float] | None:
+    """What a trial shows that the generator could not offer: a limit of load, and a hint.
+
+    The limit is the generator's, by what it did offer. The hint is by what came back: a search
+    begins there, and goes on above it where the DUT carries that.
+    """
+    shares = {c.direction: loads[c.direction] if loads else 1.0 for c in result.directions}
+    counted = [c for c in result.directions if c.tx_seconds > 0]
+    if not counted:
+        return None
+    limit = min(result.offered(c) / c.tx_seconds / shares[c.direction] for c in counted)
+    came = min(max(c.received, 1) / c.tx_seconds / shares[c.direction] for c in counted)
+    return OFFERED_MARGIN * limit, FORWARDED_ROOM * came
 
 
 CAPTURES_FOLDER = "captures"

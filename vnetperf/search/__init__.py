@@ -21,6 +21,7 @@ from vnetperf.search.base import (
     replay,
 )
 from vnetperf.search.binary import binary_search, worst_case_trial_seconds
+from vnetperf.search.confirmation import with_confirmation
 from vnetperf.search.mlr import mlr_search
 from vnetperf.search.tst009 import OfferedLoads, tst009_search
 
@@ -65,7 +66,8 @@ def make_search(algorithm: str, goals: Sequence[SearchGoal], limits: SearchLimit
             where=f"search {algorithm!r}",
             accepted="one goal or more, each with a name of its own",
         )
-    return ALGORITHMS[algorithm](goals, limits)
+    search = ALGORITHMS[algorithm](goals, limits)
+    return search if limits.confirm is None else with_confirmation(search, limits.confirm, limits)
 
 
 __all__ = [

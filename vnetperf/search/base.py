@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from vnetperf.model.errors import LogError
+from vnetperf.model.outcomes import Confirmation
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.trial import TrialOutcome, TrialRequest
 
@@ -64,6 +65,9 @@ class GoalOutcome:
     at_most: bool = False
     """True if even the minimum load is too much: the DUT's limit is below it."""
 
+    confirmation: Confirmation | None = None
+    """What became of the bounds when they were tried again; None where a search ends without."""
+
     @property
     def relative_width(self) -> float | None:
         """(upper - lower) / upper of the two bounds, or None if one is missing."""
@@ -84,10 +88,13 @@ class SearchOutcome:
     """One per goal, in the order of the goals."""
 
     trial_count: int
-    """Trials that were run."""
+    """Trials that were run to find the bounds."""
 
     trial_seconds: float
     """Sum of their durations, seconds."""
+
+    confirm_seconds: float = 0.0
+    """Seconds of the trials that confirmed the bounds, which are not in `trial_seconds`."""
 
     def result(self, name: str) -> GoalOutcome:
         """Look up the result of a goal.

@@ -32,7 +32,9 @@ def binary_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     stopped = ""
     try:
         for goal, session in zip(goals, sessions, strict=True):
-            found = yield from _coarse(goal, session)
+            grid = GeometricGrid(limits, goal.width)
+            first = grid.top if limits.start_fps is None else grid.rung_below(limits.start_fps)
+            found = yield from _coarse(goal, session, first)
             yield from _verify(goal, session, found)
     except StopSearch as stop:
         stopped = stop.reason
@@ -50,10 +52,10 @@ def worst_case_trial_seconds(goal: SearchGoal, limits: SearchLimits) -> float:
     return coarse + verified
 
 
-def _coarse(goal: SearchGoal, session: SearchSession) -> Procedure[int]:
+def _coarse(goal: SearchGoal, session: SearchSession, first: int) -> Procedure[int]:
     """Find the highest rung that passes one short trial, as RFC 2544 does: from the top."""
     passed, failed = -1, session.grid.top + 1
-    rung = session.grid.top
+    rung = first
     while failed - passed > 1:
         trial = yield from session.measure(rung, goal.initial_trial_s)
         if trial.loss_ratio <= goal.loss_ratio:

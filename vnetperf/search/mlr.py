@@ -374,7 +374,7 @@ def mlr_search(goals: Sequence[SearchGoal], limits: SearchLimits) -> Search:
     ladders = [list(targets_of(goal)) for goal in goals]
     stopped = ""
     try:
-        yield from _run_trials(goals, grid, session, ladders)
+        yield from _run_trials(goals, grid, session, ladders, limits.start_fps)
     except StopSearch as stop:
         stopped = stop.reason
     results = [
@@ -389,6 +389,7 @@ def _run_trials(
     grid: GeometricGrid,
     session: SearchSession,
     ladders: Sequence[list[Criterion]],
+    start_fps: float | None,
 ) -> Procedure[None]:
     """Overload the DUT once, then run candidates until there are none.
 
@@ -398,7 +399,8 @@ def _run_trials(
     leaves the time to those that do.
     """
     seconds = max(goal.initial_trial_s for goal in goals)
-    overload = yield from session.measure(grid.top, seconds)
+    first = grid.top if start_fps is None else grid.rung_below(start_fps)
+    overload = yield from session.measure(first, seconds)
     forwarded = overload.forwarding_rate_fps
     trackers = [
         TargetTracker(

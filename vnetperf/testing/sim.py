@@ -2,7 +2,8 @@
 
 It has what makes real data planes hard to search: capacity that varies between trials, a buffer
 that lets short trials pass above capacity, rare drops that have nothing to do with load, a second,
-lower mode it falls into now and then, and capacity that falls when there is too much to do.
+lower mode it falls into now and then, capacity that falls when there is too much to do, a history
+after overload, and loss at loads below those it carries.
 Everything is drawn from one seed.
 """
 
@@ -66,13 +67,34 @@ class SimulatedDut:
     """Most the generator sends, frames/s per interface; frames it fails to send count as lost
     (draft section "Trial Load": a severe gap should be turned into loss). None for no limit."""
 
+    wedged_s: float = 0.0
+    """How long an overload, offered more than its capacity, leaves it at `wedged_share` of it:
+    seconds of test time, idle ones too. 0 for a DUT without a history."""
+
+    wedged_share: float = 0.5
+    """Share of its capacity that is left to it then."""
+
+    between_s: float = 0.0
+    """Test time that passes between two trials besides what they rest, seconds."""
+
+    lossy_loads_fps: tuple[float, float] = (0.0, 0.0)
+    """Loads, above the first and below the second, at which it loses `lossy_ratio` of all frames
+    though it carries more: a loss inversion."""
+
+    lossy_ratio: float = 0.02
+    """Share of the frames lost there."""
+
     seed: int = 0
     """Seed of everything drawn."""
+
+    clock_s: float = field(default=0.0, init=False)
+    """Test time so far, seconds."""
 
     trials: int = field(default=0, init=False)
     """Trials measured so far."""
 
     _random: random.Random = field(init=False, repr=False)
+    _wedged_until_s: float = field(default=0.0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)  # noqa: S311 - a simulation, not a secret
@@ -100,11 +122,21 @@ class SimulatedDut:
         self.trials += 1
         intended = max(1, round(request.load_fps * request.duration_s))
         offered = min(intended, round(self.offered_fps(request.load_fps) * request.duration_s))
-        room = self._draw_capacity() * request.duration_s + self.buffer_frames
+        self.clock_s += request.rest_s
+        capacity = self._draw_capacity()
+        if self.clock_s < self._wedged_until_s:
+            capacity *= self.wedged_share
+        elif self.offered_fps(request.load_fps) > capacity:
+            self._wedged_until_s = self.clock_s + self.wedged_s
+        self.clock_s += request.duration_s + self.between_s + request.idle_s
+        room = capacity * request.duration_s + self.buffer_frames
         if offered > room:
             room *= 1.0 - self.overload_cost * (1.0 - room / offered)
         forwarded = min(offered, math.floor(room))
         forwarded -= min(forwarded, self._draw_drops(forwarded * self.drop_probability))
+        low, high = self.lossy_loads_fps
+        if low < request.load_fps < high:
+            forwarded = min(forwarded, math.floor(offered * (1.0 - self.lossy_ratio)))
         return TrialOutcome(request=request, loss_ratio=(intended - forwarded) / intended)
 
     def high_loss_probability(self, load_fps: float, duration_s: float, loss_ratio: float) -> float:

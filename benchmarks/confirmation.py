@@ -1,0 +1,112 @@
+"""What searches report of DUTs that are not as searches take them to be, confirmed and not.
+
+Run ``python -m benchmarks.confirmation [DUTs of each kind]``. The DUTs have two modes, a history
+(an overload leaves half the capacity for 60 s), loss below the bound, or nothing of the kind, so
+that false alarms are seen too. Trial seconds of the confirmation stand apart from the search's.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from dataclasses import dataclass, replace
+
+from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits
+from vnetperf.search import make_search
+from vnetperf.testing.sim import SimulatedDut, run
+
+LIMITS = SearchLimits(min_load_fps=10_000.0, max_load_fps=14_880_952.0)
+STRICT = SearchGoal(name="mlr-strict")
+GOALS = (
+    STRICT,
+    replace(STRICT, name="mlr-csit", exceed_ratio=0.5, final_trial_s=1.0, duration_sum_s=21.0),
+    SearchGoal(
+        name="quick",
+        exceed_ratio=0.5,
+        initial_trial_s=0.5,
+        final_trial_s=1.0,
+        duration_sum_s=4.0,
+        width=0.05,
+    ),
+)
+CAPACITY = 5e6
+KINDS = {
+    "two modes, 30 % at 3 M": {"low_capacity_fps": 3e6, "low_probability": 0.3},
+    "two modes, 50 % at 3 M": {"low_capacity_fps": 3e6, "low_probability": 0.5},
+    "half for 60 s after overload": {"wedged_s": 60.0, "between_s": 7.0},
+    "2 % loss at 1.0 to 1.2 M": {"lossy_loads_fps": (1.0e6, 1.2e6)},
+    "clean": {},
+    "noise 0.3 %": {"noise": 0.003},
+    "collapse under overload": {"noise": 0.001, "overload_cost": 0.5},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Searches of many DUTs of a kind."""
+
+    wrong: float
+    """Share that is regular and further from every mode than noise is, or has loss below, %."""
+
+    unstable: float
+    """Share that is reported as unstable, %."""
+
+    seconds: float
+    """Mean trial seconds of the search."""
+
+    confirm_seconds: float
+    """Mean trial seconds of the confirmation."""
+
+
+def search_duts(kind: str, goal: SearchGoal, duts: int, *, confirmed: bool) -> Row:
+    """Search DUTs of a kind with MLRsearch.
+
+    Args:
+        kind: One of `KINDS`.
+        goal: What to search for.
+        duts: How many, with seeds from 0 on.
+        confirmed: Whether bounds are confirmed.
+
+    Returns:
+        What became of them.
+    """
+    limits = replace(LIMITS, confirm=ConfirmInputs() if confirmed else None)
+    wrong = unstable = 0
+    seconds, after = [], []
+    for seed in range(duts):
+        dut = SimulatedDut(CAPACITY, seed=seed, **KINDS[kind])  # type: ignore[arg-type] # of many types
+        outcome, _ = run(make_search("mlr", [goal], limits), dut)
+        [result] = outcome.results
+        lower = result.relevant_lower_bound
+        far = max(0.03, 2 * goal.width)
+        modes = {CAPACITY, dut.low_capacity_fps or CAPACITY}
+        off = lower is None or all(abs(lower.load_fps / mode - 1) > far for mode in modes)
+        wrong += result.regular and (off or dut.lossy_loads_fps != (0.0, 0.0))
+        held = result.confirmation
+        unstable += held is not None and held.status == "unstable"
+        seconds.append(outcome.trial_seconds)
+        after.append(outcome.confirm_seconds)
+    share = 100.0 / duts
+    return Row(wrong * share, unstable * share, statistics.mean(seconds), statistics.mean(after))
+
+
+def main(duts: int) -> None:
+    """Print the table.
+
+    Args:
+        duts: DUTs of each kind.
+    """
+    columns = "goal | wrong before | wrong now | unstable | search | confirmation"
+    print(f"| DUT of 5 M frames/s | {columns} |\n|{'---|' * 7}")
+    for kind in KINDS:
+        for goal in GOALS:
+            before = search_duts(kind, goal, duts, confirmed=False)
+            now = search_duts(kind, goal, duts, confirmed=True)
+            print(
+                f"| {kind} | {goal.name} | {before.wrong:.0f} % | {now.wrong:.1f} % | "
+                f"{now.unstable:.0f} % | {now.seconds:.0f} s | {now.confirm_seconds:.0f} s |"
+            )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)

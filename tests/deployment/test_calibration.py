@@ -1,0 +1,98 @@
+"""How a generator's clean maximum is found: by trials of a second, several times."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from vnetperf.deployment.calibrate import LONG_S, REPEATS, find_clean_maximum, unclean
+from vnetperf.model.errors import GeneratorError
+from vnetperf.model.trial import DirectionCounts, TrialResult
+
+
+class Loop:
+    """A generator on a loop: it can send so much, and the wire takes or carries so much.
+
+    Args:
+        tester_fps: Most it sends, frames/s of each port.
+        wire_fps: Most the wire takes.
+        carried_fps: Most that comes back.
+        stall_share: Share of trials of a second in which it stands still for 20 ms.
+        burst_s: For how long a faster rate comes through, seconds: short trials see more.
+    """
+
+    def __init__(
+        self,
+        tester_fps: float = 9e6,
+        wire_fps: float = 9e6,
+        carried_fps: float = 9e6,
+        stall_share: float = 0.0,
+        burst_s: float = 0.0,
+    ) -> None:
+        self.tester_fps, self.wire_fps, self.carried_fps = tester_fps, wire_fps, carried_fps
+        self.stall_share, self.burst_s = stall_share, burst_s
+        self.random = random.Random(1)
+        self.trials: list[tuple[float, float]] = []
+
+    def __call__(self, load_fps: float, duration_s: float = 0.15) -> TrialResult:
+        self.trials.append((load_fps, duration_s))
+        stalled = self.random.random() < self.stall_share * duration_s
+        intended = round(load_fps * duration_s)
+        due = min(intended, round(self.tester_fps * duration_s)) - (1000 if stalled else 0)
+        sent = min(due, round(self.wire_fps * duration_s))
+        room = self.carried_fps * (duration_s + self.burst_s)
+        counts = DirectionCounts(
+            direction=0,
+            intended=intended,
+            sent=sent,
+            refused=due - sent,
+            unsent=intended - due,
+            received=min(sent, round(room)),
+            tx_seconds=duration_s,
+        )
+        return TrialResult(directions=(counts,), max_lag_s=0.02 if stalled else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("loop", "truth", "ended_by"),
+    [
+        (Loop(tester_fps=3e6), 3e6, "own stall"),
+        (Loop(wire_fps=5e6), 5e6, "refusal"),
+        (Loop(carried_fps=4e6), 4e6, "loss"),
+        (Loop(carried_fps=4e6, burst_s=0.1), 4.4e6, "loss"),  # short trials promise 6.7e6
+        (Loop(carried_fps=4e6, stall_share=0.3), 4e6, "loss"),
+    ],
+)
+def test_the_maximum_is_found_by_several_trials_of_a_second(
+    loop: Loop, truth: float, ended_by: str
+) -> None:
+    found = find_clean_maximum(loop, 64)
+    assert len(found.rates) == REPEATS == 3
+    assert found.middle == pytest.approx(truth, rel=0.04)
+    assert max(found.rates) <= truth
+    assert found.ended_by == ended_by
+    assert LONG_S >= 1.0
+    for rate in found.rates:
+        assert (rate, LONG_S) in loop.trials
+
+
+def test_stalls_of_the_tester_do_not_lower_what_it_can_do() -> None:
+    found = [find_clean_maximum(Loop(carried_fps=4e6, stall_share=0.2), 64) for _ in range(6)]
+    assert min(one.middle for one in found) > 0.95 * 4e6
+
+
+def test_loss_beside_a_tester_that_came_late_is_its_own() -> None:
+    late = Loop()(1e6).model_copy(update={"max_lag_s": 0.005})
+    assert unclean(late) == ""
+    (counts,) = late.directions
+    lossy = late.model_copy(
+        update={"directions": (counts.model_copy(update={"received": counts.sent - 5}),)}
+    )
+    assert unclean(lossy) == "own stall"
+    assert unclean(lossy.model_copy(update={"max_lag_s": 0.0})) == "loss"
+
+
+def test_a_loop_that_never_comes_back_whole_has_no_maximum() -> None:
+    with pytest.raises(GeneratorError, match="do not come back whole at any rate"):
+        find_clean_maximum(Loop(carried_fps=100.0), 64)

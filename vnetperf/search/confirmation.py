@@ -1,0 +1,402 @@
+"""Tries the bounds of a finished search again, and looks for loss below them.
+
+A search takes it that a DUT has one capacity, that it forgets an overload, and that what it carries
+it carries at every smaller load. After idle, lower bound, upper bound and lower bound are tried in
+this order, each by trials of its own that are classified by the goal; then some loads below. What
+contradicts a bound by more than the goal's width makes the result unstable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from math import ceil, isclose
+from statistics import median
+from typing import Literal
+
+from vnetperf.model.outcomes import Confirmation, LossInversion
+from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits
+from vnetperf.model.trial import SAME_RTOL, SearchPhase, TrialOutcome, TrialRequest
+from vnetperf.search.base import GoalOutcome, Procedure, Search, SearchOutcome, StopSearch
+from vnetperf.search.classification import (
+    Criterion,
+    DurationSums,
+    LoadClass,
+    classify,
+    conditional_throughput,
+)
+from vnetperf.search.session import Budget
+
+#: Successive trials that agree with a bound, where the goal itself asks for more, confirm it.
+_AGREEING = 3
+#: A trial at a bound that forwards less than the lower bound by this share, and by this many
+#: widths, is no noise: bounds are tried again more often.
+_CLIFF, _CLIFF_WIDTHS = 0.03, 2.0
+#: How often, upper and lower bound in turn.
+_FURTHER_ROUNDS = 3
+#: Short trials at the largest load of the search, so that both rates of an unstable DUT are seen.
+_RATE_TRIALS = 12
+#: Each load of the sweep, relative to the next larger one.
+SWEEP_RATIO = 0.6
+#: Trials that are forgiven by an exceed ratio are a mode of their own from this share on.
+_MODE_SHARE = 0.2
+
+_Role = Literal["lower", "upper"]
+
+
+def with_confirmation(search: Search, inputs: ConfirmInputs, limits: SearchLimits) -> Search:
+    """Run a search, then try its bounds again."""
+    trials: list[TrialOutcome] = []
+    outcome, stopped = yield from _recorded(search, trials)
+    session = _Session(inputs, limits, _budget(limits, outcome), trials)
+    finals = [r for r in outcome.results if r.regular or r.at_least]
+    try:
+        if stopped:
+            raise StopSearch(stopped)
+        if inputs.bounds:
+            yield from session.confirm(finals)
+        if not session.contradictions:
+            yield from session.sweep(finals)
+    except StopSearch as stop:
+        stopped = stop.reason
+    results = tuple(session.judge(result, result in finals, stopped) for result in outcome.results)
+    return replace(outcome, results=results, confirm_seconds=session.seconds)
+
+
+def confirming_trials(goals: Sequence[SearchGoal], inputs: ConfirmInputs) -> tuple[int, float]:
+    """Trials, and seconds of traffic, that confirm bounds where all of them agree."""
+    trials, seconds = 0, 0.0
+    for goal in goals if inputs.bounds else ():
+        needed = goal.duration_sum_s * (1.0 - goal.exceed_ratio) / goal.final_trial_s
+        visits = 3 * min(_AGREEING, ceil(round(needed, 9)))
+        trials, seconds = trials + visits, seconds + visits * goal.final_trial_s
+    shortest = min(goal.final_trial_s for goal in goals)
+    sweep = inputs.sweep_loads * min(inputs.sweep_trial_s, shortest)
+    return trials + inputs.sweep_loads, seconds + sweep
+
+
+def confirmed_by_trials(
+    result: GoalOutcome,
+    searched: Sequence[TrialOutcome],
+    after: Sequence[TrialOutcome],
+    limits: SearchLimits,
+) -> GoalOutcome:
+    """Judge bounds by the trials of a log that confirmed those of its own goals."""
+    if limits.confirm is None:
+        return result
+    session = _Session(limits.confirm, limits, Budget(None), searched, list(after))
+    final = result.regular or result.at_least
+    if final:
+        session.read(result)
+    stopped = "" if result.goal.name in session.confirmed else "the log confirms other bounds"
+    return session.judge(result, final, stopped)
+
+
+def _recorded(search: Search, trials: list[TrialOutcome]) -> Procedure[tuple[SearchOutcome, str]]:
+    """Drive a search, and keep its trials; why it was stopped by its caller, or nothing."""
+    stopped = ""
+    try:
+        request = next(search)
+        while True:
+            try:
+                trial = yield request
+            except StopSearch as stop:
+                stopped = stop.reason
+                request = search.throw(stop)
+            else:
+                trials.append(trial)
+                request = search.send(trial)
+    except StopIteration as end:
+        outcome: SearchOutcome = end.value
+        return outcome, stopped
+
+
+def _budget(limits: SearchLimits, outcome: SearchOutcome) -> Budget:
+    """What is left of a budget of wall time; one of trial seconds is the search's alone."""
+    if limits.max_trial_seconds is None or not limits.trial_overhead_s:
+        return Budget(None)
+    return Budget(
+        limits.max_trial_seconds,
+        outcome.trial_seconds,
+        outcome.trial_count,
+        limits.trial_overhead_s,
+    )
+
+
+@dataclass(slots=True)
+class _Session:
+    """The trials after a search, and what contradicts it."""
+
+    inputs: ConfirmInputs
+    limits: SearchLimits
+    budget: Budget
+    searched: Sequence[TrialOutcome]
+    trials: list[TrialOutcome] = field(default_factory=list)
+    confirmed: set[str] = field(default_factory=set)
+    """Names of goals whose bounds were tried to the end."""
+    contradictions: dict[str, str] = field(default_factory=dict)
+    """Goal -> what contradicts it."""
+    inversions: dict[str, list[LossInversion]] = field(default_factory=dict)
+    swept: list[float] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of traffic."""
+        return sum(trial.duration_s for trial in self.trials)
+
+    def confirm(self, finals: Sequence[GoalOutcome]) -> Procedure[None]:
+        """Try bounds upwards, then the lower ones downwards; more often where loss is no noise."""
+        lowers, uppers = _loads(finals, "lower"), _loads(finals, "upper")
+        order = sorted({*lowers, *uppers}) + sorted(lowers, reverse=True)
+        yield from self._try(order, finals)
+        doubtful = [r for r in finals if r.goal.name not in self.contradictions and self._cliff(r)]
+        for _ in range(_FURTHER_ROUNDS):
+            for result in doubtful:
+                if result.goal.name not in self.contradictions:
+                    again = [*_loads([result], "upper"), *_loads([result], "lower")]
+                    yield from self._try(again, [result], agreeing=False)
+        self.confirmed = {result.goal.name for result in finals}
+        if self.contradictions:
+            overload = max(trial.load_fps for trial in self.searched)
+            seconds = min(self.inputs.sweep_trial_s, *(r.goal.initial_trial_s for r in finals))
+            for _ in range(_RATE_TRIALS):
+                yield from self._measure(overload, seconds, "confirm")
+
+    def _try(
+        self, loads: Sequence[float], finals: Sequence[GoalOutcome], *, agreeing: bool = True
+    ) -> Procedure[None]:
+        for load in loads:
+            bounds = [
+                (r, role) for r in finals for role in ("lower", "upper") if _is_at(r, role, load)
+            ]
+            wanted = {r.goal.name: (r.goal, role) for r, role in bounds}
+            fresh = yield from self._visit(load, [*wanted.values()], agreeing=agreeing)
+            for result, role in bounds:
+                yield from self._judge_visit(result, role, load, fresh)
+
+    def _judge_visit(
+        self, result: GoalOutcome, role: str, load: float, fresh: Sequence[TrialOutcome]
+    ) -> Procedure[None]:
+        """Note what contradicts a bound by more than the goal's width."""
+        goal = result.goal
+        if role == "lower":
+            self._note_lower(goal, load, fresh)
+        elif _class(goal, fresh) is LoadClass.LOWER:
+            above = min(load / (1.0 - goal.width), self.limits.max_load_fps)
+            if above > load:
+                fresh = yield from self._visit(above, [(goal, "upper")])
+            self._note_upper(goal, above, fresh)
+
+    def _note_lower(self, goal: SearchGoal, load: float, fresh: Sequence[TrialOutcome]) -> None:
+        forwarded = _typical_rate(goal, load, fresh)
+        kept = (1.0 - goal.loss_ratio) * (1.0 - goal.width)
+        if _class(goal, fresh) is LoadClass.UPPER and forwarded < load * kept:
+            self._contradict(goal, f"the lower bound was not carried again: {forwarded:.0f}", load)
+
+    def _note_upper(self, goal: SearchGoal, above: float, fresh: Sequence[TrialOutcome]) -> None:
+        if _class(goal, fresh) is LoadClass.LOWER:
+            self._contradict(goal, "the upper bound was carried:", above)
+
+    def _contradict(self, goal: SearchGoal, text: str, load: float) -> None:
+        of = " of" if text[-1].isdigit() else ""
+        self.contradictions.setdefault(goal.name, f"{text}{of} {load:.0f} frames/s per interface")
+
+    def _visit(
+        self,
+        load: float,
+        wanted: Sequence[tuple[SearchGoal, str]],
+        phase: SearchPhase = "confirm",
+        *,
+        agreeing: bool = True,
+    ) -> Procedure[list[TrialOutcome]]:
+        """Run trials at a load until they classify it for each goal, or all agree with it."""
+        fresh: list[TrialOutcome] = []
+        while open_ := [
+            (goal, role)
+            for goal, role in wanted
+            if _class(goal, fresh) is LoadClass.UNDECIDED
+            and not (agreeing and _all_agree(goal, role, fresh))
+        ]:
+            seconds = max(_next_duration(goal, role, fresh) for goal, role in open_)
+            fresh.append((yield from self._measure(load, seconds, phase)))
+        return fresh
+
+    def _measure(self, load: float, seconds: float, phase: SearchPhase) -> Procedure[TrialOutcome]:
+        self.budget.check(seconds)
+        trial = yield TrialRequest(
+            load_fps=load,
+            duration_s=seconds,
+            histogram_up_to_loss=-1.0,
+            phase=phase,
+            rest_s=0.0 if self.trials else self.inputs.idle_s,
+            when_limited="lower",
+        )
+        self.budget.spend(seconds)
+        self.trials.append(trial)
+        return trial
+
+    def _cliff(self, result: GoalOutcome) -> bool:
+        """Whether trials at the bounds forwarded far less than the lower bound."""
+        return any(self._is_far_below(result, trial) for trial in self._at_bounds(result))
+
+    def _is_far_below(self, result: GoalOutcome, trial: TrialOutcome) -> bool:
+        lower = result.relevant_lower_bound
+        far = max(_CLIFF, _CLIFF_WIDTHS * result.goal.width)
+        kept = (1.0 - far) * (1.0 - result.goal.loss_ratio)
+        return lower is not None and trial.forwarding_rate_fps < lower.load_fps * kept
+
+    def _at_bounds(self, result: GoalOutcome) -> list[TrialOutcome]:
+        trials = (*self.searched, *self.trials)
+        return [
+            trial
+            for trial in trials
+            if any(_is_at(result, role, trial.load_fps) for role in ("lower", "upper"))
+        ]
+
+    def sweep(self, finals: Sequence[GoalOutcome]) -> Procedure[None]:
+        """Try loads below all lower bounds, from the largest down."""
+        if not finals:
+            return
+        load = min(_loads(finals, "lower"))
+        for _ in range(self.inputs.sweep_loads):
+            load *= SWEEP_RATIO
+            if load < self.limits.min_load_fps:
+                return
+            shortest = min(result.goal.final_trial_s for result in finals)
+            seconds = min(self.inputs.sweep_trial_s, shortest)
+            trial = yield from self._measure(load, seconds, "sweep")
+            self.swept.append(load)
+            lossy = [r.goal for r in finals if trial.loss_ratio > r.goal.loss_ratio]
+            if not lossy:
+                continue
+            fresh = yield from self._visit(load, [(g, "lower") for g in lossy], "sweep")
+            for goal in lossy:
+                self._note_inversion(goal, load, fresh)
+
+    def _note_inversion(self, goal: SearchGoal, load: float, fresh: Sequence[TrialOutcome]) -> None:
+        if _class(goal, fresh) is LoadClass.UPPER:
+            found = LossInversion(
+                load_fps=load,
+                loss_ratio=median(t.loss_ratio for t in fresh),
+                trials=tuple(t.number for t in fresh),
+            )
+            self.inversions.setdefault(goal.name, []).append(found)
+
+    def read(self, result: GoalOutcome) -> None:
+        """Judge a goal by trials that are there, whatever goals they were run for."""
+        goal, seen = result.goal, {"lower": 0, "upper": 0}
+        visits = [
+            (*key, [*fresh])
+            for key, fresh in groupby(self.trials, lambda t: (t.request.phase, t.load_fps))
+        ]
+        self.swept = [load for phase, load, _ in visits if phase == "sweep"]
+        for number, (phase, load, fresh) in enumerate(visits):
+            if phase == "sweep" and load < (_bound_load(result, "lower") or 0.0):
+                # The first trial only decides whether there are others.
+                self._note_inversion(goal, load, fresh[1:] or fresh)
+            if phase == "confirm" and _is_at(result, "lower", load):
+                seen["lower"] += 1
+                self._note_lower(goal, load, fresh)
+            if phase == "confirm" and _is_at(result, "upper", load):
+                seen["upper"] += 1
+                further = visits[number + 1] if number + 1 < len(visits) else visits[number]
+                above = load / (1.0 - goal.width)
+                if isclose(further[1], above, rel_tol=SAME_RTOL):
+                    self._note_upper(goal, above, further[2])
+        if seen["lower"] > 1 and (seen["upper"] or result.at_least):
+            self.confirmed.add(goal.name)
+
+    def judge(self, result: GoalOutcome, final: bool, stopped: str) -> GoalOutcome:
+        """A goal's outcome with its confirmation."""
+        name = result.goal.name
+        found = Confirmation(
+            status="not confirmed",
+            swept_fps=tuple(self.swept) if final else (),
+            inversions=tuple(self.inversions.get(name, ())),
+            trials=tuple(trial.number for trial in self.trials) if final else (),
+            trial_seconds=round(self.seconds, 6),
+            idle_s=self.inputs.idle_s if self.trials else 0.0,
+        )
+        why = self.contradictions.get(name, "")
+        if found.inversions and not why:
+            lossy = ", ".join(
+                f"{one.loss_ratio:.3%} lost at {one.load_fps:.0f}" for one in found.inversions
+            )
+            why = f"loss inversion below the lower bound: {lossy} frames/s per interface"
+        if why:
+            contradicted = name in self.contradictions
+            update = {
+                "status": "unstable",
+                "reason": why,
+                "modes": self._modes(result) if contradicted else (),
+            }
+            found = found.model_copy(update=update)
+            return replace(result, regular=False, reason=why, confirmation=found)
+        if name in self.confirmed:
+            update = {"status": "confirmed", "modes": self._forgiven_mode(result)}
+            if stopped:
+                update["reason"] = f"loads below it were not all tried: {stopped}"
+        elif not final:
+            missing = "no load met the goal" if result.at_most else "its bounds are not final"
+            update = {"reason": missing}
+        else:
+            update = {"reason": stopped or "the preset does not confirm bounds"}
+        return replace(result, confirmation=found.model_copy(update=update))
+
+    def _modes(self, result: GoalOutcome) -> tuple[float, ...]:
+        rates = [trial.forwarding_rate_fps for trial in (*self.searched, *self.trials)]
+        criterion = Criterion.of_goal(result.goal)
+        lossy = [t for t in self._at_bounds(result) if not criterion.is_low_loss(t)]
+        low = median(trial.forwarding_rate_fps for trial in lossy) if lossy else min(rates)
+        return (low, max(rates))
+
+    def _forgiven_mode(self, result: GoalOutcome) -> tuple[float, ...]:
+        """Both rates where trials at the lower bound fall into two far groups."""
+        lower = result.relevant_lower_bound
+        trials = [t for t in self._at_bounds(result) if _is_at(result, "lower", t.load_fps)]
+        far = [t.forwarding_rate_fps for t in trials if self._is_far_below(result, t)]
+        if lower is None or len(far) < max(2.0, _MODE_SHARE * len(trials)):
+            return ()
+        return (median(far), lower.load_fps)
+
+
+def _loads(results: Sequence[GoalOutcome], role: _Role) -> list[float]:
+    found = (_bound_load(result, role) for result in results)
+    return sorted({load for load in found if load is not None})
+
+
+def _bound_load(result: GoalOutcome, role: str) -> float | None:
+    bound = result.relevant_lower_bound if role == "lower" else result.relevant_upper_bound
+    return None if bound is None else bound.load_fps
+
+
+def _is_at(result: GoalOutcome, role: str, load: float) -> bool:
+    bound = _bound_load(result, role)
+    return bound is not None and isclose(bound, load, rel_tol=SAME_RTOL)
+
+
+def _class(goal: SearchGoal, fresh: Sequence[TrialOutcome]) -> LoadClass:
+    criterion = Criterion.of_goal(goal)
+    return classify(DurationSums.of(fresh, criterion), criterion)
+
+
+def _all_agree(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> bool:
+    criterion = Criterion.of_goal(goal)
+    full = [criterion.is_low_loss(t) for t in fresh if criterion.is_full_length(t)]
+    return len(full) >= _AGREEING and all(low is (role == "lower") for low in full)
+
+
+def _next_duration(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> float:
+    """A short trial first where its failure alone shows that an upper bound still is one."""
+    criterion = Criterion.of_goal(goal)
+    failed = DurationSums(short_high=goal.initial_trial_s)
+    if role == "upper" and not fresh and classify(failed, criterion) is LoadClass.UPPER:
+        return goal.initial_trial_s
+    return goal.final_trial_s
+
+
+def _typical_rate(goal: SearchGoal, load: float, fresh: Sequence[TrialOutcome]) -> float:
+    """Forwarding rate at the goal's quantile of loss, of these trials alone."""
+    measured = replace(Criterion.of_goal(goal), trial_s=0.0, duration_sum_s=0.0)
+    return conditional_throughput(load, fresh, measured)
