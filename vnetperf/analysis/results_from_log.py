@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, get_args
 
 from vnetperf.analysis.compliance import ledger_of
@@ -36,6 +37,7 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.scenario import Variant, variant_id
+from vnetperf.model.trial import Verdict
 from vnetperf.procedures import standard_test
 from vnetperf.results.records import (
     SEALED_SINCE,
@@ -183,6 +185,12 @@ def warnings_of(
     if invalid:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
         warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+    found = [t for test in tests for t in test.trials if t.verdict is Verdict.INCONSISTENT]
+    if found:
+        each = "; ".join(f"trial {t.number}: {t.reason}" for t in found)
+        warnings.append(
+            f"{len(found)} INCONSISTENT: counts that contradict each other end the test ({each})"
+        )
     commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))
     if len(commits) > 1:
         warnings.append(
@@ -259,6 +267,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         "trial_seconds": round(sum(t.spec.duration_s for t in logged.trials), 3),
         "wall_seconds": round(logged.end.wall_s if logged.end else 0.0, 3),
         "verdicts": dict(Counter(t.verdict for t in logged.trials)),
+        "discarded": sum(not is_valid(t) for t in logged.trials),
     }
     if isinstance(begin, SearchRecord):
         goals = (goals_by_trials if by_trials else goals_of)(begin, logged)
@@ -273,7 +282,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
             max_load_fps=begin.limits.max_load_fps,
             **common,
         )
-    return Result(**common, **_procedure_result(logged))
+    return Result(**common | _procedure_result(logged))
 
 
 def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
@@ -290,10 +299,27 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     if replayed.next_request is not None:
         why = f"the run was interrupted after {len(logged.trials)} trials of this test"
         return found | {"status": "not measured", "why": why}
+    found["discarded"] = replayed.discarded  # some tests take trials that offered too little
     return found | {standard_test(begin.test).fills: replayed.found}
 
 
-def _trial_point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
+def _trial_points(records: Sequence[Record], tests: Sequence[LoggedTest]) -> list[TrialPoint]:
+    """Every trial, test by test; what came late of one was found in the next that was run."""
+    begins = {t.begin.search: t.begin for t in tests}
+    run = [r for r in records if isinstance(r, TrialRecord)]
+    # None found is known only of generators that count what comes between trials, too.
+    late = {
+        before.number: after.result.stale or (0 if after.result.gaps else None)
+        for before, after in pairwise(run)
+    }
+    return [
+        _trial_point(trial, begins[trial.search], late.get(trial.number))
+        for test in tests
+        for trial in test.trials
+    ]
+
+
+def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> TrialPoint:
     result, has_number = trial.result, bool(trial.result.directions)
     seconds = trial.spec.duration_s
     intended = sum(c.intended for c in result.directions)
@@ -311,6 +337,10 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
         reason=trial.reason,
         lost_at=trial.lost_at,
         burst=trial.spec.burst,
+        unsent=sum(c.unsent for c in result.directions) if has_number else None,
+        poll_gap_s=result.gaps.poll.max_s if result.gaps else None,
+        send_gap_s=result.gaps.send.max_s if result.gaps else None,
+        late=late,
     )
 
 
@@ -339,6 +369,7 @@ def _results_of_round(
     whys = [r for r in records if isinstance(r, NotMeasuredRecord)]
     missing |= {r.case: (r.why, r.kind == "failed") for r in whys}
     mixes = {t.case: t.begin.imix for t in tests} | {r.case: r.imix for r in whys}
+    last = {t.case: t.trials for t in tests}  # the one that failed
     results += [
         Result(
             scenario=case[0],
@@ -348,6 +379,9 @@ def _results_of_round(
             why=why,
             failed=failed,
             imix=mixes.get(case, ""),
+            trial_count=len(last.get(case, ())),
+            discarded=sum(not is_valid(t) for t in last.get(case, ())),
+            verdicts=dict(Counter(t.verdict for t in last.get(case, ()))),
         )
         for case, (why, failed) in missing.items()
         if case not in final
@@ -371,7 +405,6 @@ def derive(records: Sequence[Record]) -> RunResults:
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
     transfers = merge_transfers(r.result for r in records if isinstance(r, TransfersRecord))
     ledger = ledger_of(run, [r.scenario for r in deployed.values()], results)
-    begins = {t.begin.search: t.begin for t in tests}
     comparisons = comparisons_of(records)
     place = reading_order(comparisons)
     return RunResults(
@@ -390,7 +423,7 @@ def derive(records: Sequence[Record]) -> RunResults:
         results=tuple(sorted(results, key=lambda r: _order(r, place))),
         comparisons=comparisons,
         transfers=transfers,
-        trials=tuple(_trial_point(t, begins[t.search]) for test in tests for t in test.trials),
+        trials=tuple(_trial_points(records, tests)),
         ledger=tuple(ledger),
         deviations=tuple(entry for entry in ledger if entry.status == "deviated"),
         redacted=_redaction(records),

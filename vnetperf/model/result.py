@@ -20,7 +20,7 @@ from vnetperf.model.outcomes import (
     Transfers,
 )
 from vnetperf.model.profile import IMIX
-from vnetperf.model.trial import Latency, Verdict
+from vnetperf.model.trial import Latency, TrialGaps, Verdict
 
 
 class Redaction(Frozen):
@@ -94,6 +94,29 @@ class ThreadUse(Frozen):
     events_per_frame: dict[str, float] = Field(default_factory=dict)
 
 
+#: Share of discarded trials above which a number may be one of selected trials.
+MOST_DISCARDED = 0.2
+
+
+class BoundTrials(Frozen):
+    """Trials at the load of a bound: a load that is tried until a trial is valid is a selection.
+
+    Attributes:
+        load_fps: The load, frames/s per interface.
+        valid: Trials that classified it.
+        discarded: Trials that were no measurement of the DUT, by verdict, and were repeated.
+    """
+
+    load_fps: float
+    valid: int
+    discarded: int
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether too many were discarded."""
+        return self.discarded > MOST_DISCARDED * (self.valid + self.discarded)
+
+
 class GoalResult(Frozen):
     """Result of one search goal; rates are the sum over the directions that send.
 
@@ -115,6 +138,10 @@ class GoalResult(Frozen):
         throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
         latency: Latency per direction at the lower bound (last trial there), by direction.
         trials_at_lower_bound: Numbers of the trials at that load, as in trials.jsonl.
+        at_lower_bound: How many trials classified the load of the lower bound, and how many were
+            discarded there; None: no such bound, or not recorded.
+        at_upper_bound: The same of the upper bound.
+        gaps: How long the tester stood still in the trial that `latency` is of; None: not recorded.
         repeats: Lower bounds of all rounds, aggregate frames/s, where cases were repeated
             (`--interleave`); this result is that of the round in the middle. None for one round.
         threads: Busy threads at the lower bound (last of the longest trials there).
@@ -139,6 +166,9 @@ class GoalResult(Frozen):
     throughput_l1_bps: float | None = None
     latency: dict[str, Latency] = Field(default_factory=dict)
     trials_at_lower_bound: tuple[int, ...] = ()
+    at_lower_bound: BoundTrials | None = None
+    at_upper_bound: BoundTrials | None = None
+    gaps: TrialGaps | None = None
     repeats: Spread | None = None
     threads: tuple[ThreadUse, ...] = ()
     uncollected: dict[str, str] = Field(default_factory=dict)
@@ -170,6 +200,8 @@ class Result(Frozen):
         max_load_fps: Largest load searched, frames/s per interface.
         directions: Number of interfaces that send.
         trial_count: Trials run.
+        discarded: Those that were no measurement of the DUT, and were repeated or ended the test;
+            None: not recorded.
         trial_seconds: Seconds of traffic.
         wall_seconds: Wall time of the search.
         verdicts: Verdict -> number of trials.
@@ -201,6 +233,7 @@ class Result(Frozen):
     mean_frame_size: float | None = None
     loads: tuple[float, ...] = ()
     trial_count: int = 0
+    discarded: int | None = None
     trial_seconds: float = 0.0
     wall_seconds: float = 0.0
     verdicts: dict[Verdict, int] = Field(default_factory=dict)
@@ -212,6 +245,11 @@ class Result(Frozen):
     rates: tuple[ForwardingRate, ...] = ()
     soak: Soak | None = None
     addresses: AddressTable | None = None
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether too many of all trials were discarded."""
+        return (self.discarded or 0) > MOST_DISCARDED * self.trial_count
 
     @property
     def size_name(self) -> str:
@@ -269,6 +307,13 @@ class TrialPoint(Frozen):
         reason: Why it is not VALID.
         lost_at: Where lost frames died: hop or ring name -> frames.
         burst: Frames that each stream sent back to back; 0 for traffic paced by the load.
+        unsent: Frames that the tester gave up; None when there is no number.
+        poll_gap_s: Longest time in which the tester did not receive; None: not recorded. So is the
+            next.
+        send_gap_s: Longest time in which the tester did not send though a frame was due.
+        late: Frames of it that came after its end, found in the next trial: they were counted as
+            lost. None: there was no next trial.
+        disturbed: What disturbed the machine during the trial.
     """
 
     number: int
@@ -284,6 +329,11 @@ class TrialPoint(Frozen):
     reason: str = ""
     lost_at: dict[str, int] = Field(default_factory=dict)
     burst: int = 0
+    unsent: int | None = None
+    poll_gap_s: float | None = None
+    send_gap_s: float | None = None
+    late: int | None = None
+    disturbed: tuple[str, ...] = ()
 
 
 class LedgerEntry(Frozen):

@@ -59,6 +59,7 @@ class Verdict(StrEnum):
 
     VALID = "VALID"
     GENERATOR_LIMITED = "GENERATOR_LIMITED"
+    TESTER_STALLED = "TESTER_STALLED"
     INCONSISTENT = "INCONSISTENT"
     TIMED_OUT = "TIMED_OUT"
     DUT_FAILED = "DUT_FAILED"
@@ -93,7 +94,8 @@ class EventSpec(Frozen):
 #: Loads and durations closer than this (relative) are the same.
 SAME_RTOL = 1e-9
 
-#: What becomes of a trial whose load the generator could not offer, after it was repeated in vain:
+#: What becomes of a trial whose load the generator could not offer, or in which the tester stood
+#: still too long, after it was repeated in vain:
 #: "lower" begins the test anew with a lower maximum load, "fail" ends it, "count" takes the trial
 #: as it is, without repeating it.
 WhenLimited = Literal["lower", "fail", "count"]
@@ -204,6 +206,10 @@ class Latency(Frozen):
         max_ns: Largest.
         percentiles: Percentile ("50", "99.9") -> nanoseconds.
         hdr: HdrHistogram V2, compressed, base64 (3 digits, nanoseconds); "" if left out.
+        before_departure: Frames whose arrival was stamped before their departure: received, and in
+            no latency; None: not recorded.
+        above_range: Frames that took longer than the histogram holds (10 s): in mean and maximum,
+            in no percentile; None: not recorded.
         ipdv: Difference of the delays of successive frames of a stream (RFC 8219 section 7.3.2),
             nanoseconds: "min", "median", "max"; empty where the generator does not tell.
     """
@@ -214,6 +220,8 @@ class Latency(Frozen):
     max_ns: float
     percentiles: dict[str, float] = Field(default_factory=dict)
     hdr: str = ""
+    before_departure: int | None = None
+    above_range: int | None = None
     ipdv: dict[str, float] = Field(default_factory=dict)
 
 
@@ -349,6 +357,44 @@ class EventTimes(Frozen):
     failure: str = ""
 
 
+class Gaps(Frozen):
+    """Gaps of one kind, of polling or of sending, over one trial.
+
+    A gap of polling is the time between two looks of a thread of the tester at its receive rings; a
+    gap of sending the time in which a frame was due and the thread made no transmit call.
+
+    Attributes:
+        max_s: The longest, seconds.
+        percentiles: Percentage of the trial's time ("50", "99", "99.9") -> seconds: for so much of
+            the time there was no gap longer than that. Weighed by length and not by number: this
+            is what a frame meets that arrives at any time.
+        hold_s: The longest gap that the rings bridge at the trial's load, seconds: polling, until
+            the tester's receive ring is full; sending, until more frames are overdue than the DUT's
+            receive ring holds. None: the ring's size is not known.
+        over_s: Time in gaps longer than that, seconds.
+    """
+
+    max_s: float
+    percentiles: dict[str, float] = Field(default_factory=dict)
+    hold_s: float | None = None
+    over_s: float = 0.0
+
+
+class TrialGaps(Frozen):
+    """How long the tester stood still over one trial.
+
+    Attributes:
+        poll: When it did not receive.
+        send: When it did not send.
+        catch_up_frames: Overdue frames that a transmit queue sends after a gap, at most, and at no
+            more than twice its load; all others are given up and counted as unsent.
+    """
+
+    poll: Gaps
+    send: Gaps
+    catch_up_frames: int
+
+
 class TrialResult(Frozen):
     """What the machine side returns for a trial.
 
@@ -356,12 +402,15 @@ class TrialResult(Frozen):
         directions: Counts of each direction that sent.
         foreign: Frames without our signature, per tester port.
         answered: Requests of neighbours that the tester's ports answered, not among the foreign.
-        stale: Own frames of an earlier trial.
+        corrupted: Frames of the trial with a stream or sequence number that was never sent, not
+            among the foreign; None: not recorded.
+        stale: Own frames of an earlier trial that came after its end: what it counted as lost.
         wall_s: Wall time of the whole trial with waits, seconds.
         drain_s: Time from the end of sending until every frame was back or given up, seconds.
         max_burst: Most frames handed over in one call.
         max_lag_s: Longest time a frame left after it was due, seconds.
         mean_lag_s: Mean of that, the pacing error, seconds.
+        gaps: How long the tester stood still; None: not recorded.
         refusal_is_loss: True when the wire's far end is the DUT's own receive ring, so that a
             refused frame is one the DUT dropped; False when refusal is the generator's limit.
         hops: Counter differences of the DUT's ports.
@@ -379,12 +428,14 @@ class TrialResult(Frozen):
     directions: tuple[DirectionCounts, ...]
     foreign: dict[str, int] = Field(default_factory=dict)
     answered: int = 0
+    corrupted: int | None = None
     stale: int = 0
     wall_s: float = 0.0
     drain_s: float = 0.0
     max_burst: int = 0
     max_lag_s: float = 0.0
     mean_lag_s: float = 0.0
+    gaps: TrialGaps | None = None
     refusal_is_loss: bool = True
     hops: tuple[HopCounters, ...] = ()
     threads: tuple[ThreadLoad, ...] = ()
@@ -523,5 +574,5 @@ class TrialOutcome:
         event = self.result.event
         if event is not None and event.failure and not self.result.failed:
             return True  # what did not come back would not at the next try either
-        limited = self.verdict is Verdict.GENERATOR_LIMITED and not self.result.failed
-        return limited and request.when_limited == "count"
+        of_tester = self.verdict in (Verdict.GENERATOR_LIMITED, Verdict.TESTER_STALLED)
+        return of_tester and not self.result.failed and request.when_limited == "count"
