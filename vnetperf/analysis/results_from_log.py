@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, get_args
 
 from vnetperf.analysis.compliance import ledger_of
+from vnetperf.analysis.compliance.rfc2544 import constant_load
 from vnetperf.analysis.goals import goals_by_trials, goals_of
 from vnetperf.analysis.logged_tests import (
     LoggedTest,
@@ -181,16 +182,7 @@ def warnings_of(
             f"virtual wires have no speed of their own: the theoretical maximum is that of "
             f"{run.testbed.media.bits_per_second / 1e9:g} Gbit/s Ethernet, for comparison only"
         )
-    invalid = Counter(t.verdict.value for test in tests for t in test.trials if not is_valid(t))
-    if invalid:
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
-        warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
-    found = [t for test in tests for t in test.trials if t.verdict is Verdict.INCONSISTENT]
-    if found:
-        each = "; ".join(f"trial {t.number}: {t.reason}" for t in found)
-        warnings.append(
-            f"{len(found)} INCONSISTENT: counts that contradict each other end the test ({each})"
-        )
+    warnings += _trial_warnings([t for test in tests for t in test.trials])
     commits = dict.fromkeys(r.identity.git for r in records if isinstance(r, RunRecord))
     if len(commits) > 1:
         warnings.append(
@@ -204,6 +196,30 @@ def warnings_of(
             "by hand could not be told"
         )
     return tuple(warnings)
+
+
+def _trial_warnings(trials: Sequence[TrialRecord]) -> list[str]:
+    """What single trials showed that holds for the run."""
+    warnings = []
+    invalid = Counter(t.verdict.value for t in trials if not is_valid(t))
+    if invalid:
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
+        warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+    found = [t for t in trials if t.verdict is Verdict.INCONSISTENT]
+    if found:
+        each = "; ".join(f"trial {t.number}: {t.reason}" for t in found)
+        warnings.append(
+            f"{len(found)} INCONSISTENT: counts that contradict each other end the test ({each})"
+        )
+    disturbed = [(t.number, m.disturbances) for t in trials if (m := t.result.machine)]
+    disturbed = [(number, texts) for number, texts in disturbed if texts]
+    if disturbed:
+        number, texts = disturbed[0]
+        warnings.append(
+            f"{len(disturbed)} of {len(trials)} trials were run on a disturbed machine "
+            f"(trial {number}: {'; '.join(texts)})"
+        )
+    return warnings
 
 
 def _placement_warnings(record: ScenarioRecord) -> list[str]:
@@ -341,6 +357,7 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> Tr
         poll_gap_s=result.gaps.poll.max_s if result.gaps else None,
         send_gap_s=result.gaps.send.max_s if result.gaps else None,
         late=late,
+        disturbed=result.machine.disturbances if result.machine else (),
     )
 
 
@@ -404,7 +421,12 @@ def derive(records: Sequence[Record]) -> RunResults:
     calibrations = [r.calibration for r in records if isinstance(r, CalibrationRecord)]
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
     transfers = merge_transfers(r.result for r in records if isinstance(r, TransfersRecord))
-    ledger = ledger_of(run, [r.scenario for r in deployed.values()], results)
+    ledger = [
+        *ledger_of(run, [r.scenario for r in deployed.values()], results),
+        *constant_load(
+            [t for test in tests for t in test.trials], [r.facts for r in deployed.values()]
+        ),
+    ]
     comparisons = comparisons_of(records)
     place = reading_order(comparisons)
     return RunResults(

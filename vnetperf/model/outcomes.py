@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.trial import Latency
+from vnetperf.model.trial import Latency, TrialGaps
 
 
 class Spread(Frozen):
@@ -81,6 +81,8 @@ class LatencyAt(Frozen):
         mean_ns: Direction -> means of the trials, nanoseconds.
         latency: Direction -> latency of all trials' frames together.
         variation: Direction -> delay variation, the largest of all trials.
+        gaps: How long the tester stood still, of the trial with the longest gaps of polling at the
+            99th percentile; None: not recorded.
         loss_ratio: Largest loss ratio of a trial, worse direction.
         trials: Numbers of the trials; none where the load cannot be offered.
         note: What a reader must know of the load; "".
@@ -94,6 +96,7 @@ class LatencyAt(Frozen):
     mean_ns: dict[str, Spread] = Field(default_factory=dict)
     latency: dict[str, Latency] = Field(default_factory=dict)
     variation: dict[str, DelayVariation] = Field(default_factory=dict)
+    gaps: TrialGaps | None = None
     loss_ratio: float = 0.0
     trials: tuple[int, ...] = ()
     note: str = ""

@@ -316,6 +316,60 @@ class ThreadEvents(Frozen):
     counts: dict[str, int] = Field(default_factory=dict)
 
 
+#: From these on the machine is disturbed: share of the time that a hypervisor took, change of the
+#: frequency, and runnable threads beside the busy ones of the deployment.
+DISTURBING_STEAL = 0.01
+DISTURBING_FREQUENCY = 0.05
+DISTURBING_LOAD = 1.0
+
+
+class MachineLoad(Frozen):
+    """The machine that carries tester and DUT, over one trial; None: cannot be read there.
+
+    Attributes:
+        steal: Share of wall time that a hypervisor took from the processor it took most from, of
+            those that busy threads run on, 0..1.
+        throttled: Times that a processor of the machine was slowed down because of its heat.
+        quota_s: Time for which a control group's quota stopped the processes, seconds.
+        frequency_mhz: Mean frequency of those processors at the beginning and at the end, MHz.
+        load_average: Runnable threads, mean of the last minute (getloadavg).
+        busy_threads: Busy threads of the deployment, which are among them.
+        processors: Processors that are online.
+        context_switches_per_s: Context switches of the whole machine, 1/s.
+    """
+
+    steal: float | None = None
+    throttled: int | None = None
+    quota_s: float | None = None
+    frequency_mhz: tuple[float, float] | None = None
+    load_average: float | None = None
+    busy_threads: int = 0
+    processors: int = 0
+    context_switches_per_s: float | None = None
+
+    @property
+    def disturbances(self) -> tuple[str, ...]:
+        """What disturbed a trial, in words; empty: nothing that could be read."""
+        found = []
+        if self.steal is not None and self.steal > DISTURBING_STEAL:
+            found.append(f"a hypervisor took {self.steal:.1%} of a processor")
+        if self.throttled:
+            found.append(f"processors were throttled {self.throttled} times")
+        if self.quota_s:
+            found.append(f"a control group's quota stopped processes for {self.quota_s:.3g} s")
+        if self.frequency_mhz is not None:
+            before, after = self.frequency_mhz
+            if before > 0 and abs(after / before - 1) > DISTURBING_FREQUENCY:
+                found.append(f"the frequency went from {before:.0f} to {after:.0f} MHz")
+        usual = max(self.busy_threads, self.processors) + DISTURBING_LOAD
+        if self.load_average is not None and self.load_average > usual:
+            found.append(
+                f"load average {self.load_average:.1f}, with {self.busy_threads} busy threads of "
+                f"this deployment on {self.processors} processors"
+            )
+        return tuple(found)
+
+
 class Timeline(Frozen):
     """How one direction of one trial went on over time.
 
@@ -380,6 +434,11 @@ class Gaps(Frozen):
     over_s: float = 0.0
 
 
+#: A latency is bound by the tester where its gap of polling at the same percentile is at least this
+#: share of it: a frame that comes in a gap waits for half of it on average, and for all at most.
+TESTER_BOUND = 0.5
+
+
 class TrialGaps(Frozen):
     """How long the tester stood still over one trial.
 
@@ -393,6 +452,23 @@ class TrialGaps(Frozen):
     poll: Gaps
     send: Gaps
     catch_up_frames: int
+
+    def bounds(self, latency: Latency) -> tuple[str, ...]:
+        """The values of a latency that the tester's own wait may explain.
+
+        Args:
+            latency: Of a direction of the same trial.
+
+        Returns:
+            Percentiles ("50", "99", "99.9") and "max".
+        """
+        values = {**latency.percentiles, "max": latency.max_ns}
+        waits = {**self.poll.percentiles, "max": self.poll.max_s}
+        return tuple(
+            level
+            for level, wait_s in waits.items()
+            if level in values and wait_s * 1e9 >= TESTER_BOUND * values[level] > 0
+        )
 
 
 class TrialResult(Frozen):
@@ -416,6 +492,7 @@ class TrialResult(Frozen):
         hops: Counter differences of the DUT's ports.
         threads: Processor use by thread.
         events: Events of the processor by thread.
+        machine: The machine as a whole; None: not recorded.
         collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0
             where it is not known.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
@@ -440,6 +517,7 @@ class TrialResult(Frozen):
     hops: tuple[HopCounters, ...] = ()
     threads: tuple[ThreadLoad, ...] = ()
     events: tuple[ThreadEvents, ...] = ()
+    machine: MachineLoad | None = None
     collected_s: float = 0.0
     uncollected: dict[str, str] = Field(default_factory=dict)
     timelines: tuple[Timeline, ...] = ()

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from vnetperf.model import units
 from vnetperf.model.result import DirectionBound, GoalResult, Result, ThreadUse, TrialPoint
-from vnetperf.model.trial import Latency, Verdict
+from vnetperf.model.trial import Latency, TrialGaps, Verdict
 from vnetperf.report.summary import Case, Group, case_of
 from vnetperf.report.table import NONE, Cell, Column, Table
 
@@ -273,7 +273,8 @@ def _share_cell(row: RateRow, of: float | None) -> Cell:
 
 
 def _percentile_cell(row: RateRow, level: str) -> Cell:
-    return _time_cell(row.latency.percentiles.get(level) if row.latency else None, NONE)
+    value = row.latency.percentiles.get(level) if row.latency else None
+    return _bound_by_tester(row, level, _time_cell(value, NONE))
 
 
 def _time_cell(value: float | None, missing: str) -> Cell:
@@ -283,7 +284,55 @@ def _time_cell(value: float | None, missing: str) -> Cell:
 
 
 def _largest_cell(row: RateRow) -> Cell:
-    return _time_cell(row.latency.max_ns if row.latency else None, NOT_MEASURED)
+    value = row.latency.max_ns if row.latency else None
+    return _bound_by_tester(row, "max", _time_cell(value, NOT_MEASURED))
+
+
+def _bound_by_tester(row: RateRow, level: str, cell: Cell) -> Cell:
+    gaps = row.goal.gaps
+    if gaps is None or row.latency is None or level not in gaps.bounds(row.latency):
+        return cell
+    return replace(cell, mark=(TESTER_BOUND, "warn"), why=f"poll gaps: {gaps_text(gaps)}")
+
+
+#: The mark of a latency that the tester's own wait may explain.
+TESTER_BOUND = "tester-bound"
+
+
+def discarded_text(goal: GoalResult) -> str:
+    """Trials discarded at each bound, of all that were run there."""
+    bounds = (("lower", goal.at_lower_bound), ("upper", goal.at_upper_bound))
+    known = [f"{name} {at.discarded} of {at.valid + at.discarded}" for name, at in bounds if at]
+    return ", ".join(known) or NOT_RECORDED
+
+
+def gaps_text(gaps: TrialGaps | None) -> str:
+    """The tester's gaps of polling, which are part of every latency."""
+    if gaps is None:
+        return "not recorded"
+    levels = ("50", "99", "99.9")
+    known = [f"p{x} {_gap(gaps.poll.percentiles[x])}" for x in levels if x in gaps.poll.percentiles]
+    return ", ".join([*known, f"max {_gap(gaps.poll.max_s)}"])
+
+
+def _gap(gap_s: float) -> str:
+    return units.nanoseconds(gap_s * 1e9)
+
+
+def tester_bound_text(gaps: TrialGaps | None, latency: Latency | None) -> str:
+    """The values of a latency that the tester's own wait may explain; "" for none."""
+    if gaps is None or latency is None:
+        return ""
+    return ", ".join(x if x == "max" else f"p{x}" for x in gaps.bounds(latency))
+
+
+def untimed_text(latency: Latency) -> str:
+    """Frames whose latency is not, or not fully, among the values; "" for none."""
+    counts = (
+        (latency.before_departure, "frames arrived before they had left, and are in no latency"),
+        (latency.above_range, "frames took over 10 s, and are in mean and maximum only"),
+    )
+    return ", ".join(f"{units.frames(n)} {what}" for n, what in counts if n)
 
 
 RateColumns: TypeAlias = tuple[Column[RateRow], ...]
@@ -306,6 +355,7 @@ _OF_GOALS: RateColumns = (
     Column("of it", lambda row: _share_cell(row, row.result.media_max_fps)),
     Column("of the generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
     Column("trials", lambda row: str(row.result.trial_count)),
+    Column("discarded at the bounds", lambda row: discarded_text(row.goal), words=True),
     Column("regular?", lambda row: flag_with_reason(row.goal), words=True),
 )
 _OF_DIRECTIONS: RateColumns = (
@@ -317,6 +367,7 @@ _OF_DIRECTIONS: RateColumns = (
     Column("conditional throughput", _conditional_cell),
     Column("loss at lower bound", _loss_cell),
     *_LATENCIES,
+    Column("tester's poll gaps", lambda row: gaps_text(row.goal.gaps), words=True),
 )
 #: The page has goals and their directions in one table; what is the goal's alone is first.
 PAGE_COLUMNS: RateColumns = (
@@ -327,7 +378,9 @@ PAGE_COLUMNS: RateColumns = (
     Column("L1 Gbit/s", _l1_cell),
     Column("of medium", lambda row: _share_cell(row, row.result.media_max_fps)),
     Column("of generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    Column("discarded at bounds", lambda row: discarded_text(row.goal)),
     *_LATENCIES,
+    Column("poll gaps of the tester", lambda row: gaps_text(row.goal.gaps)),
 )
 TERMINAL_COLUMNS: RateColumns = (
     Column("lower bound\nfps", _lower_cell),
@@ -344,7 +397,8 @@ TERMINAL_COLUMNS: RateColumns = (
 #: The mark of an irregular result on a terminal; the legend below the table spells it out.
 IRREGULAR = "irreg."
 #: Cells that only a goal has, and those that only a direction has.
-_GOAL_ONLY, _DIRECTION_ONLY = ("L1", "of ", "% of"), ("latency", "p50", "p99", "max")
+_GOAL_ONLY = ("L1", "of ", "% of", "discarded")
+_DIRECTION_ONLY = ("latency", "p50", "p99", "max", "poll gaps")
 
 
 def rate_cells(row: RateRow, columns: RateColumns) -> Iterator[Cell]:
@@ -446,6 +500,20 @@ def _event_column(name: str) -> Column[_ThreadRow]:
     return Column(name, cell)
 
 
+def _goal_notes(result: Result, goal: GoalResult) -> Iterator[str]:
+    about = f"{result.size_name} {goal.name}"
+    if any(at is not None and at.discarded for at in (goal.at_lower_bound, goal.at_upper_bound)):
+        yield f"{about}: trials discarded at the bounds: {discarded_text(goal)}"
+    for direction, latency in goal.latency.items():
+        if bound := tester_bound_text(goal.gaps, latency):
+            yield (
+                f"{about} {direction}: latency {TESTER_BOUND} at {bound}: the tester's own gaps of "
+                f"polling are {gaps_text(goal.gaps)}"
+            )
+        if untimed := untimed_text(latency):
+            yield f"{about} {direction}: {untimed}"
+
+
 def group_notes(group: Group) -> Iterator[str]:
     """Every note of a group."""
     irregular: dict[str, list[str]] = defaultdict(list)
@@ -456,9 +524,15 @@ def group_notes(group: Group) -> Iterator[str]:
         for goal in result.goals:
             if not goal.regular:
                 irregular[flag_with_reason(goal)].append(f"{result.size_name} {goal.name}")
+            yield from _goal_notes(result, goal)
         bad = {v: n for v, n in result.verdicts.items() if n and v is not Verdict.VALID}
         if bad:
             counts = ", ".join(f"{n} {v.value}" for v, n in bad.items())
             yield f"{result.size_text}: trials not counted (verdict): {counts}"
+        if result.is_selection and not result.goals:
+            yield (
+                f"{result.size_text}: irregular: {result.discarded} of {result.trial_count} trials "
+                "were discarded"
+            )
     for flag, where in irregular.items():
         yield f"{', '.join(where)}: {flag}"

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from vnetperf.model.outcomes import LatencyAt, Spread, Transfer
 from vnetperf.model.result import GoalResult, Result, RunResults
+from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
 from vnetperf.statistics.difference import Measurand
 
@@ -147,6 +148,8 @@ def metrics_of(result: Result) -> Iterator[Metric]:
     conditions: dict[str, Any] = {"directions": result.directions, "loads": list(result.loads)}
     if result.imix:
         conditions["imix"] = result.imix
+    # The bounds of goals are judged one by one.
+    selection = "irregular" if result.is_selection and not result.goals else ""
     common: dict[str, Any] = {
         "scenario": result.scenario,
         "test": result.test,
@@ -166,6 +169,8 @@ def metrics_of(result: Result) -> Iterator[Metric]:
         **other: Any,
     ) -> Metric:
         """More, less: the label where runs are compared; given: conditions besides the result's."""
+        if other.get("main") and selection:
+            other["qualifiers"] = (*other.get("qualifiers", ()), selection)
         return Metric(
             **common,
             name=name,
@@ -182,6 +187,8 @@ def metrics_of(result: Result) -> Iterator[Metric]:
     if result.status != "measured":
         yield make("", "fps", None, main=True, why=result.why or "no reason was recorded")
         return
+    if result.discarded is not None:
+        yield make("discarded_trials", "trials", float(result.discarded))
     for goal in result.goals:
         yield from _of_goal(make, goal)
     for at in result.latency_at:
@@ -229,6 +236,11 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
     yield of("conditional_throughput", "fps", goal.conditional_throughput_fps)
     yield of("lower_bound_l1", "bit/s", goal.throughput_l1_bps)
     yield of("regular", "", goal.regular)
+    for bound, at in (("lower", goal.at_lower_bound), ("upper", goal.at_upper_bound)):
+        if at is not None:
+            yield of(f"trials_at_{bound}_bound", "trials", float(at.valid + at.discarded))
+            yield of(f"discarded_at_{bound}_bound", "trials", float(at.discarded))
+    yield from _of_gaps(of, goal.gaps)
     for bound in goal.per_direction:
         yield of("lower_bound", "fps", bound.lower_bound_fps, direction=bound.direction)
         yield of("upper_bound", "fps", bound.upper_bound_fps, direction=bound.direction)
@@ -238,6 +250,25 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
         for part in ("min", "mean", "max"):
             value = getattr(latency, f"{part}_ns")
             yield of(f"latency_{part}", "ns", value, direction=direction)
+        yield from _of_untimed(partial(of, direction=direction), latency)
+
+
+def _of_gaps(make: _Make, gaps: TrialGaps | None) -> Iterator[Metric]:
+    """The tester's own wait, which stands beside every latency."""
+    if gaps is None:
+        return
+    for level, value in gaps.poll.percentiles.items():
+        yield make(f"tester_poll_gap_p{level}", "s", value)
+    yield make("tester_poll_gap_max", "s", gaps.poll.max_s)
+    yield make("tester_send_gap_max", "s", gaps.send.max_s)
+
+
+def _of_untimed(make: _Make, latency: Latency) -> Iterator[Metric]:
+    """Frames that are received and not, or not fully, in a latency."""
+    for name in ("before_departure", "above_range"):
+        count = getattr(latency, name)
+        if count is not None:
+            yield make(f"frames_{name}", "frames", float(count))
 
 
 def latency_directions(at: LatencyAt) -> tuple[str, ...]:
@@ -249,6 +280,7 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
     conditions = {"definition": at.definition, "tagged from, s": at.tag_at_s}
     yield make("load", "fps", at.load_fps, at.of)
     yield make("loss_ratio", "ratio", at.loss_ratio, at.of)
+    yield from _of_gaps(partial(make, item=at.of), at.gaps)
     for direction in latency_directions(at):
         of, there = (at.of, direction), f"at {at.of} {direction}"
         mean, found = at.mean_ns.get(direction), at.latency.get(direction)
@@ -261,6 +293,7 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
                 label = f"p{level} {there}" if level in _PERCENTILES else ""
                 yield make(f"latency_p{level}", "ns", value, *of, less=label, given=conditions)
             yield make("latency_max", "ns", found.max_ns, *of)
+            yield from _of_untimed(partial(make, item=at.of, direction=direction), found)
         varied = at.variation.get(direction)
         if varied is not None:
             for part in ("pdv", "ipdv_min", "ipdv_median", "ipdv_max"):
