@@ -8,6 +8,7 @@ import sys
 SCRIPTS = (
     ("benchmarks.engine",),
     ("benchmarks.search", "20"),
+    ("benchmarks.stalls", "200"),
     ("benchmarks.runs",),
     ("benchmarks.backends",),
     ("benchmarks.generators",),
