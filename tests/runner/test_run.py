@@ -23,7 +23,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import GoalResult, Result
-from vnetperf.model.trial import TrialResult, Verdict
+from vnetperf.model.trial import MachineLoad, TrialResult, Verdict
 from vnetperf.procedures.base import direction_name
 from vnetperf.report import results_json
 from vnetperf.results.log import read_log
@@ -365,6 +365,53 @@ def test_loss_in_a_stall_of_the_tester_classifies_no_load(tmp_path: Path) -> Non
     assert any("TESTER_STALLED" in w for w in bench.derived().warnings)
     points = {t.number: t for t in bench.derived().trials}
     assert all((points[n].poll_gap_s or 0) > 0.002 for n in stalled)
+
+
+def test_too_many_discarded_trials_at_a_bound_make_it_irregular(tmp_path: Path) -> None:
+    calm = Bench(tmp_path, name="calm.jsonl").throughput().goals[0]
+    assert calm.regular
+    assert calm.at_lower_bound is not None
+    assert calm.at_lower_bound.discarded == 0
+
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if number != 2:
+            return result
+        late = result.directions[0]
+        late = late.model_copy(update={"sent": late.sent - 5000, "unsent": 5000})
+        late = late.model_copy(update={"received": min(late.received, late.sent)})
+        return result.model_copy(update={"directions": (late, *result.directions[1:])})
+
+    goal = Bench(tmp_path, FakeAgent(spoil=spoil)).throughput().goals[0]
+    assert goal.lower_bound_fps == calm.lower_bound_fps
+    counts = [at for at in (goal.at_lower_bound, goal.at_upper_bound) if at and at.discarded]
+    assert [at.discarded for at in counts] == [1]
+    assert not goal.regular
+    assert "trials at the lower bound were discarded" in goal.reason
+
+
+def test_late_frames_mark_the_trial_that_counted_them_as_lost(tmp_path: Path) -> None:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        return result.model_copy(update={"stale": 7 if number == 3 else 0})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil))
+    bench.throughput()
+    late = {t.number: t.late for t in bench.derived().trials}
+    assert late[2] == 7
+    assert late[1] is not None
+    assert late[max(late)] is None
+
+
+def test_a_disturbed_trial_is_reported_and_stays_valid(tmp_path: Path) -> None:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        machine = MachineLoad(steal=0.2 if number == 2 else 0.0)
+        return result.model_copy(update={"machine": machine})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil))
+    assert bench.throughput().goals[0].regular
+    derived = bench.derived()
+    disturbed = {t.number: t.disturbed for t in derived.trials if t.disturbed}
+    assert disturbed == {2: ("a hypervisor took 20.0% of a processor",)}
+    assert any("1 of" in w and "disturbed machine (trial 2" in w for w in derived.warnings)
 
 
 def test_a_tester_that_always_stalls_searches_below_what_it_catches_up(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def ledger_of(
     """Hold a run against the clauses it could meet."""
     measured = [r for r in results if r.status == "measured"]
     entries = [*setup(run, scenarios, results), *rfc6815_isolation(run)]
-    if not any(r.verdicts.get(Verdict.VALID) for r in results):
+    if not any(r.verdicts.get(Verdict.VALID) for r in measured):
         nothing = {"status": "not applicable", "value": "nothing was measured", "reason": ""}
         return [entry.model_copy(update=nothing) for entry in entries]
     nominal = run.testbed.media.nominal
