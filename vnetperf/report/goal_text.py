@@ -417,7 +417,8 @@ def goal_table(group: Group) -> Table:
 def direction_table(group: Group) -> Table:
     """What was found of each direction."""
     rows = (row for r in group.measured for row in rate_rows(r) if row.direction)
-    return Table.of("Each direction", _OF_DIRECTIONS, rows)
+    notes = [note for r in group.measured for goal in r.goals for note in _latency_notes(r, goal)]
+    return Table.of("Each direction", _OF_DIRECTIONS, rows, notes)
 
 
 _SearchRow: TypeAlias = tuple[Result, Sequence[TrialPoint]]
@@ -504,6 +505,11 @@ def _goal_notes(result: Result, goal: GoalResult) -> Iterator[str]:
     about = f"{result.size_name} {goal.name}"
     if any(at is not None and at.discarded for at in (goal.at_lower_bound, goal.at_upper_bound)):
         yield f"{about}: trials discarded at the bounds: {discarded_text(goal)}"
+    yield from _latency_notes(result, goal)
+
+
+def _latency_notes(result: Result, goal: GoalResult) -> Iterator[str]:
+    about = f"{result.size_name} {goal.name}"
     for direction, latency in goal.latency.items():
         if bound := tester_bound_text(goal.gaps, latency):
             yield (
