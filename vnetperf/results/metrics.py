@@ -236,10 +236,10 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
     yield of("conditional_throughput", "fps", goal.conditional_throughput_fps)
     yield of("lower_bound_l1", "bit/s", goal.throughput_l1_bps)
     yield of("regular", "", goal.regular)
-    for bound, at in (("lower", goal.at_lower_bound), ("upper", goal.at_upper_bound)):
+    for side, at in (("lower", goal.at_lower_bound), ("upper", goal.at_upper_bound)):
         if at is not None:
-            yield of(f"trials_at_{bound}_bound", "trials", float(at.valid + at.discarded))
-            yield of(f"discarded_at_{bound}_bound", "trials", float(at.discarded))
+            yield of(f"trials_at_{side}_bound", "trials", float(at.valid + at.discarded))
+            yield of(f"discarded_at_{side}_bound", "trials", float(at.discarded))
     yield from _of_gaps(of, goal.gaps)
     for bound in goal.per_direction:
         yield of("lower_bound", "fps", bound.lower_bound_fps, direction=bound.direction)
