@@ -11,6 +11,7 @@ SCRIPTS = (
     ("benchmarks.coverage",),
     ("benchmarks.procedures",),
     ("benchmarks.confirmation", "50"),
+    ("benchmarks.stalls", "200"),
     ("benchmarks.runs",),
     ("benchmarks.backends",),
     ("benchmarks.generators",),

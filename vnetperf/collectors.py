@@ -1,4 +1,4 @@
-"""Collectors: the contract, processor use (`cpu`) and processor events (`events`) by thread."""
+"""Collectors: the contract, processor use (`cpu`) and events (`events`) by thread, the machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
@@ -16,7 +16,7 @@ from vnetperf.host import threads
 from vnetperf.host.threads import PerfCount, PerfEvent, Thread, list_threads
 from vnetperf.model.errors import HostError
 from vnetperf.model.scenario import Pollers
-from vnetperf.model.trial import ThreadEvents, ThreadLoad
+from vnetperf.model.trial import MachineLoad, ThreadEvents, ThreadLoad
 
 #: What it measures of a thread.
 SampleT = TypeVar("SampleT", ThreadLoad, ThreadEvents)
@@ -128,6 +128,126 @@ def _sample(task: Path, name: str, role: str) -> _Sample:
     status = (task / "status").read_text()
     involuntary = int(status.rpartition("nonvoluntary_ctxt_switches:")[2].split()[0])
     return _Sample(name, role, int(fields[36]), int(fields[11]), int(fields[12]), involuntary)
+
+
+class MachineSampler:
+    """The machine as a whole, from one moment to another: what disturbs every thread.
+
+    Args:
+        pollers: Where the deployment's busy threads are.
+        root: Where /proc and /sys are.
+    """
+
+    def __init__(self, pollers: tuple[Pollers, ...], root: Path = Path("/")) -> None:
+        self._pollers = pollers
+        self._root = root
+        self._threads: list[int] = []
+        self._before = _MachineCounters()
+        self._mhz: float | None = None
+        self._began = 0.0
+
+    def start(self) -> None:
+        """Take the first sample."""
+        self._threads = [
+            _last_processor(poller.pid, thread.tid)
+            for poller, thread in busy_threads(self._pollers)
+        ]
+        self._before, self._mhz = self._counters(), self._frequency()
+        self._began = time.monotonic()
+
+    def stop(self) -> MachineLoad:
+        """Take the second sample.
+
+        Returns:
+            What was between the samples.
+        """
+        wall = max(time.monotonic() - self._began, 1e-9)
+        now, before, mhz = self._counters(), self._before, self._frequency()
+        ticks = wall * os.sysconf("SC_CLK_TCK")
+        # All of them where it is not known which ones the threads run on.
+        used = {cpu for cpu in self._threads if cpu in now.steal} or set(now.steal)
+        stolen = [now.steal[cpu] - before.steal.get(cpu, 0) for cpu in used]
+        switches = _since(before.switches, now.switches)
+        quota_us = _since(before.quota_us, now.quota_us)
+        return MachineLoad(
+            steal=round(max(stolen) / ticks, 4) if stolen else None,
+            throttled=_since(before.throttled, now.throttled),
+            quota_s=None if quota_us is None else quota_us / 1e6,
+            frequency_mhz=None if self._mhz is None or mhz is None else (self._mhz, mhz),
+            load_average=os.getloadavg()[0],
+            busy_threads=len(self._threads),
+            processors=len(now.steal) or os.cpu_count() or 0,
+            context_switches_per_s=None if switches is None else round(switches / wall, 1),
+        )
+
+    def _counters(self) -> _MachineCounters:
+        steal: dict[int, int] = {}
+        switches: int | None = None
+        # cpuN user nice system idle iowait irq softirq steal ..., proc(5).
+        for line in self._text("proc/stat").splitlines():
+            name, *values = line.split()
+            if name.startswith("cpu") and name != "cpu" and len(values) > _STEAL:
+                steal[int(name.removeprefix("cpu"))] = int(values[_STEAL])
+            elif name == "ctxt":
+                switches = int(values[0])
+        throttled = self._numbers("core_throttle_count", "sys/devices/system/cpu/cpu[0-9]*/thermal")
+        quota = [
+            int(line.split()[1])
+            for line in self._text("sys/fs/cgroup/cpu.stat").splitlines()
+            if line.startswith("throttled_usec")
+        ]
+        return _MachineCounters(
+            steal=steal,
+            switches=switches,
+            throttled=sum(throttled) if throttled else None,
+            quota_us=sum(quota) if quota else None,
+        )
+
+    def _frequency(self) -> float | None:
+        names = [f"cpu{cpu}" for cpu in set(self._threads)] or ["cpu[0-9]*"]
+        folders = (f"sys/devices/system/cpu/{name}/cpufreq" for name in names)
+        khz = [number for each in folders for number in self._numbers("scaling_cur_freq", each)]
+        return round(sum(khz) / len(khz) / 1000, 1) if khz else None
+
+    def _numbers(self, name: str, folders: str) -> list[int]:
+        found = []
+        for path in self._root.glob(f"{folders}*/{name}"):
+            with contextlib.suppress(OSError, ValueError):
+                found.append(int(path.read_text()))
+        return found
+
+    def _text(self, name: str) -> str:
+        try:
+            return (self._root / name).read_text()
+        except OSError:
+            return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _MachineCounters:
+    """Counters that only rise; None and nothing where they cannot be read."""
+
+    steal: dict[int, int] = field(default_factory=dict)
+    switches: int | None = None
+    throttled: int | None = None
+    quota_us: int | None = None
+
+
+#: Place of the time that a hypervisor took, among the values of a line of /proc/stat.
+_STEAL = 7
+
+
+def _since(before: int | None, now: int | None) -> int | None:
+    return None if before is None or now is None else now - before
+
+
+def _last_processor(pid: int, tid: int) -> int:
+    """The processor that a thread last ran on; -1 when it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/task/{tid}/stat").read_text()
+        return int(stat.rpartition(")")[2].split()[36])
+    except (OSError, ValueError, IndexError):
+        return -1
 
 
 _DTLB, _ITLB, _READ, _MISS = 3, 4, 0 << 8, 1 << 16

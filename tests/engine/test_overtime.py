@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -262,3 +264,54 @@ def test_a_port_is_let_go_of_and_taken_up_in_the_middle_of_a_trial(
     assert sum(timeline.sent[away[0] + 1 : away[-1]]) == 0, "it was away in one piece"
     assert sum(timeline.sent[away[-1] + 1 :]) > 0
     assert again.xstats(0)["rx_good_packets"] > 0
+
+
+def stalled(loop: Engine, rate: float, away_s: float, **settings: Any) -> EngineResult:
+    """Half a second of traffic, in the middle of which the engine stands still."""
+    loop.start(EngineTrial(loads={0: StreamLoad(rate)}, duration_s=0.5, drain_s=0.1, **settings))
+    sleep(0.2)
+    os.kill(loop.pid, signal.SIGSTOP)
+    try:
+        sleep(away_s)
+    finally:
+        os.kill(loop.pid, signal.SIGCONT)
+    return loop.wait(30)
+
+
+def test_the_time_that_the_engine_stood_still_is_known(loop: Engine) -> None:
+    loop.set_streams([stream(0)])
+    stalled(loop, 50_000.0, 0.1, max_lag_s=LAG_S)
+    poll, send = loop.gaps(poll_hold_ns=90 * MS, send_hold_ns=90 * MS)
+    for gaps in (poll, send):
+        assert 95 * MS < gaps.max_ns < 200 * MS
+        assert gaps.over_ns >= 95 * MS
+        assert gaps.p999_ns == pytest.approx(gaps.max_ns, rel=0.01)
+        assert gaps.p50_ns < 50 * MS
+    held, _ = loop.gaps(poll_hold_ns=None, send_hold_ns=None)
+    assert held.over_ns == 0
+
+
+def test_catching_up_is_bounded_and_the_rest_is_unsent(loop: Engine) -> None:
+    loop.set_streams([stream(0)])
+    result = stalled(loop, 50_000.0, 0.1, max_lag_s=LAG_S, catch_up=200, bin_s=0.01)
+    counts = result.stream(0).counts
+    _, send = loop.gaps(poll_hold_ns=None, send_hold_ns=None)
+    assert counts.intended == counts.sent + counts.refused + counts.unsent == 25_000
+    assert counts.unsent >= 50_000 * 0.095 - 200
+    # What was due in the last bin of the stall, and besides no more than what is stated.
+    after = loop.timelines([0])[0].sent
+    assert max(after) <= 500 + 200 + 50_000 * 0.001
+    assert send.max_ns > 95 * MS
+
+
+def test_frames_that_come_between_trials_are_the_last_ones(loop: Engine) -> None:
+    loop.set_streams([stream(0)])
+    # Drained for too short a time by a stalled engine: what it finds later is of that trial.
+    result = run(loop, {0: StreamLoad(50_000.0)}, duration_s=0.1, drain_s=0.0)
+    late = result.stream(0).counts.sent - result.stream(0).counts.received
+    sleep(0.05)
+    loop.learn(1)
+    again = run(loop, {0: StreamLoad(1_000.0)}, duration_s=0.05)
+    assert sum(port.stale for port in again.ports) == late
+    third = run(loop, {0: StreamLoad(1_000.0)}, duration_s=0.05)
+    assert sum(port.stale for port in third.ports) == 0

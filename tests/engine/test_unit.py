@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
     [
         "seqtrack",
         "hdr",
+        "gaps",
         "order",
         "pacing",
         "fields",

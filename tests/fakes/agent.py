@@ -25,6 +25,7 @@ from vnetperf.model.trial import (
     DirectionCounts,
     HopCounters,
     Latency,
+    TrialGaps,
     TrialRequest,
     TrialResult,
     TrialSpec,
@@ -64,6 +65,7 @@ class FakeAgent:
         self.restored: list[dict[str, Any]] = []
         self.calls: list[str] = []
         self.trials: list[TrialSpec] = []
+        self.gaps: list[TrialGaps | None] = []
         self.deployed: Plan | None = None
         self.fail_deploy: str = ""
         self.tester_speed = 1.0
@@ -120,12 +122,14 @@ class FakeAgent:
         self._note(f"trial {spec.load_fps:.3f} {spec.duration_s:g}")
         self.trials.append(spec)
         scenario = self.deployed.scenario
+        self.gaps.clear()
         counts = tuple(
             self._direction(d, spec) for d in sorted({s.direction for s in scenario.streams})
         )
         result = TrialResult(
             directions=counts,
             refusal_is_loss=self.deployed.refusal_is_loss,
+            gaps=max((g for g in self.gaps if g), key=lambda g: g.poll.over_s, default=None),
             hops=hops_of(scenario.deployment, counts),
         )
         return self.spoil(len(self.trials), result) if self.spoil else result
@@ -140,7 +144,9 @@ class FakeAgent:
         measured = self.duts[direction].measure(
             TrialRequest(load_fps=sent / spec.duration_s, duration_s=spec.duration_s)
         )
-        received = sent - round(measured.loss_ratio * sent)
+        (counted,) = measured.result.directions
+        sent, received = counted.sent, counted.received
+        self.gaps.append(measured.result.gaps)
         latency = (
             Latency(
                 count=received,

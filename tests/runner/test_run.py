@@ -23,7 +23,7 @@ from vnetperf.model.errors import (
 )
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.result import Calibration, GoalResult, Result
-from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
+from vnetperf.model.trial import DirectionCounts, MachineLoad, TrialResult, Verdict
 from vnetperf.procedures.base import direction_name
 from vnetperf.report import results_json
 from vnetperf.results.log import read_log
@@ -308,33 +308,129 @@ def test_an_agent_that_dies_is_deployed_to_again(tmp_path: Path) -> None:
     assert "the agent ended" in first.why
 
 
-def test_counters_that_do_not_add_up_are_repeated_and_then_no_number(tmp_path: Path) -> None:
+def test_frames_that_nobody_sent_end_the_test_at_once_as_a_finding(tmp_path: Path) -> None:
     def spoil(number: int, result: TrialResult) -> TrialResult:
         first = result.directions[0]
         more = first.model_copy(update={"received": first.sent + 1})
         return result.model_copy(update={"directions": (more, *result.directions[1:])})
 
     bench = Bench(tmp_path, FakeAgent(spoil=spoil))
-    with pytest.raises(GeneratorError, match="INCONSISTENT"):
+    with pytest.raises(DutError, match="INCONSISTENT"):
         bench.throughput()
-    assert bench.derived().results[0].status == "not measured"
+    assert len(bench.agent.trials) == 1
+    (result,) = bench.derived().results
+    assert result.status == "not measured"
+    assert "1 more frames received than sent" in result.why
+    assert result.verdicts == {Verdict.INCONSISTENT: 1}
 
 
-def test_one_inconsistent_trial_is_repeated_and_told(tmp_path: Path) -> None:
+def test_one_inconsistent_trial_is_never_repeated_and_counted(tmp_path: Path) -> None:
     def spoil(number: int, result: TrialResult) -> TrialResult:
         if number != 2:
             return result
         wrong = result.directions[1].model_copy(update={"misrouted": 1})
         return result.model_copy(update={"directions": (result.directions[0], wrong)})
 
-    # A loss below 5 % everywhere, or the conductor does not try again.
     bench = Bench(tmp_path, FakeAgent(duts=duts(1.95e6), spoil=spoil))
-    result = bench.throughput()
-    assert result.verdicts[Verdict.INCONSISTENT] == 1
-    assert result.goals[0].regular
-    trials = bench.agent.trials
-    assert trials[1] == trials[2]
-    assert any("1 INCONSISTENT" in w for w in bench.derived().warnings)
+    with pytest.raises(DutError, match="1 frames came back at the wrong port"):
+        bench.throughput()
+    assert len(bench.agent.trials) == 2
+    derived = bench.derived()
+    assert derived.results[0].verdicts == {Verdict.VALID: 1, Verdict.INCONSISTENT: 1}
+    assert derived.results[0].trial_count == 2
+    assert any("1 INCONSISTENT" in w and "trial 2" in w for w in derived.warnings)
+
+
+def test_counts_that_contradict_each_other_are_the_testers_fault(tmp_path: Path) -> None:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        first = result.directions[0].model_copy(update={"unsent": 7})
+        return result.model_copy(update={"directions": (first, *result.directions[1:])})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil))
+    with pytest.raises(GeneratorError, match="INCONSISTENT"):
+        bench.throughput()
+    assert len(bench.agent.trials) == 1
+
+
+def stalling(capacity_fps: float, **stalls: float) -> list[SimulatedDut]:
+    return [SimulatedDut(capacity_fps, seed=n, **stalls) for n in range(2)]  # type: ignore[arg-type]
+
+
+def test_loss_in_a_stall_of_the_tester_classifies_no_load(tmp_path: Path) -> None:
+    stalls = stalling(700e3, stall_s=0.0045, stall_probability=0.3, catch_up_frames=10_000)
+    bench = Bench(tmp_path, FakeAgent(duts=stalls))
+    found = bench.throughput()
+    assert found.verdicts[Verdict.TESTER_STALLED] >= 1
+    trials = [r for r in read_log(bench.path) if isinstance(r, TrialRecord)]
+    stalled = {t.number: t for t in trials if t.verdict is Verdict.TESTER_STALLED}
+    assert all("did not poll" in t.reason for t in stalled.values())
+    # Its trials are repeated at the same load, and stand for none.
+    assert not set(found.goals[0].trials_at_lower_bound) & set(stalled)
+    assert found.goals[0].lower_bound_fps is not None
+    assert found.goals[0].lower_bound_fps > 1.2e6
+    assert any("TESTER_STALLED" in w for w in bench.derived().warnings)
+    points = {t.number: t for t in bench.derived().trials}
+    assert all((points[n].poll_gap_s or 0) > 0.002 for n in stalled)
+
+
+def test_too_many_discarded_trials_at_a_bound_make_it_irregular(tmp_path: Path) -> None:
+    calm = Bench(tmp_path, name="calm.jsonl").throughput().goals[0]
+    assert calm.regular
+    assert calm.at_lower_bound is not None
+    assert calm.at_lower_bound.discarded == 0
+
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        if number != 2:
+            return result
+        late = result.directions[0]
+        late = late.model_copy(update={"sent": late.sent - 5000, "unsent": 5000})
+        late = late.model_copy(update={"received": min(late.received, late.sent)})
+        return result.model_copy(update={"directions": (late, *result.directions[1:])})
+
+    goal = Bench(tmp_path, FakeAgent(spoil=spoil)).throughput().goals[0]
+    assert goal.lower_bound_fps == calm.lower_bound_fps
+    counts = [at for at in (goal.at_lower_bound, goal.at_upper_bound) if at and at.discarded]
+    assert [at.discarded for at in counts] == [1]
+    assert not goal.regular
+    assert "trials at the lower bound were discarded" in goal.reason
+
+
+def test_late_frames_mark_the_trial_that_counted_them_as_lost(tmp_path: Path) -> None:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        return result.model_copy(update={"stale": 7 if number == 3 else 0})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil))
+    bench.throughput()
+    late = {t.number: t.late for t in bench.derived().trials}
+    assert late[2] == 7
+    assert late[1] is not None
+    assert late[max(late)] is None
+
+
+def test_a_disturbed_trial_is_reported_and_stays_valid(tmp_path: Path) -> None:
+    def spoil(number: int, result: TrialResult) -> TrialResult:
+        machine = MachineLoad(steal=0.2 if number == 2 else 0.0)
+        return result.model_copy(update={"machine": machine})
+
+    bench = Bench(tmp_path, FakeAgent(spoil=spoil))
+    assert bench.throughput().goals[0].regular
+    derived = bench.derived()
+    disturbed = {t.number: t.disturbed for t in derived.trials if t.disturbed}
+    assert disturbed == {2: ("a hypervisor took 20.0% of a processor",)}
+    assert any("1 of" in w and "disturbed machine (trial 2" in w for w in derived.warnings)
+
+
+def test_a_tester_that_always_stalls_searches_below_what_it_catches_up(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(duts=stalling(700e3, stall_s=0.002)))
+    found = bench.throughput()
+    ends = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
+    assert len(ends) > 1
+    assert found.max_load_fps is not None
+    assert found.max_load_fps < 2e6
+    assert found.goals[0].lower_bound_fps == pytest.approx(1.4e6, rel=0.03)
+    unsent = [t.unsent for t in bench.derived().trials if t.verdict is Verdict.GENERATOR_LIMITED]
+    assert unsent
+    assert all(unsent)
 
 
 def test_a_scenario_that_cannot_be_deployed_is_tried_once(tmp_path: Path) -> None:

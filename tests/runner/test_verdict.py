@@ -4,8 +4,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from vnetperf.model.trial import DirectionCounts, TrialResult, Verdict
-from vnetperf.runner.verdict import judge, offerable_load
+from vnetperf.model.trial import DirectionCounts, Gaps, TrialGaps, TrialResult, Verdict
+from vnetperf.runner.verdict import is_finding, judge, offerable_load
 
 TOLERANCE = 0.001
 FRAMES = st.integers(0, 10**7)
@@ -130,6 +130,59 @@ def test_a_valid_trial_offered_nearly_all_and_lost_no_less_than_nothing(
     else:
         assert (got, why) == (Verdict.VALID, "")
         assert 0 <= result.worst_loss_ratio() <= 1
+
+
+def stood_still(
+    poll_s: float = 0.0, send_s: float = 0.0, hold_s: float | None = 0.002
+) -> TrialGaps:
+    poll, send = (
+        Gaps(max_s=longest, hold_s=hold_s, over_s=longest if hold_s and longest > hold_s else 0.0)
+        for longest in (poll_s, send_s)
+    )
+    return TrialGaps(poll=poll, send=send, catch_up_frames=1024)
+
+
+def stalled(gaps: TrialGaps | None, *directions: DirectionCounts) -> tuple[Verdict, str]:
+    return judge(TrialResult(directions=directions, gaps=gaps), TOLERANCE)
+
+
+#: A million frames in a second: a ring of 2048 holds 2 ms of them.
+LOSSY = counts(sent=1_000_000, received=998_967)
+
+
+def test_loss_beside_a_stall_that_overflows_the_ring_is_the_testers() -> None:
+    got, why = stalled(stood_still(poll_s=0.005), counts(sent=1_000_000), LOSSY)
+    assert got is Verdict.TESTER_STALLED
+    assert "1033 frames lost" in why
+    assert "did not poll for 5 ms (the tester's receive ring holds 2 ms" in why
+    got, why = stalled(stood_still(send_s=0.005), LOSSY)
+    assert got is Verdict.TESTER_STALLED
+    assert "did not send for 5 ms (the DUT's receive ring holds 2 ms" in why
+
+
+def test_a_stall_that_the_rings_bridge_or_that_cost_nothing_is_none() -> None:
+    assert stalled(stood_still(poll_s=0.0019, send_s=0.0019), LOSSY)[0] is Verdict.VALID
+    assert stalled(stood_still(poll_s=0.5), counts(sent=1_000_000))[0] is Verdict.VALID
+
+
+def test_gaps_that_were_not_recorded_or_rings_that_are_not_known_condemn_nothing() -> None:
+    assert stalled(None, LOSSY)[0] is Verdict.VALID
+    assert stalled(stood_still(poll_s=0.5, hold_s=None), LOSSY)[0] is Verdict.VALID
+
+
+def test_a_loss_far_beyond_what_the_stall_may_have_cost_is_the_duts() -> None:
+    half = counts(sent=1_000_000, received=500_000)
+    assert stalled(stood_still(poll_s=0.005), half)[0] is Verdict.VALID
+    assert stalled(stood_still(poll_s=0.06), half)[0] is Verdict.TESTER_STALLED
+
+
+def test_corrupted_frames_are_a_finding() -> None:
+    result = TrialResult(directions=(counts(),), corrupted=2)
+    assert judge(result, TOLERANCE)[0] is Verdict.INCONSISTENT
+    assert is_finding(result)
+    assert is_finding(TrialResult(directions=(counts(misrouted=1),)))
+    assert is_finding(TrialResult(directions=(counts(sent=100, received=101),)))
+    assert not is_finding(TrialResult(directions=()))
 
 
 @given(FRAMES, FRAMES, st.floats(0.01, 100))

@@ -89,3 +89,20 @@ def test_the_same_seed_gives_the_same_run(dut: SimulatedDut, seed: int) -> None:
         return run(make_search("mlr", [NDR], LIMITS), again)
 
     assert go() == go()
+
+
+def test_a_stall_costs_what_the_ring_does_not_hold_and_is_recorded() -> None:
+    dut = SimulatedDut(2e6, stall_s=0.01, seed=3)
+    result = dut.count(TrialRequest(load_fps=1e6, duration_s=1.0))
+    (counts,) = result.directions
+    assert result.gaps is not None
+    stall = result.gaps.poll.max_s
+    assert 0.005 <= stall <= 0.01
+    assert counts.intended == counts.sent + counts.unsent
+    assert counts.unsent == pytest.approx(stall * 1e6 - 2048, abs=2)
+    assert result.lost(counts) == pytest.approx(stall * counts.sent - 2048, abs=2)
+    assert result.gaps.poll.over_s == stall
+    slow = dut.count(TrialRequest(load_fps=1e5, duration_s=1.0))
+    assert slow.lost(slow.directions[0]) == slow.directions[0].unsent == 0
+    assert slow.gaps is not None
+    assert slow.gaps.poll.over_s == 0

@@ -14,13 +14,20 @@ from vnetperf.analysis.logged_tests import LoggedTest, is_valid, outcome_of
 from vnetperf.model.errors import LogError
 from vnetperf.model.frames import l1_bits_per_frame
 from vnetperf.model.parameters import SearchGoal
-from vnetperf.model.result import DatapathUse, DirectionBound, GoalResult, ThreadUse
+from vnetperf.model.result import (
+    BoundTrials,
+    DatapathUse,
+    DirectionBound,
+    GoalResult,
+    ThreadUse,
+)
 from vnetperf.model.trial import (
     SAME_RTOL,
     DatapathWork,
     DirectionCounts,
     Latency,
     ThreadEvents,
+    TrialGaps,
 )
 from vnetperf.procedures.base import direction_name
 from vnetperf.results.records import SearchRecord, TrialRecord
@@ -155,14 +162,26 @@ def _by_direction(
     return found
 
 
-def latency_of(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
-    """Latency at the lower bound: of the last of the longest trials there."""
+def _timed(trials: Sequence[TrialRecord]) -> TrialRecord | None:
+    """The trial whose latency stands for those at a load: the last of the longest."""
     if not trials:
-        return {}
+        return None
     longest = max(t.spec.duration_s for t in trials)
     full = [t for t in trials if t.spec.duration_s == longest]
     whole = [t for t in full if all(_has_percentiles(c.latency) for c in t.result.directions)]
-    last = (whole or full)[-1]
+    return (whole or full)[-1]
+
+
+def _gaps_of(trials: Sequence[TrialRecord]) -> TrialGaps | None:
+    timed = _timed(trials)
+    return None if timed is None else timed.result.gaps
+
+
+def latency_of(trials: Sequence[TrialRecord], ends: Sequence[str]) -> dict[str, Latency]:
+    """Latency at the lower bound."""
+    last = _timed(trials)
+    if last is None:
+        return {}
     return {
         direction_name(c.direction, ends): c.latency
         for c in last.result.directions
@@ -204,7 +223,15 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
     # What is claimed is what was offered: of a load that was carried the least, else the most.
     least, most = n * _offered_ratio(there, min), n * _offered_ratio(above, max)
     conditional = found.conditional_throughput_fps
+    at_lower, at_upper = bound_trials(lower, logged), bound_trials(upper, logged)
+    selections = [
+        f"{at.discarded} of {at.valid + at.discarded} trials at the {name} bound were discarded"
+        for name, at in (("lower", at_lower), ("upper", at_upper))
+        if at is not None and at.is_selection
+    ]
+    regular = found.regular and not selections
     reason = "" if found.regular else found.reason
+    reason = "; ".join(filter(None, (reason.rstrip("."), *selections))) if selections else reason
     if found.at_least and begin.limit_reason:
         reason = f"{reason.rstrip('.')}; {begin.limit_reason}"
     return GoalResult(
@@ -221,17 +248,30 @@ def goal_result(found: GoalOutcome, begin: SearchRecord, logged: LoggedTest) -> 
         upper_bound_load_fps=_times(upper, n),
         conditional_throughput_fps=_times(conditional, least),
         per_direction=per_direction(there, goal, lower, upper, begin, above=above),
-        regular=found.regular,
+        regular=regular,
         qualifier="at least" if found.at_least else "at most" if found.at_most else "",
         reason=reason,
         throughput_l1_bps=_times(lower, least * l1_bits_per_frame(begin.wire_size)),
         latency=latency_of(there, begin.ends),
         trials_at_lower_bound=tuple(t.number for t in there),
+        at_lower_bound=at_lower,
+        at_upper_bound=at_upper,
+        gaps=_gaps_of(there),
         threads=thread_usage(there),
         datapath=datapath_usage(there),
         uncollected=uncollected_of(there),
         confirmation=found.confirmation and found.confirmation.scaled(n),
     )
+
+
+def bound_trials(load_fps: float | None, logged: LoggedTest) -> BoundTrials | None:
+    """How many trials classified the load of a bound, and how many were discarded there."""
+    if load_fps is None:
+        return None
+    there = [
+        is_valid(t) for t in logged.trials if isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
+    ]
+    return BoundTrials(load_fps=load_fps, valid=sum(there), discarded=there.count(False))
 
 
 def _valid_at(load_fps: float, logged: LoggedTest) -> list[TrialRecord]:

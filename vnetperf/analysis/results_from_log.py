@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any, get_args
 
 from vnetperf.analysis.compliance import ledger_of
+from vnetperf.analysis.compliance.rfc2544 import constant_load
 from vnetperf.analysis.goals import goals_by_trials, goals_of
 from vnetperf.analysis.logged_tests import (
     LoggedTest,
@@ -38,7 +40,7 @@ from vnetperf.model.result import (
     TrialPoint,
 )
 from vnetperf.model.scenario import Variant, variant_id
-from vnetperf.model.trial import TrialResult
+from vnetperf.model.trial import TrialResult, Verdict
 from vnetperf.model.units import fps
 from vnetperf.procedures import standard_test
 from vnetperf.results.records import (
@@ -184,10 +186,7 @@ def warnings_of(
             f"virtual wires have no speed of their own: the theoretical maximum is that of "
             f"{run.testbed.media.bits_per_second / 1e9:g} Gbit/s Ethernet, for comparison only"
         )
-    invalid = Counter(t.verdict.value for test in tests for t in test.trials if not is_valid(t))
-    if invalid:
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
-        warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+    warnings += _trial_warnings([t for test in tests for t in test.trials])
     altered = Counter(
         test.begin.scenario
         for test in tests
@@ -223,6 +222,30 @@ def _deployment_warnings(results: Sequence[Result]) -> list[str]:
             name = f"{result.scenario}, {result.test}, {result.size_name}"
             texts.setdefault(held.sentence, []).append(name)
     return [f"{'; '.join(names)}: {text}" for text, names in texts.items()]
+
+
+def _trial_warnings(trials: Sequence[TrialRecord]) -> list[str]:
+    """What single trials showed that holds for the run."""
+    warnings = []
+    invalid = Counter(t.verdict.value for t in trials if not is_valid(t))
+    if invalid:
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(invalid.items()))
+        warnings.append(f"trials without a valid measurement, not used for any result: {counts}")
+    found = [t for t in trials if t.verdict is Verdict.INCONSISTENT]
+    if found:
+        each = "; ".join(f"trial {t.number}: {t.reason}" for t in found)
+        warnings.append(
+            f"{len(found)} INCONSISTENT: counts that contradict each other end the test ({each})"
+        )
+    disturbed = [(t.number, m.disturbances) for t in trials if (m := t.result.machine)]
+    disturbed = [(number, texts) for number, texts in disturbed if texts]
+    if disturbed:
+        number, texts = disturbed[0]
+        warnings.append(
+            f"{len(disturbed)} of {len(trials)} trials were run on a disturbed machine "
+            f"(trial {number}: {'; '.join(texts)})"
+        )
+    return warnings
 
 
 def _placement_warnings(record: ScenarioRecord) -> list[str]:
@@ -288,6 +311,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
         "wall_seconds": round(logged.end.wall_s if logged.end else 0.0, 3),
         "verdicts": dict(Counter(t.verdict for t in logged.trials)),
         "faults": faults_of([t.result for t in logged.trials if is_valid(t)]),
+        "discarded": sum(not is_valid(t) for t in logged.trials),
     }
     if isinstance(begin, SearchRecord):
         goals = (goals_by_trials if by_trials else goals_of)(begin, logged)
@@ -302,7 +326,7 @@ def result_of(logged: LoggedTest, media: LinkSpeed, *, by_trials: bool = False) 
             max_load_fps=begin.limits.max_load_fps,
             **common,
         )
-    return Result(**common, **_procedure_result(logged))
+    return Result(**common | _procedure_result(logged))
 
 
 def faults_of(trials: Sequence[TrialResult]) -> FrameFaults:
@@ -342,10 +366,27 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
     if replayed.next_request is not None:
         why = f"the run was interrupted after {len(logged.trials)} trials of this test"
         return found | {"status": "not measured", "why": why}
+    found["discarded"] = replayed.discarded  # some tests take trials that offered too little
     return found | {standard_test(begin.test).fills: replayed.found}
 
 
-def _trial_point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
+def _trial_points(records: Sequence[Record], tests: Sequence[LoggedTest]) -> list[TrialPoint]:
+    """Every trial, test by test; what came late of one was found in the next that was run."""
+    begins = {t.begin.search: t.begin for t in tests}
+    run = [r for r in records if isinstance(r, TrialRecord)]
+    # None found is known only of generators that count what comes between trials, too.
+    late = {
+        before.number: after.result.stale or (0 if after.result.gaps else None)
+        for before, after in pairwise(run)
+    }
+    return [
+        _trial_point(trial, begins[trial.search], late.get(trial.number))
+        for test in tests
+        for trial in test.trials
+    ]
+
+
+def _trial_point(trial: TrialRecord, begin: BeginRecord, late: int | None) -> TrialPoint:
     result, has_number = trial.result, bool(trial.result.directions)
     seconds = trial.spec.duration_s
     intended = sum(c.intended for c in result.directions)
@@ -364,6 +405,11 @@ def _trial_point(trial: TrialRecord, begin: BeginRecord) -> TrialPoint:
         lost_at=trial.lost_at,
         burst=trial.spec.burst,
         phase=trial.spec.phase,
+        unsent=sum(c.unsent for c in result.directions) if has_number else None,
+        poll_gap_s=result.gaps.poll.max_s if result.gaps else None,
+        send_gap_s=result.gaps.send.max_s if result.gaps else None,
+        late=late,
+        disturbed=result.machine.disturbances if result.machine else (),
     )
 
 
@@ -392,6 +438,7 @@ def _results_of_round(
     whys = [r for r in records if isinstance(r, NotMeasuredRecord)]
     missing |= {r.case: (r.why, r.kind == "failed") for r in whys}
     mixes = {t.case: t.begin.imix for t in tests} | {r.case: r.imix for r in whys}
+    last = {t.case: t.trials for t in tests}  # the one that failed
     results += [
         Result(
             scenario=case[0],
@@ -401,6 +448,9 @@ def _results_of_round(
             why=why,
             failed=failed,
             imix=mixes.get(case, ""),
+            trial_count=len(last.get(case, ())),
+            discarded=sum(not is_valid(t) for t in last.get(case, ())),
+            verdicts=dict(Counter(t.verdict for t in last.get(case, ()))),
         )
         for case, (why, failed) in missing.items()
         if case not in final
@@ -425,7 +475,12 @@ def derive(records: Sequence[Record]) -> RunResults:
     merged = _merge_calibrations([r for r in records if isinstance(r, CalibrationRecord)])
     deployed = {r.facts.scenario: r for r in records if isinstance(r, ScenarioRecord)}
     transfers = merge_transfers(r.result for r in records if isinstance(r, TransfersRecord))
-    ledger = ledger_of(run, [r.scenario for r in deployed.values()], results, tests)
+    ledger = [
+        *ledger_of(run, [r.scenario for r in deployed.values()], results, tests),
+        *constant_load(
+            [t for test in tests for t in test.trials], [r.facts for r in deployed.values()]
+        ),
+    ]
     begins = {t.begin.search: t.begin for t in tests}
     comparisons = comparisons_of(records)
     place = reading_order(comparisons)
@@ -447,7 +502,7 @@ def derive(records: Sequence[Record]) -> RunResults:
         results=tuple(sorted(results, key=lambda r: _order(r, place))),
         comparisons=comparisons,
         transfers=transfers,
-        trials=tuple(_trial_point(t, begins[t.search]) for test in tests for t in test.trials),
+        trials=tuple(_trial_points(records, tests)),
         ledger=tuple(ledger),
         deviations=tuple(entry for entry in ledger if entry.status == "deviated"),
         redacted=_redaction(records),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vnetperf import registry
-from vnetperf.collectors import Collector
+from vnetperf.collectors import Collector, MachineSampler
 from vnetperf.deployment.capability_check import require_trial
 from vnetperf.host.wait import wait_at_most, wait_for
 from vnetperf.model.deployment import Deployment as Graph
@@ -146,17 +146,19 @@ def counter_difference(before: HopCounters | None, after: HopCounters) -> HopCou
 
 
 class CollectorSession:
-    """Every registered collector, for one trial."""
+    """Every registered collector, and the machine as a whole, for one trial."""
 
     def __init__(self, pollers: tuple[Pollers, ...]) -> None:
         self._collectors: list[Collector[Any]] = [
             registry.load("collectors", name)(pollers) for name in registry.names("collectors")
         ]
+        self._machine = MachineSampler(pollers)
         self._failed: dict[str, str] = {}
         self._began = 0.0
 
     def start(self) -> None:
         """Take the first samples."""
+        self._machine.start()
         for collector in self._collectors:
             try:
                 collector.start()
@@ -173,10 +175,12 @@ class CollectorSession:
                 found += collector.stop()
             except (VnetperfError, OSError) as error:
                 self._fail(collector, error)
+        machine = self._machine.stop()
         reasons = {c.name: c.why for c in self._collectors if c.why}
         return {
             "threads": tuple(one for one in found if isinstance(one, ThreadLoad)),
             "events": tuple(one for one in found if isinstance(one, ThreadEvents)),
+            "machine": machine,
             "uncollected": reasons | self._failed,
             "collected_s": collected_s,
         }

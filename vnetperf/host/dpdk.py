@@ -51,12 +51,12 @@ def memif_devargs(
     )
 
 
-def af_packet_devargs(number: int, netdev: str, mtu: int) -> str:
-    """A kernel interface; it takes the interface's own MAC address."""
+def af_packet_devargs(number: int, netdev: str, mtu: int, frames: int = AF_PACKET_FRAMES) -> str:
+    """A kernel interface with rings of so many frames; it takes the interface's own MAC address."""
     size = mbuf_room(mtu)
     block = PAGE_SIZE if size == STANDARD_ROOM else 8 * size  # whole frames in whole pages
     return (
-        f"net_af_packet{number},iface={netdev},framesz={size},framecnt={AF_PACKET_FRAMES},"
+        f"net_af_packet{number},iface={netdev},framesz={size},framecnt={frames},"
         f"blocksz={block},qdisc_bypass=1"
     )
 

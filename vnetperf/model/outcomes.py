@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from vnetperf.model.base import Frozen
-from vnetperf.model.trial import Latency
+from vnetperf.model.trial import Latency, TrialGaps
 
 
 class Spread(Frozen):
@@ -175,6 +175,8 @@ class LatencyAt(Frozen):
             7.2, "typical latency". Empty where the generator does not report percentiles.
         worst_case: Direction -> the 99.9th percentile of each trial's, "worst-case latency".
         variation: Direction -> delay variation, the largest of all trials.
+        gaps: How long the tester stood still, of the trial with the longest gaps of polling at the
+            99th percentile; None: not recorded.
         loss_ratio: Largest loss ratio of a trial, worse direction.
         trials: Numbers of the trials; none where the load cannot be offered.
         note: What a reader must know of the load; "".
@@ -190,6 +192,7 @@ class LatencyAt(Frozen):
     typical: dict[str, OverTrials] = Field(default_factory=dict)
     worst_case: dict[str, OverTrials] = Field(default_factory=dict)
     variation: dict[str, DelayVariation] = Field(default_factory=dict)
+    gaps: TrialGaps | None = None
     loss_ratio: float = 0.0
     trials: tuple[int, ...] = ()
     note: str = ""

@@ -23,7 +23,7 @@ from vnetperf.model.outcomes import (
     Transfers,
 )
 from vnetperf.model.profile import IMIX
-from vnetperf.model.trial import Latency, SearchPhase, Verdict
+from vnetperf.model.trial import Latency, SearchPhase, TrialGaps, Verdict
 from vnetperf.model.units import Unit
 
 
@@ -117,6 +117,29 @@ class DatapathUse(Frozen):
     lookups: dict[str, float] = Field(default_factory=dict)
 
 
+#: Share of discarded trials above which a number may be one of selected trials.
+MOST_DISCARDED = 0.2
+
+
+class BoundTrials(Frozen):
+    """Trials at the load of a bound: a load that is tried until a trial is valid is a selection.
+
+    Attributes:
+        load_fps: The load, frames/s per interface.
+        valid: Trials that classified it.
+        discarded: Trials that were no measurement of the DUT, by verdict, and were repeated.
+    """
+
+    load_fps: float
+    valid: int
+    discarded: int
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether too many were discarded."""
+        return self.discarded > MOST_DISCARDED * (self.valid + self.discarded)
+
+
 class GoalResult(Frozen):
     """Result of one search goal; rates are the sum over the directions that send.
 
@@ -144,6 +167,10 @@ class GoalResult(Frozen):
         throughput_l1_bps: Lower bound as L1 bit/s, aggregate.
         latency: Latency per direction at the lower bound (last trial there), by direction.
         trials_at_lower_bound: Numbers of the trials at that load, as in trials.jsonl.
+        at_lower_bound: How many trials classified the load of the lower bound, and how many were
+            discarded there; None: no such bound, or not recorded.
+        at_upper_bound: The same of the upper bound.
+        gaps: How long the tester stood still in the trial that `latency` is of; None: not recorded.
         threads: Busy threads at the lower bound (last of the longest trials there).
         datapath: What the vSwitch's threads counted by themselves in that trial.
         uncollected: Collector, or count of the generator, -> "not measured: why", where there was
@@ -171,6 +198,9 @@ class GoalResult(Frozen):
     throughput_l1_bps: float | None = None
     latency: dict[str, Latency] = Field(default_factory=dict)
     trials_at_lower_bound: tuple[int, ...] = ()
+    at_lower_bound: BoundTrials | None = None
+    at_upper_bound: BoundTrials | None = None
+    gaps: TrialGaps | None = None
     threads: tuple[ThreadUse, ...] = ()
     datapath: tuple[DatapathUse, ...] = ()
     uncollected: dict[str, str] = Field(default_factory=dict)
@@ -324,6 +354,8 @@ class Result(Frozen):
         max_load_fps: Largest load searched, frames/s per interface.
         directions: Number of interfaces that send.
         trial_count: Trials run.
+        discarded: Those that were no measurement of the DUT, and were repeated or ended the test;
+            None: not recorded.
         trial_seconds: Seconds of traffic.
         wall_seconds: Wall time of the search.
         verdicts: Verdict -> number of trials.
@@ -357,6 +389,7 @@ class Result(Frozen):
     mean_frame_size: float | None = None
     loads: tuple[float, ...] = ()
     trial_count: int = 0
+    discarded: int | None = None
     trial_seconds: float = 0.0
     wall_seconds: float = 0.0
     verdicts: dict[Verdict, int] = Field(default_factory=dict)
@@ -370,6 +403,11 @@ class Result(Frozen):
     soak: Soak | None = None
     addresses: AddressTable | None = None
     deployments: Deployments | None = None
+
+    @property
+    def is_selection(self) -> bool:
+        """Whether too many of all trials were discarded."""
+        return (self.discarded or 0) > MOST_DISCARDED * self.trial_count
 
     @property
     def size_name(self) -> str:
@@ -429,6 +467,13 @@ class TrialPoint(Frozen):
         burst: Frames that each stream sent back to back; 0 for traffic paced by the load.
         phase: What a trial of a search was for: "" finds bounds, "confirm" tries them again,
             "sweep" looks for loss below them.
+        unsent: Frames that the tester gave up; None when there is no number.
+        poll_gap_s: Longest time in which the tester did not receive; None: not recorded. So is the
+            next.
+        send_gap_s: Longest time in which the tester did not send though a frame was due.
+        late: Frames of it that came after its end, found in the next trial: they were counted as
+            lost. None: there was no next trial.
+        disturbed: What disturbed the machine during the trial.
     """
 
     number: int
@@ -445,6 +490,11 @@ class TrialPoint(Frozen):
     lost_at: dict[str, int] = Field(default_factory=dict)
     burst: int = 0
     phase: SearchPhase = ""
+    unsent: int | None = None
+    poll_gap_s: float | None = None
+    send_gap_s: float | None = None
+    late: int | None = None
+    disturbed: tuple[str, ...] = ()
 
 
 class LedgerEntry(Frozen):

@@ -59,6 +59,7 @@ class Verdict(StrEnum):
 
     VALID = "VALID"
     GENERATOR_LIMITED = "GENERATOR_LIMITED"
+    TESTER_STALLED = "TESTER_STALLED"
     INCONSISTENT = "INCONSISTENT"
     TIMED_OUT = "TIMED_OUT"
     DUT_FAILED = "DUT_FAILED"
@@ -93,7 +94,8 @@ class EventSpec(Frozen):
 #: Loads and durations closer than this (relative) are the same.
 SAME_RTOL = 1e-9
 
-#: What becomes of a trial whose load the generator could not offer, after it was repeated in vain:
+#: What becomes of a trial whose load the generator could not offer, or in which the tester stood
+#: still too long, after it was repeated in vain:
 #: "lower" begins the test anew with a lower maximum load, "fail" ends it, "count" takes the trial
 #: as it is, without repeating it.
 WhenLimited = Literal["lower", "fail", "count"]
@@ -213,6 +215,10 @@ class Latency(Frozen):
         max_ns: Largest.
         percentiles: Percentile ("50", "99.9") -> nanoseconds.
         hdr: HdrHistogram V2, compressed, base64 (3 digits, nanoseconds); "" if left out.
+        before_departure: Frames whose arrival was stamped before their departure: received, and in
+            no latency; None: not recorded.
+        above_range: Frames that took longer than the histogram holds (10 s): in mean and maximum,
+            in no percentile; None: not recorded.
         ipdv: Difference of the delays of successive frames of a stream (RFC 8219 section 7.3.2),
             nanoseconds: "min", "median", "max"; of frames that have a stamp of departure of their
             own. "resolution": mean time between polls that found frames, nanoseconds; "shared":
@@ -226,6 +232,8 @@ class Latency(Frozen):
     max_ns: float
     percentiles: dict[str, float] = Field(default_factory=dict)
     hdr: str = ""
+    before_departure: int | None = None
+    above_range: int | None = None
     ipdv: dict[str, float] = Field(default_factory=dict)
 
 
@@ -359,6 +367,60 @@ class DatapathWork(Frozen):
         )
 
 
+#: From these on the machine is disturbed: share of the time that a hypervisor took, change of the
+#: frequency, and runnable threads beside the busy ones of the deployment.
+DISTURBING_STEAL = 0.01
+DISTURBING_FREQUENCY = 0.05
+DISTURBING_LOAD = 1.0
+
+
+class MachineLoad(Frozen):
+    """The machine that carries tester and DUT, over one trial; None: cannot be read there.
+
+    Attributes:
+        steal: Share of wall time that a hypervisor took from the processor it took most from, of
+            those that busy threads run on, 0..1.
+        throttled: Times that a processor of the machine was slowed down because of its heat.
+        quota_s: Time for which a control group's quota stopped the processes, seconds.
+        frequency_mhz: Mean frequency of those processors at the beginning and at the end, MHz.
+        load_average: Runnable threads, mean of the last minute (getloadavg).
+        busy_threads: Busy threads of the deployment, which are among them.
+        processors: Processors that are online.
+        context_switches_per_s: Context switches of the whole machine, 1/s.
+    """
+
+    steal: float | None = None
+    throttled: int | None = None
+    quota_s: float | None = None
+    frequency_mhz: tuple[float, float] | None = None
+    load_average: float | None = None
+    busy_threads: int = 0
+    processors: int = 0
+    context_switches_per_s: float | None = None
+
+    @property
+    def disturbances(self) -> tuple[str, ...]:
+        """What disturbed a trial, in words; empty: nothing that could be read."""
+        found = []
+        if self.steal is not None and self.steal > DISTURBING_STEAL:
+            found.append(f"a hypervisor took {self.steal:.1%} of a processor")
+        if self.throttled:
+            found.append(f"processors were throttled {self.throttled} times")
+        if self.quota_s:
+            found.append(f"a control group's quota stopped processes for {self.quota_s:.3g} s")
+        if self.frequency_mhz is not None:
+            before, after = self.frequency_mhz
+            if before > 0 and abs(after / before - 1) > DISTURBING_FREQUENCY:
+                found.append(f"the frequency went from {before:.0f} to {after:.0f} MHz")
+        usual = max(self.busy_threads, self.processors) + DISTURBING_LOAD
+        if self.load_average is not None and self.load_average > usual:
+            found.append(
+                f"load average {self.load_average:.1f}, with {self.busy_threads} busy threads of "
+                f"this deployment on {self.processors} processors"
+            )
+        return tuple(found)
+
+
 class Timeline(Frozen):
     """How one direction of one trial went on over time.
 
@@ -404,6 +466,66 @@ class EventTimes(Frozen):
     failure: str = ""
 
 
+class Gaps(Frozen):
+    """Gaps of one kind, of polling or of sending, over one trial.
+
+    A gap of polling is the time between two looks of a thread of the tester at its receive rings; a
+    gap of sending the time in which a frame was due and the thread made no transmit call.
+
+    Attributes:
+        max_s: The longest, seconds.
+        percentiles: Percentage of the trial's time ("50", "99", "99.9") -> seconds: for so much of
+            the time there was no gap longer than that. Weighed by length and not by number: this
+            is what a frame meets that arrives at any time.
+        hold_s: The longest gap that the rings bridge at the trial's load, seconds: polling, until
+            the tester's receive ring is full; sending, until more frames are overdue than the DUT's
+            receive ring holds. None: the ring's size is not known.
+        over_s: Time in gaps longer than that, seconds.
+    """
+
+    max_s: float
+    percentiles: dict[str, float] = Field(default_factory=dict)
+    hold_s: float | None = None
+    over_s: float = 0.0
+
+
+#: A latency is bound by the tester where its gap of polling at the same percentile is at least this
+#: share of it: a frame that comes in a gap waits for half of it on average, and for all at most.
+TESTER_BOUND = 0.5
+
+
+class TrialGaps(Frozen):
+    """How long the tester stood still over one trial.
+
+    Attributes:
+        poll: When it did not receive.
+        send: When it did not send.
+        catch_up_frames: Overdue frames that a transmit queue sends after a gap, at most, and at no
+            more than twice its load; all others are given up and counted as unsent.
+    """
+
+    poll: Gaps
+    send: Gaps
+    catch_up_frames: int
+
+    def bounds(self, latency: Latency) -> tuple[str, ...]:
+        """The values of a latency that the tester's own wait may explain.
+
+        Args:
+            latency: Of a direction of the same trial.
+
+        Returns:
+            Percentiles ("50", "99", "99.9") and "max".
+        """
+        values = {**latency.percentiles, "max": latency.max_ns}
+        waits = {**self.poll.percentiles, "max": self.poll.max_s}
+        return tuple(
+            level
+            for level, wait_s in waits.items()
+            if level in values and wait_s * 1e9 >= TESTER_BOUND * values[level] > 0
+        )
+
+
 class TrialResult(Frozen):
     """What the machine side returns for a trial.
 
@@ -415,18 +537,20 @@ class TrialResult(Frozen):
         verified: Frames whose payload was compared, the first of each receive call; the length is
             of all. None: not recorded.
         answered: Requests of neighbours that the tester's ports answered, not among the foreign.
-        stale: Own frames of an earlier trial.
+        stale: Own frames of an earlier trial that came after its end: what it counted as lost.
         wall_s: Wall time of the whole trial with waits, seconds.
         drain_s: Time from the end of sending until every frame was back or given up, seconds.
         max_burst: Most frames handed over in one call.
         max_lag_s: Longest time a frame left after it was due, seconds.
         mean_lag_s: Mean of that, the pacing error, seconds.
+        gaps: How long the tester stood still; None: not recorded.
         refusal_is_loss: True when the wire's far end is the DUT's own receive ring, so that a
             refused frame is one the DUT dropped; False when refusal is the generator's limit.
         hops: Counter differences of the DUT's ports.
         threads: Processor use by thread.
         events: Events of the processor by thread.
         datapath: What each thread of the vSwitch counted by itself; empty where it keeps no count.
+        machine: The machine as a whole; None: not recorded.
         collected_s: Time in which threads were watched: sending, and waits around it, seconds; 0
             where it is not known.
         uncollected: Collector or count -> "not measured: why", for those that had nothing to tell.
@@ -447,11 +571,13 @@ class TrialResult(Frozen):
     max_burst: int = 0
     max_lag_s: float = 0.0
     mean_lag_s: float = 0.0
+    gaps: TrialGaps | None = None
     refusal_is_loss: bool = True
     hops: tuple[HopCounters, ...] = ()
     threads: tuple[ThreadLoad, ...] = ()
     events: tuple[ThreadEvents, ...] = ()
     datapath: tuple[DatapathWork, ...] = ()
+    machine: MachineLoad | None = None
     collected_s: float = 0.0
     uncollected: dict[str, str] = Field(default_factory=dict)
     timelines: tuple[Timeline, ...] = ()
@@ -586,5 +712,5 @@ class TrialOutcome:
         event = self.result.event
         if event is not None and event.failure and not self.result.failed:
             return True  # what did not come back would not at the next try either
-        limited = self.verdict is Verdict.GENERATOR_LIMITED and not self.result.failed
-        return limited and request.when_limited == "count"
+        of_tester = self.verdict in (Verdict.GENERATOR_LIMITED, Verdict.TESTER_STALLED)
+        return of_tester and not self.result.failed and request.when_limited == "count"

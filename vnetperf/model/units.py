@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 #: What a number is in; "" for a yes or no.
-Unit: TypeAlias = Literal["fps", "frames", "ns", "s", "ratio", "addresses", "bit/s", "1/s", ""]
+Unit: TypeAlias = Literal[
+    "fps", "frames", "trials", "ns", "s", "ratio", "addresses", "bit/s", "1/s", ""
+]
 
 _RATES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))

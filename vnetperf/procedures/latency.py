@@ -43,7 +43,15 @@ def merge_latencies(latencies: Sequence[Latency]) -> Latency:
         max_ns=max(latency.max_ns for latency in latencies),
         percentiles=percentiles,
         hdr=hdr,
+        before_departure=_sum_known([latency.before_departure for latency in latencies]),
+        above_range=_sum_known([latency.above_range for latency in latencies]),
     )
+
+
+def _sum_known(counts: Sequence[int | None]) -> int | None:
+    """The sum; None where one was not recorded."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _merge_histograms(latencies: Sequence[Latency]) -> tuple[dict[str, float], str]:
@@ -179,6 +187,11 @@ def _result_at(
         typical=_percentile_over_trials(by_direction, TYPICAL),
         worst_case=_percentile_over_trials(by_direction, WORST_CASE),
         variation={name: delay_variation(held) for name, held in by_direction.items()},
+        gaps=max(
+            (gaps for outcome in trials if (gaps := outcome.result.gaps)),
+            key=lambda gaps: gaps.poll.percentiles.get("99", gaps.poll.max_s),
+            default=None,
+        ),
         loss_ratio=max((outcome.result.worst_loss_ratio() for outcome in trials), default=0.0),
         trials=tuple(outcome.number for outcome in trials),
         note=note,

@@ -181,6 +181,8 @@ def _notes(
         )
     if short := [s.number for s in outcomes if s.verdict is Verdict.GENERATOR_LIMITED]:
         notes.append(f"less than the loads was offered in {_trials(short)}")
+    if stalled := [s.number for s in outcomes if s.verdict is Verdict.TESTER_STALLED]:
+        notes.append(f"the tester stood still in {_trials(stalled)}")
     return notes
 
 

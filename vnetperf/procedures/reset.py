@@ -215,4 +215,7 @@ def _notes(inputs: ResetInputs, trials: Sequence[TrialOutcome]) -> list[str]:
     short = [str(s.number) for s in trials if s.verdict is Verdict.GENERATOR_LIMITED]
     if short:
         notes.append(f"less than the load was offered in trials {', '.join(short)}")
+    stalled = [str(s.number) for s in trials if s.verdict is Verdict.TESTER_STALLED]
+    if stalled:
+        notes.append(f"the tester stood still in trials {', '.join(stalled)}")
     return notes

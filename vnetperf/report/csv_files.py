@@ -118,6 +118,21 @@ _RESULTS: Columns = {
     "trial_seconds": "result.trial_seconds",
     "wall_seconds": "result.wall_seconds",
     "virtual_lab": "run.virtual_lab",
+    "discarded_trials": "result.discarded",
+    **{
+        f"{kind}_trials_at_{bound}_bound": f"rate.goal.at_{bound}_bound.{kind}"
+        for bound in ("lower", "upper")
+        for kind in ("valid", "discarded")
+    },
+    **{
+        f"tester_poll_gap_{name}_s": f"rate.goal.gaps.poll.{path}"
+        for name, path in (
+            *((f"p{level}", f"percentiles.{level}") for level in ("50", "99", "99.9")),
+            ("max", "max_s"),
+        )
+    },
+    "frames_before_departure": "rate.latency.before_departure",
+    "frames_above_range": "rate.latency.above_range",
 }
 
 
@@ -144,6 +159,11 @@ _TRIALS: Columns = {
     "lost_at": lambda row: json.dumps(row["trial"].lost_at) if row["trial"].lost_at else "",
     "virtual_lab": "run.virtual_lab",
     "burst_frames": lambda row: row["trial"].burst or None,
+    "unsent_frames": "trial.unsent",
+    "tester_poll_gap_s": "trial.poll_gap_s",
+    "tester_send_gap_s": "trial.send_gap_s",
+    "late_frames": "trial.late",
+    "disturbed": lambda row: "; ".join(row["trial"].disturbed),
 }
 
 

@@ -16,7 +16,7 @@ from vnetperf.model.result import (
     ThreadUse,
     TrialPoint,
 )
-from vnetperf.model.trial import Latency, Verdict
+from vnetperf.model.trial import Latency, TrialGaps, Verdict
 from vnetperf.report.summary import Case, Group, case_of
 from vnetperf.report.table import NONE, Cell, Column, Table
 
@@ -307,7 +307,8 @@ def _share_cell(row: RateRow, of: float | None) -> Cell:
 
 
 def _percentile_cell(row: RateRow, level: str) -> Cell:
-    return _time_cell(row.latency.percentiles.get(level) if row.latency else None, NONE)
+    value = row.latency.percentiles.get(level) if row.latency else None
+    return _bound_by_tester(row, level, _time_cell(value, NONE))
 
 
 def _time_cell(value: float | None, missing: str) -> Cell:
@@ -317,7 +318,55 @@ def _time_cell(value: float | None, missing: str) -> Cell:
 
 
 def _largest_cell(row: RateRow) -> Cell:
-    return _time_cell(row.latency.max_ns if row.latency else None, NOT_MEASURED)
+    value = row.latency.max_ns if row.latency else None
+    return _bound_by_tester(row, "max", _time_cell(value, NOT_MEASURED))
+
+
+def _bound_by_tester(row: RateRow, level: str, cell: Cell) -> Cell:
+    gaps = row.goal.gaps
+    if gaps is None or row.latency is None or level not in gaps.bounds(row.latency):
+        return cell
+    return replace(cell, mark=(TESTER_BOUND, "warn"), why=f"poll gaps: {gaps_text(gaps)}")
+
+
+#: The mark of a latency that the tester's own wait may explain.
+TESTER_BOUND = "tester-bound"
+
+
+def discarded_text(goal: GoalResult) -> str:
+    """Trials discarded at each bound, of all that were run there."""
+    bounds = (("lower", goal.at_lower_bound), ("upper", goal.at_upper_bound))
+    known = [f"{name} {at.discarded} of {at.valid + at.discarded}" for name, at in bounds if at]
+    return ", ".join(known) or NOT_RECORDED
+
+
+def gaps_text(gaps: TrialGaps | None) -> str:
+    """The tester's gaps of polling, which are part of every latency."""
+    if gaps is None:
+        return "not recorded"
+    levels = ("50", "99", "99.9")
+    known = [f"p{x} {_gap(gaps.poll.percentiles[x])}" for x in levels if x in gaps.poll.percentiles]
+    return ", ".join([*known, f"max {_gap(gaps.poll.max_s)}"])
+
+
+def _gap(gap_s: float) -> str:
+    return units.nanoseconds(gap_s * 1e9)
+
+
+def tester_bound_text(gaps: TrialGaps | None, latency: Latency | None) -> str:
+    """The values of a latency that the tester's own wait may explain; "" for none."""
+    if gaps is None or latency is None:
+        return ""
+    return ", ".join(x if x == "max" else f"p{x}" for x in gaps.bounds(latency))
+
+
+def untimed_text(latency: Latency) -> str:
+    """Frames whose latency is not, or not fully, among the values; "" for none."""
+    counts = (
+        (latency.before_departure, "frames arrived before they had left, and are in no latency"),
+        (latency.above_range, "frames took over 10 s, and are in mean and maximum only"),
+    )
+    return ", ".join(f"{units.frames(n)} {what}" for n, what in counts if n)
 
 
 RateColumns: TypeAlias = tuple[Column[RateRow], ...]
@@ -340,6 +389,7 @@ _OF_GOALS: RateColumns = (
     Column("of it", lambda row: _share_cell(row, row.result.media_max_fps)),
     Column("of the generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
     Column("trials", lambda row: str(row.result.trial_count)),
+    Column("discarded at the bounds", lambda row: discarded_text(row.goal), words=True),
     Column("regular?", lambda row: flag_with_reason(row.goal), words=True),
     Column("tried again?", lambda row: confirmation_text(row.goal), words=True),
 )
@@ -352,6 +402,7 @@ _OF_DIRECTIONS: RateColumns = (
     Column("conditional throughput", _conditional_cell),
     Column("loss at lower bound", _loss_cell),
     *_LATENCIES,
+    Column("tester's poll gaps", lambda row: gaps_text(row.goal.gaps), words=True),
 )
 #: The page has goals and their directions in one table; what is the goal's alone is first.
 PAGE_COLUMNS: RateColumns = (
@@ -362,7 +413,9 @@ PAGE_COLUMNS: RateColumns = (
     Column("L1 Gbit/s", _l1_cell),
     Column("of medium", lambda row: _share_cell(row, row.result.media_max_fps)),
     Column("of generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
+    Column("discarded at bounds", lambda row: discarded_text(row.goal)),
     *_LATENCIES,
+    Column("poll gaps of the tester", lambda row: gaps_text(row.goal.gaps)),
 )
 TERMINAL_COLUMNS: RateColumns = (
     Column("lower bound\nfps", _lower_cell),
@@ -379,7 +432,8 @@ TERMINAL_COLUMNS: RateColumns = (
 #: The marks of results on a terminal; the legend below the table spells them out.
 SHORT_MARKS: dict[str, str] = {"irregular": "irreg.", "unstable": "unst."}
 #: Cells that only a goal has, and those that only a direction has.
-_GOAL_ONLY, _DIRECTION_ONLY = ("L1", "of ", "% of"), ("latency", "p50", "p99", "max")
+_GOAL_ONLY = ("L1", "of ", "% of", "discarded")
+_DIRECTION_ONLY = ("latency", "p50", "p99", "max", "poll gaps")
 
 
 def rate_cells(row: RateRow, columns: RateColumns) -> Iterator[Cell]:
@@ -398,7 +452,8 @@ def goal_table(group: Group) -> Table:
 def direction_table(group: Group) -> Table:
     """What was found of each direction."""
     rows = (row for r in group.measured for row in rate_rows(r) if row.direction)
-    return Table.of("Each direction", _OF_DIRECTIONS, rows)
+    notes = [note for r in group.measured for goal in r.goals for note in _latency_notes(r, goal)]
+    return Table.of("Each direction", _OF_DIRECTIONS, rows, notes)
 
 
 _SearchRow: TypeAlias = tuple[Result, Sequence[TrialPoint]]
@@ -514,6 +569,25 @@ def _lookups_text(lookups: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {units.percent(share, 3)}" for name, share in shown)
 
 
+def _goal_notes(result: Result, goal: GoalResult) -> Iterator[str]:
+    about = f"{result.size_name} {goal.name}"
+    if any(at is not None and at.discarded for at in (goal.at_lower_bound, goal.at_upper_bound)):
+        yield f"{about}: trials discarded at the bounds: {discarded_text(goal)}"
+    yield from _latency_notes(result, goal)
+
+
+def _latency_notes(result: Result, goal: GoalResult) -> Iterator[str]:
+    about = f"{result.size_name} {goal.name}"
+    for direction, latency in goal.latency.items():
+        if bound := tester_bound_text(goal.gaps, latency):
+            yield (
+                f"{about} {direction}: latency {TESTER_BOUND} at {bound}: the tester's own gaps of "
+                f"polling are {gaps_text(goal.gaps)}"
+            )
+        if untimed := untimed_text(latency):
+            yield f"{about} {direction}: {untimed}"
+
+
 def group_notes(group: Group) -> Iterator[str]:
     """Every note of a group."""
     irregular: dict[str, list[str]] = defaultdict(list)
@@ -533,9 +607,15 @@ def group_notes(group: Group) -> Iterator[str]:
                 elif held.modes or held.inversions:
                     text = confirmation_text(goal)
                     irregular[text].append(f"{result.size_name} {goal.name}")
+            yield from _goal_notes(result, goal)
         bad = {v: n for v, n in result.verdicts.items() if n and v is not Verdict.VALID}
         if bad:
             counts = ", ".join(f"{n} {v.value}" for v, n in bad.items())
             yield f"{result.size_text}: trials not counted (verdict): {counts}"
+        if result.is_selection and not result.goals:
+            yield (
+                f"{result.size_text}: irregular: {result.discarded} of {result.trial_count} trials "
+                "were discarded"
+            )
     for flag, where in irregular.items():
         yield f"{', '.join(where)}: {flag}"

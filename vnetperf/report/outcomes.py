@@ -27,7 +27,7 @@ from vnetperf.model.outcomes import (
 from vnetperf.model.result import FrameFaults, RepeatedNumber, Result
 from vnetperf.model.trial import Latency
 from vnetperf.model.units import frames, nanoseconds, percent, seconds
-from vnetperf.report import text
+from vnetperf.report import goal_text, text
 from vnetperf.report.summary import Group
 from vnetperf.report.table import Column, Table, group_sentences
 from vnetperf.report.text import ValueKind, single
@@ -220,6 +220,7 @@ _LATENCY: tuple[Column[_Direction], ...] = (
     Column("99 %", lambda d: d.percentile("99")),
     Column("99.9 %", lambda d: d.percentile("99.9"), brief=False),
     Column("largest", lambda d: d.extreme("max_ns")),
+    Column("tester's poll gaps", lambda d: goal_text.gaps_text(d.at.gaps), brief=False),
     Column("loss", lambda d: percent(d.at.loss_ratio), brief=False),
     Column("rate, aggregate", lambda d: units.fps(d.at.load_fps), brief=False),
     Column("of the medium", lambda d: _of_medium(d.at.load_fps, d.result), brief=False),
@@ -284,6 +285,13 @@ def _latency_notes(every: list[_Direction], group: Group) -> Iterator[str]:
     yield from group_sentences(
         (f"{e.result.size_text} at {e.found.of}", e.found.note) for e in loads
     )
+    for d in every:
+        about = f"{d.result.size_name} at {d.at.of}, {d.name}"
+        if bound := goal_text.tester_bound_text(d.at.gaps, d.latency):
+            gaps = goal_text.gaps_text(d.at.gaps)
+            yield f"{about}: {goal_text.TESTER_BOUND} at {bound}: the tester's gaps are {gaps}."
+        if d.latency is not None and (untimed := goal_text.untimed_text(d.latency)):
+            yield f"{about}: {untimed}."
     lossy = {f"{e.result.size_name} at {e.found.of}" for e in loads if e.found.loss_ratio > 0}
     if lossy:
         yield f"Frames were lost; their latency is unknown: {', '.join(sorted(lossy))}."

@@ -460,6 +460,12 @@ def _lost_text(trial: TrialPoint) -> str:
     return "; ".join(f"{hop}: {units.frames(n)}" for hop, n in trial.lost_at.items())
 
 
+def _gaps_text(trial: TrialPoint) -> str:
+    if trial.poll_gap_s is None or trial.send_gap_s is None:
+        return "not recorded"
+    return " / ".join(units.time_s(gap) for gap in (trial.poll_gap_s, trial.send_gap_s))
+
+
 #: Columns of a list of trials.
 _TRIALS: tuple[Column[TrialPoint], ...] = (
     Column("trial", lambda t: str(t.number)),
@@ -476,6 +482,10 @@ _TRIALS: tuple[Column[TrialPoint], ...] = (
     Column("offered of intended", lambda t: _percent(t.offered_ratio, 7)),
     Column("verdict", goal_text.verdict_text, words=True),
     Column("lost at (frames)", _lost_text, words=True),
+    Column("tester's longest gaps, polling / sending", _gaps_text),
+    Column("unsent", lambda t: _NO_NUMBER if t.unsent is None else units.frames(t.unsent)),
+    Column("late", lambda t: _NO_NUMBER if t.late is None else units.frames(t.late)),
+    Column("disturbed", lambda t: "; ".join(t.disturbed), words=True),
     Column("reason", lambda t: t.reason, words=True),
 )
 

@@ -310,6 +310,7 @@ _FLOOR = 1e-9
 _STROKES = {
     "dot": "h0",
     "triangle": "m0-4l4 7h-8z",
+    "wedge": "m0 4l4-7h-8z",
     "square": "m-3-3h6v6h-6z",
     "cross": "m-3-3l6 6m0-6l-6 6",
     "diamond": "m0-4l4 4l-4 4l-4-4z",
@@ -419,6 +420,7 @@ _KEYS = {
     "dot": "M14 6h0",
     "cross": "M11 3l6 6m0-6l-6 6",
     "triangle": "M14 2l4 7h-8z",
+    "wedge": "M14 10l4-7h-8z",
     "square": "M11 3h6v6h-6z",
     "diamond": "M14 2l4 4l-4 4l-4-4z",
     "ring": "M10.5 6a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0",

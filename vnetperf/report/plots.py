@@ -255,6 +255,7 @@ def by_size_plot(
 _VERDICT_MARKS = {
     Verdict.VALID: "dot",
     Verdict.GENERATOR_LIMITED: "triangle",
+    Verdict.TESTER_STALLED: "wedge",
     Verdict.INCONSISTENT: "square",
     Verdict.TIMED_OUT: "cross",
     Verdict.DUT_FAILED: "diamond",

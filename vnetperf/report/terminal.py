@@ -35,7 +35,8 @@ def _table(group: Group, *, plain: bool) -> Table:
         table.add_column(name, justify="right", overflow="fold")
     for result in group.measured:
         size = Text(result.size_short, style="bold cyan")
-        table.add_row(size, Text(f"{result.trial_count} trials", style="dim"))
+        discarded = f", {result.discarded} discarded" if result.discarded else ""
+        table.add_row(size, Text(f"{result.trial_count} trials{discarded}", style="dim"))
         for row in goal_text.rate_rows(result):
             cells = [c.short or c.text for c in goal_text.rate_cells(row, columns)]
             name = _encodable(row.direction or row.goal.name, plain=plain)

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from vnetperf.model.outcomes import LatencyAt, OverTrials, Spread, Transfer
 from vnetperf.model.result import GoalResult, RepeatedNumber, Result, RunResults
+from vnetperf.model.trial import Latency, TrialGaps
 from vnetperf.model.units import Unit, fps, percent
 from vnetperf.statistics import clopper_pearson
 from vnetperf.statistics.difference import Measurand
@@ -206,6 +207,8 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     conditions: dict[str, Any] = {"directions": result.directions, "loads": list(result.loads)}
     if result.imix:
         conditions["imix"] = result.imix
+    # The bounds of goals are judged one by one.
+    selection = "irregular" if result.is_selection and not result.goals else ""
     common: dict[str, Any] = {
         "scenario": result.scenario,
         "test": result.test,
@@ -225,6 +228,8 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
         **other: Any,
     ) -> Metric:
         """More, less: the label where runs are compared; given: conditions besides the result's."""
+        if other.get("main") and selection:
+            other["qualifiers"] = (*other.get("qualifiers", ()), selection)
         return Metric(
             **common,
             name=name,
@@ -244,6 +249,8 @@ def _metrics_of_shown(result: Result) -> Iterator[Metric]:
     for name, count in result.faults:
         if count is not None:
             yield make(f"frames_{name}", "frames", float(count))
+    if result.discarded is not None:
+        yield make("discarded_trials", "trials", float(result.discarded))
     for goal in result.goals:
         yield from _of_goal(make, goal)
     for at in result.latency_at:
@@ -298,6 +305,11 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
             yield of(f"mode_{part}", "fps", mode)
         inversions = goal.confirmation.inversions
         yield of("loss_inversions", "", float(len(inversions)))
+    for side, at in (("lower", goal.at_lower_bound), ("upper", goal.at_upper_bound)):
+        if at is not None:
+            yield of(f"trials_at_{side}_bound", "trials", float(at.valid + at.discarded))
+            yield of(f"discarded_at_{side}_bound", "trials", float(at.discarded))
+    yield from _of_gaps(of, goal.gaps)
     for bound in goal.per_direction:
         yield of("lower_bound", "fps", bound.lower_bound_fps, direction=bound.direction)
         yield of("upper_bound", "fps", bound.upper_bound_fps, direction=bound.direction)
@@ -307,6 +319,25 @@ def _of_goal(make: _Make, goal: GoalResult) -> Iterator[Metric]:
         for part in ("min", "mean", "max"):
             value = getattr(latency, f"{part}_ns")
             yield of(f"latency_{part}", "ns", value, direction=direction)
+        yield from _of_untimed(partial(of, direction=direction), latency)
+
+
+def _of_gaps(make: _Make, gaps: TrialGaps | None) -> Iterator[Metric]:
+    """The tester's own wait, which stands beside every latency."""
+    if gaps is None:
+        return
+    for level, value in gaps.poll.percentiles.items():
+        yield make(f"tester_poll_gap_p{level}", "s", value)
+    yield make("tester_poll_gap_max", "s", gaps.poll.max_s)
+    yield make("tester_send_gap_max", "s", gaps.send.max_s)
+
+
+def _of_untimed(make: _Make, latency: Latency) -> Iterator[Metric]:
+    """Frames that are received and not, or not fully, in a latency."""
+    for name in ("before_departure", "above_range"):
+        count = getattr(latency, name)
+        if count is not None:
+            yield make(f"frames_{name}", "frames", float(count))
 
 
 def latency_directions(at: LatencyAt) -> tuple[str, ...]:
@@ -321,6 +352,7 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
     }
     yield make("load", "fps", at.load_fps, at.of)
     yield make("loss_ratio", "ratio", at.loss_ratio, at.of)
+    yield from _of_gaps(partial(make, item=at.of), at.gaps)
     for direction in latency_directions(at):
         of, there = (at.of, direction), f"at {at.of} {direction}"
         mean, found = at.mean_ns.get(direction), at.latency.get(direction)
@@ -333,6 +365,7 @@ def _of_latency(make: _Make, at: LatencyAt) -> Iterator[Metric]:
                 label = f"p{level} {there}" if level in _PERCENTILES else ""
                 yield make(f"latency_p{level}", "ns", value, *of, less=label, **about)
             yield make("latency_max", "ns", found.max_ns, *of)
+            yield from _of_untimed(partial(make, item=at.of, direction=direction), found)
         for name, each in (("typical", at.typical), ("worst_case", at.worst_case)):
             if direction in each:
                 yield from _over_trials(

@@ -49,7 +49,13 @@ from vnetperf.results.records import (
     TrialRecord,
 )
 from vnetperf.runner.run import Run, utc_now
-from vnetperf.runner.verdict import OFFERED_MARGIN, judge, offerable_load, write_captures
+from vnetperf.runner.verdict import (
+    OFFERED_MARGIN,
+    is_finding,
+    judge,
+    offerable_load,
+    write_captures,
+)
 from vnetperf.search import replay
 
 log = logging.getLogger(__name__)
@@ -368,18 +374,17 @@ class Conductor:
                 self.run.forget_deployment()
                 of_dut = trial.verdict is Verdict.DUT_FAILED
                 raise (DutError if of_dut else GeneratorError)(trial.reason, where=where)
+            if trial.verdict is Verdict.INCONSISTENT:
+                raise _inconsistent(trial, where)
             if attempt == times.repeats_when_limited or _is_hopeless(request, trial):
                 break
             log.warning("%s is repeated: %s", where, trial.reason)
-        cure = "counters that do not add up are never a number; see the trial in trials.jsonl"
-        if trial.verdict is Verdict.GENERATOR_LIMITED:
-            cure = FREE_THE_TESTER
-            offerable = offerable_load(trial.result, logged.begin.loads)
-            if offerable and request.when_limited == "lower":
-                limit, hint = offerable
-                limit = min(limit, request.load_fps * OFFERED_MARGIN)
-                raise LimitedError(limit, hint, trial.reason)
-        raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=cure)
+        offerable = offerable_load(trial.result, logged.begin.loads)
+        if offerable and request.when_limited == "lower":
+            limit, hint = offerable
+            limit = min(limit, request.load_fps * OFFERED_MARGIN)
+            raise LimitedError(limit, hint, trial.reason)
+        raise GeneratorError(f"{trial.verdict}: {trial.reason}", where=where, cure=FREE_THE_TESTER)
 
     def _renew(self, logged: LoggedTest, outcome: TrialOutcome) -> None:
         """Deploy anew what did not come back after its reset: that was counted, and is broken."""
@@ -433,6 +438,25 @@ class Conductor:
         return trial
 
 
+def _inconsistent(trial: TrialRecord, where: str) -> VnetperfError:
+    """What ends a test whose counts contradict each other.
+
+    Another try that passes would only hide it: frames that a DUT sends to a wrong port, changes or
+    invents are what it does at this load (RFC 2544 section 10 has them verified), and counts that
+    do not add up discredit the others.
+    """
+    what = f"{trial.verdict}: {trial.reason}"
+    if is_finding(trial.result):
+        cure = (
+            "this is what the DUT did with the frames, and no measurement of its capacity: see "
+            f"trial {trial.number} in trials.jsonl, and the frames with --pcap 100:foreign"
+        )
+        return DutError(what, where=where, cure=cure)
+    cure = "counters that do not add up are never a number; see the trial in trials.jsonl"
+    return GeneratorError(what, where=where, cure=cure)
+
+
 def _is_hopeless(request: TrialRequest, trial: TrialRecord) -> bool:
     """Where the DUT drowns as well it was no noise: repeating would only cost time."""
-    return request.when_limited == "lower" and trial.result.worst_loss_ratio() > HOPELESS
+    limited = trial.verdict is Verdict.GENERATOR_LIMITED and request.when_limited == "lower"
+    return limited and trial.result.worst_loss_ratio() > HOPELESS

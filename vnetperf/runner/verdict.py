@@ -16,28 +16,72 @@ _VERDICT_OF_FAILURE = {
 }
 
 
+#: Smaller shares of a loss than this may be the tester's: what is left is the DUT's beyond doubt.
+STALL_SHARE = 0.1
+
+
 def judge(result: TrialResult, tolerance: float) -> tuple[Verdict, str]:
     """Judge a trial, each direction by itself."""
     if result.failed:
         return _VERDICT_OF_FAILURE[result.failed], result.failure
-    if not result.directions:
-        return Verdict.INCONSISTENT, "no direction was counted"
+    if why := _inconsistency(result):
+        return Verdict.INCONSISTENT, why
+    if why := _shortfall(result, tolerance):
+        return Verdict.GENERATOR_LIMITED, why
     for counts in result.directions:
-        if reason := _inconsistency(result, counts):
-            return Verdict.INCONSISTENT, f"direction {counts.direction}: {reason}"
-    for counts in result.directions:
-        offered = result.offered(counts)
-        if offered < counts.intended * (1 - tolerance):
-            shortfall = 1 - offered / counts.intended
-            return (
-                Verdict.GENERATOR_LIMITED,
-                f"direction {counts.direction}: offered {shortfall:.2%} less than intended "
-                f"({counts.unsent} frames unsent, {counts.refused} refused)",
-            )
+        if why := _stall(result, counts):
+            return Verdict.TESTER_STALLED, f"direction {counts.direction}: {why}"
     return Verdict.VALID, ""
 
 
-def _inconsistency(result: TrialResult, counts: DirectionCounts) -> str:
+def _inconsistency(result: TrialResult) -> str:
+    if not result.directions:
+        return "no direction was counted"
+    for counts in result.directions:
+        if reason := _contradiction(counts):
+            return f"direction {counts.direction}: {reason}"
+    if result.corrupted:
+        return f"{result.corrupted} frames came back with a stream or number that was never sent"
+    return ""
+
+
+def _shortfall(result: TrialResult, tolerance: float) -> str:
+    for counts in result.directions:
+        offered = result.offered(counts)
+        if offered < counts.intended * (1 - tolerance):
+            return (
+                f"direction {counts.direction}: offered {1 - offered / counts.intended:.2%} less "
+                f"than intended ({counts.unsent} frames unsent, {counts.refused} refused)"
+            )
+    return ""
+
+
+def _stall(result: TrialResult, counts: DirectionCounts) -> str:
+    """Why a loss may be that of a tester that stood still; "" where it cannot be.
+
+    The gaps that no ring bridges cost at most the frames of their whole length.
+    """
+    lost = result.lost(counts)
+    if lost <= 0 or result.gaps is None or counts.tx_seconds <= 0:
+        return ""
+    rate = result.offered(counts) / counts.tx_seconds
+    kinds = (
+        ("poll", result.gaps.poll, "the tester's receive ring holds"),
+        ("send", result.gaps.send, "the DUT's receive ring holds"),
+    )
+    over = [(does, gaps, holds) for does, gaps, holds in kinds if gaps.over_s > 0]
+    cost = rate * max((gaps.over_s for _, gaps, _ in over), default=0.0)
+    if cost <= STALL_SHARE * lost:
+        return ""
+    stalls = " and ".join(
+        f"the tester did not {does} for {gaps.max_s * 1e3:.3g} ms ({holds} "
+        f"{(gaps.hold_s or 0.0) * 1e3:.3g} ms of this load)"
+        for does, gaps, holds in over
+    )
+    return f"{lost} frames lost, and {stalls}"
+
+
+def _contradiction(counts: DirectionCounts) -> str:
     if counts.intended <= 0:
         return "no frame was intended"
     accounted = counts.sent + counts.refused + counts.unsent
@@ -48,6 +92,13 @@ def _inconsistency(result: TrialResult, counts: DirectionCounts) -> str:
     if counts.misrouted:
         return f"{counts.misrouted} frames came back at the wrong port"
     return ""
+
+
+def is_finding(result: TrialResult) -> bool:
+    """Whether an inconsistent trial shows what the DUT did, and not the tester's own miscount."""
+    return bool(result.corrupted) or any(
+        d.misrouted or 0 < d.sent < d.received for d in result.directions
+    )
 
 
 #: A new maximum stays below what the generator was just seen to offer ...

@@ -162,6 +162,9 @@ class Replay(Generic[Found]):
     found: Found | None = None
     """What the test returned, if the log is complete."""
 
+    discarded: int = 0
+    """Trials of the log that answered nothing: those that were repeated, or ended the test."""
+
 
 def replay(procedure: Procedure[Found], outcomes: Iterable[TrialOutcome]) -> Replay[Found]:
     """Feed a fresh test the trials of a log.
@@ -177,6 +180,7 @@ def replay(procedure: Procedure[Found], outcomes: Iterable[TrialOutcome]) -> Rep
         ReplayMismatchError: If the log holds a trial the test does not request at that point.
     """
     trials = enumerate(outcomes)
+    discarded = 0
     try:
         request = next(procedure)
         for index, outcome in trials:
@@ -184,9 +188,11 @@ def replay(procedure: Procedure[Found], outcomes: Iterable[TrialOutcome]) -> Rep
                 raise ReplayMismatchError(index, request, outcome)
             if outcome.answers(request):
                 request = procedure.send(outcome)
+            else:
+                discarded += 1
     except StopIteration as end:
         for index, outcome in trials:
             raise ReplayMismatchError(index, None, outcome) from None
         found: Found = end.value
-        return Replay(None, found)
-    return Replay(request)
+        return Replay(None, found, discarded)
+    return Replay(request, None, discarded)

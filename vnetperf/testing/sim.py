@@ -3,7 +3,7 @@
 It has what makes real data planes hard to search: capacity that varies between trials, a buffer
 that lets short trials pass above capacity, rare drops that have nothing to do with load, a second,
 lower mode it falls into now and then, capacity that falls when there is too much to do, a history
-after overload, and loss at loads below those it carries.
+after overload, and loss at loads below those it carries. The tester in front of it may stand still.
 Everything is drawn from one seed.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TypeVar
@@ -18,7 +19,9 @@ from typing import TypeVar
 from vnetperf.model.parameters import SearchGoal
 from vnetperf.model.trial import (
     DirectionCounts,
+    Gaps,
     Timeline,
+    TrialGaps,
     TrialOutcome,
     TrialRequest,
     TrialResult,
@@ -62,6 +65,21 @@ class SimulatedDut:
     overload_cost: float = 0.0
     """Share of its capacity, in [0, 1), that it loses as overload grows without limit, because it
     spends effort on frames that it then drops. 0 forwards its capacity under any overload."""
+
+    stall_s: float = 0.0
+    """Longest stall of the tester, seconds: in a trial with stalls it neither polls nor sends for
+    half of this to all of it, once. Nothing else is drawn in the stall: it costs frames that are
+    the tester's loss, and `TrialResult.gaps` shows it."""
+
+    stall_probability: float = 1.0
+    """Probability of a stall in each second of a trial."""
+
+    ring_frames: int = 2048
+    """Frames that the tester's receive ring and the DUT's hold: what arrives in a stall beyond
+    that is lost."""
+
+    catch_up_frames: int = 2048
+    """Overdue frames that the tester sends after a stall, at most; the others are unsent."""
 
     generator_limit_fps: float | None = None
     """Most the generator sends, frames/s per interface; frames it fails to send count as lost
@@ -119,10 +137,33 @@ class SimulatedDut:
         Returns:
             Its loss.
         """
+        result = self.count(request)
+        (counts,) = result.directions
+        lost = counts.intended - counts.received
+        return TrialOutcome(
+            request=request,
+            loss_ratio=lost / counts.intended,
+            number=self.trials,
+            result=result,
+        )
+
+    def count(self, request: TrialRequest) -> TrialResult:
+        """Run one trial.
+
+        Args:
+            request: Its intended load and duration.
+
+        Returns:
+            What a tester counts, with the gaps in which it stood still. Frames that a tester
+            whose limit is below the load fails to send are unsent.
+        """
         self.trials += 1
         intended = max(1, round(request.load_fps * request.duration_s))
         offered = min(intended, round(self.offered_fps(request.load_fps) * request.duration_s))
         self.clock_s += request.rest_s
+        stalls = self._draw_stalls(request.duration_s)
+        overdue = (round(stall * request.load_fps) for stall in stalls)
+        offered -= min(offered, sum(max(0, n - self.catch_up_frames) for n in overdue))
         capacity = self._draw_capacity()
         if self.clock_s < self._wedged_until_s:
             capacity *= self.wedged_share
@@ -137,7 +178,37 @@ class SimulatedDut:
         low, high = self.lossy_loads_fps
         if low < request.load_fps < high:
             forwarded = min(forwarded, math.floor(offered * (1.0 - self.lossy_ratio)))
-        return TrialOutcome(request=request, loss_ratio=(intended - forwarded) / intended)
+        rate = forwarded / request.duration_s
+        missed = sum(max(0, math.floor(stall * rate) - self.ring_frames) for stall in stalls)
+        forwarded -= min(forwarded, missed)
+        counts = DirectionCounts(
+            direction=0,
+            intended=intended,
+            sent=offered,
+            refused=0,
+            unsent=intended - offered,
+            received=forwarded,
+            tx_seconds=request.duration_s,
+        )
+        return TrialResult(directions=(counts,), gaps=self._gaps(stalls, rate or 1.0))
+
+    def _draw_stalls(self, duration_s: float) -> list[float]:
+        """Seconds of each stall of a trial."""
+        if not self.stall_s:
+            return []
+        seconds = range(max(1, round(duration_s)))
+        hit = [self._random.random() < self.stall_probability for _ in seconds]
+        return [self.stall_s * self._random.uniform(0.5, 1.0) for one in hit if one]
+
+    def _gaps(self, stalls: Sequence[float], rate: float) -> TrialGaps:
+        """The gaps of both kinds: the tester does nothing in a stall."""
+        hold = self.ring_frames / rate
+        gaps = Gaps(
+            max_s=max(stalls, default=0.0),
+            hold_s=hold,
+            over_s=sum(stall for stall in stalls if stall > hold),
+        )
+        return TrialGaps(poll=gaps, send=gaps, catch_up_frames=self.catch_up_frames)
 
     def high_loss_probability(self, load_fps: float, duration_s: float, loss_ratio: float) -> float:
         """Probability that a trial loses a larger share of its frames than a loss ratio.

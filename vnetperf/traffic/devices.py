@@ -32,11 +32,18 @@ class DpdkDevice:
 
 
 def dpdk_device(
-    number: int, end: WireEnd, mtu: int, accepted: Iterable[str], *, own_socket: bool = False
+    number: int,
+    end: WireEnd,
+    mtu: int,
+    accepted: Iterable[str],
+    *,
+    own_socket: bool = False,
+    frames: int = dpdk.AF_PACKET_FRAMES,
 ) -> DpdkDevice:
     """The device that plugs into an end.
 
-    An attachment's memif socket is its own (`own_socket`), a wire's is shared by all wires.
+    An attachment's memif socket is its own (`own_socket`), a wire's is shared by all wires. A
+    kernel interface has rings of so many `frames`.
     """
     if end.kind == "memif":
         argument = dpdk.memif_devargs(
@@ -52,7 +59,7 @@ def dpdk_device(
         return DpdkDevice(f"-a{end.pci}", pci=True)
     if end.kind in accepted and end.kind in KERNEL_KINDS:
         netdev = required(end, "netdev")
-        return DpdkDevice(f"--vdev={dpdk.af_packet_devargs(number, netdev, mtu)}", netdev)
+        return DpdkDevice(f"--vdev={dpdk.af_packet_devargs(number, netdev, mtu, frames)}", netdev)
     raise GeneratorError(
         f"cannot plug into a {end.kind}" + (f" under {end.driver}" if end.driver else ""),
         where=f"tester port {number}",

@@ -8,6 +8,7 @@ static const struct {
 } suites[] = {
 	{"seqtrack", test_seqtrack},
 	{"hdr", test_hdr},
+	{"gaps", test_gaps},
 	{"pacing", test_pacing},
 	{"fields", test_fields},
 	{"params", test_params},

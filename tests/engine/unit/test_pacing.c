@@ -18,7 +18,8 @@ static void setup(const struct pace_load *loads, uint16_t n, bool max, unsigned 
 	pacer_start(&p, START);
 }
 
-/* One transmit call at `now`, as tx.c does it frame by frame; returns frames sent. */
+/* One transmit call at `now`, as tx.c does it frame by frame; returns frames
+ * sent. */
 static unsigned int call(uint64_t now, unsigned int burst, bool *end)
 {
 	unsigned int n = 0;
@@ -55,7 +56,8 @@ static uint64_t run_to_end(uint64_t from, uint64_t every, unsigned int burst)
 	return now;
 }
 
-/* At each moment as many frames have left as the rate says, and at the end exactly the count. */
+/* At each moment as many frames have left as the rate says, and at the end
+ * exactly the count. */
 static void constant_rate(double rate, uint64_t count)
 {
 	const struct pace_load load = {.rate = rate, .count = count};
@@ -137,7 +139,8 @@ static void streams_of_different_rates(void)
 		CHECK_EQ(sent[i], loads[i].count);
 }
 
-/* After a stall no more than `burst` at once, then at most twice the rate, until caught up. */
+/* After a stall no more than `burst` at once, then at most twice the rate,
+ * until caught up. */
 static void catching_up(bool uniform)
 {
 	struct pace_load loads[2] = {{.rate = 1e6, .count = 100000},
@@ -226,7 +229,8 @@ static void full_rate(void)
 	CHECK_EQ(pacer_take_run(&p, START, 64, &late_sum, &first), 0);
 }
 
-/* Bursts of 64 leave at the beginning of each window, whole, and nothing until the next. */
+/* Bursts of 64 leave at the beginning of each window, whole, and nothing until
+ * the next. */
 static void bursts(bool uniform)
 {
 	const struct pace_load loads[] = {
@@ -272,6 +276,56 @@ static void bursts(bool uniform)
 	CHECK_EQ(given_up[0] + given_up[1], 0);
 }
 
+/* After a stall of 20 ms at 1 M frames/s all but the last 512 are given up, and
+ * no more than those are sent beside what is due meanwhile. */
+static void catching_up_is_bounded(bool uniform)
+{
+	const struct pace_load loads[2] = {
+		{.rate = uniform ? 500000 : 700000, .count = uniform ? 50000 : 70000},
+		{.rate = uniform ? 500000 : 300000, .count = uniform ? 50000 : 30000},
+	};
+	uint64_t now, behind = 0, total = 0;
+	bool end = false;
+
+	memset(sent, 0, sizeof(sent));
+	memset(given_up, 0, sizeof(given_up));
+	pacer_init(&p, loads, 2, false, HZ, 32, 500 * MS);
+	pacer_catch_up(&p, 512);
+	pacer_start(&p, START);
+	for (now = START; now < START + 10 * MS; now += 5000)
+		total += call(now, 32, &end);
+	CHECK(total >= 9990 && given_up[0] + given_up[1] == 0);
+	now += 20 * MS;
+	total = 0;
+	for (const uint64_t resumed = now; !end; now += 5000) {
+		const uint64_t due = (now - resumed) / 1000;
+
+		total += call(now, 32, &end);
+		if (total > due && total - due > behind)
+			behind = total - due;
+	}
+	CHECK(behind >= 480 && behind <= 514);
+	CHECK_EQ(sent[0] + sent[1] + given_up[0] + given_up[1], 100000);
+	CHECK(given_up[0] + given_up[1] >= 20000 - 530 && given_up[0] + given_up[1] <= 20000 - 490);
+}
+
+/* At full rate every frame is due at the start: none is too late. */
+static void full_rate_has_no_bound(void)
+{
+	const struct pace_load load = {.rate = 0, .count = 5000};
+	bool end = false;
+	uint64_t total = 0;
+
+	memset(given_up, 0, sizeof(given_up));
+	pacer_init(&p, &load, 1, true, HZ, 32, MS);
+	pacer_catch_up(&p, 512);
+	pacer_start(&p, START);
+	for (uint64_t now = START + 100 * MS; !end; now += MS)
+		total += call(now, 32, &end);
+	CHECK_EQ(total, 5000);
+	CHECK_EQ(given_up[0], 0);
+}
+
 static void shares(void)
 {
 	for (unsigned int parts = 1; parts < 9; parts++) {
@@ -301,5 +355,8 @@ void test_pacing(void)
 	full_rate();
 	bursts(true);
 	bursts(false);
+	catching_up_is_bounded(true);
+	catching_up_is_bounded(false);
+	full_rate_has_no_bound();
 	shares();
 }

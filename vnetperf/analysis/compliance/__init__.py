@@ -62,7 +62,7 @@ def ledger_of(
     logged = LoggedTrials(tests)
     trials = {result.case: logged.of(result) for result in measured}
     entries = [*setup(scenarios, measured, trials, run), *rfc6815_isolation(run)]
-    if not any(r.verdicts.get(Verdict.VALID) for r in results):
+    if not any(r.verdicts.get(Verdict.VALID) for r in measured):
         nothing = {"status": "not applicable", "value": "nothing was measured", "reason": ""}
         return [entry.model_copy(update=nothing) for entry in entries]
     found = (

@@ -20,8 +20,10 @@ from vnetperf.analysis.compliance.clause import (
 )
 from vnetperf.analysis.logged_tests import Case, is_valid
 from vnetperf.model.frames import PLAIN, RFC2544_FRAME_SIZES
-from vnetperf.model.result import GoalResult, LedgerEntry, Result
+from vnetperf.model.result import GoalResult, LedgerEntry, Result, ScenarioFacts
 from vnetperf.model.scenario import Scenario
+from vnetperf.model.trial import Verdict
+from vnetperf.model.units import frames, time_s
 from vnetperf.results.records import RunRecord, TrialRecord
 
 
@@ -34,6 +36,42 @@ def rfc6815_isolation(run: RunRecord) -> list[LedgerEntry]:
             bool(run.testbed.isolation),
             run.testbed.isolation_statement or "none stated",
             "the testbed file has no isolation statement",
+        )
+    ]
+
+
+def constant_load(
+    trials: Sequence[TrialRecord], facts: Sequence[ScenarioFacts]
+) -> list[LedgerEntry]:
+    """Hold the tester's gaps of sending against it; nothing where none were recorded."""
+    paced = [t for t in trials if not t.spec.burst and t.verdict is Verdict.VALID]
+    known = [(t.result.gaps, t.result.directions) for t in paced if t.result.gaps is not None]
+    if not known:
+        return []
+    unsent = sum(counts.unsent for _, directions in known for counts in directions)
+    bridged = all(gaps.send.over_s == 0 for gaps, _ in known)
+    longest = max(gaps.send.max_s for gaps, _ in known)
+    late = max(gaps.catch_up_frames for gaps, _ in known)
+    turns = dict.fromkeys(
+        f"{role}: {text}"
+        for one in facts
+        if isinstance(slices := one.facts.get("scheduler slices"), dict)
+        for role, text in slices.items()
+    )
+    value = (
+        f"longest gap of sending {time_s(longest)}; after a gap a queue sends at most {late} "
+        f"overdue frames, at up to twice its load; {frames(unsent)} frames unsent in {len(known)} "
+        "VALID trials"
+    )
+    return [
+        entry(
+            "RFC 1242 section 3.4",
+            "constant load: frames at a fixed interval",
+            bridged and not unsent,
+            f"{value}; slices and niceness of {'; '.join(turns)}" if turns else value,
+            "the tester stood still for longer than the DUT's receive ring holds at that load"
+            if not bridged
+            else "frames that were overdue too long were given up",
         )
     ]
 

@@ -6,7 +6,7 @@ Ports, memory and cores of the engine, its facts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,19 +33,25 @@ from vnetperf.traffic.loadgen.telemetry import EngineInfo, pcap_files
 from vnetperf.traffic.loadgen.trials import (
     BURST,
     MAX_LAG_S,
+    PortRings,
     PreparedStreams,
     parts_of,
     run_trial,
 )
 
 RING = 1 << dpdk.MEMIF_RING_LOG2
+#: Receive descriptors of a NIC's queue, as far as its driver allows: they bridge the tester's
+#: stalls. The rings of memif and virtio are the DUT's transmit rings as well, and stay as they are.
+NIC_RX_RING = 4 * RING
+#: Frames of a kernel interface's receive ring, likewise; of jumbo frames it would take 80 MiB.
+KERNEL_RX_RING = 4 * dpdk.AF_PACKET_FRAMES
 VHOST_NET = "/dev/vhost-net"
 #: Kinds by what they are: ends of wires, and places of VNFs, in order of preference.
 WIRES = ("nic", "memif", "veth")
 ATTACHMENTS = ("vhost-user", "memif", "vf", "veth", "tap", "macvtap")
 #: Buffers of the engine's pools: by receive and by transmit queue with its full ring, and for each
 #: port (see ports.c); memory beside them, MiB.
-RX_BUFFERS, TX_BUFFERS, PORT_BUFFERS = RING + 1024, RING + 3072, 512
+RX_BUFFERS, TX_BUFFERS, PORT_BUFFERS = 1024, RING + 3072, 512
 BASE_MIB = 64
 #: Queues of a NIC of the tester's own, at most; what memory is planned for.
 NIC_QUEUES = 2
@@ -60,12 +66,14 @@ class EnginePort(DpdkDevice):
         tx_queues: Transmit queues, between which the sender chooses.
         hugepages: True when its memory must be shared with another process, or seen by hardware.
         resets: True when the driver changes the interface's address and MTU on the way.
+        rings: What its rings hold; of a NIC the driver tells when it has started.
     """
 
     rx_queues: int = 1
     tx_queues: int = 1
     hugepages: bool = False
     resets: bool = False
+    rings: PortRings = field(default_factory=PortRings)
 
 
 def engine_port(
@@ -88,17 +96,26 @@ def engine_port(
             ring=RING // 2,
             mac=mac,
         )
-        return EnginePort(f"--vdev={argument}", rx_queues=queues, tx_queues=queues, hugepages=True)
+        return EnginePort(
+            f"--vdev={argument}",
+            rx_queues=queues,
+            tx_queues=queues,
+            hugepages=True,
+            rings=PortRings(RING // 2, RING // 2),
+        )
     if end.kind == "tap":
         return _tap(number, end, scenario.mtu, vhost_net=vhost_net)
     in_vnf_place = isinstance(scenario.deployment.ends[number], VnfPort)
     kinds = (*WIRES, *ATTACHMENTS)
-    device = dpdk_device(number, end, scenario.mtu, kinds, own_socket=in_vnf_place)
+    frames = KERNEL_RX_RING if scenario.mtu <= STANDARD_MTU else dpdk.AF_PACKET_FRAMES
+    device = dpdk_device(number, end, scenario.mtu, kinds, own_socket=in_vnf_place, frames=frames)
     rx_queues = tx_queues = 1
+    rings = PortRings(frames) if device.netdev else PortRings()
     if end.kind == "memif":
         # memif has no hash: the sender's queue is the receiver's. Nor does one connect whose other
         # end sends on fewer queues than it polls.
         rx_queues, tx_queues = max(polled, queues), scenario.options.rx_queues or 1
+        rings = PortRings(*[_memif_ring(scenario)] * 2)
     elif device.pci:
         rx_queues = min(-(-workers // len(scenario.deployment.ends)), NIC_QUEUES)
         tx_queues = rx_queues
@@ -109,7 +126,14 @@ def engine_port(
         hugepages=device.pci,
         pci=device.pci,
         netdev=device.netdev,
+        rings=rings,
     )
+
+
+def _memif_ring(scenario: Scenario) -> int:
+    """Frames of a memif ring: the smaller of what both ends want."""
+    options = scenario.options
+    return min(RING, options.rx_descriptors or RING, options.tx_descriptors or RING)
 
 
 def _tap(number: int, end: WireEnd, mtu: int, *, vhost_net: bool) -> EnginePort:
@@ -123,9 +147,10 @@ def _tap(number: int, end: WireEnd, mtu: int, *, vhost_net: bool) -> EnginePort:
     return EnginePort(f"--vdev={argument}", hugepages=True, netdev=netdev, resets=True)
 
 
-def memory_mib(ports: int, rx_queues: int, tx_queues: int, mtu: int) -> int:
+def memory_mib(ports: int, rx_queues: int, tx_queues: int, mtu: int, *, rx_ring: int = RING) -> int:
     """Memory of the engine."""
-    buffers = ports * (rx_queues * RX_BUFFERS + tx_queues * TX_BUFFERS + PORT_BUFFERS)
+    rx_buffers = rx_ring + RX_BUFFERS
+    buffers = ports * (rx_queues * rx_buffers + tx_queues * TX_BUFFERS + PORT_BUFFERS)
     return -(-(BASE_MIB + dpdk.mbuf_pool_mib(buffers, mtu)) // 64) * 64
 
 
@@ -156,7 +181,7 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
         nic_time=plan.testbed.nic_timestamps,
         rx_queues=rx_queues,
         tx_queues=tx_queues,
-        rx_descriptors=RING,
+        rx_descriptors=NIC_RX_RING if any(port.pci for port in ports) else RING,
         tx_descriptors=RING,
         mtu=scenario.mtu if scenario.mtu != STANDARD_MTU else None,
         room=dpdk.mbuf_room(scenario.mtu),
@@ -165,9 +190,14 @@ def engine_config(plan: Plan, ports: Sequence[EnginePort], ends: Sequence[WireEn
 
 
 def engine_facts(
-    info: EngineInfo, config: EngineConfig | None, executable: str, plan: Plan
+    info: EngineInfo,
+    config: EngineConfig | None,
+    executable: str,
+    plan: Plan,
+    rings: Sequence[PortRings] = (),
 ) -> dict[str, Any]:
     """Version, launch line, ports and time stamp method."""
+    catch_up = PreparedStreams(rings=tuple(rings)).catch_up
     return {
         "version": f"loadgen {info.version}, {info.dpdk}",
         "launch line": " ".join(config.argv(executable)) if config else "",
@@ -200,6 +230,12 @@ def engine_facts(
         f"{sum(port.answers for port in info.ports)} frames sent to them so far",
         "largest burst": BURST,
         "given up when late by (s)": patient(MAX_LAG_S),
+        "catching up after a stall": f"at most {catch_up} overdue frames of each transmit queue, "
+        f"{BURST} of them back to back, the others at up to twice its load; the rest is unsent",
+        "receive rings (frames)": [p.tester or "unknown: its driver's" for p in rings],
+        "receive rings of the DUT (frames)": [
+            p.dut or "unknown: not the tester's to see" for p in rings
+        ],
         "sleep when idle (us)": config.sleep_us if config else 0,
     }
 
@@ -298,10 +334,10 @@ def _entry(
 
 def _count_values(frame: CompiledFrame, offset: int, width: int) -> int:
     """How many consecutive values the address at an offset takes, at least."""
-    for field in frame.fields:
-        ends_with_it = field.offset + field.width == offset + width
-        if ends_with_it and field.offset >= offset and field.width <= LOW:
-            return (field.count - 1) * field.step + 1
+    for one in frame.fields:
+        ends_with_it = one.offset + one.width == offset + width
+        if ends_with_it and one.offset >= offset and one.width <= LOW:
+            return (one.count - 1) * one.step + 1
     return 1
 
 
@@ -374,7 +410,8 @@ class Loadgen(TrafficGenerator):
         tx_queues = options.rx_queues or 1
         if {"nic", "vf"} & set(kinds):  # queues of the tester's own: as many for several workers
             senders, tx_queues = max(senders, NIC_QUEUES), max(tx_queues, NIC_QUEUES)
-        return memory_mib(2, max(senders, tx_queues), tx_queues, scenario.mtu)
+        rx_ring = NIC_RX_RING if {"nic", "vf"} & set(kinds) else RING
+        return memory_mib(2, max(senders, tx_queues), tx_queues, scenario.mtu, rx_ring=rx_ring)
 
     @classmethod
     def build_for_lab(cls) -> None:
@@ -447,9 +484,19 @@ class Loadgen(TrafficGenerator):
             raise GeneratorError(f"frame size {frame_size}", accepted=f"up to {MAX_FRAME_SIZE}")
         queues = {number: port.tx_queues for number, port in enumerate(self._ports)}
         parts = parts_of(streams, profile, frame_size, queues)
-        self._prepared = PreparedStreams(parts, group=profile.burst)
+        self._prepared = PreparedStreams(parts, group=profile.burst, rings=self._rings())
         self._running().set_streams(part.spec for part in self._prepared.parts)
         self._meet_neighbours(streams, profile, frame_size)
+
+    def _rings(self) -> tuple[PortRings, ...]:
+        """What the rings at each port hold; a NIC's driver may give fewer descriptors."""
+        if not any(port.pci for port in self._ports):
+            return tuple(port.rings for port in self._ports)
+        found = self._running().info().ports
+        return tuple(
+            replace(port.rings, tester=info.rx_descriptors) if port.pci else port.rings
+            for port, info in zip(self._ports, found, strict=True)
+        )
 
     def _meet_neighbours(
         self, streams: tuple[Stream, ...], profile: TrafficProfile, frame_size: int
@@ -513,7 +560,8 @@ class Loadgen(TrafficGenerator):
     def facts(self) -> dict[str, Any]:
         """Version, launch line, ports and time stamp method."""
         executable = str(self.executable)
-        return engine_facts(self._running().info(), self.config, executable, self.plan)
+        info = self._running().info()
+        return engine_facts(info, self.config, executable, self.plan, self._rings())
 
     def close(self) -> None:
         """End the engine."""

@@ -24,6 +24,7 @@ from vnetperf.traffic.loadgen.telemetry import (
     EngineSocket,
     EngineStatus,
     FrameCounts,
+    GapTimes,
     NumberPairs,
     PortInfo,
     PortResult,
@@ -254,6 +255,9 @@ class EngineTrial:
     """Frames per transmit call at most, and back to back after a stall, 1..256."""
     group: int = 1
     """Frames of each queue that leave back to back, then none until the rate is met, 1..65536."""
+    catch_up: int = 0
+    """Overdue frames of each queue that are sent after a stall, at most: the others are given up
+    as unsent; 0: those that are less than `max_lag_s` late."""
     max_lag_s: float = 0.01
     """Seconds behind schedule (or of retrying) after which frames are given up as unsent."""
     policy: Literal["drop", "retry"] = "drop"
@@ -275,6 +279,7 @@ class EngineTrial:
             "drain": float(self.drain_s),
             "burst": self.burst,
             "group": self.group,
+            "catch_up": self.catch_up or None,
             "max_lag": float(self.max_lag_s),
             "policy": self.policy,
             "steps": "/".join(f"{share!r}@{seconds!r}" for share, seconds in self.steps) or None,
@@ -510,6 +515,13 @@ class Engine:
                 for number, reply in enumerate(self._ask_all("trial/port", ports))
             ),
         )
+
+    def gaps(
+        self, *, poll_hold_ns: int | None, send_hold_ns: int | None
+    ) -> tuple[GapTimes, GapTimes]:
+        """Return the gaps of polling and of sending in the last trial, given the longest held."""
+        reply = self._ask("trial/gaps", poll_hold=poll_hold_ns, send_hold=send_hold_ns)
+        return parse_reply(GapTimes, reply, "poll_"), parse_reply(GapTimes, reply, "send_")
 
     def histograms(self, stream_ids: Sequence[int]) -> dict[int, NumberPairs]:
         """Return the latency histograms of streams in the last trial."""

@@ -163,6 +163,8 @@ class PortInfo:
     """How far that may be off, by the last reading of both clocks."""
     answers: int
     """Frames sent to neighbours since the start: answers and announcements."""
+    rx_descriptors: int | None = None
+    """Frames of each receive ring, as the driver has set it up."""
 
 
 @dataclass(frozen=True)
@@ -323,6 +325,19 @@ class PortResult:
     def lag_mean_ns(self) -> float | None:
         """Mean pacing error: how far behind schedule frames left; None: not paced."""
         return self.lag_sum_ns / self.lag_frames if self.lag_frames else None
+
+
+@dataclass(frozen=True)
+class GapTimes:
+    """Gaps of polling or of sending of all workers in a finished trial (engine/gaps.h)."""
+
+    max_ns: int
+    p50_ns: int
+    """For half of the time there was no gap longer than this; the others likewise."""
+    p99_ns: int
+    p999_ns: int
+    over_ns: int
+    """Time in gaps longer than the limit that was given."""
 
 
 @dataclass(frozen=True)

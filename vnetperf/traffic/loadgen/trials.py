@@ -18,7 +18,15 @@ from vnetperf.host.wait import patient
 from vnetperf.model.errors import GeneratorError, HostError
 from vnetperf.model.profile import TrafficProfile
 from vnetperf.model.traffic import Stream
-from vnetperf.model.trial import DirectionCounts, Latency, Timeline, TrialResult, TrialSpec
+from vnetperf.model.trial import (
+    DirectionCounts,
+    Gaps,
+    Latency,
+    Timeline,
+    TrialGaps,
+    TrialResult,
+    TrialSpec,
+)
 from vnetperf.statistics.histogram import encode_hdr, latency_percentiles
 from vnetperf.traffic.base import sleep_watching
 from vnetperf.traffic.frames import (
@@ -40,6 +48,7 @@ from vnetperf.traffic.loadgen.engine import (
 from vnetperf.traffic.loadgen.telemetry import (
     DelayDifferences,
     EngineResult,
+    GapTimes,
     NumberPairs,
     StreamResult,
     StreamTimeline,
@@ -240,12 +249,28 @@ def _outer_ipv4(
 
 #: Frames in one transmit call, and back to back after a stall.
 BURST = 32
-#: A frame that is later than this is given up; a scheduler slice of another poller is far shorter.
+#: Overdue frames that a transmit queue sends after a stall, at most, where the size of the DUT's
+#: receive ring is not known: no DUT here has a smaller one.
+CATCH_UP = 1024
+#: A frame that is later than this is given up at any load.
 MAX_LAG_S = 0.01
 #: Longest wait for the engine beyond the trial's own length, seconds.
 GRACE_S = 10.0
 #: Slowest that a burst leaves, frames/s: through af_packet on a busy machine.
 SLOWEST_BURST_FPS = 50_000.0
+
+
+@dataclass(frozen=True)
+class PortRings:
+    """What the rings at one of the tester's ports hold, frames; None: not known.
+
+    Attributes:
+        tester: The tester's receive ring.
+        dut: The DUT's receive ring, which the port sends into.
+    """
+
+    tester: int | None = None
+    dut: int | None = None
 
 
 @dataclass(frozen=True)
@@ -255,10 +280,22 @@ class PreparedStreams:
     Attributes:
         parts: What the engine sends, by queue.
         group: Frames of each queue that are sent back to back; 1 sends evenly.
+        rings: By port of the tester.
     """
 
     parts: tuple[StreamPart, ...] = ()
     group: int = 1
+    rings: tuple[PortRings, ...] = ()
+
+    @property
+    def catch_up(self) -> int:
+        """Overdue frames that a transmit queue sends after a stall, at most.
+
+        As many as the DUT's receive ring holds, so that catching up does not overflow the ring of
+        a DUT that keeps up with the load. All others are given up, which keeps the load constant
+        (RFC 1242 section 3.4) but for such bursts.
+        """
+        return min((ring.dut or CATCH_UP for ring in self.rings), default=CATCH_UP)
 
     def loads(self, trial: TrialSpec) -> dict[int, StreamLoad]:
         """What each part sends, so that each direction has the load of the trial or its burst."""
@@ -297,8 +334,10 @@ def run_trial(
         sleep_watching(began + sent_s + trial.drain_s, watch)
     drained = max(0.0, result.elapsed_ns / 1e9 - sent_s)
     timelines = _timelines(engine, prepared, trial, refusal_is_loss=refusal_is_loss)
+    directions = tally(prepared.parts, result)
     counts = TrialResult(
-        directions=tally(prepared.parts, result),
+        directions=directions,
+        gaps=_gaps(engine, prepared, directions),
         foreign={str(p.port): p.foreign for p in result.ports},
         corrupted=sum(p.corrupted for p in result.ports),
         verified=sum(p.verified for p in result.ports),
@@ -318,8 +357,51 @@ def run_trial(
     histograms = engine.histograms([s.stream for s in own if s.latency.count])
     received = [s.stream for s in own if s.counts.received]
     differences = engine.differences(received) if trial.ipdv else {}
-    directions = tally(prepared.parts, result, histograms, differences)
-    return counts.model_copy(update={"directions": directions})
+    timed = tally(prepared.parts, result, histograms, differences)
+    return counts.model_copy(update={"directions": timed})
+
+
+def _gaps(
+    engine: Engine, prepared: PreparedStreams, directions: Sequence[DirectionCounts]
+) -> TrialGaps:
+    """How long the workers stood still, and how much of that no ring bridges."""
+    sides = {p.stream.direction: (p.stream.tx_port, p.stream.rx_port) for p in prepared.parts}
+    rates = {d.direction: (d.sent + d.refused) / d.tx_seconds for d in directions if d.tx_seconds}
+
+    def held(frames: Mapping[int, int | None]) -> float | None:
+        """Seconds until the first ring overflows, of frames by direction."""
+        times = [
+            known / rates[direction]
+            for direction, known in frames.items()
+            if known is not None and rates.get(direction)
+        ]
+        return min(times, default=None)
+
+    rings = dict(enumerate(prepared.rings))
+    poll_s = held({d: rings.get(rx, PortRings()).tester for d, (_, rx) in sides.items()})
+    send_s = held({d: rings.get(tx, PortRings()).dut for d, (tx, _) in sides.items()})
+    poll, send = engine.gaps(
+        poll_hold_ns=None if poll_s is None else round(poll_s * 1e9),
+        send_hold_ns=None if send_s is None else round(send_s * 1e9),
+    )
+    return TrialGaps(
+        poll=_gap_times(poll, poll_s),
+        send=_gap_times(send, send_s),
+        catch_up_frames=prepared.catch_up,
+    )
+
+
+def _gap_times(found: GapTimes, hold_s: float | None) -> Gaps:
+    return Gaps(
+        max_s=found.max_ns / 1e9,
+        percentiles={
+            "50": found.p50_ns / 1e9,
+            "99": found.p99_ns / 1e9,
+            "99.9": found.p999_ns / 1e9,
+        },
+        hold_s=None if hold_s is None else round(hold_s, 9),
+        over_s=found.over_ns / 1e9,
+    )
 
 
 def _summary(counts: TrialResult) -> str:
@@ -346,6 +428,7 @@ def engine_trial(
         drain_s=trial.drain_s,
         burst=BURST,
         group=1 if trial.burst else prepared.group,
+        catch_up=prepared.catch_up,
         max_lag_s=patient(MAX_LAG_S),
         policy="retry" if trial.burst and not refusal_is_loss else "drop",
         bin_s=trial.bin_s,
@@ -432,6 +515,8 @@ def _latency(
         min_ns=min(s.latency.min_ns for s in timed),
         mean_ns=sum(s.latency.sum_ns for s in timed) / count,
         max_ns=max(s.latency.max_ns for s in timed),
+        before_departure=sum(s.counts.bad_latency for s in streams),
+        above_range=sum(s.latency.over for s in streams),
     )
     if histograms is None:
         return summary

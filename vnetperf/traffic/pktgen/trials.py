@@ -497,5 +497,8 @@ class PktgenTrials:
             },
             drain_s=trial.drain_s,
             max_burst=pace.burst,
-            uncollected=dict.fromkeys(NUMBERED, UNCOUNTED),
+            uncollected={
+                **dict.fromkeys(NUMBERED, UNCOUNTED),
+                "gaps": "not recorded: Pktgen keeps no account of when it stood still",
+            },
         )

@@ -287,6 +287,7 @@ UNCOLLECTED = {
         ("max_burst", "max_lag_s", "mean_lag_s"),
         "not measured: TRex keeps no account of when frames left",
     ),
+    "gaps": "not recorded: TRex keeps no account of when it stood still",
 }
 NS_PER_US = 1000
 WHERE = "trex"

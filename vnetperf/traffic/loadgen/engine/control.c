@@ -85,6 +85,10 @@ void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest)
 		const struct rx_queue *q = &engine.port[port].rxq[i];
 
 		add_totals(&sum->rx, &q->at_run, at_rest ? &q->at_rest : &q->totals);
+		/* Those that came between the trials as well: they are the last one's, late. */
+		if (at_rest)
+			sum->rx.stale +=
+				q->stale_to - q->stale_from - (q->at_rest.stale - q->at_run.stale);
 	}
 	for (unsigned int i = 0; i < engine.port[port].n_txq; i++) {
 		const struct tx_queue *q = engine.port[port].txq[i];
@@ -269,6 +273,7 @@ bool control_start(const struct trial_spec *spec, struct problem *why)
 			    .epoch = spec->epoch,
 			    .burst = spec->burst,
 			    .group = spec->group,
+			    .catch_up = spec->catch_up,
 			    .max_lag = cycles(spec->max_lag)};
 
 	if (!control_at_rest(why) || !plan_loads(&plan, spec, why) || !plan_check(&plan, why))
@@ -306,6 +311,27 @@ bool control_learn(uint16_t id, uint64_t count, double rate, struct problem *why
 	engine.trial.epoch = 0;
 	engine.trial.drain = 0;
 	return launch(&plan, 0, why);
+}
+
+const struct gaps *control_gaps(uint64_t *poll_ns, uint64_t *send_ns)
+{
+	const uint64_t until = result.drain_from ? result.drain_from : result.end;
+	static struct gaps merged;
+
+	hdr_reset(&merged.poll);
+	hdr_reset(&merged.send);
+	*poll_ns = *send_ns = 0;
+	for (unsigned int w = 0; w < engine.n_workers; w++) {
+		const struct worker *worker = engine.worker[w];
+
+		hdr_merge(&merged.poll, &worker->gaps->poll);
+		hdr_merge(&merged.send, &worker->gaps->send);
+		*poll_ns += cycles_to_ns(result.end - result.start);
+		for (unsigned int i = 0; i < worker->n_txq; i++)
+			*send_ns +=
+				worker->txq[i]->n_streams ? cycles_to_ns(until - result.start) : 0;
+	}
+	return &merged;
 }
 
 const struct hdr *control_histogram(uint16_t id)

@@ -10,7 +10,8 @@ struct trial_spec {
 	bool has_duration;
 	bool retry;
 	uint16_t burst;
-	uint32_t group; /* frames of each burst; 1: evenly */
+	uint32_t group;	   /* frames of each burst; 1: evenly */
+	uint32_t catch_up; /* overdue frames of a queue sent after a stall, at most; 0: any */
 	double duration, delay, drain, max_lag;
 	double bin;   /* of timelines; 0: none */
 	double tag;   /* frames sent before are in no latency */
@@ -58,13 +59,16 @@ void control_stream_sums(uint16_t id, struct stream_result *sum);
 void control_port_sums(uint16_t port, struct port_result *sum, bool at_rest);
 /* The histogram of a stream over all workers; valid until the next call. */
 const struct hdr *control_histogram(uint16_t id);
+/* Gaps of all workers in the last trial, likewise; in *poll_ns and *send_ns the time they are in:
+ * that of all workers, and of all queues that sent. */
+const struct gaps *control_gaps(uint64_t *poll_ns, uint64_t *send_ns);
 
 /* plan.c: what queues and workers need for the coming trial. */
 struct plan {
 	bool learning, retry;
 	uint8_t epoch;
 	uint16_t burst;
-	uint32_t group;
+	uint32_t group, catch_up;
 	uint64_t max_lag;
 	/* by stream id; count 0: rests */
 	double rate[LG_MAX_STREAMS];

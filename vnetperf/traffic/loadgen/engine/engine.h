@@ -13,6 +13,7 @@
 
 #include "args.h"
 #include "common.h"
+#include "gaps.h"
 #include "hdr.h"
 #include "nicclock.h"
 #include "order.h"
@@ -26,7 +27,7 @@
 struct rx_totals {
 	uint64_t frames, octets;	  /* everything received; octets with FCS */
 	uint64_t foreign, foreign_octets; /* no trailer of ours */
-	uint64_t stale;			  /* ours, of another trial or outside any */
+	uint64_t stale;			  /* ours, of another trial, or come after its end */
 	uint64_t learning;
 	uint64_t corrupted;  /* of this trial, but with a stream or sequence never sent */
 	uint64_t verified;   /* frames whose payload was compared with what was sent */
@@ -46,6 +47,8 @@ struct rx_queue {
 	struct nicclock clock;
 	uint64_t *expected; /* [stream][most_txq]: one above the highest seen here */
 	struct rx_totals totals, at_run, at_rest;
+	/* totals.stale when the last trial ended, and the one before: learning is no trial */
+	uint64_t stale_to, stale_from;
 	uint32_t follows[LG_MAX_STREAMS][LG_MAX_QUEUES]; /* next number, while gaps are captured */
 };
 
@@ -97,7 +100,9 @@ struct tx_queue {
 	bool watched;
 	bool away; /* its port is not plugged in: everything is refused */
 	uint64_t max_lag, pending_since, starved_since;
-	uint64_t latest; /* cycles behind schedule of the latest frame just chosen */
+	uint64_t latest;  /* cycles behind schedule of the latest frame just chosen */
+	uint64_t called;  /* TSC of the last transmit call, or of the trial's start */
+	struct hdr *gaps; /* of sending, the worker's; NULL: learning */
 	struct rte_mempool *pool;
 	struct tx_stream *streams;
 	struct tx_totals totals;
@@ -112,6 +117,7 @@ struct tx_queue {
 	struct pace_load *loads;
 	uint16_t n_steps, step;
 	uint32_t group;
+	uint32_t catch_up; /* overdue frames sent after a stall, at most; 0: by max_lag alone */
 };
 
 struct worker {
@@ -125,7 +131,9 @@ struct worker {
 	uint32_t signature; /* of the running trial; 0 outside */
 	uint32_t plugs;	    /* which ports are away, as of when it looked */
 	_Atomic uint32_t plugs_ack;
-	bool nic_time; /* some queue has it */
+	bool nic_time;	 /* some queue has it */
+	uint64_t polled; /* TSC of the last look at its queues in the trial, or of its start */
+	struct gaps *gaps;
 	uint16_t n_rxq, n_txq;
 	uint16_t n_polled; /* of rxq[], the first: the others' ports are away */
 	struct rx_queue *rxq[LG_MAX_PORTS * LG_MAX_QUEUES];
@@ -137,6 +145,7 @@ struct port {
 	struct rx_queue rxq[LG_MAX_QUEUES];
 	struct tx_queue *txq[LG_MAX_QUEUES];
 	uint16_t n_rxq, n_txq;
+	uint16_t rx_desc;
 	char name[RTE_ETH_NAME_MAX_LEN];
 	char driver[64];
 	struct rte_mempool *rx_pool;

@@ -65,6 +65,16 @@ void pacer_init(struct pacer *p, const struct pace_load *loads, uint16_t n, bool
 	p->depth = p->half * burst;
 }
 
+void pacer_catch_up(struct pacer *p, unsigned int frames)
+{
+	uint64_t most;
+
+	if (frames == 0 || p->half == 0)
+		return;
+	most = (uint64_t)(p->hz / p->total * frames);
+	p->max_lag = most < p->max_lag ? most : p->max_lag;
+}
+
 void pacer_group(struct pacer *p, unsigned int group)
 {
 	if (group <= 1 || p->half == 0 || p->total <= 0)

@@ -7,8 +7,9 @@
  * less than a cycle, and nothing is divided per frame.
  *
  * Catching up is limited by a gate (a token bucket in units of time): after a stall at most `burst`
- * frames leave back to back, the rest at twice the nominal rate.  Frames later than `max_lag` are
- * given up: the generator was too slow, and says so.
+ * frames leave back to back, the rest at twice the nominal rate.  It is bounded: frames later than
+ * `max_lag`, and all but the last `catch_up` that are overdue, are given up and count as unsent.
+ * That keeps the load constant (RFC 1242 section 3.4) but for a burst of a stated size.
  *
  * Bursts: with a window, all frames due within it leave when it begins, back to back; a window is
  * as long as `group` frames take at the nominal rate.
@@ -59,6 +60,9 @@ struct pace_load {
 /* Set up for loads[0..n); with `max` all frames are due at once.  hz: cycles per second. */
 void pacer_init(struct pacer *p, const struct pace_load *loads, uint16_t n, bool max, double hz,
 		unsigned int burst, uint64_t max_lag);
+/* Send at most `frames` overdue ones after a stall, 0: whatever max_lag allows.  To be called after
+ * pacer_init() and before pacer_group(). */
+void pacer_catch_up(struct pacer *p, unsigned int frames);
 /* Send in bursts of `group` frames; to be called between pacer_init() and pacer_start(). */
 void pacer_group(struct pacer *p, unsigned int group);
 /* With a window: up to when frames are sent now, later than now. */

@@ -158,6 +158,7 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 		q->has_udp = q->has_udp || t->fields.udp >= 0;
 	}
 	q->burst = plan->burst;
+	q->catch_up = plan->catch_up;
 	q->retry = plan->retry;
 	q->max = max;
 	q->max_lag = plan->max_lag;
@@ -165,6 +166,7 @@ static bool tx_queue_plan(struct tx_queue *q, const struct plan *plan)
 	if (!plan_steps(q, plan))
 		return false;
 	pacer_init(&q->pacer, q->loads, q->n_streams, max, (double)engine.hz, q->burst, q->max_lag);
+	pacer_catch_up(&q->pacer, q->catch_up);
 	pacer_group(&q->pacer, plan->group);
 	return true;
 }

@@ -192,6 +192,7 @@ static bool port_start(uint16_t port, struct problem *why)
 	error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx_desc, &tx_desc);
 	if (error)
 		return failed(why, port, "descriptors", error);
+	p->rx_desc = rx_desc;
 	if (!queues_setup(port, rx_desc, tx_desc, why))
 		return false;
 	if (engine.options.mtu_given && !takes_any_size(&info)) {

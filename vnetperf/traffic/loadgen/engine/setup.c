@@ -60,6 +60,13 @@ static struct worker *worker_create(unsigned int lcore)
 	if (w == NULL)
 		return NULL;
 	memset(w, 0, sizeof(*w));
+	w->gaps = malloc(sizeof(*w->gaps));
+	if (w->gaps == NULL) {
+		free(w);
+		return NULL;
+	}
+	hdr_reset(&w->gaps->poll);
+	hdr_reset(&w->gaps->send);
 	w->index = engine.n_workers;
 	w->lcore = lcore;
 	w->tx_done = true;
@@ -105,8 +112,10 @@ void workers_release(void)
 	}
 	for (unsigned int i = 0; i < LG_MAX_STREAMS; i++)
 		free(engine.stream[i]);
-	for (unsigned int i = 0; i < engine.n_workers; i++)
+	for (unsigned int i = 0; i < engine.n_workers; i++) {
+		free(engine.worker[i]->gaps);
 		free(engine.worker[i]);
+	}
 	for (unsigned int p = 0; p < LG_MAX_PORTS; p++) {
 		for (unsigned int i = 0; i < LG_MAX_QUEUES; i++)
 			free(engine.port[p].rxq[i].expected);

@@ -25,12 +25,15 @@ static const struct {
 	{"/loadgen/stream/load", command_stream_load, "Parameters: stream, rate, count"},
 	{"/loadgen/stream/clear", command_stream_clear, "Forget all streams. Parameters: none"},
 	{"/loadgen/trial/start", command_trial_start,
-	 "Parameters: epoch, duration, steps, delay, drain, burst, group, max_lag, policy, bin, "
-	 "tag, ipdv"},
+	 "Parameters: epoch, duration, steps, delay, drain, burst, group, catch_up, max_lag, "
+	 "policy, "
+	 "bin, tag, ipdv"},
 	{"/loadgen/trial/stop", command_trial_stop, "Abort the trial. Parameters: none"},
 	{"/loadgen/trial/status", command_trial_status, "State and live sums. Parameters: none"},
 	{"/loadgen/trial/result", command_trial_result, "One stream. Parameters: stream"},
 	{"/loadgen/trial/port", command_trial_port, "One port in the trial. Parameters: port"},
+	{"/loadgen/trial/gaps", command_gaps,
+	 "When nobody polled or sent, in the trial. Parameters: poll_hold, send_hold (ns)"},
 	{"/loadgen/trial/histogram", command_histogram,
 	 "Written to a file beside the socket. Parameters: stream"},
 	{"/loadgen/trial/timeline", command_timeline,

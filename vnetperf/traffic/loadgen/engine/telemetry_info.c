@@ -77,6 +77,7 @@ bool command_port(struct params *ps, struct rte_tel_data *d, struct problem *why
 	rte_tel_data_add_dict_int(d, "nic_time", engine.port[port].rxq[0].nic_time);
 	tel_dict_uint(d, "nic_time_error_ns", cycles_to_ns(engine.port[port].rxq[0].clock.error));
 	tel_dict_uint(d, "rx_queues", engine.port[port].n_rxq);
+	tel_dict_uint(d, "rx_descriptors", engine.port[port].rx_desc);
 	tel_dict_uint(d, "tx_queues", engine.port[port].n_txq);
 	return true;
 }

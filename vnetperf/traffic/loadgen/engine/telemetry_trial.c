@@ -7,7 +7,8 @@
 #include "control.h"
 #include "telemetry.h"
 
-#define START_KEYS "epoch duration steps delay drain burst group max_lag policy bin tag event ipdv"
+#define START_KEYS                                                                                 \
+	"epoch duration steps delay drain burst group catch_up max_lag policy bin tag event ipdv"
 
 static bool steps(struct params *ps, struct trial_spec *spec, struct problem *why)
 {
@@ -24,7 +25,7 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 {
 	static const char *const policies[] = {"drop", "retry", NULL};
 	struct trial_spec spec = {.burst = 32, .drain = 1, .max_lag = 0.01};
-	uint64_t epoch = 0, burst = spec.burst, group = 1, ipdv = 0;
+	uint64_t epoch = 0, burst = spec.burst, group = 1, catch_up = 0, ipdv = 0;
 	unsigned int policy = 0;
 
 	if (!params_need(ps, "epoch", why) || !params_u64(ps, "epoch", 1, 255, &epoch, why) ||
@@ -34,6 +35,7 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	    !params_real(ps, "max_lag", 1e-6, 3600, &spec.max_lag, why) ||
 	    !params_u64(ps, "burst", 1, LG_MAX_BURST, &burst, why) ||
 	    !params_u64(ps, "group", 1, 65536, &group, why) ||
+	    !params_u64(ps, "catch_up", 0, 1000000000, &catch_up, why) ||
 	    !params_word(ps, "policy", policies, &policy, why) || !steps(ps, &spec, why) ||
 	    !params_real(ps, "bin", 1e-6, 1e6, &spec.bin, why) ||
 	    !params_real(ps, "tag", 0, 1e6, &spec.tag, why) ||
@@ -44,6 +46,7 @@ bool command_trial_start(struct params *ps, struct rte_tel_data *d, struct probl
 	spec.epoch = (uint8_t)epoch;
 	spec.burst = (uint16_t)burst;
 	spec.group = (uint32_t)group;
+	spec.catch_up = (uint32_t)catch_up;
 	spec.retry = policy == 1;
 	spec.has_duration = params_has(ps, "duration");
 	if (!control_start(&spec, why))
@@ -213,6 +216,40 @@ bool command_trial_port(struct params *ps, struct rte_tel_data *d, struct proble
 	tel_dict_uint(d, "lag_max_ns", cycles_to_ns(p->tx.lag_max));
 	tel_dict_uint(d, "retries", p->tx.retries);
 	tel_dict_uint(d, "no_mbufs", p->tx.no_mbufs);
+	return true;
+}
+
+static void put_gaps(struct rte_tel_data *d, const char *kind, const struct hdr *h, uint64_t time,
+		     uint64_t hold)
+{
+	static const struct {
+		const char *name;
+		double share;
+	} levels[] = {{"p50", 0.5}, {"p99", 0.99}, {"p999", 0.999}};
+	char name[32];
+
+	snprintf(name, sizeof(name), "%s_max_ns", kind);
+	tel_dict_uint(d, name, h->max);
+	for (unsigned int i = 0; i < RTE_DIM(levels); i++) {
+		snprintf(name, sizeof(name), "%s_%s_ns", kind, levels[i].name);
+		tel_dict_uint(d, name, gaps_percentile(h, time, levels[i].share));
+	}
+	snprintf(name, sizeof(name), "%s_over_ns", kind);
+	tel_dict_uint(d, name, gaps_over(h, hold));
+}
+
+bool command_gaps(struct params *ps, struct rte_tel_data *d, struct problem *why)
+{
+	uint64_t poll_hold = UINT64_MAX, send_hold = UINT64_MAX, poll_ns, send_ns;
+	const struct gaps *g;
+
+	if (!need_result(why) || !params_u64(ps, "poll_hold", 0, UINT64_MAX, &poll_hold, why) ||
+	    !params_u64(ps, "send_hold", 0, UINT64_MAX, &send_hold, why) ||
+	    !params_done(ps, "poll_hold send_hold", why))
+		return false;
+	g = control_gaps(&poll_ns, &send_ns);
+	put_gaps(d, "poll", &g->poll, poll_ns, poll_hold);
+	put_gaps(d, "send", &g->send, send_ns, send_hold);
 	return true;
 }
 

@@ -73,6 +73,7 @@ __attribute__((noinline, cold)) static bool next_step(struct tx_queue *q)
 	q->step++;
 	pacer_init(&q->pacer, &q->loads[(size_t)q->step * q->n_streams], q->n_streams, false,
 		   (double)engine.hz, q->burst, q->max_lag);
+	pacer_catch_up(&q->pacer, q->catch_up);
 	pacer_group(&q->pacer, q->group);
 	pacer_start(&q->pacer, engine.trial.start + engine.trial.steps.step[q->step].from);
 	return true;
@@ -274,6 +275,16 @@ static inline void note_lag(struct tx_queue *q, uint16_t n, uint64_t since)
 		q->totals.lag_max = q->latest + since;
 }
 
+/* A frame was due, and no call was made: at full rate since the last one. */
+static inline void note_gap(struct tx_queue *q, uint64_t now)
+{
+	const uint64_t from = gaps_send_from(q->called, pacer_due(&q->pacer));
+
+	q->called = now;
+	if (q->gaps && now > from)
+		hdr_record_many(q->gaps, cycles_to_ns(now - from), 1);
+}
+
 /* Without buffers nothing can leave, but time goes on: what is too late is given up, and at full
  * rate everything once the lack has lasted. */
 static void starve(struct tx_queue *q, uint64_t now)
@@ -294,7 +305,7 @@ static void starve(struct tx_queue *q, uint64_t now)
 		return;
 	}
 	while (pacer_due(&q->pacer) != UINT64_MAX && skipped < MAX_SKIP &&
-	       (int64_t)(now - pacer_due(&q->pacer) - q->max_lag) > 0) {
+	       (int64_t)(now - pacer_due(&q->pacer) - q->pacer.max_lag) > 0) {
 		if (pacer_take(&q->pacer, now, &stream, &late) == PACE_GIVE_UP)
 			q->streams[stream].skipped++;
 		skipped++;
@@ -311,7 +322,7 @@ unsigned int tx_poll(struct tx_queue *q)
 		return 0;
 	if (LG_UNLIKELY(q->n_pending)) {
 		n = q->n_pending;
-		hand_over(q, n);
+		q->called = hand_over(q, n);
 		return n;
 	}
 	/* Buffers first: without them frames stay due, and count as unsent if that lasts. */
@@ -321,6 +332,7 @@ unsigned int tx_poll(struct tx_queue *q)
 	}
 	q->starved_since = 0;
 	chosen = rte_rdtsc();
+	note_gap(q, chosen);
 	n = choose(q, chosen);
 	if (n == 0)
 		return 0;

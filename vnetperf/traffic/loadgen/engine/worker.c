@@ -27,12 +27,16 @@ static void rx_arm(struct worker *w)
 		if (w->rx[i].hdr)
 			hdr_reset(w->rx[i].hdr);
 	}
+	hdr_reset(&w->gaps->poll);
+	hdr_reset(&w->gaps->send);
 }
 
 static void tx_arm(struct worker *w)
 {
-	for (uint16_t i = 0; i < w->n_txq; i++)
+	for (uint16_t i = 0; i < w->n_txq; i++) {
 		memset(&w->txq[i]->totals, 0, sizeof(w->txq[i]->totals));
+		w->txq[i]->gaps = engine.trial.learning ? NULL : &w->gaps->send;
+	}
 	atomic_store(&w->tx_done, false);
 }
 
@@ -44,9 +48,11 @@ static void run(struct worker *w)
 		struct tx_queue *q = w->txq[i];
 
 		q->done = q->n_streams == 0;
+		q->called = engine.trial.start;
 		if (!q->done)
 			pacer_start(&q->pacer, engine.trial.start);
 	}
+	w->polled = engine.trial.start;
 	w->signature =
 		engine.trial.learning ? 0 : TRAILER_MAGIC | (uint32_t)engine.trial.epoch << 24;
 }
@@ -58,8 +64,15 @@ static void rest(struct worker *w)
 		if (!w->txq[i]->done)
 			tx_abandon(w->txq[i]);
 	}
-	for (uint16_t i = 0; i < w->n_rxq; i++)
-		w->rxq[i]->at_rest = w->rxq[i]->totals;
+	for (uint16_t i = 0; i < w->n_rxq; i++) {
+		struct rx_queue *q = w->rxq[i];
+
+		q->at_rest = q->totals;
+		if (engine.trial.learning)
+			continue;
+		q->stale_from = q->stale_to;
+		q->stale_to = q->totals.stale;
+	}
 	atomic_store(&w->tx_done, true);
 }
 
@@ -140,6 +153,17 @@ static bool may_be_over(struct worker *w, unsigned int work)
 	if (!atomic_load_explicit(&w->tx_done, memory_order_relaxed))
 		return false;
 	return work == 0 || ++w->rounds % 64 == 0;
+}
+
+/* One look at the receive queues, of a trial that has begun. */
+static inline void note_poll(struct worker *w)
+{
+	const uint64_t now = rte_rdtsc();
+
+	if (LG_UNLIKELY((int64_t)(now - w->polled) < 0 || w->signature == 0))
+		return;
+	hdr_record_many(&w->gaps->poll, cycles_to_ns(now - w->polled), 1);
+	w->polled = now;
 }
 
 static unsigned int send_due(struct worker *w)
@@ -233,6 +257,8 @@ int worker_main(void *unused)
 		if (LG_UNLIKELY(plugs != w->plugs))
 			plugs_look(w, plugs);
 		running = order_phase(order) == PHASE_RUN;
+		if (running)
+			note_poll(w);
 		for (uint16_t i = 0; i < w->n_polled; i++)
 			work += rx_poll(w, w->rxq[i]);
 		answer_neighbours(w);

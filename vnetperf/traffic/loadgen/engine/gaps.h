@@ -1,0 +1,29 @@
+/*
+ * How long a worker was away, over one trial: gaps of polling, between two looks at its receive
+ * queues, and gaps of sending, in which a frame was due and no transmit call was made.
+ *
+ * Gaps of one kind do not overlap, so they are weighed by their length: what a frame meets that
+ * arrives at any time is a share of the time, not of the rounds.
+ */
+#ifndef LOADGEN_GAPS_H
+#define LOADGEN_GAPS_H
+
+#include "hdr.h"
+
+struct gaps {
+	struct hdr poll, send; /* ns */
+};
+
+/* The longest gap without which `share` of total_ns is left: all of that time was in shorter ones
+ * or in none. */
+uint64_t gaps_percentile(const struct hdr *h, uint64_t total_ns, double share);
+/* Time in gaps longer than `hold` ns. */
+uint64_t gaps_over(const struct hdr *h, uint64_t hold_ns);
+
+/* When a gap of sending began: the last transmit call, or later when the next frame was due. */
+static inline uint64_t gaps_send_from(uint64_t called, uint64_t due)
+{
+	return due > called ? due : called;
+}
+
+#endif
