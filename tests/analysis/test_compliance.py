@@ -686,10 +686,11 @@ def test_a_reason_stands_beside_each_deviation_and_beside_nothing_else() -> None
 
 def test_a_forwarding_rate_of_shares_deviates_and_forward_pressure_is_not_done() -> None:
     preset = shipped("rfc2889")
-    result = result_of(preset, "forwarding_rate", 64)
+    log = WrittenLog(preset)
+    result = log.measured("forwarding_rate", 64)
     old = tuple(rate.model_copy(update={"searched": False}) for rate in result.rates)
     met, deviated = (
-        {e.clause: (e.status, e.value) for e in ledger(preset, [one])}
+        {e.clause: (e.status, e.value) for e in ledger(preset, [one], log)}
         for one in (result, result.model_copy(update={"rates": old}))
     )
     assert met["RFC 2889 section 5.6"][0] == "met"
@@ -698,9 +699,6 @@ def test_a_forwarding_rate_of_shares_deviates_and_forward_pressure_is_not_done()
 
 
 def test_a_burst_has_the_minimum_gap_of_a_medium_only() -> None:
-    preset = shipped("rfc9004")
-    result = result_of(preset, "back_to_back", 64)
-    assert result.back_to_back is not None
-    entries = {e.clause: e for e in ledger(preset, [result])}
+    entries = ledger_of_tests(shipped("rfc9004"), ("back_to_back", 64))
     assert entries["RFC 9004, minimum gap"].status == "deviated"
     assert "virtual wires have no rate" in entries["RFC 9004, minimum gap"].reason

@@ -269,7 +269,9 @@ def bound_trials(load_fps: float | None, logged: LoggedTest) -> BoundTrials | No
     if load_fps is None:
         return None
     there = [
-        is_valid(t) for t in logged.trials if isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
+        is_valid(t)
+        for t in logged.trials
+        if not t.spec.phase and isclose(t.spec.load_fps, load_fps, rel_tol=SAME_RTOL)
     ]
     return BoundTrials(load_fps=load_fps, valid=sum(there), discarded=there.count(False))
 

@@ -372,13 +372,13 @@ def _procedure_result(logged: LoggedTest) -> dict[str, Any]:
 
 def _trial_points(records: Sequence[Record], tests: Sequence[LoggedTest]) -> list[TrialPoint]:
     """Every trial, test by test; what came late of one was found in the next that was run."""
-    begins = {t.begin.search: t.begin for t in tests}
     run = [r for r in records if isinstance(r, TrialRecord)]
     # None found is known only of generators that count what comes between trials, too.
     late = {
         before.number: after.result.stale or (0 if after.result.gaps else None)
         for before, after in pairwise(run)
     }
+    begins = {t.begin.search: t.begin for t in tests}
     return [
         _trial_point(trial, begins[trial.search], late.get(trial.number))
         for test in tests
@@ -481,7 +481,6 @@ def derive(records: Sequence[Record]) -> RunResults:
             [t for test in tests for t in test.trials], [r.facts for r in deployed.values()]
         ),
     ]
-    begins = {t.begin.search: t.begin for t in tests}
     comparisons = comparisons_of(records)
     place = reading_order(comparisons)
     return RunResults(

@@ -340,6 +340,18 @@ def discarded_text(goal: GoalResult) -> str:
     return ", ".join(known) or NOT_RECORDED
 
 
+def _discarded_share(goal: GoalResult) -> str:
+    """Trials discarded at both bounds, of all there, where a note has the rest."""
+    known = [at for at in (goal.at_lower_bound, goal.at_upper_bound) if at]
+    if not known:
+        return NONE
+    return f"{sum(at.discarded for at in known)}/{sum(at.valid + at.discarded for at in known)}"
+
+
+def _longest_gap(gaps: TrialGaps | None) -> str:
+    return NONE if gaps is None else _gap(gaps.poll.max_s)
+
+
 def gaps_text(gaps: TrialGaps | None) -> str:
     """The tester's gaps of polling, which are part of every latency."""
     if gaps is None:
@@ -413,9 +425,9 @@ PAGE_COLUMNS: RateColumns = (
     Column("L1 Gbit/s", _l1_cell),
     Column("of medium", lambda row: _share_cell(row, row.result.media_max_fps)),
     Column("of generator", lambda row: _share_cell(row, row.result.generator_max_fps)),
-    Column("discarded at bounds", lambda row: discarded_text(row.goal)),
+    Column("discarded", lambda row: _discarded_share(row.goal)),
     *_LATENCIES,
-    Column("poll gaps of the tester", lambda row: gaps_text(row.goal.gaps)),
+    Column("poll gap", lambda row: _longest_gap(row.goal.gaps)),
 )
 TERMINAL_COLUMNS: RateColumns = (
     Column("lower bound\nfps", _lower_cell),
@@ -433,7 +445,7 @@ TERMINAL_COLUMNS: RateColumns = (
 SHORT_MARKS: dict[str, str] = {"irregular": "irreg.", "unstable": "unst."}
 #: Cells that only a goal has, and those that only a direction has.
 _GOAL_ONLY = ("L1", "of ", "% of", "discarded")
-_DIRECTION_ONLY = ("latency", "p50", "p99", "max", "poll gaps")
+_DIRECTION_ONLY = ("latency", "p50", "p99", "max", "poll gap")
 
 
 def rate_cells(row: RateRow, columns: RateColumns) -> Iterator[Cell]:
