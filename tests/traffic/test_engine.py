@@ -156,6 +156,7 @@ def test_streams_and_loads_are_said_whole(double: Double, engine: Engine) -> Non
         "drain": 1.0,
         "burst": 32,
         "group": 1,
+        "catch_up": None,
         "max_lag": 0.01,
         "policy": "drop",
         "steps": None,
