@@ -522,6 +522,26 @@ def test_loads_at_the_throughput_are_met_only_where_it_is_one(
     assert why in clause.reason
 
 
+def test_a_bound_that_lost_frames_when_it_was_confirmed_is_no_throughput() -> None:
+    log = WrittenLog(shipped("rfc2544"))
+    result = log.measured("throughput", 64)
+    assert ledger_status(log, result, "RFC 2544 section 26.1") == "met"
+    test = log.tests[-1]
+    at = result.goals[0].trials_at_lower_bound[-1]
+    trial = next(t for t in test.trials if t.number == at)
+    first, second = trial.result.directions
+    lossy = first.model_copy(update={"received": first.sent - 5})
+    counted = trial.result.model_copy(update={"directions": (lossy, second)})
+    spec = trial.spec.model_copy(update={"phase": "confirm"})
+    again = {"number": trial.number + 1000, "spec": spec, "result": counted}
+    test.trials.append(trial.model_copy(update=again))
+    assert ledger_status(log, result, "RFC 2544 section 26.1") == "deviated"
+
+
+def ledger_status(log: WrittenLog, result: Result, clause: str) -> str:
+    return next(e.status for e in ledger(log.preset, [result], log) if e.clause == clause)
+
+
 def test_a_latency_trial_that_lost_frames_was_not_at_the_throughput() -> None:
     preset = shipped("rfc2544")
     log = WrittenLog(preset)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.fakes.agent import FakeAgent
 from tests.runner.support import PRESET, Bench, configuration
-from vnetperf.analysis.logged_tests import by_round
+from vnetperf.analysis.logged_tests import _repeated_number, by_round
 from vnetperf.analysis.results_from_log import derive
 from vnetperf.analysis.thresholds import mean_of_repeats
 from vnetperf.model.parameters import LatencyTest
 from vnetperf.model.result import RepeatedNumber, Result
 from vnetperf.results.log import read_log
-from vnetperf.results.metrics import compared_metrics_of, metrics_of
+from vnetperf.results.metrics import Metric, compared_metrics_of, metrics_of
 from vnetperf.results.records import RoundRecord, RunRecord, TrialRecord
 from vnetperf.testing.sim import SimulatedDut
 
@@ -167,3 +168,19 @@ def test_every_test_pools_its_rounds_each_at_the_loads_of_its_own_round(tmp_path
     assert latency.deployments.shown == throughput.deployments.shown == 3
     assert latency.latency_at[0].load_fps == throughput.goals[0].lower_bound_fps
     assert {m.name for m in metrics_of(latency)} >= {"latency_mean", "latency_mean_of_rounds"}
+
+
+def test_an_unstable_deployment_leaves_no_mean() -> None:
+    metrics = {
+        1: metric(1.0e6, qualifiers=()),
+        2: metric(0.9e6, qualifiers=("unstable",)),
+    }
+    found = _repeated_number("ndr", metrics)
+    assert found.spread is None
+    assert found.censored == {"unstable": 1}
+    assert _repeated_number("ndr", {1: metrics[1], 2: metrics[1]}).spread is not None
+
+
+def metric(value: float, **more: Any) -> Metric:
+    fields: dict[str, Any] = {"label": "ndr", "unit": "fps", "value": value} | more
+    return Metric(scenario="pvp_dpdk", test="throughput", size="64", **fields)

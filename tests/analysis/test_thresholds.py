@@ -132,3 +132,11 @@ def test_what_was_not_measured_fails_with_its_reason() -> None:
     judged = judge_metric(expected(at_least=1), number(None, bounds=None, why="no\nroom"), "f")
     assert judged.met is False
     assert judged.text.endswith("was not measured: no")
+
+
+def test_an_unstable_number_proves_its_lower_mode_only() -> None:
+    found = number(1.0e6, 0.55e6, 1.02e6, qualifiers=("unstable",))
+    assert met(found, at_least=0.5e6)
+    assert met(found, at_least=0.9e6) is False
+    assert met(found, at_most=1.01e6) is False
+    assert met(found, at_most=1.1e6)

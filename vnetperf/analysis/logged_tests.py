@@ -233,7 +233,7 @@ def _observation(number: int, metric: Metric) -> Observation:
         value=measured.value,
         low=measured.low if isfinite(measured.low) else None,
         high=measured.high if isfinite(measured.high) else None,
-        qualifier=metric.censored,
+        qualifier=metric.censored or ("unstable" if metric.unstable else ""),
         load_fps=metric.load_fps,
     )
 

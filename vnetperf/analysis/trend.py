@@ -50,8 +50,8 @@ class TrendPoint:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is a limit only."""
-        return bool(self.metric.censored)
+        """Whether it is a limit only, or one of two values that the DUT changes between."""
+        return bool(self.metric.censored) or self.metric.unstable
 
 
 @dataclass(frozen=True)

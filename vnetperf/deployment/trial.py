@@ -407,8 +407,8 @@ def _send_and_count(
     collecting = CollectorSession(deployment.pollers())
     time.sleep(spec.learning_wait_s * LEARNED_SHARE)
     before = settled_counters(deployment.counters)
-    work, why_not = _datapath_work(deployment)
     time.sleep(max(0.0, learned + spec.learning_wait_s - time.monotonic()))
+    work, why_not = _datapath_work(deployment)
     collecting.start()
     try:
         result = generator.run(spec, watch)
@@ -416,14 +416,18 @@ def _send_and_count(
         collected = collecting.stop()
     counted: dict[str, Any] = {"refusal_is_loss": deployment.plan.refusal_is_loss}
     uncollected = result.uncollected | collected["uncollected"]
-    if happening is not None:
-        counted = {"event": happening.result()}
-    if happening is not None and happening.resets_counters:
-        uncollected["hops"] = "not measured: counters began anew in the middle of the trial"
-    else:
-        deployment.check_alive()
+    began_anew = happening is not None and happening.resets_counters
+    if not began_anew:
         counted["datapath"], missing = _datapath_counted(deployment, work, why_not)
         uncollected |= missing
+    if happening is not None:
+        counted["event"] = happening.result()
+    if began_anew:
+        what = ("hops", "datapath") if work else ("hops",)
+        why = "not measured: counters began anew in the middle of the trial"
+        uncollected |= dict.fromkeys(what, why)
+    else:
+        deployment.check_alive()
         after = deployment.counters()
         counted["hops"] = tuple(
             counter_difference(before.get(name), now) for name, now in after.items()

@@ -231,7 +231,8 @@ class Observation(Frozen):
         value: The number, the mean of repeats within the deployment; None: a bound only.
         low: Lower end of what it leaves open; None where nothing bounds it.
         high: Upper end.
-        qualifier: "at least" or "at most" where it is censored.
+        qualifier: "at least" or "at most" where it is censored, "unstable" where the DUT changes
+            between two values of it.
         load_fps: Load that it was measured at, aggregate frames/s, taken of the throughput of its
             own deployment; None where the number is a load itself.
     """
@@ -240,7 +241,7 @@ class Observation(Frozen):
     value: float | None
     low: float | None = None
     high: float | None = None
-    qualifier: Literal["", "at least", "at most"] = ""
+    qualifier: Literal["", "at least", "at most", "unstable"] = ""
     load_fps: float | None = None
 
 
@@ -252,8 +253,8 @@ class RepeatedNumber(Frozen):
         unit: "fps", "ns", "s", "frames", "ratio" ...
         main: False for what stands beside the number that the test is for.
         observations: One for each deployment that has it.
-        spread: Mean and interval over the deployments; None where one of them is censored: then
-            there is no mean.
+        spread: Mean and interval over the deployments; None where one of them is censored or
+            unstable: then there is no mean.
     """
 
     label: str

@@ -109,6 +109,11 @@ class Metric:
         return "" if known and "at most" not in self.qualifiers else "at most"
 
     @property
+    def unstable(self) -> bool:
+        """Whether it is one of two values that the DUT changes between: no mean has it."""
+        return "unstable" in self.qualifiers
+
+    @property
     def mean(self) -> float | None:
         """The measured number: of a spread its mean, of two modes too."""
         return self.measured.value if self.measured else None
@@ -420,6 +425,8 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
         "main": True,
         "given": {"step, frames": found.step_frames},
         "resolution": float(found.step_frames),
+        # A longer gap fills a buffer later.
+        "load_fps": found.max_rate_fps,
     }
     if found.undecided:  # the mean of those that were decided is that of the shorter bursts
         why = f"not compared: {found.undecided} searches were not decided; {found.note}"
@@ -434,8 +441,11 @@ def _of_bursts(make: _Make, result: Result) -> Iterator[Metric]:
     yield make("longest_burst_tried", "frames", float(found.max_burst_frames))
     yield make("implied_buffer_time", "s", found.implied_s, note=note)
     why = found.note or "no throughput to correct with"
-    label = "corrected buffer time"
-    yield make("corrected_buffer_time", "s", found.corrected_s, more=label, why=why, **about)
+    label = "" if found.undecided else "corrected buffer time"
+    rate = found.max_rate_fps
+    yield make(
+        "corrected_buffer_time", "s", found.corrected_s, more=label, why=why, load_fps=rate, **about
+    )
     yield make("throughput_used", "fps", found.throughput_fps)
     yield make("theoretical_rate_per_interface", "fps", found.max_rate_fps)
     yield make("burst_gap_mean", "ns", found.gap_ns)

@@ -49,7 +49,8 @@ def constant_load(
     if not known:
         return []
     unsent = sum(counts.unsent for _, directions in known for counts in directions)
-    bridged = all(gaps.send.over_s == 0 for gaps, _ in known)
+    rings_known = all(gaps.send.hold_s is not None for gaps, _ in known)
+    bridged = rings_known and all(gaps.send.over_s == 0 for gaps, _ in known)
     longest = max(gaps.send.max_s for gaps, _ in known)
     late = max(gaps.catch_up_frames for gaps, _ in known)
     turns = dict.fromkeys(
@@ -69,7 +70,9 @@ def constant_load(
             "constant load: frames at a fixed interval",
             bridged and not unsent,
             f"{value}; slices and niceness of {'; '.join(turns)}" if turns else value,
-            "the tester stood still for longer than the DUT's receive ring holds at that load"
+            "how much the DUT's receive ring holds is not known"
+            if not rings_known
+            else "the tester stood still for longer than the DUT's receive ring holds at that load"
             if not bridged
             else "frames that were overdue too long were given up",
         )
@@ -186,6 +189,8 @@ def _verified(measured: Sequence[Result], counted_only: Sequence[str]) -> Ledger
         for name in ("reordered", "duplicated", "altered", "misrouted", "corrupted", "foreign")
     }
     found = ", ".join(f"{n} {name}" for name, n in counts.items() if n) or "all as sent"
+    if any(result.verdicts.get(Verdict.INCONSISTENT) for result in measured):
+        found += "; besides, in trials that count for nothing, frames that contradict the counts"
     value = f"{signed}, its length, and the payload of {payloads}: {found}"
     return entry(clause, requirement, True, value)
 
