@@ -230,7 +230,7 @@ class _Session:
             histogram_up_to_loss=-1.0,
             phase=phase,
             rest_s=0.0 if self.trials else self.inputs.idle_s,
-            when_limited="lower",
+            when_limited="fail",
         )
         self.budget.spend(seconds)
         self.trials.append(trial)
