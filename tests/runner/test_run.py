@@ -241,6 +241,20 @@ def test_a_generator_that_offers_less_lowers_the_ceiling(tmp_path: Path) -> None
     assert 100e3 < second.max_load_fps <= 200e3
 
 
+def test_what_could_not_be_offered_limits_no_other_deployment(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FakeAgent(offers_fps=200e3))
+    bench.run.begin_round(1, 2)
+    first = bench.throughput()
+    assert first.max_load_fps is not None
+    assert first.max_load_fps <= 200e3
+    bench.agent.offers_fps = None
+    bench.run.begin_round(2, 2)
+    second = bench.throughput()
+    assert second.max_load_fps == GENERATOR_FPS
+    searches = [r for r in read_log(bench.path) if isinstance(r, SearchRecord)]
+    assert searches[-1].limits.start_fps is None
+
+
 class ShortAgainAgent(FakeAgent):
     """Its generator offers nine tenths of the loads of one phase.
 

@@ -128,6 +128,11 @@ class MaxLoads:
         self._lowered[case] = min(load_fps, self._lowered.get(case, load_fps))
         self._hints[case] = hint_fps
 
+    def forget(self) -> None:
+        """Forget what the generator could not offer: it may in another deployment."""
+        self._lowered.clear()
+        self._hints.clear()
+
     def hint(self, scenario: Scenario, frame_size: int) -> float | None:
         """Where to begin a search, by what came back when a load could not be offered."""
         return self._hints.get((scenario.id, frame_size))
@@ -273,6 +278,7 @@ class Run:
         self.done.clear()
         self.failed.clear()
         self._failed.clear()  # what could not be deployed may be now
+        self.max_loads.forget()
         self.forget_deployment()  # a round in the deployment of the last one would be no repeat
         self.log.append(RoundRecord(number=number, rounds=rounds))
 
