@@ -296,8 +296,11 @@ class _Session:
                 # The first trial only decides whether there are others.
                 self._note_inversion(goal, load, fresh[1:] or fresh)
             if phase == "confirm" and _is_at(result, "lower", load):
-                seen["lower"] += 1
-                self._note_lower(goal, load, fresh)
+                # Nothing is tried between two visits of the maximum load.
+                parts = _parted(goal, fresh) if result.at_least else [fresh]
+                seen["lower"] += len(parts)
+                for part in parts:
+                    self._note_lower(goal, load, part)
             if phase == "confirm" and _is_at(result, "upper", load):
                 seen["upper"] += 1
                 further = visits[number + 1] if number + 1 < len(visits) else visits[number]
@@ -385,6 +388,20 @@ def _all_agree(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> bo
     criterion = Criterion.of_goal(goal)
     full = [criterion.is_low_loss(t) for t in fresh if criterion.is_full_length(t)]
     return len(full) >= _AGREEING and all(low is (role == "lower") for low in full)
+
+
+def _parted(goal: SearchGoal, fresh: Sequence[TrialOutcome]) -> list[list[TrialOutcome]]:
+    """Successive visits of a lower bound: each has ended where it would end for this goal alone."""
+    parts: list[list[TrialOutcome]] = []
+    part: list[TrialOutcome] = []
+    for trial in fresh:
+        part.append(trial)
+        if _class(goal, part) is not LoadClass.UNDECIDED or _all_agree(goal, "lower", part):
+            parts.append(part)
+            part = []
+    if part:  # of another goal that needed more
+        parts = [*parts[:-1], [*parts[-1], *part]] if parts else [part]
+    return parts
 
 
 def _next_duration(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> float:
