@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from vnetperf.model.outcomes import Confirmation
 from vnetperf.model.parameters import ConfirmInputs, SearchGoal, SearchLimits
+from vnetperf.model.trial import TrialOutcome, TrialRequest
 from vnetperf.search import GoalOutcome, StopSearch, make_search, replay
 from vnetperf.search.confirmation import confirmed_by_trials
 from vnetperf.testing.sim import SimulatedDut, run
@@ -213,6 +214,25 @@ GOALS = pytest.mark.parametrize("goal", [STRICT, CSIT, QUICK], ids=["strict", "c
 def test_the_trials_of_a_log_confirm_a_maximum_load(goal: SearchGoal) -> None:
     found, again = by_trials(goal, CONFIRMED, SimulatedDut(2 * MAX_FPS))
     assert found.status == "confirmed"
+    assert again == found
+
+
+class Thawing(SimulatedDut):
+    """A DUT that carries everything once its bounds are found."""
+
+    def measure(self, request: TrialRequest) -> TrialOutcome:
+        if request.phase:
+            self.capacity_fps = 2 * MAX_FPS
+        return super().measure(request)
+
+
+@GOALS
+@pytest.mark.parametrize("share", [0.3, 0.9, 0.97, 0.99, 0.995, 0.999])
+def test_the_trials_of_a_log_contradict_an_upper_bound_near_the_maximum(
+    goal: SearchGoal, share: float
+) -> None:
+    found, again = by_trials(goal, CONFIRMED, Thawing(share * MAX_FPS))
+    assert found.status == "unstable"
     assert again == found
 
 

@@ -183,10 +183,14 @@ class _Session:
         if role == "lower":
             self._note_lower(goal, load, fresh)
         elif _class(goal, fresh) is LoadClass.LOWER:
-            above = min(load / (1.0 - goal.width), self.limits.max_load_fps)
+            above = self._above(goal, load)
             if above > load:
                 fresh = yield from self._visit(above, [(goal, "upper")])
             self._note_upper(goal, above, fresh)
+
+    def _above(self, goal: SearchGoal, load: float) -> float:
+        """What must be carried as well to contradict an upper bound that is."""
+        return min(load / (1.0 - goal.width), self.limits.max_load_fps)
 
     def _note_lower(self, goal: SearchGoal, load: float, fresh: Sequence[TrialOutcome]) -> None:
         forwarded = _typical_rate(goal, load, fresh)
@@ -303,10 +307,12 @@ class _Session:
                     self._note_lower(goal, load, part)
             if phase == "confirm" and _is_at(result, "upper", load):
                 seen["upper"] += 1
-                further = visits[number + 1] if number + 1 < len(visits) else visits[number]
-                above = load / (1.0 - goal.width)
-                if isclose(further[1], above, rel_tol=SAME_RTOL):
-                    self._note_upper(goal, above, further[2])
+                above = self._above(goal, load)
+                # Above the maximum load there is nothing to try: the visit itself counts.
+                further = visits[number + 1 :][:1] if above > load else visits[number : number + 1]
+                for _, there, found in further:
+                    if isclose(there, above, rel_tol=SAME_RTOL):
+                        self._note_upper(goal, above, found)
         if seen["lower"] > 1 and (seen["upper"] or result.at_least):
             self.confirmed.add(goal.name)
 
