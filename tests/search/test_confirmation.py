@@ -217,6 +217,23 @@ def test_the_trials_of_a_log_confirm_a_maximum_load(goal: SearchGoal) -> None:
     assert again == found
 
 
+def test_one_short_trial_of_a_sweep_decides_nothing_for_another_goal() -> None:
+    dut = SimulatedDut(5e6, lossy_loads_fps=(1.0e6, 1.2e6), lossy_ratio=0.001)
+    outcome, log = run(make_search("mlr", [PDR], CONFIRMED), dut)
+    [result] = outcome.results
+    assert confirmation(result).status == "confirmed"
+    assert confirmation(result).inversions == ()
+    after = [trial for trial in log if trial.request.phase]
+    assert sum(trial.request.phase == "sweep" and trial.loss_ratio > 0 for trial in after) == 1
+    strict = replace(result, goal=replace(PDR, name="none", loss_ratio=0.0), confirmation=None)
+    searched = [trial for trial in log if not trial.request.phase]
+    again = confirmed_by_trials(strict, searched, after, CONFIRMED)
+    assert again.regular
+    assert confirmation(again).status == "confirmed"
+    assert confirmation(again).inversions == ()
+    assert "frames/s per interface is not known" in confirmation(again).reason
+
+
 class Thawing(SimulatedDut):
     """A DUT that carries everything once its bounds are found."""
 

@@ -87,9 +87,8 @@ def confirmed_by_trials(
         return result
     session = _Session(limits.confirm, limits, Budget(None), searched, list(after))
     final = result.regular or result.at_least
-    if final:
-        session.read(result)
-    stopped = "" if result.goal.name in session.confirmed else "the log confirms other bounds"
+    unknown = session.read(result) if final else ""
+    stopped = unknown if result.goal.name in session.confirmed else "the log confirms other bounds"
     return session.judge(result, final, stopped)
 
 
@@ -287,9 +286,14 @@ class _Session:
             )
             self.inversions.setdefault(goal.name, []).append(found)
 
-    def read(self, result: GoalOutcome) -> None:
-        """Judge a goal by trials that are there, whatever goals they were run for."""
+    def read(self, result: GoalOutcome) -> str:
+        """Judge a goal by trials that are there, whatever goals they were run for.
+
+        Returns:
+            What they leave open below the lower bound; "" for nothing.
+        """
         goal, seen = result.goal, {"lower": 0, "upper": 0}
+        unknown = []
         visits = [
             (*key, [*fresh])
             for key, fresh in groupby(self.trials, lambda t: (t.request.phase, t.load_fps))
@@ -297,8 +301,10 @@ class _Session:
         self.swept = [load for phase, load, _ in visits if phase == "sweep"]
         for number, (phase, load, fresh) in enumerate(visits):
             if phase == "sweep" and load < (_bound_load(result, "lower") or 0.0):
-                # The first trial only decides whether there are others.
-                self._note_inversion(goal, load, fresh[1:] or fresh)
+                # The first trial only decides whether there are others: for goals of the log.
+                self._note_inversion(goal, load, fresh[1:])
+                if fresh[0].loss_ratio > goal.loss_ratio and not _has_ended(goal, fresh[1:]):
+                    unknown.append(f"{load:.0f}")
             if phase == "confirm" and _is_at(result, "lower", load):
                 # Nothing is tried between two visits of the maximum load.
                 parts = _parted(goal, fresh) if result.at_least else [fresh]
@@ -315,6 +321,9 @@ class _Session:
                         self._note_upper(goal, above, found)
         if seen["lower"] > 1 and (seen["upper"] or result.at_least):
             self.confirmed.add(goal.name)
+        if not unknown:
+            return ""
+        return f"its loss at {', '.join(unknown)} frames/s per interface is not known"
 
     def judge(self, result: GoalOutcome, final: bool, stopped: str) -> GoalOutcome:
         """A goal's outcome with its confirmation."""
@@ -396,13 +405,18 @@ def _all_agree(goal: SearchGoal, role: str, fresh: Sequence[TrialOutcome]) -> bo
     return len(full) >= _AGREEING and all(low is (role == "lower") for low in full)
 
 
+def _has_ended(goal: SearchGoal, fresh: Sequence[TrialOutcome]) -> bool:
+    """Whether a visit of a lower bound, or of a load below, needs no more trials for a goal."""
+    return _class(goal, fresh) is not LoadClass.UNDECIDED or _all_agree(goal, "lower", fresh)
+
+
 def _parted(goal: SearchGoal, fresh: Sequence[TrialOutcome]) -> list[list[TrialOutcome]]:
     """Successive visits of a lower bound: each has ended where it would end for this goal alone."""
     parts: list[list[TrialOutcome]] = []
     part: list[TrialOutcome] = []
     for trial in fresh:
         part.append(trial)
-        if _class(goal, part) is not LoadClass.UNDECIDED or _all_agree(goal, "lower", part):
+        if _has_ended(goal, part):
             parts.append(part)
             part = []
     if part:  # of another goal that needed more
