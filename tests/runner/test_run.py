@@ -713,6 +713,25 @@ def test_a_generator_that_drifts_over_a_run_is_reported(
     assert [drift in w for w in warnings] == ([True] if drift else [])
 
 
+@pytest.mark.parametrize(
+    ("speed", "anew"), [(0.9, ["calibrate 64"]), (1.1, ["calibrate 64"]), (0.97, []), (1.0, [])]
+)
+def test_a_check_at_the_end_replaces_no_stored_calibration(
+    tmp_path: Path, speed: float, anew: list[str]
+) -> None:
+    first = Bench(tmp_path)
+    first.throughput()
+    first.agent.tester_speed = speed
+    first.run.close()
+    second = Bench(tmp_path, name="second.jsonl")
+    second.throughput()
+    assert [c for c in second.agent.calls if c.startswith("calibrate")] == anew
+    for size in (64, 1518):
+        point = second.run.calibrated(size)
+        assert point is not None
+        assert point.max_clean_fps == 2 * GENERATOR_FPS
+
+
 def test_a_calibration_that_cannot_be_checked_ends_no_run(tmp_path: Path) -> None:
     def refuse(*_: object) -> Calibration:
         raise GeneratorError("no frame came back", where="calibration")
