@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tests.fakes.agent import GENERATOR_FPS, FakeAgent
 from tests.fakes.machine import facts
 from tests.runner.support import NDR, PDR, PRESET, Bench, configuration
+from vnetperf.analysis.goals import answer_goal
+from vnetperf.analysis.logged_tests import searches_of
 from vnetperf.model.errors import (
     CapabilityError,
     DutError,
@@ -304,6 +306,10 @@ def test_a_load_that_cannot_be_offered_again_leaves_the_bounds_as_they_are(
     (end,) = [r for r in read_log(bench.path) if isinstance(r, SearchEndRecord)]
     assert not end.superseded
     assert list(bench.derived().results) == [found]
+    (search,) = searches_of(read_log(bench.path))
+    for asked, held in zip((NDR, PDR), found.goals, strict=True):
+        again = answer_goal(search.begin, search, asked).result
+        assert again.confirmation == held.confirmation
     resumed = Bench(tmp_path)
     assert resumed.throughput() == found
     assert resumed.agent.trials == []

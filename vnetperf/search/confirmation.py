@@ -81,15 +81,28 @@ def confirmed_by_trials(
     searched: Sequence[TrialOutcome],
     after: Sequence[TrialOutcome],
     limits: SearchLimits,
+    stopped: str = "",
 ) -> GoalOutcome:
-    """Judge bounds by the trials of a log that confirmed those of its own goals."""
+    """Judge bounds by the trials of a log that confirmed those of its own goals.
+
+    Args:
+        result: The bounds.
+        searched: Trials that found them.
+        after: Trials of the confirmation.
+        limits: Limits of the search.
+        stopped: Why the search was stopped before its own end; "".
+
+    Returns:
+        The bounds with their confirmation.
+    """
     if limits.confirm is None:
         return result
     session = _Session(limits.confirm, limits, Budget(None), searched, list(after))
     final = result.regular or result.at_least
     unknown = session.read(result) if final else ""
-    stopped = unknown if result.goal.name in session.confirmed else "the log confirms other bounds"
-    return session.judge(result, final, stopped)
+    if result.goal.name in session.confirmed:
+        return session.judge(result, final, stopped or unknown)
+    return session.judge(result, final, stopped or "the log confirms other bounds")
 
 
 def _recorded(search: Search, trials: list[TrialOutcome]) -> Procedure[tuple[SearchOutcome, str]]:
